@@ -28,9 +28,31 @@ struct file {
     uint64_t
         data_offset; /* set by open: where the data begin in the file; UNKNOWN_OFFSET if not contiguous */
     void *state;     /* of the backend, between open and close */
+
+    /* Of a workload only: what the file holds; `geometry` is NULL then. */
+    const struct workload_file *workload;
+    bool creating, reading; /* new; also or only for reading */
 };
 
 #define UNKNOWN_OFFSET UINT64_MAX
+
+/* What one operation of a workload moves. */
+struct piece {
+    void *memory;
+    uint64_t bytes, offset; /* offset: in a file of bytes */
+    int dataset;            /* in a file with data sets */
+    int64_t copy;
+    const int64_t *start, *extent;
+};
+
+/* The file of a workload: any number of data sets, or bytes. `file->writing` and `collective` are those of
+ * each move. */
+struct workload_io {
+    void (*open)(struct file *file);
+    void (*move)(struct file *file, const struct piece *piece);
+    void (*sync)(struct file *file);
+    void (*close)(struct file *file);
+};
 
 struct backend {
     const char *name; /* of --api, and in records */
@@ -53,6 +75,7 @@ struct backend {
     void (*close)(struct file *file);
     /* Append the hints in force to file->hints; called between open and close. */
     void (*describe)(struct file *file);
+    const struct workload_io *workload; /* NULL: null */
 };
 
 struct backend_entry {

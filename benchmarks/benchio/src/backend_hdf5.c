@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "fail.h"
+#include "workload.h"
 
 struct state {
     hid_t file, set, space, transfer;
@@ -289,6 +290,154 @@ static void describe(struct file *f) {
     H5Pclose(list);
 }
 
+/* A file of a workload. Data sets are made with the file, and opened when they are needed first. */
+struct sets {
+    hid_t file, transfer[2]; /* independent, collective */
+    hid_t *set;              /* H5I_INVALID_HID: not open */
+    size_t n;
+};
+
+static hid_t set_type(const struct dataset *d) {
+    switch (d->type) {
+    case ELEMENT_BYTE:
+        return H5T_NATIVE_UCHAR;
+    case ELEMENT_INT:
+        return H5T_NATIVE_INT32;
+    case ELEMENT_LONG:
+        return H5T_NATIVE_INT64;
+    case ELEMENT_FLOAT:
+        return H5T_NATIVE_FLOAT;
+    default:
+        return H5T_NATIVE_DOUBLE;
+    }
+}
+
+static hid_t file_access(const struct file *f) {
+    hid_t list = H5Pcreate(H5P_FILE_ACCESS);
+    hsize_t align = (hsize_t)f->workload->alignment;
+    CHECK_HDF5(f, "H5Pset_fapl_mpio", list >= 0 && H5Pset_fapl_mpio(list, f->comm, f->info) >= 0);
+    if (align > 0)
+        CHECK_HDF5(f, "H5Pset_alignment", H5Pset_alignment(list, align, align) >= 0);
+#if H5_VERSION_GE(1, 10, 0)
+    if (f->workload->metadata) {
+        CHECK_HDF5(f, "H5Pset_all_coll_metadata_ops", H5Pset_all_coll_metadata_ops(list, 1) >= 0);
+        CHECK_HDF5(f, "H5Pset_coll_metadata_write", H5Pset_coll_metadata_write(list, 1) >= 0);
+    }
+#endif
+    return list;
+}
+
+static void create_one(const struct file *f, const struct dataset *d, int64_t copy) {
+    struct sets *s = f->state;
+    char name[WORKLOAD_SET_NAME];
+    hsize_t dims[WORKLOAD_DIMENSIONS], chunk[WORKLOAD_DIMENSIONS];
+    for (int i = 0; i < d->ndims; i++)
+        dims[i] = (hsize_t)d->dims[i], chunk[i] = (hsize_t)d->chunk_dims[i];
+    hid_t list = H5Pcreate(H5P_DATASET_CREATE), space = H5Screate_simple(d->ndims, dims, NULL);
+    CHECK_HDF5(f, "H5Screate_simple", list >= 0 && space >= 0);
+    CHECK_HDF5(f, "H5Pset_fill_time",
+               H5Pset_fill_time(list, d->filled ? H5D_FILL_TIME_ALLOC : H5D_FILL_TIME_NEVER) >= 0);
+    if (d->chunk_ndims > 0)
+        CHECK_HDF5(f, "H5Pset_chunk", H5Pset_chunk(list, d->ndims, chunk) >= 0);
+    workload_set_name(d, copy, name);
+    hid_t *set = &s->set[workload_set_index(f->workload, d, copy)];
+    *set = H5Dcreate2(s->file, name, set_type(d), space, H5P_DEFAULT, list, H5P_DEFAULT);
+    CHECK_HDF5(f, "H5Dcreate", *set >= 0);
+    H5Pclose(list);
+    H5Sclose(space);
+}
+
+static void create_attributes(const struct file *f) {
+    const struct sets *s = f->state;
+    hsize_t n = (hsize_t)f->workload->attribute_bytes;
+    if (n == 0)
+        return;
+    char *text = allocate(f->context, n, "attributes");
+    hid_t space = H5Screate_simple(1, &n, NULL);
+    hid_t attribute = H5Acreate2(s->file, "attributes", H5T_NATIVE_UCHAR, space, H5P_DEFAULT, H5P_DEFAULT);
+    CHECK_HDF5(f, "H5Awrite", attribute >= 0 && H5Awrite(attribute, H5T_NATIVE_UCHAR, text) >= 0);
+    H5Aclose(attribute);
+    H5Sclose(space);
+    free(text);
+}
+
+static void open_sets(struct file *f) {
+    const struct workload_file *w = f->workload;
+    struct sets *s = f->state = allocate(f->context, sizeof *s, "HDF5 state");
+    hid_t list = file_access(f);
+    H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
+    s->n = workload_set_index(w, NULL, 0);
+    s->set = allocate(f->context, s->n * sizeof *s->set, "HDF5 state");
+    for (size_t i = 0; i < s->n; i++)
+        s->set[i] = H5I_INVALID_HID;
+    s->file = f->creating ? H5Fcreate(f->path, H5F_ACC_TRUNC, H5P_DEFAULT, list)
+                          : H5Fopen(f->path, f->writing ? H5F_ACC_RDWR : H5F_ACC_RDONLY, list);
+    CHECK_HDF5(f, f->creating ? "H5Fcreate" : "H5Fopen", s->file >= 0);
+    H5Pclose(list);
+    for (int i = 0; i < w->dataset_n && f->creating; i++)
+        for (int64_t copy = 0; copy < w->dataset[i].copies; copy++)
+            create_one(f, &w->dataset[i], copy);
+    if (f->creating)
+        create_attributes(f);
+    for (int i = 0; i < 2; i++) {
+        s->transfer[i] = H5Pcreate(H5P_DATASET_XFER);
+        CHECK_HDF5(f, "H5Pset_dxpl_mpio",
+                   H5Pset_dxpl_mpio(s->transfer[i], i == 1 ? H5FD_MPIO_COLLECTIVE : H5FD_MPIO_INDEPENDENT) >=
+                       0);
+    }
+}
+
+static hid_t find_set(const struct file *f, const struct dataset *d, int64_t copy) {
+    struct sets *s = f->state;
+    hid_t *set = &s->set[workload_set_index(f->workload, d, copy)];
+    char name[WORKLOAD_SET_NAME];
+    if (*set >= 0)
+        return *set;
+    workload_set_name(d, copy, name);
+    *set = H5Dopen2(s->file, name, H5P_DEFAULT);
+    CHECK_HDF5(f, "H5Dopen", *set >= 0);
+    return *set;
+}
+
+static void move_box(struct file *f, const struct piece *p) {
+    const struct sets *s = f->state;
+    const struct dataset *d = &f->workload->dataset[p->dataset];
+    hsize_t start[WORKLOAD_DIMENSIONS], count[WORKLOAD_DIMENSIONS];
+    for (int i = 0; i < d->ndims; i++)
+        start[i] = (hsize_t)p->start[i], count[i] = (hsize_t)p->extent[i];
+    hid_t set = find_set(f, d, p->copy), space = H5Dget_space(set);
+    hid_t memory = H5Screate_simple(d->ndims, count, NULL), transfer = s->transfer[f->collective];
+    CHECK_HDF5(f, "H5Screate_simple", memory >= 0 && space >= 0);
+    bool selected = p->bytes == 0 ? H5Sselect_none(space) >= 0 && H5Sselect_none(memory) >= 0
+                                  : H5Sselect_hyperslab(space, H5S_SELECT_SET, start, NULL, count, NULL) >= 0;
+    CHECK_HDF5(f, "H5Sselect_hyperslab", selected);
+    if (f->writing)
+        CHECK_HDF5(f, "H5Dwrite", H5Dwrite(set, set_type(d), memory, space, transfer, p->memory) >= 0);
+    else
+        CHECK_HDF5(f, "H5Dread", H5Dread(set, set_type(d), memory, space, transfer, p->memory) >= 0);
+    H5Sclose(memory);
+    H5Sclose(space);
+}
+
+static void sync_sets(struct file *f) {
+    const struct sets *s = f->state;
+    CHECK_HDF5(f, "H5Fflush", H5Fflush(s->file, H5F_SCOPE_LOCAL) >= 0);
+}
+
+static void close_sets(struct file *f) {
+    struct sets *s = f->state;
+    for (size_t i = 0; i < s->n; i++)
+        if (s->set[i] >= 0)
+            CHECK_HDF5(f, "H5Dclose", H5Dclose(s->set[i]) >= 0);
+    CHECK_HDF5(f, "H5Fclose",
+               H5Pclose(s->transfer[0]) >= 0 && H5Pclose(s->transfer[1]) >= 0 && H5Fclose(s->file) >= 0);
+    free(s->set);
+    free(s);
+}
+
+static const struct workload_io sets_io = {
+    .open = open_sets, .move = move_box, .sync = sync_sets, .close = close_sets};
+
 const struct backend backend_hdf5 = {
     .name = "hdf5",
     .has_access = true,
@@ -304,4 +453,5 @@ const struct backend backend_hdf5 = {
     .sync = sync_file,
     .close = close_file,
     .describe = describe,
+    .workload = &sets_io,
 };

@@ -92,6 +92,25 @@ static void describe(struct file *f) {
     MPI_Info_free(&info);
 }
 
+static void open_bytes(struct file *f) {
+    struct state *state = f->state = allocate(f->context, sizeof *state, "MPI-IO state");
+    int mode = (f->writing ? (f->reading ? MPI_MODE_RDWR : MPI_MODE_WRONLY) : MPI_MODE_RDONLY) |
+               (f->creating ? MPI_MODE_CREATE : 0);
+    CHECK_MPI(f->context, f->path, f->creating ? "MPI_File_open to create" : "MPI_File_open",
+              MPI_File_open(f->comm, f->path, mode, f->info, &state->handle));
+    state->file_type = MPI_DATATYPE_NULL;
+}
+
+static void move_bytes(struct file *f, const struct piece *p) {
+    MPI_Status status;
+    CHECK_MPI(f->context, f->path, f->writing ? "MPI_File_write" : "MPI_File_read",
+              call(f, (MPI_Offset)p->offset, p->memory, (int)p->bytes, MPI_BYTE, &status));
+    check_count(f, &status, MPI_BYTE, p->bytes);
+}
+
+static const struct workload_io bytes_io = {
+    .open = open_bytes, .move = move_bytes, .sync = sync_file, .close = close_file};
+
 const struct backend backend_mpiio = {
     .name = "mpiio",
     .has_access = true,
@@ -103,4 +122,5 @@ const struct backend backend_mpiio = {
     .sync = sync_file,
     .close = close_file,
     .describe = describe,
+    .workload = &bytes_io,
 };

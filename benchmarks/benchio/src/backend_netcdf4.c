@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "fail.h"
+#include "workload.h"
 
 /* Of releases that do not define them */
 #ifndef NC_HAS_SZIP_WRITE
@@ -153,6 +154,104 @@ static void close_file(struct file *f) {
     free(s);
 }
 
+/* A file of a workload. Variables have the numbers in the order of their definition. */
+struct sets {
+    int file;
+    signed char *access; /* of each variable: NC_COLLECTIVE, NC_INDEPENDENT or -1 */
+};
+
+static const nc_type set_types[] = {NC_UBYTE, NC_INT, NC_INT64, NC_FLOAT, NC_DOUBLE};
+
+/* Dimensions of the same length are one dimension. */
+static int dimension_of(const struct file *f, int64_t length) {
+    const struct sets *s = f->state;
+    char name[32];
+    int id;
+    snprintf(name, sizeof name, "d%lld", (long long)length);
+    if (nc_inq_dimid(s->file, name, &id) != NC_NOERR)
+        CHECK_NETCDF(f, "nc_def_dim", nc_def_dim(s->file, name, (size_t)length, &id));
+    return id;
+}
+
+static void define_one(const struct file *f, const struct dataset *d, int64_t copy) {
+    const struct sets *s = f->state;
+    char name[WORKLOAD_SET_NAME];
+    int dimension[WORKLOAD_DIMENSIONS], id;
+    size_t chunk[WORKLOAD_DIMENSIONS];
+    for (int i = 0; i < d->ndims; i++)
+        dimension[i] = dimension_of(f, d->dims[i]), chunk[i] = (size_t)d->chunk_dims[i];
+    workload_set_name(d, copy, name);
+    CHECK_NETCDF(f, "nc_def_var", nc_def_var(s->file, name, set_types[d->type], d->ndims, dimension, &id));
+    CHECK_NETCDF(f, "nc_def_var_chunking",
+                 nc_def_var_chunking(s->file, id, d->chunk_ndims > 0 ? NC_CHUNKED : NC_CONTIGUOUS,
+                                     d->chunk_ndims > 0 ? chunk : NULL));
+    CHECK_NETCDF(f, "nc_def_var_fill", nc_def_var_fill(s->file, id, d->filled ? NC_FILL : NC_NOFILL, NULL));
+}
+
+static void define_sets(const struct file *f) {
+    const struct sets *s = f->state;
+    const struct workload_file *w = f->workload;
+    for (int i = 0; i < w->dataset_n; i++)
+        for (int64_t copy = 0; copy < w->dataset[i].copies; copy++)
+            define_one(f, &w->dataset[i], copy);
+    if (w->attribute_bytes > 0) {
+        char *text = allocate(f->context, (size_t)w->attribute_bytes, "attributes");
+        memset(text, '-', (size_t)w->attribute_bytes);
+        CHECK_NETCDF(f, "nc_put_att_text",
+                     nc_put_att_text(s->file, NC_GLOBAL, "attributes", (size_t)w->attribute_bytes, text));
+        free(text);
+    }
+    CHECK_NETCDF(f, "nc_enddef", nc_enddef(s->file));
+}
+
+static void open_sets(struct file *f) {
+    struct sets *s = f->state = allocate(f->context, sizeof *s, "netCDF state");
+    size_t n = workload_set_index(f->workload, NULL, 0);
+    s->access = allocate(f->context, n, "netCDF state");
+    memset(s->access, -1, n);
+    if (f->creating) {
+        CHECK_NETCDF(f, "nc_create_par",
+                     nc_create_par(f->path, NC_NETCDF4 | NC_MPIIO | NC_CLOBBER, f->comm, f->info, &s->file));
+        define_sets(f);
+        return;
+    }
+    CHECK_NETCDF(
+        f, "nc_open_par",
+        nc_open_par(f->path, NC_MPIIO | (f->writing ? NC_WRITE : NC_NOWRITE), f->comm, f->info, &s->file));
+}
+
+static void move_box(struct file *f, const struct piece *p) {
+    const struct sets *s = f->state;
+    const struct dataset *d = &f->workload->dataset[p->dataset];
+    size_t start[WORKLOAD_DIMENSIONS], count[WORKLOAD_DIMENSIONS],
+        id = workload_set_index(f->workload, d, p->copy);
+    int access = f->collective ? NC_COLLECTIVE : NC_INDEPENDENT;
+    for (int i = 0; i < d->ndims; i++)
+        start[i] = p->bytes > 0 ? (size_t)p->start[i] : 0, count[i] = p->bytes > 0 ? (size_t)p->extent[i] : 0;
+    if (s->access[id] != access)
+        CHECK_NETCDF(f, "nc_var_par_access", nc_var_par_access(s->file, (int)id, access));
+    s->access[id] = (signed char)access;
+    if (f->writing)
+        CHECK_NETCDF(f, "nc_put_vara", nc_put_vara(s->file, (int)id, start, count, p->memory));
+    else
+        CHECK_NETCDF(f, "nc_get_vara", nc_get_vara(s->file, (int)id, start, count, p->memory));
+}
+
+static void sync_sets(struct file *f) {
+    const struct sets *s = f->state;
+    CHECK_NETCDF(f, "nc_sync", nc_sync(s->file));
+}
+
+static void close_sets(struct file *f) {
+    struct sets *s = f->state;
+    CHECK_NETCDF(f, "nc_close", nc_close(s->file));
+    free(s->access);
+    free(s);
+}
+
+static const struct workload_io sets_io = {
+    .open = open_sets, .move = move_box, .sync = sync_sets, .close = close_sets};
+
 const struct backend backend_netcdf4 = {
     .name = "netcdf4",
     .has_access = true,
@@ -167,4 +266,5 @@ const struct backend backend_netcdf4 = {
     .transfer = transfer,
     .sync = sync_file,
     .close = close_file,
+    .workload = &sets_io,
 };

@@ -8,6 +8,7 @@
 
 #include "fail.h"
 #include "slabtype.h"
+#include "workload.h"
 
 struct state {
     int file, variable;
@@ -127,6 +128,104 @@ static void describe(struct file *f) {
     MPI_Info_free(&info);
 }
 
+/* A file of a workload, in the mode of all its transfers. Variables have the numbers in the order of their
+ * definition. */
+struct sets {
+    int file;
+};
+
+static const nc_type set_types[] = {NC_UBYTE, NC_INT, NC_INT64, NC_FLOAT, NC_DOUBLE};
+
+/* Dimensions of the same length are one dimension. */
+static int dimension_of(const struct file *f, int64_t length) {
+    const struct sets *s = f->state;
+    char name[32];
+    int id;
+    snprintf(name, sizeof name, "d%lld", (long long)length);
+    if (ncmpi_inq_dimid(s->file, name, &id) != NC_NOERR)
+        CHECK_PNETCDF(f, "ncmpi_def_dim", ncmpi_def_dim(s->file, name, (MPI_Offset)length, &id));
+    return id;
+}
+
+static void define_one(const struct file *f, const struct dataset *d, int64_t copy) {
+    const struct sets *s = f->state;
+    char name[WORKLOAD_SET_NAME];
+    int dimension[WORKLOAD_DIMENSIONS], id;
+    for (int i = 0; i < d->ndims; i++)
+        dimension[i] = dimension_of(f, d->dims[i]);
+    workload_set_name(d, copy, name);
+    CHECK_PNETCDF(f, "ncmpi_def_var",
+                  ncmpi_def_var(s->file, name, set_types[d->type], d->ndims, dimension, &id));
+    if (d->filled)
+        CHECK_PNETCDF(f, "ncmpi_def_var_fill", ncmpi_def_var_fill(s->file, id, 0, NULL));
+}
+
+static void define_sets(const struct file *f) {
+    const struct sets *s = f->state;
+    const struct workload_file *w = f->workload;
+    for (int i = 0; i < w->dataset_n; i++)
+        for (int64_t copy = 0; copy < w->dataset[i].copies; copy++)
+            define_one(f, &w->dataset[i], copy);
+    if (w->attribute_bytes > 0) {
+        char *text = allocate(f->context, (size_t)w->attribute_bytes, "attributes");
+        memset(text, '-', (size_t)w->attribute_bytes);
+        CHECK_PNETCDF(
+            f, "ncmpi_put_att_text",
+            ncmpi_put_att_text(s->file, NC_GLOBAL, "attributes", (MPI_Offset)w->attribute_bytes, text));
+        free(text);
+    }
+    CHECK_PNETCDF(f, "ncmpi_enddef", ncmpi_enddef(s->file));
+}
+
+static void open_sets(struct file *f) {
+    struct sets *s = f->state = allocate(f->context, sizeof *s, "PnetCDF state");
+    if (f->creating) {
+        CHECK_PNETCDF(f, "ncmpi_create",
+                      ncmpi_create(f->comm, f->path, NC_CLOBBER | NC_64BIT_DATA, f->info, &s->file));
+        define_sets(f);
+    } else {
+        CHECK_PNETCDF(f, "ncmpi_open",
+                      ncmpi_open(f->comm, f->path, f->writing ? NC_WRITE : NC_NOWRITE, f->info, &s->file));
+    }
+    if (!f->collective)
+        CHECK_PNETCDF(f, "ncmpi_begin_indep_data", ncmpi_begin_indep_data(s->file));
+}
+
+static int move_call(const struct file *f, int id, const MPI_Offset *start, const MPI_Offset *count,
+                     const struct piece *p, MPI_Offset n, MPI_Datatype type) {
+    const struct sets *s = f->state;
+    if (f->writing)
+        return f->collective ? ncmpi_put_vara_all(s->file, id, start, count, p->memory, n, type)
+                             : ncmpi_put_vara(s->file, id, start, count, p->memory, n, type);
+    return f->collective ? ncmpi_get_vara_all(s->file, id, start, count, p->memory, n, type)
+                         : ncmpi_get_vara(s->file, id, start, count, p->memory, n, type);
+}
+
+static void move_box(struct file *f, const struct piece *p) {
+    const MPI_Datatype types[] = {MPI_UNSIGNED_CHAR, MPI_INT, MPI_INT64_T, MPI_FLOAT, MPI_DOUBLE};
+    const struct dataset *d = &f->workload->dataset[p->dataset];
+    MPI_Offset start[WORKLOAD_DIMENSIONS], count[WORKLOAD_DIMENSIONS];
+    for (int i = 0; i < d->ndims; i++)
+        start[i] = p->bytes > 0 ? p->start[i] : 0, count[i] = p->bytes > 0 ? p->extent[i] : 0;
+    CHECK_PNETCDF(f, f->writing ? "ncmpi_put_vara" : "ncmpi_get_vara",
+                  move_call(f, (int)workload_set_index(f->workload, d, p->copy), start, count, p,
+                            (MPI_Offset)(p->bytes / element_bytes[d->type]), types[d->type]));
+}
+
+static void sync_sets(struct file *f) {
+    const struct sets *s = f->state;
+    CHECK_PNETCDF(f, "ncmpi_sync", ncmpi_sync(s->file));
+}
+
+static void close_sets(struct file *f) {
+    struct sets *s = f->state;
+    CHECK_PNETCDF(f, "ncmpi_close", ncmpi_close(s->file));
+    free(s);
+}
+
+static const struct workload_io sets_io = {
+    .open = open_sets, .move = move_box, .sync = sync_sets, .close = close_sets};
+
 const struct backend backend_pnetcdf = {
     .name = "pnetcdf",
     .has_access = true,
@@ -140,4 +239,5 @@ const struct backend backend_pnetcdf = {
     .sync = sync_file,
     .close = close_file,
     .describe = describe,
+    .workload = &sets_io,
 };

@@ -93,6 +93,22 @@ static void close_file(struct file *f) {
     CHECK_POSIX(f->context, f->path, "close", close(descriptor(f)) == 0);
 }
 
+/* Without O_TRUNC: a rank that is late would empty what the others wrote. */
+static void open_bytes(struct file *f) {
+    int flags =
+        (f->writing ? (f->reading ? O_RDWR : O_WRONLY) : O_RDONLY) | (f->creating ? O_CREAT : 0) | O_CLOEXEC;
+    int fd = open(f->path, flags, 0666);
+    CHECK_POSIX(f->context, f->path, f->creating ? "create" : "open", fd >= 0);
+    f->state = (void *)(intptr_t)fd;
+}
+
+static void move_bytes(struct file *f, const struct piece *p) {
+    move(f, p->memory, p->bytes, p->offset);
+}
+
+static const struct workload_io bytes_io = {
+    .open = open_bytes, .move = move_bytes, .sync = sync_file, .close = close_file};
+
 const struct backend backend_posix = {
     .name = "posix",
     .has_files = true,
@@ -102,4 +118,5 @@ const struct backend backend_posix = {
     .transfer = transfer,
     .sync = sync_file,
     .close = close_file,
+    .workload = &bytes_io,
 };

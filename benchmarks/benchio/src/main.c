@@ -9,6 +9,7 @@
 #include "record.h"
 #include "scratch.h"
 #include "table.h"
+#include "workload_run.h"
 
 /* The rank from the variables that launchers set, so that --help is printed once without MPI_Init. */
 static bool first_process(void) {
@@ -35,17 +36,22 @@ static void print_version(void) {
         backends[i].backend->version(version, sizeof version);
         printf("%s%s%s\n", backends[i].name, version[0] != '\0' ? ": " : "", version);
     }
+    printf("workloads: %s\n", tree_library());
 }
 
-static void run(struct context *c, const struct placement *placement, struct guard *guard) {
+static void run(struct context *c, const struct placement *placement, struct workload *workload,
+                struct guard *guard) {
     struct results results;
     scratch_make(c);
     if (c->rank == 0 && !c->options->keep && !c->options->existing)
         guard_directory(guard, c->directory);
-    measure(c, placement, &results);
+    if (workload != NULL)
+        workload_run(workload, c, placement, &results);
+    else
+        measure(c, placement, &results);
     MPI_Barrier(c->world);
     if (c->rank == 0) {
-        table_print(c, placement, &results);
+        workload != NULL ? workload_table(c, placement, &results) : table_print(c, placement, &results);
         if (fflush(stdout) != 0 || ferror(stdout))
             fail(c, EXIT_BROKEN, PLACE("stdout", "printing the table"), "cannot write");
         scratch_remove(c);
@@ -73,6 +79,18 @@ static int impossible(const struct context *c, const char *reason) {
         fprintf(stderr, "benchio: %s\n", reason);
     MPI_Finalize();
     return EXIT_USAGE;
+}
+
+/* Collective: the workload after all checks, or NULL and on some rank the reason. */
+static struct workload *workload_make(const struct context *c, const struct placement *p, char *message,
+                                      size_t n) {
+    struct workload *w = workload_read(c, p, message, n);
+    int fine = w != NULL;
+    CHECK_MPI(c, "", "MPI_Allreduce", MPI_Allreduce(MPI_IN_PLACE, &fine, 1, MPI_INT, MPI_LAND, c->world));
+    if (fine && workload_resolve(w, c, message, n) && workload_check(w, c, message, n))
+        return w;
+    workload_free(w);
+    return NULL;
 }
 
 int main(int argc, char **argv) {
@@ -106,11 +124,20 @@ int main(int argc, char **argv) {
     const char *reason = placement_make(&placement, &c);
     if (reason != NULL)
         return impossible(&c, reason);
-    if (c.rank == 0)
+    struct workload *workload = NULL;
+    message[0] = '\0';
+    if (options.workload != NULL &&
+        (workload = workload_make(&c, &placement, message, sizeof message)) == NULL)
+        return impossible(&c, message);
+    if (options.check && c.rank == 0)
+        workload_print(workload, c.size);
+    if (c.rank == 0 && !options.check)
         record_prepare(&c);
     if (c.rank == 0 && options.json != NULL)
         guard_record(&guard, options.json);
-    run(&c, &placement, &guard);
+    if (!options.check)
+        run(&c, &placement, workload, &guard);
+    workload_free(workload);
     placement_free(&placement);
     options_free(&options);
     guard_stop(&guard);

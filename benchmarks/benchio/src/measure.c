@@ -15,6 +15,7 @@
 #include "clock.h"
 #include "fail.h"
 #include "scratch.h"
+#include "workload_run.h"
 
 /* A file of which more than this share stays in memory was not dropped (tmpfs has nowhere to drop it to). */
 #define MOSTLY_DROPPED 0.01
@@ -98,7 +99,7 @@ static void repetitions(struct bench *b) {
     }
 }
 
-static MPI_Info make_info(const struct context *c) {
+MPI_Info measure_info(const struct context *c) {
     const struct options *o = c->options;
     MPI_Info info = MPI_INFO_NULL;
     char text[32];
@@ -214,7 +215,7 @@ void measure(const struct context *c, const struct placement *p, struct results 
     filesystem_find(c->directory, &results->filesystem);
     check_space(&b);
     decide_cache(&b);
-    b.info = make_info(c);
+    b.info = measure_info(c);
     repetitions(&b);
     getrusage(RUSAGE_SELF, &usage);
     results->peak_bytes = total(c, (uint64_t)usage.ru_maxrss * 1024, MPI_MAX);
@@ -238,4 +239,5 @@ void results_free(struct results *r) {
     }
     free(r->hints.item);
     free(r->instance_bytes);
+    workload_report_free(r->report);
 }

@@ -46,6 +46,8 @@ struct results {
     const char *hints_source;
     const char *cache_achieved;
     struct filesystem filesystem;
+    const struct workload *workload; /* NULL: a plain pattern; then `report` is not */
+    struct workload_report *report;
     uint64_t array_bytes, buffer_bytes, peak_bytes; /* memory: largest of all ranks; peak: whole process */
     double finished;
 };
@@ -54,6 +56,8 @@ struct results {
 void measure(const struct context *context, const struct placement *placement, struct results *results);
 void results_free(struct results *results);
 
+/* Hints and striping of the options; MPI_INFO_NULL where there are none. */
+MPI_Info measure_info(const struct context *context);
 double bandwidth(uint64_t bytes, double seconds);
 
 #endif

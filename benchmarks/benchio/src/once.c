@@ -114,7 +114,8 @@ static struct times run_file(const struct bench *b, struct file *f, const struct
     return t;
 }
 
-/* Compressed data may be smaller, and subfiles are other files: of these only the library's report is known. */
+/* Compressed data may be smaller, and subfiles are other files: of these only the library's report is known.
+ */
 static bool has_plain_data(const struct options *o) {
     return o->filter == FILTER_NONE && o->driver == DRIVER_MPIO;
 }

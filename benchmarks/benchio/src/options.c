@@ -133,7 +133,7 @@ static bool parse_value(struct options *options, const struct entry *entry, cons
         reason = *value == '\0' ? "expected some text" : NULL;
         break;
     case T_HINT:
-        reason = add_hint(&options->hints, value) ? NULL : "expected KEY=VALUE";
+        reason = add_hint(TARGET(options, entry, struct hints), value) ? NULL : "expected KEY=VALUE";
         break;
     }
     return reason == NULL || refuse(refusal, "--%s %s: %s", entry->name, value, reason);
@@ -253,11 +253,16 @@ bool options_parse(struct options *options, int argc, char **argv, char *message
     return options_check(options, argc, argv, &refusal);
 }
 
-void options_free(struct options *options) {
-    for (size_t i = 0; i < options->hints.n; i++) {
-        free(options->hints.item[i].key);
-        free(options->hints.item[i].value);
+static void free_hints(struct hints *hints) {
+    for (size_t i = 0; i < hints->n; i++) {
+        free(hints->item[i].key);
+        free(hints->item[i].value);
     }
-    free(options->hints.item);
-    options->hints = (struct hints){0};
+    free(hints->item);
+    *hints = (struct hints){0};
+}
+
+void options_free(struct options *options) {
+    free_hints(&options->hints);
+    free_hints(&options->sets);
 }

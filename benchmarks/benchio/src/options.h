@@ -89,6 +89,9 @@ struct options {
     uint64_t stripe_count, stripe_size;
     struct hints hints;
     const char *hints_file;
+    const char *workload; /* a description (docs/workloads.md); NULL: the patterns of these options */
+    struct hints sets;    /* values of its parameters */
+    bool check;
     uint64_t repeat, timeout;
     double min_time;
     bool verify, keep, existing, quiet;
@@ -97,9 +100,11 @@ struct options {
     bool help, version;
 };
 
-extern const char *const file_names[], *const pattern_names[],
-                                           *const op_names[], *const cache_names[], *const sync_names[],
-                                                                                        *const access_names[], *const filter_names[], *const driver_names[];
+extern const char *const file_names[],
+    *const pattern_names[], *const op_names[], *const cache_names[], *const sync_names[],
+                                                                         *const access_names[],
+                                                                             *const filter_names[],
+                                                                                 *const driver_names[];
 
 /* Parse the command line, read the hints file, fill in what depends on other options, refuse what makes no
  * sense. Returns true, or false with a complete message in `message` (which holds `n` bytes). */

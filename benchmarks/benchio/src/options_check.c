@@ -63,8 +63,9 @@ static bool check_chunks(const struct options *o, struct refusal *refusal) {
     if (o->filter != FILTER_NONE && o->access == ACCESS_INDEPENDENT)
         return refuse(refusal, "--filter needs --access collective: ranks share compressed chunks");
     if (o->filter == FILTER_SZIP && (o->pattern != PATTERN_BLOCK3D || o->chunk.size[0] < 32))
-        return refuse(refusal, "--filter szip needs --pattern block3d and chunks of at least 32 elements in x: "
-                               "HDF5 1.10.8 reads back other bytes of 8-bit data that szip cannot compress");
+        return refuse(refusal,
+                      "--filter szip needs --pattern block3d and chunks of at least 32 elements in x: "
+                      "HDF5 1.10.8 reads back other bytes of 8-bit data that szip cannot compress");
     uint64_t most = o->filter == FILTER_DEFLATE ? 9 : o->filter == FILTER_ZSTD ? 22 : 0;
     if (o->filter_level > most)
         return refuse(refusal, "--filter-level %" PRIu64 ": --filter %s has levels up to %" PRIu64,
@@ -72,8 +73,8 @@ static bool check_chunks(const struct options *o, struct refusal *refusal) {
     return true;
 }
 
-/* Subfiles are opened by threads of the library: no MPI-IO hint reaches them, and benchio cannot drop them from
- * the page cache. */
+/* Subfiles are opened by threads of the library: no MPI-IO hint reaches them, and benchio cannot drop them
+ * from the page cache. */
 static bool check_driver(const struct options *o, struct refusal *refusal) {
     if (o->driver == DRIVER_MPIO)
         return true;
@@ -155,7 +156,30 @@ static bool check_run(const struct options *o, struct refusal *refusal) {
     return true;
 }
 
+/* A description has the place of the options of patterns and interfaces. */
+static bool check_workload(const struct options *o, int argc, char **argv, struct refusal *refusal) {
+    static const char *const fitting[] = {"workload", "set",        "check",        "repeat",     "min-time",
+                                          "timeout",  "verify",     "seed",         "cache",      "keep",
+                                          "dir",      "name",       "json",         "run-id",     "quiet",
+                                          "hint",     "hints-file", "stripe-count", "stripe-size"};
+    for (size_t i = 0; i < OPTION_N; i++) {
+        bool fits = false;
+        for (size_t k = 0; k < sizeof fitting / sizeof *fitting; k++)
+            fits = fits || strcmp(option_table[i].name, fitting[k]) == 0;
+        if (!fits && option_given(argc, argv, option_table[i].name))
+            return refuse(refusal, "--%s has no meaning with --workload, whose description has it",
+                          option_table[i].name);
+    }
+    if (o->cache == CACHE_DIRECT)
+        return refuse(refusal, "--cache direct has no meaning with --workload; use --cache drop");
+    return check_run(o, refusal) && check_hints(o, refusal);
+}
+
 bool options_check(const struct options *options, int argc, char **argv, struct refusal *refusal) {
+    if (options->workload != NULL)
+        return check_workload(options, argc, argv, refusal);
+    if (options->sets.n > 0 || options->check)
+        return refuse(refusal, "--%s needs --workload", options->check ? "check" : "set");
     return check_run(options, refusal) && check_pattern(options, argc, argv, refusal) &&
            check_layout(options, refusal) && check_chunks(options, refusal) &&
            check_driver(options, refusal) && check_api(options, argc, argv, refusal) &&

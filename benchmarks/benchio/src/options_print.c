@@ -69,6 +69,7 @@ void options_help(void) {
          "      round robin in units of 1 MiB, written and read back from the storage by other ranks\n"
          "  mpirun -n 64 benchio --api posix --file per-process --pattern disjoint --transfer 1000000 \\\n"
          "      --block 100000000 --verify\n"
+         "  mpirun -n 8 benchio --workload flash-io.yaml --set blocks=20\n"
          "  mpirun -n 48 benchio --instances 4 --hint romio_cb_write=enable --stripe-count 8 --stripe-size "
          "4m");
 }
@@ -86,6 +87,7 @@ static void json_entry(const struct options *options, const struct entry *entry,
     uint64_t number = entry->type == T_SIZE || entry->type == T_COUNT || entry->type == T_SHIFT
                           ? *TARGET(options, entry, const uint64_t)
                           : 0;
+    const struct hints *given = TARGET(options, entry, const struct hints);
     switch (entry->type) {
     case T_CHOICE:
         json_string(json, entry->name, entry->choices[*TARGET(options, entry, const int)]);
@@ -118,8 +120,8 @@ static void json_entry(const struct options *options, const struct entry *entry,
         break;
     case T_HINT:
         json_open(json, entry->name, '{');
-        for (size_t i = 0; i < options->hints.n; i++)
-            json_string(json, options->hints.item[i].key, options->hints.item[i].value);
+        for (size_t i = 0; i < given->n; i++)
+            json_string(json, given->item[i].key, given->item[i].value);
         json_close(json, '}');
         break;
     case T_FLAG:

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "sha256.h"
+#include "workload_run.h"
 
 /* Implementations by the words that their description of themselves contains; the version follows `before`.
  */
@@ -176,6 +177,18 @@ static void write_vector(struct json *json, const char *key, const uint64_t valu
         json_unsigned(json, NULL, value[i]);
     json_close(json, ']');
     json->compact = compact;
+}
+
+/* Of a workload: what there is of a geometry. */
+static void write_size(const struct context *c, const struct placement *p, const struct results *r,
+                       struct json *json) {
+    json_open(json, "geometry", '{');
+    json_integer(json, "ranks", c->size);
+    json_integer(json, "nodes", p->nodes);
+    json_integer(json, "instances", p->instances);
+    json_unsigned(json, "files", r->workload->files);
+    json_unsigned(json, "bytes_per_repetition", r->bytes);
+    json_close(json, '}');
 }
 
 static void write_geometry(const struct context *c, const struct placement *p, const struct results *r,
@@ -369,7 +382,7 @@ static int draft_publish(struct draft *draft, uint64_t repetitions, const char *
 }
 
 static uint64_t repetitions_of(const struct results *r) {
-    uint64_t n = 0;
+    uint64_t n = r->report != NULL ? r->report->n : 0;
     for (int s = 0; s < r->series_n; s++)
         n += r->series[s].n;
     return n;
@@ -387,7 +400,12 @@ void record_write(const struct context *c, const struct placement *p, const stru
     json_null(json, "failure");
     write_hosts(c, p, json);
     write_filesystem(c, &r->filesystem, json);
-    write_geometry(c, p, r, json);
+    if (r->workload != NULL) {
+        write_size(c, p, r, json);
+        workload_json(r, json);
+    } else {
+        write_geometry(c, p, r, json);
+    }
     write_series(c, p, r, json);
     write_rest(c, r, json);
     int status = draft_publish(&draft, repetitions_of(r), name, c->options->json);

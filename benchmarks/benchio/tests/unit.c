@@ -4,12 +4,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "expression.h"
 #include "filesystem.h"
 #include "generator.h"
 #include "geometry.h"
 #include "json.h"
 #include "sha256.h"
 #include "size.h"
+#include "tree.h"
 
 #define CHECK(condition)                                                                                     \
     do {                                                                                                     \
@@ -49,6 +51,101 @@ static void lists_of_sizes(void) {
     CHECK(sizes_parse("1x2x3x4", sizes, &n) != NULL);
     CHECK(sizes_parse("1x", sizes, &n) != NULL);
     CHECK(sizes_parse("0x2", sizes, &n) != NULL);
+}
+
+/* Values as Python has them with // for / and ** for ^. */
+static void expressions_are_whole(void) {
+    static const struct {
+        const char *text;
+        int64_t value;
+    } good[] = {{"1 + 2 * 3", 7},
+                {"(1 + 2) * 3", 9},
+                {"-7 / 2", -4},
+                {"-7 % 2", 1},
+                {"7 % -2", -1},
+                {"2^10", 1024},
+                {"-2^2", -4},
+                {"2^3^2", 512},
+                {"10 - 3 - 2", 5},
+                {"3 < 4 and 4 <= 4", 1},
+                {"1 > 2 or 0", 0},
+                {"n % 4 == 3", 1},
+                {"min(n, 3) + max(1,2)", 5},
+                {"true + false", 1},
+                {"0 and 1 / 0", 0},
+                {"1 or 1 / 0", 1},
+                {"  n*n ", 49},
+                {"9223372036854775807", INT64_MAX}};
+    static const char *const bad[] = {
+        "",          "1 +",    "(1",    "1)",  "1 2",
+        "m",         "nn",     "0x10",  "010", "1_000",
+        "1 < 2 < 3", "min(1)", "n = 3", "$n",  "9223372036854775808000000000000000000000000000000000000e999",
+        "and",       "3k"};
+    static const char *const fail[] = {"1 / 0",
+                                       "1 % (n - 7)",
+                                       "2^63",
+                                       "9223372036854775807 + 1",
+                                       "2^-1",
+                                       "0.5",
+                                       "-9223372036854775807 - 2",
+                                       "(-9223372036854775807 - 1) / -1"};
+    struct scope scope = {0};
+    char why[128];
+    scope_set(&scope, scope_push(&scope, "n"), 7);
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        int64_t value = 0;
+        struct expression *e = expression_parse(good[i].text, &scope, why, sizeof why);
+        CHECK(e != NULL && expression_integer(e, &scope, &value) == NULL && value == good[i].value);
+        expression_free(e);
+    }
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        CHECK(expression_parse(bad[i], &scope, why, sizeof why) == NULL && why[0] != '\0');
+    for (size_t i = 0; i < sizeof fail / sizeof *fail; i++) {
+        int64_t value;
+        struct expression *e = expression_parse(fail[i], &scope, why, sizeof why);
+        CHECK(e != NULL && expression_integer(e, &scope, &value) != NULL);
+        expression_free(e);
+    }
+}
+
+static void expressions_are_real(void) {
+    struct scope scope = {0};
+    char why[128], deep[1001];
+    double value = 0;
+    scope_set(&scope, scope_push(&scope, "n"), 4);
+    struct expression *e = expression_parse("0.25 * n^0.5 + 1e-3 / n", &scope, why, sizeof why);
+    CHECK(e != NULL && expression_real(e, &scope, &value) == NULL && value == 0.25 * 2 + 1e-3 / 4);
+    expression_free(e);
+    memset(deep, '(', sizeof deep - 1);
+    deep[sizeof deep - 1] = '\0';
+    CHECK(expression_parse(deep, &scope, why, sizeof why) == NULL && strstr(why, "deeper") != NULL);
+    memset(deep, '-', sizeof deep - 1);
+    CHECK(expression_parse(deep, &scope, why, sizeof why) == NULL && strstr(why, "deeper") != NULL);
+}
+
+static void trees_have_lines(void) {
+    char why[256], place[256];
+    const char *text = "a: 1\nb:\n  - x\n  - {c: [3, 'y']}\n";
+    static const struct {
+        const char *text, *words;
+    } bad[] = {{"", "empty"},
+               {"a: &x 1\nb: *x\n", "line 2, column 4: an alias is refused"},
+               {"a: 1\na: 2\n", "line 2, column 1: 'a' is there twice"},
+               {"a: 1\n--- \nb: 2\n", "second document"},
+               {"a: [1\n", "line 2"},
+               {"[a]: 1\n", "a key must be a word"}};
+    struct tree *t = tree_read(text, strlen(text), why, sizeof why);
+    CHECK((t != NULL) == (strncmp(tree_library(), "not built", 9) != 0));
+    if (t == NULL)
+        return;
+    const struct tree *y = tree_find(tree_find(t, "b")->item[1], "c")->item[1];
+    tree_place(y, place, sizeof place);
+    CHECK(strcmp(place, "line 4, b[1].c[1]") == 0 && strcmp(y->text, "y") == 0);
+    tree_free(t);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        t = tree_read(bad[i].text, strlen(bad[i].text), why, sizeof why);
+        CHECK(t == NULL && strstr(why, bad[i].words) != NULL);
+    }
 }
 
 /* FIPS 180-4 examples, and one of two blocks (NIST CSRC). */
@@ -267,6 +364,9 @@ int main(void) {
     boxes_and_halos();
     lustre_attribute();
     lustre_composite_attribute();
+    expressions_are_whole();
+    expressions_are_real();
+    trees_have_lines();
     puts("unit: all fine");
     return 0;
 }

@@ -1,0 +1,77 @@
+#include "workload_data.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+void workload_set_name(const struct dataset *d, int64_t copy, char name[WORKLOAD_SET_NAME]) {
+    if (d->copies == 1)
+        snprintf(name, WORKLOAD_SET_NAME, "%s", d->name);
+    else
+        snprintf(name, WORKLOAD_SET_NAME, "%s_%04" PRId64, d->name, copy);
+}
+
+size_t workload_set_index(const struct workload_file *f, const struct dataset *set, int64_t copy) {
+    size_t n = (size_t)copy;
+    for (const struct dataset *d = f->dataset; d < f->dataset + f->dataset_n && d != set; d++)
+        n += (size_t)d->copies;
+    return n;
+}
+
+uint64_t data_key(uint64_t seed, int file, int64_t number, int color, int dataset, int64_t copy) {
+    uint64_t key =
+        generator_key(generator_key(seed, (uint64_t)file), (uint64_t)number << 31 | (uint64_t)color);
+    return dataset < 0 ? key : generator_key(key, (uint64_t)dataset << 20 | (uint64_t)copy);
+}
+
+/* The parts of a piece that are contiguous in the file: (offset, bytes), one after the other in memory. */
+struct rows {
+    const struct dataset *set;
+    const struct piece *piece;
+    int64_t at[WORKLOAD_DIMENSIONS]; /* of the row, relative to the start */
+    uint64_t bytes, done;
+};
+
+static struct rows rows_of(const struct dataset *set, const struct piece *p) {
+    struct rows rows = {.set = set, .piece = p, .bytes = p->bytes};
+    if (set != NULL)
+        rows.bytes = element_bytes[set->type] * (uint64_t)p->extent[set->ndims - 1];
+    return rows;
+}
+
+/* False: there is none left. */
+static bool next_row(struct rows *r, uint64_t *offset) {
+    const struct dataset *d = r->set;
+    if (r->done >= r->piece->bytes)
+        return false;
+    *offset = r->piece->offset;
+    if (d != NULL) {
+        *offset = 0;
+        for (int i = 0; i < d->ndims; i++)
+            *offset = *offset * (uint64_t)d->dims[i] + (uint64_t)(r->piece->start[i] + r->at[i]);
+        *offset *= element_bytes[d->type];
+        for (int i = d->ndims - 2; i >= 0 && ++r->at[i] == r->piece->extent[i]; i--)
+            r->at[i] = 0;
+    }
+    r->done += r->bytes;
+    return true;
+}
+
+void data_fill(uint64_t key, const struct dataset *set, const struct piece *p) {
+    struct rows rows = rows_of(set, p);
+    for (uint64_t offset; next_row(&rows, &offset);)
+        generator_fill_bytes(key, offset, rows.bytes, (unsigned char *)p->memory + rows.done - rows.bytes);
+}
+
+struct difference data_check(uint64_t key, const struct dataset *set, const struct piece *p) {
+    struct difference all = {0};
+    struct rows rows = rows_of(set, p);
+    for (uint64_t offset; next_row(&rows, &offset);) {
+        struct difference d = generator_check_bytes(
+            key, offset, rows.bytes, (const unsigned char *)p->memory + rows.done - rows.bytes);
+        uint64_t count = all.count + d.count;
+        if (all.count == 0)
+            all = d;
+        all.count = count;
+    }
+    return all;
+}

@@ -1,0 +1,29 @@
+/* One rank's way through the actions of a phase: what the check and the run have in common. */
+#ifndef BENCHIO_WORKLOAD_WALK_H
+#define BENCHIO_WORKLOAD_WALK_H
+
+#include "workload.h"
+
+/* One action with the values that its expressions have now. */
+struct event {
+    const struct action *action;
+    struct workload_file *file; /* NULL: an action without file */
+    int64_t number;
+    int64_t offset, size, count, stride;                                   /* of bytes */
+    int64_t copy, start[WORKLOAD_DIMENSIONS], extent[WORKLOAD_DIMENSIONS]; /* of a data set */
+    double amount;                                                         /* seconds or operations */
+};
+
+struct walker {
+    struct workload *workload;
+    struct scope scope;
+    struct complaint complaint;
+    /* False ends the walk. */
+    bool (*visit)(struct walker *walker, const struct event *event);
+    void *state;
+    uint64_t actions;
+};
+
+bool walk(struct walker *walker, const struct action *action, size_t n);
+
+#endif

@@ -1,0 +1,170 @@
+"""Runs of workloads: what is written is what is read, counts are those of the description, and nothing stays."""
+
+from __future__ import annotations
+
+import pathlib
+import tempfile
+import unittest
+
+import launch
+
+RANKS = 3
+BYTES = {"posix", "mpiio"}
+
+# Every action. Of 3 ranks each writes 5 rows of 7 doubles and 3 strided pieces of 1000 bytes, and reads those of
+# the next rank; the first and the third append to a log per process, and everybody reads a file that was there.
+PARTS = {
+    "sets": """
+  {api}: {{api: {api}, count: 2, attributes: 100, datasets: {{
+    field: {{type: double, shape: [ranks * 5, 7], count: 2}}, odd: {{type: float, shape: [ranks, 3, 2]}},
+    flags: {{type: int, shape: [ranks]}}, old: {{type: byte, shape: [10]}}, wide: {{type: long, shape: [4]}}}}}}
+  {api}-in: {{api: {api}, input: true, layout: per-process, datasets: {{old: {{type: int, shape: [50, 3]}}}}}}""",
+    "bytes": """
+  {api}: {{api: {api}, count: 2, bytes: file_ranks * 3000}}
+  {api}-in: {{api: {api}, input: true, bytes: 5000}}""",
+}
+WRITES = {
+    "sets": """
+      - {{create: {api}, number: 1}}
+      - {{repeat: 2, index: v, actions: [
+          {{write: {api}, number: 1, dataset: field, dataset_number: v, start: [rank * 5, 0], count: [5, 7],
+            collective: {collective}}}]}}
+      - {{write: {api}, number: 1, dataset: odd, start: [rank, 0, 0], count: [rank != 1, 3, 2],
+          collective: {collective}}}
+      - {{flush: {api}, number: 1}}
+      - {{close: {api}, number: 1}}""",
+    "bytes": """
+      - {{create: {api}, number: 1}}
+      - {{write: {api}, number: 1, offset: file_rank * 1000, size: 1000, count: 3, stride: file_ranks * 1000{access}}}
+      - {{flush: {api}, number: 1}}
+      - {{close: {api}, number: 1}}""",
+}
+READS = {
+    "sets": """
+      - {{open: {api}, number: 1}}
+      - {{read: {api}, number: 1, dataset: field, dataset_number: 1, start: [next * 5 + 1, 2], count: [3, 4],
+          collective: {collective}}}
+      - {{close: {api}, number: 1}}
+      - {{open: {api}-in}}
+      - {{read: {api}-in, dataset: old, start: [17, 1], count: [30, 2], collective: {collective}}}
+      - {{close: {api}-in}}""",
+    "bytes": """
+      - {{open: {api}, number: 1}}
+      - {{read: {api}, number: 1, offset: next * 1000, size: 1000, count: 3, stride: file_ranks * 1000{access}}}
+      - {{close: {api}, number: 1}}
+      - {{open: {api}-in}}
+      - {{read: {api}-in, list: [[4990, 10], [1, 2000]], ranks: "rank > 0"}}
+      - {{close: {api}-in}}""",
+}
+LOG = """
+      - {create: log, ranks: [0, 2]}
+      - {write: log, offset: 90, size: 10, count: 10, stride: 0 - 10, ranks: [0, 2]}
+      - {close: log, ranks: [0, 2]}
+      - {stat: log, ranks: [0, 2]}
+      - {remove: log, ranks: [0]}
+      - barrier
+      - {compute: 0.02 * (rank == 1)}
+      - {work: 1000}"""
+
+
+def description(apis: list[str], collective: bool) -> str:
+    """All interfaces in one run."""
+
+    def of_all(parts: dict[str, str]) -> str:
+        access = ", collective: true" if collective else ""
+        return "".join(
+            parts["bytes" if api in BYTES else "sets"].format(
+                api=api, collective=str(collective).lower(), access="" if api == "posix" else access
+            )
+            for api in apis
+        )
+
+    return (
+        "name: all-of-it\nvariables: {next: (rank + 1) % ranks}\nfiles:"
+        + of_all(PARTS)
+        + "\n  log: {api: posix, layout: per-process, bytes: 100}\nphases:\n  - name: write\n    actions:"
+        + of_all(WRITES)
+        + LOG
+        + "\n  - name: read\n    actions:"
+        + of_all(READS)
+        + "\n"
+    )
+
+
+class Workloads(unittest.TestCase):
+    def setUp(self) -> None:
+        holder = tempfile.TemporaryDirectory()
+        self.addCleanup(holder.cleanup)
+        self.home = pathlib.Path(holder.name)
+        self.json, self.file = self.home / "record.json", self.home / "workload.yaml"
+
+    def options(self, *more: str) -> list[str]:
+        words = ["--workload", str(self.file), "--dir", str(self.home), "--json", str(self.json), "--quiet"]
+        return [*words, "--repeat", "1", *more]
+
+    def write(self, files: str, actions: str) -> None:
+        self.file.write_text(f"name: t\nfiles: {{{files}}}\nphases: [{{name: p, actions: [{actions}]}}]\n")
+
+    def test_what_is_written_is_read(self) -> None:
+        apis = launch.apis()
+        byte_files, set_files = len(BYTES & set(apis)), len(set(apis) - BYTES)
+        for collective in (False, True):
+            self.file.write_text(description(apis, collective))
+            done = launch.run(RANKS, *self.options("--verify", "--cache", "drop", "--repeat", "2"))
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            record = launch.record(self.json)
+            write, read = record["phases"]
+            self.assertEqual((write["operation"], read["operation"]), ("write", "read"))
+            # By hand from the description above.
+            written = RANKS * 3000 * byte_files + set_files * (2 * RANKS * 5 * 7 * 8 + 2 * 3 * 2 * 4) + 2 * 100
+            self.assertEqual(write["bytes_written"], written)
+            expected = byte_files * (RANKS * 3000 + 2 * 2010) + set_files * RANKS * (3 * 4 * 8 + 30 * 2 * 4)
+            self.assertEqual(read["bytes_read"], expected)
+            self.assertEqual(record["verification"]["bytes_checked"], 2 * expected)
+            self.assertEqual(len(record["total"]), 2)
+            self.assertGreater(write["repetitions"][0]["parts"]["compute"]["max"], 0.02)
+            self.assertEqual({path.name for path in self.home.iterdir()}, {"record.json", "workload.yaml"})
+
+    def test_what_nobody_wrote_is_found(self) -> None:
+        self.write(
+            "a: {api: posix, bytes: 100}",
+            "{create: a, mode: read-write}, {write: a, offset: 50, size: 50}, {read: a, offset: 45, size: 10}, "
+            "{close: a}",
+        )
+        done = launch.alone(*self.options("--verify"))
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("at byte 45 of the data: expected", done.stderr)
+        self.assertEqual(launch.record(self.json)["status"], "failed")
+
+    def test_refused_before_anything_is_written(self) -> None:
+        self.write("a: {api: posix, bytes: 100}", "{create: a}, {write: a, offset: 91, size: 10}, {close: a}")
+        done = launch.alone(*self.options())
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("workload.yaml, line 3, phases[0].actions[1]: offset 91 with 10 bytes is outside", done.stderr)
+        self.assertEqual([path.name for path in self.home.iterdir()], ["workload.yaml"])
+        self.write("a: {api: posix, bytes: 2^61}", "{create: a}, {write: a, offset: 91, size: 10}, {close: a}")
+        done = launch.alone(*self.options())
+        self.assertEqual(done.returncode, 3)
+        self.assertIn("2305843009213693952 bytes are needed", done.stderr)
+
+    def test_command_line(self) -> None:
+        self.write("a: {api: posix, bytes: 100}", "{create: a}, {write: a, offset: 90, size: 10}, {close: a}")
+        done = launch.alone(*self.options("--check"))
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertIn("p: write, 10 bytes written, 0 bytes read, 1 operations", done.stdout)
+        self.assertFalse(self.json.exists())
+        for words, reason in {
+            ("--api", "posix"): "--api has no meaning with --workload",
+            ("--cache", "direct"): "use --cache drop",
+            ("--set", "x=1"): "line 1: --set x: there is no such parameter; there are: none",
+            ("--workload", "/nonexistent"): "--workload /nonexistent: No such file",
+            ("--workload", "/"): "--workload /: Is a directory",
+        }.items():
+            done = launch.alone(*self.options(*words))
+            self.assertEqual((done.returncode, done.stdout), (2, ""))
+            self.assertIn(reason, done.stderr)
+        self.assertIn("--check needs --workload", launch.alone("--check").stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import UTC, date, datetime
 from pathlib import Path
 
 import numpy as np
@@ -14,12 +15,14 @@ import yaml
 from click.testing import Result as CliResult
 
 from iowatch import handoff
-from iowatch.core import Output, Result
+from iowatch.core import Output, Result, Scalar
+from iowatch.demo.scenarios import Scenario, SimulatedSeries, generate_sessions
+from iowatch.findings import update_findings
 from iowatch.session import ab_run, plan, reframe
 from iowatch.session.bisect import group_parts
 from iowatch.session.reframe import ReframePartition, ReframeSite
 from iowatch.site import Stack, StackPart, hybrids
-from iowatch.store import History
+from iowatch.store import History, StackRecord
 
 Cli = Callable[..., CliResult]
 FEATURES = ("benchio", "h5bench", "hdf5", "ior", "mdtest", "netcdf4", "openmpi", "pnetcdf")
@@ -142,6 +145,45 @@ def test_part_is_named_and_everything_is_in_the_history(
     assert len(reframe_.turns) == measured
 
 
+def test_finding_is_bisected_with_both_sides_as_recorded(reframe_: FakeReframe, cli: Cli, history: History) -> None:
+    """The stack lost a fifth with io/2 and hdf5/2; `findings show` offers the search, and then has its answer."""
+    case = next(run.case for run in _smoke_plan().runs if run.case.expects[0][0] == "write")
+    stacks = [
+        Stack(
+            "good", "local", "modules", "installed", (StackPart("openmpi", "4.1.4"),), FEATURES,
+            modules=("mpi/5", f"io/{one}", f"hdf5/{one}"),
+        )
+        for one in (1, 2)
+    ]  # fmt: skip
+    first, step = date(2025, 1, 1), date(2025, 2, 10)
+    levels = ((first, 1000.0), (step, 800.0))
+    parameters: dict[str, Scalar] = {"operation": "write", "api": "POSIX"}
+    scenario = Scenario(
+        "smoke", "local", "default", "planted", first, date(2025, 3, 1),
+        (SimulatedSeries(case.run_name, "ior", parameters, levels, "planted", sigma=0.01),),
+        tuple((day, StackRecord("good", one.to_json())) for day, one in zip((first, step), stacks, strict=True)),
+        missing_runs=0.0,
+    )  # fmt: skip
+    for one in generate_sessions(scenario, 5):
+        history.begin_session(one.session, ())
+        history.record_runs(one.session.uuid, one.runs)
+        history.end_session(one.session.uuid, "ok", one.session.started_at + 60)
+    (finding,) = update_findings(history, "local", datetime(2025, 3, 2, tzinfo=UTC))
+
+    command = f"iowatch bisect --finding {finding.id}"
+    assert command in cli("findings", "show", finding.id).stdout
+    result = cli("bisect", "--finding", finding.id, "--error-rate", "90%", "--seed", 1)
+    assert result.exit_code == 0, result.stderr
+    assert "What makes after differ from before on local" in result.stdout
+    answer = "module io: io/1 → io/2 makes before slower: 0."
+    assert answer in result.stdout
+    shown = json.loads(cli("findings", "show", finding.id, "--json").stdout)["bisection"]
+    assert (shown["command"], shown["answer"][0].startswith(answer)) == (command, True)
+    assert shown["sessions"] > 2
+    assert answer in cli("findings", "show", finding.id).stdout
+    assert cli("bisect", "good", "bad", "--finding", finding.id).exit_code == 2
+
+
 def test_equal_performance_ends_with_nothing_to_bisect(reframe_: FakeReframe, cli: Cli) -> None:
     reframe_.slow = set()
     result = cli(*WORDS)
@@ -181,6 +223,10 @@ def test_case_that_one_side_lacks_is_refused(reframe_: FakeReframe, cli: Cli, mo
     assert result.exit_code == 2
     assert "cannot run on 'bad': it does not provide" in result.stderr
     assert not reframe_.turns
+
+
+def _smoke_plan() -> plan.SessionPlan:
+    return plan.make_session_plan(reframe.load_site("local"), _smoke())
 
 
 def _smoke() -> list[object]:

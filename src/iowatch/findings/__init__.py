@@ -1,7 +1,14 @@
 """Findings: the changes of several series that belong to one event."""
 
 from iowatch.findings.card import card_facts, waiting_text
-from iowatch.findings.evidence import find_log_differences, format_log_differences
+from iowatch.findings.evidence import (
+    BISECT_ANSWER,
+    BISECT_ATTRIBUTE,
+    bisected_member,
+    find_bisection,
+    find_log_differences,
+    format_log_differences,
+)
 from iowatch.findings.finding import Finding, FindingMember, FindingState, finding_from_json
 from iowatch.findings.grouping import current_trends, find_trends, format_trends
 from iowatch.findings.review import (

@@ -57,7 +57,7 @@ from iowatch.stats import (
     rank_causes,
     short_case_names,
 )
-from iowatch.store import History, SeriesPoints, SeriesRow
+from iowatch.store import History, RunRow, SeriesPoints, SeriesRow, SessionRow
 
 # Every job collects `machine` on its node (reframe_tests/mixins/machine.py). The record of benchio has part of it, for
 # results measured without the checks of iowatch.
@@ -138,6 +138,63 @@ def _recorded_environment(name: str, facts: Mapping[str, Any], machine: bool) ->
         where: {what: value for what, value in group.items() if value not in (None, "", "unknown")}
         for where, group in groups.items()
     }
+
+
+# Attributes of sessions of `iowatch bisect`: the search, with `finding` if it is about one; and its answer.
+BISECT_ATTRIBUTE, BISECT_ANSWER = "bisect", "bisect_answer"
+
+
+@dataclass(frozen=True)
+class FindingBisection:
+    """The search for the part of a stack that caused a finding.
+
+    Attributes:
+        command: starts it, or goes on.
+        sessions: number of its sessions so far.
+        answer: the newest answer in sentences, the most important first; empty without one.
+    """
+
+    command: str
+    sessions: int
+    answer: tuple[str, ...]
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """The answer, or what to do."""
+        if self.answer:
+            return self.answer
+        state = f"; it has {format_count(self.sessions, 'session')} and goes on" if self.sessions else ""
+        return (f"`{self.command}` measures which difference between the stacks causes it{state}",)
+
+
+def find_bisection(
+    history: History, finding: Finding, sessions: Sequence[SessionRow] | None = None
+) -> FindingBisection | None:
+    """Return the search of a finding; None if its stacks do not differ on both sides, so that there is none.
+
+    Args:
+        sessions: those of its system, newest first, if the caller has loaded them.
+    """
+    rows = [
+        row
+        for row in (history.sessions(finding.system) if sessions is None else sessions)
+        if isinstance(of := row.attributes.get(BISECT_ATTRIBUTE), Mapping) and of.get("finding") == finding.id
+    ]
+    if not rows and bisected_member(history, finding) is None:
+        return None
+    answer = next((row.attributes[BISECT_ANSWER] for row in rows if BISECT_ANSWER in row.attributes), ())
+    return FindingBisection(f"iowatch bisect --finding {finding.id}", len(rows), tuple(map(str, answer)))
+
+
+def bisected_member(history: History, finding: Finding) -> tuple[FindingMember, RunRow, RunRow] | None:
+    """The member with the largest change whose stack differs, and its runs before and after; None without one."""
+    for member in sorted(finding.members, key=lambda m: -max(m.gain, 1 / m.gain))[:_MAX_PAIRS]:
+        if member.run_before is not None and member.run_after is not None:
+            before, after = history.run(member.run_before), history.run(member.run_after)
+            old, new = before.stack_document, after.stack_document
+            if old.get("modules") != new.get("modules") or any(stack_differences(member.stack, old, new)):
+                return member, before, after
+    return None
 
 
 # Members of one event share stacks, so a few of them show all differences.

@@ -21,18 +21,19 @@ from typing import Any
 import numpy as np
 
 from iowatch.core import MachineError, UsageError, format_count
+from iowatch.findings import BISECT_ANSWER, BISECT_ATTRIBUTE, bisected_member, find_finding
 from iowatch.session import reframe, session
 from iowatch.session.ab_run import WarmUpError, request_allocation
 from iowatch.session.pairs import PairContext, PairedResult, PairGains, measure_pairs, read_pairs
 from iowatch.session.plan import PlannedRun
-from iowatch.site import HybridSource
+from iowatch.site import HybridSource, recorded_hybrids
+from iowatch.site.stack import stack_from_json
 from iowatch.stats import Bisection, BisectionAnswer, BisectionSettings, PairRequest, StopRule
 from iowatch.store import History
 
 _SCREENING_PAIRS = 4
 # Of the log ratio of a pair: with four pairs a spread that is small by chance must not decide.
 _SMALLEST_SPREAD = 0.02
-_ATTRIBUTE = "bisect"
 Group = frozenset[int]
 RecordPair = Callable[[PairGains], None]
 
@@ -44,6 +45,8 @@ class BisectOptions:
     Attributes:
         like: a stack in whose partitions hybrids run.
         benchmarks, cases: only these; empty means all of the suite.
+        operation, metric: the result on which the search is decided, or None for the one that differs most.
+        finding: ID of the finding that is searched, or None.
         budget_s: seconds until the search ends; what was measured earlier does not count.
         seed: of the order of turns, or None.
     """
@@ -56,6 +59,39 @@ class BisectOptions:
     budget_s: float = 3600.0
     settings: BisectionSettings = field(default_factory=BisectionSettings)
     seed: int | None = None
+    operation: str | None = None
+    metric: str | None = None
+    finding: str | None = None
+
+
+def finding_search(history: History, name: str, options: BisectOptions) -> tuple[HybridSource, BisectOptions]:
+    """The search for the part that caused a finding: its stacks as runs recorded them, its case that changed most.
+
+    Args:
+        name: ID of the finding, or a beginning of it.
+        options: of the search; suite, stack, case and result are those of the finding.
+
+    Raises:
+        UsageError: unknown finding; the stacks do not differ, are no longer what was recorded, or cannot be exchanged.
+    """
+    finding = find_finding(history, name)
+    found = bisected_member(history, finding)
+    if found is None:
+        raise UsageError(
+            f"finding {finding.id}: the stacks before and after do not differ, as far as runs recorded them",
+            hint=f"`iowatch findings show {finding.id}` lists what else differs; a new measurement of both sides is "
+            "only possible for stacks.",
+        )
+    member, *runs = found
+    where = [f"the stack of run {run.id}" for run in runs]
+    good, bad = (stack_from_json(run.stack_document, text) for run, text in zip(runs, where, strict=True))
+    suite, case = history.session(runs[1].session_uuid).suite, runs[1].name.partition("#")[0]
+    operation = member.parameters.get("operation")
+    chosen = replace(
+        options, suite=suite, like=member.stack, cases=(case,), finding=finding.id, metric=member.metric,
+        operation=str(operation) if operation else None,
+    )  # fmt: skip
+    return recorded_hybrids(finding.system, replace(good, name="before"), replace(bad, name="after")), chosen
 
 
 @dataclass(frozen=True)
@@ -145,6 +181,10 @@ class BisectRun:
             self.options, self.source, groups, target, screening, bisection.answer(), pair_s, left, sessions
         )
 
+    def keep_answer(self, lines: Sequence[str]) -> None:
+        """Store the answer with the newest session of the search, where `iowatch findings show` reads it."""
+        self.history.add_attributes(self._sessions()[-1].uuid, {BISECT_ANSWER: [*lines]})
+
     # Sessions
 
     def _context(self, left: Group, right: Group, cases: Sequence[str]) -> PairContext:
@@ -191,10 +231,10 @@ class BisectRun:
     def _measure_session(
         self, context: PairContext, wanted: Callable[[], int], record: RecordPair, **of: object
     ) -> None:
-        document = {"id": self.identity, **of}
+        document = {"id": self.identity, **({"finding": self.options.finding} if self.options.finding else {}), **of}
         budget_s = None if "screening" in of else self._left_s()
         measure_pairs(
-            self.history, context, wanted, record, seed=self._seed(), budget_s=budget_s, **{_ATTRIBUTE: document}
+            self.history, context, wanted, record, seed=self._seed(), budget_s=budget_s, **{BISECT_ATTRIBUTE: document}
         )
 
     # Screening
@@ -226,10 +266,16 @@ class BisectRun:
                 gains: dict[PairedResult, list[float]] = defaultdict(list)
                 for pair in read_pairs(self.history, row.uuid).values():
                     for target, gain in pair.items():
-                        gains[target].append(gain)
+                        if self._is_asked(target):
+                            gains[target].append(gain)
                 if found := {target: each for target, each in gains.items() if len(each) >= _SCREENING_PAIRS - 1}:
                     return found
         return {}
+
+    def _is_asked(self, target: PairedResult) -> bool:
+        asked = self.options
+        is_operation = asked.operation is None or target.case.parameters.get("operation") == asked.operation
+        return is_operation and asked.metric in (None, target.metric)
 
     # Search
 
@@ -318,7 +364,7 @@ def _difference_to_noise(gains: Sequence[float]) -> float:
 
 def _of_search(row: Any) -> Mapping[str, Any]:
     """The attribute `bisect` of a session, or nothing."""
-    found = row.attributes.get(_ATTRIBUTE)
+    found = row.attributes.get(BISECT_ATTRIBUTE)
     return found if isinstance(found, Mapping) else {}
 
 

@@ -14,9 +14,10 @@ import yaml
 
 from iowatch.core import InputError, UsageError, write_atomically
 from iowatch.core.yamlfile import read_model
-from iowatch.site.stack import Stack, StackPart, stack_directory
+from iowatch.site import machine
+from iowatch.site.stack import Stack, StackPart, load_module_commands, stack_directory
 from iowatch.site.stack_probe import features_of_parts
-from iowatch.site.stacks import MODULES_FILE, ModulesFile, load_module_stack, load_stack, manifest_directory
+from iowatch.site.stacks import MODULES_FILE, TIMEOUT_S, ModulesFile, load_module_stack, load_stack, manifest_directory
 from iowatch.site.system import load_system
 
 PartKind = Literal["module", "order", "package", "setting", "hint"]
@@ -108,7 +109,7 @@ def recorded_hybrids(system: str, good: Stack, bad: Stack) -> HybridSource:
         for stack in recorded:
             _require_files(stack)
         return _of_parts(system, recorded)
-    files = tuple(ModulesFile(modules=[*stack.modules], settings=dict(stack.settings) or None) for stack in recorded)
+    files = tuple(ModulesFile(modules=[*stack.modules], settings=_own_settings(stack)) for stack in recorded)
     ends = [_describe(system, *_document(_values(file), file.modules)) for file in files]
     for stack, found in zip(recorded, ends, strict=True):
         if found.status != "installed":
@@ -125,7 +126,7 @@ def recorded_hybrids(system: str, good: Stack, bad: Stack) -> HybridSource:
                 f"stack '{stack.name}' is no longer what was recorded: {', '.join(changed)}",
                 hint="A module that was replaced in its place cannot be measured again.",
             )
-    return _of_modules(system, (ends[0], ends[1]), (files[0], files[1]))
+    return replace(_of_modules(system, (ends[0], ends[1]), (files[0], files[1])), good=good.name, bad=bad.name)
 
 
 def _of_modules(system: str, ends: tuple[Stack, Stack], files: tuple[ModulesFile, ModulesFile]) -> HybridSource:
@@ -215,6 +216,14 @@ def _refuse_mixture(made: Stack, ends: tuple[Stack, Stack]) -> Stack:
                 ):
                     return replace(made, status="broken", note=f"{part.name} is linked against another {other.name}")
     return made
+
+
+def _own_settings(stack: Stack) -> dict[str, str] | None:
+    """Recorded settings without those that the modules themselves make."""
+    script = "\n".join([*load_module_commands(stack.modules), "env -0"])
+    done = machine.run_program("bash", "-c", script, timeout_s=TIMEOUT_S)
+    loaded = dict(line.split("=", 1) for line in done.stdout.split("\0") if "=" in line)
+    return {name: value for name, value in stack.settings.items() if loaded.get(name) != value} or None
 
 
 def _require_files(stack: Stack) -> None:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import click
 
 from iowatch.cli import common
-from iowatch.core import write_atomically
+from iowatch.core import UsageError, write_atomically
 from iowatch.output import bisection
-from iowatch.session.bisect import BisectOptions, BisectRun
+from iowatch.session import bisect
+from iowatch.session.bisect import BisectOptions
 from iowatch.site import compare_for_hybrids
 from iowatch.stats import BisectionSettings
 from iowatch.store import History
@@ -19,8 +21,8 @@ from iowatch.store import History
     epilog="Example: iowatch bisect gnu-12 gnu-13 --case benchio:api=mpiio,file=shared --budget 30",
     short_help="Find the part of two stacks that causes their difference.",
 )
-@click.argument("good")
-@click.argument("bad")
+@click.argument("sides", nargs=-1, metavar="[GOOD BAD]")
+@click.option("--finding", metavar="ID", help="Both sides, and the case, as the runs of a finding recorded them.")
 @common.system_option(default="local")
 @click.option("--suite", default="smoke", show_default=True, help="Parameter set with the cases.")
 @click.option("--benchmark", "benchmarks", multiple=True, metavar="NAME", help="Only cases of this (may be repeated).")
@@ -45,8 +47,8 @@ from iowatch.store import History
 @click.option("--markdown", type=common.OUTPUT_FILE, metavar="FILE", help="Also write the report as Markdown.")
 @common.history_options
 def command(
-    good: str,
-    bad: str,
+    sides: tuple[str, ...],
+    finding: str | None,
     system: str,
     suite: str,
     benchmarks: tuple[str, ...],
@@ -60,15 +62,23 @@ def command(
     db: str | None,
     as_json: bool,
 ) -> int:
-    """Find which modules, settings or MPI-IO hints make the stack BAD differ from GOOD.
+    """Find which modules, packages, settings or MPI-IO hints make the stack BAD differ from GOOD.
 
-    Hybrids (GOOD with some of BAD's parts) are measured in turn with GOOD until the answer is known. Both are stacks of
-    modules. Exit code 1: not decided within the budget.
+    Hybrids (GOOD with some of BAD's parts) are measured in turn with GOOD until the answer is known. Exit code 1: not
+    decided within the budget.
     """
+    if (finding is None) != (len(sides) == 2) or (finding and sides):
+        raise UsageError("two stacks are expected, or --finding ID", hint="For example: iowatch bisect gnu-12 gnu-13")
     settings = BisectionSettings(error_rate=error_rate, negligible=difference)
-    options = BisectOptions(suite, good, benchmarks, cases, scratch, budget * 60, settings, seed)
-    with History.open(db) as history:
-        found = BisectRun(history, compare_for_hybrids(system, good, bad), options, common.print_message).run()
+    options = BisectOptions(suite, "", benchmarks, cases, scratch, budget * 60, settings, seed)
+    with History.existing(db) if finding else History.open(db) as history:
+        if finding:
+            source, options = bisect.finding_search(history, finding, options)
+        else:
+            source, options = compare_for_hybrids(system, *sides), replace(options, like=sides[0])
+        search = bisect.BisectRun(history, source, options, common.print_message)
+        found = search.run()
+        search.keep_answer(bisection.answer_lines(found))
     if markdown:
         write_atomically(markdown, bisection.bisection_markdown(found))
     common.print_report(

@@ -8,6 +8,7 @@ import click
 
 from iowatch.cli.common import history_options, print_json, print_lines, print_message, system_option
 from iowatch.findings import (
+    find_bisection,
     find_finding,
     find_log_differences,
     find_trends,
@@ -87,9 +88,11 @@ def show(finding: str, db: str | None, as_json: bool) -> int:
     """Show one finding with its evidence. A unique prefix of the ID is enough. Exit code 1 if it needs action."""
     with History.existing(db) as history:
         found = find_finding(history, finding)
-        logs = find_log_differences(history, found)
+        logs, search = find_log_differences(history, found), find_bisection(history, found)
     if as_json:
-        print_json({**found.to_json(), "darshan": logs and logs.to_json()})
+        print_json({**found.to_json(), "darshan": logs and logs.to_json(), "bisection": search and asdict(search)})
     else:
         print_lines(*format_finding(found), *format_log_differences(logs))
+        if search:
+            print_lines("", "Which part of the stack:", *(f"  {line}" for line in search.lines))
     return 1 if found.needs_action else 0

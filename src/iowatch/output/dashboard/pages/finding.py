@@ -12,7 +12,16 @@ from markupsafe import Markup
 from numpy.typing import NDArray
 
 from iowatch.core import format_number
-from iowatch.findings import Finding, FindingMember, combine_retests, finding_day, format_factor, retest_times, text
+from iowatch.findings import (
+    Finding,
+    FindingMember,
+    combine_retests,
+    find_bisection,
+    finding_day,
+    format_factor,
+    retest_times,
+    text,
+)
 from iowatch.output.dashboard import cards, data, drawing, levels, safe_file_name
 from iowatch.output.dashboard.traces import TracedRun, compare_run_traces
 from iowatch.output.history import artefact_location
@@ -190,6 +199,7 @@ def _finding_values(site: data.SiteBuild, machine: data.SystemEntry, finding: Fi
         "traced_member": traced_member,
         "darshan": traces,
         "repeat": repeat_commands(finding, machine, runs_after),
+        "search": find_bisection(site.history, finding, sorted(machine.sessions, key=lambda row: -row.started_at)),
         "around": [text.covariate_cells(one) for one in finding.covariates],
         "ticket": "\n".join(text.format_finding(finding)),
         "runs": {run: f"{pages[session]}#run-{run}" for run, session in sessions.items() if session in pages},

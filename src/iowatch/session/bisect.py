@@ -26,8 +26,7 @@ from iowatch.session import reframe, session
 from iowatch.session.ab_run import WarmUpError, request_allocation
 from iowatch.session.pairs import PairContext, PairedResult, PairGains, measure_pairs, read_pairs
 from iowatch.session.plan import PlannedRun
-from iowatch.site import HybridSource, recorded_hybrids
-from iowatch.site.stack import stack_from_json
+from iowatch.site import HybridSource, recorded_hybrids, stack_from_json
 from iowatch.stats import Bisection, BisectionAnswer, BisectionSettings, PairRequest, StopRule
 from iowatch.store import History
 
@@ -247,8 +246,8 @@ class BisectRun:
         found = self._read_screening()
         if not found:
             self.report_message(f"screening: {_SCREENING_PAIRS} pairs of the whole difference")
-            counts = iter([_SCREENING_PAIRS, 0])
-            self._measure_session(self.ends, lambda: next(counts), lambda _: None, screening=True)
+            pairs: list[PairGains] = []
+            self._measure_session(self.ends, lambda: _SCREENING_PAIRS - len(pairs), pairs.append, screening=True)
             found = self._read_screening()
         if not found:
             raise MachineError(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -88,7 +89,7 @@ def measure_pairs(
         MachineError: three pairs in a row without a result on both sides; see `run_ab`.
         UsageError: see `run_ab`.
     """
-    rule = StopRule(budget_s=budget_s, most=10**6) if budget_s is not None else StopRule(pairs=10**6, most=10**6)
+    rule = StopRule(budget_s=math.inf if budget_s is None else budget_s, most=10**6)
     schedule = _WantedPairs(rule, seed, history=history, wanted=wanted, record_pair=record)
     return run_ab(history, context, schedule, **attributes)
 
@@ -103,6 +104,10 @@ class _WantedPairs(AbSchedule):
 
     def half_widths(self) -> dict[str, float]:
         return {}
+
+    def left_s(self, done: int) -> float | None:
+        left_s = super().left_s(done)
+        return left_s if left_s is not None and math.isfinite(left_s) else None
 
     def batches(self, most: int = 10**6) -> Iterator[tuple[AbTurn, ...]]:
         rng = np.random.default_rng(self.seed)

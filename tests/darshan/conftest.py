@@ -25,8 +25,9 @@ _FILLER = 1 << 40
 class LogSpec:
     """Contents of a generated log. Records are (path, rank, counters by name); the rest of the counters are 0.
 
-    `lustre` has (path, components), a component is (stripe size in bytes, stripe count). `heatmap` has (layer,
-    rank, seconds per bin, bytes written and bytes read in each bin).
+    `dxt` and `dxt_mpiio` have (path, rank, writes, reads); an access is (start, end) for one of 1,024 bytes at 0, or
+    (offset, length, start, end). `lustre` has (path, components), a component is (stripe size in bytes, stripe count).
+    `heatmap` has (layer, rank, seconds per bin, bytes written and bytes read in each bin).
     """
 
     exe: str = "/apps/bench -w"
@@ -38,7 +39,8 @@ class LogSpec:
     mounts: Sequence[tuple[str, str]] = (("ext4", "/"), ("lustre", "/lus"))
     posix: Sequence[tuple[str, int, Mapping[str, float]]] = ()
     mpiio: Sequence[tuple[str, int, Mapping[str, float]]] = ()
-    dxt: Sequence[tuple[str, int, Sequence[tuple[float, float]], Sequence[tuple[float, float]]]] = ()
+    dxt: Sequence[tuple[str, int, Sequence[tuple[float, ...]], Sequence[tuple[float, ...]]]] = ()
+    dxt_mpiio: Sequence[tuple[str, int, Sequence[tuple[float, ...]], Sequence[tuple[float, ...]]]] = ()
     lustre: Sequence[tuple[str, Sequence[tuple[int, int]]]] = ()
     heatmap: Sequence[tuple[str, int, float, Sequence[int], Sequence[int]]] = ()
     partial: Sequence[str] = ()
@@ -66,7 +68,8 @@ def _traces(rows: Sequence[tuple[str, int, Any, Any]]) -> bytes:
     packed = b""
     for path, rank, writes, reads in rows:
         packed += struct.pack("<Qqq64sqq", _record_id(path), rank, 0, b"node1", len(writes), len(reads))
-        packed += b"".join(struct.pack("<qqdd", 0, 1024, start, end) for start, end in [*writes, *reads])
+        accesses = ((0, 1024, *access) if len(access) == 2 else access for access in [*writes, *reads])
+        packed += b"".join(struct.pack("<qqdd", int(at), int(size), *times) for at, size, *times in accesses)
     return packed
 
 
@@ -98,13 +101,14 @@ def build(spec: LogSpec, level: int = -1) -> bytes:
     job = struct.pack(f"<{3 + len(times)}q", spec.uid, *times, spec.ranks, 4711)
     job += "".join(f"{k}={v}\n" for k, v in spec.metadata.items()).encode().ljust(1024, b"\0")
     job += "\n".join([spec.exe, *(f"{kind}\t{point}" for kind, point in spec.mounts)]).encode() + b"\0"
-    paths = dict.fromkeys(row[0] for row in (*spec.posix, *spec.mpiio, *spec.dxt, *spec.lustre))
+    paths = dict.fromkeys(row[0] for row in (*spec.posix, *spec.mpiio, *spec.dxt, *spec.dxt_mpiio, *spec.lustre))
     paths |= dict.fromkeys(f"heatmap:{row[0]}" for row in spec.heatmap)
     names = b"".join(_name(path, wide) for path in paths)
     contents = {
         "POSIX": (4, _records("POSIX", spec.posix)),
         "MPI-IO": (3, _records("MPI-IO", spec.mpiio)),
         "DXT_POSIX": (1, _traces(spec.dxt)),
+        "DXT_MPIIO": (1, _traces(spec.dxt_mpiio)),
         "LUSTRE": (2, _layouts(spec.lustre)),
         "HEATMAP": (1, _heat(spec.heatmap)),
     }

@@ -318,6 +318,7 @@ _ROWS = (
     Kind("stack", "systems/*/stacks/*", "systems/*/stacks/*"),
     Kind("shared_stack", "", "stacks/*"),
     Kind("suite", "benchmarks/*/suites/*.yaml", "suites/*/*.yaml"),
+    Kind("workload", "benchmarks/benchio/workloads/*.yaml", "workloads/*.yaml"),
     Kind("bandwidth", "reference/bandwidth/*.yaml", "reference/bandwidth/*.yaml"),
     Kind("published", "reference/published/*/source.yaml", "reference/published/*/source.yaml"),
     Kind("map", "reference/maps/*.yaml", "maps/*.yaml"),

@@ -31,6 +31,7 @@ from iowatch.darshan.trace import (
     DarshanReader,
     Trace,
     anonymise_trace,
+    describe_workload,
     keep_darshan_log,
     privacy_mode,
     read_first_kept_trace,

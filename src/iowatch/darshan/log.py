@@ -184,12 +184,14 @@ def find_damaged_regions(path: Path, header: LogHeader) -> dict[str, str]:
     return found
 
 
-def read_dxt_records(path: Path, header: LogHeader, module: str) -> Iterator[tuple[int, dict[str, NDArray[np.void]]]]:
+def read_dxt_records(
+    path: Path, header: LogHeader, module: str
+) -> Iterator[tuple[int, int, dict[str, NDArray[np.void]]]]:
     """Yield the records of one of the DXT_MODULES in the log: all accesses of one rank to one file.
 
     Yields:
-        rank; and `write` and `read`: structured arrays with `offset` and `length` in bytes (offset -1: unknown),
-        `start` and `end` in seconds since the start of the job.
+        record id; rank; and `write` and `read`: structured arrays with `offset` and `length` in bytes (offset -1:
+        unknown), `start` and `end` in seconds since the start of the job.
 
     Raises:
         InputError: the module is damaged, or its version is newer than this reader.
@@ -207,7 +209,7 @@ def read_dxt_records(path: Path, header: LogHeader, module: str) -> Iterator[tup
     while position < len(data):
         if position + start.size > len(data):
             raise InputError("ends within a record")
-        _, rank, _, _, writes, reads = start.unpack_from(data, position)
+        identity, rank, _, _, writes, reads = start.unpack_from(data, position)
         position += start.size
         if writes < 0 or reads < 0:
             raise InputError("a record has a negative number of accesses")
@@ -215,7 +217,7 @@ def read_dxt_records(path: Path, header: LogHeader, module: str) -> Iterator[tup
             raise InputError("ends within a record")
         accesses = np.frombuffer(data, access, writes + reads, position)
         position += accesses.nbytes
-        yield rank, {"write": accesses[:writes], "read": accesses[writes:]}
+        yield identity, rank, {"write": accesses[:writes], "read": accesses[writes:]}
 
 
 # Modules whose records are an array of integer counters and one of floating-point counters.

@@ -49,7 +49,7 @@ class _LogContents:
         if module in log.GENERIC_MODULES:
             self._read_generic(module)
         elif module in log.DXT_MODULES:
-            records = [accesses for _, accesses in log.read_dxt_records(self.path, self.header, module)]
+            records = [accesses for *_, accesses in log.read_dxt_records(self.path, self.header, module)]
             totals = self.totals[module] = {"records": len(records)}
             for kind in ("write", "read"):
                 totals[f"{kind}_count"] = sum(len(record[kind]) for record in records)
@@ -153,7 +153,7 @@ def merge_spans(starts: NDArray[Any], ends: NDArray[Any], gap_s: float) -> Spans
 
 
 def _dxt_busy_times(path: Path, header: log.LogHeader, module: str) -> _BusyTimes:
-    for rank, record in log.read_dxt_records(path, header, module):
+    for _, rank, record in log.read_dxt_records(path, header, module):
         for kind, accesses in record.items():
             yield kind, rank, accesses["start"], accesses["end"]
 

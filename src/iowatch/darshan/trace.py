@@ -91,7 +91,7 @@ class DarshanReader:
         return bytes(line)
 
     def request(self, task: str, path: Path, **arguments: Any) -> Any:
-        """Let the worker execute a task (`summary`, `row`, `timeline`, `report`) with a log.
+        """Let the worker execute a task (`summary`, `row`, `timeline`, `report`, `workload`) with a log.
 
         Raises:
             InputError: the log is unreadable, or reading it crashed or blocked the Darshan library.
@@ -133,6 +133,10 @@ def _execute(task: str, path: Path, arguments: dict[str, Any]) -> Any:
         from iowatch.darshan.rows import read_log_row
 
         return read_log_row(path, arguments["file_systems"])
+    if task == "workload":
+        from iowatch.darshan.workload import describe_log
+
+        return describe_log(path, arguments["name"], arguments["phases"])
     from iowatch.darshan.summary import read_activity, summarise_log
 
     return {"summary": summarise_log, "timeline": read_activity}[task](path)
@@ -234,6 +238,24 @@ def read_trace(path: Path, reader: DarshanReader | None = None) -> Trace:
     """
     with contextlib.nullcontext(reader) if reader else DarshanReader() as used:
         return Trace(**used.request("summary", path))
+
+
+def describe_workload(
+    path: Path, name: str, phases: int | None = None, reader: DarshanReader | None = None
+) -> tuple[dict[str, Any], list[str]]:
+    """Return the description (docs/workloads.md) of the I/O in a log, and sentences about what it does not have.
+
+    Args:
+        name: of the workload.
+        phases: how many; None for one per change of what is read and written.
+        reader: as for `read_trace`.
+
+    Raises:
+        InputError: the log is unreadable or incomplete, or has too few pauses for so many phases.
+    """
+    with contextlib.nullcontext(reader) if reader else DarshanReader() as used:
+        answer = used.request("workload", path, name=name, phases=phases)
+    return answer["description"], answer["losses"]
 
 
 # Names that Darshan itself assigns.

@@ -1,0 +1,312 @@
+"""Descriptions of workloads (docs/workloads.md) without running them: their expressions, and what each rank does.
+
+benchio itself reads descriptions in C and refuses wrong ones; this module is for those who need to know what one means:
+plans, pages, tests.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+import operator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import yaml
+
+from iowatch.core import InputError
+
+_LIMIT = 1 << 63
+_MAX_LENGTH = 65_536
+_TYPE_BYTES = {"byte": 1, "int": 4, "long": 8, "float": 4, "double": 8}
+Number = int | float
+Names = Mapping[str, Number]
+
+_BINARY: dict[type[ast.operator], Callable[[Number, Number], Number]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Mod: operator.mod,
+}
+_COMPARE: dict[type[ast.cmpop], Callable[[Number, Number], bool]] = {
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+}
+
+
+def evaluate(expression: Any, names: Names, real: bool = False) -> Number:
+    """Return the value of an expression of a description.
+
+    Args:
+        expression: a number, or a text.
+        names: values of the names in it.
+        real: divisions keep their fraction, and decimals are allowed.
+
+    Raises:
+        InputError: not an expression, an unknown name, overflow of 64 bits, or division by zero.
+    """
+    if isinstance(expression, bool | int) or (real and isinstance(expression, float)):
+        return int(expression) if isinstance(expression, bool) else expression
+    if not isinstance(expression, str) or len(expression) > _MAX_LENGTH:
+        raise InputError(f"'{str(expression)[:80]}' is not an expression")
+    try:
+        tree = ast.parse(expression.strip().replace("^", "**"), mode="eval")
+        return _value(tree.body, names, real)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise InputError(f"'{expression[:80]}' is not an expression") from error
+    except ZeroDivisionError as error:
+        raise InputError(f"'{expression[:80]}' divides by zero") from error
+    except OverflowError as error:
+        raise InputError(f"'{expression[:80]}' passes 64 bits") from error
+
+
+def _value(node: ast.expr, names: Names, real: bool) -> Number:
+    value = _raw_value(node, names, real)
+    if not -_LIMIT <= value < _LIMIT or (isinstance(value, float) and not math.isfinite(value)):
+        raise OverflowError
+    return value
+
+
+def _raw_value(node: ast.expr, names: Names, real: bool) -> Number:
+    match node:
+        case ast.Constant(value=int() | float() as number) if real or isinstance(number, int):
+            return int(number) if isinstance(number, bool) else number
+        case ast.Name(id="true" | "false" as word):
+            return int(word == "true")
+        case ast.Name(id=name):
+            if name not in names:
+                raise InputError(f"unknown name '{name}'; known: {', '.join(sorted(names))}")
+            return names[name]
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            return -_value(operand, names, real)
+        case ast.BinOp(left=left, op=op, right=right):
+            return _binary(op, _value(left, names, real), _value(right, names, real), real)
+        case ast.Compare(left=left, ops=[op], comparators=[right]) if type(op) in _COMPARE:
+            return int(_COMPARE[type(op)](_value(left, names, real), _value(right, names, real)))
+        case ast.BoolOp(op=op, values=values):
+            chosen = all if isinstance(op, ast.And) else any
+            return int(chosen(_value(one, names, real) != 0 for one in values))
+        case ast.Call(func=ast.Name(id="min" | "max" as word), args=[left, right], keywords=[]):
+            both = _value(left, names, real), _value(right, names, real)
+            return min(both) if word == "min" else max(both)
+    raise ValueError(ast.dump(node)[:80])
+
+
+def _binary(op: ast.operator, left: Number, right: Number, real: bool) -> Number:
+    if isinstance(op, ast.Div):
+        return left / right if real else left // right
+    if isinstance(op, ast.Pow):
+        if right < 0 or (abs(left) > 1 and right > 64):
+            raise OverflowError
+        return left**right
+    if type(op) not in _BINARY:
+        raise ValueError(type(op).__name__)
+    return _BINARY[type(op)](left, right)
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One thing that one rank does.
+
+    Attributes:
+        verb: `create`, `open`, `write`, `read`, `flush`, `close`, `stat`, `remove`, `barrier`, `compute` or `work`.
+        file, number: which file; the number counts the files of one name that this rank has.
+        owner: which of the files of that name and number: the lowest rank that shares it.
+        offset, size: first byte in the file and number of bytes; with datasets as if these followed each other.
+        span: bytes from the first to behind the last one; more than `size` if the part is not contiguous.
+        value: seconds of `compute`, number of `work`.
+    """
+
+    verb: str
+    file: str = ""
+    number: int = 0
+    owner: int = 0
+    offset: int = 0
+    size: int = 0
+    span: int = 0
+    collective: bool = False
+    value: float = 0.0
+
+
+@dataclass
+class Workload:
+    """A description with the values of its parameters, for so many ranks.
+
+    Attributes:
+        document: as in the file, valid against the schema.
+        ranks, nodes: ranks are on nodes in blocks.
+        changed: parameters with other values than those of the document.
+    """
+
+    document: Mapping[str, Any]
+    ranks: int
+    nodes: int = 1
+    changed: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        common: dict[str, Any] = {"ranks": self.ranks, "nodes": self.nodes}
+        for name, value in self.document.get("parameters", {}).items():
+            common[name] = _parameter(self.changed.get(name, value), common)
+        self._texts = {name: value for name, value in common.items() if isinstance(value, str)}
+        numbers = {name: value for name, value in common.items() if not isinstance(value, str)}
+        self._names = [self._rank_names(rank, numbers) for rank in range(self.ranks)]
+        self._members: dict[str, dict[int, int]] = {}
+
+    @property
+    def phases(self) -> list[str]:
+        """The names of the phases, in order."""
+        return [phase["name"] for phase in self.document["phases"]]
+
+    def text(self, value: Any) -> str:
+        """Return a text, or that of the parameter `$name`."""
+        return str(self._texts.get(value[1:], value)) if isinstance(value, str) and value[:1] == "$" else str(value)
+
+    def value(self, expression: Any, rank: int = 0, real: bool = False) -> Number:
+        """Return the value of an expression on a rank."""
+        return evaluate(expression, self._names[rank], real)
+
+    def members(self, name: str) -> Mapping[int, int]:
+        """Return each rank that has part in the files of a name, and the lowest rank that shares its file."""
+        if name not in self._members:
+            file = self.document["files"][name]
+            layout, group = self.text(file.get("layout", "shared")), file.get("group")
+            lowest: dict[Number, int] = {}
+            owners = {}
+            for rank in range(self.ranks):
+                if not self._takes_part(file.get("ranks"), rank, self._names[rank]):
+                    continue
+                keys: dict[str, Number] = {"shared": 0, "per-process": rank, "per-node": self._names[rank]["node"]}
+                key = self.value(group, rank) if group is not None else keys[layout]
+                owners[rank] = lowest.setdefault(key, rank)
+            self._members[name] = owners
+        return self._members[name]
+
+    def operations(self, phase: int, rank: int) -> Iterator[Operation]:
+        """Yield what one rank does in one phase, in order.
+
+        Raises:
+            InputError: an expression has no value.
+        """
+        yield from self._walk(self.document["phases"][phase]["actions"], rank, dict(self._names[rank]))
+
+    def _rank_names(self, rank: int, common: Names) -> dict[str, Number]:
+        names = {**common, "rank": rank, "node": rank * self.nodes // self.ranks}
+        for name, expression in self.document.get("variables", {}).items():
+            names[name] = evaluate(expression, names)
+        return names
+
+    def _takes_part(self, chosen: Any, rank: int, names: Names) -> bool:
+        if chosen is None or chosen == "all":
+            return True
+        if isinstance(chosen, list):
+            return rank in [evaluate(one, names) for one in chosen]
+        return evaluate(chosen, names) != 0
+
+    def _walk(self, actions: Sequence[Any], rank: int, names: dict[str, Number]) -> Iterator[Operation]:
+        for action in actions:
+            if action == "barrier":
+                yield Operation("barrier")
+            elif "repeat" in action:
+                if self._takes_part(action.get("ranks"), rank, names):
+                    for turn in range(int(evaluate(action["repeat"], names))):
+                        inner = {**names, action["index"]: turn} if "index" in action else names
+                        yield from self._walk(action["actions"], rank, inner)
+            elif "compute" in action or "work" in action:
+                verb = next(verb for verb in ("compute", "work") if verb in action)
+                if self._takes_part(action.get("ranks"), rank, names):
+                    yield Operation(verb, value=float(evaluate(action[verb], names, real=True)))
+            else:
+                yield from self._file_operations(action, rank, names)
+
+    def _file_operations(self, action: Mapping[str, Any], rank: int, names: dict[str, Number]) -> Iterator[Operation]:
+        verb, name = next(iter((verb, str(action[verb])) for verb in _FILE_VERBS if verb in action))
+        owners = self.members(name)
+        if rank not in owners:
+            return
+        sharing = [one for one, owner in owners.items() if owner == owners[rank]]
+        names = {**names, "file_ranks": len(sharing), "file_rank": sharing.index(rank)}
+        if not self._takes_part(action.get("ranks"), rank, names):
+            return
+        number = int(evaluate(action.get("number", 0), names))
+        collective = bool(evaluate(action.get("collective", 0), names))
+        if verb not in ("write", "read"):
+            yield Operation(verb, name, number, owners[rank])
+            return
+        for offset, size, span in self._parts(action, self.document["files"][name], names):
+            yield Operation(verb, name, number, owners[rank], offset, size, span, collective)
+
+    def _parts(
+        self, action: Mapping[str, Any], file: Mapping[str, Any], names: Names
+    ) -> Iterator[tuple[int, int, int]]:
+        if "list" in action:
+            for pair in action["list"]:
+                offset, size = (int(evaluate(one, names)) for one in pair)
+                yield offset, size, size
+        elif "dataset" in action:
+            yield self._dataset_part(action, file, names)
+        else:
+            offset, size, count = (int(evaluate(action.get(key, 1), names)) for key in ("offset", "size", "count"))
+            stride = int(evaluate(action.get("stride", size), names))
+            for turn in range(count):
+                yield offset + turn * stride, size, size
+
+    def _dataset_part(self, action: Mapping[str, Any], file: Mapping[str, Any], names: Names) -> tuple[int, int, int]:
+        base = 0
+        for name, dataset in file["datasets"].items():
+            shape = [int(evaluate(n, names)) for n in dataset["shape"]]
+            element = _TYPE_BYTES[dataset["type"]]
+            whole = math.prod(shape) * element
+            if name == action["dataset"]:
+                base += whole * int(evaluate(action.get("dataset_number", 0), names))
+                break
+            base += whole * int(evaluate(dataset.get("count", 1), names))
+        start, count = ([int(evaluate(n, names)) for n in action[key]] for key in ("start", "count"))
+        strides = [math.prod(shape[i + 1 :]) * element for i in range(len(shape))]
+        size = math.prod(count) * element
+        first = base + sum(a * b for a, b in zip(start, strides, strict=True))
+        span = sum((n - 1) * b for n, b in zip(count, strides, strict=True)) + element if size else 0
+        return first, size, span
+
+
+_FILE_VERBS = ("create", "open", "write", "read", "flush", "close", "stat", "remove")
+
+
+def _parameter(value: Any, names: Mapping[str, Any]) -> Number | str:
+    """The value of a parameter: a number, an expression of those above, or a text."""
+    if isinstance(value, float):
+        return value
+    try:
+        return evaluate(value, {name: one for name, one in names.items() if not isinstance(one, str)}, real=False)
+    except InputError:
+        return str(value)
+
+
+class _Dumper(yaml.SafeDumper):  # type: ignore[misc]
+    """Writes an action or a file on one line; no aliases, which benchio refuses."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+    def represent_mapping(self, tag: str, mapping: Any, flow_style: bool | None = None) -> yaml.MappingNode:
+        """One line unless it has actions; a mapping of mappings is always a block."""
+        nested = any(isinstance(value, dict) or key in ("phases", "actions") for key, value in dict(mapping).items())
+        return super().represent_mapping(tag, mapping, flow_style=not nested and "name" not in mapping)
+
+    def represent_list(self, data: Any) -> yaml.SequenceNode:
+        """One line unless it is a list of actions."""
+        plain = not any(isinstance(value, dict | str) for value in data) or all(isinstance(v, int | str) for v in data)
+        return self.represent_sequence("tag:yaml.org,2002:seq", data, flow_style=plain)
+
+
+_Dumper.add_representer(dict, lambda dumper, data: dumper.represent_mapping("tag:yaml.org,2002:map", data))
+_Dumper.add_representer(list, _Dumper.represent_list)
+
+
+def format_description(document: Mapping[str, Any]) -> str:
+    """Return the text of a description, one action per line."""
+    return str(yaml.dump(dict(document), Dumper=_Dumper, sort_keys=False, width=118, allow_unicode=True))

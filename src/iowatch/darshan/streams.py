@@ -1,0 +1,400 @@
+"""What each rank does in order of time: files in families, tokens per rank, and the moments between phases."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from iowatch.core import InputError, format_count
+from iowatch.darshan import accesses, patterns
+from iowatch.darshan.inferred import ACCESS, FileUse, RankUse
+from iowatch.darshan.patterns import Key
+
+# Shorter pauses are not described: they are those of the program between two calls.
+PAUSE_S = 0.005
+_MAX_PHASES = 32
+# More shared files than this are one file with a `count`.
+_MAX_NAMED = 8
+TOKEN = np.dtype([("key", "i4"), ("number", "i8"), *[(name, "i8") for name in ("offset", "size", "count", "stride")],
+                  ("start", "f8"), ("end", "f8")])  # fmt: skip
+
+
+TRANSFERS = ("read", "write")
+
+
+@dataclass(frozen=True)
+class Family:
+    """Files that have one name in the description: `numbers` says which of them a rank's file is."""
+
+    name: str
+    document: dict[str, Any]
+    members: tuple[int, ...]
+    files: list[tuple[FileUse, Mapping[int, int]]]
+
+
+def group_files(use: accesses.LogUse) -> list[Family]:
+    groups: dict[tuple[Any, ...], list[FileUse]] = {}
+    everyone = tuple(range(use.ranks))
+    for number, file in enumerate(use.files):
+        members = tuple(file.ranks)
+        role = (file.api, _is_input(file), frozenset(_kinds(file)))
+        alone = len(members) == 1
+        groups.setdefault(("alone", *role) if alone else ("shared", *role, members, number), []).append(file)
+    shared = [key for key in groups if key[0] == "shared"]
+    if len(shared) > _MAX_NAMED:
+        for key in shared:
+            groups.setdefault(key[:-1], []).extend(groups.pop(key))
+    families = []
+    for number, (key, files) in enumerate(groups.items(), start=1):
+        families.append(_build_family(f"file{number}", files, everyone, alone=key[0] == "alone"))
+    return _merge_subsets(families, everyone)
+
+
+def _build_family(name: str, files: Sequence[FileUse], everyone: tuple[int, ...], alone: bool) -> Family:
+    members = tuple(sorted({rank for file in files for rank in file.ranks}))
+    counts = dict.fromkeys(members, 0)
+    numbered: list[tuple[FileUse, Mapping[int, int]]] = []
+    for file in files:
+        numbered.append((file, {rank: counts[rank] for rank in file.ranks}))
+        for rank in file.ranks:
+            counts[rank] += 1
+    document: dict[str, Any] = {"api": files[0].api}
+    if alone and len(everyone) > 1:
+        document["layout"] = "per-process"
+    if (chosen := patterns.select_ranks(members, everyone)) is not None:
+        document["ranks"] = chosen
+    if (count := max(counts.values())) > 1:
+        document["count"] = count
+    document["bytes"] = max(1, *(_reach(one) for file in files for one in file.ranks.values()))
+    if _is_input(files[0]):
+        document["input"] = True
+    return Family(name, document, members, numbered)
+
+
+def _merge_subsets(families: list[Family], everyone: tuple[int, ...]) -> list[Family]:
+    """Join files that are shared by groups of ranks, each rank in one group, into one file with `group`."""
+    subsets = [f for f in families if 1 < len(f.members) < len(everyone)]
+    alike = {tuple(sorted((k, str(v)) for k, v in f.document.items() if k not in ("ranks", "bytes"))) for f in subsets}
+    ranks = [rank for f in subsets for rank in f.members]
+    if len(subsets) < 2 or len(alike) > 1 or len(set(ranks)) < len(ranks):
+        return families
+    first, rest = subsets[0], [f for f in families if f not in subsets]
+    document = {key: value for key, value in first.document.items() if key != "ranks"}
+    members = tuple(sorted(ranks))
+    lowest = {rank: min(f.members) for f in subsets for rank in f.members}
+    document["group"] = patterns.describe_ranks(np.array([lowest[rank] for rank in members]), members)
+    if (chosen := patterns.select_ranks(members, everyone)) is not None:
+        document["ranks"] = chosen
+    document["bytes"] = max(f.document["bytes"] for f in subsets)
+    merged = Family(first.name, document, members, [pair for f in subsets for pair in f.files])
+    return [merged, *rest]
+
+
+def _kinds(file: FileUse) -> list[str]:
+    return sorted(
+        {"write" if write else "read" for use in file.ranks.values() for write in np.unique(use.accesses["write"])}
+    )
+
+
+def _reach(use: RankUse) -> int:
+    rows = use.accesses
+    return int((rows["offset"] + (rows["count"] - 1) * rows["stride"] + rows["size"]).max()) if len(rows) else 0
+
+
+def _is_input(file: FileUse) -> bool:
+    """Whether the file existed: it is read before it is written, or only opened."""
+    rows = [use.accesses for use in file.ranks.values() if len(use.accesses)]
+    if not rows:
+        return not file.created
+    return not min(rows, key=lambda one: float(one["start"][0]))["write"][0]
+
+
+class Streams:
+    """What each rank does, in order: `alone` has rows of TOKEN per rank; `together` what ranks do at the same time.
+
+    `together` has one entry per action: key, and (n,) numbers, offsets, sizes, starts, ends over all ranks.
+    """
+
+    def __init__(self, use: accesses.LogUse, families: Sequence[Family], keys: list[Key], losses: list[str]) -> None:
+        self.ranks, self.keys, self.losses = use.ranks, keys, losses
+        self._ids: dict[Key, int] = {}
+        parts: dict[int, list[NDArray[np.void]]] = {rank: [np.zeros(0, TOKEN)] for rank in range(use.ranks)}
+        joint: list[NDArray[np.void]] = []
+        for family in families:
+            for file, numbers in family.files:
+                streams = self._file_streams(family, file, numbers)
+                everyone = file.api == "mpiio" and len(file.ranks) == use.ranks > 1
+                tables = self._take_together(streams) if everyone else None
+                if tables is not None:
+                    joint.append(tables)
+                for rank, rows in streams.items():
+                    parts[rank].append(rows)
+        self.alone = {rank: _in_order(np.concatenate(rows)) for rank, rows in parts.items()}
+        table = np.concatenate(joint) if joint else np.zeros((0, use.ranks), TOKEN)
+        self.together = table[np.argsort(table["start"].max(axis=1), kind="stable")] if len(table) else table
+
+    def key_id(self, key: Key) -> int:
+        """The position of a key in `keys`."""
+        if key not in self._ids:
+            self._ids[key] = len(self.keys)
+            self.keys.append(key)
+        return self._ids[key]
+
+    def _file_streams(self, family: Family, file: FileUse, numbers: Mapping[int, int]) -> dict[int, NDArray[np.void]]:
+        turns = max((use.opens for use in file.ranks.values()), default=1)
+        cuts = _open_times(file, turns)
+        groups = {rank: _split_turns(use, cuts, turns) for rank, use in file.ranks.items()}
+        modes = [
+            self._opening(family, file, [rows[turn] for rows in groups.values()], turn) for turn in range(max(turns, 1))
+        ]
+        return {
+            rank: self._rank_stream(family.name, file, use, groups[rank], modes, numbers[rank])
+            for rank, use in file.ranks.items()
+        }
+
+    def _opening(self, family: Family, file: FileUse, rows: Sequence[NDArray[np.void]], turn: int) -> Key:
+        """How a file is opened for one turn; the turn has these accesses of each rank."""
+        kinds = {bool(write) for one in rows for write in np.unique(one["write"])}
+        fresh = turn == 0 and not family.document.get("input")
+        again = turn > 0 and (file.created or file.api == "mpiio") and kinds == {True} and self._rewrites(file, rows)
+        if fresh or again:
+            return Key("create", family.name, mode="read-write" if False in kinds else None)
+        modes = {frozenset({True}): "write", frozenset({True, False}): "read-write"}
+        return Key("open", family.name, mode=modes.get(frozenset(kinds)))
+
+    def _rewrites(self, file: FileUse, rows: Sequence[NDArray[np.void]]) -> bool:
+        """Whether a turn writes everything that the file ever contains."""
+        whole = [use.accesses[use.accesses["write"]] for use in file.ranks.values()]
+        ends = [_extent(np.concatenate(one)) if one else None for one in (whole, [*rows])]
+        return ends[0] == ends[1]
+
+    def _rank_stream(
+        self,
+        name: str,
+        file: FileUse,
+        use: RankUse,
+        groups: Sequence[NDArray[np.void]],
+        modes: Sequence[Key],
+        number: int,
+    ) -> NDArray[np.void]:
+        parts: list[NDArray[np.void]] = []
+        flushes = _share_flushes(use.flushes, groups)
+        clock = use.opened[0]
+
+        def mark(key: Key, start: float, end: float) -> None:
+            parts.append(np.array([(self.key_id(key), number, 0, 0, 1, 0, start, max(start, end))], TOKEN))
+
+        used = len(groups) if file.api == "mpiio" else max(use.opens, 1)
+        for turn, found in enumerate(groups[:used]):
+            first = float(found["start"][0]) if len(found) else (use.opened[0] if turn == 0 else clock)
+            begin = min(use.opened[0] or first, first) if turn == 0 else first
+            mark(modes[turn], begin, min(use.opened[1] or first, first) if turn == 0 else first)
+            parts.append(self._accesses(name, found, number, flushes[turn] if file.api == "posix" else 0))
+            clock = max(clock, float(found["end"].max()) if len(found) else first)
+            left = flushes[turn] if file.api == "mpiio" or not len(found) else 0
+            for _ in range(left):
+                mark(Key("flush", name), clock, clock)
+            last = turn == used - 1
+            clock = max(clock, use.closed[0]) if last else clock
+            mark(Key("close", name), clock, max(clock, use.closed[1]) if last else clock)
+        for _ in range(use.stats if file.api == "posix" else 0):
+            mark(Key("stat", name), clock, clock)
+        return np.concatenate(parts) if parts else np.zeros(0, TOKEN)
+
+    def _accesses(self, name: str, rows: NDArray[np.void], number: int, flushes: int) -> NDArray[np.void]:
+        """The tokens of accesses, with so many flushes of a file of POSIX evenly among them, the last at the end."""
+        out = np.zeros(len(rows), TOKEN)
+        for field in ("offset", "size", "count", "stride", "start", "end"):
+            out[field] = rows[field]
+        out["number"] = number
+        for write in (True, False):
+            for collective in (True, False):
+                chosen = (rows["write"] == write) & (rows["collective"] == collective)
+                if chosen.any():
+                    out["key"][chosen] = self.key_id(Key("write" if write else "read", name, collective))
+        if not flushes or not len(out):
+            return _join_runs(out, rows["collective"])
+        ends = [round((i + 1) * len(out) / flushes) for i in range(flushes)]
+        pieces, first = [], 0
+        for end in ends:
+            pieces.append(_join_runs(out[first:end], rows["collective"][first:end]))
+            time = float(out["end"][max(end - 1, 0)])
+            pieces.append(np.array([(self.key_id(Key("flush", name)), number, 0, 0, 1, 0, time, time)], TOKEN))
+            first = end
+        return np.concatenate(pieces)
+
+    def _take_together(self, streams: dict[int, NDArray[np.void]]) -> NDArray[np.void] | None:
+        """Take what all ranks do together out of the streams of a file: (actions, ranks); None if they do not agree."""
+        common = [key.collective or key.verb not in (*TRANSFERS, "stat") for key in self.keys]
+        joint = {rank: np.array(common, bool)[rows["key"]] for rank, rows in streams.items()}
+        taken = [rows[joint[rank]] for rank, rows in streams.items()]
+        if len({rows["key"].tobytes() for rows in taken}) > 1:
+            self._lose(
+                "ranks do not agree about the order of collective accesses of a file: they are replayed as independent"
+            )
+            return None
+        for rank, rows in streams.items():
+            streams[rank] = rows[~joint[rank]]
+        return np.stack(taken, axis=1)
+
+    def _lose(self, text: str) -> None:
+        if text not in self.losses:
+            self.losses.append(text)
+
+
+def _in_order(rows: NDArray[np.void]) -> NDArray[np.void]:
+    return rows[np.argsort(rows["start"], kind="stable")]
+
+
+def _extent(rows: NDArray[np.void]) -> tuple[int, int, int] | None:
+    if not len(rows):
+        return None
+    ends = rows["offset"] + (rows["count"] - 1) * rows["stride"] + rows["size"]
+    return int(rows["offset"].min()), int(ends.max()), 0
+
+
+def _open_times(file: FileUse, turns: int) -> list[float]:
+    """When the file is opened again: the starts of the accesses after the longest pauses of all ranks in it.
+
+    A change between reading and writing comes before the length of a pause.
+    """
+    rows = [use.accesses for use in file.ranks.values() if len(use.accesses)]
+    if turns < 2 or not rows:
+        return []
+    found = _in_order(np.concatenate(rows))
+    gaps = found["start"][1:] - np.maximum.accumulate(found["end"])[:-1]
+    changes = found["write"][1:] != found["write"][:-1]
+    at = np.flatnonzero(gaps > 0)
+    chosen = at[np.lexsort((-gaps[at], ~changes[at]))[: turns - 1]]
+    return sorted(found["start"][1:][chosen].tolist())
+
+
+def _split_turns(use: RankUse, cuts: Sequence[float], turns: int) -> list[NDArray[np.void]]:
+    places = np.searchsorted(use.accesses["start"], np.array(cuts))
+    parts = np.split(use.accesses, places)
+    return [*parts, *[np.zeros(0, ACCESS)] * (max(turns, 1) - len(parts))]
+
+
+def _share_flushes(flushes: int, groups: Sequence[NDArray[np.void]]) -> list[int]:
+    """How many flushes each turn has: those that write have the same number, the last one the rest."""
+    writing = [i for i, rows in enumerate(groups) if rows["write"].any()] or [len(groups) - 1]
+    shares = dict.fromkeys(writing, flushes // len(writing))
+    shares[writing[-1]] += flushes % len(writing)
+    return [shares.get(i, 0) for i in range(len(groups))]
+
+
+def _join_runs(rows: NDArray[np.void], collective: NDArray[np.bool_]) -> NDArray[np.void]:
+    """Join three or more single accesses of one kind and size, one stride apart and without a pause, into one row."""
+    if len(rows) < 3:
+        return rows
+    step = np.diff(rows["offset"])
+    same = (np.diff(rows["key"]) == 0) & (np.diff(rows["size"]) == 0) & ~collective[1:] & (rows["count"][1:] == 1)
+    same &= (rows["count"][:-1] == 1) & (rows["start"][1:] - rows["end"][:-1] < PAUSE_S)
+    out, at = [], 0
+    # Runs of equal steps; a run takes the longest piece that begins where the last one ended.
+    equal = np.concatenate([[False], same[1:] & same[:-1] & (step[1:] == step[:-1])])
+    stops = np.flatnonzero(~equal)
+    while at < len(rows):
+        after = stops[np.searchsorted(stops, at, side="right") :][:1]
+        end = int(after[0]) if len(after) else len(rows) - 1
+        length = end - at + 1 if at < len(same) and same[at] else 1
+        if length >= 3:
+            row = rows[at : at + 1].copy()
+            row["count"], row["stride"], row["end"] = length, step[at], rows["end"][at + length - 1]
+            out.append(row)
+            at += length
+        else:
+            out.append(rows[at : at + 1])
+            at += 1
+    return np.concatenate(out)
+
+
+class _Block(NamedTuple):
+    """What happens between two moments at which no rank does anything: `gap_s` is the time without any before it."""
+
+    start: float
+    gap_s: float
+    label: frozenset[tuple[str, str]]
+
+
+def choose_cuts(streams: Streams, wanted: int | None) -> list[float]:
+    """Starts of all phases but the first, in seconds, at moments at which no rank reads or writes."""
+    blocks = _find_blocks(streams, by_kind=wanted is None)
+    if wanted is None:
+        chosen = [after for before, after in itertools.pairwise(blocks) if before.label != after.label]
+        if len(chosen) >= _MAX_PHASES:
+            # What is repeated so often is one phase. Cuts remain where something begins for the first time or ended.
+            chosen = _first_and_last(blocks)
+        chosen = sorted(chosen, key=lambda block: -block.gap_s)[: _MAX_PHASES - 1]
+    elif wanted > len(blocks):
+        found = format_count(max(len(blocks) - 1, 0), "pause")
+        raise InputError(f"the log has {found} of all ranks, too few for {wanted} phases")
+    else:
+        chosen = sorted(blocks[1:], key=lambda block: -block.gap_s)[: wanted - 1]
+    return sorted(block.start for block in chosen)
+
+
+def _first_and_last(blocks: Sequence[_Block]) -> list[_Block]:
+    """The blocks in which something is done for the first time, or before which it was done for the last time."""
+    firsts: dict[tuple[str, str], int] = {}
+    lasts: dict[tuple[str, str], int] = {}
+    for number, block in enumerate(blocks):
+        for label in block.label:
+            firsts.setdefault(label, number)
+            lasts[label] = number + 1
+    return [blocks[i] for i in sorted({*firsts.values(), *lasts.values()} - {0, len(blocks)})]
+
+
+def _find_blocks(streams: Streams, by_kind: bool) -> list[_Block]:
+    joint = streams.together
+    spans = [(rows["start"], rows["end"], rows["key"]) for rows in streams.alone.values()]
+    if len(joint):
+        spans.append((joint["start"].min(axis=1), joint["end"].max(axis=1), joint["key"][:, 0]))
+    if by_kind:
+        spans.append(_label_spans(streams))
+    starts, ends, keys = (np.concatenate(column) for column in zip(*spans, strict=True))
+    order = np.argsort(starts, kind="stable")
+    starts, ends, keys = starts[order], np.maximum.accumulate(ends[order]), keys[order]
+    firsts = np.concatenate([[0], np.flatnonzero(starts[1:] > ends[:-1]) + 1])
+    blocks: list[_Block] = []
+    carried: float | None = None
+    for at, end in zip(firsts, [*firsts[1:], len(starts)], strict=True):
+        found = [streams.keys[key] for key in np.unique(keys[at:end])]
+        label = frozenset((key.verb, key.file) for key in found if key.verb in TRANSFERS)
+        if not label:  # opens belong to what follows, closes to what was before
+            if carried is None and any(key.verb in ("open", "create") for key in found):
+                carried = float(starts[at])
+            continue
+        begin = carried if carried is not None else float(starts[at])
+        before = int(np.searchsorted(starts, begin))
+        blocks.append(_Block(begin, begin - float(ends[before - 1]) if before else 0.0, label))
+        carried = None
+    return blocks
+
+
+def _label_spans(streams: Streams) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.int32]]:
+    """Starts, ends and keys of the n-th time that each rank reads (or writes) a file, from the first rank to the last.
+
+    Ranks that do not wait for each other are not a phase each.
+    """
+    hulls: dict[tuple[int, int], list[float]] = {}
+    transfers = np.array([key.verb in TRANSFERS for key in streams.keys], dtype=bool)
+    for rank, alone in streams.alone.items():
+        rows = _in_order(np.concatenate([alone, streams.together[:, rank]]))
+        rows = rows[transfers[rows["key"]]]
+        changes = np.flatnonzero(rows["key"][1:] != rows["key"][:-1]) + 1
+        seen: dict[int, int] = {}
+        for piece in np.split(rows, changes):
+            if len(piece):
+                key = int(piece["key"][0])
+                seen[key] = seen.get(key, 0) + 1
+                start, end = float(piece["start"][0]), float(piece["end"].max())
+                hull = hulls.setdefault((key, seen[key]), [start, end])
+                hull[:] = min(hull[0], start), max(hull[1], end)
+    times = np.array([*hulls.values()]).reshape(-1, 2)
+    return times[:, 0], times[:, 1], np.array([key for key, _ in hulls], np.int32)

@@ -1,0 +1,103 @@
+"""Expressions and operations of descriptions of workloads (docs/workloads.md, "Description")."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from iowatch.benchmarks.workloads import Operation, Workload, evaluate
+from iowatch.core import InputError
+
+# Values by hand, from the rules of docs/workloads.md.
+NAMES = {"rank": 3, "ranks": 4}
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("2 + 3 * rank", 11),
+        ("-7 / 2", -4),
+        ("-7 % 4", 1),
+        ("2 ^ 10 - 1", 1023),
+        ("(rank == 3) * 5 + (rank != 3)", 5),
+        ("rank < 3 or ranks >= 4 and true", 1),
+        ("min(rank, 2) + max(ranks, 9)", 11),
+        (7, 7),
+    ],
+)
+def test_expressions_are_evaluated(text: Any, value: int) -> None:
+    assert evaluate(text, NAMES) == value
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("rank / 0", "divides by zero"),
+        ("2 ^ 63", "passes 64 bits"),
+        ("2 ^ 2 ^ 64", "passes 64 bits"),
+        ("nodes", "unknown name 'nodes'"),
+        ("rank +", "is not an expression"),
+        ("1.5", "is not an expression"),
+        ("rank.real", "is not an expression"),
+        ("min(1)", "is not an expression"),
+        ("(" * 5000 + "1" + ")" * 5000, "is not an expression"),
+        (None, "is not an expression"),
+    ],
+)
+def test_what_is_no_expression_is_refused(text: Any, reason: str) -> None:
+    with pytest.raises(InputError, match=reason):
+        evaluate(text, NAMES)
+
+
+def test_decimals_are_for_times() -> None:
+    assert evaluate("1 / 4 + 0.5", {}, real=True) == 0.75
+
+
+DOCUMENT: dict[str, Any] = {
+    "name": "example",
+    "parameters": {"nx": 4, "api": "mpiio"},
+    "variables": {"first": "rank * nx"},
+    "files": {
+        "log": {"api": "posix", "layout": "per-process", "bytes": 100},
+        "pair": {"api": "$api", "group": "rank / 2", "bytes": 100},
+        "grid": {
+            "api": "hdf5",
+            "datasets": {"a": {"type": "int", "shape": [2]}, "b": {"type": "double", "shape": [8, 8]}},
+        },
+    },
+    "phases": [
+        {
+            "name": "all",
+            "actions": [
+                {"create": "log", "ranks": "rank == 1"},
+                {
+                    "repeat": 2,
+                    "index": "i",
+                    "actions": [{"write": "log", "offset": "i * 50", "size": 5, "count": 2, "stride": 9}],
+                },
+                {"write": "pair", "list": [["file_rank * nx", "nx"], [50, 1]], "collective": True},
+                {"read": "grid", "dataset": "b", "start": ["rank * 2", 4], "count": [2, 4]},
+                {"compute": "nx / 8"},
+                "barrier",
+            ],
+        }
+    ],
+}
+
+
+def test_operations_of_a_rank_are_those_that_the_description_means() -> None:
+    """By hand: rank 1 is the second of its pair; the part of `b` is 2 rows of 4 doubles, 8 doubles apart."""
+    workload = Workload(DOCUMENT, ranks=4)
+    assert list(workload.operations(0, 1)) == [
+        Operation("create", "log", owner=1),
+        *(Operation("write", "log", owner=1, offset=offset, size=5, span=5) for offset in (0, 9, 50, 59)),
+        Operation("write", "pair", offset=4, size=4, span=4, collective=True),
+        Operation("write", "pair", offset=50, size=1, span=1, collective=True),
+        Operation("read", "grid", offset=8 + 8 * (2 * 8 + 4), size=64, span=96),
+        Operation("compute", value=0.5),
+        Operation("barrier"),
+    ]
+    assert dict(workload.members("pair")) == {0: 0, 1: 0, 2: 2, 3: 2}
+    assert workload.text("$api") == "mpiio"
+    assert [o.offset for o in Workload(DOCUMENT, 4, changed={"nx": 7}).operations(0, 1) if o.file == "pair"] == [7, 50]

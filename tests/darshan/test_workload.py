@@ -1,0 +1,288 @@
+"""Descriptions of workloads from Darshan logs (docs/workloads.md, "From a Darshan log")."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+from click.testing import Result
+
+from iowatch.benchmarks.workloads import Operation, Workload, format_description
+from iowatch.core import InputError
+from iowatch.darshan import DarshanReader, describe_workload
+from tests.conftest import ROOT
+from tests.datasets import DATA
+
+MakeLog = Callable[..., Path]
+Access = tuple[float, ...]
+SCHEMA = json.loads((ROOT / "benchmarks" / "benchio" / "schema" / "workload.json").read_text())
+
+
+def describe(log: Path, reader: DarshanReader, phases: int | None = None) -> tuple[Workload, list[str]]:
+    """The description as benchio reads it: written as text, valid against the schema."""
+    document, losses = describe_workload(log, "traced", phases, reader)
+    read = yaml.safe_load(format_description(document))
+    jsonschema.validate(read, SCHEMA)
+    return Workload(read, ranks=read["parameters"]["traced_ranks"]), losses
+
+
+def operations(workload: Workload, rank: int) -> list[Operation]:
+    return [one for phase in range(len(workload.phases)) for one in workload.operations(phase, rank)]
+
+
+def accesses(workload: Workload, rank: int) -> list[tuple[str, str, int, int]]:
+    found = operations(workload, rank)
+    return [(o.verb, o.file, o.offset, o.size) for o in found if o.verb in ("read", "write")]
+
+
+def written(path: str, rank: int, places: Sequence[tuple[int, int]], start: float = 1.0) -> dict[str, Any]:
+    """A file that one rank creates and writes at (offset, size), one per millisecond."""
+    rows = [(offset, size, start + i / 1000, start + i / 1000 + 0.0005) for i, (offset, size) in enumerate(places)]
+    counters = {"POSIX_OPENS": 1, "POSIX_WRITES": len(rows), "POSIX_MODE": 0o644}
+    return {"posix": [(path, rank, counters)], "dxt": [(path, rank, rows, [])]}
+
+
+def joined(*parts: dict[str, Any]) -> dict[str, Any]:
+    return {key: [row for part in parts for row in part[key]] for key in ("posix", "dxt")}
+
+
+@pytest.mark.parametrize("name", ["counted", "posix", "mpiio", "mpiio_dxt", "hdf5"])
+def test_description_has_the_operations_that_the_log_counted(name: str, reader: DarshanReader) -> None:
+    """Compared with Darshan's counters of the real runs of tests/data/PROVENANCE.md, with DXT and without."""
+    log = DATA / "darshan" / f"{name}.darshan"
+    workload, losses = describe(log, reader)
+    assert any("no DXT" in loss for loss in losses) == (name != "mpiio_dxt")
+    counters = reader.request("summary", log)["modules"]
+    found: Counter[str] = Counter()
+    for rank in range(workload.ranks):
+        for one in operations(workload, rank):
+            if one.verb in ("read", "write"):
+                layer = "MPIIO" if workload.document["files"][one.file]["api"] == "mpiio" else "POSIX"
+                found[f"{layer}_{'COLL_' * one.collective}{one.verb.upper()}S"] += 1
+                found[f"{layer}_BYTES_{'WRITTEN' if one.verb == 'write' else 'READ'}"] += one.size
+    if "MPI-IO" in counters:
+        parallel = counters["MPI-IO"]
+        for counter in ("MPIIO_COLL_WRITES", "MPIIO_COLL_READS", "MPIIO_BYTES_WRITTEN", "MPIIO_BYTES_READ"):
+            assert found[counter] == parallel[counter], counter
+        assert found["MPIIO_WRITES"] == parallel["MPIIO_INDEP_WRITES"]
+    else:
+        for counter in ("POSIX_WRITES", "POSIX_READS", "POSIX_BYTES_WRITTEN", "POSIX_BYTES_READ"):
+            assert found[counter] == counters["POSIX"][counter], counter
+
+
+def test_program_with_known_operations_is_described_exactly(reader: DarshanReader) -> None:
+    """The operations are those of tests/data/darshan/counted.c."""
+    workload, losses = describe(DATA / "darshan" / "counted_dxt.darshan", reader)
+    assert ["offsets of MPI-IO accesses are not in the log" in loss for loss in losses] == [True]
+    for rank in range(3):
+        shared = [(o.verb, o.offset, o.size, o.collective) for o in operations(workload, rank) if o.file == "file2"]
+        together = [("write", 4096 * (i * 3 + rank), 4096, True) for i in range(5)]
+        alone = [("write", 4096 * (15 + i), 4096, False) for i in range(2)] if rank == 0 else []
+        assert shared == [("create", 0, 0, False), *together, *alone, ("close", 0, 0, False)]
+        own = [(o.verb, o.offset, o.size) for o in operations(workload, rank) if o.file == "file1"]
+        writes = [("write", 3000 * i, 3000) for i in range(rank + 1)]
+        assert own == [("create", 0, 0), *writes, ("read", 0, 500), ("flush", 0, 0), ("close", 0, 0)]
+
+
+def test_nested_blocks_of_all_ranks_become_one_repeat(make_log: MakeLog, reader: DarshanReader) -> None:
+    """Six rows of four records; each rank has a column of its own: linear in both repeats and in the rank."""
+    places = {rank: [(i * 1000 + rank * 100 + j * 10, 10) for i in range(6) for j in range(4)] for rank in range(4)}
+    log = make_log(**joined(*(written("/lus/a", rank, places[rank]) for rank in range(4))))
+    workload, losses = describe(log, reader)
+    assert losses == []
+    assert workload.document["files"] == {"file1": {"api": "posix", "bytes": 5340}}
+    (phase,) = workload.document["phases"]
+    inner = {"write": "file1", "offset": "100 * rank + i * 1000", "size": 10, "count": 4}
+    assert phase["actions"] == [
+        {"create": "file1"},
+        {"repeat": 6, "index": "i", "actions": [inner]},
+        {"close": "file1"},
+    ]
+
+
+@pytest.mark.parametrize(
+    "offsets",
+    [
+        [lambda rank: 7, "7"],
+        [lambda rank: (rank + 1) % 4 * 64, "64 * ((rank + 1) % 4)"],
+        [lambda rank: rank % 2 * 10 + rank // 2 * 500, "10 * (rank % 2) + 500 * (rank / 2)"],
+        [lambda rank: [0, 5, 50, 3][rank], "(rank == 1) * 5 + (rank == 2) * 50 + (rank == 3) * 3"],
+    ],
+    ids=lambda value: str(value[1]),
+)
+def test_offsets_are_an_expression_of_the_rank(offsets: Any, make_log: MakeLog, reader: DarshanReader) -> None:
+    place, text = offsets
+    log = make_log(**joined(*(written("/lus/a", rank, [(place(rank), 8)]) for rank in range(4))))
+    workload, _ = describe(log, reader)
+    assert str(workload.document["phases"][0]["actions"][1]["offset"]) == text
+    assert [accesses(workload, rank) for rank in range(4)] == [
+        [("write", "file1", place(rank), 8)] for rank in range(4)
+    ]
+
+
+def test_files_of_a_rank_are_numbered(make_log: MakeLog, reader: DarshanReader) -> None:
+    parts = [written(f"/lus/{rank}/{i}", rank, [(0, 50)], 1.0 + i / 100) for rank in range(4) for i in range(8)]
+    workload, _ = describe(make_log(**joined(*parts)), reader)
+    assert workload.document["files"] == {"file1": {"api": "posix", "layout": "per-process", "count": 8, "bytes": 50}}
+    (repeat,) = (action for action in workload.document["phases"][0]["actions"] if "repeat" in action)
+    assert [o.number for o in operations(workload, 2) if o.verb == "create"] == [*range(8)]
+    assert len(repeat["actions"]) <= 4
+
+
+def test_irregular_accesses_keep_their_order_or_say_that_they_do_not(make_log: MakeLog, reader: DarshanReader) -> None:
+    generator = random.Random(1)
+    few = [(generator.randrange(1 << 20), 7) for _ in range(500)]
+    workload, losses = describe(make_log(**written("/lus/a", 0, few)), reader)
+    assert losses == []
+    assert accesses(workload, 0) == [("write", "file1", *place) for place in few]
+    many = [(generator.randrange(1 << 20) * 7, 7 + i % 2) for i in range(21_000)]
+    log = make_log(**written("/lus/a", 0, many))
+    workload, losses = describe(log, reader)
+    assert "rank 0: 21002 actions have no pattern of 20,000 numbers" in losses[0]
+    assert Counter(size for *_, size in accesses(workload, 0)) == {7: 10_500, 8: 10_500}
+    assert len(format_description(workload.document)) < 2000
+
+
+def test_pauses_of_all_ranks_are_described_and_divide_phases(make_log: MakeLog, reader: DarshanReader) -> None:
+    """Rank 3 is half a second late once, for which the others wait: nobody computes for that time."""
+    parts = [written("/lus/a", rank, [(rank, 1)] * 2, 1.0) for rank in range(4)]
+    parts += [written("/lus/a", rank, [(rank, 1)] * 2, 3.0 + (rank == 3) / 2) for rank in range(4)]
+    rows = [(path, rank, counts) for part in parts[:4] for path, rank, counts in part["posix"]]
+    for _, _, counts in rows:
+        counts["POSIX_WRITES"] = 4
+    traces = [("/lus/a", rank, parts[rank]["dxt"][0][2] + parts[4 + rank]["dxt"][0][2], []) for rank in range(4)]
+    log = make_log(posix=rows, dxt=traces)
+    workload, _ = describe(log, reader)
+    assert workload.phases == ["write"]
+    assert sum(o.value for o in operations(workload, 0)) == pytest.approx(2.0, abs=0.01)
+    workload, _ = describe(log, reader, phases=2)
+    assert workload.phases == ["write", "write-2"]
+    with pytest.raises(InputError, match="too few for 9 phases"):
+        describe(log, reader, phases=9)
+
+
+def test_collective_accesses_are_found_among_independent_ones(make_log: MakeLog, reader: DarshanReader) -> None:
+    """Rank 0 writes a header of 5 bytes alone between two collective writes; offsets are in the log (MPICH)."""
+    counters = {"MPIIO_COLL_OPENS": 4, "MPIIO_COLL_WRITES": 8, "MPIIO_INDEP_WRITES": 1, "MPIIO_MODE": 5}
+    both = [(100 * rank, 100, 1.0, 1.1) for rank in range(4)], [(400 + 100 * rank, 100, 2.0, 2.1) for rank in range(4)]
+    traces = [("/lus/a", r, [both[0][r], *([(9000, 5, 1.5, 1.6)] if r == 0 else []), both[1][r]], []) for r in range(4)]
+    workload, losses = describe(make_log(mpiio=[("/lus/a", -1, counters)], dxt_mpiio=traces), reader)
+    assert losses == []
+    found = [(o.offset, o.collective) for o in operations(workload, 0) if o.verb == "write"]
+    assert found == [(0, True), (9000, False), (400, True)]
+    assert [(o.offset, o.collective) for o in operations(workload, 3) if o.verb == "write"] == [
+        (300, True),
+        (700, True),
+    ]
+
+
+def test_offsets_of_open_mpi_are_those_below(make_log: MakeLog, reader: DarshanReader) -> None:
+    """Rank 0 writes the bytes of all four ranks with one access to the file, which has no record of its own."""
+    counters = {"MPIIO_COLL_OPENS": 4, "MPIIO_COLL_WRITES": 4, "MPIIO_MODE": 5}
+    traces = [("/lus/a", rank, [(-1, 10 * (rank + 1), 1.0, 1.5)], []) for rank in range(4)]
+    below = {"posix": [("/lus/a", -1, {"POSIX_OPENS": 4, "POSIX_WRITES": 1})]}
+    log = make_log(
+        mpiio=[("/lus/a", -1, counters)], dxt_mpiio=traces, dxt=[("/lus/a", 0, [(5000, 100, 1.2, 1.4)], [])], **below
+    )
+    workload, losses = describe(log, reader)
+    assert "offsets of MPI-IO accesses are not in the log" in losses[0]
+    assert [accesses(workload, rank) for rank in range(4)] == [
+        [("write", "file1", offset, size)] for offset, size in ((5000, 10), (5010, 20), (5030, 30), (5060, 40))
+    ]
+    assert list(workload.document["files"]) == ["file1"]
+
+
+def test_sizes_without_dxt_have_the_histogram_of_the_log(make_log: MakeLog, reader: DarshanReader) -> None:
+    """12 writes of 1,000 bytes, 4 of 1 MiB, and 3 of unknown size with 2,050 bytes in the bins to 100 and to 1,024."""
+    counters = {
+        **{"POSIX_OPENS": 4, "POSIX_WRITES": 19, "POSIX_BYTES_WRITTEN": 12_000 + (4 << 20) + 1050},
+        **{"POSIX_SIZE_WRITE_0_100": 1, "POSIX_SIZE_WRITE_100_1K": 14, "POSIX_SIZE_WRITE_100K_1M": 4},
+        **{"POSIX_ACCESS1_ACCESS": 1000, "POSIX_ACCESS1_COUNT": 12},
+        **{"POSIX_ACCESS2_ACCESS": 1 << 20, "POSIX_ACCESS2_COUNT": 4},
+        **{"POSIX_F_WRITE_START_TIMESTAMP": 1.0, "POSIX_F_WRITE_END_TIMESTAMP": 2.0},
+    }
+    workload, losses = describe(make_log(posix=[("/lus/a", -1, counters)]), reader)
+    assert losses[0].startswith("no DXT")
+    sizes = Counter(size for rank in range(4) for *_, size in accesses(workload, rank))
+    assert (sizes[1000], sizes[1 << 20], sizes.total()) == (12, 4, 19)
+    rest = sorted((sizes - Counter({1000: 12, 1 << 20: 4})).elements())
+    assert sum(rest) == 1050
+    assert [size <= 100 for size in rest] == [True, False, False]
+    counters["POSIX_BYTES_WRITTEN"] = 1
+    with pytest.raises(InputError, match="contradict each other"):
+        describe(make_log(posix=[("/lus/a", -1, counters)]), reader)
+
+
+def test_names_of_the_log_are_not_in_the_description(
+    make_log: MakeLog, tmp_path: Path, cli: Callable[..., Result]
+) -> None:
+    log = make_log(
+        **written("/home/alice/secret/run.dat", 0, [(0, 10)]),
+        exe="/home/alice/bin/solver --license 1234",
+        metadata={"lib_ver": "3.4.7", "owner": "alice"},
+        uid=4711,
+    )
+    out = tmp_path / "solver.yaml"
+    result = cli("workload", "from-darshan", log, "-o", out)
+    assert (result.exit_code, result.stderr) == (0, f"wrote {out}\n")
+    text = out.read_text()
+    assert yaml.safe_load(text)["name"] == "solver"
+    for word in ("alice", "secret", "run.dat", "solver --", "node1", "4711", "1234", "/home", "/lus"):
+        assert word not in text
+
+
+def test_losses_are_on_stderr_and_in_the_file(make_log: MakeLog, tmp_path: Path, cli: Callable[..., Result]) -> None:
+    log = make_log(posix=[("/lus/a", -1, {"POSIX_OPENS": 4})])
+    result = cli("workload", "from-darshan", log, "-o", tmp_path / "a.yaml")
+    assert result.exit_code == 0
+    assert "not described: no DXT" in result.stderr
+    assert "No DXT" in " ".join((tmp_path / "a.yaml").read_text().split())
+
+
+def test_damaged_logs_are_refused_or_described_as_they_were(
+    make_log: MakeLog, tmp_path: Path, reader: DarshanReader
+) -> None:
+    """A bit is changed, or the end is cut off: what is described all the same has the operations of the original."""
+    places = {rank: [(i * 64 + rank * 8, 8) for i in range(20)] for rank in range(4)}
+    log = make_log(**joined(*(written("/lus/a", rank, places[rank]) for rank in range(4))))
+    content, path = log.read_bytes(), tmp_path / "damaged.darshan"
+    generator, refused = random.Random(3), 0
+    for _ in range(60):
+        data = bytearray(content)
+        data[generator.randrange(len(data))] ^= 1 << generator.randrange(8)
+        path.write_bytes(data[: generator.choice([len(data), generator.randrange(len(data))])])
+        try:
+            workload, _ = describe(path, reader)
+        except InputError as error:
+            refused += str(path) in str(error)
+            continue
+        for rank in range(min(4, workload.ranks)):
+            assert accesses(workload, rank) == [("write", "file1", *place) for place in places[rank]]
+    assert refused > 40
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({"posix": []}, "no file was opened"),
+        ({**written("/lus/a", 0, [(0, 8)]), "partial": ["POSIX"]}, "records of POSIX are missing"),
+        (joined(written("/lus/a", 0, [(-5, 8)])), "no valid size or offset"),
+        (
+            {**written("/lus/a", 0, [(0, 8)]), "dxt": [("/lus/a", 9, [(1.0, 2.0)], [])]},
+            "a rank that the job does not have",
+        ),
+        ({**written("/lus/a", 0, [(0, 8)]), "dxt": [("/lus/a", 0, [(float("nan"), 2.0)], [])]}, "no valid time"),
+    ],
+)
+def test_logs_that_cannot_be_described_are_refused(
+    fields: dict[str, Any], reason: str, make_log: MakeLog, reader: DarshanReader
+) -> None:
+    with pytest.raises(InputError, match=reason):
+        describe(make_log(**fields), reader)

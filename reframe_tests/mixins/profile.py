@@ -1,4 +1,7 @@
-"""Profiles one run of a case: `iowatch run --profile`. Its results are not kept, because tracing distorts them."""
+"""Profiles one run of a case (`iowatch run --profile`), or counts what it does (`iowatch gate`).
+
+Its results are not kept, because tracing distorts them.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from reframe.core.builtins import run_before
 
 from iowatch import handoff
 from iowatch.core import Output
-from iowatch.site import profiler
+from iowatch.site import counters, profiler
 
 
 class ProfileMixin(rfm.RegressionTestPlugin):
@@ -26,7 +29,11 @@ class ProfileMixin(rfm.RegressionTestPlugin):
         if not self.is_profiled:
             return
         asked = os.environ[handoff.PROFILE_VARIABLE]
-        script = profiler.wrapper_script([] if asked == "auto" else asked.split(","))
+        kind, _, counter = asked.partition(":")
+        if kind == counters.COUNTS:
+            script = counters.wrapper_script(counter)
+        else:
+            script = profiler.wrapper_script([] if asked == "auto" else asked.split(","))
         (Path(self.stagedir) / "profile.sh").write_text(script, encoding="utf-8")
         words = profiler.wrapped_command([self.executable, *self.executable_opts])
         self.executable, self.executable_opts = words[0], words[1:]
@@ -34,6 +41,9 @@ class ProfileMixin(rfm.RegressionTestPlugin):
     def profiled_output(self, output: Output) -> Output:
         """The output without results, and with the profile as a fact; failed without a profile."""
         stage = Path(self.stagedir)
+        if os.environ[handoff.PROFILE_VARIABLE].startswith(counters.COUNTS):
+            counts = counters.read_counts(stage, self.scratch_directory)
+            return replace(output, results=(), facts={**output.facts, "profile": None, "counts": counts.to_json()})
         profile, refused = profiler.read_profile(stage), profiler.refusal(stage)
         # The fact also keeps the results of a Darshan log out of the history.
         facts = {**output.facts, "profile": profile.to_json() if profile else None}

@@ -12,14 +12,18 @@ from iowatch import handoff
 from iowatch.core import MachineError
 from iowatch.session import reframe, session
 from iowatch.session.plan import SessionPlan, check_byte_budget, make_session_plan, require_runs
+from iowatch.site import counters
 from iowatch.store import History
 
 
-def run_profile(history: History, context: session.SessionContext) -> dict[str, Any]:
-    """Profile the chosen case on every chosen stack that can run it.
+def run_profile(history: History, context: session.SessionContext, profiler: str = "auto") -> dict[str, Any]:
+    """Profile the chosen cases on every chosen stack that can run them.
+
+    Args:
+        profiler: `auto`, or `counts:perf` to count what they do (`iowatch.site.counters`).
 
     Returns:
-        session, and of each run name, stack, status, reason, number and profile (None if it failed).
+        session, and of each run name, stack, status, reason, number, profile and counts (None if it failed).
 
     Raises:
         UsageError: unknown stack; no stack can run the case.
@@ -31,8 +35,9 @@ def run_profile(history: History, context: session.SessionContext) -> dict[str, 
         check_byte_budget(context.site, plan, context.limits)
         with context.scratch_lock(history, plan):
             names = ", ".join(f"{run.name} on {run.stack}" for run in plan.runs)
-            context.report_message(f"profiling {names}, scratch {context.scratch}")
-            runner = _ProfileRunner(history, context, plan)
+            what = "counting" if profiler.startswith(counters.COUNTS) else "profiling"
+            context.report_message(f"{what} {names}, scratch {context.scratch}")
+            runner = _ProfileRunner(history, context, plan, profiler)
             runner.run()
     runs = history.runs(runner.record.uuid)
     if not runs:
@@ -45,7 +50,7 @@ def run_profile(history: History, context: session.SessionContext) -> dict[str, 
         "runs": [
             {
                 **{"name": run.name, "stack": run.stack, "run": run.id, "status": run.status, "reason": run.reason},
-                "profile": run.facts.get("profile") if run.status == "ok" else None,
+                **{name: run.facts.get(name) if run.status == "ok" else None for name in ("profile", "counts")},
             }
             for run in runs
         ],
@@ -55,13 +60,13 @@ def run_profile(history: History, context: session.SessionContext) -> dict[str, 
 class _ProfileRunner(session.SessionRunner):
     reason: str | None = None
 
-    def __init__(self, history: History, context: session.SessionContext, plan: SessionPlan) -> None:
+    def __init__(self, history: History, context: session.SessionContext, plan: SessionPlan, profiler: str) -> None:
         record = replace(context.new_record(profile=[run.name for run in plan.runs]), origin="profile")
         super().__init__(history, context, record, ())
-        self.plan = plan
+        self.plan, self.profiler = plan, profiler
 
     def execute(self) -> None:
-        environment = {**self.context.check_variables(self.directory), handoff.PROFILE_VARIABLE: "auto"}
+        environment = {**self.context.check_variables(self.directory), handoff.PROFILE_VARIABLE: self.profiler}
         planned = [run.key for run in self.plan.runs]
         try:
             reframe.execute_runs(

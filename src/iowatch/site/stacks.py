@@ -6,6 +6,7 @@ import json
 import shlex
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Self
@@ -57,16 +58,31 @@ def load_module_stack(system: str, path: Path, programs: tuple[str, ...] = ()) -
         InputError: the file is damaged.
     """
     file = read_model(path, ModulesFile)
-    modules, settings = tuple(file.modules), file.settings or {}
-    name = path.parent.name
+    paths = {"PATH": programs} if programs else {}
+    return describe_loaded_stack(system, path.parent.name, tuple(file.modules), file.settings or {}, paths)
+
+
+def describe_loaded_stack(
+    system: str,
+    name: str,
+    modules: tuple[str, ...],
+    settings: Mapping[str, str],
+    paths: Mapping[str, tuple[str, ...]],
+) -> Stack:
+    """Return a stack, described by its tools in a shell like that of a job; broken, with the reason, if it has no MPI.
+
+    Args:
+        modules: loaded first.
+        paths: environment variables to which directories are prepended then.
+    """
     # -I: modules may include a Python, whose PYTHONHOME and PYTHONPATH would break this interpreter.
     program = "from iowatch.site.stack_probe import print_loaded_stack; print_loaded_stack()"
     describe = shlex.join([sys.executable, "-I", "-c", program, system])
-    empty = Stack(name, system, "modules", "broken", (), modules=modules, settings=settings)
+    empty = Stack(name, system, "modules", "broken", (), modules=modules, settings=settings, paths=paths)
     try:
         # Not a login shell: what only works there fails in every job.
-        search = f'export PATH={shlex.quote(":".join(programs))}"${{PATH:+:$PATH}}"' if programs else ""
-        script = "\n".join([*load_module_commands(modules), search, f"exec {describe}"])
+        search = [f"export {n}={shlex.quote(':'.join(dirs))}\"${{{n}:+:${n}}}\"" for n, dirs in paths.items() if dirs]
+        script = "\n".join([*load_module_commands(modules), *search, f"exec {describe}"])
         done = machine.run_program("bash", "-c", script, timeout_s=TIMEOUT_S)
         document = json.loads(done.stdout.splitlines()[-1]) if done.returncode == 0 else None
     except (OSError, subprocess.SubprocessError, ValueError, IndexError) as error:
@@ -74,10 +90,10 @@ def load_module_stack(system: str, path: Path, programs: tuple[str, ...] = ()) -
     if document is None:
         reason = (done.stderr.strip().splitlines() or ["no MPI after loading them"])[-1]
         return replace(empty, note=f"its modules do not load: {reason}")
-    found = stack_from_json(document, str(path))
-    paths = {"PATH": programs} if programs else {}
-    settings = {**found.settings, **settings}
-    return replace(found, name=name, kind="modules", modules=modules, settings=settings, paths=paths)
+    found = stack_from_json(document, f"the stack '{name}'")
+    return replace(
+        found, name=name, kind="modules", modules=modules, settings={**found.settings, **settings}, paths=dict(paths)
+    )
 
 
 # The environment at the top of the checkout.

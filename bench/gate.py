@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from iowatch.stats.gate import NOISE_PAIRS, Gate
+from iowatch.stats import Gate
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from bisection import nights, pieces
@@ -49,10 +49,9 @@ def trial(
         for name in gate.open:
             first, second = next(runs[int(name)]) * noise, next(runs[int(name)]) * noise
             gate.record(name, math.log1p(-lost[int(name)]) + coin * (second - first))
-        if pairs == NOISE_PAIRS:
-            for name in gate.open:
-                if gate.results[name].is_hopeless(int((BUDGET_S - used) / (2 * (TURN_S + CASE_S)))):
-                    gate.leave_out(name)
+        for name in gate.open:
+            if gate.results[name].is_hopeless(int((BUDGET_S - used) / (2 * (TURN_S + CASE_S)))):
+                gate.leave_out(name)
     left_out = [name for name, result in gate.results.items() if result.state == "left out"]
     unseen = gate.decision == "pass" and lost[0] >= gate.settings.margin and "0" in left_out
     return "pass without the slower result" if unseen else gate.decision, used, pairs, len(left_out)

@@ -39,7 +39,7 @@ def test_decision_depends_on_the_margin(gains: dict[str, float], decision: str) 
 
 
 def test_nothing_is_decided_before_the_error_rate_allows_it() -> None:
-    """0.5 x 1.97^n must reach 1/0.05 = 20 to pass (n = 6, by hand: 29.2; n = 5: 14.8), 1/0.005 = 200 to stop (n = 9)."""
+    """0.5 x 1.97^n must reach 1/0.05 = 20 to pass (by hand: 29.2 at n = 6, 14.8 at 5), 1/0.005 = 200 to stop (9)."""
     equal, slower = Gate(["write", "read"]), Gate(["write", "read"])
     assert measure(equal, {"write": 1.0, "read": 1.0}, 1e-6, 1) == 6
     assert measure(slower, {"write": 0.5, "read": 0.5}, 1e-6, 1) == 9

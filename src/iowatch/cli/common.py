@@ -57,10 +57,14 @@ ANY_PATH = click.Path(path_type=Path)
 DATE = click.DateTime(formats=["%Y-%m-%d"])
 
 
+def format_json(document: Any, *, escaped: bool = False) -> str:
+    """A JSON document as text; refuses NaN, which is not JSON."""
+    return escape_json_controls(json.dumps(document, indent=2, ensure_ascii=escaped, allow_nan=False))
+
+
 def print_json(document: Any) -> None:
-    """One JSON document on stdout and nothing else; refuses NaN, which is not JSON."""
-    escaped = (sys.stdout.encoding or "").lower() not in ("utf-8", "utf8")
-    click.echo(escape_json_controls(json.dumps(document, indent=2, ensure_ascii=escaped, allow_nan=False)))
+    """One JSON document on stdout and nothing else."""
+    click.echo(format_json(document, escaped=(sys.stdout.encoding or "").lower() not in ("utf-8", "utf8")))
 
 
 def print_report(as_json: bool, document: Any, render: Callable[[Console], None]) -> None:

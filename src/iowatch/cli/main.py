@@ -47,7 +47,7 @@ AREAS = {
     "Set up": ("init", "doctor", "config", "system", "stack", "upgrade"),
     "Measure": ("run", "nightly", "import", "parse", "logs", "darshan", "workload"),
     "What changed": ("findings", "detect", "review", "event"),
-    "Compare": ("compare", "bisect", "advise", "reference"),
+    "Compare": ("compare", "gate", "bisect", "advise", "reference"),
     "Report": ("history", "dashboard", "notify"),
     "Try and learn": ("demo", "completion", "man"),
 }
@@ -121,7 +121,8 @@ def _show_version(context: click.Context, _option: click.Parameter, wanted: bool
 def iowatch() -> None:
     """Monitor parallel I/O performance on HPC systems: run benchmarks, store results, detect and explain changes.
 
-    Exit codes: 0 success, 1 a finding or a failed check, 2 wrong use or bad input, 3 an internal or system error.
+    Exit codes: 0 success, 1 a finding or a failed check, 2 wrong use or bad input, 3 an internal or system error,
+    4 (only `gate`) undecided.
     """
 
 

@@ -243,7 +243,7 @@ def junit_document(history: History, verdict: Verdict) -> str:
     separate suite, so that the document fails exactly if the verdict does.
     """
     root = JUnitXml("iowatch")
-    suite = _junit_suite(root, f"{verdict.suite} on {verdict.system}", _session_cases(history, verdict), verdict.wall_s)
+    suite = junit_suite(root, f"{verdict.suite} on {verdict.system}", _session_cases(history, verdict), verdict.wall_s)
     started = datetime.fromtimestamp(history.session(verdict.session).started_at, UTC)
     suite.timestamp = f"{started:%Y-%m-%dT%H:%M:%S}"
     references = [(f"{one.stack} {one.run}", one.reason) for one in verdict.references]
@@ -252,8 +252,8 @@ def junit_document(history: History, verdict: Verdict) -> str:
     kinds = (("reference", "references of", references), ("problem", "problems of", problems))
     for kind, name, failures in (*kinds, ("change", "changes on", changes)):
         if failures or kind == "change":
-            cases = (_junit_case(f"{kind}s", one, Failure(_valid_xml(text), kind)) for one, text in failures)
-            _junit_suite(root, f"{name} {verdict.system}", cases, 0.0)
+            cases = (junit_case(f"{kind}s", one, Failure(valid_xml(text), kind)) for one, text in failures)
+            junit_suite(root, f"{name} {verdict.system}", cases, 0.0)
     return str(root.tostring().decode())  # type: ignore[no-untyped-call]
 
 
@@ -267,32 +267,32 @@ def _session_cases(history: History, verdict: Verdict) -> Iterator[TestCase]:
         run = runs.get(key)
         result: FinalResult | None = None
         if run is not None and run.status != "ok":
-            result = Failure(_valid_xml(f"{run.status}: {run.reason or 'no reason given'}"), run.status)
+            result = Failure(valid_xml(f"{run.status}: {run.reason or 'no reason given'}"), run.status)
         elif key in missing or run is None:
-            result = Error(_valid_xml(missing.get(key) or "expected, but not received"), "missing")
-        yield _junit_case(f"{partition}.{stack}", name, result, (run and run.wall_s) or 0.0)
+            result = Error(valid_xml(missing.get(key) or "expected, but not received"), "missing")
+        yield junit_case(f"{partition}.{stack}", name, result, (run and run.wall_s) or 0.0)
     for problem in (*verdict.left_out, *verdict.unavailable):
         # The reason is the name: readers merge cases of equal names, and "2 cases" may name several groups.
-        message = _valid_xml(f"{problem.run}: {problem.reason}")
-        yield _junit_case(problem.stack, problem.reason, Skipped(message))
+        message = valid_xml(f"{problem.run}: {problem.reason}")
+        yield junit_case(problem.stack, problem.reason, Skipped(message))
 
 
-def _junit_case(classname: str, name: str, result: FinalResult | None, time_s: float = 0.0) -> TestCase:
-    case = TestCase(_valid_xml(name), _valid_xml(classname), round(time_s, 3))
+def junit_case(classname: str, name: str, result: FinalResult | None, time_s: float = 0.0) -> TestCase:
+    case = TestCase(valid_xml(name), valid_xml(classname), round(time_s, 3))
     if result is not None:
         case.result = result
     return case
 
 
-def _junit_suite(root: JUnitXml, name: str, cases: Iterable[TestCase], time_s: float) -> TestSuite:
-    suite = TestSuite(_valid_xml(name))
+def junit_suite(root: JUnitXml, name: str, cases: Iterable[TestCase], time_s: float) -> TestSuite:
+    suite = TestSuite(valid_xml(name))
     suite.add_testcases(list(cases))
     suite.time = round(time_s, 3)
     root.append(suite)  # type: ignore[no-untyped-call]
     return suite
 
 
-def _valid_xml(text: str) -> str:
+def valid_xml(text: str) -> str:
     return _INVALID_XML_CHARACTERS.sub("�", escape_controls(text))
 
 

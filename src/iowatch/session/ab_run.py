@@ -41,7 +41,15 @@ Batch = Sequence[AbTurn]
 
 
 class WarmUpError(MachineError):
-    """A side cannot be measured: its first turn produced no result."""
+    """A side cannot be measured: its first turn produced no result.
+
+    Args:
+        side: `left`, `right` or the level.
+    """
+
+    def __init__(self, message: str, *, side: str, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.side = side
 
 
 @dataclass(frozen=True)
@@ -392,6 +400,7 @@ class InterleavedRunner(session.SessionRunner):
                 reasons = [f": {failure.reason}" for failure in failures if failure.stack in (stack, "")]
                 raise WarmUpError(
                     f"the warm-up of {self.label(turn)} produced no result{''.join(reasons[:1])}",
+                    side=turn.side,
                     hint=f"{self.directory / 'reframe.log'} contains ReFrame's output.",
                 )
 
@@ -429,6 +438,17 @@ class _AbRunner(InterleavedRunner):
 
     def label(self, turn: AbTurn) -> str:
         return self.context.stack_of(turn)
+
+    def batches(self) -> Iterator[Batch]:
+        """Batches of the schedule, of the runs that it names."""
+        everything = self.plans
+        for batch in self.schedule.batches():
+            if (names := self.schedule.run_names()) is not None:
+                self.plans = {
+                    side: replace(plan, runs=tuple(run for run in plan.runs if run.name in names))
+                    for side, plan in everything.items()
+                }
+            yield batch
 
     def execute(self) -> None:
         self.site = self.context.placement.configured(self.directory)

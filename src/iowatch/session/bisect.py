@@ -233,8 +233,9 @@ class BisectRun:
         document = {"id": self.identity, **({"finding": self.options.finding} if self.options.finding else {}), **of}
         budget_s = None if "screening" in of else self._left_s()
         measure_pairs(
-            self.history, context, wanted, record, seed=self._seed(), budget_s=budget_s, **{BISECT_ATTRIBUTE: document}
-        )
+            self.history, context, wanted, record, seed=self._seed(), budget_s=budget_s,
+            attributes={BISECT_ATTRIBUTE: document},
+        )  # fmt: skip
 
     # Screening
 

@@ -11,7 +11,7 @@ import hashlib
 import json
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from statistics import median
@@ -72,7 +72,8 @@ def measure_pairs(
     *,
     seed: int,
     budget_s: float | None = None,
-    **attributes: object,
+    runs: Callable[[], Collection[str]] | None = None,
+    attributes: Mapping[str, object],
 ) -> AbRunResult:
     """Measure pairs of the two stacks of the context in one session, each stack after a warm-up.
 
@@ -82,6 +83,7 @@ def measure_pairs(
         record: receives the log gains (right / left) of each pair that has any, in their order.
         seed: of the order within pairs; stored with the session.
         budget_s: seconds until the session ends, with the pairs that were measured by then.
+        runs: names of the runs that the next pairs have; asked after `wanted`, not for warm-ups [default: all].
         attributes: stored with the session.
 
     Raises:
@@ -90,7 +92,7 @@ def measure_pairs(
         UsageError: see `run_ab`.
     """
     rule = StopRule(budget_s=math.inf if budget_s is None else budget_s, most=10**6)
-    schedule = _WantedPairs(rule, seed, history=history, wanted=wanted, record_pair=record)
+    schedule = _WantedPairs(rule, seed, history=history, wanted=wanted, record_pair=record, runs=runs)
     return run_ab(history, context, schedule, **attributes)
 
 
@@ -101,6 +103,21 @@ class _WantedPairs(AbSchedule):
     history: History = field(kw_only=True)
     wanted: Callable[[], int] = field(kw_only=True)
     record_pair: Callable[[PairGains], None] = field(kw_only=True)
+    runs: Callable[[], Collection[str]] | None = field(kw_only=True)
+    _names: Collection[str] | None = None
+    _run_seconds: list[float] = field(default_factory=list)
+
+    def run_names(self) -> Collection[str] | None:
+        return self._names
+
+    def record(self, turn: AbTurn, samples: Mapping[str, Sequence[float]], seconds: float) -> None:
+        super().record(turn, samples, seconds)
+        if self._names:
+            self._run_seconds.append(seconds / len(self._names))
+
+    def _turn_s(self) -> float:
+        """Turns become shorter with the number of their runs."""
+        return len(self._names) * median(self._run_seconds) if self._names and self._run_seconds else super()._turn_s()
 
     def half_widths(self) -> dict[str, float]:
         return {}
@@ -117,6 +134,7 @@ class _WantedPairs(AbSchedule):
             if (reason := self._stop(done)) is not None:
                 self.stopped = reason
                 return
+            self._names = self.runs() if self.runs else None
             pairs = range(done + 1, done + 1 + self.fitting_pairs(done, min(count, most)))
             yield tuple(AbTurn(pair, side) for pair in pairs for side in self.random_block(rng))
             found = read_pairs(self.history, self.session)

@@ -1,5 +1,6 @@
 """The site: systems, the machine, schedulers, storage and stacks. Only `reframe_config` depends on ReFrame."""
 
+from iowatch.site.builds import Build, find_build
 from iowatch.site.file_system import FileSystem, FileSystemIdentity, FileSystemLimits, MeasuredFileSystem
 from iowatch.site.hybrids import HybridPart, HybridSource, compare_for_hybrids, recorded_hybrids
 from iowatch.site.init import write_system

@@ -84,7 +84,7 @@ def find_build(system: str, text: str) -> Build:
     """Return the build of a text: the name of a stack, `modules:a,b` or `prefix:/opt/hdf5-a`.
 
     Raises:
-        UsageError: unknown stack or kind; a directory that does not exist; a build that cannot be used, with the reason.
+        UsageError: unknown stack or kind; no such directory; a build that cannot be used, with the reason.
         InputError: a file of the stack is damaged.
     """
     kind, separator, what = text.partition(":")

@@ -119,7 +119,9 @@ def read_counts(stage: Path, scratch: Path) -> RunCounts:
                 calls[name] += 1
                 if moved is not None:
                     transferred[name] += moved
-    counted = [_read_instructions(path.read_text(errors="replace")) for path in sorted(place.glob(f"{_INSTRUCTIONS}.*"))]
+    counted = [
+        _read_instructions(path.read_text(errors="replace")) for path in sorted(place.glob(f"{_INSTRUCTIONS}.*"))
+    ]
     known = [number for number in counted if number is not None]
     refused = {line for path in place.glob(f"{_REFUSED}.*") for line in path.read_text().splitlines()}
     return RunCounts(

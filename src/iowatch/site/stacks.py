@@ -63,11 +63,7 @@ def load_module_stack(system: str, path: Path, programs: tuple[str, ...] = ()) -
 
 
 def describe_loaded_stack(
-    system: str,
-    name: str,
-    modules: tuple[str, ...],
-    settings: Mapping[str, str],
-    paths: Mapping[str, tuple[str, ...]],
+    system: str, name: str, modules: tuple[str, ...], settings: Mapping[str, str], paths: Mapping[str, tuple[str, ...]]
 ) -> Stack:
     """Return a stack, described by its tools in a shell like that of a job; broken, with the reason, if it has no MPI.
 
@@ -81,7 +77,7 @@ def describe_loaded_stack(
     empty = Stack(name, system, "modules", "broken", (), modules=modules, settings=settings, paths=paths)
     try:
         # Not a login shell: what only works there fails in every job.
-        search = [f"export {n}={shlex.quote(':'.join(dirs))}\"${{{n}:+:${n}}}\"" for n, dirs in paths.items() if dirs]
+        search = [f'export {n}={shlex.quote(":".join(dirs))}"${{{n}:+:${n}}}"' for n, dirs in paths.items() if dirs]
         script = "\n".join([*load_module_commands(modules), *search, f"exec {describe}"])
         done = machine.run_program("bash", "-c", script, timeout_s=TIMEOUT_S)
         document = json.loads(done.stdout.splitlines()[-1]) if done.returncode == 0 else None

@@ -5,6 +5,7 @@ from iowatch.stats.comparison import Subgroup, compare_groups, compare_pairs, de
 from iowatch.stats.covariates import CovariateTable
 from iowatch.stats.detection import DEFAULT_METHOD, METHODS, CollectDetections, detect_many, detection_pool, get_method
 from iowatch.stats.explanation import PossibleCause, RankedCause, explain_changes, rank_causes
+from iowatch.stats.gate import Gate, GateDecision, GateResult, GateSettings, GateState
 from iowatch.stats.interleaving import AbSchedule, AbTurn, SideName, StopRule
 from iowatch.stats.method import (
     Adjustment,

@@ -14,9 +14,9 @@ first; of two that end with the same pair, "within the margin" counts.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Generic, Literal, TypeVar
 
 from iowatch.stats.sequential import NoiseScale, SequentialCentre, expected_pairs, fewest_pairs
 
@@ -75,11 +75,20 @@ class GateResult:
             self.state = "slower"
 
     def interval(self) -> tuple[float, float]:
-        """Interval of the log gain that holds at all times with 95 %; ends may be infinite."""
-        return self.centre.interval(0.05)
+        """Interval of the log gain; ends may be infinite.
+
+        Each end misses with at most the rate of a missed regression, so a result within the margin has its lower end
+        above it.
+        """
+        return self.centre.interval(2 * self.settings.missed)
 
     def is_hopeless(self, pairs_left: int) -> bool:
-        """Whether far more pairs are needed than fit, even without a difference; it depends on the noise only."""
+        """Whether far more pairs are needed than fit, even without a difference: it depends on the noise only.
+
+        Not with fewer than `NOISE_PAIRS` pairs, which do not show the noise.
+        """
+        if len(self.centre.log_ratios) < NOISE_PAIRS:
+            return False
         needed = expected_pairs(-self._limit, self.noise, self.settings.missed)
         return needed > _HOPELESS * (len(self.centre.log_ratios) + pairs_left)
 
@@ -93,35 +102,38 @@ class GateResult:
         return max(1, min(within, slower) - len(self.centre.log_ratios))
 
 
+K = TypeVar("K", bound=Hashable)
+
+
 @dataclass
-class Gate:
+class Gate(Generic[K]):
     """All results of a gate.
 
     Use: measure a pair of every result in `open`, `record` it, until `decision` is not "undecided" or time is up.
 
     Attributes:
-        names: of the results, at least one.
+        names: of the results.
     """
 
-    names: Sequence[str]
+    names: Sequence[K]
     settings: GateSettings = field(default_factory=GateSettings)
-    results: dict[str, GateResult] = field(init=False)
+    results: dict[K, GateResult] = field(init=False)
 
     def __post_init__(self) -> None:
-        share = self.settings.false_alarm / len(self.names)
+        share = self.settings.false_alarm / max(1, len(self.names))
         self.results = {name: GateResult(self.settings, share) for name in self.names}
 
     @property
-    def open(self) -> tuple[str, ...]:
+    def open(self) -> tuple[K, ...]:
         """Names of the results that are not decided."""
         return tuple(name for name, result in self.results.items() if result.state == "open")
 
-    def record(self, name: str, log_gain: float) -> None:
+    def record(self, name: K, log_gain: float) -> None:
         """Add a pair of a result; ignored if it is decided, so that its error rates hold."""
         if self.results[name].state == "open":
             self.results[name].record(log_gain)
 
-    def leave_out(self, name: str) -> None:
+    def leave_out(self, name: K) -> None:
         """Exclude an open result from the decision."""
         self.results[name].state = "left out"
 

@@ -9,7 +9,7 @@ order, the next one has the reverse order, and every side is compared with the f
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Literal
@@ -128,6 +128,10 @@ class AbSchedule:
                 batch += (AbTurn(done + planned + 1, side) for side in order)
             yield tuple(batch)
             done += len(batch) // len(self.sides)
+
+    def run_names(self) -> Collection[str] | None:
+        """Names of the runs of the batch that was yielded last; None for all of the plan."""
+        return None
 
     def fitting_pairs(self, done: int, most: int) -> int:
         """How many of these pairs one batch can have after those done: at least 1."""

@@ -273,11 +273,8 @@ class GateRun:
             for run in document["runs"]:
                 if run["counts"]:
                     found[run["name"], run["stack"]].append(counters.RunCounts(**run["counts"]))
-            rows = (
-                RunCountDifferences(n, tuple(counters.differing_counts(*(found[n, side] for side in sides))))
-                for n in names
-            )
-            differing = [row for row in rows if row.differences]
+            compared = {name: counters.differing_counts(*(found[name, side] for side in sides)) for name in names}
+            differing = [RunCountDifferences(name, tuple(rows)) for name, rows in compared.items() if rows]
             names = tuple(row.run for row in differing)
             if not names:
                 break

@@ -366,9 +366,9 @@ def match_findings(groups: Sequence[ChangeGroup], known: Sequence[Finding]) -> d
     for position, group in enumerate(groups):
         changed = {(m.row.id, m.direction) for m in group.changes}
         for finding in known:
-            distance_s = _gap_s(group, finding.last_before, finding.first_after)
+            distance_s = gap_s(group, finding.last_before, finding.first_after)
             is_redated = finding.anchor != finding.first_after
-            anchor_distance_s = _gap_s(group, finding.anchor, finding.anchor) if is_redated else distance_s
+            anchor_distance_s = gap_s(group, finding.anchor, finding.anchor) if is_redated else distance_s
             shared = len(changed & {(m.series_id, m.direction) for m in finding.members})
             is_other = not shared and finding.direction != group.direction
             is_near = distance_s == 0 or abs(group.first_after - finding.first_after) <= _SAME_DATE_S
@@ -389,7 +389,7 @@ def match_findings(groups: Sequence[ChangeGroup], known: Sequence[Finding]) -> d
     return matched
 
 
-def _gap_s(group: ChangeGroup, last_before: int, first_after: int) -> int:
+def gap_s(group: ChangeGroup, last_before: int, first_after: int) -> int:
     """Seconds between the gaps of runs in which a group and a finding happened; 0 if the gaps touch.
 
     A long downtime of a system is one gap, so a change dated to either end of it is the same event.

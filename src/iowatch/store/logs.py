@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from iowatch.core import InputError, UsageError, exclusive_file_lock, files, settings
 from iowatch.darshan import COPY, COUNTED, import_engines, log_schema
@@ -25,6 +25,16 @@ if TYPE_CHECKING:
 _PART_ROWS = 20_000
 _NO_DAY = "none"
 _DATABASE_MEMORY = "1GB"
+
+
+# The storage layers pass data to the operating system: MPI-IO and HDF5 use them, so only they are added up. The first
+# four of Darshan's bins are accesses to 100 KiB (docs/darshan.md, "Derived figures").
+_LAYERS = """
+CREATE VIEW layers AS SELECT *, layer IN ('POSIX', 'STDIO', 'DFS') AS is_storage,
+    read_time_s + write_time_s + meta_time_s AS io_time_s,
+    coalesce(list_sum(read_sizes[1:4]), 0) AS small_reads, coalesce(list_sum(write_sizes[1:4]), 0) AS small_writes
+FROM (SELECT * EXCLUDE (layers), unnest(layers, recursive := true) FROM logs)
+"""
 
 
 class LogStore:
@@ -128,7 +138,8 @@ class LogStore:
     def connect(self, day: str = "[0-9]*") -> Iterator[DuckDBPyConnection]:
         """Open DuckDB with the views `ledger` (rows of the days that match), `logs` and `layers`; commits wait.
 
-        `layers` has one row per log, file system, layer and layout, with the columns of the log.
+        `layers` has one row per log, file system, layer and layout, with the columns of the log. Bytes and times of
+        rows with `is_storage` can be added up; `io_time_s`, `small_reads` and `small_writes` are derived.
 
         Raises:
             InputError: no logs were added.
@@ -148,9 +159,7 @@ class LogStore:
                 "hive_types_autocast = false)"
             )
             database.execute(f"CREATE VIEW logs AS FROM ledger WHERE outcome = '{COUNTED}'")
-            database.execute(
-                "CREATE VIEW layers AS SELECT * EXCLUDE (layers), unnest(layers, recursive := true) FROM logs"
-            )
+            database.execute(_LAYERS)
             yield database
 
 
@@ -162,3 +171,139 @@ def _without_figures(rows: Table, outcomes: Sequence[str]) -> Table:
         field.name: rows[field.name] if field.name in kept else pa.nulls(len(rows), field.type) for field in rows.schema
     }
     return pa.table(columns | {"outcome": pa.array(outcomes, pa.string())}, schema=rows.schema)
+
+
+def _records(database: DuckDBPyConnection, sql: str, *values: object) -> list[dict[str, Any]]:
+    found = database.execute(sql, values)
+    names = [column[0] for column in found.description or ()]
+    return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
+
+
+_COUNTS = """
+SELECT count(*) AS logs, coalesce(sum(partial::INT), 0)::BIGINT AS partial, min(day) AS first_day, max(day) AS last_day,
+    count(DISTINCT application) AS applications,
+    (SELECT coalesce(sum(bytes_read), 0)::BIGINT FROM layers WHERE is_storage AND start_s >= $1) AS bytes_read,
+    (SELECT coalesce(sum(bytes_written), 0)::BIGINT FROM layers WHERE is_storage AND start_s >= $1) AS bytes_written
+FROM logs WHERE start_s >= $1
+"""
+
+
+def count_logs(database: DuckDBPyConnection, since_s: float) -> dict[str, Any]:
+    """Return number of logs, of partial ones, of applications, first and last day, and bytes moved since a time."""
+    return _records(database, _COUNTS, since_s)[0]
+
+
+_APPLICATIONS = """
+SELECT application, count(DISTINCT log) AS runs, sum(bytes_read)::BIGINT AS bytes_read,
+    sum(bytes_written)::BIGINT AS bytes_written, sum(io_time_s) AS io_time_s,
+    coalesce(list_sort(list(DISTINCT file_system) FILTER (bytes_read + bytes_written > 0)), []) AS file_systems
+FROM layers WHERE start_s >= $1 AND is_storage GROUP BY application
+ORDER BY sum(bytes_read + bytes_written) DESC, application LIMIT $2
+"""
+
+
+def list_applications(database: DuckDBPyConnection, since_s: float, limit: int) -> list[dict[str, Any]]:
+    """Return the applications that moved most data: runs, bytes, seconds in I/O calls of all ranks, file systems."""
+    return _records(database, _APPLICATIONS, since_s, limit)
+
+
+_PATTERNS = """
+WITH uses AS (
+    SELECT log, application, file_system, layout, any_value(ranks) AS ranks,
+        CASE WHEN bool_or(layer IN ('H5D', 'H5F')) THEN 'HDF5' WHEN bool_or(layer LIKE 'PNETCDF%') THEN 'PnetCDF'
+             WHEN bool_or(layer = 'MPI-IO') THEN 'MPI-IO' WHEN bool_or(layer = 'DFS') THEN 'DFS'
+             WHEN bool_or(layer = 'POSIX') THEN 'POSIX' ELSE 'STDIO' END AS interface,
+        sum(bytes_read) FILTER (is_storage) AS bytes_read, sum(bytes_written) FILTER (is_storage) AS bytes_written,
+        sum(io_time_s) FILTER (is_storage) AS io_time_s, max(alignment) AS alignment,
+        sum(reads) FILTER (layer = 'POSIX') AS reads, sum(writes) FILTER (layer = 'POSIX') AS writes,
+        sum(small_reads) FILTER (layer = 'POSIX') AS small_reads,
+        sum(small_writes) FILTER (layer = 'POSIX') AS small_writes,
+        sum(unaligned) FILTER (layer = 'POSIX') AS unaligned,
+        sum(collective_writes) AS collective_writes, sum(independent_writes) AS independent_writes,
+        sum(small_writes) FILTER (layer = 'MPI-IO') AS small_mpiio_writes
+    FROM layers WHERE start_s >= $1 GROUP BY log, application, file_system, layout
+)
+SELECT application, file_system, layout, interface, count(*) AS runs, min(ranks) AS min_ranks, max(ranks) AS max_ranks,
+    sum(io_time_s) AS io_time_s, max(alignment) AS alignment,
+    COLUMNS(['bytes_read', 'bytes_written', 'reads', 'writes', 'small_reads', 'small_writes', 'unaligned',
+             'collective_writes', 'independent_writes', 'small_mpiio_writes']).sum().coalesce(0)::BIGINT
+FROM uses GROUP BY application, file_system, layout, interface HAVING sum(io_time_s) > 0
+ORDER BY sum(io_time_s) DESC, application, file_system, layout LIMIT $2
+"""
+
+
+def list_patterns(database: DuckDBPyConnection, since_s: float, limit: int) -> list[dict[str, Any]]:
+    """Return the patterns that take most time in I/O calls, most first.
+
+    A pattern is what an application does with the files of one layout on one file system, through the topmost
+    interface that its logs show. Accesses, small and unaligned ones are those of POSIX; collective and independent
+    ones of MPI-IO.
+    """
+    return _records(database, _PATTERNS, since_s, limit)
+
+
+# log2 in steps of 0.5 and shares in steps of 0.1: a pattern is what many runs share exactly.
+_RUNS = """
+CREATE TEMP TABLE interfaces AS SELECT log, file_system,
+    CASE WHEN bool_or(layer IN ('H5D', 'H5F')) THEN 'HDF5' WHEN bool_or(layer LIKE 'PNETCDF%') THEN 'PNETCDF'
+         WHEN bool_or(layer = 'MPI-IO') THEN 'MPIIO' ELSE 'POSIX' END AS api
+    FROM layers GROUP BY log, file_system;
+CREATE TEMP TABLE figures AS SELECT log, file_system, application, ranks, day,
+    sum(bytes_read + bytes_written) / 1048576 / sum(slowest_s) AS bandwidth,
+    CASE WHEN 2 * coalesce(sum(bytes_read + bytes_written) FILTER (layout = 'shared'), 0)
+        >= sum(bytes_read + bytes_written) THEN 'shared' ELSE 'per-process' END AS file,
+    sum(unaligned) <= 0.1 * sum(reads + writes) AS aligned,
+    CASE WHEN sum(bytes_written) >= sum(bytes_read) THEN 'write' ELSE 'read' END AS operation,
+    [sum(bytes_read) / 1048576, sum(bytes_written) / 1048576, sum(files) FILTER (layout = 'shared'),
+     sum(files) FILTER (layout = 'unique')] AS amounts,
+    greatest(sum(reads), 1) AS reads, greatest(sum(writes), 1) AS writes,
+    [sum(read_sizes[1]), sum(read_sizes[2]), sum(read_sizes[3]), sum(read_sizes[4]), sum(read_sizes[5]),
+     sum(read_sizes[6]), sum(read_sizes[7]), sum(read_sizes[8]), sum(read_sizes[9]), sum(read_sizes[10])] AS read_bins,
+    [sum(write_sizes[1]), sum(write_sizes[2]), sum(write_sizes[3]), sum(write_sizes[4]), sum(write_sizes[5]),
+     sum(write_sizes[6]), sum(write_sizes[7]), sum(write_sizes[8]), sum(write_sizes[9]), sum(write_sizes[10])]
+     AS write_bins
+    FROM layers WHERE is_storage AND NOT partial GROUP BY log, file_system, application, ranks, day
+    HAVING sum(bytes_read + bytes_written) >= getvariable('min_bytes') AND sum(slowest_s) >= getvariable('min_time_s');
+CREATE TEMP TABLE runs AS
+    SELECT application, ranks, file_system, api, file, aligned, operation, day, bandwidth,
+        [round(2 * log2(1 + coalesce(x, 0))) / 2 FOR x IN amounts]
+        || [round(10 * coalesce(x, 0) / reads) / 10 FOR x IN read_bins]
+        || [round(10 * coalesce(x, 0) / writes) / 10 FOR x IN write_bins] AS features,
+        dense_rank() OVER (ORDER BY application, ranks, file_system, api, file, aligned, operation, features) AS pattern
+    FROM figures JOIN interfaces USING (log, file_system)
+"""
+_RUN_PATTERNS = """
+SELECT application, ranks, file_system, api, file, aligned, operation, features, pattern, count(*) AS runs
+FROM runs GROUP BY ALL ORDER BY pattern
+"""
+
+
+def make_run_table(database: DuckDBPyConnection, *, min_bytes: int, min_time_s: float) -> list[dict[str, Any]]:
+    """Create the table `runs` (a log on a file system) and return its distinct patterns with their numbers of runs.
+
+    `features` are those of [costa2021]: log2 of MiB read and written and of the numbers of shared and unique files, and
+    the shares of Darshan's ten bins of sizes, read and written; shape (24,), rounded.
+
+    Args:
+        min_bytes, min_time_s: smaller or shorter runs, whose bandwidth is that of caches and latencies, are left out.
+    """
+    database.execute("SET VARIABLE min_bytes = $1", [min_bytes])
+    database.execute("SET VARIABLE min_time_s = $1", [min_time_s])
+    database.execute(_RUNS)
+    return _records(database, _RUN_PATTERNS)
+
+
+def daily_bandwidths(database: DuckDBPyConnection, clusters: Mapping[int, int]) -> list[tuple[int, int, int, float]]:
+    """Return (cluster, day in epoch seconds, runs, median bandwidth in MiB/s), in order of cluster and day.
+
+    Args:
+        clusters: pattern (of `make_run_table`) to cluster.
+    """
+    pa, _, _ = import_engines()
+    columns = {"pattern": [*clusters], "cluster": [*clusters.values()]}
+    database.register("chosen", pa.table({name: pa.array(values, pa.int64()) for name, values in columns.items()}))
+    found: list[tuple[int, int, int, float]] = database.execute(
+        "SELECT cluster, epoch(day::DATE)::BIGINT AS start, count(*), median(bandwidth) FROM runs JOIN chosen "
+        "USING (pattern) GROUP BY cluster, start ORDER BY cluster, start"
+    ).fetchall()
+    return found

@@ -276,7 +276,7 @@ def test_required_options_are_enforced(
     given = [one for one in required if one is not absent and (one not in behind or isinstance(one, click.Option))]
     result = cli(*words, *(word for one in given for word in valid_words(one)))
     kind = "option" if isinstance(absent, click.Option) else "argument"
-    title = absent.opts[-1] if kind == "option" else absent.make_metavar(click.Context(command_of(words)))
+    title = "' / '".join(absent.opts) if kind == "option" else absent.make_metavar(click.Context(command_of(words)))
     assert result.exit_code == 2
     assert f"Missing {kind} '{title}'" in result.output
 

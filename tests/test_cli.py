@@ -78,7 +78,7 @@ def test_required_options_and_examples_stay_on_the_first_screen(cli: Callable[..
 
 def test_first_screen_names_every_command_once(cli: Callable[..., Result], monkeypatch: pytest.MonkeyPatch) -> None:
     """By area; a command without one is listed as well."""
-    monkeypatch.setitem(AREAS, "Measure", ("run", "nightly", "import", "parse", "logs"))
+    monkeypatch.setitem(AREAS, "Measure", tuple(name for name in AREAS["Measure"] if name != "darshan"))
     table = cli("--help").output.split("Commands:")[1].split("Options:")[0]
     named = re.findall(r"([a-z]+)(?:,|$)", table, re.MULTILINE)
     assert sorted(named) == iowatch.list_commands(click.Context(iowatch))

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from iowatch.benchmarks import suites
+from iowatch.benchmarks import benchio, ior, suites
+from iowatch.benchmarks.benchmark import API_LAYERS, LAYERS
+from iowatch.benchmarks.registry import BENCHMARKS
 from iowatch.core import InputError, UsageError
 from tests.conftest import ROOT
 
@@ -21,6 +23,17 @@ def test_suites_of_the_repository_are_valid(path: Path) -> None:
     for case in cases:
         assert case.expects
         assert case.tool.file_bytes(case.options) >= 0
+        for operation, _ in case.expects:  # so that a finding can name the layer that moved (docs/layers.md)
+            assert case.tool.layers({"operation": operation, **case.tool.shows(case.options)}), operation
+
+
+def test_every_interface_has_layers_and_every_layer_a_control() -> None:
+    interfaces = {*benchio._APIS.values(), *ior._CASE_API.values()}
+    assert interfaces <= API_LAYERS.keys()
+    metadata = BENCHMARKS["mdtest"].layers({})
+    assert {path[-1] for path in (*API_LAYERS.values(), metadata)} == {*LAYERS}
+    for path in (*API_LAYERS.values(), metadata):
+        assert len({*path}) == len(path)
 
 
 def write(tmp_path: Path, text: str) -> Path:

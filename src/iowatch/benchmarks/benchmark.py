@@ -8,10 +8,43 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from iowatch.benchmarks.parsing import CleanLines, FailureSignature, OutputBuilder, RunContext
-from iowatch.core import Scalar, parse_size
+from iowatch.core import Layer, Scalar, parse_size
 
 BenchmarkOptions = Mapping[str, Scalar]
 ParserFunction = Callable[[OutputBuilder, CleanLines, RunContext], None]
+
+
+CPU, NETWORK, DISK, FILE_SYSTEM, METADATA, MPI_IO, HDF5, NETCDF, PNETCDF = LAYERS = (
+    Layer("CPU or memory", "hpcc (dgemm, triad)", "share", has_directions=False, controls_notice=0.6),
+    Layer("network", "messages (hpcc with two ranks)", has_directions=False),
+    Layer("disk", "raw disk (fio)"),
+    Layer("file system", "POSIX (IOR, benchio)"),
+    Layer("metadata server", "mdtest", "operations", has_directions=False, controls_notice=0.6),
+    Layer("MPI-IO", "MPI-IO (IOR, benchio)"),
+    Layer("HDF5", "HDF5 (benchio, IOR, h5bench)"),
+    Layer("NetCDF", "NetCDF-4 (benchio)"),
+    Layer("PnetCDF", "PnetCDF (benchio, IOR)"),
+)
+"""All layers, in ascending order."""
+
+_POSIX = (CPU, NETWORK, DISK, METADATA, FILE_SYSTEM)
+_MPI_IO = (*_POSIX, MPI_IO)
+API_LAYERS: Mapping[Scalar, tuple[Layer, ...]] = {
+    "NULL": (CPU,),
+    "MPI": (CPU, NETWORK),
+    "raw": (CPU, DISK),
+    "POSIX": _POSIX,
+    "MPIIO": _MPI_IO,
+    "HDF5": (*_MPI_IO, HDF5),
+    "NETCDF4": (*_MPI_IO, HDF5, NETCDF),
+    "PNETCDF": (*_MPI_IO, PNETCDF),
+}
+"""Interface -> layers that its calls can pass through; the last is the one that a series of it measures."""
+
+
+def layers_of_api(case: Mapping[str, Scalar]) -> tuple[Layer, ...]:
+    """Return the layers of a case by its interface; empty if that is unknown."""
+    return API_LAYERS.get(case.get("api", ""), ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +110,7 @@ class Benchmark:
         inodes: options -> maximum number of files and directories at the same time.
         probes: operation -> what lies below file systems and I/O libraries that it measures, in words; empty for a
             benchmark of I/O. Darshan does not trace probes.
+        layers: case parameters -> layers that it passes through, as `API_LAYERS`.
         writes_files: whether a file system matters; otherwise its cases are measured once, on none in particular.
         run_id: an identifier -> arguments that make the program repeat it in its result file; empty for none.
     """
@@ -109,6 +143,7 @@ class Benchmark:
     inodes: Callable[[BenchmarkOptions], int] = lambda _options: 1
     shows: Callable[[BenchmarkOptions], Mapping[str, Scalar]] = lambda _options: {}
     probes: Mapping[str, str] = field(default_factory=dict)
+    layers: Callable[[Mapping[str, Scalar]], tuple[Layer, ...]] = layers_of_api
     writes_files: bool = True
     run_id: Callable[[str], list[str]] = lambda _identifier: []
 

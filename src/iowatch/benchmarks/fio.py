@@ -181,4 +181,5 @@ FIO = benchmark.Benchmark(
     before=_detect_direct,
     inodes=lambda _options: 2,
     probes=dict.fromkeys(_OPERATIONS, "raw disk"),
+    layers=lambda _case: benchmark.API_LAYERS["raw"],
 )

@@ -362,4 +362,5 @@ H5BENCH = benchmark.Benchmark(
     before=lambda o, place: benchmark.drop_cache_command(f"{place}/h5bench") if _op(o) in _OF_EXISTING else "",
     case=_case,
     environment=_environment,
+    layers=lambda _case: benchmark.API_LAYERS["HDF5"],
 )

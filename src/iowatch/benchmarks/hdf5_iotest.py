@@ -250,4 +250,5 @@ HDF5_IOTEST = benchmark.Benchmark(
     before=lambda _options, place: f"ln -sfn {shlex.quote(place)} {_SCRATCH}",
     # It reads directly what it has written.
     case=lambda options: {"cache": "keep", "dataset_rank": benchmark.integer_option(options, "dataset-rank", 2)},
+    layers=lambda _case: benchmark.API_LAYERS["HDF5"],
 )

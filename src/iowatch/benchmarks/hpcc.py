@@ -1,8 +1,9 @@
-"""HPC Challenge (https://github.com/icl-utk-edu/hpcc, 1.0 to 1.5): memory bandwidth and messages of MPI.
+"""HPC Challenge (https://github.com/icl-utk-edu/hpcc, 1.0 to 1.5): processor, memory bandwidth and messages of MPI.
 
 hpcc always runs all its tests. Their time depends on one number of `hpccinf.txt`, the order N of HPL's matrix: one
 process solves it, and every process uses as many bytes for the other tests. Read are the tests of [turner2018], Figures
-7 to 10: StarSTREAM (triad), ping-pong and the randomly ordered ring, with the worst pair of processes as printed there.
+7 to 10: StarSTREAM (triad), ping-pong and the randomly ordered ring, with the worst pair of processes as printed there;
+and SingleDGEMM, which lasts long enough to see a limit of processor time: triad is the best of ten short loops.
 """
 
 from __future__ import annotations
@@ -103,6 +104,7 @@ class _Measurement:
 
 _NUMBER = r"(\d{1,12}\.\d{6})"
 _MEASUREMENTS = (
+    _Measurement("dgemm", "flop_rate", rf"Single DGEMM Gflop/s {_NUMBER}", "SingleDGEMM_Gflops"),
     _Measurement("triad", "memory_bandwidth", rf"Average Triad GB/s {_NUMBER}", "StarSTREAM_Triad"),
     _Measurement("ping-pong", "latency", rf"Max Ping Pong Latency: +{_NUMBER} msecs", "MaxPingPongLatency_usec"),
     _Measurement(
@@ -120,7 +122,12 @@ _MEASUREMENTS = (
 )
 # Metric -> factors from the number of the line to that of the summary, and to the unit of the metric; all of hpcc's
 # prefixes are powers of ten.
-_FACTORS = {"memory_bandwidth": (1.0, 1e9 / MIB), "network_bandwidth": (1e-3, 1e6 / MIB), "latency": (1e3, 1e-3)}
+_FACTORS = {
+    "flop_rate": (1.0, 1.0),
+    "memory_bandwidth": (1.0, 1e9 / MIB),
+    "network_bandwidth": (1e-3, 1e6 / MIB),
+    "latency": (1e3, 1e-3),
+}
 # Metric -> field with the size of its messages.
 _MESSAGES = {"network_bandwidth": "bandwidth", "latency": "latency"}
 _COUNT = r"([1-9]\d{0,11})"
@@ -233,5 +240,6 @@ HPCC = benchmark.Benchmark(
     case=_case,
     inodes=lambda _options: 0,
     writes_files=False,
-    probes={"triad": "memory", "ping-pong": "messages", "random-ring": "messages"},
+    probes={"dgemm": "processor", "triad": "memory", "ping-pong": "messages", "random-ring": "messages"},
+    layers=lambda case: benchmark.layers_of_api(case) or (benchmark.CPU,),
 )

@@ -12,7 +12,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from iowatch.benchmarks import parsing
+from iowatch.benchmarks import benchmark, parsing
 from iowatch.benchmarks.benchmark import Benchmark, BenchmarkOptions, ProgramProbe, integer_option, size_option
 from iowatch.core import InputError, Scalar
 
@@ -406,4 +406,5 @@ MDTEST = Benchmark(
     runs=lambda options: integer_option(options, "repeat", 3),
     inodes=_inodes,
     case=_case,
+    layers=lambda _case: (benchmark.CPU, benchmark.NETWORK, benchmark.METADATA),
 )

@@ -27,6 +27,8 @@ from iowatch.core.hints import (
 from iowatch.core.metrics import METRICS, BetterDirection, Metric, get_metric, headline_metrics
 from iowatch.core.model import (
     Case,
+    Layer,
+    LayerWork,
     Output,
     OutputStatus,
     Result,

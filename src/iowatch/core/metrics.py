@@ -83,6 +83,7 @@ _ROWS = (
     Metric("memory_bandwidth", "MiB/s", "higher", "Memory bandwidth per rank", _BANDWIDTH_CEILING, headline=True),
     Metric("network_bandwidth", "MiB/s", "higher", "Message bandwidth", _BANDWIDTH_CEILING, headline=True),
     Metric("latency", "s", "lower", "Message latency", headline=True),
+    Metric("flop_rate", "GFLOP/s", "higher", "Floating-point rate of one rank", 1e9, headline=True),
     Metric("rate", "1/s", "higher", "Operations per second", _RATE_CEILING, headline=True),
     Metric("time", "s", "lower", "Time", headline=True),
     Metric("open_time", "s", "lower", "Time to open"),

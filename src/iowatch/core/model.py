@@ -1,4 +1,4 @@
-"""Frozen records of the vocabulary (docs/glossary.md): case, sample, summary, result, output.
+"""Frozen records of the vocabulary (docs/glossary.md): case, sample, summary, result, output, layer.
 
 They have no behaviour beyond their identity: parsers create them, the history stores them, statistics and
 reports read them.
@@ -159,3 +159,26 @@ class Output:
     def to_json(self) -> dict[str, Any]:
         """Return the document of `iowatch parse --json`."""
         return {**vars(self), "results": [result.to_json() for result in self.results], "facts": dict(self.facts)}
+
+
+LayerWork = Literal["share", "bytes", "operations"]
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """A layer between a program and the hardware, of which a finding can say that it moved (docs/layers.md).
+
+    Attributes:
+        name: in sentences.
+        control: what measures it, in words; series of it are its control series.
+        work: what a fault costs: a share of the time of whatever passes through, or time per byte or per operation.
+        has_directions: writes and reads can change separately.
+        controls_notice: probability that a control series notices a fault; lower where they are of several operations,
+            of which one can be slow alone.
+    """
+
+    name: str
+    control: str
+    work: LayerWork = "bytes"
+    has_directions: bool = True
+    controls_notice: float = 0.97

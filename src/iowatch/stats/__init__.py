@@ -7,6 +7,7 @@ from iowatch.stats.detection import DEFAULT_METHOD, METHODS, CollectDetections, 
 from iowatch.stats.explanation import PossibleCause, RankedCause, explain_changes, rank_causes
 from iowatch.stats.gate import Gate, GateDecision, GateResult, GateSettings, GateState
 from iowatch.stats.interleaving import AbSchedule, AbTurn, SideName, StopRule
+from iowatch.stats.layers import LayerInference, LayerProbability, LayerSeries, TransferDirection, infer_layer
 from iowatch.stats.method import (
     Adjustment,
     ChangePoint,

@@ -42,6 +42,8 @@ def test_unchanged_probes_exclude_disk_memory_and_messages(record_and_update: Re
     facts = dict(card_facts(finding))
     assert facts["Unaffected"].endswith("; raw disk (fio), memory (hpcc), messages (hpcc) unchanged")
     assert "fio" not in facts["Probable cause"]
+    told = {"cannot tell between", "file system", "metadata server", "a series of mdtest would tell"}
+    assert all(words in facts["Layer"] for words in told)
     assert finding_from_json(finding.to_json()) == finding
 
 
@@ -52,6 +54,9 @@ def test_slow_disk_is_stated_where_files_and_probe_slow_down(record_and_update: 
     facts = dict(card_facts(finding))
     assert facts["Unaffected"].endswith("; memory (hpcc), messages (hpcc) unchanged")
     assert "raw disk (fio) −5" in facts["Probable cause"] or "raw disk (fio) −4" in facts["Probable cause"]
+    assert finding.layer is not None
+    assert (finding.layer.named, "network" in finding.layer.unmoved) == ("disk", True)
+    assert "lowest layer that moved: disk" in finding.line
     lines = [line for line in format_finding(finding) if "(fio)" in line]
     assert [line.startswith("Probes") and line.endswith(", too") for line in lines] == [True]
 
@@ -68,3 +73,7 @@ def test_history_without_probes_states_nothing(record_and_update: RecordAndUpdat
     )
     assert finding.probes == ()
     assert not any("Probes" in line for line in format_finding(finding))
+    # POSIX and all above it moved: without probes what lies below may have moved as well.
+    assert finding.layer is not None
+    assert finding.layer.named is None
+    assert "raw disk (fio)" in finding.layer.would_tell

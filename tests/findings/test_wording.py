@@ -26,7 +26,9 @@ def line_of(*differences: EvidenceDifference) -> str:
     return finding_line(
         cast(
             "Finding",
-            SimpleNamespace(**facts, system="planted", load=None, explanation=explanation, differences=differences),
+            SimpleNamespace(
+                **facts, system="planted", load=None, layer=None, explanation=explanation, differences=differences
+            ),
         )
     )
 

@@ -11,6 +11,7 @@ from iowatch.findings.evidence import (
 )
 from iowatch.findings.finding import Finding, FindingMember, FindingState, finding_from_json
 from iowatch.findings.grouping import current_trends, find_trends, format_trends
+from iowatch.findings.layers import assess_newest_layer, layers_of
 from iowatch.findings.review import (
     EVENT_ACTION,
     REVIEW_ACTIONS,
@@ -59,6 +60,7 @@ from iowatch.findings.text import (
     format_finding,
     format_finding_list,
     format_largest,
+    format_moved_layer,
     format_no_findings,
     format_outlook,
     format_percent,

@@ -12,6 +12,7 @@ from iowatch.findings.text import (
     format_decision,
     format_factor,
     format_load,
+    format_moved_layer,
     format_percent,
     format_probe,
     name_group,
@@ -30,6 +31,8 @@ def card_facts(finding: Finding) -> Iterator[tuple[str, str]]:
     for group in others:
         yield "Improved as well", _affected(finding, group)
     yield "Unaffected", _unaffected(finding)
+    if finding.layer is not None:
+        yield "Layer", format_moved_layer(finding.layer)
     yield "Probable cause", probable_cause(finding)
     yield "Next step", next_step(finding)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from statistics import median
@@ -43,20 +43,12 @@ from iowatch.findings.finding import (
     FindingMember,
     LoadShare,
     Outlook,
-    ProbeResponse,
 )
+from iowatch.findings.layers import layer_of_group, probe_responses
 from iowatch.findings.series import load_detections
 from iowatch.reference import Event
 from iowatch.site import system_zone
-from iowatch.stats import (
-    ChangePoint,
-    Detection,
-    PossibleCause,
-    SeriesResponse,
-    explain_changes,
-    rank_causes,
-    short_case_names,
-)
+from iowatch.stats import ChangePoint, Detection, PossibleCause, explain_changes, rank_causes, short_case_names
 from iowatch.store import History, RunRow, SeriesPoints, SeriesRow, SessionRow
 
 # Every job collects `machine` on its node (reframe_tests/mixins/machine.py). The record of benchio has part of it, for
@@ -490,24 +482,9 @@ def build_finding(
         if opposite
         else None,
         probes=probe_responses(main, opposite, unchanged),
+        layer=layer_of_group(group, rows, changes, points),
         load=share_of_load(group.changes, load_detections(history, [m.series_id for m in members])),
         covariates=covariate_differences(history, members, points),
-    )
-
-
-def probe_responses(*groups: Iterable[SeriesResponse]) -> tuple[ProbeResponse, ...]:
-    """What the probes among changed and unchanged series did, in the order of the registry."""
-    found: dict[str, list[SeriesResponse]] = defaultdict(list)
-    series = [one for group in groups for one in group]
-    for tool in BENCHMARKS.values():
-        for operation, what in tool.probes.items():
-            case = {"benchmark": tool.name, "operation": operation}
-            found[f"{what} ({tool.name})"] += [one for one in series if case.items() <= one.parameters.items()]
-    gains = {what: [one.log_ratio for one in probes if one.changed] for what, probes in found.items()}
-    return tuple(
-        ProbeResponse(what, len(gains[what]), len(probes), math.exp(np.mean(gains[what])) if gains[what] else 1.0)
-        for what, probes in found.items()
-        if probes
     )
 
 

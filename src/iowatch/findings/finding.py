@@ -12,7 +12,7 @@ from pydantic import TypeAdapter
 
 from iowatch.core import Scalar
 from iowatch.reference import DecisionKind
-from iowatch.stats import Explanation, RankedCause
+from iowatch.stats import Explanation, LayerProbability, RankedCause, TransferDirection
 
 # Confidence, of one change and of several together, and observations from which changes of single series are a finding:
 # of those below, most dissolve on the years of Cori, Edison and Mira (docs/findings.md, "States"). Several need more,
@@ -149,6 +149,26 @@ class ProbeResponse:
 
 
 @dataclass(frozen=True)
+class MovedLayer:
+    """The lowest layer that moved at a finding, or between which layers the series cannot tell.
+
+    Attributes:
+        named: the layer, or None.
+        candidates: the likeliest layers, best first; empty if no single layer explains the changes.
+        moved, unmoved: other layers whose control series moved, or did not.
+        would_tell: control series that the history lacks, and that would separate the candidates.
+        direction: of the transfers that moved, or None for all.
+    """
+
+    named: str | None
+    candidates: tuple[LayerProbability, ...]
+    moved: tuple[str, ...]
+    unmoved: tuple[str, ...]
+    would_tell: tuple[str, ...] = ()
+    direction: TransferDirection | None = None
+
+
+@dataclass(frozen=True)
 class CovariateDifference:
     """A covariate that differs between the runs before and after the change of a member; numbers in `unit`.
 
@@ -210,6 +230,7 @@ class Finding:
         owner: who handles it, by the newest assignment in force; None without one.
         load: None if no member is adjusted for covariates.
         probes: series of the control group or the members that measure what lies below file systems.
+        layer: the lowest layer that moved; None if no series passes through a known one, or none is stored yet.
         basis: digest of the inputs; an old finding with the same basis is not rebuilt.
         label: origin stated by the sessions ("reconstructed from published figures"), or None.
         opposite: the group that changed in the other direction, or None.
@@ -248,6 +269,7 @@ class Finding:
     label: str | None = None
     load: LoadShare | None = None
     probes: tuple[ProbeResponse, ...] = ()
+    layer: MovedLayer | None = None
     basis: str = ""
     opposite: ChangeGroup | None = None
     redated_since: int | None = None

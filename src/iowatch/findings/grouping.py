@@ -115,6 +115,11 @@ class ChangeGroup:
         return tuple(m for m in self.changes if m.direction != self.direction)
 
     @property
+    def boundary(self) -> int:
+        """Time that separates the observations before and after the event, for series that are not in the group."""
+        return self.first_after - _HALF_DAY_S // 2
+
+    @property
     def series_ids(self) -> frozenset[int]:
         """Ids of the series in the group."""
         return frozenset(m.row.id for m in self.changes)
@@ -302,22 +307,23 @@ def compare_around_date(
     return EventComparison(main, opposite, unchanged, without_data, changed_otherwise)
 
 
-def _median_ratio(
-    row: SeriesRow, points: SeriesPoints, changes: Sequence[ChangePoint], group: ChangeGroup
-) -> float | None:
-    """Median after / median before the date of the group, up to the adjacent changes of the series.
-
-    None without observations on both sides.
-    """
-    boundary = group.first_after - _HALF_DAY_S // 2
+def levels_around(
+    row: SeriesRow, points: SeriesPoints, changes: Sequence[ChangePoint], boundary: float
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The last observations before a time (epoch seconds) and the first from it on, up to the adjacent changes."""
     start = max((c.time for c in changes if c.time <= boundary), default=0)
     end = min((c.time for c in changes if c.time > boundary), default=2**62)
     values = headline_values(row, points)
     before = values[(points.time >= start) & (points.time < boundary)][-_MAX_OBSERVATIONS:]
-    after = values[(points.time >= boundary) & (points.time < end)][:_MAX_OBSERVATIONS]
-    if not len(before) or not len(after):
-        return None
-    return float(np.median(after) / np.median(before))
+    return before, values[(points.time >= boundary) & (points.time < end)][:_MAX_OBSERVATIONS]
+
+
+def _median_ratio(
+    row: SeriesRow, points: SeriesPoints, changes: Sequence[ChangePoint], group: ChangeGroup
+) -> float | None:
+    """Median after / median before the date of the group; None without observations on both sides."""
+    before, after = levels_around(row, points, changes, group.boundary)
+    return float(np.median(after) / np.median(before)) if len(before) and len(after) else None
 
 
 def make_member(series_change: SeriesChange, points: SeriesPoints, name: str) -> FindingMember:

@@ -13,6 +13,7 @@ from iowatch.findings.finding import (
     Finding,
     FindingMember,
     LoadShare,
+    MovedLayer,
     PerformanceDirection,
     ProbeResponse,
 )
@@ -74,6 +75,8 @@ def finding_line(finding: Finding) -> str:
         parts.append(f"{control.label} unchanged ({control.unchanged} of {control.total})")
     if explanation.exceptions:
         parts.append(_format_exceptions(explanation.exceptions))
+    if finding.layer is not None and finding.layer.named is not None:
+        parts.append(format_moved_layer(finding.layer))
     if finding.load is not None and finding.load.share >= MIN_STATED_SHARE:
         parts.append(format_load(finding.load, "explained by"))
     near = (f"{cause.event} {cause.when}".replace("at the change", "that day") for cause in finding.causes)
@@ -152,6 +155,29 @@ def format_probe(one: ProbeResponse) -> str:
         return f"{one.what} unchanged"
     count = "" if one.changed == one.total else f" in {one.changed} of {one.total} series"
     return f"{one.what} {format_percent(one.gain)}{count}, too"
+
+
+def format_moved_layer(one: MovedLayer) -> str:
+    """The answer in one sentence.
+
+    `lowest layer that moved: HDF5 (NetCDF moved with it; MPI-IO, disk did not)`, or
+    `cannot tell between disk and file system (a series of raw disk (fio) would tell)`.
+    """
+    if one.named is not None:
+        only = f", {one.direction}s only" if one.direction else ""
+        parts = [f"{_join_names(one.moved)} moved with it"] if one.moved else []
+        parts += [f"{_join_names(one.unmoved)} did not"] if one.unmoved else []
+        return f"lowest layer that moved: {one.named}{only}" + (f" ({'; '.join(parts)})" if parts else "")
+    if not one.candidates:
+        return "cannot tell which layer moved: no single layer explains the changes"
+    names = [each.layer for each in one.candidates]
+    between = f"between {_join_names(names)}" if len(names) > 1 else f"whether it is {names[0]}"
+    tell = f" (a series of {' or of '.join(one.would_tell)} would tell)" if one.would_tell else ""
+    return f"cannot tell {between}{tell}"
+
+
+def _join_names(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def _load_lines(finding: Finding) -> Iterator[str]:
@@ -315,6 +341,7 @@ def _finding_sections(finding: Finding) -> Iterator[tuple[str, list[str]]]:
         c = found.control
         yield "Stayed the same", [f"{c.label}: {c.unchanged} of {c.total} series did not change (×{c.ratio:.2f})"]
     yield "Probes", [format_probe(one) for one in finding.probes]
+    yield "Layer", [format_moved_layer(finding.layer)] if finding.layer else []
     yield "Load", list(_load_lines(finding))
     yield "Does not fit", [e.text for e in found.exceptions]
     if finding.without_data:

@@ -292,8 +292,9 @@ static void describe(struct file *f) {
 
 /* A file of a workload. Data sets are made with the file, and opened when they are needed first. */
 struct sets {
-    hid_t file, transfer[2]; /* independent, collective */
-    hid_t *set;              /* H5I_INVALID_HID: not open */
+    hid_t file, folder; /* where the data sets are: the file, or a group */
+    hid_t transfer[2];  /* independent, collective */
+    hid_t *set;         /* H5I_INVALID_HID: not open */
     size_t n;
 };
 
@@ -341,7 +342,7 @@ static void create_one(const struct file *f, const struct dataset *d, int64_t co
         CHECK_HDF5(f, "H5Pset_chunk", H5Pset_chunk(list, d->ndims, chunk) >= 0);
     workload_set_name(d, copy, name);
     hid_t *set = &s->set[workload_set_index(f->workload, d, copy)];
-    *set = H5Dcreate2(s->file, name, set_type(d), space, H5P_DEFAULT, list, H5P_DEFAULT);
+    *set = H5Dcreate2(s->folder, name, set_type(d), space, H5P_DEFAULT, list, H5P_DEFAULT);
     CHECK_HDF5(f, "H5Dcreate", *set >= 0);
     H5Pclose(list);
     H5Sclose(space);
@@ -361,6 +362,27 @@ static void create_attributes(const struct file *f) {
     free(text);
 }
 
+static hid_t find_set(const struct file *f, const struct dataset *d, int64_t copy) {
+    struct sets *s = f->state;
+    hid_t *set = &s->set[workload_set_index(f->workload, d, copy)];
+    char name[WORKLOAD_SET_NAME];
+    if (*set >= 0)
+        return *set;
+    workload_set_name(d, copy, name);
+    *set = H5Dopen2(s->folder, name, H5P_DEFAULT);
+    CHECK_HDF5(f, "H5Dopen", *set >= 0);
+    return *set;
+}
+
+static void open_folder(const struct file *f) {
+    struct sets *s = f->state;
+    const char *name = f->workload->folder;
+    s->folder = name == NULL  ? s->file
+                : f->creating ? H5Gcreate2(s->file, name, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT)
+                              : H5Gopen2(s->file, name, H5P_DEFAULT);
+    CHECK_HDF5(f, f->creating ? "H5Gcreate" : "H5Gopen", s->folder >= 0);
+}
+
 static void open_sets(struct file *f) {
     const struct workload_file *w = f->workload;
     struct sets *s = f->state = allocate(f->context, sizeof *s, "HDF5 state");
@@ -374,9 +396,14 @@ static void open_sets(struct file *f) {
                           : H5Fopen(f->path, f->writing ? H5F_ACC_RDWR : H5F_ACC_RDONLY, list);
     CHECK_HDF5(f, f->creating ? "H5Fcreate" : "H5Fopen", s->file >= 0);
     H5Pclose(list);
+    open_folder(f);
     for (int i = 0; i < w->dataset_n && f->creating; i++)
         for (int64_t copy = 0; copy < w->dataset[i].copies; copy++)
             create_one(f, &w->dataset[i], copy);
+    /* Collective metadata: all ranks open each data set, also those that have no part in it. */
+    for (int i = 0; i < w->dataset_n && !f->creating && w->metadata; i++)
+        for (int64_t copy = 0; copy < w->dataset[i].copies; copy++)
+            find_set(f, &w->dataset[i], copy);
     if (f->creating)
         create_attributes(f);
     for (int i = 0; i < 2; i++) {
@@ -385,18 +412,6 @@ static void open_sets(struct file *f) {
                    H5Pset_dxpl_mpio(s->transfer[i], i == 1 ? H5FD_MPIO_COLLECTIVE : H5FD_MPIO_INDEPENDENT) >=
                        0);
     }
-}
-
-static hid_t find_set(const struct file *f, const struct dataset *d, int64_t copy) {
-    struct sets *s = f->state;
-    hid_t *set = &s->set[workload_set_index(f->workload, d, copy)];
-    char name[WORKLOAD_SET_NAME];
-    if (*set >= 0)
-        return *set;
-    workload_set_name(d, copy, name);
-    *set = H5Dopen2(s->file, name, H5P_DEFAULT);
-    CHECK_HDF5(f, "H5Dopen", *set >= 0);
-    return *set;
 }
 
 static void move_box(struct file *f, const struct piece *p) {
@@ -429,6 +444,8 @@ static void close_sets(struct file *f) {
     for (size_t i = 0; i < s->n; i++)
         if (s->set[i] >= 0)
             CHECK_HDF5(f, "H5Dclose", H5Dclose(s->set[i]) >= 0);
+    if (s->folder != s->file)
+        CHECK_HDF5(f, "H5Gclose", H5Gclose(s->folder) >= 0);
     CHECK_HDF5(f, "H5Fclose",
                H5Pclose(s->transfer[0]) >= 0 && H5Pclose(s->transfer[1]) >= 0 && H5Fclose(s->file) >= 0);
     free(s->set);

@@ -82,6 +82,7 @@ struct workload_file {
     struct field group, count, bytes, input, attributes, align, collective_metadata;
     struct selection ranks;
     const struct tree *hints;
+    const char *folder; /* group of HDF5 that holds the data sets; NULL: the root */
     struct dataset *dataset;
     int dataset_n;
     bool moves, collective; /* some transfer is there; it is collective */

@@ -194,6 +194,7 @@ static bool check_members(struct reader *r, const struct tree *t, const struct w
                  {"attributes", b->has_layout, false},
                  {"hints", b->has_hints, false},
                  {"align", hdf5, false},
+                 {"folder", hdf5, false},
                  {"collective_metadata", hdf5, false}};
     for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
         const struct tree *place = tree_find(t, rules[i].key);
@@ -241,16 +242,20 @@ static bool read_file(struct reader *r, const struct tree *t, struct workload_fi
     static const char *const keys[] = {"api",      "layout",     "group", "ranks",
                                        "count",    "bytes",      "input", "hints",
                                        "datasets", "attributes", "align", "collective_metadata",
-                                       NULL};
+                                       "folder",   NULL};
     *f = (struct workload_file){
         .place = t, .name = t->key, .comm = MPI_COMM_NULL, .hints = tree_find(t, "hints")};
     if (!is_word(t->key, "-_"))
         return complain_at(&r->complaint, t, "expected a name of a-z, 0-9, - and _");
-    const struct tree *layout;
+    const struct tree *layout, *folder;
     if (!read_allowed(r, t, keys) || !read_api(r, t, f))
         return false;
     if ((layout = tree_find(t, "layout")) != NULL && !read_choice(r, layout, file_names, &f->layout))
         return false;
+    if ((folder = tree_find(t, "folder")) != NULL &&
+        (folder->kind != TREE_SCALAR || !is_word(folder->text, "-_")))
+        return complain_at(&r->complaint, folder, "expected a name of a-z, 0-9, - and _");
+    f->folder = folder != NULL ? folder->text : NULL;
     if (layout != NULL && tree_find(t, "group") != NULL)
         return complain_at(&r->complaint, layout, "'group' has the place of 'layout'");
     if (!read_selection(r, tree_find(t, "ranks"), &f->ranks) || !read_member(r, t, "group", false, &f->group))

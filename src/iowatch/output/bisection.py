@@ -173,7 +173,9 @@ def _stack_words(found: BisectResult, groups: Group) -> str:
         return "GOOD"
     if len(groups) == len(found.groups):
         return "BAD"
-    return "GOOD + " + ", ".join(str(group + 1) for group in sorted(groups))
+    numbers = sorted(group + 1 for group in groups)
+    is_range = len(numbers) > 2 and numbers[-1] - numbers[0] == len(numbers) - 1
+    return "GOOD + " + (f"{numbers[0]} to {numbers[-1]}" if is_range else ", ".join(map(str, numbers)))
 
 
 def _interval(test: BisectionTest) -> str:
@@ -193,7 +195,8 @@ def _parts(found: BisectResult, groups: Sequence[int] | Group) -> Group:
 
 
 def _words(found: BisectResult, groups: Sequence[int] | Group) -> str:
-    return " and ".join(str(found.source.parts[part]) for part in sorted(_parts(found, groups)))
+    named = [str(found.source.parts[part]) for part in sorted(_parts(found, groups))]
+    return " and ".join(named if len(named) <= 8 else [*named[:2], f"{len(named) - 3} others", named[-1]])
 
 
 def _ratio(log_ratio: float | None) -> float | None:

@@ -16,7 +16,7 @@ from functools import cached_property
 from itertools import permutations
 from pathlib import Path
 from statistics import fmean, median, stdev
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -26,7 +26,7 @@ from iowatch.session import reframe, session
 from iowatch.session.ab_run import WarmUpError, request_allocation
 from iowatch.session.pairs import PairContext, PairedResult, PairGains, measure_pairs, read_pairs
 from iowatch.session.plan import PlannedRun
-from iowatch.site import HybridSource, recorded_hybrids, stack_from_json
+from iowatch.site import HybridPart, HybridSource, Stack, recorded_hybrids, stack_from_json
 from iowatch.stats import Bisection, BisectionAnswer, BisectionSettings, PairRequest, StopRule
 from iowatch.store import History
 
@@ -35,6 +35,20 @@ _SCREENING_PAIRS = 4
 _SMALLEST_SPREAD = 0.02
 Group = frozenset[int]
 RecordPair = Callable[[PairGains], None]
+
+
+class StackSource(Protocol):
+    """Two stacks, the parts in which they differ, and stacks between them, as `HybridSource` has them."""
+
+    @property
+    def system(self) -> str: ...
+    @property
+    def good(self) -> str: ...
+    @property
+    def bad(self) -> str: ...
+    @property
+    def parts(self) -> tuple[HybridPart, ...]: ...
+    def stack(self, chosen: Group, /) -> Stack: ...
 
 
 @dataclass(frozen=True)
@@ -106,7 +120,7 @@ class BisectResult:
     """
 
     options: BisectOptions
-    source: HybridSource
+    source: StackSource
     groups: tuple[Group, ...]
     target: PairedResult
     screening: tuple[tuple[PairedResult, int, float], ...]
@@ -134,7 +148,7 @@ class BisectRun:
     """
 
     def __init__(
-        self, history: History, source: HybridSource, options: BisectOptions, report_message: session.MessageCallback
+        self, history: History, source: StackSource, options: BisectOptions, report_message: session.MessageCallback
     ) -> None:
         self.history, self.source, self.options, self.report_message = history, source, options, report_message
         self.site = reframe.load_site(source.system)
@@ -163,10 +177,8 @@ class BisectRun:
         screening = self._screened()
         target = screening[0][0]
         planned = next(run for run in self.ends.plans()["left"].runs if run.name == target.run)
-        groups = group_parts(len(self.source.parts), lambda parts: self._is_usable(parts, planned))
-        bisection = Bisection(
-            len(groups), lambda chosen: self._is_usable(_union(groups, chosen), planned), self.options.settings
-        )
+        groups = self._groups(planned)
+        bisection = self._new_bisection(groups, planned)
         self._read_known(target)
         self._use_known(bisection, groups)
         self._require_budget(bisection)
@@ -183,6 +195,14 @@ class BisectRun:
     def keep_answer(self, lines: Sequence[str]) -> None:
         """Store the answer with the newest session of the search, where `iowatch findings show` reads it."""
         self.history.add_attributes(self._sessions()[-1].uuid, {BISECT_ANSWER: [*lines]})
+
+    def _groups(self, planned: PlannedRun) -> tuple[Group, ...]:
+        return group_parts(len(self.source.parts), lambda parts: self._is_usable(parts, planned))
+
+    def _new_bisection(self, groups: Sequence[Group], planned: PlannedRun) -> Bisection:
+        return Bisection(
+            len(groups), lambda chosen: self._is_usable(_union(groups, chosen), planned), self.options.settings
+        )
 
     # Sessions
 
@@ -323,7 +343,8 @@ class BisectRun:
     def _describe(self, parts: Group) -> str:
         if parts == self._everything:
             return "BAD"
-        return "GOOD with " + "; ".join(str(self.source.parts[part]) for part in sorted(parts))
+        named = [str(self.source.parts[part]) for part in sorted(parts)]
+        return "GOOD with " + "; ".join(named if len(named) <= 8 else [f"{len(named)} parts up to {named[-1]}"])
 
     # Budget
 

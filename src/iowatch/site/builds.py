@@ -10,7 +10,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -55,6 +55,16 @@ def _modules_build(system: str, words: list[str]) -> Stack:
     return describe_loaded_stack(system, "build", tuple(words), {}, {})
 
 
+def prefix_paths(places: Iterable[Path]) -> dict[str, tuple[str, ...]]:
+    """Return the search paths of installations, by variable: their directories that exist."""
+    places = list(places)
+    found = {
+        name: tuple(str(path) for place in places for part in parts if (path := place / part).is_dir())
+        for name, parts in _SEARCHED.items()
+    }
+    return {name: directories for name, directories in found.items() if directories}
+
+
 def _prefix_build(system: str, words: list[str]) -> Stack:
     places = [Path(word).expanduser() for word in words]
     for place in places:
@@ -63,15 +73,12 @@ def _prefix_build(system: str, words: list[str]) -> Stack:
             raise UsageError(
                 f"prefix:{place} {what}", hint="Name the directory that contains bin, include and lib of the library."
             )
-    paths = {
-        name: tuple(str(path) for place in places for part in parts if (path := place / part).is_dir())
-        for name, parts in _SEARCHED.items()
-    }
-    if not paths["LD_LIBRARY_PATH"]:
+    paths = prefix_paths(places)
+    if "LD_LIBRARY_PATH" not in paths:
         raise UsageError(
             f"prefix:{','.join(words)} has no directory 'lib' or 'lib64'", hint="Name the directory of an installation."
         )
-    return describe_loaded_stack(system, "build", (), {}, {name: found for name, found in paths.items() if found})
+    return describe_loaded_stack(system, "build", (), {}, paths)
 
 
 # What a build may be besides the name of a stack.

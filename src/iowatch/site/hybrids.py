@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
 from pathlib import Path
+from types import MappingProxyType
 from typing import Literal
 
 import yaml
@@ -15,12 +16,21 @@ import yaml
 from iowatch.core import InputError, UsageError, write_atomically
 from iowatch.core.yamlfile import read_model
 from iowatch.site import machine
-from iowatch.site.stack import Stack, StackPart, load_module_commands, stack_directory
+from iowatch.site.builds import prefix_paths
+from iowatch.site.stack import Stack, load_module_commands, stack_directory
 from iowatch.site.stack_probe import features_of_parts
-from iowatch.site.stacks import MODULES_FILE, TIMEOUT_S, ModulesFile, load_module_stack, load_stack, manifest_directory
+from iowatch.site.stacks import (
+    MODULES_FILE,
+    TIMEOUT_S,
+    ModulesFile,
+    describe_loaded_stack,
+    load_module_stack,
+    load_stack,
+    manifest_directory,
+)
 from iowatch.site.system import load_system
 
-PartKind = Literal["module", "order", "package", "setting", "hint"]
+PartKind = Literal["module", "order", "package", "setting", "hint", "commit"]
 _Values = dict[tuple[PartKind, str], str | None]
 _HINTS_VARIABLE = "ROMIO_HINTS"
 _HINT_LINE = re.compile(r"\s*(\S+)\s+(\S.*?)\s*")
@@ -32,8 +42,8 @@ class HybridPart:
     """One difference of two stacks that a hybrid can take over; None where that stack does not have it.
 
     Attributes:
-        kind: a module, the order of modules, a package of Spack, an environment variable, or an MPI-IO hint of the
-            file that `ROMIO_HINTS` names.
+        kind: a module, the order of modules, a package of Spack, an environment variable, an MPI-IO hint of the file
+            that `ROMIO_HINTS` names, or a commit, with its subject as `bad`.
         name: of the module without its version, of the package, of the variable or of the hint.
     """
 
@@ -45,6 +55,8 @@ class HybridPart:
     def __str__(self) -> str:
         if self.kind == "order":
             return "order of the modules"
+        if self.kind == "commit":
+            return f"commit {self.name} ({self.bad})"
         return f"{self.kind} {self.name}: {self.good or 'none'} → {self.bad or 'none'}"
 
 
@@ -110,7 +122,7 @@ def recorded_hybrids(system: str, good: Stack, bad: Stack) -> HybridSource:
             _require_files(stack)
         return _of_parts(system, recorded)
     files = tuple(ModulesFile(modules=[*stack.modules], settings=_own_settings(stack)) for stack in recorded)
-    ends = [_describe(system, *_document(_values(file), file.modules)) for file in files]
+    ends = [describe_hybrid(system, *_document(_values(file), file.modules)) for file in files]
     for stack, found in zip(recorded, ends, strict=True):
         if found.status != "installed":
             raise UsageError(
@@ -143,7 +155,7 @@ def _of_modules(system: str, ends: tuple[Stack, Stack], files: tuple[ModulesFile
         modules = [value for name in order if (value := values.get(("module", name)))]
         if not modules and good.modules and bad.modules:
             return Stack(f"{_PREFIX}none", system, "modules", "broken", (), note="it has no modules")
-        return _describe(system, *_document(values, modules))
+        return describe_hybrid(system, *_document(values, modules))
 
     return _source(system, ends, parts, make)
 
@@ -185,22 +197,11 @@ def _of_parts(system: str, ends: tuple[Stack, Stack]) -> HybridSource:
         set_values = _with_hints(stack_directory(system, name), names, hints)
         made = replace(good, name=name, parts=tuple(sorted(packages, key=lambda part: part.name)), settings=set_values)
         if any(part.kind == "package" for part in parts):
-            made = replace(made, paths=_paths_of(packages), features=features_of_parts(packages))
+            prefixes = [Path(part.prefix) for part in packages if part.hash and part.prefix not in (None, "/usr")]
+            made = replace(made, paths=prefix_paths(prefixes), features=features_of_parts(packages))
         return _refuse_mixture(made, ends)
 
     return _source(system, ends, parts, make)
-
-
-def _paths_of(parts: Sequence[StackPart]) -> dict[str, tuple[str, ...]]:
-    """Search paths of packages by their own directories, as a view of Spack has them in one."""
-    prefixes = [Path(part.prefix) for part in parts if part.prefix and part.prefix != "/usr" and part.hash]
-    return {
-        "CMAKE_PREFIX_PATH": tuple(map(str, prefixes)),
-        "PATH": tuple(str(path / "bin") for path in prefixes if (path / "bin").is_dir()),
-        "PKG_CONFIG_PATH": tuple(
-            str(path / lib / "pkgconfig") for path in prefixes for lib in ("lib", "lib64") if (path / lib).is_dir()
-        ),
-    }
 
 
 def _refuse_mixture(made: Stack, ends: tuple[Stack, Stack]) -> Stack:
@@ -270,14 +271,28 @@ def _with_hints(directory: Path, settings: Mapping[str, str], hints: str) -> dic
     return {**settings, _HINTS_VARIABLE: str(directory / "romio_hints")}
 
 
-def _describe(system: str, settings: dict[str, str], hints: str, modules: Sequence[str]) -> Stack:
-    """A stack of modules that is not in a folder of the system."""
-    text = yaml.safe_dump({"modules": [*modules], **({"settings": settings} if settings else {})}, sort_keys=False)
-    directory = stack_directory(system, _PREFIX + hashlib.sha256(f"{text}{hints}".encode()).hexdigest()[:8])
+def describe_hybrid(
+    system: str,
+    settings: Mapping[str, str],
+    hints: str,
+    modules: Sequence[str],
+    paths: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
+) -> Stack:
+    """Return a stack of modules that is in no folder of the system, described as it is loaded.
+
+    Args:
+        hints: text of the file for `ROMIO_HINTS`, or empty.
+        paths: variables to which directories are prepended before anything of the modules.
+    """
+    text = yaml.safe_dump([[*modules], dict(settings), {name: [*found] for name, found in paths.items()}, hints])
+    directory = stack_directory(system, _PREFIX + hashlib.sha256(text.encode()).hexdigest()[:8])
     settings = _with_hints(directory, settings, hints)
     document = {"modules": [*modules], **({"settings": settings} if settings else {})}
     write_atomically(directory / MODULES_FILE, yaml.safe_dump(document, sort_keys=False))
-    return load_module_stack(system, directory / MODULES_FILE, load_system(system).programs)
+    programs = (*paths.get("PATH", ()), *load_system(system).programs)
+    if not paths:
+        return load_module_stack(system, directory / MODULES_FILE, programs)
+    return describe_loaded_stack(system, directory.name, tuple(modules), settings, {**paths, "PATH": programs})
 
 
 def _module_names(modules: Sequence[str]) -> dict[str, str]:

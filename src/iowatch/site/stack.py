@@ -297,6 +297,15 @@ def load_module_commands(modules: Sequence[str]) -> list[str]:
     return [_MODULES.rstrip(), *loading] if modules else []
 
 
+def prepend_commands(paths: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return the lines of sh or bash that prepend directories to variables."""
+    return [
+        f'export {name}={shlex.quote(":".join(directories))}"${{{name}:+:${name}}}"'
+        for name, directories in sorted(paths.items())
+        if directories
+    ]
+
+
 def stack_directory(system: str, name: str) -> Path:
     """Return the directory of a stack's generated files: `var/stacks/<system>/<stack>`."""
     return settings.var_directory() / "stacks" / system / name
@@ -322,8 +331,7 @@ def activation_script(stack: Stack, bin_directory: Path | None) -> str:
     prepended = {name: list(directories) for name, directories in stack.paths.items()}
     if bin_directory:
         prepended["PATH"] = [str(bin_directory), *prepended.get("PATH", [])]
-    for name, directories in sorted(prepended.items()):
-        lines.append(f'export {name}={shlex.quote(":".join(directories))}"${{{name}:+:${name}}}"')
+    lines += prepend_commands(prepended)
     lines += [f"export {name}={shlex.quote(value)}" for name, value in sorted(stack.settings.items())]
     lines.append(f"export IOWATCH_STACK={shlex.quote(stack.name)}")
     return "\n".join(lines) + "\n"

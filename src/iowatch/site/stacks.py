@@ -16,7 +16,15 @@ from pydantic import BeforeValidator, Field, StringConstraints, model_validator
 from iowatch.core import InputError, UsageError, parse_json, settings, suggest_name
 from iowatch.core.yamlfile import CheckedModel, read_model
 from iowatch.site import machine, stack_probe
-from iowatch.site.stack import Stack, StackKind, load_module_commands, read_lock_parts, stack_directory, stack_from_json
+from iowatch.site.stack import (
+    Stack,
+    StackKind,
+    load_module_commands,
+    prepend_commands,
+    read_lock_parts,
+    stack_directory,
+    stack_from_json,
+)
 from iowatch.site.system import load_system
 
 MODULES_FILE = "modules.yaml"
@@ -77,8 +85,7 @@ def describe_loaded_stack(
     empty = Stack(name, system, "modules", "broken", (), modules=modules, settings=settings, paths=paths)
     try:
         # Not a login shell: what only works there fails in every job.
-        search = [f'export {n}={shlex.quote(":".join(dirs))}"${{{n}:+:${n}}}"' for n, dirs in paths.items() if dirs]
-        script = "\n".join([*load_module_commands(modules), *search, f"exec {describe}"])
+        script = "\n".join([*load_module_commands(modules), *prepend_commands(paths), f"exec {describe}"])
         done = machine.run_program("bash", "-c", script, timeout_s=TIMEOUT_S)
         document = json.loads(done.stdout.splitlines()[-1]) if done.returncode == 0 else None
     except (OSError, subprocess.SubprocessError, ValueError, IndexError) as error:

@@ -1,6 +1,14 @@
 """Statistics: arrays in, frozen records out."""
 
-from iowatch.stats.bisection import Bisection, BisectionAnswer, BisectionSettings, BisectionTest, Culprit, PairRequest
+from iowatch.stats.bisection import (
+    Bisection,
+    BisectionAnswer,
+    BisectionSettings,
+    BisectionTest,
+    Culprit,
+    CulpritKind,
+    PairRequest,
+)
 from iowatch.stats.comparison import Subgroup, compare_groups, compare_pairs, decide_pair_verdict, find_subgroups
 from iowatch.stats.covariates import CovariateTable
 from iowatch.stats.detection import DEFAULT_METHOD, METHODS, CollectDetections, detect_many, detection_pool, get_method

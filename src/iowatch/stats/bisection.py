@@ -249,7 +249,7 @@ class Bisection:
             found = yield from self._find(base, target)
             if found is None:
                 return
-            self._culprits.append(_culprit(*found, whole))
+            self._add_culprit(*found, whole)
             base |= frozenset(found[0])
             self._candidates = tuple(sorted(self._all - base))
             if not self._candidates:
@@ -258,6 +258,11 @@ class Bisection:
             if target.result != "different":
                 self._candidates = () if target.result == "no difference" else self._candidates
                 return
+
+    def _add_culprit(
+        self, parts: tuple[int, ...], kind: CulpritKind, test: BisectionTest, whole: BisectionTest
+    ) -> None:
+        self._culprits.append(_culprit(parts, kind, test, whole))
 
     def _confirm(self) -> _Steps:
         """Whether BAD differs from GOOD: above a share of its own estimate, so that the search has a true size."""

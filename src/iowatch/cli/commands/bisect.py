@@ -10,7 +10,7 @@ import click
 from iowatch.cli import common
 from iowatch.core import UsageError, write_atomically
 from iowatch.output import bisection
-from iowatch.session import bisect
+from iowatch.session import bisect, bisect_commits
 from iowatch.session.bisect import BisectOptions
 from iowatch.site import compare_for_hybrids
 from iowatch.stats import BisectionSettings
@@ -23,6 +23,12 @@ from iowatch.store import History
 )
 @click.argument("sides", nargs=-1, metavar="[GOOD BAD]")
 @click.option("--finding", metavar="ID", help="Both sides, and the case, as the runs of a finding recorded them.")
+@click.option("--package", metavar="NAME", help="The commit of this package, between those of GOOD..BAD.")
+@click.option("--git", "repository", type=common.ANY_PATH, metavar="DIR", help="Its repository, which is not changed.")
+@click.option("--stack", metavar="NAME", help="Stack that the package is built for.")
+@click.option(
+    "--build", metavar="COMMAND", help="Builds and installs into $IOWATCH_PREFIX [default: CMake, configure]."
+)
 @common.system_option(default="local")
 @click.option("--suite", default="smoke", show_default=True, help="Parameter set with the cases.")
 @click.option("--benchmark", "benchmarks", multiple=True, metavar="NAME", help="Only cases of this (may be repeated).")
@@ -49,6 +55,10 @@ from iowatch.store import History
 def command(
     sides: tuple[str, ...],
     finding: str | None,
+    package: str | None,
+    repository: Path | None,
+    stack: str | None,
+    build: str | None,
     system: str,
     suite: str,
     benchmarks: tuple[str, ...],
@@ -64,24 +74,39 @@ def command(
 ) -> int:
     """Find which modules, packages, settings or MPI-IO hints make the stack BAD differ from GOOD.
 
-    Hybrids (GOOD with some of BAD's parts) are measured in turn with GOOD until the answer is known. Exit code 1: not
-    decided within the budget.
+    Hybrids (GOOD with some of BAD's parts) are measured in turn with GOOD until the answer is known. With --package:
+    which commit, as `git bisect`. Exit code 1: not decided within the budget.
     """
-    if (finding is None) != (len(sides) == 2) or (finding and sides):
-        raise UsageError("two stacks are expected, or --finding ID", hint="For example: iowatch bisect gnu-12 gnu-13")
     settings = BisectionSettings(error_rate=error_rate, negligible=difference)
-    options = BisectOptions(suite, "", benchmarks, cases, scratch, budget * 60, settings, seed)
-    with History.existing(db) if finding else History.open(db) as history:
-        if finding:
-            source, options = bisect.finding_search(history, finding, options)
-        else:
-            source, options = compare_for_hybrids(system, *sides), replace(options, like=sides[0])
-        search = bisect.BisectRun(history, source, options, common.print_message)
-        found = search.run()
-        search.keep_answer(bisection.answer_lines(found))
+    options = BisectOptions(suite, stack or "", benchmarks, cases, scratch, budget * 60, settings, seed)
+    of_commits = (package, repository, stack)
+    if finding is None and len(sides) == 1 and package and repository and stack:
+        commits = bisect_commits.CommitRange(repository, sides[0])
+        made = bisect_commits.commit_source(system, package, commits, stack, build, common.print_message)
+        with History.open(db) as history:
+            search: bisect.BisectRun = bisect_commits.CommitRun(history, made, options, common.print_message)
+            found = _search(search)
+    elif len(sides) != (0 if finding else 2) or any((*of_commits, build)):
+        raise UsageError(
+            "two stacks are expected, or --finding ID, or --package NAME --git DIR --stack NAME GOOD..BAD",
+            hint="For example: iowatch bisect gnu-12 gnu-13",
+        )
+    else:
+        with History.existing(db) if finding else History.open(db) as history:
+            if finding:
+                source, options = bisect.finding_search(history, finding, options)
+            else:
+                source, options = compare_for_hybrids(system, *sides), replace(options, like=sides[0])
+            found = _search(bisect.BisectRun(history, source, options, common.print_message))
     if markdown:
         write_atomically(markdown, bisection.bisection_markdown(found))
     common.print_report(
         as_json, bisection.bisection_document(found), lambda console: bisection.render_bisection(found, console)
     )
     return 1 if found.answer.kind in ("narrowed", "undecided") else 0
+
+
+def _search(search: bisect.BisectRun) -> bisect.BisectResult:
+    found = search.run()
+    search.keep_answer(bisection.answer_lines(found))
+    return found

@@ -7,15 +7,19 @@ plans, pages, tests.
 from __future__ import annotations
 
 import ast
+import json
 import math
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
+import jsonschema
 import yaml
 
-from iowatch.core import InputError
+from iowatch.core import InputError, settings
+from iowatch.core.yamlfile import read_mapping
 
 _LIMIT = 1 << 63
 _MAX_LENGTH = 65_536
@@ -284,6 +288,22 @@ def _parameter(value: Any, names: Mapping[str, Any]) -> Number | str:
         return evaluate(value, {name: one for name, one in names.items() if not isinstance(one, str)}, real=False)
     except InputError:
         return str(value)
+
+
+def read_description(path: Path) -> dict[str, Any]:
+    """Read a description, checked against the schema.
+
+    Raises:
+        InputError: not YAML, or against the schema (with file and field).
+    """
+    document = read_mapping(path, "docs/workloads.md#description")
+    schema = settings.product_root() / "benchmarks" / "benchio" / "schema" / "workload.json"
+    checker = jsonschema.Draft202012Validator(json.loads(schema.read_text(encoding="utf-8")))
+    if fault := jsonschema.exceptions.best_match(checker.iter_errors(document)):
+        place = ".".join(map(str, fault.absolute_path)) or "the description"
+        hint = "`benchio --workload FILE --check` names line and column; docs/workloads.md has the format."
+        raise InputError(f"{path}: {place}: {fault.message[:200]}", hint=hint)
+    return document
 
 
 class _Dumper(yaml.SafeDumper):  # type: ignore[misc]

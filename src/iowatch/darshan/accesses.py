@@ -157,7 +157,8 @@ class _Reader:
         ranks = range(self.use.ranks) if any(record.rank < 0 for record in records) else [r.rank for r in records]
         trace = self.traces.get("DXT_" + prefix, {}).get(identity, {})
         ranks = sorted({*ranks, *trace})
-        file = FileUse("posix" if module == "POSIX" else "mpiio", False, {rank: RankUse() for rank in ranks})
+        api, uses = "posix" if prefix == "POSIX" else "mpiio", {rank: RankUse() for rank in ranks}
+        file = FileUse(api, False, uses, path=self.names.get(identity, ""))
         for record in records:
             if record["MPIIO_INDEP_OPENS"] and len(ranks) > 1:
                 self._lose(

@@ -53,12 +53,14 @@ class FileUse:
         created: whether it was opened to be created.
         ranks: what each did.
         made_up: whether its accesses are made up from the counters.
+        path: its name in the log; it stays in the worker process.
     """
 
     api: str
     created: bool
     ranks: dict[int, RankUse]
     made_up: bool = False
+    path: str = ""
 
 
 @dataclass
@@ -208,14 +210,13 @@ def make_up(record: Record, prefix: str, members: Sequence[int], file: FileUse) 
 
     The largest ones are the collective ones. False if not all ranks can have the same number of those: none is, then.
     """
-    agreed = True
+    agreed, written = True, 0
     for kind in ("WRITE", "READ"):
         together = 0 if prefix == "POSIX" else record[f"MPIIO_COLL_{kind}S"] + record[f"MPIIO_SPLIT_{kind}S"]
         agreed &= together % len(members) == 0
         runs = sorted(_sizes_of(record, prefix, kind), reverse=True)
         joint, alone = _split_runs(runs, together if together % len(members) == 0 else 0)
-        start = max(0.0, float(record.values.get(f"{prefix}_F_{kind}_START_TIMESTAMP", 0.0)))
-        end = max(start, float(record.values.get(f"{prefix}_F_{kind}_END_TIMESTAMP", 0.0)))
+        start, end = _kind_times(record, prefix, kind)
         base = 0
         for place, rank in enumerate(members):
             rows = _rows_of(
@@ -223,13 +224,38 @@ def make_up(record: Record, prefix: str, members: Sequence[int], file: FileUse) 
             )
             moved = rows["size"] * rows["count"]
             rows["offset"] = base + np.cumsum(moved) - moved
+            if written and kind == "READ":
+                _keep_inside(rows, written)
             share = np.cumsum(moved) / max(int(moved.sum()), 1)
             rows["end"] = start + share * (end - start)
             rows["start"] = np.concatenate([[start], rows["end"][:-1]])[: len(rows)]
             base += int(moved.sum())
+            written = max(written, base) if kind == "WRITE" else written
             both = np.concatenate([file.ranks[rank].accesses, rows])
             file.ranks[rank].accesses = both[np.argsort(both["start"], kind="stable")]
     return agreed
+
+
+def _kind_times(record: Record, prefix: str, kind: str) -> tuple[float, float]:
+    """First start and last end of reading or writing in seconds; where they overlap, reading is put behind writing."""
+
+    def times(of: str) -> tuple[float, float]:
+        start, end = (float(record.values.get(f"{prefix}_F_{of}_{at}_TIMESTAMP", 0.0)) for at in ("START", "END"))
+        return max(0.0, start), max(0.0, start, end)
+
+    own, other = times(kind), times("WRITE")
+    if kind == "WRITE" or own[1] <= other[0] or not other[1]:
+        return own
+    start = max(own[0], other[1])
+    return start, max(start, own[1])
+
+
+def _keep_inside(rows: NDArray[np.void], end: int) -> None:
+    """Move reads to what was written, if they would pass its end: more was read than written, some of it again."""
+    span = (rows["count"] - 1) * rows["stride"] + rows["size"]
+    rows["stride"] = np.where(span > end, 0, rows["stride"])
+    span = np.where(span > end, rows["size"], span)
+    rows["offset"] = np.maximum(np.minimum(rows["offset"], end - span), 0)
 
 
 _Runs = list[tuple[int, int]]

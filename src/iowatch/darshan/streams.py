@@ -18,6 +18,8 @@ from iowatch.darshan.patterns import Key
 # Shorter pauses are not described: they are those of the program between two calls.
 PAUSE_S = 0.005
 _MAX_PHASES = 32
+# Ranks that differ by less have done the same share of their accesses.
+_SAME_SHARE = 0.01
 # More shared files than this are one file with a `count`.
 _MAX_NAMED = 8
 TOKEN = np.dtype([("key", "i4"), ("number", "i8"), *[(name, "i8") for name in ("offset", "size", "count", "stride")],
@@ -130,12 +132,12 @@ class Streams:
                 streams = self._file_streams(family, file, numbers)
                 everyone = file.api == "mpiio" and len(file.ranks) == use.ranks > 1
                 tables = self._take_together(streams) if everyone else None
-                if tables is not None:
-                    joint.append(tables)
+                joint += [tables] if tables is not None else []
+                joint.append(self._barriers(file))
                 for rank, rows in streams.items():
                     parts[rank].append(rows)
         self.alone = {rank: _in_order(np.concatenate(rows)) for rank, rows in parts.items()}
-        table = np.concatenate(joint) if joint else np.zeros((0, use.ranks), TOKEN)
+        table = np.concatenate([np.zeros((0, use.ranks), TOKEN), *joint])
         self.together = table[np.argsort(table["start"].max(axis=1), kind="stable")] if len(table) else table
 
     def key_id(self, key: Key) -> int:
@@ -149,27 +151,60 @@ class Streams:
         turns = max((use.opens for use in file.ranks.values()), default=1)
         cuts = _open_times(file, turns)
         groups = {rank: _split_turns(use, cuts, turns) for rank, use in file.ranks.items()}
-        modes = [
-            self._opening(family, file, [rows[turn] for rows in groups.values()], turn) for turn in range(max(turns, 1))
-        ]
-        return {
-            rank: self._rank_stream(family.name, file, use, groups[rank], modes, numbers[rank])
-            for rank, use in file.ranks.items()
-        }
+        found = {}
+        for rank, use in file.ranks.items():
+            # MPI-IO opens together, POSIX each rank on its own.
+            of = [*file.ranks] if file.api == "mpiio" else [rank]
+            own = {one: groups[one] for one in of}
+            modes = [
+                self._opening(family, file, of, [rows[turn] for rows in own.values()], turn)
+                for turn in range(max(turns, 1))
+            ]
+            times = _turn_times(file, own, max(turns, 1))
+            found[rank] = self._rank_stream(family.name, file, use, groups[rank], modes, times, numbers[rank])
+        return found
 
-    def _opening(self, family: Family, file: FileUse, rows: Sequence[NDArray[np.void]], turn: int) -> Key:
-        """How a file is opened for one turn; the turn has these accesses of each rank."""
+    def _barriers(self, file: FileUse) -> NDArray[np.void]:
+        """Barriers before ranks read what others have written, (n, ranks): a log does not say that they waited."""
+        rows = [use.accesses for use in file.ranks.values()]
+        found = np.zeros((0, self.ranks), TOKEN)
+        table = np.concatenate(rows)
+        if len(rows) < 2 or not table["write"].any():
+            return found
+        ranks = np.repeat(np.array([*file.ranks]), [len(one) for one in rows])
+        order = np.argsort(table["start"], kind="stable")
+        table, ranks = table[order], ranks[order]
+        ended = np.maximum.accumulate(np.where(table["write"], table["end"], 0.0))
+        turns = np.flatnonzero(table["write"][:-1] & ~table["write"][1:]) + 1
+        times = [
+            np.nextafter(table["start"][at], 0)
+            for at in turns
+            if ended[at] <= table["start"][at] and len({*ranks[max(0, at - len(rows)) : at + len(rows)]}) > 1
+        ]
+        if not times:
+            return found
+        found = np.zeros((len(times), self.ranks), TOKEN)
+        found["key"], found["count"] = self.key_id(Key("barrier")), 1
+        found["start"] = found["end"] = np.array(times)[:, None]
+        return found
+
+    def _opening(
+        self, family: Family, file: FileUse, ranks: Sequence[int], rows: Sequence[NDArray[np.void]], turn: int
+    ) -> Key:
+        """How ranks open a file for one turn, which has these accesses of each."""
         kinds = {bool(write) for one in rows for write in np.unique(one["write"])}
-        fresh = turn == 0 and not family.document.get("input")
-        again = turn > 0 and (file.created or file.api == "mpiio") and kinds == {True} and self._rewrites(file, rows)
+        fresh = turn == 0 and not family.document.get("input") and (kinds != {False} or file.api == "mpiio")
+        again = (
+            turn > 0 and (file.created or file.api == "mpiio") and kinds == {True} and self._rewrites(file, ranks, rows)
+        )
         if fresh or again:
             return Key("create", family.name, mode="read-write" if False in kinds else None)
         modes = {frozenset({True}): "write", frozenset({True, False}): "read-write"}
         return Key("open", family.name, mode=modes.get(frozenset(kinds)))
 
-    def _rewrites(self, file: FileUse, rows: Sequence[NDArray[np.void]]) -> bool:
-        """Whether a turn writes everything that the file ever contains."""
-        whole = [use.accesses[use.accesses["write"]] for use in file.ranks.values()]
+    def _rewrites(self, file: FileUse, ranks: Sequence[int], rows: Sequence[NDArray[np.void]]) -> bool:
+        """Whether a turn writes everything that these ranks ever write."""
+        whole = [use.accesses[use.accesses["write"]] for use in (file.ranks[rank] for rank in ranks)]
         ends = [_extent(np.concatenate(one)) if one else None for one in (whole, [*rows])]
         return ends[0] == ends[1]
 
@@ -180,24 +215,25 @@ class Streams:
         use: RankUse,
         groups: Sequence[NDArray[np.void]],
         modes: Sequence[Key],
+        times: Sequence[tuple[float, float]],
         number: int,
     ) -> NDArray[np.void]:
         parts: list[NDArray[np.void]] = []
         flushes = _share_flushes(use.flushes, groups)
-        clock = use.opened[0]
+        clock = 0.0
 
-        def mark(key: Key, start: float, end: float) -> None:
-            parts.append(np.array([(self.key_id(key), number, 0, 0, 1, 0, start, max(start, end))], TOKEN))
+        def mark(verb: Key, start: float, end: float) -> None:
+            parts.append(np.array([(self.key_id(verb), number, 0, 0, 1, 0, start, max(start, end))], TOKEN))
 
         used = len(groups) if file.api == "mpiio" else max(use.opens, 1)
         for turn, found in enumerate(groups[:used]):
-            first = float(found["start"][0]) if len(found) else (use.opened[0] if turn == 0 else clock)
-            begin = min(use.opened[0] or first, first) if turn == 0 else first
-            mark(modes[turn], begin, min(use.opened[1] or first, first) if turn == 0 else first)
+            first, ended = times[turn]
+            begin = max(np.nextafter(min(use.opened[0] or first, first) if turn == 0 else first, 0), clock)
+            # The log has the start of the first open and the end of the last one.
+            mark(modes[turn], begin, min(use.opened[1], first) if use.opens == 1 else begin)
             parts.append(self._accesses(name, found, number, flushes[turn] if file.api == "posix" else 0))
-            clock = max(clock, float(found["end"].max()) if len(found) else first)
-            left = flushes[turn] if file.api == "mpiio" or not len(found) else 0
-            for _ in range(left):
+            clock = max(begin, ended)
+            for _ in range(flushes[turn] if file.api == "mpiio" or not len(found) else 0):
                 mark(Key("flush", name), clock, clock)
             last = turn == used - 1
             clock = max(clock, use.closed[0]) if last else clock
@@ -259,19 +295,38 @@ def _extent(rows: NDArray[np.void]) -> tuple[int, int, int] | None:
 
 
 def _open_times(file: FileUse, turns: int) -> list[float]:
-    """When the file is opened again: the starts of the accesses after the longest pauses of all ranks in it.
+    """When the file is opened again: at starts of accesses behind a pause of all ranks in it.
 
-    A change between reading and writing comes before the length of a pause.
+    First where writing follows reading (or the reverse), then behind the longest pauses at which all ranks have done
+    the same share of their accesses. Further opens are not followed by any access.
     """
     rows = [use.accesses for use in file.ranks.values() if len(use.accesses)]
     if turns < 2 or not rows:
         return []
     found = _in_order(np.concatenate(rows))
     gaps = found["start"][1:] - np.maximum.accumulate(found["end"])[:-1]
-    changes = found["write"][1:] != found["write"][:-1]
     at = np.flatnonzero(gaps > 0)
-    chosen = at[np.lexsort((-gaps[at], ~changes[at]))[: turns - 1]]
-    return sorted(found["start"][1:][chosen].tolist())
+    starts = found["start"][1:][at]
+    changes = (found["write"][1:] != found["write"][:-1])[at]
+    shares = np.array([np.searchsorted(one["start"], starts) / len(one) for one in rows])
+    usable = changes | (np.ptp(shares, axis=0) < _SAME_SHARE)
+    starts, changes, gaps = starts[usable], changes[usable], gaps[at][usable]
+    chosen = np.lexsort((-gaps, ~changes))[: turns - 1]
+    return sorted(starts[chosen].tolist())
+
+
+def _turn_times(
+    file: FileUse, groups: Mapping[int, Sequence[NDArray[np.void]]], turns: int
+) -> list[tuple[float, float]]:
+    """First start and last end of the accesses of all ranks in each turn; an empty one is at the end of the last."""
+    clock = max(use.opened[0] for use in file.ranks.values())
+    times = []
+    for turn in range(turns):
+        rows = [found[turn] for found in groups.values() if len(found[turn])]
+        first = min((float(one["start"][0]) for one in rows), default=clock)
+        clock = max(clock, *(float(one["end"].max()) for one in rows), first)
+        times.append((first, clock))
+    return times
 
 
 def _split_turns(use: RankUse, cuts: Sequence[float], turns: int) -> list[NDArray[np.void]]:

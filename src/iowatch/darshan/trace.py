@@ -91,7 +91,7 @@ class DarshanReader:
         return bytes(line)
 
     def request(self, task: str, path: Path, **arguments: Any) -> Any:
-        """Let the worker execute a task (`summary`, `row`, `timeline`, `report`, `workload`) with a log.
+        """Let the worker execute a task (`summary`, `row`, `timeline`, `report`, `workload`, `profile`) with a log.
 
         Raises:
             InputError: the log is unreadable, or reading it crashed or blocked the Darshan library.
@@ -133,10 +133,10 @@ def _execute(task: str, path: Path, arguments: dict[str, Any]) -> Any:
         from iowatch.darshan.rows import read_log_row
 
         return read_log_row(path, arguments["file_systems"])
-    if task == "workload":
-        from iowatch.darshan.workload import describe_log
+    if task in ("workload", "profile"):
+        from iowatch.darshan.workload import describe_log, profile_log
 
-        return describe_log(path, arguments["name"], arguments["phases"])
+        return describe_log(path, **arguments) if task == "workload" else profile_log(path, **arguments)
     from iowatch.darshan.summary import read_activity, summarise_log
 
     return {"summary": summarise_log, "timeline": read_activity}[task](path)

@@ -7,7 +7,10 @@ No name of the log goes into the description: files are file1, file2, … in the
 
 from __future__ import annotations
 
+import contextlib
 import math
+import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,9 +19,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from iowatch.core import format_count
+from iowatch.core import InputError, format_count
 from iowatch.darshan import patterns
 from iowatch.darshan.accesses import read_use
+from iowatch.darshan.inferred import FileUse
 from iowatch.darshan.patterns import Key
 from iowatch.darshan.streams import PAUSE_S, TRANSFERS, Family, Streams, choose_cuts, group_files
 
@@ -67,6 +71,90 @@ def describe_log(path: Path, name: str, phases: int | None = None) -> dict[str, 
         "phases": described,
     }  # fmt: skip
     return {"description": document, "losses": losses}
+
+
+# Files of a replay: `data.NAME.NUMBER.OWNER` of benchio.
+_REPLAYED = re.compile(r"/data\.([a-z][a-z0-9_-]*)\.\d+\.\d+$")
+
+
+def profile_log(
+    path: Path, prepared: Mapping[str, tuple[bool, int]] | None = None, phases: int | None = None
+) -> dict[str, Any]:
+    """Return how much I/O of which kind a log has, as it is described.
+
+    Args:
+        prepared: of the log of a replay: per file of the description whether benchio writes it before the first phase,
+            and how often it opens it to see whether it is in the page cache; both are left out, and so are other files.
+            None: the log of an application.
+        phases: how many, as for `describe_log`; if there are not so many pauses, all is one phase.
+
+    Returns:
+        `ranks`; `layers`: per api (`mpiio`, `posix`) numbers of files by sharing, operations and bytes, and `sizes`:
+        `read` and `write` to (size in bytes, number), the most frequent first; `phases`: the seconds of each in which
+        at least one rank does I/O.
+    """
+    use = read_use(path)
+    if prepared is not None:
+        found = [
+            (file, match[1]) for file in use.files if (match := _REPLAYED.search(file.path)) and match[1] in prepared
+        ]
+        use.files = [file for file, _ in found]
+        for file, name in found:
+            if file.api == "posix":
+                _drop_preparation(file, *prepared[name])
+    layers = {api: [file for file in use.files if file.api == api] for api in ("mpiio", "posix")}
+    counts = {api: _count_layer(files, use.ranks) for api, files in layers.items()}
+    return {
+        "ranks": use.ranks,
+        "layers": counts,
+        "phases": _phase_times(Streams(use, group_files(use), [], []), phases),
+    }
+
+
+def _drop_preparation(file: FileUse, written: bool, inspections: int) -> None:
+    """Leave out what benchio's first rank of a file does before phases: write an input, ask for the page cache."""
+    use = file.ranks[min(file.ranks)]
+    use.opens = max(use.opens - inspections - written, 0)
+    if not written:
+        return
+    use.opened = (0.0, 0.0)
+    reads = np.flatnonzero(~use.accesses["write"])
+    before = use.accesses[: reads[0] if len(reads) else len(use.accesses)]
+    # The file is written from beginning to end, which no write of the workload before a read continues.
+    ends = np.cumsum(before["size"])
+    again = np.flatnonzero(before["offset"] != ends - before["size"])
+    use.accesses = use.accesses[again[0] if len(again) else len(before) :]
+
+
+def _count_layer(files: Sequence[FileUse], ranks: int) -> dict[str, Any]:
+    counts: Counter[str] = Counter()
+    sizes: dict[str, Counter[int]] = {verb: Counter() for verb in TRANSFERS}
+    for file in files:
+        sharing = "one rank" if len(file.ranks) == 1 else "all ranks" if len(file.ranks) == ranks else "some ranks"
+        counts[f"files of {sharing}"] += 1
+        for one in file.ranks.values():
+            counts["opens"] += one.opens
+            counts["flushes"] += one.flushes
+            for write, together, size, count in one.accesses[["write", "collective", "size", "count"]].tolist():
+                verb = "write" if write else "read"
+                counts[f"{'collective' if together else 'independent'} {verb}s"] += count
+                counts[f"bytes {'written' if write else 'read'}"] += size * count
+                sizes[verb][size] += count
+    ordered = {verb: sorted(found.items(), key=lambda pair: (-pair[1], pair[0])) for verb, found in sizes.items()}
+    return {**counts, "sizes": ordered} if files else {}
+
+
+def _phase_times(streams: Streams, wanted: int | None) -> list[float]:
+    cuts = choose_cuts(streams, None)
+    if wanted is not None and len(cuts) + 1 != wanted:
+        with contextlib.suppress(InputError):
+            cuts = choose_cuts(streams, wanted)
+    cuts = cuts if wanted in (None, len(cuts) + 1) else []
+    rows = np.concatenate([*streams.alone.values(), streams.together.ravel()])
+    rows = rows[np.argsort(rows["start"], kind="stable")]
+    ends = np.maximum.accumulate(np.concatenate([[0.0], rows["end"]]))
+    busy = np.maximum(rows["end"] - np.maximum(rows["start"], ends[:-1]), 0.0)
+    return [float(part.sum()) for part in np.split(busy, np.searchsorted(rows["start"], cuts))]
 
 
 def _describe_phases(streams: Streams, wanted: int | None) -> Iterator[tuple[str, list[patterns.Node]]]:
@@ -119,7 +207,13 @@ def _phase_nodes(
                 nodes.append(_pause(everyone, gap))
             np.maximum(clocks, row["end"], out=clocks)
             nodes.append(_node(streams.keys[row["key"][0]], everyone, row))
-    return patterns.fold_steps(nodes), max(ends)
+    return patterns.fold_steps(_without_outer_barriers(nodes)), max(ends)
+
+
+def _without_outer_barriers(nodes: Sequence[patterns.Node]) -> list[patterns.Node]:
+    """Nodes without barriers before the first and behind the last transfer: ranks wait between phases anyway."""
+    moving = [at for at, node in enumerate(nodes) if any(step.key.verb in TRANSFERS for step in node.steps)] or [0]
+    return [node for at, node in enumerate(nodes) if node.steps[0].key.verb != "barrier" or moving[0] < at < moving[-1]]
 
 
 def _pause(ranks: tuple[int, ...], seconds: float) -> patterns.Step:
@@ -220,9 +314,9 @@ class _Actions:
     families: Mapping[str, Family]
     ranks: int
 
-    def emit(self, nodes: Sequence[patterns.Node], indices: tuple[str, ...] = ()) -> list[dict[str, Any]]:
+    def emit(self, nodes: Sequence[patterns.Node], indices: tuple[str, ...] = ()) -> list[Any]:
         """Return the actions; `indices` are those of the repeats around, the outermost first."""
-        actions: list[dict[str, Any]] = []
+        actions: list[Any] = []
         at = 0
         while at < len(nodes):
             node = nodes[at]
@@ -276,9 +370,11 @@ class _Actions:
         body = self.emit(node.body, (*indices, index))
         return {"repeat": node.count, **({"index": index} if used else {}), "actions": body}
 
-    def _step(self, step: patterns.Step, indices: tuple[str, ...]) -> dict[str, Any]:
+    def _step(self, step: patterns.Step, indices: tuple[str, ...]) -> Any:
         key = step.key
         assert isinstance(key, Key)
+        if key.verb == "barrier":
+            return "barrier"
         if key.verb == "compute":
             chosen = patterns.select_ranks(step.ranks, range(self.ranks))
             return {"compute": round(step.seconds / step.times, 6), **({"ranks": chosen} if chosen is not None else {})}

@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import re
+from dataclasses import asdict
 from pathlib import Path
 
 import click
 
-from iowatch.benchmarks.workloads import format_description
-from iowatch.cli.common import ANY_PATH, OUTPUT_FILE, print_message
-from iowatch.core import UsageError, files
+from iowatch.benchmarks.workloads import Workload, format_description, read_description
+from iowatch.cli.common import ANY_PATH, INPUT_FILE, OUTPUT_FILE, json_option, print_message, print_report
+from iowatch.core import UsageError, files, suggest_name
 from iowatch.darshan import describe_workload
+from iowatch.output.workload import (
+    default_ranks,
+    list_workloads,
+    render_list,
+    render_replay,
+    render_workload,
+    summarise_phases,
+    workload_files,
+)
+from iowatch.session import replay
 
 
 @click.group(
@@ -44,3 +55,47 @@ def from_darshan(log: Path, output: Path, phases: int | None, name: str | None) 
     for loss in losses:
         print_message(f"not described: {loss}")
     print_message(f"wrote {output}")
+
+
+@command.command(epilog="Example: iowatch workload check solver.yaml run.darshan --dir /scratch/me")
+@click.argument("file", type=INPUT_FILE)
+@click.argument("log", type=ANY_PATH)
+@click.option("--dir", "directory", type=click.Path(exists=True, file_okay=False, writable=True, path_type=Path),
+              default=".", help="Where benchio writes [default: here].")  # fmt: skip
+@click.option("--launcher", default="mpirun -n", show_default=True, help="Starts MPI programs; the ranks follow.")
+@click.option("--benchio", metavar="PROGRAM", help="benchio [default: on PATH, else the newest that a session built].")
+@json_option
+def check(file: Path, log: Path, directory: Path, launcher: str, benchio: str | None, as_json: bool) -> int:
+    """Run a workload under Darshan on the ranks of LOG, and compare it with LOG.
+
+    Operations, bytes, sharing, collectivity and sizes are compared; times are shown. Exit code 1: they differ.
+    """
+    found = replay.check_replay(file, read_description(file), log, directory, launcher, benchio)
+    print_report(as_json, found.to_json(), lambda console: render_replay(found, console))
+    return int(not found.is_equal)
+
+
+@command.command("list", epilog="Example: iowatch workload list")
+@json_option
+def list_(as_json: bool) -> None:
+    """List the workloads of iowatch and of the site."""
+    rows = list_workloads()
+    print_report(as_json, {"workloads": rows}, lambda console: render_list(rows, console))
+
+
+@command.command(epilog="Example: iowatch workload show s3d-io --ranks 8")
+@click.argument("name")
+@click.option(
+    "--ranks", type=click.IntRange(1, 65536), metavar="N", help="For so many ranks [default: as traced, or 4]."
+)
+@json_option
+def show(name: str, ranks: int | None, as_json: bool) -> None:
+    """Show files and phases of a workload: a name, or a file."""
+    known = workload_files()
+    if name not in known and not Path(name).is_file():
+        raise UsageError(f"no workload '{name}'", hint=suggest_name(name, [*known]))
+    document = read_description(known.get(name, Path(name)))
+    workload = Workload(document, ranks or default_ranks(document))
+    phases = [asdict(phase) for phase in summarise_phases(workload)]
+    report = {"description": document, "ranks": workload.ranks, "phases": phases}
+    print_report(as_json, report, lambda console: render_workload(document, workload, console))

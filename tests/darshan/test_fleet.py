@@ -23,29 +23,33 @@ from iowatch.store.logs import LogStore
 from tests.darshan.conftest import LogSpec, build
 
 DATA = Path(__file__).parents[1] / "data" / "darshan"
+LOGS = len([*DATA.glob("*.darshan")])
 MakeLog = Callable[..., Path]
 
 
 class _Now(Executor):
-    """Runs a task when it is submitted; `limit` tasks, then the workers are gone."""
+    """Runs a task when it is submitted; `limit` tasks, then the workers are gone, or the scheduler is."""
 
-    def __init__(self, limit: int) -> None:
-        self.left = limit
+    def __init__(self, limit: int, scheduler: bool = False) -> None:
+        self.left, self.scheduler = limit, scheduler
 
     def submit(self, task: Callable[..., Any], /, *words: Any, **options: Any) -> Future[Any]:
         future: Future[Any] = Future()
         self.left -= 1
-        if self.left < 0:
+        if self.left < 0 and self.scheduler:
+            future.cancel()
+            future.set_running_or_notify_cancel()
+        elif self.left < 0:
             future.set_exception(RuntimeError("KilledWorker"))
         else:
             future.set_result(task(*words, **options))
         return future
 
 
-def engine(limit: int = 1000) -> Engine:
+def engine(limit: int = 1000, scheduler: bool = False) -> Engine:
     @contextmanager
     def opened() -> Iterator[tuple[Executor, int]]:
-        yield _Now(limit), 1
+        yield _Now(limit, scheduler), 1
 
     return opened
 
@@ -78,7 +82,7 @@ def identity(path: Path, reader: DarshanReader) -> str:
 def test_a_row_has_the_totals_of_its_log(var: Path, reader: DarshanReader) -> None:
     """Sums over file systems and layouts equal those of Darshan's own code (test_totals compares it with its tools)."""
     counts(DATA)
-    assert query("SELECT count(*) FROM logs") == [(5,)]
+    assert query("SELECT count(*) FROM logs") == [(LOGS,)]
     for path in DATA.glob("*.darshan"):
         trace = read_trace(path, reader)
         rows = query(
@@ -127,7 +131,7 @@ def test_a_log_is_counted_once_however_often_it_is_offered(var: Path, tmp_path: 
     shutil.copytree(DATA, logs, ignore=shutil.ignore_patterns("*.c", "*.json"))
     (logs / "again").mkdir()
     shutil.copy(logs / "posix.darshan", logs / "again" / "other name")
-    assert counts(logs) == {"counted": 5, "copy": 1}
+    assert counts(logs) == {"counted": LOGS, "copy": 1}
     before = query("SELECT * FROM logs ORDER BY log")
     assert counts(logs, no_engine) == {}  # nothing new: no worker is started
     (logs / "hdf5.darshan").rename(logs / "moved.darshan")
@@ -187,15 +191,18 @@ def test_a_file_that_disappears_is_not_in_the_ledger(var: Path, tmp_path: Path) 
     assert counts(logs) == {"counted": 1}
 
 
-def test_lost_workers_lose_nothing(var: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("scheduler", "words"), [(False, "workers failed: KilledWorker"), (True, "connection to the")])
+def test_lost_workers_lose_nothing(
+    var: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scheduler: bool, words: str
+) -> None:
     monkeypatch.setattr("iowatch.session.log_intake._BATCH_LOGS", 2)
     monkeypatch.setattr(log_tables, "_PART_ROWS", 3)
     logs = tmp_path / "logs"
     logs.mkdir()
     for i in range(11):
         (logs / f"{i}").write_bytes(build(LogSpec(posix=[("/lus/a", -1, {"POSIX_BYTES_WRITTEN": 1 << i})])))
-    with pytest.raises(MachineError, match="workers are lost: KilledWorker"):
-        counts(logs, engine(2))
+    with pytest.raises(MachineError, match=words):
+        counts(logs, engine(2, scheduler))
     assert query("SELECT count(*) FROM logs") == [(4,)]
     assert counts(logs) == {"counted": 7}
     assert query("SELECT count(*), sum(bytes_written) FROM layers") == [(11, (1 << 11) - 1)]

@@ -6,11 +6,12 @@ Only this process writes, so that a worker can be killed at any time: its batch 
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
+from concurrent.futures import FIRST_COMPLETED, CancelledError, Executor, Future, wait
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -38,6 +39,7 @@ WORKER_MEMORY = "1GiB"
 _ALLOWED_FAILURES = 20
 
 
+_CONTINUE = "What was committed is kept; the same command reads the rest."
 Engine = Callable[[], AbstractContextManager[tuple[Executor, int]]]
 
 
@@ -95,11 +97,9 @@ def dask_workers(scheduler: str | None, workers: int | None) -> Iterator[tuple[E
         message = f"logs of a centre need {error.name or 'Dask'}"
         raise MachineError(message, hint="pip install 'iowatch[fleet]'") from error
     number = workers or len(os.sched_getaffinity(0))
-    chosen = {
-        "distributed.scheduler.allowed-failures": _ALLOWED_FAILURES,
-        "distributed.logging.distributed": "critical",
-    }
-    with dask.config.set(chosen):
+    for name in ("distributed", "distributed.client"):  # a lost connection is reported once, by `_result`
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+    with dask.config.set({"distributed.scheduler.allowed-failures": _ALLOWED_FAILURES}):
         if scheduler:
             try:
                 client = distributed.Client(scheduler, timeout="20s")
@@ -226,8 +226,8 @@ class _Intake:
                 pending[executor.submit(read_batch, paths, self.file_systems)] = batch
             if not pending:
                 return
-            done = wait(pending, return_when=FIRST_COMPLETED).done
-            for future in sorted(done, key=lambda one: one.exception() is not None):  # failed ones last
+            done = wait(pending, _REPORT_S, return_when=FIRST_COMPLETED).done
+            for future in sorted(done, key=_is_lost):
                 self._receive(pending.pop(future), _result(future))
             if self._uncommitted >= _COMMIT_LOGS or self.clock() - self._committed >= _COMMIT_S:
                 self.commit()
@@ -259,8 +259,12 @@ class _Intake:
             return
         self._reported = now
         rate = self._done / (now - self._start)
-        left_min = (len(self.fresh) - self._done) / rate / 60
-        self.report(f"{self._done} of {len(self.fresh)} logs read, {rate:.0f} per second, {left_min:.0f} min left")
+        left = f", {(len(self.fresh) - self._done) / rate / 60:.0f} min left" if rate else ""
+        self.report(f"{self._done} of {len(self.fresh)} logs read, {rate:.0f} per second{left}")
+
+
+def _is_lost(future: Future[Any]) -> bool:
+    return future.cancelled() or future.exception() is not None
 
 
 def _result(future: Future[Any]) -> Any:
@@ -269,13 +273,11 @@ def _result(future: Future[Any]) -> Any:
         return future.result()
     except MachineError:
         raise
-    except BaseException as error:
-        if isinstance(error, KeyboardInterrupt):
-            raise
+    except CancelledError as error:
+        raise MachineError("the connection to the Dask scheduler is lost", hint=_CONTINUE) from error
+    except Exception as error:  # of the engine, or of an installation that lacks iowatch
         reason = " ".join(str(error).split())[:300] or type(error).__name__
-        raise MachineError(
-            f"the workers are lost: {reason}", hint="What was committed is kept; the same command reads the rest."
-        ) from error
+        raise MachineError(f"the workers failed: {reason}", hint=_CONTINUE) from error
 
 
 def _file_system_names(system: str) -> Mapping[str, str]:

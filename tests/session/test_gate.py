@@ -14,15 +14,19 @@ from jsonschema import Draft202012Validator
 from junitparser import JUnitXml
 
 from iowatch import handoff
-from iowatch.core import Output, Result
-from iowatch.session import gate, pairs, reframe
+from iowatch.core import Output, Result, UsageError
+from iowatch.session import gate, pairs, reframe, reproduce
 from iowatch.session.reframe import ReframePartition, ReframeSite
-from iowatch.site import Build, Stack, StackPart
+from iowatch.site import Build, Stack, StackPart, recorded_stack
 from iowatch.site.counters import COUNTS, RunCounts
-from iowatch.store import History
+from iowatch.store import History, SessionRecord
 
 Cli = Callable[..., CliResult]
 FEATURES = frozenset({"mpi", "hdf5", "netcdf4"})
+STACKS = {
+    name: Stack(name, "local", "modules", "installed", (StackPart("hdf5", version),))
+    for name, version in (("old", "1.10.8"), ("new", "1.14.5"))
+}
 WORDS = ("gate", "--base", "old", "--head", "prefix:/opt/new", "--seed", 1)
 
 
@@ -71,7 +75,7 @@ class FakeReframe:
     def _spool(self, spool: Path, run: str, stack: str, facts: dict[str, object], output: Output) -> None:
         name = handoff.turn_run_name(run, facts) if facts else run
         case = handoff.SpooledCase(
-            name, "benchio", "default", stack, {}, 1_700_000_000, 1.0, output.to_json(), facts
+            name, "benchio", "default", stack, STACKS[stack].to_json(), 1_700_000_000, 1.0, output.to_json(), facts
         )  # fmt: skip
         handoff.spool_case(spool, case, {})
 
@@ -84,14 +88,9 @@ def reframe_(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, var: Path) -> Fake
         "local", tmp_path / "reframe.py", (ReframePartition("default", "local", ("old", "new"), None),),
         {"old": FEATURES | {"pnetcdf"}, "new": FEATURES},
     )  # fmt: skip
-    sides = {"old": ("old", "1.10.8"), "prefix:/opt/new": ("new", "1.14.5")}
-
-    def find(system: str, text: str) -> Build:
-        name, version = sides[text]
-        stack = Stack(name, system, "modules", "installed", (StackPart("hdf5", version),))
-        return Build(text, stack, is_made=name == "new")
-
-    monkeypatch.setattr(gate, "find_build", find)
+    builds = [Build("old", STACKS["old"], is_made=False), Build("prefix:/opt/new", STACKS["new"], is_made=True)]
+    monkeypatch.setattr(gate, "find_build", lambda _, text: next(build for build in builds if build.text == text))
+    monkeypatch.setattr(reproduce, "recorded_stack", lambda _, stack: stack)
     monkeypatch.setattr(reframe, "run_reframe", fake.follow)
     monkeypatch.setattr(reframe, "load_site", lambda _: site)
     monkeypatch.setattr(pairs, "_site_with", lambda site, *_: site)
@@ -193,3 +192,45 @@ def test_builds_that_cannot_be_used_are_refused(var: Path, cli: Cli, tmp_path: P
         found = cli("gate", "--base", text, "--head", "system-openmpi")
         assert found.exit_code == 2, text
         assert message in found.stderr, text
+
+
+@pytest.mark.parametrize(("planted", "recorded"), [(0.8, -0.2), (1.25, 0.25)])
+def test_change_of_a_session_is_reproduced_or_not(
+    planted: float, recorded: float, reframe_: FakeReframe, cli: Cli, history: History
+) -> None:
+    """A gain as well as a loss; the same session when the planted change is gone, then one of equal builds."""
+    reframe_.gain = planted
+    cli(*WORDS, "--no-counts", "--seed", 3)
+    session = history.sessions()[0].uuid
+    found = cli("reproduce", session[:8], "--seed", 4, "--json")
+    document = json.loads(found.stdout)
+    assert (found.exit_code, document["answer"], document["run"]) == (0, "reproduced", "benchio:api=hdf5")
+    assert document["recorded_change"] == pytest.approx(recorded, abs=0.02)
+    assert document["change"] == pytest.approx(recorded, abs=0.02)
+    reframe_.gain = 1.0
+    gone = cli("reproduce", session[:8], "--seed", 5)
+    assert gone.exit_code == 1
+    assert gone.stdout.startswith("not reproduced: benchio:api=hdf5")
+    equal = cli("reproduce", history.sessions()[0].uuid)
+    assert equal.exit_code == 2
+    assert "has no difference to reproduce" in equal.stderr
+
+
+def test_recorded_stack_that_is_gone_is_refused(tmp_path: Path) -> None:
+    """It names what is missing; with all files it is the stack under a name of its own."""
+    library = tmp_path / "libhdf5.so"
+    stack = Stack("old", "local", "spack", "installed", (StackPart("hdf5", "1.10.8", files=(str(library),)),))
+    with pytest.raises(UsageError, match=r"no longer on this machine: .*/libhdf5\.so is missing"):
+        recorded_stack("local", stack)
+    library.touch()
+    found = recorded_stack("local", stack)
+    assert found.name.startswith("recorded-old-")
+    assert found.parts == stack.parts
+
+
+def test_what_cannot_be_reproduced_is_refused(cli: Cli, history: History) -> None:
+    history.begin_session(SessionRecord("a" * 36, "local", "smoke", "run", 1_700_000_000))
+    for name, message in (("nonsense", "no finding"), ("aaaa", "it has no pairs of two stacks")):
+        found = cli("reproduce", name)
+        assert found.exit_code == 2
+        assert message in found.stderr

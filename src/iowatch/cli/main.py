@@ -47,7 +47,7 @@ AREAS = {
     "Set up": ("init", "doctor", "config", "system", "stack", "upgrade"),
     "Measure": ("run", "nightly", "import", "parse", "logs", "darshan", "workload"),
     "What changed": ("findings", "detect", "review", "event"),
-    "Compare": ("compare", "gate", "bisect", "advise", "reference"),
+    "Compare": ("compare", "gate", "reproduce", "bisect", "advise", "reference"),
     "Report": ("history", "dashboard", "notify"),
     "Try and learn": ("demo", "completion", "man"),
 }

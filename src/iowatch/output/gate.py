@@ -19,6 +19,7 @@ from iowatch.core import METRICS, Scalar, format_count, format_number, make_tabl
 from iowatch.output.dashboard.drawing import AxisScale, svg_line, svg_text
 from iowatch.output.report import escape_markdown, junit_case, junit_suite, valid_xml
 from iowatch.session.gate import GateOutcome, MeasuredResult
+from iowatch.session.reproduce import Reproduction
 from iowatch.stats import GateDecision, short_case_names
 
 _COLUMNS = ("change", "interval", "pairs", "decision")
@@ -347,3 +348,42 @@ def gate_badge(decision: GateDecision) -> str:
 def gate_json(found: GateOutcome) -> dict[str, Any]:
     """The document of `iowatch gate --json` as plain JSON."""
     return asdict(gate_document(found))
+
+
+def reproduction_lines(found: Reproduction) -> Iterator[str]:
+    """The report of `iowatch reproduce`, the answer first."""
+    change, low, high = found.change, *found.interval
+    recorded = _signed(math.expm1(change.log_gain))
+    measured = "nothing measured"
+    if found.gain is not None:
+        known = "" if not 0 < low < high < math.inf else f" ({_signed(low - 1)} to {_signed(high - 1)})"
+        measured = f"measured {_signed(found.gain - 1)}{known}"
+    operation = f" {change.operation}" if change.operation else ""
+    yield f"{found.answer}: {change.run}{operation} {change.metric}: recorded {recorded}, {measured}"
+    yield (
+        f"{change.source}, runs {change.before.id} and {change.after.id}; {format_count(found.pairs, 'pair')} in "
+        f"{found.seconds / 60:.1f} minutes, session {found.session}"
+    )
+    yield from found.notes
+
+
+def reproduction_document(found: Reproduction) -> dict[str, Any]:
+    """The document of `iowatch reproduce --json`."""
+    change = found.change
+    return {
+        "answer": found.answer,
+        "source": change.source,
+        "system": change.system,
+        "suite": change.suite,
+        "run": change.run,
+        "operation": change.operation,
+        "metric": change.metric,
+        "runs": {"before": change.before.id, "after": change.after.id},
+        "recorded_change": math.expm1(change.log_gain),
+        "change": None if found.gain is None else found.gain - 1,
+        "interval": [end - 1 if 0 < end < math.inf else None for end in found.interval],
+        "pairs": found.pairs,
+        "seconds": round(found.seconds, 1),
+        "session": found.session,
+        "notes": list(found.notes),
+    }

@@ -19,8 +19,8 @@ from iowatch.core import InputError, UsageError
 from iowatch.site.stack import Stack
 from iowatch.site.stacks import describe_loaded_stack, load_stack
 
-# Beginning of the names of stacks that a gate makes.
-GATE_PREFIX = "gate-"
+# Beginnings of the names of stacks that no folder contains: builds of a gate, and stacks as runs recorded them.
+GATE_PREFIX, RECORDED_PREFIX = "gate-", "recorded-"
 _SEARCHED = {
     "PATH": ("bin",),
     "LD_LIBRARY_PATH": ("lib", "lib64"),
@@ -117,6 +117,49 @@ def find_build(system: str, text: str) -> Build:
 def _require_usable(text: str, stack: Stack) -> None:
     if stack.status != "installed":
         raise UsageError(f"the build '{text}' cannot be run: {stack.note}")
+
+
+def recorded_stack(system: str, recorded: Stack) -> Stack:
+    """Return a stack as a run recorded it, under a name of its own, if it is still on this machine.
+
+    Args:
+        recorded: from the run.
+
+    Raises:
+        UsageError: a file is missing, or a part has another version now; names what is missing.
+    """
+    missing = [path for part in recorded.parts for path in part.files if not Path(path).exists()]
+    if missing:
+        raise UsageError(
+            f"stack '{recorded.name}' as recorded is no longer on this machine: {missing[0]} is missing",
+            hint="Install it again from its lock file (docs/stacks.md).",
+        )
+    if recorded.kind != "spack":  # the directories of Spack contain the hash
+        own = recorded.kind == "system"
+        found = (
+            load_stack(recorded.name, system)
+            if own
+            else describe_loaded_stack(system, recorded.name, recorded.modules, {}, recorded.paths)
+        )
+        _require_versions(recorded, found)
+    text = json.dumps(recorded.to_json(), sort_keys=True)
+    name = f"{RECORDED_PREFIX}{recorded.name[:32]}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+    return replace(recorded, name=name, system=system)
+
+
+def _require_versions(recorded: Stack, found: Stack) -> None:
+    if found.status != "installed":
+        raise UsageError(f"stack '{recorded.name}' as recorded cannot be run: {found.note}")
+    changed = [
+        f"{part.name} {part.version} is {other.version if (other := found.part(part.name)) else 'gone'}"
+        for part in recorded.parts
+        if (other := found.part(part.name)) is None or other.version != part.version
+    ]
+    if changed:
+        raise UsageError(
+            f"stack '{recorded.name}' is no longer what was recorded: {', '.join(changed)}",
+            hint="What was replaced in its place cannot be measured again; install it elsewhere.",
+        )
 
 
 def _content_digest(stack: Stack) -> str:

@@ -62,3 +62,4 @@ from iowatch.stats.rules import (
     prior_cost_bits,
     short_case_names,
 )
+from iowatch.stats.sequential import NoiseScale, SequentialCentre

@@ -18,11 +18,12 @@ from iowatch import handoff
 from iowatch.core import Output, Result, Scalar
 from iowatch.demo.scenarios import Scenario, SimulatedSeries, generate_sessions
 from iowatch.findings import update_findings
-from iowatch.session import ab_run, plan, reframe
+from iowatch.session import ab_run, bisect_commits, plan, reframe
 from iowatch.session.bisect import group_parts
 from iowatch.session.reframe import ReframePartition, ReframeSite
 from iowatch.site import Stack, StackPart, hybrids
 from iowatch.store import History, StackRecord
+from tests.session.test_bisect_commits import Repository
 
 Cli = Callable[..., CliResult]
 FEATURES = ("benchio", "h5bench", "hdf5", "ior", "mdtest", "netcdf4", "openmpi", "pnetcdf")
@@ -182,6 +183,55 @@ def test_finding_is_bisected_with_both_sides_as_recorded(reframe_: FakeReframe, 
     assert shown["sessions"] > 2
     assert answer in cli("findings", "show", finding.id).stdout
     assert cli("bisect", "good", "bad", "--finding", finding.id).exit_code == 2
+
+
+def test_commits_are_built_and_bisected(
+    reframe_: FakeReframe, cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two of four commits contain the slow one; the answer names it by its subject."""
+    repository = Repository(tmp_path / "repository")
+    for subject in ("v1", "one", "two", "slow", "v2"):
+        repository.commit(subject)
+
+    def describe(system: str, name: str, modules: tuple[str, ...], settings: dict[str, str], paths: object) -> Stack:
+        parts = (StackPart("openmpi", "4.1.4"),)
+        return Stack(name, system, "modules", "installed", parts, FEATURES, settings, paths, modules)  # type: ignore[arg-type]
+
+    def contents(stack: str) -> list[str]:
+        path = tmp_path / "var" / "stacks" / "local" / stack / "modules.yaml"
+        commit = yaml.safe_load(path.read_text())["settings"]["IOWATCH_COMMIT"]
+        return repository.git("log", "--format=%s", commit).split()
+
+    monkeypatch.setattr(hybrids, "describe_loaded_stack", describe)
+    # The shell that builds has no command `module`.
+    monkeypatch.setattr(bisect_commits, "load_stack", lambda *of: replace(hybrids.load_stack(*of), modules=()))
+    monkeypatch.setattr(reframe_, "modules", contents)
+    reframe_.slow = {"slow"}
+    words = ("bisect", "v1..v2", "--package", "tool", "--git", repository.place, "--stack", "good")
+    options = ("--build", "sh build.sh", "--benchmark", "ior", "--error-rate", "90%", "--seed", 1)
+    result = cli(*words, *options)
+    assert result.exit_code == 0, result.stderr
+    assert re.search(r"commit [0-9a-f]+ \(slow\) makes tool@[0-9a-f]{12} slower: 0\.(79|80)\d", result.stdout)
+    assert "GOOD + 1 to 3" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("good",), "two stacks are expected, or --finding ID, or --package"),
+        (("v1..v2", "--package", "tool", "--stack", "good"), "two stacks are expected"),
+        (("good", "bad", "--stack", "good"), "two stacks are expected"),
+        (("good", "bad", "--finding", "x"), "two stacks are expected"),
+        (("--finding", "none"), "no finding 'none'"),
+        (("good", "good"), "do not differ"),
+    ],
+)
+def test_wrong_use_is_refused(
+    reframe_: FakeReframe, cli: Cli, history: History, words: tuple[str, ...], message: str
+) -> None:
+    result = cli("bisect", *words)
+    assert result.exit_code == 2
+    assert message in result.stderr
 
 
 def test_equal_performance_ends_with_nothing_to_bisect(reframe_: FakeReframe, cli: Cli) -> None:

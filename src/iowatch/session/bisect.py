@@ -153,6 +153,9 @@ class BisectRun:
         self.history, self.source, self.options, self.report_message = history, source, options, report_message
         self.site = reframe.load_site(source.system)
         self.known: dict[tuple[Group, Group], list[float]] = defaultdict(list)
+        for end, name in ((frozenset[int](), source.good), (self._everything, source.bad)):
+            if (stack := source.stack(end)).status != "installed":
+                raise UsageError(f"{name} cannot be measured: {stack.note}", hint="Choose other ends of the search.")
         self.ends = self._context(frozenset(), self._everything, options.cases)
         self._refuse_one_sided_cases()
         self.started = time.monotonic()
@@ -322,7 +325,9 @@ class BisectRun:
         assert request is not None
         left, right = _stacks_of(groups, request)
         context = self._context(left, right, [target.run])
-        self.report_message(f"{context.stacks[1]}: {self._describe(right)}; against {context.stacks[0]}")
+        self.report_message(
+            f"{context.stacks[1]} is {self._describe(right)}; against {context.stacks[0]}, {self._describe(left)}"
+        )
 
         def record(pair: PairGains) -> None:
             if target in pair:
@@ -341,8 +346,8 @@ class BisectRun:
             bisection.skip()
 
     def _describe(self, parts: Group) -> str:
-        if parts == self._everything:
-            return "BAD"
+        if parts in (frozenset(), self._everything):
+            return "BAD" if parts else "GOOD"
         named = [str(self.source.parts[part]) for part in sorted(parts)]
         return "GOOD with " + "; ".join(named if len(named) <= 8 else [f"{len(named)} parts up to {named[-1]}"])
 

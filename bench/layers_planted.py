@@ -8,7 +8,8 @@ Needs root, a C compiler, libfuse3-dev, Debian's Open MPI, fio, hpcc, IOR and md
 come first; each faulty one then runs against a copy of their history, dated to the days before. All is in the
 directory: the site, the histories, and a disk of 200 MiB/s with ext4, a loop device on a file of FUSE in memory (the
 limits of blkio let bursts pass that are longer than these repetitions). MPI messages go by TCP through a network
-namespace. A preloaded library puts the ranks, and only these, into a control group, and delays the calls of the
+namespace with 8 Gbit/s. A preloaded library puts the ranks, and only these, into a control group, and delays the calls
+of the
 faults. `netem` is used where the kernel has it, else `tbf`.
 """
 
@@ -36,6 +37,7 @@ NAME = "iowatch-layers"
 CGROUP = Path(f"/sys/fs/cgroup/cpu/{NAME}")
 DAY_S = 86400
 USUAL_RATE, SLOW_RATE = 200 << 20, 80 << 20
+USUAL_NETWORK, SLOW_NETWORK = "8gbit", "1gbit"
 
 ANSWERS = ("right", "wrong", "cannot tell")
 
@@ -73,10 +75,9 @@ SOURCE = r"""
 #include <unistd.h>
 
 /* Only in MPI processes. PLANTED: what is slow; PLANTED_CGROUP: the control group that the process joins. */
-static int depth;
 static int planted(const char *what) {
   const char *found = getenv("PLANTED");
-  return found && !strcmp(found, what) && getenv("OMPI_COMM_WORLD_SIZE") && !depth;
+  return found && !strcmp(found, what) && getenv("OMPI_COMM_WORLD_SIZE");
 }
 static void wait_ms(double ms) {
   struct timespec t = {(time_t)(ms / 1e3), (long)((ms - 1e3 * (long)(ms / 1e3)) * 1e6)};
@@ -111,12 +112,16 @@ ssize_t pwritev(int fd, const struct iovec *v, int n, off_t at) {
 ssize_t pwritev64(int fd, const struct iovec *v, int n, off_t at) {
   REAL(pwritev64); slow_write(fd, length(v, n)); return real(fd, v, n, at);
 }
+ssize_t writev(int fd, const struct iovec *v, int n) {
+  REAL(writev); slow_write(fd, length(v, n)); return real(fd, v, n);
+}
 int close(int fd) { REAL(close); if (planted("close") && is_file(fd)) wait_ms(1.0); return real(fd); }
 
 int MPI_Type_size(void *t, int *size);
+static int depth; /* one write of MPI-IO calls another */
 static void slow_mpi(int n, void *t) {
   int size = 0;
-  if (planted("mpiio") && !MPI_Type_size(t, &size)) wait_ms(20 * size * n * MIB);
+  if (planted("mpiio") && !depth && !MPI_Type_size(t, &size)) wait_ms(20 * size * n * MIB);
 }
 #define OF_MPI(name) \
   int name(void *f, long long at, const void *b, int n, void *t, void *s); \
@@ -135,11 +140,11 @@ OF_MPI_POINTER(MPI_File_write_all)
 
 int H5Dwrite(long d, long t, long m, long f, long p, const void *b);
 int H5Dwrite(long d, long t, long m, long f, long p, const void *b) {
-  REAL(H5Dwrite); if (planted("hdf5")) wait_ms(40); return real(d, t, m, f, p, b);
+  REAL(H5Dwrite); if (planted("hdf5")) wait_ms(60); return real(d, t, m, f, p, b);
 }
 int nc_put_vara(int f, int v, const size_t *s, const size_t *c, const void *b);
 int nc_put_vara(int f, int v, const size_t *s, const size_t *c, const void *b) {
-  REAL(nc_put_vara); if (planted("netcdf")) wait_ms(40); return real(f, v, s, c, b);
+  REAL(nc_put_vara); if (planted("netcdf")) wait_ms(60); return real(f, v, s, c, b);
 }
 """
 
@@ -209,9 +214,9 @@ PRESSURE = r"""
 #include <stdlib.h>
 #define N (8 << 20)
 int main(void) {
-  double *a = malloc(N * 8), *b = malloc(N * 8), *c = malloc(N * 8);
+  volatile double *a = malloc(N * 8), *b = malloc(N * 8), *c = malloc(N * 8);
   for (long i = 0; i < N; i++) a[i] = b[i] = c[i] = i;
-  for (volatile double s = 1;; s += 1) for (long i = 0; i < N; i++) a[i] = b[i] + s * c[i];
+  for (double s = 1;; s += 1) for (long i = 0; i < N; i++) a[i] = b[i] + s * c[i];
 }
 """
 
@@ -260,6 +265,7 @@ def prepare(place: Path) -> dict[str, str]:
     in_network("ip", "link", "set", "lo", "up")
     CGROUP.mkdir(exist_ok=True)
     set_rate(place, USUAL_RATE)
+    limit_network(USUAL_NETWORK)
     return os.environ | {
         "LD_PRELOAD": str(place / "planted.so"),
         "PLANTED_CGROUP": str(CGROUP / "cgroup.procs"),
@@ -277,14 +283,19 @@ def set_rate(place: Path, rate: int) -> None:
     (place / "disk" / "rate").write_text(f"{rate:<31}\n")
 
 
+def limit_network(rate: str) -> None:
+    limit = ("tbf", "rate", rate, "burst", "256k", "latency", "1s")
+    in_network("tc", "qdisc", "replace", "dev", "lo", "root", *limit)
+
+
 @contextmanager
 def planted(place: Path, fault: str) -> Iterator[None]:
     """A fault outside of the processes, for one session."""
     with ExitStack() as undo:
         if fault == "cpu":
             quota = CGROUP / "cpu.cfs_quota_us"
-            (CGROUP / "cpu.cfs_period_us").write_text("2500")
-            quota.write_text("1000")  # 0.4 processors for all ranks
+            (CGROUP / "cpu.cfs_period_us").write_text("20000")
+            quota.write_text("6000")  # 0.3 processors for all ranks
             undo.callback(quota.write_text, "-1")
         if fault == "memory":
             for number in range(4):
@@ -294,10 +305,10 @@ def planted(place: Path, fault: str) -> Iterator[None]:
                 for end in (note.unlink, hog.wait, hog.kill):
                     undo.callback(end)
         if fault == "network":
-            slow = ("tc", "qdisc", "add", "dev", "lo", "root")
-            if in_network(*slow, "netem", "delay", "1ms", check=False).returncode:
-                in_network(*slow, "tbf", "rate", "500mbit", "burst", "256k", "latency", "1s")
-            undo.callback(in_network, "tc", "qdisc", "del", "dev", "lo", "root")
+            delay = ("netem", "delay", "1ms", "rate", USUAL_NETWORK)
+            if in_network("tc", "qdisc", "replace", "dev", "lo", "root", *delay, check=False).returncode:
+                limit_network(SLOW_NETWORK)
+            undo.callback(limit_network, USUAL_NETWORK)
         if fault == "disk":
             set_rate(place, SLOW_RATE)
             undo.callback(set_rate, place, USUAL_RATE)

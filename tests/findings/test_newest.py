@@ -239,7 +239,8 @@ def test_report_of_the_newest_session_has_three_answers(suspected: Finding) -> N
     found = replace(suspected, outlook=Outlook(0.35, 1, False, 9, 8), size=0.55)
     text = describe_newest_session(report(unusual=(1, 2, 3, 4, 5)), [found])
     assert text == (
-        "5 of 16 series far off, MPI-IO ×0.55; session 1 since 10 Feb 2025; "
+        "5 of 16 series far off, MPI-IO ×0.55; lowest layer that moved: MPI-IO (file system and HDF5 did not); "
+        "session 1 since 10 Feb 2025; "
         "of 9 such sessions before 8 over in the next; probability that it lasts 35 %"
     )
 

@@ -25,7 +25,6 @@ from iowatch.store import History, SeriesPoints, SeriesRow
 _MOST_INDEPENDENT = 4
 # Noise of a series with fewer observations before the change than these.
 _FEWEST, _USUAL_NOISE = 3, 0.1
-_MAD_TO_SD = 1.4826
 # Of the difference of two medians, in standard errors of means.
 _MEDIAN_ERROR = 1.25
 
@@ -83,13 +82,11 @@ def series_of_change(
 
 
 def _noise(before: NDArray[np.float64]) -> float:
-    """Robust standard deviation (natural logarithm) of observations at one level."""
+    """Standard deviation (natural logarithm) of observations at one level, with the outliers: they come again."""
     if len(before) < _FEWEST:
         return _USUAL_NOISE
     logs = np.log(before[before > 0])
-    deviations = np.abs(logs - np.median(logs))
-    # The larger one: of a few observations, half may be equal by chance.
-    return float(max(_MAD_TO_SD * np.median(deviations), np.percentile(deviations, 80) / 1.28))
+    return float(np.sqrt(np.mean((logs - np.median(logs)) ** 2)))
 
 
 def _mib_per_operation(row: SeriesRow) -> float:

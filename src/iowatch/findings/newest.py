@@ -16,7 +16,7 @@ from iowatch.core import DAY_S, METRICS
 from iowatch.findings.finding import NOT_CONFIRMED, RETURNED, TRANSIENT, Finding, are_sure
 from iowatch.findings.grouping import ChangeGroup, SeriesChange, series_parameters
 from iowatch.findings.series import headline_values, load_observations
-from iowatch.findings.text import format_outlook, short_summary
+from iowatch.findings.text import format_moved_layer, format_outlook, short_summary
 from iowatch.stats import (
     NEWEST_SESSIONS,
     ChangePoint,
@@ -270,5 +270,6 @@ def describe_newest_session(report: PanelReport, findings: Sequence[Finding]) ->
         return far if report.unusual else f"nothing unusual in {report.measured} series"
     parts = [f"{len(report.unusual)} of {report.measured} series far off"]
     for finding in sorted(current, key=lambda f: -f.outlook.probability_lasting if f.outlook else 0.0):
-        parts.append(f"{short_summary(finding)}; {format_outlook(finding)}")
+        layer = f"; {format_moved_layer(finding.layer)}" if finding.layer and finding.layer.named else ""
+        parts.append(f"{short_summary(finding)}{layer}; {format_outlook(finding)}")
     return ", ".join(parts[:2]) + "".join(f"; {one}" for one in parts[2:])

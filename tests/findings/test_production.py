@@ -15,7 +15,9 @@ from click.testing import Result
 from iowatch.core import DAY_S, MIB
 from iowatch.darshan import COUNTED, log_schema
 from iowatch.findings import production
+from iowatch.output.dashboard.build import build_site
 from iowatch.output.logs import build_log_report
+from iowatch.store import History
 from iowatch.store.logs import LogStore
 
 START_S = 20_454 * DAY_S  # 1 January 2026
@@ -144,7 +146,7 @@ def test_a_finding_is_compared_with_production(year: Any) -> None:
 
 
 def test_report_adds_up_what_the_logs_say(in_year: Any) -> None:
-    document = build_log_report("here")
+    document = build_log_report("here").document
     written = sum(one["bytes_written"] for row in in_year.rows for one in row["layers"] if one["layer"] == "POSIX")
     assert document["logs"]["bytes_written"] == written
     assert document["logs"]["logs"] == len(in_year.rows)
@@ -157,7 +159,7 @@ def test_report_adds_up_what_the_logs_say(in_year: Any) -> None:
     assert {one["interface"] for one in shared} == {"MPI-IO"}
     assert {remedy["key"] for one in shared for remedy in one["remedies"]} == {"alignment"}
     assert {remedy["key"] for one in document["patterns"] if one not in shared for remedy in one["remedies"]} == set()
-    later = build_log_report("here", START_S + 60 * DAY_S)["logs"]
+    later = build_log_report("here", START_S + 60 * DAY_S).document["logs"]
     assert later["first_day"] == "2026-03-02"
     assert later["logs"] == sum(row["start_s"] >= START_S + 60 * DAY_S for row in in_year.rows)
 
@@ -196,3 +198,21 @@ def test_the_command_reports_and_explains(cli: Callable[..., Result], in_year: A
     assert "no change that applications have in common: 12 series compared" in shown.stdout
     absent = cli("logs", "report", "--system", "elsewhere")
     assert (absent.exit_code, "no Darshan logs of 'elsewhere'" in absent.output) == (2, True)
+
+
+def test_the_page_shows_what_changed(in_year: Any, tmp_path: Path) -> None:
+    with History.open(str(tmp_path / "history.db")) as history:
+        build_site(history, tmp_path / "site")
+    page = (tmp_path / "site" / "applications.html").read_text()
+    assert "4 of 12 applications lost" in page
+    assert page.count("<figure>") == 4
+    assert page.count('class="mark event"') == 4  # those of the applications that changed
+    assert "not aligned to 1 MiB" in page
+    assert 'href="applications.html"' in (tmp_path / "site" / "findings.html").read_text()
+    parts = sorted(LogStore("here").root.rglob("*.parquet"))
+    kept = parts[0].read_bytes()
+    parts[0].write_bytes(b"damaged")
+    with History.open(str(tmp_path / "history.db")) as history:
+        build_site(history, tmp_path / "site")
+    assert "cannot be read" in (tmp_path / "site" / "applications.html").read_text()
+    parts[0].write_bytes(kept)

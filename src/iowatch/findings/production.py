@@ -288,7 +288,8 @@ def remedies(pattern: Mapping[str, Any]) -> Iterator[Remedy]:
     if is_shared and alignment >= _STRIPE_BYTES and pattern["unaligned"] > report.UNALIGNED_SHARE * accesses:
         share = pattern["unaligned"] / accesses
         yield Remedy(
-            "alignment", f"{share:.0%} of accesses to shared files not aligned to {format_size(alignment)}: align them"
+            "alignment",
+            f"{100 * share:.0f} % of accesses to shared files not aligned to {format_size(alignment)}: align them",
         )
     independent, collective = pattern["independent_writes"], pattern["collective_writes"]
     mpiio, small = independent + collective, pattern["small_mpiio_writes"]
@@ -302,7 +303,9 @@ def remedies(pattern: Mapping[str, Any]) -> Iterator[Remedy]:
             "collective", f"{independent} independent MPI-IO writes of {mpiio}, many small: collective buffering"
         )
     elif writes and pattern["small_writes"] > max(report.SMALL_COUNT, report.SMALL_SHARE * writes):
-        yield Remedy("small", f"{pattern['small_writes'] / writes:.0%} of {writes} writes to 100 KiB: larger buffers")
+        yield Remedy(
+            "small", f"{100 * pattern['small_writes'] / writes:.0f} % of {writes} writes to 100 KiB: larger buffers"
+        )
 
 
 # Alignments from this on are stripes; smaller ones are blocks of a local file system or pages.

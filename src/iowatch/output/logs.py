@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from rich.console import Console
@@ -17,8 +17,21 @@ from iowatch.store import logs
 _LISTED = 20
 
 
-def build_log_report(system: str, since_s: float = 0.0, finding: Finding | None = None) -> dict[str, Any]:
-    """Return the document of `iowatch logs report --json`.
+@dataclass(frozen=True)
+class LogReport:
+    """What the logs of a system show: the document of `iowatch logs report --json`, and the series behind it."""
+
+    document: dict[str, Any]
+    series: list[production.ApplicationSeries]
+    changes: list[production.ProductionChange]
+
+    def answer(self) -> Iterator[str]:
+        """Yield what changed, and what was read."""
+        return _answer_lines(self.document)
+
+
+def build_log_report(system: str, since_s: float = 0.0, finding: Finding | None = None) -> LogReport:
+    """Return the report of a system.
 
     Args:
         since_s: epoch seconds; logs before are in the series of applications only, as what they are compared with.
@@ -37,15 +50,17 @@ def build_log_report(system: str, since_s: float = 0.0, finding: Finding | None 
     answer = production.felt_by_production(finding, changes, series).to_json(system) if finding else {}
     for one in patterns:
         one["remedies"] = [asdict(remedy) for remedy in production.remedies(one)]
-    return {
+    common = production.common_changes(changes, since_s)
+    document = {
         "system": system,
         "logs": counts,
         "applications": applications,
         "patterns": patterns,
         "series": {"compared": len(series), "too_few_runs": short},
-        "changes": [one.to_json(system) for one in production.common_changes(changes, since_s)],
+        "changes": [one.to_json(system) for one in common],
         "finding": {"id": finding.id, **answer} if finding else None,
     }
+    return LogReport(document, series, common)
 
 
 def print_log_report(console: Console, document: Mapping[str, Any]) -> None:

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from iowatch.core import InputError, UsageError, exclusive_file_lock, files, settings
+from iowatch.core import InputError, MachineError, UsageError, exclusive_file_lock, files, settings
 from iowatch.darshan import COPY, COUNTED, import_engines, log_schema
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ class LogStore:
         Returns:
             outcome to number of rows.
         """
-        with exclusive_file_lock(self.root / "parts"):
+        with exclusive_file_lock(self.root / "parts"), self._readable():
             days, outcomes = self._days(rows), rows["outcome"].to_pylist()
             known = {day: self._known_logs(day) for day in set(days) - {_NO_DAY}}
             positions: dict[str, list[int]] = {}
@@ -135,6 +135,21 @@ class LogStore:
             pq.write_table(rows, stream, compression="zstd")
 
     @contextmanager
+    def _readable(self) -> Iterator[None]:
+        """Report a damaged file of the tables.
+
+        Raises:
+            MachineError: DuckDB or pyarrow cannot read one.
+        """
+        pa, _, duckdb = import_engines()
+        try:
+            yield
+        except (duckdb.Error, pa.ArrowException) as error:
+            reason = " ".join(str(error).split())[:300]
+            hint = "Restore the directory, or move it away and add the logs again."
+            raise MachineError(f"{self.root}: the tables of logs cannot be read: {reason}", hint=hint) from error
+
+    @contextmanager
     def connect(self, day: str = "[0-9]*") -> Iterator[DuckDBPyConnection]:
         """Open DuckDB with the views `ledger` (rows of the days that match), `logs` and `layers`; commits wait.
 
@@ -150,7 +165,7 @@ class LogStore:
             )
         _, _, duckdb = import_engines()
         pattern = str(self.root / f"day={day}" / "part-*.parquet").replace("'", "''")
-        with exclusive_file_lock(self.root / "parts"), duckdb.connect() as database:
+        with exclusive_file_lock(self.root / "parts"), self._readable(), duckdb.connect() as database:
             # What exceeds the memory is written to disk, by default below the working directory.
             spill = str(self.root / "spill").replace("'", "''")
             database.execute(f"SET memory_limit = '{_DATABASE_MEMORY}'; SET temp_directory = '{spill}'")
@@ -161,6 +176,12 @@ class LogStore:
             database.execute(f"CREATE VIEW logs AS FROM ledger WHERE outcome = '{COUNTED}'")
             database.execute(_LAYERS)
             yield database
+
+
+def list_systems() -> list[str]:
+    """Return the systems whose logs were added."""
+    places = (settings.var_directory() / "fleet").glob("system=*/day=[0-9]*")
+    return sorted({place.parent.name.removeprefix("system=") for place in places})
 
 
 def _without_figures(rows: Table, outcomes: Sequence[str]) -> Table:

@@ -69,7 +69,7 @@ def report(system: str, since: datetime | None, finding_id: str | None, db: str 
         if finding.system != system:
             raise UsageError(f"{finding_id} is a finding of '{finding.system}', not of '{system}'")
     since_s = start_of_day(since.date(), system_zone(system)) if since else 0.0
-    document = build_log_report(system, since_s, finding)
+    document = build_log_report(system, since_s, finding).document
     print_report(as_json, document, partial(print_log_report, document=document))
     answers = [document["finding"]] if finding else document["changes"]
     return 1 if any(one["applications_changed"] for one in answers) else 0

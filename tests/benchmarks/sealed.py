@@ -13,7 +13,8 @@ def sealed(record: Mapping[str, Any]) -> str:
     contents = {name: value for name, value in record.items() if name != "integrity"}
     body = json.dumps(contents, indent=2, ensure_ascii=False).removesuffix("\n}")
     seal = {
-        "repetitions": sum(len(operation["repetitions"]) for operation in record["operations"]),
+        "repetitions": sum(len(operation["repetitions"]) for operation in record["operations"])
+        + len(record.get("total", ())),
         "sha256": hashlib.sha256(body.encode()).hexdigest(),
     }
     return f'{body},\n  "integrity": {json.dumps(seal)}\n}}\n'

@@ -50,6 +50,13 @@ static void write_time(struct json *json, const struct phase_time *t, uint64_t b
     json_close(json, '}');
 }
 
+static bool uses_file(const struct action *action, size_t n, int file) {
+    for (size_t i = 0; i < n; i++)
+        if (action[i].file == file || uses_file(action[i].action, action[i].n, file))
+            return true;
+    return false;
+}
+
 static void write_phase(struct json *json, const struct results *r, int phase) {
     const struct phase_of_workload *p = &r->workload->phase[phase];
     json_open(json, NULL, '{');
@@ -58,6 +65,11 @@ static void write_phase(struct json *json, const struct results *r, int phase) {
     json_unsigned(json, "bytes_read", p->bytes_read);
     json_unsigned(json, "bytes_written", p->bytes_written);
     json_unsigned(json, "operations", p->operations);
+    json_open(json, "files", '[');
+    for (int i = 0; i < r->workload->file_n; i++)
+        if (uses_file(p->action, p->n, i))
+            json_string(json, NULL, r->workload->file[i].name);
+    json_close(json, ']');
     json_open(json, "repetitions", '[');
     for (size_t i = 0; i < r->report->n; i++)
         write_time(json, &r->report->time[i * (size_t)r->workload->phase_n + (size_t)phase],
@@ -103,13 +115,26 @@ static void write_parameters(struct json *json, const struct workload *w) {
     json_close(json, '}');
 }
 
+static void write_files(struct json *json, const struct workload *w) {
+    json_open(json, "files", '[');
+    for (int i = 0; i < w->file_n; i++) {
+        const struct workload_file *f = &w->file[i];
+        json_open(json, NULL, '{');
+        json_string(json, "name", f->name);
+        json_string(json, "api", backends[f->api].name);
+        json_string(json, "layout", f->group.expression != NULL ? "groups" : file_names[f->layout]);
+        json_close(json, '}');
+    }
+    json_close(json, ']');
+}
+
 void workload_json(const struct results *r, struct json *json) {
     const struct workload *w = r->workload;
     json_open(json, "workload", '{');
     json_string(json, "name", w->name);
     json_string(json, "sha256", w->sha256);
     write_parameters(json, w);
-    json_unsigned(json, "files", w->files);
+    write_files(json, w);
     json_unsigned(json, "needed_bytes", w->needed_bytes);
     json_close(json, '}');
     json_open(json, "phases", '[');

@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from iowatch.benchmarks import benchmark, hints, parsing
+from iowatch.benchmarks import benchmark, hints, parsing, workload_cases
 from iowatch.core import MIB, InputError, Scalar, parse_size
 
 _OPTIONS = {
@@ -49,11 +49,12 @@ _OPTIONS = {
     "stripe-size": "Lustre stripe size of the directory in bytes",
     "ranks": "MPI processes",
     "nodes": "nodes",
+    **workload_cases.OPTIONS,
 }
 
 # Not program arguments: size of the job, and striping of the directory.
 _PLACEMENT = {"ranks", "nodes", "stripe-count", "stripe-size"}
-_NOT_ARGUMENTS = _PLACEMENT | {hints.OPTION}
+_NOT_ARGUMENTS = _PLACEMENT | {hints.OPTION, *workload_cases.OPTIONS}
 _DOUBLE_BYTES = 8
 RECORD_FILE = "benchio.json"
 _APIS = {
@@ -66,11 +67,15 @@ _SYNC: dict[str, Scalar] = {"none": False, "end": True, "each": "each"}
 def _arguments(options: benchmark.BenchmarkOptions, place: str) -> list[str]:
     given = {name: value for name, value in options.items() if name not in _NOT_ARGUMENTS and value is not False}
     words = [f"--{name}" if value is True else f"--{name}={value}" for name, value in given.items()]
+    if "workload" in options:
+        words += workload_cases.arguments(options)
     words += [f"--hint={key}={value}" for key, value in hints.mpi_info(options).items()]
     return [*words, f"--dir={place}", f"--json={RECORD_FILE}"]
 
 
 def _requires(options: benchmark.BenchmarkOptions) -> tuple[str, ...]:
+    if "workload" in options:
+        return ("mpi", *workload_cases.requires(options), *hints.required_features(options))
     library = {"hdf5": "hdf5", "netcdf4": "netcdf4", "pnetcdf": "pnetcdf"}.get(str(options.get("api")))
     chosen = [str(options[name]) for name in ("filter", "vfd") if options.get(name, "none") not in ("none", "mpio")]
     if wrong := set(chosen) - {"deflate", "szip", "zstd", "subfiling"}:
@@ -79,6 +84,8 @@ def _requires(options: benchmark.BenchmarkOptions) -> tuple[str, ...]:
 
 
 def _file_bytes(options: benchmark.BenchmarkOptions) -> int:
+    if "workload" in options:
+        return workload_cases.plan(options).data_bytes
     if str(options.get("api")) == "null":
         return 0
     ranks = benchmark.integer_option(options, "ranks", 1)
@@ -97,6 +104,8 @@ def _elements(shape: str) -> int:
 
 
 def _volume_bytes(options: benchmark.BenchmarkOptions) -> int:
+    if "workload" in options:
+        return workload_cases.volume_bytes(options)
     repetitions = benchmark.integer_option(options, "repeat", 10)
     transfers = repetitions * len(benchmark.requested_operations(options))
     # Not timed: the file that a read needs, and the reading back of what is only written.
@@ -108,6 +117,8 @@ def _volume_bytes(options: benchmark.BenchmarkOptions) -> int:
 
 
 def _printed_parameters(options: benchmark.BenchmarkOptions) -> dict[str, Scalar]:
+    if "workload" in options:
+        return workload_cases.printed_parameters(options)
     api = str(options.get("api", "mpiio"))
     if api == "null":
         return {}
@@ -133,8 +144,16 @@ def _printed_parameters(options: benchmark.BenchmarkOptions) -> dict[str, Scalar
 
 def _inodes(options: benchmark.BenchmarkOptions) -> int:
     """Return the number of files of all instances and roles, plus their directory."""
+    if "workload" in options:
+        return 1 + workload_cases.plan(options).files
     files = {"per-process": "ranks", "per-node": "nodes"}.get(str(options.get("file")), "instances")
     return 1 + max(benchmark.integer_option(options, files, 1), benchmark.integer_option(options, "instances", 1))
+
+
+def _expects(options: benchmark.BenchmarkOptions) -> tuple[tuple[str, str], ...]:
+    if "workload" in options:
+        return workload_cases.expects(options)
+    return tuple((operation, "bandwidth") for operation in benchmark.requested_operations(options))
 
 
 _SUMMARY_HEADER = re.compile(
@@ -305,7 +324,7 @@ def _check_record_text(builder: parsing.OutputBuilder, text: str, context: parsi
 def _damage(text: str, record: Mapping[str, Any]) -> str | None:
     """Describe how the text differs from what benchio writes (`draft_close` in `src/record.c`); None if it does not."""
     expected = record["integrity"]
-    found = sum(len(operation["repetitions"]) for operation in record["operations"])
+    found = sum(len(operation["repetitions"]) for operation in record["operations"]) + len(record.get("total", ()))
     if found != expected["repetitions"]:
         return f"the record is damaged: {found} of {expected['repetitions']} repetitions"
     body = text.rpartition(_LAST_MEMBER)[0]
@@ -326,7 +345,7 @@ def _check_record(builder: parsing.OutputBuilder, record: dict[str, Any], contex
         builder.add_failure(f"benchio failed: {reported}")
         if "geometry" not in record:
             return
-    if not _geometry_agrees(record):
+    if not _placement_agrees(record) or ("workload" not in record and not _geometry_agrees(record)):
         builder.add_truncation("options and geometry contradict each other")
         return
     ranks = record["geometry"]["ranks"]
@@ -338,14 +357,32 @@ def _check_record(builder: parsing.OutputBuilder, record: dict[str, Any], contex
         builder.add_failure("data differ from what was written")
     elif record["options"]["verify"] and builder.has_no_problem and not verification.get("bytes_checked"):
         builder.add_failure("verification was requested, but no byte was verified")
-    _check_operations(builder, record)
+    if "workload" in record:
+        workload_cases.check_record(builder, record, _workload_case(record))
+    else:
+        _check_operations(builder, record)
+
+
+def _placement_agrees(record: Mapping[str, Any]) -> bool:
+    geometry, hosts = record["geometry"], record["hosts"]
+    ranks = sum(host["ranks"] for host in hosts)
+    return bool(len(record["node_of_rank"]) == geometry["ranks"] == ranks and len(hosts) == geometry["nodes"])
+
+
+def _workload_case(record: Mapping[str, Any]) -> parsing.CaseParameters:
+    options, geometry = record["options"], record["geometry"]
+    return {
+        **{name: geometry[name] for name in ("ranks", "nodes")},
+        **{name: options.get(option) or None for name, option in _NUMBERS.items() if option in _PLACEMENT},
+        "hints": hints.parameter_of_info(hints_in_force(record)),
+        "cache": record["cache"]["achieved"],
+        "verify": options["verify"] or None,
+    }
 
 
 def _geometry_agrees(record: Mapping[str, Any]) -> bool:
-    geometry, options = record["geometry"], record["options"]
-    ranks, nodes, hosts = geometry["ranks"], geometry["nodes"], record["hosts"]
-    placed: bool = len(record["node_of_rank"]) == ranks == sum(host["ranks"] for host in hosts)
-    if not placed or len(hosts) != nodes or geometry["instances"] != options["instances"]:
+    geometry, options, ranks = record["geometry"], record["options"], record["geometry"]["ranks"]
+    if geometry["instances"] != options["instances"]:
         return False
     size = geometry["bytes_per_repetition"]
     if options["pattern"] != "block3d":
@@ -427,7 +464,7 @@ def _is_repetition_consistent(repetition: Mapping[str, Any], size: int, no_files
 _SIGNATURES = (
     parsing.FailureSignature(r"(?:Open|View|Write|Read|Close|Sync) error on rank", "MPI-IO reports an error"),
     parsing.FailureSignature(r"^ ?(?:Illegal|ERROR:|Invalid)", "benchio reports an error"),
-    parsing.FailureSignature(r"^benchio: (?!warning|\w+ \d+ of \d+: )", "benchio reports an error"),
+    parsing.FailureSignature(r"^benchio: (?!warning|[\w-]+ \d+ of \d+: )", "benchio reports an error"),
 )
 
 
@@ -487,7 +524,7 @@ BENCHIO = benchmark.Benchmark(
     program=lambda _options: "benchio",
     arguments=_arguments,
     requires=_requires,
-    expects=lambda options: tuple((operation, "bandwidth") for operation in benchmark.requested_operations(options)),
+    expects=_expects,
     samples=lambda options: benchmark.integer_option(options, "repeat", 10),
     shows=_printed_parameters,
     file_bytes=_file_bytes,

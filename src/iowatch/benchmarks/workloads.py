@@ -198,6 +198,12 @@ class Workload:
         """
         yield from self._walk(self.document["phases"][phase]["actions"], rank, dict(self._names[rank]))
 
+    def file_names(self, name: str, rank: int) -> dict[str, Number]:
+        """Return what expressions of a file and of its actions know on a rank that has part in it."""
+        owners = self.members(name)
+        sharing = [one for one, owner in owners.items() if owner == owners[rank]]
+        return {**self._names[rank], "file_ranks": len(sharing), "file_rank": sharing.index(rank)}
+
     def _rank_names(self, rank: int, common: Names) -> dict[str, Number]:
         names = {**common, "rank": rank, "node": rank * self.nodes // self.ranks}
         for name, expression in self.document.get("variables", {}).items():
@@ -232,8 +238,7 @@ class Workload:
         owners = self.members(name)
         if rank not in owners:
             return
-        sharing = [one for one, owner in owners.items() if owner == owners[rank]]
-        names = {**names, "file_ranks": len(sharing), "file_rank": sharing.index(rank)}
+        names = {**names, **self.file_names(name, rank)}
         if not self._takes_part(action.get("ranks"), rank, names):
             return
         number = int(evaluate(action.get("number", 0), names))
@@ -288,6 +293,28 @@ def _parameter(value: Any, names: Mapping[str, Any]) -> Number | str:
         return evaluate(value, {name: one for name, one in names.items() if not isinstance(one, str)}, real=False)
     except InputError:
         return str(value)
+
+
+def data_bytes(workload: Workload, name: str) -> int:
+    """Return the bytes of all files of a name together, without what libraries add."""
+    file = workload.document["files"][name]
+    total = 0
+    for rank in sorted(set(workload.members(name).values())):
+        names = workload.file_names(name, rank)
+        sizes = [int(evaluate(file.get(key, 0), names)) for key in ("bytes", "attributes")]
+        for dataset in file.get("datasets", {}).values():
+            shape = [int(evaluate(n, names)) for n in dataset["shape"]]
+            copies = int(evaluate(dataset.get("count", 1), names))
+            sizes.append(math.prod(shape) * _TYPE_BYTES[dataset["type"]] * copies)
+        total += sum(sizes) * int(evaluate(file.get("count", 1), names))
+    return total
+
+
+def file_count(workload: Workload, name: str) -> int:
+    """Return the number of all files of a name."""
+    count = workload.document["files"][name].get("count", 1)
+    owners = set(workload.members(name).values())
+    return sum(int(evaluate(count, workload.file_names(name, rank))) for rank in owners)
 
 
 def read_description(path: Path) -> dict[str, Any]:

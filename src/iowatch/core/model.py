@@ -129,8 +129,12 @@ class Result:
     case: Mapping[str, Scalar] = field(default_factory=dict)
 
     def full_case(self, benchmark: str) -> Case:
-        """Return the case including its operation, which identifies it in the history."""
-        return Case(benchmark, {**self.case, "operation": self.operation})
+        """Return the case including its operation, which identifies it in the history.
+
+        A workload is a benchmark of its own: its cases have its name, whichever program ran it.
+        """
+        rest = {name: value for name, value in self.case.items() if name != "workload"}
+        return Case(str(self.case.get("workload") or benchmark), {**rest, "operation": self.operation})
 
     def to_json(self) -> dict[str, Any]:
         return {**vars(self), "samples": list(self.samples), "case": dict(self.case)}

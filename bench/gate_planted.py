@@ -88,7 +88,7 @@ def run_trial(environment: dict[str, str], kind: str) -> dict[str, object]:
     return {
         "kind": kind, "decision": found["decision"], "change": write.get("change"), "noise": write.get("noise"),
         "pairs": max((one["pairs"] for one in found["results"]), default=0),
-        "instructions": [one["head"] / one["base"] - 1 for one in found["counts"] or [] if one["name"] == "instructions"],
+        "counts": {one["name"]: one["head"] / one["base"] - 1 for one in found["counts"] or []},
         "seconds": round(time.monotonic() - started, 1), "load": round(load, 1),
     }  # fmt: skip
 
@@ -107,12 +107,12 @@ def main() -> None:
     for _ in range(given.most):
         if time.monotonic() > end - 60:
             break
-        with record.open("a") as trials:
+        with record.open("a") as file:
             print(line := json.dumps(run_trial(environment, given.kind)), flush=True)
-            trials.write(f"{line}\n")
-    known = [json.loads(line) for line in record.read_text().splitlines()] if record.exists() else []
+            file.write(f"{line}\n")
+    trials = [json.loads(line) for line in record.read_text().splitlines()] if record.exists() else []
     for kind in KINDS:
-        if own := [one for one in known if one["kind"] == kind]:
+        if own := [one for one in trials if one["kind"] == kind]:
             decisions = ", ".join(f"{word} {n}" for word, n in Counter(one["decision"] for one in own).most_common())
             figures = {
                 name: median(one[name] or 0.0 for one in own) for name in ("change", "noise", "pairs", "seconds")

@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from pathlib import Path
 
 import click
 
-from iowatch.cli.common import history_options, print_json, print_lines, print_message, system_option
+from iowatch.cli.common import (
+    OUTPUT_FILE,
+    database_option,
+    history_options,
+    print_json,
+    print_lines,
+    print_message,
+    system_option,
+)
 from iowatch.findings import (
     find_bisection,
     find_finding,
@@ -96,3 +105,19 @@ def show(finding: str, db: str | None, as_json: bool) -> int:
         if search:
             print_lines("", "Which part of the stack:", *(f"  {line}" for line in search.lines))
     return 1 if found.needs_action else 0
+
+
+@command.command("export", epilog="Example: iowatch findings export franklin-20090317-up --output ticket.tar.gz")
+@click.argument("finding", metavar="ID")
+@click.option("--output", type=OUTPUT_FILE, metavar="FILE", help="Archive to write [default: ID.tar.gz].")
+@database_option
+def export(finding: str, output: Path | None, db: str | None) -> None:
+    """Write one archive of a finding for a ticket: data, stacks, traces, page, and the commands to repeat it."""
+    from iowatch.output.finding_archive import export_finding  # templates and pages: half a second
+
+    with History.existing(db) as history:
+        found = find_finding(history, finding)
+        target = output or Path(f"{found.id}.tar.gz")
+        for line in export_finding(history, found, target):
+            print_message(f"left out: {line}")
+    print_lines(str(target))

@@ -159,10 +159,10 @@ def repeat_commands(finding: Finding, machine: data.SystemEntry, runs: Sequence[
 _MAX_RUNS = 12
 
 
-def publish_finding_pages(site: data.SiteBuild) -> None:
-    """Write `finding/<id>.html` for each finding, including closed ones."""
+def publish_finding_pages(site: data.SiteBuild, only: str | None = None) -> None:
+    """Write `finding/<id>.html` for each finding, including closed ones, or `only` for this one."""
     for machine in site.catalogue.machines:
-        for finding in machine.findings:
+        for finding in (one for one in machine.findings if only in (None, one.id)):
             site.write_page(finding_page_path(finding), "finding.html", **_finding_values(site, machine, finding))
 
 

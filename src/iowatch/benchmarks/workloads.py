@@ -12,6 +12,7 @@ import math
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -59,14 +60,18 @@ def evaluate(expression: Any, names: Names, real: bool = False) -> Number:
     if not isinstance(expression, str) or len(expression) > _MAX_LENGTH:
         raise InputError(f"'{str(expression)[:80]}' is not an expression")
     try:
-        tree = ast.parse(expression.strip().replace("^", "**"), mode="eval")
-        return _value(tree.body, names, real)
+        return _value(_parse(expression), names, real)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise InputError(f"'{expression[:80]}' is not an expression") from error
     except ZeroDivisionError as error:
         raise InputError(f"'{expression[:80]}' divides by zero") from error
     except OverflowError as error:
         raise InputError(f"'{expression[:80]}' passes 64 bits") from error
+
+
+@lru_cache(maxsize=4096)
+def _parse(expression: str) -> ast.expr:
+    return ast.parse(expression.strip().replace("^", "**"), mode="eval").body
 
 
 def _value(node: ast.expr, names: Names, real: bool) -> Number:

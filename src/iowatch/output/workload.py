@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from iowatch.benchmarks.workloads import Workload, read_description
+from iowatch.benchmarks.workloads import Operation, Workload, read_description
 from iowatch.core import escape_controls, format_count, format_size, settings
 from iowatch.session.replay import Replay, ReplayRow
 
@@ -20,7 +20,7 @@ _SHOWN_SIZES = 4
 
 @dataclass(frozen=True)
 class PhaseSummary:
-    """What all ranks do in one phase: number of operations by verb (`collective write`, …) and bytes."""
+    """What ranks do in one phase: operations by verb (`collective write`, …) and bytes."""
 
     name: str
     operations: Mapping[str, int]
@@ -39,21 +39,26 @@ def default_ranks(document: Mapping[str, Any]) -> int:
     return traced if isinstance(traced, int) and 0 < traced <= 1 << 16 else 4
 
 
+def summarise_operations(name: str, operations: Iterable[Operation]) -> PhaseSummary:
+    """Count operations of one phase."""
+    counts: Counter[str] = Counter()
+    moved: Counter[str] = Counter()
+    for one in operations:
+        counts[f"collective {one.verb}" if one.collective else one.verb] += 1
+        moved[one.verb] += one.size
+    return PhaseSummary(name, dict(sorted(counts.items())), moved["read"], moved["write"])
+
+
 def summarise_phases(workload: Workload) -> list[PhaseSummary]:
-    """Count the operations of each phase.
+    """Count the operations of all ranks in each phase.
 
     Raises:
         InputError: an expression has no value.
     """
     phases = []
     for number, name in enumerate(workload.phases):
-        counts: Counter[str] = Counter()
-        moved: Counter[str] = Counter()
-        for rank in range(workload.ranks):
-            for one in workload.operations(number, rank):
-                counts[f"collective {one.verb}" if one.collective else one.verb] += 1
-                moved[one.verb] += one.size
-        phases.append(PhaseSummary(name, counts, moved["read"], moved["write"]))
+        found = (one for rank in range(workload.ranks) for one in workload.operations(number, rank))
+        phases.append(summarise_operations(name, found))
     return phases
 
 
@@ -91,7 +96,7 @@ def render_workload(document: Mapping[str, Any], workload: Workload, console: Co
         words = [workload.text(file["api"]), layout, *(["input"] if file.get("input") else [])]
         console.print(f"  {name}: {', '.join(words)}", markup=False)
     for phase in summarise_phases(workload):
-        counts = ", ".join(f"{number} {verb}" for verb, number in sorted(phase.operations.items()))
+        counts = ", ".join(f"{number} {verb}" for verb, number in phase.operations.items())
         moved = f"{format_size(phase.read_bytes)} read, {format_size(phase.written_bytes)} written"
         console.print(f"  {phase.name}: {moved}; {counts}", markup=False)
 

@@ -1,0 +1,80 @@
+"""Pages of workloads: files, phases, and the pictures of accesses."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import yaml
+
+from iowatch.output.dashboard.pages.workload import WorkloadPage, _build_page
+from iowatch.output.workload import workload_files
+
+DOCUMENT: dict[str, Any] = {
+    "name": "two-files",
+    "parameters": {"traced_ranks": 2},
+    "files": {
+        "field": {"api": "mpiio", "bytes": "ranks * 400"},
+        "log": {"api": "posix", "layout": "per-process", "count": 3, "bytes": 10},
+    },
+    "phases": [
+        {
+            "name": "write",
+            "actions": [
+                {"create": "field"},
+                {"write": "field", "offset": "rank * 100", "size": 100, "count": 4, "stride": 200, "collective": True},
+                {"close": "field"},
+            ],
+        },
+        {
+            "name": "logs",
+            "actions": [
+                {"repeat": 3, "index": "i", "actions": [
+                    {"create": "log", "number": "i"},
+                    {"write": "log", "number": "i", "offset": 0, "size": 10},
+                    {"close": "log", "number": "i"}]},
+            ],
+        },
+    ],
+}  # fmt: skip
+
+
+def build(document: Any, path: Path) -> WorkloadPage:
+    path.write_text(yaml.safe_dump(document, sort_keys=False))
+    return _build_page(SimpleNamespace(catalogue=SimpleNamespace(machines=[])), "two-files", path)  # type: ignore[arg-type]
+
+
+def strokes(picture: str) -> list[tuple[float, float]]:
+    """Left end and width of each access in the wide picture, in its units."""
+    wide = picture.split("<svg")[1]
+    return [(float(x), float(w)) for x, w in re.findall(r"M(\S+) \S+h(\d+\.\d)", wide)]
+
+
+def test_each_access_is_drawn_at_its_offset(tmp_path: Path) -> None:
+    """The file of 800 bytes is as wide as the picture between its margins: 548 units, 68.5 per access."""
+    page = build(DOCUMENT, tmp_path / "two-files.yaml")
+    assert page.fault is None
+    assert [row[:3] for row in page.files] == [("field", "mpiio", "shared"), ("log", "posix", "per-process, 3 of them")]
+    (write, (field,)), (logs, (log,)) = page.phases
+    assert (write.operations["collective write"], write.written_bytes, logs.written_bytes) == (8, 800, 60)
+    found = strokes(field.picture)
+    assert {width for _, width in found} == {68.5}
+    assert sorted(round((left - 58) / 68.5) for left, _ in found) == [*range(8)]
+    assert field.caption == "field: 8 transfers of 2 ranks, all collective"
+    assert len(strokes(log.picture)) == 6
+
+
+def test_a_description_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    field = {"api": "mpiio", "bytes": "nx"}
+    unknown = build({**DOCUMENT, "files": {**DOCUMENT["files"], "field": field}}, tmp_path / "a.yaml")
+    assert "unknown name 'nx'" in str(unknown.fault)
+    assert "phases" in str(build({**DOCUMENT, "phases": []}, tmp_path / "b.yaml").fault)
+
+
+def test_every_workload_has_a_page(franklin_site: Path) -> None:
+    index = (franklin_site / "workloads.html").read_text()
+    for name in workload_files():
+        assert f'href="workload/{name}.html"' in index
+        assert "<svg" in (franklin_site / "workload" / f"{name}.html").read_text()

@@ -47,10 +47,22 @@ def test_ior_verify_options_and_volume(op: str, phases: str) -> None:
 
 def test_franklin_suite_has_64_processes_with_2_gb_each() -> None:
     """[antypas2009], section 3: 64 processors, 2 GB each, 1,048,576 and 1,000,000 bytes."""
-    cases = suites.load_suite("franklin")
+    cases = [case for case in suites.load_suite("franklin") if case.benchmark == "ior"]
     assert {case.ranks for case in cases} == {64}
     assert {case.options["transfer"] for case in cases} == {"1m", "1000000"}
     assert {case.tool.file_bytes(case.options) // 64 for case in cases} == {2000 * 2**20, 2_000_000_000}
+
+
+def test_franklin_suite_has_the_applications_at_the_sizes_of_the_paper() -> None:
+    """[antypas2009], sections 5.1 to 5.3: processes; a checkpoint of FLASH has 10 GB, one of S3D 5.8 MB per process."""
+    cases = [case for case in suites.load_suite("franklin") if case.benchmark == "benchio"]
+    assert {(case.options["workload"], case.ranks) for case in cases} == {
+        ("madbench2", 256), ("flash-io", 2048), ("s3d-io-files", 512), ("s3d-io", 512)
+    }  # fmt: skip
+    checkpoint = 24 * 8**3 * 8 * sum(49 + rank % 3 for rank in range(2048))
+    assert checkpoint == pytest.approx(10e9, rel=0.01)
+    s3d = next(case for case in cases if case.options["workload"] == "s3d-io-files")
+    assert s3d.tool.file_bytes(s3d.options) / 512 / 5 == pytest.approx(5.8e6, rel=0.01)
 
 
 def test_metadata_suite_has_the_number_of_files_of_source_002() -> None:

@@ -192,6 +192,8 @@ def printed_parameters(options: BenchmarkOptions) -> dict[str, Scalar]:
         **hints.hint_parameter(options),
     }
     found |= {name: options[name] for name in ("set", "cache") if name in options}
+    found |= {"api": _APIS[chosen.apis[0]]} if len(chosen.apis) == 1 else {}
+    found |= {"file": chosen.layouts[0]} if len(chosen.layouts) == 1 else {}
     return {**found, "verify": True} if options.get("verify") else found
 
 

@@ -349,10 +349,10 @@ def date_back(database: Path) -> None:
 
 
 def plan(sessions: int, baseline: int, seed: int) -> list[str]:
-    """Names of the sessions in their order: `usual-3`, then the faulty ones in random order: `disk-0`."""
-    faulty = [f"{fault}-{number}" for fault in FAULTS for number in range(sessions)]
-    order = np.random.default_rng(seed).permutation(len(faulty))
-    return [*(f"usual-{number}" for number in range(baseline)), *(faulty[i] for i in order)]
+    """Names of the sessions in their order: `usual-3`, then rounds of all faults, each in random order: `disk-0`."""
+    rng, faults = np.random.default_rng(seed), list(FAULTS)
+    rounds = [[f"{fault}-{number}" for fault in rng.permutation(faults)] for number in range(sessions)]
+    return [*(f"usual-{number}" for number in range(baseline)), *(name for one in rounds for name in one)]
 
 
 def summarize(place: Path) -> None:

@@ -6,8 +6,8 @@ its time), and every other series does not. What is not known is summed over: th
 share of the series that notice it, how far each one's amount is from that of the others, and a shift that all series of
 a session have in common. A gain is the loss that it would be if the two sides were exchanged.
 
-The numbers below are those of the prior. They and the threshold are from simulated sessions (`bench/layers.py
-simulate`), not from the planted faults of docs/layers.md.
+The numbers below are those of the prior, set by judgement; the threshold is from simulated sessions
+(`bench/layers.py`), not from the planted faults of docs/layers.md.
 """
 
 from __future__ import annotations

@@ -357,12 +357,12 @@ class BisectRun:
         return self.options.budget_s - (time.monotonic() - self.started)
 
     def _pair_s(self) -> float:
-        """Seconds per pair: median of the sessions of this search; their warm-ups, with builds, count as a pair."""
-        found = [
-            (row.ended_at - row.started_at) / (pairs + 1)
-            for row in self._sessions()
-            if row.ended_at and (pairs := len(read_pairs(self.history, row.uuid)))
-        ]
+        """Seconds per pair: median of the sessions of this search, from their first run to the last one's start."""
+        found = []
+        for row in self._sessions():
+            starts = [run.started_at for run in self.history.runs(row.uuid)]
+            if len(starts) > 2:
+                found.append(2 * (max(starts) - min(starts)) / (len(starts) - 1))
         return median(found) if found else 0.0
 
     def _require_budget(self, bisection: Bisection) -> None:

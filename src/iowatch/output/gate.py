@@ -171,7 +171,8 @@ def summary(found: GateOutcome) -> str:
         return f"{head} is not slower than {base} by {margin} or more in any of {measured}."
     time = f"{found.seconds / 60:.0f} minutes"
     if not any(row.decision == "open" for row in rows):
-        return f"Not decided: no measurement of {base} and {head} can be compared."
+        why = f"runs differ too much from one to the next for {time}" if rows else "there are no results of both"
+        return f"Not decided whether {head} is slower than {base}: {why}."
     return (
         f"Not decided in {time} whether {head} is slower than {base} by {margin} or more: {measured} within it, "
         f"{sum(row.decision == 'open' for row in rows)} open; about {math.ceil(found.seconds_left / 60)} more minutes "
@@ -188,7 +189,8 @@ def repeat_command(found: GateOutcome) -> str:
     words += ["--minutes", f"{max(minutes, math.ceil(options.budget_s / 60))}"]
     words += [word for name in options.benchmarks for word in ("--benchmark", name)]
     words += [word for name in options.cases for word in ("--case", name)]
-    words += ["--scratch", str(options.scratch)] if options.scratch else []
+    given = {"--scratch": options.scratch, "--build": options.build_command, "--package": options.package}
+    words += [word for option, value in given.items() if value for word in (option, str(value))]
     return shlex.join(words)
 
 

@@ -77,7 +77,7 @@ class CommitRange:
         good, separator, bad = self.text.partition("..")
         if not separator or not good or not bad or bad.startswith("."):
             raise UsageError(f"'{self.text}' is not a range of commits", hint="GOOD..BAD, for example v1.2..v1.3")
-        first, last = (self._resolve(name) for name in (good, bad))
+        first, last = (self.resolve(name) for name in (good, bad))
         if git(self.directory, "merge-base", first, last).strip() != first or first == last:
             raise UsageError(
                 f"{good} is not an ancestor of {bad}: no commit between them can be the first bad one",
@@ -85,7 +85,8 @@ class CommitRange:
             )
         return first, last
 
-    def _resolve(self, name: str) -> str:
+    def resolve(self, name: str) -> str:
+        """Hash of a commit as git names it."""
         try:
             return git(self.directory, "rev-parse", "--verify", f"{name}^{{commit}}").strip()
         except UsageError as error:
@@ -157,14 +158,15 @@ class CommitSource:
         """The stack with the package at the commit that contains these; it is built if it is not yet."""
         if chosen not in self._stacks:
             commit = self.commits.commits[max(chosen)] if chosen else self.commits.ends[0]
-            self._stacks[chosen] = self._built_stack(commit)
+            self._stacks[chosen] = self.built_stack(commit)
         return self._stacks[chosen]
 
     @property
     def _cache(self) -> Path:
         return settings.var_directory().absolute() / "build" / "bisect"
 
-    def _built_stack(self, commit: str) -> Stack:
+    def built_stack(self, commit: str) -> Stack:
+        """The stack with the package at a commit, built if it is not yet; broken, with the reason, if it cannot be."""
         described = repr((self.base.identity(), self.command, self.package, commit))
         place = self._cache / hashlib.sha256(described.encode()).hexdigest()[:16]
         if not (place / "built").exists():

@@ -21,13 +21,14 @@ import numpy as np
 from iowatch.core import MachineError, UsageError
 from iowatch.session import reframe, session
 from iowatch.session.ab_run import WarmUpError, request_allocation
+from iowatch.session.bisect_commits import CommitRange, CommitSource
 from iowatch.session.pairs import PairContext, PairedResult, PairGains, measure_pairs
 from iowatch.session.profile_run import run_profile
-from iowatch.site import Build, StackDiff, counters, diff_stacks, find_build
+from iowatch.site import Build, StackDiff, counters, diff_stacks, find_build, load_stack
 from iowatch.stats import Gate, GateDecision, GateResult, GateSettings, StopRule
 from iowatch.store import History, ResultFilter
 
-_ATTRIBUTE = "gate"
+_ATTRIBUTE, _GIT = "gate", "git"
 _FIRST_PAIRS = 6
 _MEMORY = Path("/dev/shm")  # noqa: S108 - tmpfs is what is asked for
 _MEMORY_BYTES = 2**28
@@ -38,12 +39,14 @@ class GateOptions:
     """What a gate is asked for.
 
     Attributes:
-        base, head: texts of `iowatch.site.find_build`.
+        base, head: texts of `iowatch.site.find_build`, or `git:DIR@REVISION`.
         benchmarks, cases: only these; empty means all of the suite.
         scratch: directory to write in; None: a file system in memory.
         budget_s: seconds, builds and counted runs included.
         counter: of instructions (`iowatch.site.counters`); None counts nothing, not even system calls.
         seed: of the order of turns, or None.
+        build_command: of git revisions, as `iowatch bisect --build`; None for the usual one of CMake or configure.
+        package: name of the part that git revisions contain; None: the name of the directory.
     """
 
     system: str
@@ -57,6 +60,8 @@ class GateOptions:
     budget_s: float = 900.0
     counter: str | None = "perf"
     seed: int | None = None
+    build_command: str | None = None
+    package: str | None = None
 
 
 @dataclass(frozen=True)
@@ -119,11 +124,31 @@ class GateRun:
         self.started = time.monotonic()
         self.history, self.options, self.report_message = history, options, report_message
         self.load = os.getloadavg()[0]
-        self.base, self.head = (find_build(options.system, text) for text in (options.base, options.head))
+        self.base, self.head = (self._find(text) for text in (options.base, options.head))
         self.gate: Gate[PairedResult] | None = None
         self.first: list[PairGains] = []
         self.planned: tuple[str, ...] = ()
         self.session: str | None = None
+
+    def _find(self, text: str) -> Build:
+        kind, _, what = text.partition(":")
+        if kind != _GIT:
+            return find_build(self.options.system, text)
+        directory, _, revision = what.rpartition("@")
+        if not directory or not revision:
+            raise UsageError(f"'{text}' names no directory and revision", hint="For example git:src/hdf5@develop")
+        commits = CommitRange(Path(directory).expanduser(), f"{revision}..{revision}")
+        commit, options = commits.resolve(revision), self.options
+        package = options.package or Path(directory).resolve().name
+        named = [one for one in (options.base, options.head) if ":" not in one]
+        under = load_stack(named[0] if named else _any_stack(options.system), options.system)
+        source = CommitSource(
+            options.system, package, commits, under, options.build_command, self.report_message, parts=()
+        )  # fmt: skip
+        stack = source.built_stack(commit)
+        if stack.status != "installed":
+            raise UsageError(f"the build '{text}' cannot be run: {stack.note}")
+        return Build(f"{_GIT}:{package}@{revision}", stack, is_made=True)
 
     @cached_property
     def context(self) -> PairContext:

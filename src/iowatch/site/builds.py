@@ -101,7 +101,7 @@ def find_build(system: str, text: str) -> Build:
         return Build(text, stack, is_made=False)
     if kind not in BUILD_KINDS:
         known = ", ".join(f"{name}:…" for name in BUILD_KINDS)
-        hint = f"A build is the name of a stack (`iowatch stack list`), {known}."
+        hint = f"A build is the name of a stack (`iowatch stack list`), {known} or git:DIR@REV."
         if kind == "spack":
             hint = "Write the specs to stacks/NAME/spack.yaml, run `iowatch stack install NAME`, and name that stack."
         raise UsageError(f"'{text}' is not a build: '{kind}:' is unknown", hint=hint)

@@ -28,7 +28,9 @@ def _print_schema(context: click.Context, _option: click.Parameter, wanted: bool
     short_help="Decide whether a build of a library is slower than another.",
 )
 @click.option("--base", required=True, metavar="BUILD", help="Build to compare with, as --head.")
-@click.option("--head", required=True, metavar="BUILD", help="Name of a stack, modules:a,b or prefix:/opt/hdf5-mine.")
+@click.option(
+    "--head", required=True, metavar="BUILD", help="Name of a stack, modules:a,b, prefix:/opt/hdf5-mine or git:DIR@REV."
+)
 @common.system_option(default="local")
 @click.option("--suite", default="gate", show_default=True, help="Parameter set with the cases.")
 @click.option("--benchmark", "benchmarks", multiple=True, metavar="NAME", help="Only cases of this (may be repeated).")
@@ -51,6 +53,11 @@ def _print_schema(context: click.Context, _option: click.Parameter, wanted: bool
     "--instructions", type=click.Choice([*counters.INSTRUCTION_COUNTERS]), default="perf", show_default=True,
     help="What counts instructions; valgrind takes seconds per case and works everywhere.",
 )  # fmt: skip
+@click.option(
+    "--build", metavar="COMMAND",
+    help="Builds git:DIR@REV in a checkout, into $IOWATCH_PREFIX [default: CMake or configure].",
+)  # fmt: skip
+@click.option("--package", metavar="NAME", help="Part of the stack that git:DIR@REV builds [default: name of DIR].")
 @click.option("--seed", type=int, help="Seed of the execution order [default: random].")
 @click.option("--scratch", type=common.ANY_PATH, help="Directory to write in [default: in memory, /dev/shm].")
 @click.option("--markdown", type=common.OUTPUT_FILE, metavar="FILE", help="Comment, with its picture FILE.svg.")
@@ -74,6 +81,8 @@ def command(
     undecided: str | None,
     counts: bool,
     instructions: str,
+    build: str | None,
+    package: str | None,
     seed: int | None,
     scratch: Path | None,
     markdown: Path | None,
@@ -89,7 +98,7 @@ def command(
     """
     options = GateOptions(
         system, suite, base, head, GateSettings(margin=margin), benchmarks, cases, scratch, minutes * 60,
-        instructions if counts else None, seed,
+        instructions if counts else None, seed, build, package,
     )  # fmt: skip
     with History.open(db) as history:
         found = GateRun(history, options, common.print_message).run()

@@ -218,6 +218,14 @@ class Tree:
                         found.append((child, [c for c in child.children() if "serve(" in " ".join(c.cmdline())]))
         return found
 
+    def cpu_s(self) -> float:
+        """Processor time so far, of the command, its workers and their readers."""
+        total = 0.0
+        with contextlib.suppress(psutil.Error):
+            for one in (self.main, *(p for worker, readers in self.workers() for p in (worker, *readers))):
+                total += sum(one.cpu_times()[:2])
+        return total
+
     def memory(self) -> list[int]:
         """Resident bytes of each worker with its reader."""
         totals = []
@@ -228,8 +236,11 @@ class Tree:
 
 
 def timed_add(place: Path, var: Path, *words: str) -> tuple[float, list[int], dict[str, Any]]:
-    """Run the command; return seconds, the largest memory of a worker in each tenth of the run, and its document."""
-    start, seen = time.perf_counter(), []
+    """Run the command; return seconds, the largest memory of a worker in each tenth of the run, and its document.
+
+    The document gets `cpu_s`, the processor time until half a second before the end.
+    """
+    start, seen, cpu_s = time.perf_counter(), [], 0.0
     with subprocess.Popen(command(place, *words), env=environment(var), stdout=subprocess.PIPE, text=True) as process:
         tree = Tree(process.pid)
         while True:
@@ -237,7 +248,9 @@ def timed_add(place: Path, var: Path, *words: str) -> tuple[float, list[int], di
                 process.wait(0.5)
                 break
             seen.append(max(tree.memory(), default=0))
+            cpu_s = max(cpu_s, tree.cpu_s())
         document = json.loads(process.stdout.read()) if process.stdout else {}
+        document["cpu_s"] = round(cpu_s, 1)
     seconds, step = time.perf_counter() - start, max(1, len(seen) // 10)
     return seconds, [max(seen[i : i + step]) // MIB for i in range(0, len(seen), step)], document
 
@@ -253,7 +266,10 @@ def measure_logs(place: Path, count: int) -> None:
         assert document["rejected"]["truncated"] == expected["truncated"]
         check(place, var, expected)
         rate = count / times[workers]
-        print(f"{workers} worker(s): {times[workers]:.1f} s, {rate:.0f} logs per second; MiB per worker: {memory}")
+        print(
+            f"{workers} worker(s): {times[workers]:.1f} s, {rate:.0f} logs per second, {document['cpu_s']} s of processors"
+        )
+        print(f"  MiB per worker: {memory}")
     print(f"two against one: {times[2] / times[1]:.2f}")
     seconds, _, document = timed_add(place, place / "var2")
     assert document["known"] == count

@@ -282,6 +282,7 @@ def test_wrong_use_is_explained(cli: Callable[..., Result], var: Path, tmp_path:
     assert (both.exit_code, "--workers is for" in both.output) == (2, True)
 
 
+@pytest.mark.filterwarnings("ignore::UserWarning")  # of Dask on a busy machine: starting takes long
 def test_a_killed_worker_is_replaced(var: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The real thing: two processes of Dask on this host, one of which is killed while it reads."""
     import signal

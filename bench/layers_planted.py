@@ -1,6 +1,6 @@
 """Nine faults planted in real short sessions of the suite `layers`: which layer is named, from each session alone.
 
-    python bench/layers_planted.py --directory /dev/shm/planted [--sessions 10] [--first 0 --count 40]
+    python bench/layers_planted.py --directory /dev/shm/planted [--sessions 10] [--minutes 9]     # repeated, it goes on
     python bench/layers_planted.py --directory /dev/shm/planted --summary      # answers of the sessions so far
     python bench/layers_planted.py --directory /dev/shm/planted --clean        # also after a kill
 
@@ -27,9 +27,11 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 
 import numpy as np
 
+from iowatch.benchmarks.registry import BENCHMARKS
 from iowatch.findings import assess_newest_layer, format_moved_layer
 from iowatch.store import History
 
@@ -221,9 +223,20 @@ int main(void) {
 """
 
 
+class CannotPlantError(RuntimeError):
+    """What the machine refused."""
+
+
 def run(*command: object, check: bool = True) -> subprocess.CompletedProcess[str]:
-    """A command of the machine; its messages only if it fails."""
-    return subprocess.run([str(word) for word in command], check=check, capture_output=True, text=True)
+    """A command of the machine."""
+    words = [str(word) for word in command]
+    try:
+        done = subprocess.run(words, check=False, capture_output=True, text=True)
+    except OSError as error:
+        raise CannotPlantError(f"{words[0]}: {error.strerror}") from error
+    if check and done.returncode:
+        raise CannotPlantError(f"{' '.join(words)}: {done.stderr.strip() or f'exit code {done.returncode}'}")
+    return done
 
 
 def clean(place: Path) -> None:
@@ -263,7 +276,8 @@ def prepare(place: Path) -> dict[str, str]:
     run("mount", device, place / "mnt")
     run("ip", "netns", "add", NAME)
     in_network("ip", "link", "set", "lo", "up")
-    CGROUP.mkdir(exist_ok=True)
+    if CGROUP.parent.is_dir():
+        CGROUP.mkdir(exist_ok=True)
     set_rate(place, USUAL_RATE)
     limit_network(USUAL_NETWORK)
     return os.environ | {
@@ -292,6 +306,8 @@ def limit_network(rate: str) -> None:
 def planted(place: Path, fault: str) -> Iterator[None]:
     """A fault outside of the processes, for one session."""
     with ExitStack() as undo:
+        if fault == "cpu" and not CGROUP.is_dir():
+            raise CannotPlantError(f"no {CGROUP.parent}: the limit of processors needs control groups of version 1")
         if fault == "cpu":
             quota = CGROUP / "cpu.cfs_quota_us"
             (CGROUP / "cpu.cfs_period_us").write_text("20000")
@@ -368,9 +384,22 @@ def summarize(place: Path) -> None:
         answer = "right" if named == FAULTS[fault].layer else "wrong" if named else "cannot tell"
         counts[fault, answer] += 1
         print(f"{name:12} {answer:12} {format_moved_layer(found) if found else 'nothing moved'}")
+    print_share_of_probes(place / "usual.db")
     for fault in [*FAULTS, "all"]:
         numbers = [sum(counts[one, answer] for one in FAULTS if fault in (one, "all")) for answer in ANSWERS]
         print(f"{fault:8}", ", ".join(f"{answer} {number}" for answer, number in zip(ANSWERS, numbers, strict=True)))
+
+
+def print_share_of_probes(database: Path) -> None:
+    """Time of fio and hpcc in the usual sessions, of the whole session."""
+    with History.open(str(database)) as history:
+        sessions = history.sessions("local")
+        whole = [float((one.ended_at or one.started_at) - one.started_at) for one in sessions]
+        probes = [
+            sum(run.wall_s or 0.0 for run in history.runs(one.uuid) if BENCHMARKS[run.tool].probes) for one in sessions
+        ]
+    shares = [one / all_ for one, all_ in zip(probes, whole, strict=True)]
+    print(f"{len(whole)} usual sessions: median {median(whole):.0f} s, probes {100 * median(shares):.0f} % of them")
 
 
 def main() -> None:
@@ -392,9 +421,9 @@ def main() -> None:
     if given.clean:
         clean(place)
         return
-    environment, started = prepare(place), time.monotonic()
-    results = place / "sessions.jsonl"
+    started, results = time.monotonic(), place / "sessions.jsonl"
     try:
+        environment = prepare(place)
         done = {json.loads(line)["name"] for line in results.read_text().splitlines()} if results.exists() else set()
         for name in plan(given.sessions, given.baseline, given.seed):
             if name in done or time.monotonic() - started > 60 * given.minutes:
@@ -407,10 +436,16 @@ def main() -> None:
             else:
                 copy_history(usual, database)
                 date_back(database)
-            seconds = run_session(place, environment, database, fault)
+            try:
+                seconds = run_session(place, environment, database, fault)
+            except CannotPlantError as error:
+                print(f"{name}: not planted: {error}", flush=True)
+                continue
             with results.open("a") as file:
                 file.write(json.dumps({"name": name, "seconds": seconds}) + "\n")
             print(f"{name}: {seconds:.1f} s", flush=True)
+    except CannotPlantError as error:
+        sys.exit(f"cannot prepare the sessions: {error}")
     finally:
         clean(place)
 

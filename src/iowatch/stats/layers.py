@@ -38,23 +38,23 @@ _DIRECTIONS: dict[TransferDirection | None, float] = {None: 0.5, "write": 0.3, "
 # Amount of a fault: 5 % to 300 times the time of the median series of the layer.
 _AMOUNTS = np.geomspace(0.05, 300, 24)
 # Share of the series through a layer that notice its fault, equally likely; its control series: `Layer`.
-_NOTICE = (0.3, 0.7, 0.97)
+_NOTICE = (0.05, 0.3, 0.7, 0.97)
 # Probability that at least one control series of a layer notices its fault.
 _CONTROLS_TELL = 0.97
 # Share of the faults of a layer that cost what is usual for it; the rest costs a share of the time.
 _USUAL_WORK = 0.7
-# Of a series that notices it, the amount is about that of the others (a factor of exp(0.6)), or anything below.
+# Of a series that notices it, the amount is about that of the others (a factor of exp(0.6)), or any part or multiple.
 _ALIKE, _SPREAD = 0.7, 0.6
 _SPREAD_NODES, _SPREAD_WEIGHTS = np.polynomial.hermite_e.hermegauss(5)
-_PARTS = np.geomspace(0.03, 2, 8)
+_PARTS = np.geomspace(0.03, 1000, 16)
 # Series that are not concerned and change all the same, by any amount.
-_OUTLIERS = 0.03
+_OUTLIERS = 0.01
 # Standard deviation of the shift that all series of one session share: natural logarithm, and share of their noise,
 # because what disturbs one of them disturbs the others as well.
 _COMMON_SHIFT, _COMMON_NOISE = 0.05, 0.7
 _SHIFT_NODES, _SHIFT_WEIGHTS = np.polynomial.hermite_e.hermegauss(5)
 # Noise is a t distribution, and at least 3 %.
-_FREEDOM, _LEAST_NOISE = 4.0, 0.03
+_FREEDOM, _LEAST_NOISE = 6.0, 0.03
 # A series has moved if its change is at least 10 % and this many times its noise.
 _MOVED_SIZE, _MOVED_NOISE = math.log(1.1), 3.0
 
@@ -184,11 +184,11 @@ def _evidence(series: Sequence[LayerSeries], layers: Sequence[Layer], sign: floa
     found = _likelihoods(series, sign)
     possible = [one for one in layers if any(one.name in s.path for s in series)]
     several = np.logaddexp(found.still, found.free) + math.log(0.5)
+    outside = np.logaddexp(math.log(1 - _OUTLIERS) + found.still, math.log(_OUTLIERS) + found.free)
     evidence: dict[Hypothesis, float] = {
         (_SEVERAL_LAYERS, None): math.log(_SEVERAL) + _sum_unknown(several),
-        (_NO_LAYER, None): math.log(_NOTHING) + _sum_unknown(found.still),
+        (_NO_LAYER, None): math.log(_NOTHING) + _sum_unknown(outside),
     }
-    outside = np.logaddexp(math.log(1 - _OUTLIERS) + found.still, math.log(_OUTLIERS) + found.free)
     for layer in possible:
         prior = (1 - _SEVERAL - _NOTHING) / len(possible)
         directions = _DIRECTIONS if layer.has_directions else {None: 1.0}

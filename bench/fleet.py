@@ -266,9 +266,7 @@ def measure_logs(place: Path, count: int) -> None:
         assert document["rejected"]["truncated"] == expected["truncated"]
         check(place, var, expected)
         rate = count / times[workers]
-        print(
-            f"{workers} worker(s): {times[workers]:.1f} s, {rate:.0f} logs per second, {document['cpu_s']} s of processors"
-        )
+        print(f"{workers} worker(s): {times[workers]:.1f} s, {rate:.0f} logs per second, {document['cpu_s']} s of CPU")
         print(f"  MiB per worker: {memory}")
     print(f"two against one: {times[2] / times[1]:.2f}")
     seconds, _, document = timed_add(place, place / "var2")

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 _BATCH_LOGS = 100
 # Batches per worker that are under way; the rest of a year of logs waits here as names.
 _BATCHES_PER_WORKER = 3
+# The number of workers of a scheduler changes while their jobs start and end; so many are kept busy.
+_REMOTE_WORKERS = 64
 # A commit writes at most this much again if this process is killed, and a part is not written for every batch.
 _COMMIT_LOGS, _COMMIT_S = 5000, 30.0
 # Files that are listed and compared with the ledger at once.
@@ -107,7 +109,7 @@ def dask_workers(scheduler: str | None, workers: int | None) -> Iterator[tuple[E
                 message = f"no Dask scheduler at {scheduler}: {error}"
                 raise MachineError(message, hint="An address is tcp://HOST:8786 or tls://HOST:8786.") from error
             with client:
-                yield client.get_executor(pure=False), max(1, len(client.scheduler_info(n_workers=-1)["workers"]))
+                yield client.get_executor(pure=False), _REMOTE_WORKERS
             return
         # security: the port of a scheduler executes what is sent to it, and other accounts use this host, too.
         cluster = distributed.LocalCluster(

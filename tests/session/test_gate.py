@@ -188,6 +188,8 @@ def test_builds_that_cannot_be_used_are_refused(var: Path, cli: Cli, tmp_path: P
         (f"prefix:{tmp_path}", "no directory 'lib'"),
         ("prefix:", "names nothing"),
         ("nonsense", "no stack 'nonsense'"),
+        (f"git:{tmp_path}", "names no directory and revision"),
+        (f"git:{tmp_path}@v1", "not a git repository"),
     ):
         found = cli("gate", "--base", text, "--head", "system-openmpi")
         assert found.exit_code == 2, text

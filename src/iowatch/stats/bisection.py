@@ -195,11 +195,12 @@ class Bisection:
         return stack in (frozenset(), self._all)
 
     def pairs_needed(self) -> int:
-        """Pairs that this test needs at least, and when it has these, as many as it costs little to measure at once."""
+        """Pairs that this test needs at least; when it has these, so many that at most a fifth is measured in vain."""
         if self._current is None:
             return 0
         centre, error = self._current
-        return max(_PAIRS_AT_ONCE, fewest_pairs(error / 2) - len(centre.log_ratios))
+        done = len(centre.log_ratios)
+        return max(_PAIRS_AT_ONCE, fewest_pairs(error / 2) - done, done // 5)
 
     def planned_tests(self) -> int:
         """Tests of a bisection that finds one part: whole, halvings, the part alone, the rest."""

@@ -53,15 +53,15 @@ def strokes(picture: str) -> list[tuple[float, float]]:
 
 
 def test_each_access_is_drawn_at_its_offset(tmp_path: Path) -> None:
-    """The file of 800 bytes is as wide as the picture between its margins: 548 units, 68.5 per access."""
+    """The file of 800 bytes is as wide as the picture between its margins: 536 units, 67 per access."""
     page = build(DOCUMENT, tmp_path / "two-files.yaml")
     assert page.fault is None
     assert [row[:3] for row in page.files] == [("field", "mpiio", "shared"), ("log", "posix", "per-process, 3 of them")]
     (write, (field,)), (logs, (log,)) = page.phases
     assert (write.operations["collective write"], write.written_bytes, logs.written_bytes) == (8, 800, 60)
     found = strokes(field.picture)
-    assert {width for _, width in found} == {68.5}
-    assert sorted(round((left - 58) / 68.5) for left, _ in found) == [*range(8)]
+    assert {width for _, width in found} == {67.0}
+    assert sorted(round((left - 58) / 67) for left, _ in found) == [*range(8)]
     assert field.caption == "field: 8 transfers of 2 ranks, all collective"
     assert len(strokes(log.picture)) == 6
 

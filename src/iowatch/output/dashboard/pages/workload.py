@@ -22,7 +22,7 @@ from iowatch.output.workload import PhaseSummary, default_ranks, summarise_opera
 _MAX_RANKS, _MAX_OPERATIONS = 8, 20_000
 _MAX_STROKES = 400
 _WIDTHS = ((620.0, "picture curves for-wide"), (340.0, "picture curves for-narrow"))
-_LEFT, _RIGHT, _TOP, _BOTTOM, _ROW, _GAP = 58.0, 14.0, 8.0, 42.0, 44.0, 6.0
+_LEFT, _RIGHT, _TOP, _BOTTOM, _ROW, _GAP = 58.0, 26.0, 8.0, 42.0, 44.0, 6.0
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,13 @@
 """Parameter sets: `benchmarks/<tool>/suites/<suite>.yaml` to cases, each with a unique name.
 
+A file `<suite>+<addition>.yaml` adds cases to a suite that another file describes; their names begin with the addition.
+
 format: 1
 summary: what it measures, and its run time
 repeats: "[lawrence2017], Table 1"  # optional: the table or figure that it repeats
 reference: optional                 # required | optional | none: what a missing reference means
 may_differ: [cache]                 # optional: case parameters that may differ from what the options ask
+systems: [mycluster]                # optional: no other systems have its cases
 file_systems: all                   # optional: all, or a list of names; default: the system's default one
 time_limit: 300                     # seconds per case
 defaults: {op: both, repeat: 10}
@@ -47,6 +50,7 @@ class _SuiteFile(CheckedModel):
     time_limit: Annotated[int, Field(gt=0)] = 600
     trace: Literal["dxt"] | None = None
     may_differ: list[str] = Field(default_factory=list)
+    systems: list[str] = Field(default_factory=list)
     file_systems: Literal["all"] | list[str] = Field(default_factory=list)
     defaults: dict[str, Scalar] = Field(default_factory=dict)
     matrix: Annotated[list[dict[str, _Axis]], Field(min_length=1)]
@@ -63,6 +67,7 @@ class SuiteCase:
         trace: `dxt` if Darshan is to record every access.
         may_differ: case parameters that may differ from what the options ask for (a cache that cannot be dropped).
         file_systems: those that the suite names, or `all`; empty for the default one of the system.
+        systems: names of the systems that have the case; empty for all.
         file_system: the one of this case (`iowatch.site.on_file_systems`); None for the default one.
     """
 
@@ -75,6 +80,7 @@ class SuiteCase:
     trace: str | None = None
     may_differ: tuple[str, ...] = ()
     file_systems: tuple[str, ...] = ()
+    systems: tuple[str, ...] = ()
     file_system: str | None = None
 
     @property
@@ -110,7 +116,12 @@ class SuiteCase:
 
 def suite_names() -> list[str]:
     """Return the names of all suites of all benchmarks."""
-    return sorted({suite for _, suite in settings.list_files("suite")})
+    return sorted({suite_of_file(stem) for _, stem in settings.list_files("suite")})
+
+
+def suite_of_file(stem: str) -> str:
+    """Return the suite that a file describes or adds to: `nightly` of `nightly+solver`."""
+    return stem.partition("+")[0]
 
 
 def load_suite(suite: str) -> list[SuiteCase]:
@@ -122,7 +133,7 @@ def load_suite(suite: str) -> list[SuiteCase]:
     """
     if suite not in suite_names():  # a pattern such as `*` is not a name
         raise UsageError(f"no suite '{suite}'", hint=suggest_name(suite, suite_names()))
-    chosen = [path for (_, name), path in settings.list_files("suite").items() if name == suite]
+    chosen = [path for (_, stem), path in settings.list_files("suite").items() if suite_of_file(stem) == suite]
     return [case for path in chosen for case in read_suite_file(path)]
 
 
@@ -148,16 +159,18 @@ def read_suite_file(path: Path) -> list[SuiteCase]:
     ]
     names = list(dict.fromkeys(name for options in combinations for name in options))
     varying = [name for name in names if len({options.get(name) for options in combinations}) > 1]
+    addition = path.stem.partition("+")[2]
     cases = [
         SuiteCase(
-            suite=path.stem,
+            suite=suite_of_file(path.stem),
             benchmark=chosen.name,
-            name=",".join(f"{name}={options[name]}" for name in varying if name in options) or "single",
+            name=",".join([*([addition] if addition else []), *_varying_words(options, varying)]) or "single",
             options=options,
             reference=suite.reference,
             time_limit_s=suite.time_limit,
             trace=suite.trace,
             may_differ=tuple(suite.may_differ),
+            systems=tuple(suite.systems),
             file_systems=(ALL_FILE_SYSTEMS,) if suite.file_systems == ALL_FILE_SYSTEMS else tuple(suite.file_systems),
         )
         for options in combinations
@@ -172,6 +185,10 @@ def read_suite_file(path: Path) -> list[SuiteCase]:
             fault = f"{document.where(['matrix'])}: field 'matrix': the case '{name}' is defined twice"
             raise InputError(f"{fault}; expected once", hint=document.hint)
     return cases
+
+
+def _varying_words(options: Mapping[str, Scalar], varying: Iterable[str]) -> list[str]:
+    return [f"{name}={options[name]}" for name in varying if name in options]
 
 
 def with_options(case: SuiteCase, changed: Mapping[str, str]) -> SuiteCase:

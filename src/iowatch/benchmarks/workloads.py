@@ -338,6 +338,12 @@ def read_description(path: Path) -> dict[str, Any]:
     return document
 
 
+def default_ranks(document: Mapping[str, Any]) -> int:
+    """Return the ranks that a workload was made from, or 4."""
+    traced = document.get("parameters", {}).get("traced_ranks", 4)
+    return traced if isinstance(traced, int) and 0 < traced <= 1 << 16 else 4
+
+
 class _Dumper(yaml.SafeDumper):  # type: ignore[misc]
     """Writes an action or a file on one line; no aliases, which benchio refuses."""
 

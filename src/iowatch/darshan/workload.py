@@ -91,7 +91,7 @@ def profile_log(
     Returns:
         `ranks`; `layers`: per api (`mpiio`, `posix`) numbers of files by sharing, operations and bytes, and `sizes`:
         `read` and `write` to (size in bytes, number), the most frequent first; `phases`: the seconds of each in which
-        at least one rank does I/O.
+        at least one rank reads or writes.
     """
     use = read_use(path)
     if prepared is not None:
@@ -151,6 +151,8 @@ def _phase_times(streams: Streams, wanted: int | None) -> list[float]:
             cuts = choose_cuts(streams, wanted)
     cuts = cuts if wanted in (None, len(cuts) + 1) else []
     rows = np.concatenate([*streams.alone.values(), streams.together.ravel()])
+    transfers = np.array([key.verb in TRANSFERS for key in streams.keys], dtype=bool)
+    rows = rows[transfers[rows["key"]]]
     rows = rows[np.argsort(rows["start"], kind="stable")]
     ends = np.maximum.accumulate(np.concatenate([[0.0], rows["end"]]))
     busy = np.maximum(rows["end"] - np.maximum(rows["start"], ends[:-1]), 0.0)

@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
+from iowatch.benchmarks.suites import suite_of_file
 from iowatch.core import artefacts, files, settings, write_atomically
 from iowatch.darshan import privacy_mode
 from iowatch.findings import Finding, FindingMember, find_log_differences, format_finding, format_log_differences
@@ -106,7 +107,7 @@ def _write_stacks(runs: list[tuple[str, RunRow]], place: Path) -> None:
 
 def _copy_suites(suites: set[str], place: Path) -> None:
     for (benchmark, suite), path in settings.list_files("suite").items():
-        if suite in suites:
+        if suite_of_file(suite) in suites:
             write_atomically(place / benchmark / f"{suite}.yaml", path.read_text(encoding="utf-8"))
 
 

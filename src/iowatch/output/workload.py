@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
-from iowatch.benchmarks.workloads import Operation, Workload, read_description
+from iowatch.benchmarks.workloads import Operation, Workload, default_ranks, read_description
 from iowatch.core import escape_controls, format_count, format_size, settings
-from iowatch.session.replay import Replay, ReplayRow
+from iowatch.session.workloads import Replay, ReplayRow
 
 _SHOWN_SIZES = 4
 
@@ -31,12 +32,6 @@ class PhaseSummary:
 def workload_files() -> dict[str, Path]:
     """Return all workloads by name: those of the site replace those of iowatch."""
     return {name: path for (name,), path in settings.list_files("workload").items()}
-
-
-def default_ranks(document: Mapping[str, Any]) -> int:
-    """Return the ranks that a workload was made from, or 4."""
-    traced = document.get("parameters", {}).get("traced_ranks", 4)
-    return traced if isinstance(traced, int) and 0 < traced <= 1 << 16 else 4
 
 
 def summarise_operations(name: str, operations: Iterable[Operation]) -> PhaseSummary:
@@ -79,7 +74,9 @@ def render_list(rows: Sequence[Mapping[str, Any]], console: Console) -> None:
     for title in ("workload", "phases", "source"):
         table.add_column(title, overflow="fold", justify="right" if title == "phases" else "left")
     for row in rows:
-        table.add_row(row["name"], str(row["phases"]), escape_controls(row["source"] or row["description"])[:100])
+        table.add_row(
+            row["name"], str(row["phases"]), escape(escape_controls(row["source"] or row["description"])[:100])
+        )
     console.print(table) if rows else console.print("no workloads")
 
 

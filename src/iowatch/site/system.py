@@ -264,6 +264,7 @@ class System(ClosedModel):
 def on_file_systems(cases: Iterable[SuiteCase], system: System, chosen: Sequence[str] = ()) -> list[SuiteCase]:
     """Return every case once per file system: on those that are chosen, else those of its suite, else the default one.
 
+    Cases of other systems are left out.
     A case that writes no files (hpcc) is measured on no file system: once, with the default one.
 
     Args:
@@ -275,6 +276,8 @@ def on_file_systems(cases: Iterable[SuiteCase], system: System, chosen: Sequence
     everything = [one.parameter for one in system.measured_file_systems] or [None]
     found = []
     for case in cases:
+        if case.systems and system.name not in case.systems:
+            continue
         names = dict.fromkeys(chosen or case.file_systems)
         named = [system.measured(name).parameter for name in names if name != ALL_FILE_SYSTEMS]
         places = everything if ALL_FILE_SYSTEMS in names else named or [None]

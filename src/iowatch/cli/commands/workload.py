@@ -8,12 +8,19 @@ from pathlib import Path
 
 import click
 
-from iowatch.benchmarks.workloads import Workload, format_description, read_description
-from iowatch.cli.common import ANY_PATH, INPUT_FILE, OUTPUT_FILE, json_option, print_message, print_report
+from iowatch.benchmarks.workloads import Workload, default_ranks, format_description, read_description
+from iowatch.cli.common import (
+    ANY_PATH,
+    INPUT_FILE,
+    OUTPUT_FILE,
+    json_option,
+    print_message,
+    print_report,
+    system_option,
+)
 from iowatch.core import UsageError, files, suggest_name
 from iowatch.darshan import describe_workload
 from iowatch.output.workload import (
-    default_ranks,
     list_workloads,
     render_list,
     render_replay,
@@ -21,7 +28,7 @@ from iowatch.output.workload import (
     summarise_phases,
     workload_files,
 )
-from iowatch.session import replay
+from iowatch.session import workloads
 
 
 @click.group(
@@ -70,7 +77,7 @@ def check(file: Path, log: Path, directory: Path, launcher: str, benchio: str | 
 
     Operations, bytes, sharing, collectivity and sizes are compared; times are shown. Exit code 1: they differ.
     """
-    found = replay.check_replay(file, read_description(file), log, directory, launcher, benchio)
+    found = workloads.check_replay(file, read_description(file), log, directory, launcher, benchio)
     print_report(as_json, found.to_json(), lambda console: render_replay(found, console))
     return int(not found.is_equal)
 
@@ -99,3 +106,18 @@ def show(name: str, ranks: int | None, as_json: bool) -> None:
     phases = [asdict(phase) for phase in summarise_phases(workload)]
     report = {"description": document, "ranks": workload.ranks, "phases": phases}
     print_report(as_json, report, lambda console: render_workload(document, workload, console))
+
+
+@command.command(epilog="Example: iowatch workload add solver.yaml --system mycluster")
+@click.argument("file", type=INPUT_FILE)
+@system_option(required=True)
+@click.option("--suite", default="nightly", show_default=True, help="Suite to add to.")
+@click.option("--ranks", type=click.IntRange(1, 65536), metavar="N", help="MPI processes [default: as traced, or 4].")
+@click.option("--nodes", type=click.IntRange(1), default=1, show_default=True, metavar="N", help="Nodes.")
+def add(file: Path, system: str, suite: str, ranks: int | None, nodes: int) -> None:
+    """Put a workload into the site's nightly suite: its phases are series with findings from then on.
+
+    Writes workloads/NAME.yaml and suites/benchio/nightly+NAME.yaml of the site; commit both.
+    """
+    for path in workloads.add_workload(file, system, suite, ranks, nodes):
+        print_message(f"wrote {path}")

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
-from iowatch.benchmarks.workloads import Operation, Workload, evaluate, read_description
+from iowatch.benchmarks.workloads import Operation, Workload, default_ranks, evaluate, read_description
 from iowatch.core import InputError, format_count, format_size
 from iowatch.output.dashboard import Page, SiteBuild, drawing
 from iowatch.output.dashboard.data import SeriesEntry
-from iowatch.output.workload import PhaseSummary, default_ranks, summarise_operations, workload_files
+from iowatch.output.workload import PhaseSummary, summarise_operations, workload_files
 
 # Pictures show so many ranks and operations of a rank in a phase; a picture of more could not be read.
 _MAX_RANKS, _MAX_OPERATIONS = 8, 20_000
@@ -79,7 +79,7 @@ def _build_page(site: SiteBuild, name: str, path: Path) -> WorkloadPage:
         one
         for machine in site.catalogue.machines
         for one in machine.watched
-        if one.row.case.parameters.get("workload") == document["name"]
+        if one.row.case.benchmark == document["name"]  # `Result.full_case`
     ]
     return WorkloadPage(name, page, None, document, workload.ranks, files, phases, series)
 

@@ -1,4 +1,7 @@
-"""A workload compared with the log that it was made from: benchio runs it under Darshan, and both logs are counted."""
+"""Workloads of a site: compared with the log that one was made from, and put into the nightly suite.
+
+benchio runs a workload under Darshan, and both logs are counted.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +16,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from iowatch.benchmarks.workloads import Workload
-from iowatch.core import InputError, MachineError, settings
+import yaml
+
+from iowatch.benchmarks.suites import read_suite_file
+from iowatch.benchmarks.workloads import Workload, default_ranks, read_description
+from iowatch.core import InputError, IowatchError, MachineError, UsageError, files, settings
+from iowatch.core.yamlfile import read_mapping
 from iowatch.darshan import DarshanReader
-from iowatch.site import stack_probe
+from iowatch.site import exceeded_limits, load_system, stack_probe
 
 _TIMEOUT_S = 3600
+# Of a case that `add_workload` writes; people change the file.
+_TIME_LIMIT_S, _REPEAT = 600, 3
 # As in reframe_tests/mixins/darshan.py: memory for DXT and many files, one process writes the log.
 _CONFIGURATION = """\
 MODMEM 64
@@ -182,3 +191,55 @@ def _find_benchio(program: str | None) -> str:
         hint = "Name it with --benchio, or run a session once (`iowatch run --suite tiny`), which builds it."
         raise MachineError(f"{found or 'benchio'}: no such program", hint=hint)
     return found
+
+
+def add_workload(file: Path, system: str, suite: str, ranks: int | None, nodes: int) -> list[Path]:
+    """Put a workload into a suite of the site, for one system.
+
+    Args:
+        file: the description.
+        suite: for example `nightly`; the file `<suite>+<workload>.yaml` adds to it.
+        ranks: None for those that it was made from.
+
+    Returns:
+        The files written, or changed.
+
+    Raises:
+        UsageError: unknown system, the workload is there already, or it exceeds the system's limits.
+        InputError: an invalid description.
+    """
+    document, text = read_description(file), file.read_text(encoding="utf-8")
+    name, machine = str(document["name"]), load_system(system)
+    ranks = ranks or default_ranks(document)
+    described, added = settings.site_file("workload", name), settings.site_file("suite", "benchio", f"{suite}+{name}")
+    if any(path.exists() for path in settings.all_files("workload", name)[1:]):
+        raise UsageError(f"'{name}' is a workload of iowatch", hint="Change `name` in the description.")
+    if described.exists() and described.read_text(encoding="utf-8") != text:
+        raise UsageError(f"{described} is another workload of this name", hint="Change `name` in the description.")
+    entry = {"workload": name, "ranks": ranks, "nodes": nodes, "repeat": _REPEAT, "cache": "drop"}
+    systems = [*read_mapping(added).get("systems", [])] if added.exists() else []
+    if system in systems:
+        raise UsageError(f"{added}: {system} has this workload already")
+    content = {"format": 1, "summary": f"workload {name} on {ranks} ranks", "may_differ": ["cache"],
+               "systems": [*systems, system], "time_limit": _TIME_LIMIT_S, "matrix": [entry]}  # fmt: skip
+    before = [(path, path.read_text(encoding="utf-8") if path.exists() else None) for path in (described, added)]
+    files.write_atomically(described, text)
+    files.write_atomically(added, yaml.safe_dump(content, sort_keys=False))
+    try:
+        reasons = [reason for case in read_suite_file(added) for reason in exceeded_limits(case, machine.limits)]
+        if reasons:
+            raise UsageError(
+                f"{system} cannot run {name}: {'; '.join(reasons)}", hint="--ranks and --nodes change its size."
+            )
+    except IowatchError:
+        _restore(before)
+        raise
+    return [described, added]
+
+
+def _restore(before: Sequence[tuple[Path, str | None]]) -> None:
+    for path, text in before:
+        if text is None:
+            path.unlink()
+        else:
+            files.write_atomically(path, text)

@@ -1,0 +1,154 @@
+"""`iowatch workload check`, `add`, `list` and `show`."""
+
+from __future__ import annotations
+
+import json
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import Result
+
+from iowatch.benchmarks.suites import load_suite
+from iowatch.site import suite_on_system
+from tests.conftest import ROOT
+from tests.darshan.conftest import LogSpec, build
+
+Cli = Callable[..., Result]
+PLACE = {"offset": 0, "size": 100}
+DOCUMENT: dict[str, Any] = {
+    "name": "tiny-solver",
+    "source": "[lawrence2017], Table 1",
+    "parameters": {"traced_ranks": 2},
+    "files": {"file1": {"api": "posix", "layout": "per-process", "bytes": 100}},
+    "phases": [
+        {"name": "write", "actions": [{"create": "file1"}, {"write": "file1", **PLACE}, {"close": "file1"}]},
+        {"name": "read", "actions": [{"open": "file1"}, {"read": "file1", **PLACE}, {"close": "file1"}]},
+    ],
+}  # fmt: skip
+
+
+def log_of(path: str, size: int = 100, opens: int = 2) -> bytes:
+    """Two ranks write a file each and read it."""
+    counters = {"POSIX_OPENS": opens, "POSIX_WRITES": 1, "POSIX_READS": 1, "POSIX_MODE": 0o644}
+    files = [path.format(rank=rank) for rank in range(2)]
+    posix = [(file, rank, counters) for rank, file in enumerate(files)]
+    dxt = [(file, rank, [(0, size, 1.0, 1.1)], [(0, size, 2.0, 2.2)]) for rank, file in enumerate(files)]
+    return build(LogSpec(ranks=2, posix=posix, dxt=dxt, exe="/home/alice/x"))
+
+
+@pytest.fixture
+def replay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cli: Cli) -> Callable[..., Result]:
+    """Check a workload with a launcher that leaves a given log in the place of a run of benchio."""
+    (tmp_path / "libdarshan.so").touch()
+    programs = {
+        "darshan-config": f'echo "-L{tmp_path} -ldarshan"',
+        "launcher": f'for w; do [ "${{w#DARSHAN_LOGFILE=}}" = "$w" ] || cp {tmp_path}/replay "${{w#*=}}"; done\n'
+        f"exit $(cat {tmp_path}/rc)",
+        "benchio": "exit 1",
+    }  # fmt: skip
+    for name, text in programs.items():
+        path = tmp_path / "bin" / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(f"#!/bin/sh\n{text}\n")
+        path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=":")
+    (tmp_path / "original").write_bytes(log_of("/home/alice/own.{rank}"))
+    (tmp_path / "w.yaml").write_text(yaml.safe_dump(DOCUMENT))
+
+    def check(log: bytes, *options: str, rc: int = 0) -> Result:
+        (tmp_path / "replay").write_bytes(log)
+        (tmp_path / "rc").write_text(str(rc))
+        words = ("workload", "check", tmp_path / "w.yaml", tmp_path / "original", "--dir", tmp_path)
+        return cli(*words, "--launcher", "launcher -n", *options)
+
+    return check
+
+
+def test_a_replay_that_does_the_same_is_equal(replay: Callable[..., Result]) -> None:
+    """benchio opens a file once more before a phase that reads it, which is not an operation of the workload."""
+    result = replay(log_of("/s/benchio-1/data.file1.0.{rank}", opens=3), "--json")
+    document = json.loads(result.stdout)
+    assert (result.exit_code, document["equal"]) == (0, True)
+    rows = {(row["api"], row["name"]): (row["original"], row["replay"]) for row in document["rows"]}
+    assert rows["posix", "opens"] == (4, 4)
+    assert rows["posix", "files of one rank"] == (2, 2)
+    assert rows["posix", "sizes read"] == ([[100, 2]], [[100, 2]])
+    assert rows["", "I/O s of phase 2"][0] == pytest.approx(0.2)
+
+
+def test_a_replay_with_other_sizes_differs(replay: Callable[..., Result]) -> None:
+    result = replay(log_of("/s/benchio-1/data.file1.0.{rank}", size=99, opens=3))
+    assert result.exit_code == 1
+    (row,) = (line for line in result.stdout.splitlines() if line.startswith("posix bytes written"))
+    assert row.split()[-3:] == ["200", "198", "differs"]
+    assert "4 figures differ" in result.stdout
+
+
+def test_a_replay_that_fails_is_an_error(replay: Callable[..., Result]) -> None:
+    result = replay(b"", rc=1)
+    assert result.exit_code == 2
+    assert "benchio cannot run it on 2 ranks" in result.stderr
+
+
+def write_workload(path: Path, **changed: Any) -> Path:
+    path.write_text(yaml.safe_dump({**DOCUMENT, **changed}, sort_keys=False))
+    return path
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "site.yaml").touch()
+    monkeypatch.setenv("IOWATCH_SITE", str(tmp_path / "site"))
+    return tmp_path / "site"
+
+
+def test_an_added_workload_is_a_case_of_the_nightly_suite(site: Path, tmp_path: Path, cli: Cli) -> None:
+    before = {case.run_name for case in load_suite("nightly")}
+    file = write_workload(tmp_path / "any.yaml")
+    result = cli("workload", "add", file, "--system", "local")
+    assert result.exit_code == 0, result.stderr
+    found = {case.run_name: case for case in suite_on_system("nightly", "local")}
+    assert found.keys() - before == {"benchio:tiny-solver"}
+    case = found["benchio:tiny-solver"]
+    assert (case.suite, case.ranks) == ("nightly", 2)
+    assert ("write", "bandwidth") in case.expects
+    assert {one.run_name for one in suite_on_system("nightly", "archer")} == before
+    assert yaml.safe_load((site / "workloads" / "tiny-solver.yaml").read_text()) == DOCUMENT
+    again = cli("workload", "add", file, "--system", "local")
+    assert (again.exit_code, "local has this workload already" in again.stderr) == (2, True)
+    assert cli("workload", "add", file, "--system", "archer").exit_code == 0
+    assert "benchio:tiny-solver" in {one.run_name for one in suite_on_system("nightly", "archer")}
+
+
+@pytest.mark.parametrize(
+    ("changed", "options", "reason"),
+    [
+        ({"phases": []}, [], "phases"),
+        ({"files": {"file1": {"api": "posix", "bytes": "nx"}}}, [], "unknown name 'nx'"),
+        ({}, ["--ranks", "2000"], "local cannot run tiny-solver"),
+    ],
+)
+def test_a_workload_that_cannot_run_is_not_added(
+    changed: dict[str, Any], options: list[str], reason: str, site: Path, tmp_path: Path, cli: Cli
+) -> None:
+    result = cli("workload", "add", write_workload(tmp_path / "any.yaml", **changed), "--system", "local", *options)
+    assert result.exit_code == 2
+    assert reason in result.stderr
+    assert [path for path in site.rglob("*.yaml") if path.name != "site.yaml"] == []
+
+
+def test_workloads_are_listed_and_shown(site: Path, tmp_path: Path, cli: Cli) -> None:
+    (site / "workloads").mkdir()
+    write_workload(site / "workloads" / "tiny-solver.yaml")
+    listed = json.loads(cli("workload", "list", "--json").stdout)["workloads"]
+    shipped = {path.stem for path in (ROOT / "benchmarks" / "benchio" / "workloads").glob("*.yaml")}
+    assert {row["name"] for row in listed} == shipped | {"tiny-solver"}
+    assert "[lawrence2017], Table 1" in cli("workload", "list").stdout
+    shown = cli("workload", "show", "tiny-solver", "--ranks", "3").stdout
+    assert "write: 0 B read, 300 B written; 3 close, 3 create, 3 write" in shown
+    assert "Did you mean 'tiny-solver'?" in cli("workload", "show", "tiny-solvr").stderr

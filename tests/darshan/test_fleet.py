@@ -130,7 +130,7 @@ def test_a_log_is_counted_once_however_often_it_is_offered(var: Path, tmp_path: 
     logs = tmp_path / "logs"
     shutil.copytree(DATA, logs, ignore=shutil.ignore_patterns("*.c", "*.json"))
     (logs / "again").mkdir()
-    shutil.copy(logs / "posix.darshan", logs / "again" / "other name")
+    shutil.copy(logs / "posix.darshan", logs / "again" / os.fsdecode(b"other \xff name"))
     assert counts(logs) == {"counted": LOGS, "copy": 1}
     before = query("SELECT * FROM logs ORDER BY log")
     assert counts(logs, no_engine) == {}  # nothing new: no worker is started

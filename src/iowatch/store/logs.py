@@ -169,6 +169,7 @@ class LogStore:
             # What exceeds the memory is written to disk, by default below the working directory.
             spill = str(self.root / "spill").replace("'", "''")
             database.execute(f"SET memory_limit = '{_DATABASE_MEMORY}'; SET temp_directory = '{spill}'")
+            database.execute("SET autoinstall_known_extensions = false")  # no query loads anything from the network
             database.execute(
                 f"CREATE VIEW ledger AS FROM read_parquet('{pattern}', hive_partitioning = true, "
                 "hive_types_autocast = false)"

@@ -38,6 +38,9 @@ def machine_with(monkeypatch: pytest.MonkeyPatch, var: Path):
         monkeypatch.setattr(doctor.os, "getuid", lambda: uid)
         monkeypatch.setattr(machine, "can_read_darshan_logs", lambda: True)
         monkeypatch.setattr(doctor.shutil, "which", lambda name: f"/usr/bin/{name}" if programs else None)
+        monkeypatch.setattr(
+            doctor.stack_probe, "find_compiler_library", lambda _compiler, name: name if programs else None
+        )
 
     return make
 
@@ -51,7 +54,7 @@ def test_bare_debian_gets_one_apt_command(machine_with) -> None:
     assert not report.usable
     assert report.commands == (
         "apt-get install -y gcc openmpi-bin libopenmpi-dev libhdf5-openmpi-dev libnetcdf-mpi-dev "
-        "libpnetcdf-dev pnetcdf-bin fio hpcc cmake pkg-config strace",
+        "libpnetcdf-dev pnetcdf-bin fio hpcc cmake pkg-config libyaml-dev strace",
         SPACK,
     )
 
@@ -164,7 +167,7 @@ def test_system_without_system_stacks_gets_only_needed_packages(machine_with, mo
     machine_with(programs=False)
     described = system.load_system("local").model_copy(update={"system_stacks": False})
     monkeypatch.setattr(doctor, "load_system", lambda _system: described)
-    assert doctor.examine_machine().commands == ("apt-get install -y cmake pkg-config strace", SPACK)
+    assert doctor.examine_machine().commands == ("apt-get install -y cmake pkg-config libyaml-dev strace", SPACK)
 
 
 def copy_system(place: Path, monkeypatch: pytest.MonkeyPatch, old: str, new: str) -> None:

@@ -38,6 +38,7 @@ class Requirement:
         parts: names of stack parts that satisfy it.
         feature: stack feature that satisfies it; more precise than `parts` if both are set.
         program: the command, for software that is not part of a stack.
+        library: the file that the compiler finds, for a library that is not part of a stack.
         packages: Debian packages that install it; empty if Debian has none.
         required: without it, no suite runs.
         use: its purpose.
@@ -50,6 +51,7 @@ class Requirement:
     feature: str | None = None
     required: bool = False
     program: str | None = None
+    library: str | None = None
 
     @property
     def features(self) -> set[str]:
@@ -69,6 +71,7 @@ _TOOLS = (
     Requirement("Darshan", ("darshan-runtime",), (), "Darshan trace of every run"),
     Requirement("CMake", (), ("cmake",), "builds benchio", required=True, program="cmake"),
     Requirement("pkg-config", (), ("pkg-config",), "finds netCDF and PnetCDF", program="pkg-config"),
+    Requirement("libyaml", (), ("libyaml-dev",), "workloads of benchio", library="libyaml.so"),
     # The first one is sufficient; docs/profile.md names the others.
     *(
         Requirement(one.name, (), (one.package,), "iowatch run --profile", program=one.name)
@@ -322,6 +325,8 @@ def _check_requirements(
     missing: list[Requirement] = []
     for wanted in _requirements():
         path = shutil.which(wanted.program) if wanted.program else None
+        if wanted.library:
+            path = stack_probe.find_compiler_library(shutil.which("cc"), wanted.library)
         found = (path,) if path else _found_parts(wanted, usable)
         missing += [] if found else [wanted]
         command = None if found else installer.command(wanted)

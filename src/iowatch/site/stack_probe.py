@@ -233,8 +233,11 @@ def probe_pnetcdf(flavour: MpiInstallation) -> StackPart | None:
 
 
 def _library_of_compiler(flavour: MpiInstallation, name: str) -> str | None:
-    """Return the path of a library that the compiler finds without any option."""
-    compiler = flavour.tool("mpicc")
+    return find_compiler_library(flavour.tool("mpicc"), name)
+
+
+def find_compiler_library(compiler: str | None, name: str) -> str | None:
+    """Return the path of a library that a compiler finds without any option."""
     answer = query_tool(compiler, f"-print-file-name={name}").strip() if compiler else ""
     return os.path.realpath(answer) if Path(answer).is_absolute() and Path(answer).exists() else None
 

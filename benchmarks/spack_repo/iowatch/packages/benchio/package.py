@@ -20,6 +20,7 @@ class Benchio(CMakePackage):
     variant("hdf5", default=True, description="Build the interface HDF5")
     variant("netcdf", default=True, description="Build the interface netCDF-4")
     variant("pnetcdf", default=False, description="Build the interface PnetCDF")
+    variant("workloads", default=True, description="Run descriptions of applications' I/O")
 
     depends_on("c", type="build")
     depends_on("cmake@3.18:", type="build")
@@ -27,6 +28,7 @@ class Benchio(CMakePackage):
     depends_on("hdf5+mpi", when="+hdf5")
     depends_on("netcdf-c+mpi", when="+netcdf")
     depends_on("parallel-netcdf", when="+pnetcdf")
+    depends_on("libyaml", when="+workloads")
 
     @property
     def root_cmakelists_dir(self):
@@ -48,6 +50,7 @@ class Benchio(CMakePackage):
             self.define("BENCHIO_WITH_HDF5", "ON" if "+hdf5" in spec else "OFF"),
             self.define("BENCHIO_WITH_NETCDF4", "ON" if "+netcdf" in spec else "OFF"),
             self.define("BENCHIO_WITH_PNETCDF", "ON" if "+pnetcdf" in spec else "OFF"),
+            self.define("BENCHIO_WITH_YAML", "ON" if "+workloads" in spec else "OFF"),
         ]
         if "+hdf5" in spec:
             args.append(self.define("BENCHIO_H5PCC", self._tool("hdf5", "h5pcc")))
@@ -65,6 +68,7 @@ class Benchio(CMakePackage):
             ("hdf5", "hdf5: HDF5"),
             ("netcdf", "netcdf4: netCDF"),
             ("pnetcdf", "pnetcdf: PnetCDF"),
+            ("workloads", "workloads: libyaml"),
         ):
             if f"+{variant}" in self.spec:
                 assert line in answer, answer

@@ -152,7 +152,7 @@ class Streams:
         cuts = _open_times(file, turns)
         groups = {rank: _split_turns(use, cuts, turns) for rank, use in file.ranks.items()}
         found = {}
-        for rank, use in file.ranks.items():
+        for rank in file.ranks:
             # MPI-IO opens together, POSIX each rank on its own.
             of = [*file.ranks] if file.api == "mpiio" else [rank]
             own = {one: groups[one] for one in of}
@@ -161,7 +161,7 @@ class Streams:
                 for turn in range(max(turns, 1))
             ]
             times = _turn_times(file, own, max(turns, 1))
-            found[rank] = self._rank_stream(family.name, file, use, groups[rank], modes, times, numbers[rank])
+            found[rank] = self._rank_stream(family.name, file, rank, groups[rank], modes, times, numbers[rank])
         return found
 
     def _barriers(self, file: FileUse) -> NDArray[np.void]:
@@ -212,23 +212,28 @@ class Streams:
         self,
         name: str,
         file: FileUse,
-        use: RankUse,
+        rank: int,
         groups: Sequence[NDArray[np.void]],
         modes: Sequence[Key],
         times: Sequence[tuple[float, float]],
         number: int,
     ) -> NDArray[np.void]:
-        parts: list[NDArray[np.void]] = []
+        use, parts = file.ranks[rank], list[NDArray[np.void]]()
         flushes = _share_flushes(use.flushes, groups)
         clock = 0.0
 
         def mark(verb: Key, start: float, end: float) -> None:
             parts.append(np.array([(self.key_id(verb), number, 0, 0, 1, 0, start, max(start, end))], TOKEN))
 
+        alone = len(file.ranks) == 1 or file.api == "mpiio"
         used = len(groups) if file.api == "mpiio" else max(use.opens, 1)
         for turn, found in enumerate(groups[:used]):
             first, ended = times[turn]
             begin = max(np.nextafter(min(use.opened[0] or first, first) if turn == 0 else first, 0), clock)
+            if turn and modes[turn].verb == "create" and rank == min(file.ranks) and alone:
+                # Deletions are not in a log. What is created again and written whole was new, or truncated.
+                mark(Key("remove", name), np.nextafter(clock, np.inf), 0.0)
+                begin = max(begin, np.nextafter(clock + 1e-9, np.inf))
             # The log has the start of the first open and the end of the last one.
             mark(modes[turn], begin, min(use.opened[1], first) if use.opens == 1 else begin)
             parts.append(self._accesses(name, found, number, flushes[turn] if file.api == "posix" else 0))
@@ -243,7 +248,7 @@ class Streams:
         return np.concatenate(parts) if parts else np.zeros(0, TOKEN)
 
     def _accesses(self, name: str, rows: NDArray[np.void], number: int, flushes: int) -> NDArray[np.void]:
-        """The tokens of accesses, with so many flushes of a file of POSIX evenly among them, the last at the end."""
+        """The tokens of accesses, with so many flushes of a file of POSIX evenly among them, the rest at the end."""
         out = np.zeros(len(rows), TOKEN)
         for field in ("offset", "size", "count", "stride", "start", "end"):
             out[field] = rows[field]
@@ -255,7 +260,10 @@ class Streams:
                     out["key"][chosen] = self.key_id(Key("write" if write else "read", name, collective))
         if not flushes or not len(out):
             return _join_runs(out, rows["collective"])
-        ends = [round((i + 1) * len(out) / flushes) for i in range(flushes)]
+        if flushes < len(out):
+            ends = [round((i + 1) * len(out) / flushes) for i in range(flushes)]
+        else:
+            ends = sorted([*range(1, len(out) + 1)] * (flushes // len(out)) + [len(out)] * (flushes % len(out)))
         pieces, first = [], 0
         for end in ends:
             pieces.append(_join_runs(out[first:end], rows["collective"][first:end]))
@@ -266,7 +274,7 @@ class Streams:
 
     def _take_together(self, streams: dict[int, NDArray[np.void]]) -> NDArray[np.void] | None:
         """Take what all ranks do together out of the streams of a file: (actions, ranks); None if they do not agree."""
-        common = [key.collective or key.verb not in (*TRANSFERS, "stat") for key in self.keys]
+        common = [key.collective or key.verb not in (*TRANSFERS, "stat", "remove") for key in self.keys]
         joint = {rank: np.array(common, bool)[rows["key"]] for rank, rows in streams.items()}
         taken = [rows[joint[rank]] for rank, rows in streams.items()]
         if len({rows["key"].tobytes() for rows in taken}) > 1:

@@ -7,8 +7,11 @@ from datetime import date
 
 import pytest
 
+from iowatch.benchmarks.benchmark import API_LAYERS
 from iowatch.demo.scenarios import Scenario
 from iowatch.findings import card_facts, finding_from_json, format_finding
+from iowatch.findings.layers import find_moved_layer
+from iowatch.stats import LayerSeries
 from tests.findings.conftest import STEP, RecordAndUpdate, level, scenario_of
 
 END = date(2025, 4, 1)
@@ -77,3 +80,16 @@ def test_history_without_probes_states_nothing(record_and_update: RecordAndUpdat
     assert finding.layer is not None
     assert finding.layer.named is None
     assert "raw disk (fio)" in finding.layer.would_tell
+
+
+def test_many_series_give_the_same_layer_as_few() -> None:
+    """Only some of those with one path and direction are used, so that the time does not grow with their number."""
+    few = [
+        LayerSeries(tuple(one.name for one in path), gain, 0.05, 0.003, 4.0, "write")
+        for api, path in API_LAYERS.items()
+        for gain in (-0.7 if api in ("HDF5", "NETCDF4") else 0.0,)
+    ]
+    found, more = find_moved_layer(few * 3), find_moved_layer(few * 300)
+    assert found is not None
+    assert more is not None
+    assert found.named == more.named == "HDF5"

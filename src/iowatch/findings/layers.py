@@ -23,6 +23,8 @@ from iowatch.store import History, SeriesPoints, SeriesRow
 
 # Observations, over days with slow noise, are not as good as this many independent ones.
 _MOST_INDEPENDENT = 4
+# Series of one path and direction that the inference uses; its time and memory grow with their number.
+_MOST_ALIKE = 16
 # Noise of a series with fewer observations before the change than these.
 _FEWEST, _USUAL_NOISE = 3, 0.1
 # Of the difference of two medians, in standard errors of means.
@@ -106,7 +108,7 @@ def find_moved_layer(series: Sequence[LayerSeries]) -> MovedLayer | None:
     """The layer that explains the changes of all series of an event; None without any known layer."""
     if not series:
         return None
-    found = infer_layer(series, LAYERS)
+    found = infer_layer(_sample(series), LAYERS)
     likely = {one.layer for one in found.candidates}
     others = likely | ({found.named} if found.named else set())
     return MovedLayer(
@@ -117,6 +119,18 @@ def find_moved_layer(series: Sequence[LayerSeries]) -> MovedLayer | None:
         would_tell=_would_tell(found, others),
         direction=found.direction,
     )
+
+
+def _sample(series: Sequence[LayerSeries]) -> list[LayerSeries]:
+    """At most so many series of each path and direction, with the same distribution of changes."""
+    alike: dict[tuple[object, ...], list[LayerSeries]] = defaultdict(list)
+    for one in sorted(series, key=lambda one: one.log_gain):
+        alike[one.path, one.direction, one.mib == 0].append(one)
+    return [
+        group[int(i)]
+        for group in alike.values()
+        for i in np.linspace(0, len(group) - 1, min(len(group), _MOST_ALIKE)).round()
+    ]
 
 
 def _would_tell(found: LayerInference, likely: set[str]) -> tuple[str, ...]:

@@ -1,6 +1,6 @@
 """Error rates and duration of `iowatch.stats.gate`, on simulated pairs whose noise is that of Edison's nights.
 
-    python bench/gate.py [--trials 1000] [--results 10] [--noise 0.03 …]
+    python bench/gate.py [--trials 1000] [--results 10] [--noise 0.03 …] [--only EFFECT …]
 
 As in bench/bisection.py, a run has the residual of one night of Edison's year, scaled to the noise of the row, and
 consecutive runs have consecutive nights. Each result belongs to one case (two results per case: write and read). A pair
@@ -63,9 +63,10 @@ def main() -> None:
     parser.add_argument("--trials", type=int, default=1000)
     parser.add_argument("--results", type=int, default=10)
     parser.add_argument("--noise", type=float, nargs="*", default=[0.02, 0.05, 0.1, 0.2])
+    parser.add_argument("--only", nargs="*", default=[*EFFECTS], help="effects, such as nothing")
     given = parser.parse_args()
     known = pieces()
-    for effect in EFFECTS:
+    for effect in given.only:
         for noise in given.noise:
             found = [trial(effect, noise, given.results, seed, known) for seed in range(given.trials)]
             words = Counter(one[0] for one in found)

@@ -171,7 +171,9 @@ def summary(found: GateOutcome) -> str:
         return f"{head} is not slower than {base} by {margin} or more in any of {measured}."
     time = f"{found.seconds / 60:.0f} minutes"
     if not any(row.decision == "open" for row in rows):
-        why = f"runs differ too much from one to the next for {time}" if rows else "there are no results of both"
+        why = f"runs differ too much from one to the next for {time}"
+        if not rows:
+            why = f"{time} were over before the first pair; more time (--minutes) or fewer cases (--case) are needed"
         return f"Not decided whether {head} is slower than {base}: {why}."
     return (
         f"Not decided in {time} whether {head} is slower than {base} by {margin} or more: {measured} within it, "

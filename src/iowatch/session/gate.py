@@ -262,6 +262,8 @@ class GateRun:
         if self.session is None:
             return {}
         runs = self.history.runs(self.session)
+        if not runs:  # the time was over before the first pair
+            return {}
         received = {(run.facts.get("side"), _run_name(run.name)) for run in runs if run.status == "ok"}
         reasons = {(run.facts.get("side"), _run_name(run.name)): run.reason or run.status for run in runs}
         return {

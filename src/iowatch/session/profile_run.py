@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from iowatch import handoff
-from iowatch.core import MachineError
+from iowatch.core import MachineError, format_count
 from iowatch.session import reframe, session
 from iowatch.session.plan import SessionPlan, check_byte_budget, make_session_plan, require_runs
 from iowatch.site import counters
@@ -35,8 +35,10 @@ def run_profile(history: History, context: session.SessionContext, profiler: str
         check_byte_budget(context.site, plan, context.limits)
         with context.scratch_lock(history, plan):
             names = ", ".join(f"{run.name} on {run.stack}" for run in plan.runs)
-            what = "counting" if profiler.startswith(counters.COUNTS) else "profiling"
-            context.report_message(f"{what} {names}, scratch {context.scratch}")
+            what = f"profiling {names}, scratch {context.scratch}"
+            if profiler.startswith(counters.COUNTS):
+                what = f"counting what {format_count(len(plan.runs), 'run')} do"
+            context.report_message(what)
             runner = _ProfileRunner(history, context, plan, profiler)
             runner.run()
     runs = history.runs(runner.record.uuid)

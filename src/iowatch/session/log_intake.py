@@ -101,7 +101,9 @@ def dask_workers(scheduler: str | None, workers: int | None) -> Iterator[tuple[E
     number = workers or len(os.sched_getaffinity(0))
     for name in ("distributed", "distributed.client"):  # a lost connection is reported once, by `_result`
         logging.getLogger(name).setLevel(logging.CRITICAL)
-    with dask.config.set({"distributed.scheduler.allowed-failures": _ALLOWED_FAILURES}):
+    # Workers sample their own stacks a hundred times per second for a page that is not shown.
+    chosen = {"distributed.scheduler.allowed-failures": _ALLOWED_FAILURES, "distributed.worker.profile.enabled": False}
+    with dask.config.set(chosen):
         if scheduler:
             try:
                 client = distributed.Client(scheduler, timeout="20s")

@@ -289,7 +289,7 @@ class GateRun:
     # Counts
 
     def _count(self) -> tuple[tuple[RunCountDifferences, ...], str]:
-        """Counts that differ; cases with a difference are counted a second time, to confirm it."""
+        """Counts that differ; cases with a difference are counted a second time if there is time, to confirm it."""
         found: dict[tuple[str, str], list[counters.RunCounts]] = defaultdict(list)
         names, sides = self.planned, [build.stack.name for build in (self.base, self.head)]
         differing: list[RunCountDifferences] = []
@@ -303,7 +303,7 @@ class GateRun:
             compared = {name: counters.differing_counts(*(found[name, side] for side in sides)) for name in names}
             differing = [RunCountDifferences(name, tuple(rows)) for name, rows in compared.items() if rows]
             names = tuple(row.run for row in differing)
-            if not names:
+            if not names or self._left_s() < self.options.budget_s / 2:
                 break
         refused = {run.refused for of_run in found.values() for run in of_run if run.refused}
         return tuple(differing), "; ".join(sorted(refused))

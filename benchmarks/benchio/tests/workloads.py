@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import copy
+import json
 import pathlib
+import random
 import tempfile
 import unittest
 
@@ -91,6 +94,23 @@ def description(apis: list[str], collective: bool) -> str:
     )
 
 
+def damage(document: dict, draw: random.Random) -> None:
+    """Replace, rename or remove one member somewhere."""
+    places = [(document, key) for key in document]
+    for holder, key in places:
+        inner = holder[key]
+        if isinstance(inner, dict | list):
+            places += [(inner, k) for k in (inner if isinstance(inner, dict) else range(len(inner)))]
+    holder, key = draw.choice(places)
+    kind = draw.choice(("replace", "remove", "rename"))
+    if kind == "replace" or (kind == "rename" and isinstance(holder, list)):
+        holder[key] = draw.choice([None, True, -1, 2.5, "", "Name", [], {}, [1, 2], {"x": 1}])
+    elif kind == "remove":
+        del holder[key]
+    else:
+        holder[key + "x"] = holder.pop(key)
+
+
 class Workloads(unittest.TestCase):
     def setUp(self) -> None:
         holder = tempfile.TemporaryDirectory()
@@ -146,6 +166,29 @@ class Workloads(unittest.TestCase):
         done = launch.alone(*self.options())
         self.assertEqual(done.returncode, 3)
         self.assertIn("2305843009213693952 bytes are needed", done.stderr)
+
+    def test_reader_and_schema_agree(self) -> None:
+        """What the schema refuses the reader refuses; it also refuses what no schema can express."""
+        try:
+            import jsonschema
+            import yaml
+        except ImportError:
+            self.skipTest("the Python packages jsonschema and PyYAML are not installed")
+        home = pathlib.Path(__file__).parents[1]
+        schema = jsonschema.Draft202012Validator(json.loads((home / "schema" / "workload.json").read_text()))
+        for path in sorted((home / "workloads").glob("*.yaml")):
+            original = yaml.safe_load(path.read_text())
+            schema.validate(original)
+            for seed in range(4):
+                document = copy.deepcopy(original)
+                damage(document, random.Random(f"{path.stem} {seed}"))
+                self.file.write_text(json.dumps(document))
+                done = launch.alone(*self.options("--check"))
+                self.assertIn(done.returncode, (0, 2), done.stderr)
+                if done.returncode == 0:
+                    self.assertTrue(schema.is_valid(document), f"{path.stem}, seed {seed}")
+                else:
+                    self.assertIn("line 1, ", done.stderr)
 
     def test_command_line(self) -> None:
         self.write("a: {api: posix, bytes: 100}", "{create: a}, {write: a, offset: 90, size: 10}, {close: a}")

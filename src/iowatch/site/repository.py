@@ -10,7 +10,7 @@ from pathlib import Path
 from iowatch.core import UsageError, settings
 from iowatch.site import machine
 
-_FOLDERS = ("systems", "suites", "stacks", "reference/bandwidth", "events", "reviews", "maps")
+_FOLDERS = ("systems", "suites", "workloads", "stacks", "reference/bandwidth", "events", "reviews", "maps")
 # Files of an empty repository of a code host.
 _ALLOWED = {".git", "README.md", "LICENSE"}
 _TITLE, _ZONE = "title: iowatch\n", "timezone: UTC\n"

@@ -286,3 +286,31 @@ def test_logs_that_cannot_be_described_are_refused(
 ) -> None:
     with pytest.raises(InputError, match=reason):
         describe(make_log(**fields), reader)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_no_access_is_lost_or_changed(seed: int, make_log: MakeLog, reader: DarshanReader) -> None:
+    """Random files of one rank or of all, opened up to three times, with random accesses and pauses."""
+    generator = random.Random(seed)
+    wanted: dict[int, Counter[tuple[str, int, int]]] = {rank: Counter() for rank in range(4)}
+    posix, dxt = [], []
+    for name in ("/lus/a", "/lus/b", "/lus/c"):
+        for rank in generator.choice([[generator.randrange(4)], [*range(4)], [0, 2]]):
+            time, rows = 1.0, {"write": [], "read": []}  # type: ignore[var-annotated]
+            for turn in range(generator.randrange(12)):
+                time += generator.choice([0.0, 0.001, 0.02])
+                offset = generator.choice([turn * 8 + rank * 1000, generator.randrange(10_000)])
+                verb = generator.choice(["write", "write", "read"])
+                rows[verb].append((offset, 8, time, time + 0.0005))
+                wanted[rank][verb, offset, 8] += 1
+                time += 0.0005
+            counts = {"POSIX_WRITES": len(rows["write"]), "POSIX_READS": len(rows["read"])}
+            posix.append((name, rank, {**counts, "POSIX_OPENS": generator.randint(1, 3), "POSIX_MODE": 0o644}))
+            dxt.append((name, rank, rows["write"], rows["read"]))
+    workload, _ = describe(make_log(posix=posix, dxt=dxt), reader)
+    for rank in range(4):
+        assert Counter((verb, offset, size) for verb, _, offset, size in accesses(workload, rank)) == wanted[rank]
+        opened: Counter[tuple[str, int]] = Counter()
+        for one in operations(workload, rank):
+            opened[one.file, one.number] += (one.verb in ("create", "open")) - (one.verb == "close")
+            assert opened[one.file, one.number] == (one.verb not in ("close", "stat", "remove", "compute", "barrier"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -148,20 +148,19 @@ class Streams:
         return self._ids[key]
 
     def _file_streams(self, family: Family, file: FileUse, numbers: Mapping[int, int]) -> dict[int, NDArray[np.void]]:
-        turns = max((use.opens for use in file.ranks.values()), default=1)
-        cuts = _open_times(file, turns)
-        groups = {rank: _split_turns(use, cuts, turns) for rank, use in file.ranks.items()}
         found = {}
-        for rank in file.ranks:
+        for ranks in [[*file.ranks]] if file.api == "mpiio" else [[rank] for rank in file.ranks]:
             # MPI-IO opens together, POSIX each rank on its own.
-            of = [*file.ranks] if file.api == "mpiio" else [rank]
-            own = {one: groups[one] for one in of}
+            own = replace(file, ranks={rank: file.ranks[rank] for rank in ranks})
+            turns = max(1, *(use.opens for use in own.ranks.values()))
+            cuts = _open_times(own, turns)
+            groups = {rank: _split_turns(use, cuts, turns) for rank, use in own.ranks.items()}
             modes = [
-                self._opening(family, file, of, [rows[turn] for rows in own.values()], turn)
-                for turn in range(max(turns, 1))
+                self._opening(family, own, [rows[turn] for rows in groups.values()], turn) for turn in range(turns)
             ]
-            times = _turn_times(file, own, max(turns, 1))
-            found[rank] = self._rank_stream(family.name, file, rank, groups[rank], modes, times, numbers[rank])
+            times = _turn_times(own, groups, turns)
+            for rank, rows in groups.items():
+                found[rank] = self._rank_stream(family.name, file, rank, rows, modes, times, numbers[rank])
         return found
 
     def _barriers(self, file: FileUse) -> NDArray[np.void]:
@@ -188,23 +187,19 @@ class Streams:
         found["start"] = found["end"] = np.array(times)[:, None]
         return found
 
-    def _opening(
-        self, family: Family, file: FileUse, ranks: Sequence[int], rows: Sequence[NDArray[np.void]], turn: int
-    ) -> Key:
-        """How ranks open a file for one turn, which has these accesses of each."""
+    def _opening(self, family: Family, file: FileUse, rows: Sequence[NDArray[np.void]], turn: int) -> Key:
+        """How the ranks open a file for one turn, which has these accesses of each."""
         kinds = {bool(write) for one in rows for write in np.unique(one["write"])}
         fresh = turn == 0 and not family.document.get("input") and (kinds != {False} or file.api == "mpiio")
-        again = (
-            turn > 0 and (file.created or file.api == "mpiio") and kinds == {True} and self._rewrites(file, ranks, rows)
-        )
+        again = turn > 0 and (file.created or file.api == "mpiio") and kinds == {True} and self._rewrites(file, rows)
         if fresh or again:
             return Key("create", family.name, mode="read-write" if False in kinds else None)
         modes = {frozenset({True}): "write", frozenset({True, False}): "read-write"}
         return Key("open", family.name, mode=modes.get(frozenset(kinds)))
 
-    def _rewrites(self, file: FileUse, ranks: Sequence[int], rows: Sequence[NDArray[np.void]]) -> bool:
-        """Whether a turn writes everything that these ranks ever write."""
-        whole = [use.accesses[use.accesses["write"]] for use in (file.ranks[rank] for rank in ranks)]
+    def _rewrites(self, file: FileUse, rows: Sequence[NDArray[np.void]]) -> bool:
+        """Whether a turn writes everything that the ranks ever write."""
+        whole = [use.accesses[use.accesses["write"]] for use in file.ranks.values()]
         ends = [_extent(np.concatenate(one)) if one else None for one in (whole, [*rows])]
         return ends[0] == ends[1]
 
@@ -226,8 +221,7 @@ class Streams:
             parts.append(np.array([(self.key_id(verb), number, 0, 0, 1, 0, start, max(start, end))], TOKEN))
 
         alone = len(file.ranks) == 1 or file.api == "mpiio"
-        used = len(groups) if file.api == "mpiio" else max(use.opens, 1)
-        for turn, found in enumerate(groups[:used]):
+        for turn, found in enumerate(groups):
             first, ended = times[turn]
             begin = max(np.nextafter(min(use.opened[0] or first, first) if turn == 0 else first, 0), clock)
             if turn and modes[turn].verb == "create" and rank == min(file.ranks) and alone:
@@ -240,7 +234,7 @@ class Streams:
             clock = max(begin, ended)
             for _ in range(flushes[turn] if file.api == "mpiio" or not len(found) else 0):
                 mark(Key("flush", name), clock, clock)
-            last = turn == used - 1
+            last = turn == len(groups) - 1
             clock = max(clock, use.closed[0]) if last else clock
             mark(Key("close", name), clock, max(clock, use.closed[1]) if last else clock)
         for _ in range(use.stats if file.api == "posix" else 0):
@@ -394,7 +388,7 @@ def choose_cuts(streams: Streams, wanted: int | None) -> list[float]:
             # What is repeated so often is one phase. Cuts remain where something begins for the first time or ended.
             chosen = _first_and_last(blocks)
         chosen = sorted(chosen, key=lambda block: -block.gap_s)[: _MAX_PHASES - 1]
-    elif wanted > len(blocks):
+    elif wanted > max(len(blocks), 1):
         found = format_count(max(len(blocks) - 1, 0), "pause")
         raise InputError(f"the log has {found} of all ranks, too few for {wanted} phases")
     else:

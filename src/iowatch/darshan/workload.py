@@ -28,7 +28,7 @@ from iowatch.darshan.streams import PAUSE_S, TRANSFERS, Family, Streams, choose_
 
 # Numbers in one phase of a description; what needs more is described by sizes and counts, at scattered offsets.
 MAX_NUMBERS = 20_000
-_MAX_STEPS = 200_000
+_MAX_STEPS, _SAMPLE = 200_000, 1_000
 _NO_DXT = (
     "no DXT: order, offsets and pauses are not in the log; each rank accesses its part of a file from beginning to end"
 )
@@ -253,7 +253,7 @@ def _fold_group(
     ends = np.maximum.accumulate(np.concatenate([own[None, :], table["end"]]), axis=0)
     gaps = (table["start"] - ends[:-1]).min(axis=1)
     clocks[list(ranks)] = ends[-1]
-    if len(table) <= _MAX_STEPS:
+    if len(table) <= MAX_NUMBERS or (len(table) <= _MAX_STEPS and _has_patterns(streams, ranks, table[:_SAMPLE], gaps)):
         nodes = patterns.fold_steps([*_table_nodes(streams, ranks, table, gaps)])
         size = patterns.count_numbers(nodes)
         if size > 64 * len(ranks) and len(ranks) > 1:
@@ -271,6 +271,13 @@ def _fold_group(
         for i, rank in enumerate(ranks)
         for node in _scatter(streams, rank, table[:, i], float(gaps[gaps >= PAUSE_S].sum()))
     ]
+
+
+def _has_patterns(
+    streams: Streams, ranks: tuple[int, ...], sample: NDArray[np.void], gaps: NDArray[np.float64]
+) -> bool:
+    """Whether the first actions become fewer: searching many without patterns for some takes minutes."""
+    return 2 * len(patterns.fold_steps([*_table_nodes(streams, ranks, sample, gaps[: len(sample)])])) < len(sample)
 
 
 def _table_nodes(

@@ -13,9 +13,14 @@
 const char *const element_names[] = {BENCHIO_ELEMENTS(NAME_OF) NULL};
 const unsigned element_bytes[] = {1, 4, 8, 4, 8};
 
-/* Lower-case letters, digits and the characters of `more`; begins with a letter. */
+/* Lower-case letters, digits and the characters of `more`; begins with a letter. Not what YAML has for truth.
+ */
 static bool is_word(const char *word, const char *more) {
+    static const char *const taken[] = {"true", "false", "yes", "no", "on", "off", "null"};
     size_t n = strlen(word);
+    for (size_t i = 0; i < sizeof taken / sizeof *taken; i++)
+        if (strcmp(word, taken[i]) == 0)
+            return false;
     if (n > NAME_LENGTH || !islower((unsigned char)word[0]))
         return false;
     for (size_t i = 0; i < n; i++)

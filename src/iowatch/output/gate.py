@@ -168,7 +168,9 @@ def summary(found: GateOutcome) -> str:
         return f"{head} is slower than {base}: {parts}."
     measured = format_count(len(within), "measurement")
     if found.decision == "pass":
-        return f"{head} is not slower than {base} by {margin} or more in any of {measured}."
+        rest = len(rows) - len(within) + len(found.left_out)
+        without = f"; {rest} left out (below)" if rest else ""
+        return f"{head} is not slower than {base} by {margin} or more in any of {measured}{without}."
     time = f"{found.seconds / 60:.0f} minutes"
     if not any(row.decision == "open" for row in rows):
         why = f"runs differ too much from one to the next for {time}"

@@ -288,12 +288,12 @@ def measure_kills(place: Path, kills: int) -> None:
             tree = Tree(process.pid)
             while process.poll() is None:
                 with contextlib.suppress(subprocess.TimeoutExpired):
-                    process.wait(dice.uniform(0.3, 1.5))
+                    process.wait(dice.uniform(1, 5))
                 workers = tree.workers()
                 if process.poll() is not None or not workers or sum(done.values()) >= kills:
                     continue
                 worker, readers = dice.choice(workers)
-                kind = dice.choice(["worker", "worker", "reader", "reader", "command"])
+                kind = dice.choice(["worker"] * 5 + ["reader"] * 5 + ["command"])
                 victim = {"worker": worker, "command": tree.main}.get(kind, readers[0] if readers else worker)
                 with contextlib.suppress(psutil.Error):
                     victim.kill()

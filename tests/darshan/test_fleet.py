@@ -12,11 +12,12 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from click.testing import Result
 
 from iowatch.core import MachineError
-from iowatch.darshan import REJECTIONS, DarshanReader, close_reader, log_schema, read_trace
+from iowatch.darshan import REJECTIONS, DarshanReader, close_reader, log_schema, read_batch, read_trace
 from iowatch.session.log_intake import Engine, add_logs, dask_workers
 from iowatch.store import logs as log_tables
 from iowatch.store.logs import LogStore
@@ -174,6 +175,16 @@ def test_what_is_not_counted_is_counted_by_reason(var: Path, tmp_path: Path) -> 
     assert counts(logs, no_engine) == {}
     (logs / "truncated").write_bytes(log)  # the copy is complete now
     assert counts(logs) == {"copy": 1}
+
+
+def test_a_reader_that_others_kill_costs_no_log(var: Path, tmp_path: Path) -> None:
+    """For example the kernel, which ends the largest process when the memory of a node is full."""
+    path = str(shutil.copy(DATA / "posix.darshan", tmp_path))
+    read_batch([path], {})
+    (child,) = (one for one in psutil.Process().children() if "trace import serve; serve(" in " ".join(one.cmdline())
+                and str(2 << 30) in " ".join(one.cmdline()))  # fmt: skip
+    child.kill()
+    assert read_batch([path], {})["outcome"].to_pylist() == ["counted"]
 
 
 def test_a_file_that_disappears_is_not_in_the_ledger(var: Path, tmp_path: Path) -> None:

@@ -129,7 +129,12 @@ def read_batch(paths: Sequence[str], file_systems: Mapping[str, str]) -> Table:
 
 
 def _read_row(reader: DarshanReader, path: Path, file_systems: Mapping[str, str]) -> dict[str, Any]:
-    try:
-        return {"outcome": COUNTED, **reader.request("row", path, file_systems=file_systems)}
-    except InputError as error:
-        return {"outcome": error.reason if error.reason in REJECTIONS else "damaged"}
+    """Return one log as a row; one that ends the reader is tried twice, because others may have killed the reader."""
+    for attempt in (1, 2):
+        try:
+            return {"outcome": COUNTED, **reader.request("row", path, file_systems=file_systems)}
+        except InputError as error:
+            reason = error.reason if error.reason in REJECTIONS else "damaged"
+            if reason != "crashed" or attempt == 2:
+                break
+    return {"outcome": reason}

@@ -87,7 +87,8 @@ def dask_workers(scheduler: str | None, workers: int | None) -> Iterator[tuple[E
         workers: number of local workers [default: the cores that this process may use].
 
     Raises:
-        UsageError: both arguments. MachineError: Dask is not installed, or the scheduler cannot be reached.
+        UsageError: both arguments. MachineError: Dask is not installed, the scheduler cannot be reached, or a worker
+            does not start.
     """
     if scheduler and workers:
         raise UsageError("--workers is for workers on this host, not for those of a scheduler")
@@ -114,14 +115,17 @@ def dask_workers(scheduler: str | None, workers: int | None) -> Iterator[tuple[E
                 yield client.get_executor(pure=False), _REMOTE_WORKERS
             return
         # security: the port of a scheduler executes what is sent to it, and other accounts use this host, too.
-        cluster = distributed.LocalCluster(
-            number,
-            threads_per_worker=1,
-            memory_limit=WORKER_MEMORY,
-            dashboard_address=None,
-            security=True,
-            silence_logs="CRITICAL",
-        )
+        try:
+            cluster = distributed.LocalCluster(
+                number,
+                threads_per_worker=1,
+                memory_limit=WORKER_MEMORY,
+                dashboard_address=None,
+                security=True,
+                silence_logs="CRITICAL",
+            )
+        except RuntimeError as error:  # a worker was killed before it was ready
+            raise MachineError(f"the workers did not start: {error}", hint=_CONTINUE) from error
         with cluster, distributed.Client(cluster) as client:
             yield client.get_executor(pure=False), number
 

@@ -20,6 +20,8 @@ PAUSE_S = 0.005
 _MAX_PHASES = 32
 # Ranks that differ by less have done the same share of their accesses.
 _SAME_SHARE = 0.01
+# A pause for another open is so many times as long as the usual one.
+_LONG_PAUSE = 4.0
 # More shared files than this are one file with a `count`.
 _MAX_NAMED = 8
 TOKEN = np.dtype([("key", "i4"), ("number", "i8"), *[(name, "i8") for name in ("offset", "size", "count", "stride")],
@@ -176,7 +178,7 @@ class Streams:
         ended = np.maximum.accumulate(np.where(table["write"], table["end"], 0.0))
         turns = np.flatnonzero(table["write"][:-1] & ~table["write"][1:]) + 1
         times = [
-            np.nextafter(table["start"][at], 0)
+            min(np.nextafter(table["start"][at], 0), (ended[at] + table["start"][at]) / 2)
             for at in turns
             if ended[at] <= table["start"][at] and len({*ranks[max(0, at - len(rows)) : at + len(rows)]}) > 1
         ]
@@ -223,7 +225,9 @@ class Streams:
         alone = len(file.ranks) == 1 or file.api == "mpiio"
         for turn, found in enumerate(groups):
             first, ended = times[turn]
-            begin = max(np.nextafter(min(use.opened[0] or first, first) if turn == 0 else first, 0), clock)
+            # A shared record has the first open of any rank; who opens what another has created is later.
+            known = turn == 0 and use.opened[0] and (alone or modes[0].verb == "create")
+            begin = max(np.nextafter(min(use.opened[0], first) if known else first, 0), clock)
             if turn and modes[turn].verb == "create" and rank == min(file.ranks) and alone:
                 # Deletions are not in a log. What is created again and written whole was new, or truncated.
                 mark(Key("remove", name), np.nextafter(clock, np.inf), 0.0)
@@ -299,8 +303,8 @@ def _extent(rows: NDArray[np.void]) -> tuple[int, int, int] | None:
 def _open_times(file: FileUse, turns: int) -> list[float]:
     """When the file is opened again: at starts of accesses behind a pause of all ranks in it.
 
-    First where writing follows reading (or the reverse), then behind the longest pauses at which all ranks have done
-    the same share of their accesses. Further opens are not followed by any access.
+    First where writing follows reading (or the reverse), then behind the longest pauses, much longer than the usual
+    one, at which all ranks have done the same share of their accesses. Further opens are not followed by any access.
     """
     rows = [use.accesses for use in file.ranks.values() if len(use.accesses)]
     if turns < 2 or not rows:
@@ -311,7 +315,8 @@ def _open_times(file: FileUse, turns: int) -> list[float]:
     starts = found["start"][1:][at]
     changes = (found["write"][1:] != found["write"][:-1])[at]
     shares = np.array([np.searchsorted(one["start"], starts) / len(one) for one in rows])
-    usable = changes | (np.ptp(shares, axis=0) < _SAME_SHARE)
+    usual = 0.0 if turns > len(gaps) else float(np.median(np.maximum(gaps, 0.0)))
+    usable = changes | ((np.ptp(shares, axis=0) < _SAME_SHARE) & (gaps[at] > _LONG_PAUSE * usual))
     starts, changes, gaps = starts[usable], changes[usable], gaps[at][usable]
     chosen = np.lexsort((-gaps, ~changes))[: turns - 1]
     return sorted(starts[chosen].tolist())

@@ -30,7 +30,7 @@ from iowatch.store import History, ResultFilter
 
 _ATTRIBUTE, _GIT = "gate", "git"
 _FIRST_PAIRS = 6
-_MEMORY = Path("/dev/shm")  # noqa: S108 - tmpfs is what is asked for
+_MEMORY = Path("/dev/shm")  # noqa: S108  # nosec B108 # tmpfs is what is asked for
 _MEMORY_BYTES = 2**28
 
 

@@ -108,7 +108,7 @@ def show(name: str, ranks: int | None, as_json: bool) -> None:
     print_report(as_json, report, lambda console: render_workload(document, workload, console))
 
 
-@command.command(epilog="Example: iowatch workload add solver.yaml --system mycluster")
+@command.command(epilog="Example: iowatch workload add solver.yaml --system local")
 @click.argument("file", type=INPUT_FILE)
 @system_option(required=True)
 @click.option("--suite", default="nightly", show_default=True, help="Suite to add to.")

@@ -31,6 +31,7 @@ class Iowatch(PythonPackage):
         depends_on("py-clustershell@1.9:")
         depends_on("py-darshan@3.4.7:")
         depends_on("py-jinja2@3.1:")
+        depends_on("py-jsonschema@4.21:")
         depends_on("py-junitparser@5.0:")
         depends_on("py-mako@1.3:")
         depends_on("py-matplotlib@3.8:")

@@ -111,6 +111,7 @@ def run(environment: dict[str, str], var: Path, stack: str) -> tuple[int, dict[s
     return done.returncode, json.loads(done.stdout)
 
 
+@pytest.mark.slow
 def test_session_runs_on_a_pbs_system(tmp_path: Path, var: Path, stack: str) -> None:
     jobs, environment = machine(tmp_path, "pbs", qsub=QSUB, qstat=QSTAT)
     code, verdict = run(environment, var, stack)

@@ -205,6 +205,7 @@ def test_ab_run_uses_one_allocation(cluster: Cluster, stack: str) -> None:
     wait_until(lambda: not cluster.query("squeue", "--noheader"), 10)
 
 
+@pytest.mark.slow
 def test_aggressors_are_tasks_of_one_array(
     cluster: Cluster, stack: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -110,6 +110,7 @@ def test_job_that_does_not_see_the_scratch_directory_is_reported(tmp_path: Path)
 
 
 @pytest.mark.usefixtures("here")
+@pytest.mark.slow
 def test_job_that_is_never_started_is_refused(tmp_path: Path, paid: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Slurm accepts it and leaves it in the queue with this reason."""
     monkeypatch.setattr(trial, "QUEUE_S", 8)  # Slurm takes seconds until it states the reason

@@ -31,7 +31,7 @@ def card_facts(finding: Finding) -> Iterator[tuple[str, str]]:
     for group in others:
         yield "Improved as well", _affected(finding, group)
     yield "Unaffected", _unaffected(finding)
-    if finding.layer is not None:
+    if finding.layer is not None and finding.layer.named is not None:
         yield "Layer", format_moved_layer(finding.layer)
     yield "Probable cause", probable_cause(finding)
     yield "Next step", next_step(finding)

@@ -346,7 +346,8 @@ def test_first_morning_is_on_the_page(
     history.save_findings([FindingRow(stored.id, "planted", 0, 1, stored.state, stored.to_json())])
     build_site(history, tmp_path / "site", now=update_time(end))
     text = shown((tmp_path / "site/index.html").read_text())
-    assert re.search(r"planted: 2 of 8 series far off, MPI-IO ×0.[45]\d*; session 1 since 10 Feb 2025", text)
+    layer = r"lowest layer that moved: MPI-IO \([^)]*\)"
+    assert re.search(rf"planted: 2 of 8 series far off, MPI-IO ×0.[45]\d*; {layer}; session 1 since 10 Feb 2025", text)
     assert "1 new loss, 1 still running." in text
     assert re.search(
         r"New with the newest session 1 ▼ MPI-IO lost 5\d % \(×0.[45]\d*\) since 10 Feb 2025 \(1 session\)", text

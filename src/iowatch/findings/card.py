@@ -22,6 +22,8 @@ from iowatch.stats import Magnitude
 
 _MAX_SIZES = 4
 _MAX_DIFFERENCES = 3
+# Layers of which a card states that one moved; more would not help.
+_MAX_LAYERS = 2
 
 
 def card_facts(finding: Finding) -> Iterator[tuple[str, str]]:
@@ -31,7 +33,7 @@ def card_facts(finding: Finding) -> Iterator[tuple[str, str]]:
     for group in others:
         yield "Improved as well", _affected(finding, group)
     yield "Unaffected", _unaffected(finding)
-    if finding.layer is not None and finding.layer.named is not None:
+    if finding.layer and (finding.layer.named or len(finding.layer.candidates) == _MAX_LAYERS):
         yield "Layer", format_moved_layer(finding.layer)
     yield "Probable cause", probable_cause(finding)
     yield "Next step", next_step(finding)

@@ -9,8 +9,7 @@ come first; each faulty one then runs against a copy of their history, dated to 
 directory: the site, the histories, and a disk of 200 MiB/s with ext4, a loop device on a file of FUSE in memory (the
 limits of blkio let bursts pass that are longer than these repetitions). MPI messages go by TCP through a network
 namespace with 8 Gbit/s. A preloaded library puts the ranks, and only these, into a control group, and delays the calls
-of the
-faults. `netem` is used where the kernel has it, else `tbf`.
+of the faults. `netem` is used where the kernel has it, else `tbf`.
 """
 
 from __future__ import annotations

@@ -141,15 +141,24 @@ def recorded_stack(system: str, recorded: Stack) -> Stack:
             if own
             else describe_loaded_stack(system, recorded.name, recorded.modules, {}, recorded.paths)
         )
-        _require_versions(recorded, found)
+        require_recorded_versions(recorded, found)
     text = json.dumps(recorded.to_json(), sort_keys=True)
     name = f"{RECORDED_PREFIX}{recorded.name[:32]}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
     return replace(recorded, name=name, system=system)
 
 
-def _require_versions(recorded: Stack, found: Stack) -> None:
+def require_recorded_versions(recorded: Stack, found: Stack) -> None:
+    """Require that a stack is still what a run recorded.
+
+    Args:
+        found: the same stack as this machine has it now.
+
+    Raises:
+        UsageError: it is not installed, or a part is gone or has another version; names each of these parts.
+    """
     if found.status != "installed":
-        raise UsageError(f"stack '{recorded.name}' as recorded cannot be run: {found.note}")
+        modules = f" ({', '.join(recorded.modules)})" if recorded.modules else ""
+        raise UsageError(f"stack '{recorded.name}' as recorded{modules} cannot be run: {found.note}")
     changed = [
         f"{part.name} {part.version} is {other.version if (other := found.part(part.name)) else 'gone'}"
         for part in recorded.parts

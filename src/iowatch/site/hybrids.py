@@ -16,7 +16,7 @@ import yaml
 from iowatch.core import InputError, UsageError, write_atomically
 from iowatch.core.yamlfile import read_model
 from iowatch.site import machine
-from iowatch.site.builds import prefix_paths
+from iowatch.site.builds import prefix_paths, require_recorded_versions
 from iowatch.site.stack import Stack, load_module_commands, stack_directory
 from iowatch.site.stack_probe import features_of_parts
 from iowatch.site.stacks import (
@@ -124,20 +124,7 @@ def recorded_hybrids(system: str, good: Stack, bad: Stack) -> HybridSource:
     files = tuple(ModulesFile(modules=[*stack.modules], settings=_own_settings(stack)) for stack in recorded)
     ends = [describe_hybrid(system, *_document(_values(file), file.modules)) for file in files]
     for stack, found in zip(recorded, ends, strict=True):
-        if found.status != "installed":
-            raise UsageError(
-                f"stack '{stack.name}' as recorded ({', '.join(stack.modules)}) cannot be run: {found.note}"
-            )
-        changed = [
-            f"{part.name} {part.version} is {other.version if (other := found.part(part.name)) else 'gone'}"
-            for part in stack.parts
-            if (other := found.part(part.name)) is None or other.version != part.version
-        ]
-        if changed:
-            raise UsageError(
-                f"stack '{stack.name}' is no longer what was recorded: {', '.join(changed)}",
-                hint="A module that was replaced in its place cannot be measured again.",
-            )
+        require_recorded_versions(stack, found)
     return replace(_of_modules(system, (ends[0], ends[1]), (files[0], files[1])), good=good.name, bad=bad.name)
 
 

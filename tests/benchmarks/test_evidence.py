@@ -43,8 +43,9 @@ def test_failure_signature_in_stderr_fails_the_output() -> None:
     assert str(output.reason).startswith("no space left on device")
 
 
-# tests/benchmarks/test_probes.py has those of the probes, which are of other numbers of ranks.
-OF_TWO_RANKS = [path for path in sorted(DATA.iterdir()) if not path.name.startswith(("fio", "hpcc"))]
+# Those of other numbers of ranks are in test_probes.py and test_pnetcdf_kernels.py.
+OF_OTHERS = ("fio", "hpcc", "s3d_io", "flash_io")
+OF_TWO_RANKS = [path for path in sorted(DATA.iterdir()) if not path.name.startswith(OF_OTHERS)]
 
 
 @pytest.mark.parametrize("path", OF_TWO_RANKS, ids=lambda path: path.name)

@@ -21,7 +21,7 @@ from pathlib import Path
 import pytest
 
 from iowatch.benchmarks.parsing import RunContext
-from iowatch.benchmarks.registry import PARSER_ERROR, parse_output
+from iowatch.benchmarks.registry import BENCHMARKS, PARSER_ERROR, parse_output
 from iowatch.core import Output, canonical_json
 from tests.benchmarks.corpus import outputs
 from tests.benchmarks.mutations import (
@@ -42,8 +42,9 @@ SEED = int(os.environ.get("IOWATCH_SEED", "1"))
 CHUNKS = 8
 LARGEST = 100_000
 
-# Parameters that only IOR's command line contains, and the mutations that can remove a whole option from it.
+# Parameters that only the command line contains, and the mutations that can remove a whole option from it.
 COMMAND_LINE_ONLY = {"fill", "collective_metadata", "alignment_bytes", "mode", "sync", "cache"}
+COMMAND_LINE_ONLY |= {"write_bytes", "read_bytes"}  # mdtest: also with a digit less
 TAKE_OPTIONS = (lose_block, noise)
 # One warning, printed once, decides whether `-e` had an effect.
 NO_FSYNC = b"fsync() not supported"
@@ -75,7 +76,7 @@ def _only_metrics(given: Given) -> Given:
 
 
 def _without_options(given: Given) -> Given:
-    """A removed option of IOR's command line cannot be detected if no other line names it."""
+    """A removed option of a command line cannot be detected if no other line names it."""
     found: Given = {}
     for key, samples in given.items():
         document = json.loads(key)
@@ -166,6 +167,7 @@ def _check_exactly(mutation: Mutation, intact: Intact, other: Intact, output: Ou
     """Assert that the output has only numbers of the intact one, and `ok` only with all of them."""
     views = [
         mutation is several_mutations and _only_metrics,
+        intact.tool == "mdtest" and _without_options,
         intact.tool == "ior" and (mutation in TAKE_OPTIONS or NO_FSYNC in intact.data) and _without_options,
     ]
     found, given, printed, others = (
@@ -202,7 +204,7 @@ def test_damaged_outputs_yield_no_wrong_numbers(chunk: int, corpus: list[Intact]
 
 
 def test_corpus_contains_every_tool(corpus: list[Intact]) -> None:
-    assert {entry.tool for entry in corpus} == {"benchio", "fio", "h5bench", "hdf5_iotest", "hpcc", "ior", "mdtest"}
+    assert {entry.tool for entry in corpus} == {*BENCHMARKS}
 
 
 def test_truncated_outputs_are_not_ok(corpus: list[Intact]) -> None:

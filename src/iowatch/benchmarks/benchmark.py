@@ -87,6 +87,7 @@ class Benchmark:
         package: Spack package that contains the programs, as a part of a stack; None if the check builds them.
         probe: how to find the programs on a machine; None if only Spack or the check provides them.
         debian: Debian packages that install them.
+        is_packaged: whether `package` is one of Spack; otherwise a person builds it (docs/benchmarks.md).
         options: names and descriptions of the options that a suite may set.
         program: options -> file name of the executable.
         arguments: options and scratch directory -> command-line arguments.
@@ -132,6 +133,7 @@ class Benchmark:
     package: str | None = None
     probe: ProgramProbe | None = None
     debian: tuple[str, ...] = ()
+    is_packaged: bool = True
     results: tuple[str, ...] = ()
     configuration: Callable[[BenchmarkOptions], Mapping[str, str]] = lambda _options: {}
     environment: Callable[[BenchmarkOptions], Mapping[str, str]] = lambda _options: {}

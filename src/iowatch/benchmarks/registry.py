@@ -21,9 +21,10 @@ from iowatch.benchmarks.hpcc import HPCC
 from iowatch.benchmarks.ior import IOR
 from iowatch.benchmarks.mdtest import MDTEST
 from iowatch.benchmarks.parsing import FailureSignature, OutputBuilder, OutputSource, RunContext
+from iowatch.benchmarks.pnetcdf_kernels import FLASH_IO, S3D_IO
 from iowatch.core import InputError, Output, UsageError, plugins, suggest_name
 
-BENCHMARKS = plugins.Registry(Benchmark, (BENCHIO, IOR, MDTEST, H5BENCH, HDF5_IOTEST, FIO, HPCC))
+BENCHMARKS = plugins.Registry(Benchmark, (BENCHIO, IOR, MDTEST, H5BENCH, HDF5_IOTEST, FIO, HPCC, S3D_IO, FLASH_IO))
 
 # Prefix of the reason if a parser itself failed; such outputs should be reported as bugs.
 PARSER_ERROR = "parse error"

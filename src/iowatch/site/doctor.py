@@ -83,7 +83,8 @@ _TOOLS = (
 def _requirements() -> Iterator[Requirement]:
     yield from _LIBRARIES
     for b in BENCHMARKS.values():
-        if b.package and b.probe and not b.probe.option:  # an optional program of a package is named in its docs
+        # Optional programs of packages, and programs without a package, are named in docs/benchmarks.md.
+        if b.package and b.probe and b.is_packaged and not b.probe.option:
             yield Requirement(b.title, (b.package,), b.debian, f"suites of {b.title}", feature=b.name)
     yield from _TOOLS
 

@@ -44,7 +44,7 @@ def spack(tmp_path: Path, var: Path, monkeypatch: pytest.MonkeyPatch) -> Callabl
 
 # Lines of Spack 1.1.0 installing the stack `debian`.
 GOOD = """[+] /usr (external parallel-netcdf-1.12.3-ee4zeulgilvepe3fweo7ajek4hfceyrp)
-==> Installing benchio-1.0.0-zardrzow5asuiqsqlmvrydzsdhgu7cu4 [11/11]
+==> Installing benchio-1.0.0-zardrzow5asuiqsqlmvrydzsdhgu7cu4 [12/12]
 ==> benchio: Executing phase: 'cmake'
 [+] /somewhere/linux-x86_64_v2/benchio-1.0.0-zardrzow5asuiqsqlmvrydzsdhgu7cu4"""
 
@@ -54,9 +54,9 @@ def test_install_progress_names_the_parts(spack: Callable[..., Path]) -> None:
     messages: list[str] = []
     install_stack("debian", "local", say=messages.append)
     assert messages == [
-        "debian: 1 of 11 parts: parallel-netcdf-1.12.3",
-        "debian: Installing benchio-1.0.0-zardrzow5asuiqsqlmvrydzsdhgu7cu4 [11/11]",
-        "debian: 2 of 11 parts: benchio-1.0.0",
+        "debian: 1 of 12 parts: parallel-netcdf-1.12.3",
+        "debian: Installing benchio-1.0.0-zardrzow5asuiqsqlmvrydzsdhgu7cu4 [12/12]",
+        "debian: 2 of 12 parts: benchio-1.0.0",
     ]
 
 

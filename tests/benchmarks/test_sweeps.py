@@ -144,6 +144,10 @@ def test_benchio_filters_and_drivers_are_parameters_and_needs() -> None:
     assert "subfiling" in BENCHIO.requires({"api": "hdf5", "vfd": "subfiling"})
     # what is usual has no parameter, so that the series of earlier releases go on
     assert not {"filter", "vfd"} & BENCHIO.shows({"api": "hdf5", "filter": "none", "vfd": "mpio"}).keys()
+    converted = {"api": "hdf5", "byte-order": "big"}
+    assert BENCHIO.shows(converted)["byte_order"] == "big"
+    assert "--byte-order=big" in BENCHIO.arguments(converted, "/s")
+    assert "byte_order" not in BENCHIO.shows({"api": "hdf5", "byte-order": "native"})
     with pytest.raises(InputError, match="unknown: gzip"):
         BENCHIO.requires({"api": "hdf5", "filter": "gzip"})
 

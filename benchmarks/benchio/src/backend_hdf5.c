@@ -47,8 +47,12 @@ static noreturn void fail_hdf5(const struct file *f, struct place place) {
             fail_hdf5((f), PLACE((f)->path, (operation)));                                                   \
     } while (0)
 
-static hid_t file_type(const struct geometry *g) {
+static hid_t memory_type(const struct geometry *g) {
     return g->element == 1 ? H5T_NATIVE_UCHAR : H5T_NATIVE_DOUBLE;
+}
+
+static hid_t file_type(const struct file *f) {
+    return f->context->options->byte_order == BYTE_ORDER_BIG ? H5T_IEEE_F64BE : memory_type(f->geometry);
 }
 
 static hid_t access_properties(const struct file *f) {
@@ -140,7 +144,7 @@ static void create_set(struct file *f) {
     s->space = H5Screate_simple(g->ndims, dims, limit);
     CHECK_HDF5(f, "H5Screate_simple", s->space >= 0);
     hid_t access = set_access(f);
-    s->set = H5Dcreate2(s->file, "data", file_type(g), s->space, H5P_DEFAULT, list, access);
+    s->set = H5Dcreate2(s->file, "data", file_type(f), s->space, H5P_DEFAULT, list, access);
     CHECK_HDF5(f, "H5Dcreate", s->set >= 0);
     H5Pclose(list);
     if (access != H5P_DEFAULT)
@@ -251,7 +255,7 @@ static void transfer(struct file *f, const struct slab *slab) {
                (slab->elements == 0
                     ? H5Sselect_none(s->space)
                     : H5Sselect_hyperslab(s->space, H5S_SELECT_SET, start, NULL, count, NULL)) >= 0);
-    hid_t memory = select_memory(f, &copy), type = file_type(f->geometry);
+    hid_t memory = select_memory(f, &copy), type = memory_type(f->geometry);
     if (f->writing && packs)
         slab_pack(slab, 0, slab->elements, f->buffer);
     if (f->writing)

@@ -90,6 +90,8 @@ static void define(struct file *f) {
     CHECK_NETCDF(f, "nc_def_var",
                  nc_def_var(s->file, "data", g->element == 1 ? NC_UBYTE : NC_DOUBLE, g->ndims, dimension,
                             &s->variable));
+    if (o->byte_order == BYTE_ORDER_BIG)
+        CHECK_NETCDF(f, "nc_def_var_endian", nc_def_var_endian(s->file, s->variable, NC_ENDIAN_BIG));
     CHECK_NETCDF(f, "nc_def_var_chunking",
                  nc_def_var_chunking(s->file, s->variable, chunk[0] > 0 ? NC_CHUNKED : NC_CONTIGUOUS,
                                      chunk[0] > 0 ? chunk : NULL));

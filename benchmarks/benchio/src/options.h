@@ -43,6 +43,9 @@
 #define BENCHIO_DRIVERS(X)                                                                                   \
     X(DRIVER_MPIO, "mpio")                                                                                   \
     X(DRIVER_SUBFILING, "subfiling")
+#define BENCHIO_BYTE_ORDERS(X)                                                                               \
+    X(BYTE_ORDER_NATIVE, "native")                                                                           \
+    X(BYTE_ORDER_BIG, "big")
 
 enum file_layout { BENCHIO_FILES(BENCHIO_ENUM) };
 enum pattern { BENCHIO_PATTERNS(BENCHIO_ENUM) };
@@ -52,6 +55,7 @@ enum sync_policy { BENCHIO_SYNCS(BENCHIO_ENUM) };
 enum access { BENCHIO_ACCESSES(BENCHIO_ENUM) };
 enum filter { BENCHIO_FILTERS(BENCHIO_ENUM) };
 enum driver { BENCHIO_DRIVERS(BENCHIO_ENUM) };
+enum byte_order { BENCHIO_BYTE_ORDERS(BENCHIO_ENUM) };
 
 /* A list of sizes as the user wrote it, the fastest varying dimension first; n == 0: not given. */
 struct sizes {
@@ -81,7 +85,7 @@ struct options {
     uint64_t row; /* bytes of the second dimension, 0: one-dimensional */
     uint64_t shift;
     struct sizes chunk;
-    int filter, driver;
+    int filter, driver, byte_order;
     uint64_t filter_level; /* 0: the default of FILTER */
     uint64_t chunk_cache;  /* bytes per data set, 0: that of the library */
     bool unlimited, fill, collective_metadata;
@@ -101,10 +105,11 @@ struct options {
 };
 
 extern const char *const file_names[],
-    *const pattern_names[], *const op_names[], *const cache_names[], *const sync_names[],
-                                                                         *const access_names[],
-                                                                             *const filter_names[],
-                                                                                 *const driver_names[];
+    *const pattern_names[], *const op_names[], *const cache_names[],
+                                                   *const sync_names[], *const access_names[],
+                                                                            *const filter_names[],
+                                                                                *const driver_names[],
+                                                                                    *const byte_order_names[];
 
 /* Parse the command line, read the hints file, fill in what depends on other options, refuse what makes no
  * sense. Returns true, or false with a complete message in `message` (which holds `n` bytes). */

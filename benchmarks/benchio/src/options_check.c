@@ -51,6 +51,9 @@ static bool check_layout(const struct options *o, struct refusal *refusal) {
     if (o->row > 0 && (o->row % o->transfer != 0 || o->block % o->transfer != 0))
         return refuse(refusal,
                       "--row and --block must be multiples of --transfer, so that a transfer stays in a row");
+    if (o->byte_order != BYTE_ORDER_NATIVE && (!backend->has_chunks || o->pattern != PATTERN_BLOCK3D))
+        return refuse(refusal, "--byte-order is a choice of hdf5 and netcdf4, with --pattern block3d: bytes "
+                               "have no order");
     if (o->unlimited && o->access == ACCESS_INDEPENDENT)
         return refuse(refusal, "--unlimited needs --access collective: extending is a collective operation");
     return true;

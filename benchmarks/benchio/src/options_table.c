@@ -11,6 +11,7 @@ const char *const sync_names[] = {BENCHIO_SYNCS(NAME_OF) NULL};
 const char *const access_names[] = {BENCHIO_ACCESSES(NAME_OF) NULL};
 const char *const filter_names[] = {BENCHIO_FILTERS(NAME_OF) NULL};
 const char *const driver_names[] = {BENCHIO_DRIVERS(NAME_OF) NULL};
+const char *const byte_order_names[] = {BENCHIO_BYTE_ORDERS(NAME_OF) NULL};
 
 const struct entry option_table[OPTION_N] = {
 #define AT(member) offsetof(struct options, member)
@@ -59,6 +60,9 @@ const struct entry option_table[OPTION_N] = {
      "hdf5, netcdf4: cache of chunks of each rank; 0: as the library has it"},
     {"vfd", T_CHOICE, AT(driver), "DRIVER", "mpio", driver_names, NULL, true,
      "hdf5: how a file is stored; subfiling (HDF5 1.14) needs --access independent"},
+    {"byte-order", T_CHOICE, AT(byte_order), "ORDER", "native", byte_order_names, NULL, true,
+     "hdf5, netcdf4: of doubles in the file; the library converts what is not native; needs --pattern "
+     "block3d"},
     {"unlimited", T_SWITCH, AT(unlimited), NULL, "no", NULL, NULL, true,
      "slowest varying dimension unlimited, extended as the data grow"},
     {"fill", T_SWITCH, AT(fill), NULL, "no", NULL, NULL, true, "libraries write fill values first"},

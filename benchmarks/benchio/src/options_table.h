@@ -19,7 +19,7 @@ struct entry {
     const char *help;
 };
 
-#define OPTION_N 45
+#define OPTION_N 46
 extern const struct entry option_table[OPTION_N];
 
 /* Where an entry's value lives in `options`. */

@@ -48,6 +48,8 @@ REFUSED = {
     "--api hdf5 --filter gzip --chunk 8x8x8": "expected one of none, deflate, szip, zstd",
     "--api hdf5 --chunk-cache 1m": "need --chunk",
     "--api mpiio --vfd subfiling": "hdf5 only",
+    "--api pnetcdf --byte-order big": "hdf5 and netcdf4",
+    "--api hdf5 --byte-order big --pattern disjoint": "bytes have no order",
     "--api hdf5 --vfd subfiling": "needs --access independent",
     "--api hdf5 --vfd subfiling --access independent --cache drop": "only --cache keep",
     "--api null --verify": "keeps no data",
@@ -133,6 +135,21 @@ class CommandLine(unittest.TestCase):
         except ImportError:
             self.skipTest("the Python package jsonschema is not installed")
         jsonschema.Draft202012Validator(json.loads(SCHEMA.read_text())).validate(record)
+
+    def test_big_doubles_are_those_of_the_native_file_with_swapped_bytes(self) -> None:
+        if "hdf5" not in launch.apis():
+            self.skipTest("benchio was built without HDF5")
+        size, files = 8 * 8 * 8 * 8, {}
+        for order in ("native", "big"):
+            options = f"--api hdf5 --local 8x8x8 --repeat 1 --keep --name {order} --byte-order {order}"
+            self.run_fine(1, *options.split())
+            (path,) = (self.home / order).glob("data.*")
+            files[order] = path.read_bytes()
+        swapped = bytearray(files["native"])
+        for byte in range(8):
+            swapped[byte::8] = files["native"][7 - byte :: 8][: len(swapped[byte::8])]
+        starts = range(0, len(swapped) - size + 1, 8)
+        self.assertTrue(any(files["big"][at : at + size] == swapped[at : at + size] for at in starts))
 
     def test_records_follow_the_schema(self) -> None:
         small = ("--local", "8x8x8", "--repeat", "2")

@@ -159,6 +159,8 @@ static const char *const layouts[] = {
 static const char *const chunked[] = {
     "--pattern block3d --local 5x4x7 --chunk 3x4x5",
     "--pattern block3d --local 9x5x11 --chunk 9x5x2 --unlimited --transfer 1000 --collective-metadata",
+    "--pattern block3d --local 5x4x7 --chunk 3x4x5 --byte-order big",
+    "--pattern block3d --local 5x4x7 --access independent --byte-order big",
     "--pattern disjoint --transfer 1000 --block 2500 --chunk 999 --fill",
     "--pattern interleaved --transfer 512 --segments 4 --row 1024 --chunk 512x1 --unlimited",
 };

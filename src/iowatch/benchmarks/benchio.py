@@ -38,6 +38,7 @@ _OPTIONS = {
     "filter-level": "level of deflate (1 to 9) or zstd (1 to 22)",
     "chunk-cache": "cache of chunks of each rank in bytes",
     "vfd": "subfiling: HDF5's subfiling driver (1.14); independent access and cache keep only",
+    "byte-order": "big: doubles in the file that HDF5 and NetCDF-4 have to convert",
     "unlimited": "slowest varying dimension unlimited",
     "fill": "libraries write fill values first",
     "align": "libraries align objects to this many bytes",
@@ -132,7 +133,7 @@ def _printed_parameters(options: benchmark.BenchmarkOptions) -> dict[str, Scalar
         "nodes": benchmark.integer_option(options, "nodes", 1),
         **{name: benchmark.size_option(options, option, "0") or None for name, option in sizes.items()},
         **{name: options[option] for name, option in words.items()},
-        **{name: options[name] for name, usual in _USUAL.items() if options.get(name, usual) != usual},
+        **{name: options[option] for name, (option, usual) in _USUAL.items() if options.get(option, usual) != usual},
         "collective": access if api != "posix" else None,
         "sync": _SYNC.get(str(options["sync"]), options["sync"]) if "sync" in options else None,
         "chunk": "x".join(str(parse_size(n)) for n in str(options["chunk"]).split("x")) if "chunk" in options else None,
@@ -295,8 +296,8 @@ _WORDS = {
     **{name: name for name in ("file", "pattern", "instances", "cache", "unlimited", "fill")},
     **{"local_size": "local", "global_size": "global", "collective_metadata": "collective-metadata"},
 }
-# Options that a case names only where they have another value.
-_USUAL = {"filter": "none", "vfd": "mpio"}
+# Case parameter -> option that a case names only where it has another value.
+_USUAL = {"filter": ("filter", "none"), "vfd": ("vfd", "mpio"), "byte_order": ("byte-order", "native")}
 # Exceptions that a document violating the schema causes in the code below.
 _DAMAGE = (KeyError, TypeError, ValueError, AttributeError, IndexError, RecursionError, OverflowError)
 _FACTS = (*("started", "finished", "mpi", "libraries", "kernel", "options_hash"), *("filesystem", "cache", "hints"))
@@ -407,7 +408,9 @@ def _record_case(record: Mapping[str, Any]) -> parsing.CaseParameters:
         "total_bytes": geometry["bytes_per_repetition"],
         **{name: options.get(option) or None for name, option in _NUMBERS.items()},
         # Records of earlier releases have neither.
-        **{name: value if (value := options.get(name)) != usual else None for name, usual in _USUAL.items()},
+        **{
+            name: value if (value := options.get(option)) != usual else None for name, (option, usual) in _USUAL.items()
+        },
         "layout": ("chunked" if options["chunk"] else "contiguous") if library else None,
         "chunk": options["chunk"],
         "unlimited": options["unlimited"] if library else None,

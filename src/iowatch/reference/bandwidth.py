@@ -331,9 +331,10 @@ def _is_number(value: Any) -> bool:
 # Described in docs/case-parameters.md; a test keeps both consistent.
 KNOWN_PARAMETERS = (
     "ab_run", "aggressor", "aggressors", "alignment_bytes", "api", "array_bytes", "arrays", "block_bytes", "blocks",
-    "branches", "cache", "chunk", "chunk_cache_bytes", "collective", "collective_metadata", "columns", "compressed",
-    "compute_ms", "dataset_rank", "delayed_close_steps", "depth", "description", "dimensions", "directories",
-    "distribution", "file", "file_system", "files", "files_per_directory", "fill", "filter", "filter_level",
+    "branches", "byte_order", "cache", "chunk", "chunk_cache_bytes", "collective", "collective_metadata", "columns",
+    "compressed", "compute_ms", "dataset_rank", "delayed_close_steps", "depth", "description", "dimensions",
+    "directories", "distribution", "file", "file_system", "files", "files_per_directory", "fill", "filter",
+    "filter_level",
     "global_size", "hints", "instances", "layout", "local_size", "memory", "mode", "nodes", "nonblocking",
     "particles", "pattern", "ranks", "read_bytes", "reorder", "row_bytes", "rows", "scaling", "segments", "set",
     "steps", "stonewall_s", "stripe_bytes", "stripe_count", "striping", "subfiling", "sync", "total_bytes",

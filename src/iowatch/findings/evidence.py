@@ -312,11 +312,18 @@ def covariate_differences(
     Args:
         points: by series id, observations of each member on both sides of the change.
     """
+    around = {m.series_id: runs_around_change(m, points[m.series_id], _USUAL_RUNS) for m in members}
+    # One query for all members: most systems record no covariates, and then none of them has any.
+    newer = sorted({run for _, after in around.values() for run in after[:_MAX_NODE_RUNS]})
+    known = history.run_facts(newer, COVARIATE_FACTS)
     for member in sorted(members, key=lambda m: -max(m.gain, 1 / m.gain)):
-        usual, after = runs_around_change(member, points[member.series_id], _USUAL_RUNS)
-        facts = history.run_facts([*usual, *after], COVARIATE_FACTS)
-        old, new = ([run_covariates(facts.get(run, {})) for run in runs] for runs in (usual, after[:_MAX_NODE_RUNS]))
-        if any(old) and any(new):
+        usual, after = around[member.series_id]
+        new = [run_covariates(known.get(run, {})) for run in after[:_MAX_NODE_RUNS]]
+        if not any(new):
+            continue
+        facts = history.run_facts(usual, COVARIATE_FACTS)
+        old = [run_covariates(facts.get(run, {})) for run in usual]
+        if any(old):
             found = [one for name in set().union(*old) for one in _covariate_shift(name, old, new)]
             ranked = sorted(found, key=lambda one: (one[1].includes_run, -one[0], one[1].name))
             return tuple(one for _, one in ranked[:_MAX_COVARIATES])

@@ -206,6 +206,7 @@ def detect_series(
     method: str = DEFAULT_METHOD,
     *,
     save: bool = True,
+    most_new: int = 0,
 ) -> dict[int, Detection]:
     """Detection of each series of one system, by series id; stored detections are used if they are current.
 
@@ -215,6 +216,7 @@ def detect_series(
         accepted_since: start of the accepted level in epoch seconds, by series id.
         method: a name in `iowatch.stats.METHODS`.
         save: write new detections to the history.
+        most_new: stored detections of series with at most so many newer points are used, too.
 
     Raises:
         UsageError: unknown method.
@@ -226,7 +228,7 @@ def detect_series(
     current = {
         number: Detection.from_json(stored.document)
         for number, stored in history.detections(list(keys)).items()
-        if (stored.points, stored.last_time, stored.version) == keys[number]
+        if _is_current(stored, keys[number], most_new)
     }
     outdated = [row for row in rows if row.id not in current]
     # Chunks of few series limit memory, and a killed update keeps finished chunks. Reading overlaps with detection.
@@ -252,6 +254,12 @@ def detect_series(
         while pending:
             current |= collect_first()
     return {row.id: current[row.id] for row in rows}
+
+
+def _is_current(stored: DetectionRow, key: tuple[int, int, str], most_new: int) -> bool:
+    points, last_time, version = key
+    has_newer = 0 < points - stored.points <= most_new and stored.last_time < last_time
+    return stored.version == version and ((stored.points, stored.last_time) == (points, last_time) or has_newer)
 
 
 def detection_version(system: str, method: str = DEFAULT_METHOD) -> str:

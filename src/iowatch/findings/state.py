@@ -272,7 +272,13 @@ def load_findings(history: History, system: str | None = None) -> list[Finding]:
 
 
 def update_findings(
-    history: History, system: str, now: datetime | None = None, *, report: bool = True, method: str = DEFAULT_METHOD
+    history: History,
+    system: str,
+    now: datetime | None = None,
+    *,
+    report: bool = True,
+    method: str = DEFAULT_METHOD,
+    newest_only: bool = False,
 ) -> list[Finding]:
     """Detect, group and explain the changes of a system, derive the states of all findings, and store them.
 
@@ -282,6 +288,8 @@ def update_findings(
         now: time that determines expired decisions [default: the current time].
         report: whether the caller reports the updates; otherwise they stay pending.
         method: detection method, a name in `iowatch.stats.METHODS`.
+        newest_only: assess the newest sessions of all series together, with the stored detection of each series: the
+            detection of single series, which takes ten times as long for ten years, remains for the next update.
 
     Returns:
         All findings, newest change first; `updates` holds the updates that are not reported yet.
@@ -296,12 +304,14 @@ def update_findings(
     level_starts = accepted_since_by_series(known, decisions, day)
     rows = headline_series(history, system)
     newest_s = max((row.last or 0 for row in rows), default=0)
-    detections = detect_series(history, rows, level_starts, method)
+    # In the newest sessions the panel finds the events itself; detections tell it what was established before.
+    most_new = NEWEST_SESSIONS if newest_only else 0
+    detections = detect_series(history, rows, level_starts, method, most_new=most_new)
     seconds = int(moment.timestamp())
     panel = newest.assess_newest_sessions(history, rows, detections, known, level_starts)
     changes = {number: one.steps for number, one in detections.items()}
     groups = newest.join_events(grouping.group_changes(rows, changes), panel, rows, known)
-    found = _find_findings(history, system, rows, changes, groups, known, level_starts, seconds)
+    found = _find_findings(history, system, rows, changes, groups, known, level_starts, seconds, newest_only)
     before = {finding.id: finding for finding in known}
     least = _least_probability(system)
     resolved = [
@@ -325,8 +335,12 @@ def _find_findings(
     known: Sequence[Finding],
     level_starts: Mapping[int, int],
     now: int,
+    newest_only: bool,
 ) -> list[Finding]:
-    """Findings of all groups of changes, without their state; unchanged ones are not rebuilt."""
+    """Findings of all groups of changes, without their state; unchanged ones are not rebuilt.
+
+    Recent ones are rebuilt after an update with `newest_only`, whose levels lack the newest observations.
+    """
     matched = grouping.match_findings(groups, known)
     recorded_events = events.load_events(system)
     stamp = f"{system_zone(system)} {canonical_json({'events': [e.model_dump(mode='json') for e in recorded_events]})}"
@@ -337,7 +351,7 @@ def _find_findings(
     for position, one in enumerate(groups):
         before = matched.get(position)
         one, redated_since = _keep_date_and_direction(one, before, newest_s)
-        basis = _group_basis(one, f"{stamp} {redated_since}", newest_s)
+        basis = _group_basis(one, f"{stamp} {redated_since}", newest_s, newest_only)
         hidden = before is not None and any(m.series_id in level_starts for m in before.members)
         if before is not None and not hidden and before.basis == basis:
             kept.append(before)
@@ -392,12 +406,12 @@ def _continue_finding(finding: Finding, before: Finding | None, level_starts: Ma
     return replace(finding, first_seen_at=seen, updated_at=now, anchor=anchor, pending=before.pending)
 
 
-def _group_basis(one: grouping.ChangeGroup, stamp: str, newest_s: int) -> str:
+def _group_basis(one: grouping.ChangeGroup, stamp: str, newest_s: int, newest_only: bool) -> str:
     """Digest of the inputs of a finding, with the newest time if later observations can still refine it."""
     changes = sorted(f"{m.row.id} {m.first_after} {m.change.suspected}" for m in one.changes)
     changes.append(f"{one.last_before} {one.first_after} {one.event}")
     is_recent = newest_s - one.first_after <= _SETTLED_S
-    text = "\n".join([*changes, stamp, str(newest_s if is_recent else 0)])
+    text = "\n".join([*changes, stamp, f"{newest_s}{' news' * newest_only}" if is_recent else "0"])
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 

@@ -138,11 +138,11 @@ def detection_pool(
     Args:
         points: total number of points of all series that will be submitted.
         processes: with 1, series are assessed in this process when they are collected [default: one per core if
-            there are enough points, else 1].
+            there are enough points, else 1; 1 in a process that is itself one of several].
     """
     if not processes:
         cores = min(len(os.sched_getaffinity(0)), _MAX_PROCESSES)
-        processes = cores if points >= _MIN_POINTS_PER_PROCESS else 1
+        processes = cores if points >= _MIN_POINTS_PER_PROCESS and parent_process() is None else 1
     if processes == 1:
         yield lambda *one: partial(_detect_submitted, method, *one)
         return

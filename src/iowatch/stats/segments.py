@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass, replace
+from dataclasses import astuple, dataclass, field, replace
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
@@ -284,6 +284,8 @@ class SeriesFit:
     noise: NoiseModel
     settings: DetectorSettings
     away: NDArray[np.bool_]
+    # Answers of `common` by identity of the segments, which are kept so that no other segment gets their identity.
+    _common: dict[tuple[int, int], tuple[Segment, Segment, float, float]] = field(default_factory=dict)
 
     def cost(self, logs: Floats, levels: Floats) -> Floats:
         """Negative log likelihood of the observations at each level, shape of `levels`."""
@@ -306,7 +308,16 @@ class SeriesFit:
         return [self.segment(start, end, level) for (start, level), end in zip(path, ends, strict=True)]
 
     def common(self, a: Segment, b: Segment) -> tuple[float, float]:
-        """The most likely common level of two segments, and the evidence (nats) against a common level."""
+        """The most likely common level of two segments, and the evidence (nats) against a common level.
+
+        The rules ask for the same pairs again after every merge of others.
+        """
+        key = (id(a), id(b))
+        if key not in self._common:
+            self._common[key] = (a, b, *self._find_common(a, b))
+        return self._common[key][2:]
+
+    def _find_common(self, a: Segment, b: Segment) -> tuple[float, float]:
         spread = float(self.noise.spread)
         low, high = sorted((a.level, b.level))
         points = int(np.clip((high - low) / (0.25 * spread), 2, 60)) + 5

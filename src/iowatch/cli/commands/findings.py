@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import time
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 
 import click
@@ -88,6 +91,43 @@ def list_(system: str | None, everything: bool, db: str | None, as_json: bool) -
         print_lines(*(format_finding_list(shown) if shown else nothing))
         print_lines(*(() if everything else remaining_changes(found)), *format_trends(slow))
     return 1 if any(f.needs_action for f in shown) else 0
+
+
+@command.command("update", epilog="Example: iowatch findings update --newest --workers 2")
+@system_option()
+@click.option("--newest", is_flag=True, help="Only what the newest sessions show: seconds, not minutes.")
+@click.option("--workers", type=click.IntRange(1), help="Processes on this host [default: one per core].")
+@click.option("--scheduler", metavar="ADDRESS", help="A running Dask scheduler, for workers on other hosts.")
+@history_options
+def update(
+    system: str | None, newest: bool, workers: int | None, scheduler: str | None, db: str | None, as_json: bool
+) -> int:
+    """Update the findings of all systems, one task per system; series without new results are not judged again.
+
+    With --newest, the newest sessions of each system are assessed with what is known of its series, and single series
+    are judged by the next update. A system that fails is reported, and the others are updated.
+    Exit code 1 if a finding needs action; 2 or 3 if a system failed.
+    """
+    from iowatch.session import log_intake, systems  # half a second, which the other commands save
+
+    with History.existing(db) as history:
+        history.require_right_to_update_findings()
+        if system is not None:
+            history.require_system(system)
+        names = [system] if system else history.systems()
+    number, start = workers or min(len(os.sched_getaffinity(0)), len(names)), time.perf_counter()
+    engine: systems.Engine | None = partial(systems.local_processes, number) if number > 1 else None
+    if scheduler:
+        engine = partial(log_intake.dask_workers, scheduler, workers)
+    found = systems.update_systems(db, names, engine, newest_only=newest, report=print_message)
+    for one in found:
+        if one.fault is not None:
+            print_message(f"{one.system} failed: {one.fault}")
+    if as_json:
+        print_json({"systems": [asdict(one) for one in found]})
+    else:
+        print_lines(systems.summarise_updates(found, time.perf_counter() - start))
+    return max((one.exit_code for one in found), default=0) or int(any(one.need_action for one in found))
 
 
 @command.command("show", epilog="Example: iowatch findings show franklin-20090317-up")

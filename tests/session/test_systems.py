@@ -1,0 +1,122 @@
+"""One task per system: the same findings by every engine, and a failure is that of one system."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+
+from iowatch.demo.scenarios import generate_sessions
+from iowatch.findings import load_findings, update_findings
+from iowatch.session import systems
+from iowatch.session.log_intake import dask_workers
+from iowatch.store import History, write
+from tests.findings.conftest import STEP, root, slower_mpiio
+
+__all__ = ["root"]
+NAMES = ("planted", "second")
+
+
+@pytest.fixture
+def recorded(history: History, root: Path) -> History:
+    """Two systems of eight series, of which two lost half ten days ago."""
+    del root
+    with history.writing() as connection:
+        for name in NAMES:
+            scenario = replace(slower_mpiio(last=STEP + timedelta(days=10)), system=name, name=name)
+            for session in generate_sessions(scenario, seed=5):
+                one = replace(session.session, uuid=f"{name}-{session.session.uuid}"[:60])
+                write.insert_session(connection, one, ())
+                runs = [replace(run, fingerprint=f"{name} {run.fingerprint}") for run in session.runs]
+                write.insert_runs(connection, one.uuid, runs)
+    return history
+
+
+def lines(history: History) -> list[tuple[str, str]]:
+    return [(one.id, one.line) for one in load_findings(history)]
+
+
+@pytest.mark.parametrize("engine", [None, partial(systems.local_processes, 2), partial(dask_workers, None, 1)])
+def test_every_engine_stores_the_same_findings(recorded: History, engine: systems.Engine | None) -> None:
+    """Both systems have the planted loss; results are in the history, whichever process computed them."""
+    found = systems.update_systems(None, NAMES, engine)
+    assert [(one.system, one.fault, one.findings, one.need_action) for one in found] == [
+        (name, None, 1, 1) for name in NAMES
+    ]
+    stored = lines(recorded)
+    for name in NAMES:
+        update_findings(recorded, name, report=False)
+    assert len(stored) == 2
+    assert lines(recorded) == stored
+
+
+def test_a_system_that_fails_does_not_stop_the_others(
+    recorded: History, root: Path, cli: Callable[..., Result]
+) -> None:
+    """A damaged file of decisions is the fault of its system; the exit code is that of the error."""
+    (root / "reference/reviews/planted.yaml").write_text("reviews: {", encoding="utf-8")
+    done = cli("findings", "update", "--workers", "1", "--json")
+    assert done.exit_code == 2
+    first, second = json.loads(done.stdout)["systems"]
+    assert (first["system"], second["fault"], second["need_action"]) == ("planted", None, 1)
+    assert "reference/reviews/planted.yaml" in first["fault"]
+    assert "planted failed: " in done.stderr
+    assert {one.system for one in load_findings(recorded)} == {"second"}
+    text = cli("findings", "update", "--workers", "1")
+    assert "1 of 2 systems updated in" in text.stdout
+    assert "1 finding needs action in 1 system" in text.stdout
+    assert cli("findings", "update", "--system", "second").exit_code == 1
+    assert cli("findings", "update", "--system", "third").exit_code == 2
+
+
+def test_update_without_a_fault_states_the_findings(recorded: History, cli: Callable[..., Result]) -> None:
+    del recorded
+    done = cli("findings", "update", "--workers", "1")
+    assert done.exit_code == 1
+    assert done.stdout.startswith("2 of 2 systems updated in ")
+    assert done.stdout.endswith("2 findings need action in 2 systems\n")
+    assert cli("findings", "update", "--scheduler", "tcp://127.0.0.1:9", "--workers", "2").exit_code == 2
+
+
+class _Killed(ProcessPoolExecutor):
+    """A pool in which the task of one system ends its process."""
+
+    def submit(self, function, /, place, system, *words):  # type: ignore[no-untyped-def]
+        return super().submit(*((os._exit, 9) if system == "planted" else (function, place, system, *words)))
+
+
+def test_a_killed_process_is_the_fault_of_its_system(recorded: History) -> None:
+    @contextmanager
+    def engine() -> Iterator[tuple[ProcessPoolExecutor, int]]:
+        with _Killed(1) as pool:
+            yield pool, 1
+
+    killed, other = systems.update_systems(None, NAMES, engine)
+    assert (killed.exit_code, other.fault, other.findings) == (3, None, 1)
+    assert "killed" in str(killed.fault)
+    del recorded
+
+
+def test_faults_of_iowatch_are_those_of_one_system(recorded: History, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also an unexpected exception: the second system is updated."""
+    real = systems.update_findings
+
+    def update(history: History, system: str, **options: bool) -> object:
+        if system == "planted":
+            raise ZeroDivisionError("division by zero")
+        return real(history, system, **options)
+
+    monkeypatch.setattr(systems, "update_findings", update)
+    first, second = systems.update_systems(None, NAMES, None)
+    assert (first.fault, first.exit_code) == ("ZeroDivisionError: division by zero", 3)
+    assert (second.fault, second.need_action) == (None, 1)
+    del recorded

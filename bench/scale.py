@@ -43,6 +43,7 @@ from tests import postgresql  # noqa: E402
 from iowatch.core import Output, Result  # noqa: E402
 from iowatch.findings import update_findings  # noqa: E402
 from iowatch.store import ExpectedResult, History, RunRecord, SessionRecord, StackRecord, maintenance  # noqa: E402
+from iowatch.store.partitions import require_partitions  # noqa: E402
 from iowatch.store.schema import SeriesTable, encode_samples  # noqa: E402
 from iowatch.store.write import add_expected_results, get_or_create_case, get_or_create_stack, get_or_create_system  # noqa: E402
 
@@ -114,6 +115,7 @@ class Filler:
         for position in range(SYSTEMS):
             self._system(rows, position, night)
         with self.history.writing() as connection:
+            require_partitions(connection, [START + (night + 1) * DAY_S])
             raw: Any = connection.connection.driver_connection
             for name, found in rows.items():
                 columns = COLUMNS[name].split()
@@ -203,8 +205,9 @@ def sizes(history: History) -> None:
             connection.execute(text("SELECT sum(n) FROM result")).scalar(),
         )
         listing = {
-            "postgresql": "SELECT relname, pg_total_relation_size(oid) FROM pg_class WHERE relkind = 'r' "
-            "AND relnamespace = 'public'::regnamespace ORDER BY 2 DESC LIMIT 5",
+            "postgresql": "SELECT regexp_replace(relname, '_[0-9]{4}$', ''), sum(pg_total_relation_size(oid)) "
+            "FROM pg_class WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace "
+            "GROUP BY 1 ORDER BY 2 DESC LIMIT 5",
             "sqlite": "SELECT m.tbl_name, sum(d.pgsize) FROM dbstat d JOIN sqlite_master m ON m.name = d.name "
             "GROUP BY 1 ORDER BY 2 DESC LIMIT 5",
         }[connection.dialect.name]

@@ -33,6 +33,7 @@ from bench.runs import CASES, DAY_S, IOR, START, session_of  # noqa: E402
 from tests import postgresql  # noqa: E402
 
 from iowatch.store import History, SessionRecord, StackRecord  # noqa: E402
+from iowatch.store.partitions import require_partitions  # noqa: E402
 from iowatch.store.schema import RunTable, SeriesTable, SessionTable  # noqa: E402
 from iowatch.store.write import get_or_create_case, get_or_create_stack  # noqa: E402
 
@@ -82,6 +83,7 @@ class System:
                 name: connection.execute(select(func.max(table.id))).scalar() or 0
                 for name, table in (("session", SessionTable), ("run", RunTable))
             }
+            require_partitions(connection, [START + (night + 1) * DAY_S for night in nights])
             sessions, runs, results = self._rows(nights, ids["session"] + 1, ids["run"] + 1)
             raw: Any = connection.connection.driver_connection
             for name, rows in (("session", sessions), ("run", runs), ("result", results)):

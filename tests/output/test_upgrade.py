@@ -241,7 +241,7 @@ def test_history_of_a_server_is_copied_at_its_own_schema(small: Path, postgresql
     with server.connect() as connection:
         assert engine.schema_revision(connection) == "0100"
     server.dispose()
-    assert (snapshot.revision, len(snapshot.migrations)) == ("0100", 1)
+    assert (snapshot.revision, len(snapshot.migrations)) == ("0100", 2)
     with History.existing(str(tmp_path / "copy.db")) as history, History.existing(str(small)) as source:
         found = maintenance.check_history(history)
         assert (found.sessions, found.runs, found.results) == (copied.sessions, copied.runs, copied.results)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 # Revisions of `migrations/versions`, oldest first; the schemas 0001 to 0004 of development are not upgraded.
 FIRST_SCHEMA = "0100"
-SCHEMA_HEAD = "0101"
+SCHEMA_HEAD = "0102"
 MOUNT_TABLE = Path("/proc/self/mounts")
 NETWORK_FILE_SYSTEMS = {"nfs", "nfs4", "cifs", "smb3", "lustre", "gpfs", "beegfs", "panfs", "9p", "afs", "ceph"}
 # SQL of the roles in PostgreSQL, for psql.

@@ -47,6 +47,7 @@ from iowatch.core import (
 from iowatch.store import read, write
 from iowatch.store.engine import engine_place, open_engine, pending_migrations, reported_errors, schema_revision
 from iowatch.store.history import History
+from iowatch.store.partitions import require_partitions
 from iowatch.store.schema import (
     SAMPLE_BYTES,
     ArtefactTable,
@@ -413,6 +414,8 @@ class _HistoryCopier:
         for row in rows:
             row["run_id"] = run_ids[row["run_id"]]
             self._translate(left, right, row)
+        if column.class_ is ResultTable:
+            require_partitions(right, [row["time"] for row in rows])
         for chunk in read.in_chunks(rows):
             right.execute(insert(column.class_), chunk)
         return len(rows)

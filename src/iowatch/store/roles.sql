@@ -27,5 +27,6 @@ GRANT UPDATE (attributes) ON session TO :"reviewer";
 -- A session adds results and ends itself; it cannot change or delete what is measured.
 GRANT INSERT ON system, stack, expected_set, session, case_definition, series, run, result, artefact TO :"writer";
 GRANT UPDATE ON session TO :"writer";
+GRANT EXECUTE ON FUNCTION iowatch_result_partition TO :"writer"; -- the partition of a new year
 GRANT USAGE ON ALL SEQUENCES IN SCHEMA public TO :"writer";
 COMMIT;

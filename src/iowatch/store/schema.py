@@ -20,6 +20,8 @@ from sqlalchemy import BigInteger, Connection, ForeignKey, Index, Integer, Large
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 from sqlalchemy.types import JSON, Double
 
+from iowatch.store.partitions import partition_results
+
 SAMPLE_BYTES = 8
 # SQLite assigns row ids automatically only for INTEGER keys.
 _BigId = BigInteger().with_variant(Integer, "sqlite")
@@ -137,7 +139,10 @@ class RunTable(Base):
 
 
 class ResultTable(Base):
-    """All samples of one metric of one run, with their summary."""
+    """All samples of one metric of one run, with their summary.
+
+    In PostgreSQL it has one partition per year, and the time is part of the key (`iowatch.store.partitions`).
+    """
 
     __tablename__ = "result"
     # SQLite: rows are stored in key order, so that the key needs no separate index.
@@ -240,7 +245,8 @@ VIEW_NAMES = tuple(statement.split()[2] for statement in VIEW_DEFINITIONS)
 
 
 def create_schema(connection: Connection) -> None:
-    """Create all tables, and the views in PostgreSQL."""
+    """Create all tables; in PostgreSQL the partitions of results and the views, too."""
     Base.metadata.create_all(connection)
+    partition_results(connection)
     for statement in VIEW_DEFINITIONS if connection.dialect.name == "postgresql" else ():
         connection.exec_driver_sql(statement)

@@ -15,6 +15,7 @@ from sqlalchemy.exc import IntegrityError
 from iowatch.core import Case, InputError, Result, summarise_samples
 from iowatch.store import read, records
 from iowatch.store.bulk import CovariateNumbers
+from iowatch.store.partitions import require_partitions
 from iowatch.store.schema import (
     ArtefactTable,
     Base,
@@ -141,7 +142,9 @@ def _insert_run(connection: Connection, session: int, system: int, run: records.
     run_id = connection.execute(insert_if_new(connection, RunTable, "fingerprint").returning(RunTable.id), values)
     if (found := run_id.scalar()) is None:
         return False
-    for result in run.output.results if run.output.status == "ok" else ():
+    results = run.output.results if run.output.status == "ok" else ()
+    require_partitions(connection, [run.started_at] if results else [])
+    for result in results:
         insert_row(connection, ResultTable, {"run_id": found, **_result_values(connection, system, run, result)})
     for artefact in run.artefacts:
         insert_row(connection, ArtefactTable, {"run_id": found, **asdict(artefact)})

@@ -3,7 +3,8 @@
 `logs` (the default, N = 2,000): time of `iowatch logs add` with two workers and with one, again with nothing new, and
 the memory of each worker. `kills`: workers, readers and the command (with the scheduler) are killed at random, N = 10
 times, until all logs are counted. `totals`: sums of N = 200 logs against `darshan-parser --total` (on PATH).
-`years` (N = 5): simulated years without and with a planted loss in 20 of 60 applications.
+`years` (N = 5): simulated years without a loss, with one in all runs of 20 of 60 applications, and with one in those of
+their runs that get one of the slow third of the nodes.
 
 Logs are made from real ones by a seeded generator: job ids, times, users, executables, names, bytes and times differ.
 Two in a hundred are copies, one is truncated. Aims: 100,000 logs in 30 minutes on two cores, nothing new in 30 s, two
@@ -340,23 +341,35 @@ def measure_totals(place: Path, count: int) -> None:
 
 
 def measure_years(place: Path, count: int) -> None:
+    """Without a loss, with a loss of 30 % in all runs of 20 applications, and in those that get a slow node."""
+    kinds = {
+        "no loss": {},
+        "loss in all runs": {"planted": 200},
+        "a third of the nodes": {"planted": 200, "slow_nodes": 1 / 3},
+    }
+    for kind, options in kinds.items():
+        years = [_judge_year(place / f"{kind} {seed}", seed, options) for seed in range(count)]
+        false = sum(others for _, others in years)
+        print(f"{kind}, {count} years: {[len(found) for found, _ in years]} of 20 applications found; others: {false}")
+        for nodes in range(4) if "slow_nodes" in options else ():
+            share = sum(int(name[3:]) % 4 == nodes for found, _ in years for name in found) / (5 * count)
+            print(f"  of those on {1 << nodes} nodes: {100 * share:.0f} %")
+
+
+def _judge_year(place: Path, seed: int, options: dict[str, Any]) -> tuple[set[str], int]:
+    """Applications with the planted loss that were found together, and the number of other findings."""
     from tests.findings.test_production import simulate_year, store_rows
 
     from iowatch.findings import production
 
-    for planted in (None, 200):
-        found, false = [], 0
-        for seed in range(count):
-            os.environ["IOWATCH_VAR"] = str(place / f"{seed}-{planted}")
-            store = store_rows("here", simulate_year(seed, planted=planted))
-            with store.connect() as database:
-                series, _ = production.application_series(store, database)
-            changes = production.common_changes(production.find_changes(series))
-            felt = {f"app{i:02d}" for i in range(20)} if planted else set()
-            true = [one for one in changes if felt & set(one.changed)]
-            found.append(max((len(felt & set(one.changed)) for one in true), default=0))
-            false += len(changes) - len(true[:1])
-        print(f"{count} years, loss from day {planted}: {found} of 20 applications found; other findings: {false}")
+    os.environ["IOWATCH_VAR"] = str(place)
+    store = store_rows("here", simulate_year(seed, **options))
+    with store.connect() as database:
+        series, _ = production.application_series(store, database)
+    changes = production.common_changes(production.find_changes(series))
+    felt = {f"app{i:02d}" for i in range(20)} if options else set()
+    true = [felt & set(one.changed) for one in changes if felt & set(one.changed)]
+    return max(true, key=len, default=set()), len(changes) - len(true[:1])
 
 
 MEASURES = {

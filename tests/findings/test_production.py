@@ -36,13 +36,22 @@ def _layer(
 
 
 def simulate_year(
-    seed: int, *, applications: int = 60, days: int = 365, felt: int = 20, planted: int | None = None, loss: float = 0.3
+    seed: int,
+    *,
+    applications: int = 60,
+    days: int = 365,
+    felt: int = 20,
+    planted: int | None = None,
+    loss: float = 0.3,
+    slow_nodes: float = 1.0,
 ) -> list[dict[str, Any]]:
     """Rows of logs of applications that each run about once a day and write one of two amounts.
 
     The first `felt` applications write one shared file, unaligned, through MPI-IO; from day `planted` on they need
-    longer. The others write a file per process. Runs of one application vary by 10 to 25 % (standard deviation of the
-    logarithm); 5 % are common to all runs of a day, with a correlation of 0.7 from day to day.
+    longer if one of their 1, 2, 4 or 8 nodes is slow, as the slowest rank of a shared file decides; jobs get nodes at
+    random, of which the share `slow_nodes` is slow. The others write a file per process. Runs of one application vary
+    by 10 to 25 % (standard deviation of the logarithm); 5 % are common to all runs of a day, with a correlation of 0.7
+    from day to day.
     """
     dice = np.random.default_rng(seed)
     load = np.zeros(days)
@@ -55,7 +64,10 @@ def simulate_year(
         for day in range(days):
             for _ in range(dice.poisson(1.2)):
                 amount = int(amounts[int(dice.random() < 0.2)] * dice.uniform(0.97, 1.03))
-                slow = 1 - loss if planted is not None and day >= planted and i < felt else 1.0
+                is_hit = planted is not None and day >= planted and i < felt
+                if is_hit and slow_nodes < 1:
+                    is_hit = dice.random() < 1 - (1 - slow_nodes) ** (1 << (i % 4))
+                slow = 1 - loss if is_hit else 1.0
                 bandwidth = level * slow * np.exp(load[day] + dice.normal(0, noise))
                 seconds = amount / MIB / bandwidth
                 layout = "shared" if i < felt else "unique"
@@ -129,6 +141,18 @@ def test_applications_that_changed_together_are_found_with_their_common_factor(y
     assert change.explanation is not None
     assert change.explanation.rule is not None
     assert production.common_changes(year.changes, START_S + 90 * DAY_S) == []
+
+
+def test_a_third_of_the_nodes_is_felt_by_jobs_on_many_nodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of jobs on 8 nodes 96 % get a slow one, of jobs on one node a third: those lose 16 % on average, not 50 %."""
+    monkeypatch.setenv("IOWATCH_VAR", str(tmp_path))
+    rows = simulate_year(1, applications=12, days=160, felt=4, planted=80, loss=0.5, slow_nodes=1 / 3)
+    store = store_rows("here", rows)
+    with store.connect() as database:
+        series, _ = production.application_series(store, database)
+    (change,) = production.common_changes(production.find_changes(series))
+    assert {"app02", "app03"} <= set(change.changed) <= {f"app{i:02d}" for i in range(4)}
+    assert abs(change.group.first_after - (START_S + 80 * DAY_S)) <= 4 * DAY_S
 
 
 def test_a_finding_is_compared_with_production(year: Any) -> None:

@@ -43,12 +43,14 @@ def simulate_series(rng: np.random.Generator) -> tuple[list[LayerSeries], Layer]
     for name, path, seconds, mib, directions in KINDS:
         if rng.random() < missing:
             continue
+        # Series of another layer make more or fewer of the calls that are slow.
+        calls = 1.0 if path[-1] == layer or rng.random() < 0.5 else math.exp(rng.normal(0, 1.5))
         several = 1 if name in ("processor", "memory", "raw") else int(rng.integers(1, 4))
         for one in [d for d in directions for _ in range(several)]:
             usual = seconds * math.exp(rng.normal(0, 0.6))
             concerned = layer in path and (not direction or one == direction)
             noticed = rng.random() < (layer.controls_notice if path[-1] == layer else notice)
-            added = per_work * math.exp(rng.normal(0, spread)) if concerned and noticed else 0.0
+            added = per_work * calls * math.exp(rng.normal(0, spread)) if concerned and noticed else 0.0
             if layer.work == "bytes" and not mib:  # messages: any amount
                 added = usual * rng.uniform(0, 3) * bool(added)
             change = {"share": 1 + added, "bytes": 1 + added / usual, "operations": 1 + added / (usual * (mib or 1))}[

@@ -8,8 +8,8 @@ Needs root, a C compiler, libfuse3-dev, Debian's Open MPI, fio, hpcc, IOR and md
 come first; each faulty one then runs against a copy of their history, dated to the days before. All is in the
 directory: the site, the histories, and a disk of 200 MiB/s with ext4, a loop device on a file of FUSE in memory (the
 limits of blkio let bursts pass that are longer than these repetitions). MPI messages go by TCP through a network
-namespace with 8 Gbit/s. A preloaded library puts the ranks, and only these, into a control group, and delays the calls
-of the faults. `netem` is used where the kernel has it, else `tbf`.
+namespace with 8 Gbit/s. A preloaded library delays the calls of the faults in the ranks, and only there, and puts
+them into the control group of the fault `cpu`. `netem` is used where the kernel has it, else `tbf`.
 """
 
 from __future__ import annotations
@@ -281,7 +281,6 @@ def prepare(place: Path) -> dict[str, str]:
     limit_network(USUAL_NETWORK)
     return os.environ | {
         "LD_PRELOAD": str(place / "planted.so"),
-        "PLANTED_CGROUP": str(CGROUP / "cgroup.procs"),
         **{f"OMPI_ALLOW_RUN_AS_ROOT{end}": "1" for end in ("", "_CONFIRM")},
         **{"OMPI_MCA_rmaps_base_oversubscribe": "1", "OMPI_MCA_mpi_yield_when_idle": "1", "OMPI_MCA_btl": "tcp,self"},
         **{f"OMPI_MCA_{layer}_tcp_if_include": "lo" for layer in ("btl", "oob")},
@@ -314,7 +313,8 @@ def planted(place: Path, fault: str) -> Iterator[None]:
             undo.callback(quota.write_text, "-1")
         if fault == "memory":
             for number in range(4):
-                hog = subprocess.Popen([place / "pressure"])
+                # A session of its own, because the scheduler divides the processors among sessions first.
+                hog = subprocess.Popen([place / "pressure"], start_new_session=True)
                 note = place / f"pressure-{number}.pid"
                 note.write_text(str(hog.pid))
                 for end in (note.unlink, hog.wait, hog.kill):
@@ -330,15 +330,21 @@ def planted(place: Path, fault: str) -> Iterator[None]:
         yield
 
 
+def planted_variables(fault: str) -> dict[str, str]:
+    """What the preloaded library does."""
+    known = FAULTS.get(fault)
+    group = {"PLANTED_CGROUP": str(CGROUP / "cgroup.procs")} if fault == "cpu" else {}
+    return {"PLANTED": known.planted if known else "", **group}
+
+
 def run_session(place: Path, environment: dict[str, str], database: Path, fault: str) -> float:
     """One session; its seconds."""
-    known = FAULTS.get(fault)
     started = time.monotonic()
     with planted(place, fault), database.with_suffix(".log").open("w") as log:
         done = subprocess.run(
             ["nsenter", f"--net=/var/run/netns/{NAME}", "iowatch", "run", "--suite", "layers", "--stack",
              "system-openmpi", "--scratch", str(place / "mnt"), "--db", str(database)],
-            cwd=place / "site", env=environment | {"PLANTED": known.planted if known else ""}, check=False,
+            cwd=place / "site", env=environment | planted_variables(fault), check=False,
             stdout=log, stderr=log,
         )  # fmt: skip
     if done.returncode > 1:

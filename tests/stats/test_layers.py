@@ -107,3 +107,40 @@ def test_one_series_that_all_contradict_is_not_a_layer() -> None:
     moved = next(i for i, one in enumerate(series) if one.path[-1] == FILE_SYSTEM.name and one.direction == "read")
     series[moved] = replace(series[moved], log_gain=-1.0)
     assert infer_layer(series, LAYERS).named is None
+
+
+# A real session of the suite `layers` (two ranks, Open MPI over TCP) with 1 ms in each close: layer that a series
+# measures, direction, seconds per MiB or operation, MiB per operation, ratio, noise.
+SLOW_CLOSE = (
+    ("HDF5", "read", 6.03e-3, 4, 0.722, 0.016),
+    ("HDF5", "write", 6.29e-3, 4, 0.732, 0.013),
+    ("MPI-IO", "read", 5.92e-3, 4, 0.824, 0.013),
+    ("MPI-IO", "write", 6.11e-3, 4, 0.800, 0.017),
+    ("NetCDF", "read", 6.69e-3, 4, 0.618, 0.016),
+    ("NetCDF", "write", 6.71e-3, 4, 0.728, 0.025),
+    ("PnetCDF", "read", 6.35e-3, 4, 0.821, 0.022),
+    ("PnetCDF", "write", 6.15e-3, 4, 0.798, 0.030),
+    ("file system", "read", 5.58e-3, 4, 0.935, 0.008),
+    ("file system", "write", 5.76e-3, 4, 0.956, 0.003),
+    ("disk", "read", 5.59e-3, 16, 0.983, 0.007),
+    ("disk", "write", 5.77e-3, 16, 0.972, 0.045),
+    ("network", None, 1.05e-3, 1.9, 0.849, 0.001),
+    ("network", None, 5.46e-6, 0, 0.987, 0.015),
+    ("network", None, 2.04e-3, 1.9, 0.964, 0.008),
+    ("network", None, 6.27e-6, 0, 0.983, 0.025),
+    ("CPU or memory", None, 1.5e-1, 0, 1.138, 0.089),
+    ("CPU or memory", None, 1.26e-5, math.nan, 1.002, 0.020),
+    ("metadata server", "write", 7.50e-6, 0, 0.013, 0.019),
+    ("metadata server", "read", 1.41e-6, 0, 0.003, 0.016),
+    ("metadata server", None, 4.93e-6, 0, 0.295, 0.019),
+    ("metadata server", None, 8.15e-7, 0, 0.726, 0.036),
+)
+
+
+def test_calls_that_some_interfaces_make_more_often_are_one_fault() -> None:
+    paths = {path[-1].name: path for path in (*API_LAYERS.values(), MDTEST.layers({}))}
+    series = [
+        LayerSeries(tuple(one.name for one in paths[name]), math.log(ratio), noise, seconds, mib, direction)
+        for name, direction, seconds, mib, ratio, noise in SLOW_CLOSE
+    ]
+    assert infer_layer(series, LAYERS).named == METADATA.name

@@ -37,16 +37,23 @@ _SEVERAL, _NOTHING = 0.1, 0.1
 _DIRECTIONS: dict[TransferDirection | None, float] = {None: 0.5, "write": 0.3, "read": 0.2}
 # Amount of a fault: 5 % to 300 times the time of the median series of the layer.
 _AMOUNTS = np.geomspace(0.05, 300, 24)
-# Share of the series through a layer that notice its fault, equally likely; its control series: `Layer`.
+# Share of the series of one kind that notice the fault of a layer below them, equally likely; of the control series of
+# the faulty layer see `Layer`.
 _NOTICE = (0.05, 0.3, 0.7, 0.97)
 # Probability that at least one control series of a layer notices its fault.
 _CONTROLS_TELL = 0.97
 # Share of the faults of a layer that cost what is usual for it; the rest costs a share of the time.
 _USUAL_WORK = 0.7
-# Of a series that notices it, the amount is about that of the others (a factor of exp(0.6)), or any part or multiple.
+# Of a series that notices it, the amount is about that of its kind (a factor of exp(0.6)), or any other.
 _ALIKE, _SPREAD = 0.7, 0.6
 _SPREAD_NODES, _SPREAD_WEIGHTS = np.polynomial.hermite_e.hermegauss(5)
-_PARTS = np.geomspace(0.03, 1000, 16)
+# Series of another kind may make more or fewer of the slow calls (messages between ranks that wait for a processor lose
+# more than calculations): their amount is that of the control series, or any part or multiple of it. In steps of
+# `_AMOUNTS`: factors of 0.03 to 1000.
+_KIND_ALIKE, _KIND_STEPS = 0.7, np.arange(-9, 19)
+# Where `_AMOUNTS` are among the amounts of a kind.
+_SAME_AMOUNTS = slice(-_KIND_STEPS[0], -_KIND_STEPS[0] + len(_AMOUNTS))
+_TRANSFERS = "transfers"
 # Series that are not concerned and change all the same, by any amount.
 _OUTLIERS = 0.01
 # Standard deviation of the shift that all series of one session share: natural logarithm, and share of their noise,
@@ -189,13 +196,16 @@ def _evidence(series: Sequence[LayerSeries], layers: Sequence[Layer], sign: floa
         (_SEVERAL_LAYERS, None): math.log(_SEVERAL) + _sum_unknown(several),
         (_NO_LAYER, None): math.log(_NOTHING) + _sum_unknown(outside),
     }
+    with_directions = {one.name for one in layers if one.has_directions}
+    kinds = [_TRANSFERS if s.path[-1] in with_directions else s.path[-1] for s in series]
     for layer in possible:
         prior = (1 - _SEVERAL - _NOTHING) / len(possible)
         directions = _DIRECTIONS if layer.has_directions else {None: 1.0}
         for direction, share in directions.items():
             concerned = _concerned(series, layer, direction)
             if concerned.any():
-                total = _layer_evidence(series, layer, concerned, found, outside)
+                rest = outside[~concerned].sum(axis=0)
+                total = _layer_evidence(series, layer, kinds, concerned, found, rest)
                 evidence[layer.name, direction] = math.log(prior * share) + total
     return evidence
 
@@ -206,20 +216,51 @@ def _concerned(series: Sequence[LayerSeries], layer: Layer, direction: TransferD
 
 
 def _layer_evidence(
-    series: Sequence[LayerSeries], layer: Layer, concerned: Mask, found: _Likelihoods, outside: Floats
+    series: Sequence[LayerSeries],
+    layer: Layer,
+    kinds: Sequence[str],
+    concerned: Mask,
+    found: _Likelihoods,
+    rest: Floats,
 ) -> float:
+    """ln p of all series under faults of a layer.
+
+    Args:
+        kinds: name of the layer of which a series is a control, or "transfers", which are alike whatever their layer.
+        rest: that of the series that are not concerned, summed.
+    """
     control = concerned & np.array([s.path[-1] == layer.name for s in series])
-    others = concerned & ~control
-    rest = outside[~concerned].sum(axis=0)
+    of_kind = np.array(kinds)
+    own_kind = _TRANSFERS if layer.has_directions else layer.name
     parts, weights = [], []
     for work, usual in (layer.work, _USUAL_WORK), ("share", 1 - _USUAL_WORK):
-        changed = found.concerned[work]
-        controls = _some_notice(changed[control], found.still[control], layer.controls_notice) if control.any() else 0.0
-        for notice in _NOTICE:
-            logs = _mix(changed[others], found.still[others], notice).sum(axis=0)
-            parts.append(_average(logs + rest + controls))
-            weights.append(usual / len(_NOTICE))
+        changed, logs = found.concerned[work], rest
+        if control.any():
+            own = changed[control][:, _SAME_AMOUNTS]
+            logs = logs + _some_notice(own, found.still[control], layer.controls_notice)
+        for kind in np.unique(of_kind[concerned & ~control]):
+            group = concerned & ~control & (of_kind == kind)
+            by_amount = _any_notice(changed[group], found.still[group])
+            logs = logs + (by_amount[_SAME_AMOUNTS] if kind == own_kind else _any_multiple(by_amount))
+        parts.append(_average(logs))
+        weights.append(usual)
     return float(logsumexp(parts, b=weights))
+
+
+def _any_notice(changed: Floats, still: Floats) -> Floats:
+    """ln p of series of one kind, of which an unknown share notices a fault; shape (amounts of a kind, shifts)."""
+    shares = [_mix(changed, still, notice).sum(axis=0) for notice in _NOTICE]
+    mixed: Floats = logsumexp(shares, axis=0) - math.log(len(_NOTICE))
+    return mixed
+
+
+def _any_multiple(by_amount: Floats) -> Floats:
+    """ln p of series of one kind for each amount of the fault; shape (amounts, shifts)."""
+    weights = np.full(len(_KIND_STEPS), (1 - _KIND_ALIKE) / len(_KIND_STEPS))
+    weights[np.abs(_KIND_STEPS) <= 1] += _KIND_ALIKE / 3
+    multiples = np.stack([by_amount[first : first + len(_AMOUNTS)] for first in range(len(_KIND_STEPS))])
+    mixed: Floats = logsumexp(multiples, axis=0, b=weights[:, None, None])
+    return mixed
 
 
 def _mix(changed: Floats, still: Floats, notice: float) -> Floats:
@@ -266,16 +307,14 @@ def _likelihoods(series: Sequence[LayerSeries], sign: float) -> _Likelihoods:
     any_amount = np.log1p(np.geomspace(0.03, 300, 24))
     both_signs = np.concatenate([any_amount, -any_amount])
     free = density(np.tile(both_signs, (len(series), 1, 1)), np.full(len(both_signs), -math.log(len(both_signs))))
-    alike, parts = np.exp(_SPREAD * _SPREAD_NODES), _PARTS
-    weights = np.concatenate(
-        [_ALIKE * _SPREAD_WEIGHTS / _SPREAD_WEIGHTS.sum(), np.full(len(parts), (1 - _ALIKE) / len(parts))]
-    )
-    factors = np.concatenate([alike, parts])
+    factors, weights = np.exp(_SPREAD * _SPREAD_NODES), _SPREAD_WEIGHTS / _SPREAD_WEIGHTS.sum()
+    ratio = _AMOUNTS[1] / _AMOUNTS[0]
+    amounts = _AMOUNTS[0] * ratio ** np.arange(_KIND_STEPS[0], len(_AMOUNTS) + _KIND_STEPS[-1])
     concerned: dict[LayerWork, Floats] = {}
     for work in get_args(LayerWork):
         units = _relative_units(series, seconds, work)
-        effects = np.log1p(_AMOUNTS[:, None] * np.nan_to_num(units)[:, None, None] * factors)
-        changed = density(effects, np.log(weights))
+        effects = np.log1p(amounts[:, None] * np.nan_to_num(units)[:, None, None] * factors)
+        changed = np.logaddexp(math.log(_ALIKE) + density(effects, np.log(weights)), math.log(1 - _ALIKE) + free)
         # Without a common unit a series has any amount of its own.
         concerned[work] = np.where(np.isnan(units)[:, None, None], free, changed)
     return _Likelihoods(still, free, concerned)

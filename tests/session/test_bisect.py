@@ -250,6 +250,30 @@ def test_hybrid_that_gives_no_result_is_skipped(reframe_: FakeReframe, cli: Cli)
     (found,) = document["culprits"]
     assert "io" in {document["parts"][part]["name"] for part in found["parts"]}
     assert found["kind"] == "inseparable"
+    assert document["skipped"][0].startswith("GOOD with ")
+
+
+def test_hybrid_that_cannot_be_built_is_skipped_and_said(
+    reframe_: FakeReframe, cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All hybrids can be resolved, so no parts are grouped; those with io/2 do not build."""
+    read = hybrids.load_module_stack
+
+    def build(system: str, path: Path, programs: object = ()) -> Stack:
+        stack = read(system, path, programs)  # type: ignore[arg-type]
+        fails = "io/2" in stack.modules and stack.name != "bad"
+        return replace(stack, status="broken", note="Spack cannot build it: make failed") if fails else stack
+
+    monkeypatch.setattr(hybrids, "load_module_stack", build)
+    monkeypatch.setattr(hybrids.HybridSource, "resolved", lambda source, _: source.ends[0])
+    ticket = tmp_path / "ticket.md"
+    result = cli(*WORDS, "--json", "--markdown", ticket)
+    document = json.loads(result.stdout)
+    assert document["groups"] == [[0], [1], [2]]
+    assert document["skipped"][0] == "GOOD with module io: io/1 → io/2: Spack cannot build it: make failed"
+    assert len(set(document["skipped"])) == len(document["skipped"])
+    assert f"skipped: {document['skipped'][0]}" in result.stderr
+    assert "## Skipped" in ticket.read_text()
 
 
 def test_too_small_budget_is_refused_with_an_estimate(

@@ -150,7 +150,7 @@ def test_build_without_the_package_is_no_stack(source: CommitSource) -> None:
 
 
 def test_unused_builds_are_removed_beyond_the_size(source: CommitSource, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bisect_commits, "_CACHE_BYTES", 1)
+    monkeypatch.setenv("IOWATCH_BUILD_CACHE_SIZE", "1")
     first = CommitSource("local", "tool", source.commits, source.base, "sh build.sh", lambda _: None, source.parts)
     old = Path(first.stack(frozenset()).paths["PATH"][0])
     source.stack(source.commits.contained(0))

@@ -1,4 +1,4 @@
-"""Hybrids of two stacks of modules: which parts differ, and what a hybrid loads and sets."""
+"""Hybrids of two stacks: which parts differ, and what a hybrid loads, sets and builds."""
 
 from __future__ import annotations
 
@@ -12,6 +12,9 @@ import yaml
 from iowatch.core import UsageError
 from iowatch.site import Stack, StackPart, hybrids
 from iowatch.site.hybrids import HybridSource, compare_for_hybrids, recorded_hybrids
+from iowatch.site.stack import StackStatus
+
+from .spack_specs import installed_stack, spec
 
 Declare = Callable[..., HybridSource]
 
@@ -125,41 +128,58 @@ def test_stacks_that_cannot_be_used_are_refused(
         compare_for_hybrids("local", "good", "bad")
 
 
-def _package(root: Path, name: str, version: str, *linked: StackPart) -> StackPart:
-    prefix = root / f"{name}-{version}"
-    (prefix / "bin").mkdir(parents=True, exist_ok=True)
-    (prefix / "lib.so").touch()
-    files = (str(prefix / "lib.so"), *(path for part in linked for path in part.files))
-    return StackPart(name, version, hash=f"{name}{version}".ljust(32, "x"), prefix=str(prefix), files=files)
+@pytest.fixture
+def environments(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Names of environments that were resolved or built by a mock-up of Spack, which gives them one part."""
+    asked: list[str] = []
+
+    class Environment:
+        def __init__(self, system: str, name: str, write: object, say: object) -> None:
+            self.name = name
+
+        def _made(self, status: StackStatus) -> Stack:
+            asked.append(f"{status} {self.name}")
+            return Stack(self.name, "local", "spack", status, (StackPart("ior", "4.0.0"),), ("ior",))
+
+        def resolved(self) -> Stack:
+            return self._made("locked")
+
+        def stack(self) -> Stack:
+            return self._made("installed")
+
+    monkeypatch.setattr(hybrids, "SpackEnvironment", Environment)
+    return asked
 
 
-def _spack(name: str, *parts: StackPart, **settings: str) -> Stack:
-    return Stack(name, "local", "spack", "installed", tuple(sorted(parts, key=lambda p: p.name)), settings=settings)
-
-
-def test_packages_of_spack_are_exchanged_by_their_directories(tmp_path: Path, var: Path) -> None:
-    """benchio is linked against netcdf-c, so neither can be exchanged without the other; ior can."""
-    old, new = (_package(tmp_path, "netcdf-c", version) for version in ("4.3.3", "4.4.0"))
-    good = _spack("good", old, _package(tmp_path, "benchio", "1", old), _package(tmp_path, "ior", "3.3.0"), A="1")
-    bad = _spack("bad", new, _package(tmp_path, "benchio", "1b", new), _package(tmp_path, "ior", "4.0.0"), A="2")
+def test_hybrids_of_spack_are_environments_that_are_built_when_they_are_measured(
+    tmp_path: Path, var: Path, environments: list[str]
+) -> None:
+    """benchio is only rebuilt on another netcdf-c, so it is no part."""
+    sides = [
+        (spec("benchio", "1", spec("netcdf-c", netcdf)), spec("ior", ior))
+        for netcdf, ior in (("4.3.3", "3.3.0"), ("4.4.0", "4.0.0"))
+    ]
+    good, bad = (
+        installed_stack(tmp_path, name, *tops, A=value)
+        for name, tops, value in zip(("good", "bad"), sides, "12", strict=True)
+    )
     source = recorded_hybrids("local", good, bad)
-    number = {part.name: place for place, part in enumerate(source.parts)}
-    assert [*number] == ["benchio", "ior", "netcdf-c", "A"]
-    hybrid = source.stack(frozenset({number["ior"], number["A"]}))
-    assert [(part.name, part.version) for part in hybrid.parts] == [
-        ("benchio", "1"), ("ior", "4.0.0"), ("netcdf-c", "4.3.3")
+    assert [str(part) for part in source.parts] == [
+        "package ior: 3.3.0 → 4.0.0", "package netcdf-c: 4.3.3 → 4.4.0", "setting A: 1 → 2"
     ]  # fmt: skip
-    assert hybrid.settings == {"A": "2"}
-    assert str(tmp_path / "ior-4.0.0" / "bin") in hybrid.paths["PATH"]
-    assert {"benchio", "ior"} <= {*hybrid.features}
-    for alone in ("netcdf-c", "benchio"):
-        assert source.stack(frozenset({number[alone]})).note == "benchio is linked against another netcdf-c"
-    assert source.stack(frozenset({number["netcdf-c"], number["benchio"]})).status == "installed"
+    assert source.resolved(frozenset({0})).status == "locked"
+    hybrid = source.stack(frozenset({0, 2}))
+    assert (hybrid.status, hybrid.settings, hybrid.features) == ("installed", {"A": "2"}, ("ior",))
+    assert [word.split()[0] for word in environments] == ["locked", "installed"]
+    assert source.stack(frozenset({1})).name != hybrid.name != source.stack(frozenset({0})).name
+    # Settings alone, or all packages, need no build.
+    assert source.stack(frozenset({2})).parts == good.parts
+    assert source.stack(frozenset({0, 1})).parts == bad.parts
 
 
 def test_recorded_stack_that_is_gone_is_refused(tmp_path: Path, var: Path) -> None:
-    good, bad = (_spack(name, _package(tmp_path, "ior", name)) for name in ("3", "4"))
-    (tmp_path / "ior-3" / "lib.so").unlink()
+    good, bad = (installed_stack(tmp_path, name, spec("ior", name)) for name in ("3", "4"))
+    good = replace(good, parts=(replace(good.parts[0], files=(str(tmp_path / "gone.so"),)),))
     with pytest.raises(UsageError, match="stack '3' as recorded is no longer on this machine"):
         recorded_hybrids("local", good, bad)
 

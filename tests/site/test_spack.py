@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from iowatch.core.yamlfile import read_mapping
-from iowatch.site import stack, stack_install
+from iowatch.site import Stack, spack_graph, stack, stack_install
+from iowatch.site.spack_environments import SpackEnvironment, write_environment
 
 from .test_stack_committed import EXAMPLES, LOCKS, MANIFESTS, ROOT, label
 
@@ -73,6 +74,36 @@ def test_environment_concretizes_to_the_committed_lock(tmp_path: Path, manifest:
     target = environment(tmp_path, manifest)
     spack("-e", str(target), "concretize", "--force")
     assert stack.read_lock_parts(target / "spack.lock") == stack.read_lock_parts(manifest.parent / "spack.lock")
+
+
+def test_hybrid_of_two_locks_has_the_chosen_packages_and_the_rest_of_good(var: Path) -> None:
+    """Spack accepts every version and variant of the locks as a requirement; only dependencies may be rebuilt.
+
+    HDF5 1.10 excludes the zlib-ng of GOOD, so neither can be exchanged without the other.
+    """
+    folder = ROOT / "systems" / "local" / "stacks"
+    locks = [folder / name / "spack.lock" for name in ("netcdf-4.9", "hdf5-1.10")]
+    sides = [{part.name: part for part in stack.read_lock_parts(lock)} for lock in locks]
+    good, bad = (
+        spack_graph.graph_of_specs(
+            stack.read_lock(lock)["concrete_specs"], {str(part.hash) for part in parts.values()}, lock.parent.name
+        )
+        for lock, parts in zip(locks, sides, strict=True)
+    )
+    changes = {one.name: one for one in spack_graph.package_changes(good, bad)}
+
+    def resolved(*names: str) -> Stack:
+        common = ROOT / "benchmarks" / "spack_repo" / "common.yaml"
+        document = spack_graph.hybrid_environment(good, bad, [changes[name] for name in names], [str(common)])
+        return SpackEnvironment(
+            "local", f"bisect-{'-'.join(names)}", lambda target: write_environment(target, document), print
+        ).resolved()
+
+    assert "'zlib-ng' requires conflicting variant values" in (resolved("hdf5").note or "")
+    expected = {**sides[0], "hdf5": sides[1]["hdf5"], "zlib-ng": sides[1]["zlib-ng"]}
+    assert {part.name: (part.version, part.variants) for part in resolved("hdf5", "zlib-ng").parts} == {
+        name: (part.version, part.variants) for name, part in expected.items()
+    }
 
 
 @pytest.mark.parametrize("manifest", EXAMPLES, ids=label)

@@ -110,7 +110,7 @@ def test_commit_of_the_sources_is_recorded_and_compared(tmp_path: Path, var: Pat
     path = lock(tmp_path, dev_path=directory)
 
     def installed() -> Any:
-        return stack_install._describe_installed_stack("own", "local", tmp_path, {"nc": str(tmp_path)})
+        return stack_install.describe_installed_stack("own", "local", tmp_path, {"nc": str(tmp_path)})
 
     first = installed()
     assert path.is_file()

@@ -50,6 +50,9 @@ class SiteSettings(ClosedModel):
     ] = "hash"
     keep_days: Annotated[float | None, Field(ge=0, description="age in days of the oldest files to keep")] = None
     keep_size: Annotated[str | None, Field(description="total size of files to keep, for example 50g")] = None
+    build_cache_size: Annotated[
+        str, Field(description="total size of builds of `iowatch bisect` and `iowatch gate` to keep")
+    ] = "5g"
     thresholds: Annotated[Thresholds, Field(description="of systems that have none in `system.yaml`")] = Thresholds()
     notify: Annotated[Any, Field(description="notices of systems without a `notify.yaml`, in the same form")] = None
 
@@ -80,6 +83,7 @@ ENVIRONMENT = (
     EnvironmentSetting("IOWATCH_LOG_EXECUTABLES", "log_executables"),
     EnvironmentSetting("IOWATCH_KEEP_DAYS", "keep_days"),
     EnvironmentSetting("IOWATCH_KEEP_SIZE", "keep_size"),
+    EnvironmentSetting("IOWATCH_BUILD_CACHE_SIZE", "build_cache_size"),
     EnvironmentSetting("IOWATCH_SCRATCH", None, "--scratch", "where plain `reframe` writes"),
     EnvironmentSetting("IOWATCH_TRUSTED_SITE", None, None, "a site's repository of other accounts whose code may run"),
     EnvironmentSetting("IOWATCH_UMASK", None, None, "umask of all that iowatch writes, octal"),

@@ -53,6 +53,7 @@ def bisection_document(found: BisectResult) -> dict[str, Any]:
         "pairs_left": found.pairs_left,
         "seconds_per_pair": round(found.pair_s, 1),
         "sessions": [*found.sessions],
+        "skipped": [*found.skipped],
     }
 
 
@@ -119,6 +120,8 @@ def render_bisection(found: BisectResult, console: Console) -> None:
         table.add_row(*row)
     console.print()
     console.print(table)
+    for line in found.skipped:
+        console.print(f"skipped: {line}", markup=False, soft_wrap=True)
     console.print(_validity(found), markup=False, soft_wrap=True)
 
 
@@ -128,6 +131,8 @@ def bisection_markdown(found: BisectResult) -> str:
     lines += [f"- {number} {escape_markdown(part)}" for number, part in _numbered_parts(found)]
     lines += ["", "## Measured, in order", "", f"| {' | '.join(_COLUMNS)} |", "|---" * len(_COLUMNS) + "|"]
     lines += [f"| {' | '.join(row)} |" for row in _rows(found)]
+    if found.skipped:
+        lines += ["", "## Skipped", "", *(f"- {escape_markdown(line)}" for line in found.skipped)]
     return "\n".join([*lines, "", _validity(found), "", f"Sessions: {', '.join(found.sessions)}", ""])
 
 

@@ -49,6 +49,7 @@ class StackSource(Protocol):
     @property
     def parts(self) -> tuple[HybridPart, ...]: ...
     def stack(self, chosen: Group, /) -> Stack: ...
+    def resolved(self, chosen: Group, /) -> Stack: ...
 
 
 @dataclass(frozen=True)
@@ -77,12 +78,15 @@ class BisectOptions:
     finding: str | None = None
 
 
-def finding_search(history: History, name: str, options: BisectOptions) -> tuple[HybridSource, BisectOptions]:
+def finding_search(
+    history: History, name: str, options: BisectOptions, report_message: session.MessageCallback
+) -> tuple[HybridSource, BisectOptions]:
     """The search for the part that caused a finding: its stacks as runs recorded them, its case that changed most.
 
     Args:
         name: ID of the finding, or a beginning of it.
         options: of the search; suite, stack, case and result are those of the finding.
+        report_message: receives the progress of builds.
 
     Raises:
         UsageError: unknown finding; the stacks do not differ, are no longer what was recorded, or cannot be exchanged.
@@ -104,7 +108,8 @@ def finding_search(history: History, name: str, options: BisectOptions) -> tuple
         options, suite=suite, like=member.stack, cases=(case,), finding=finding.id, metric=member.metric,
         operation=str(operation) if operation else None,
     )  # fmt: skip
-    return recorded_hybrids(finding.system, replace(good, name="before"), replace(bad, name="after")), chosen
+    ends = replace(good, name="before"), replace(bad, name="after")
+    return recorded_hybrids(finding.system, *ends, report_message), chosen
 
 
 @dataclass(frozen=True)
@@ -117,6 +122,7 @@ class BisectResult:
         pair_s: seconds per pair.
         pairs_left: estimate of the pairs until the answer; 0 if the search is complete.
         sessions: UUIDs, oldest first.
+        skipped: hybrids that cannot be used, in words, with the reason.
     """
 
     options: BisectOptions
@@ -128,6 +134,7 @@ class BisectResult:
     pair_s: float
     pairs_left: int
     sessions: tuple[str, ...]
+    skipped: tuple[str, ...] = ()
 
 
 def group_parts(count: int, usable: Callable[[Group], bool]) -> tuple[Group, ...]:
@@ -153,6 +160,7 @@ class BisectRun:
         self.history, self.source, self.options, self.report_message = history, source, options, report_message
         self.site = reframe.load_site(source.system)
         self.known: dict[tuple[Group, Group], list[float]] = defaultdict(list)
+        self.skipped: dict[str, None] = {}  # in the order in which they were tried
         for end, name in ((frozenset[int](), source.good), (self._everything, source.bad)):
             if (stack := source.stack(end)).status != "installed":
                 raise UsageError(f"{name} cannot be measured: {stack.note}", hint="Choose other ends of the search.")
@@ -192,15 +200,19 @@ class BisectRun:
         sessions = tuple(row.uuid for row in self._sessions())
         pair_s = self._pair_s()
         return BisectResult(
-            self.options, self.source, groups, target, screening, bisection.answer(), pair_s, left, sessions
-        )
+            self.options, self.source, groups, target, screening, bisection.answer(), pair_s, left, sessions,
+            tuple(self.skipped),
+        )  # fmt: skip
 
     def keep_answer(self, lines: Sequence[str]) -> None:
         """Store the answer with the newest session of the search, where `iowatch findings show` reads it."""
         self.history.add_attributes(self._sessions()[-1].uuid, {BISECT_ANSWER: [*lines]})
 
     def _groups(self, planned: PlannedRun) -> tuple[Group, ...]:
-        return group_parts(len(self.source.parts), lambda parts: self._is_usable(parts, planned))
+        """Parts that must move together; nothing is built to find them."""
+        return group_parts(
+            len(self.source.parts), lambda parts: self._fits(self.source.resolved(parts), parts, planned)
+        )
 
     def _new_bisection(self, groups: Sequence[Group], planned: PlannedRun) -> Bisection:
         return Bisection(
@@ -237,10 +249,25 @@ class BisectRun:
         return [feature for case in context.cases for feature in case.requires]
 
     def _is_usable(self, parts: Group, planned: PlannedRun) -> bool:
-        """Whether the hybrid is complete and has the features of the case."""
-        stack = self.source.stack(parts)
+        return self._fits(self.source.stack(parts), parts, planned)
+
+    def _fits(self, stack: Stack, parts: Group, planned: PlannedRun) -> bool:
+        """Whether a hybrid is complete and has the features of the case; what is not is reported once."""
         features = {"mpi", *(["romio"] if stack.mpi_io == "ROMIO" else []), *stack.features}
-        return stack.status == "installed" and set(planned.case.requires) <= features
+        missing = sorted(set(planned.case.requires) - features)
+        if stack.status not in ("installed", "locked"):
+            self._report_skipped(parts, stack.note or stack.status)
+        elif missing:
+            self._report_skipped(parts, f"it does not provide {', '.join(missing)}")
+        else:
+            return True
+        return False
+
+    def _report_skipped(self, parts: Group, reason: str) -> None:
+        line = f"{self._describe(parts)}: {reason}"
+        if line not in self.skipped:
+            self.skipped[line] = None
+            self.report_message(f"skipped: {line}")
 
     def _sessions(self) -> list[Any]:
         """Sessions of this search, oldest first."""
@@ -342,7 +369,7 @@ class BisectRun:
         except WarmUpError as error:
             if bisection.is_end(request.right):
                 raise
-            self.report_message(f"skipped: {error.message}")
+            self._report_skipped(right, error.message)
             bisection.skip()
 
     def _describe(self, parts: Group) -> str:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
-from iowatch.core import MachineError, UsageError, settings, write_atomically
+from iowatch.core import MachineError, UsageError, parse_size, settings, write_atomically
 from iowatch.session.bisect import BisectRun, Group
 from iowatch.session.plan import PlannedRun
 from iowatch.site import (
@@ -35,8 +35,6 @@ from iowatch.site import (
 from iowatch.stats import Bisection, BisectionTest, CulpritKind, PairRequest
 
 _GIT_TIMEOUT_S, _BUILD_TIMEOUT_S = 300.0, 3600.0
-# Builds of earlier commits and searches are kept up to this size.
-_CACHE_BYTES = 5 * 2**30
 _DEFAULT_BUILDS = {
     "CMakeLists.txt": 'cmake -S . -B build -DCMAKE_BUILD_TYPE=Release -DCMAKE_INSTALL_PREFIX="$IOWATCH_PREFIX" && '
     "cmake --build build -j && cmake --install build",
@@ -161,6 +159,8 @@ class CommitSource:
             self._stacks[chosen] = self.built_stack(commit)
         return self._stacks[chosen]
 
+    resolved = stack  # a commit has no cheaper test than its build
+
     @property
     def _cache(self) -> Path:
         return settings.var_directory().absolute() / "build" / "bisect"
@@ -253,10 +253,10 @@ class CommitSource:
     def _limit_cache(self, kept: Path) -> None:
         """Remove the builds that were not used for longest, beyond the size of the cache."""
         builds = sorted(self._cache.glob("*/built"), key=lambda path: -path.stat().st_mtime)
-        used = 0
+        used, limit = 0, parse_size(settings.site_settings().build_cache_size)
         for marker in builds:
             used += sum(path.lstat().st_size for path in marker.parent.rglob("*") if path.is_file())
-            if used > _CACHE_BYTES and marker.parent != kept and marker.parent / "prefix" not in self._in_use:
+            if used > limit and marker.parent != kept and marker.parent / "prefix" not in self._in_use:
                 shutil.rmtree(marker.parent)
 
     @property

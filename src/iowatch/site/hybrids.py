@@ -14,11 +14,21 @@ from typing import Literal
 import yaml
 
 from iowatch.core import InputError, UsageError, write_atomically
-from iowatch.core.yamlfile import read_model
+from iowatch.core.yamlfile import read_mapping, read_model
 from iowatch.site import machine
-from iowatch.site.builds import prefix_paths, require_recorded_versions
+from iowatch.site.builds import require_recorded_versions
+from iowatch.site.spack_environments import SpackEnvironment, content_digest, write_environment
+from iowatch.site.spack_graph import (
+    PackageChange,
+    SpackGraph,
+    describe_change,
+    hybrid_environment,
+    package_changes,
+    read_graph,
+)
 from iowatch.site.stack import Stack, load_module_commands, stack_directory
-from iowatch.site.stack_probe import features_of_parts
+from iowatch.site.stack_install import spack_settings_file
+from iowatch.site.stack_probe import mpi_settings
 from iowatch.site.stacks import (
     MODULES_FILE,
     TIMEOUT_S,
@@ -68,7 +78,9 @@ class HybridSource:
         good, bad: names of the stacks.
         parts: their differences; hybrids are sets of positions in this tuple.
         ends: both stacks.
-        make: describes GOOD with these parts of BAD, as it is loaded; broken, with the reason, if it cannot be used.
+        make: describes GOOD with these parts of BAD, as it is loaded or built; broken, with the reason, if it cannot
+            be used.
+        resolve: the same without a build; None if nothing is built.
     """
 
     system: str
@@ -77,7 +89,17 @@ class HybridSource:
     parts: tuple[HybridPart, ...]
     ends: tuple[Stack, Stack]
     make: Callable[[frozenset[int]], Stack]
+    resolve: Callable[[frozenset[int]], Stack] | None = None
     _stacks: dict[frozenset[int], Stack] = field(default_factory=dict)
+    _resolved: dict[frozenset[int], Stack] = field(default_factory=dict)
+
+    def resolved(self, chosen: frozenset[int]) -> Stack:
+        """The hybrid before it is built: parts and features, as far as they are known without."""
+        if self.resolve is None or chosen in self._stacks or len(chosen) in (0, len(self.parts)):
+            return self.stack(chosen)
+        if chosen not in self._resolved:
+            self._resolved[chosen] = self.resolve(chosen)
+        return self._resolved[chosen]
 
     def stack(self, chosen: frozenset[int]) -> Stack:
         """GOOD with these parts of BAD; a hybrid is in `var/stacks/<system>/bisect-<digest of its content>/`."""
@@ -87,8 +109,11 @@ class HybridSource:
         return self._stacks[chosen]
 
 
-def compare_for_hybrids(system: str, good: str, bad: str) -> HybridSource:
+def compare_for_hybrids(system: str, good: str, bad: str, say: Callable[[str], None] = lambda _: None) -> HybridSource:
     """Return the differences of two stacks of a system.
+
+    Args:
+        say: receives the progress of builds.
 
     Raises:
         UsageError: unknown stack; a stack is not usable; the stacks do not differ, or not in what can be exchanged.
@@ -107,11 +132,14 @@ def compare_for_hybrids(system: str, good: str, bad: str) -> HybridSource:
         stacks.append(known)
     if len(files) == 2:
         return _of_modules(system, (stacks[0], stacks[1]), (files[0], files[1]))
-    return _of_parts(system, (stacks[0], stacks[1]))
+    return _of_parts(system, (stacks[0], stacks[1]), say)
 
 
-def recorded_hybrids(system: str, good: Stack, bad: Stack) -> HybridSource:
+def recorded_hybrids(system: str, good: Stack, bad: Stack, say: Callable[[str], None] = lambda _: None) -> HybridSource:
     """Return the differences of two stacks as runs recorded them, if both can still be used.
+
+    Args:
+        say: receives the progress of builds.
 
     Raises:
         UsageError: a stack is no longer what was recorded; they do not differ, or not in what can be exchanged.
@@ -120,7 +148,7 @@ def recorded_hybrids(system: str, good: Stack, bad: Stack) -> HybridSource:
     if {stack.kind for stack in recorded} != {"modules"}:
         for stack in recorded:
             _require_files(stack)
-        return _of_parts(system, recorded)
+        return _of_parts(system, recorded, say)
     files = tuple(ModulesFile(modules=[*stack.modules], settings=_own_settings(stack)) for stack in recorded)
     ends = [describe_hybrid(system, *_document(_values(file), file.modules)) for file in files]
     for stack, found in zip(recorded, ends, strict=True):
@@ -147,63 +175,71 @@ def _of_modules(system: str, ends: tuple[Stack, Stack], files: tuple[ModulesFile
     return _source(system, ends, parts, make)
 
 
-def _of_parts(system: str, ends: tuple[Stack, Stack]) -> HybridSource:
-    """Stacks whose packages are in directories of their own: hybrids of what both have installed, without a build.
+def _of_parts(system: str, ends: tuple[Stack, Stack], say: Callable[[str], None]) -> HybridSource:
+    """Stacks of Spack, or of equal packages with other settings.
 
     Raises:
-        UsageError: a package that differs has no directory of its own.
+        UsageError: a package that differs was not installed by Spack.
     """
     good, bad = ends
-    shared = [
-        name
-        for name in {one.name for stack in ends for one in stack.parts}
-        if (old := good.part(name)) != (new := bad.part(name))
-        and not all(one is None or (one.hash and one.prefix not in (None, "/usr")) for one in (old, new))
-    ]
-    if shared or {stack.kind for stack in ends} - {"spack", "system"}:
-        why = f"{', '.join(sorted(shared))} cannot be exchanged alone" if shared else "they are of different kinds"
+    changed = {part.name for one, other in (ends, ends[::-1]) for part in one.parts if other.part(part.name) != part}
+    kinds = {stack.kind for stack in ends}
+    if (changed and kinds != {"spack"}) or "modules" in kinds:
+        why = f"{', '.join(sorted(changed))} cannot be exchanged alone" if changed else "they are of different kinds"
         raise UsageError(
             f"'{good.name}' ({good.kind}) and '{bad.name}' ({bad.kind}) of '{system}' have no parts to exchange: {why}",
             hint=f"`iowatch stack diff {good.name} {bad.name}` shows the differences, `iowatch run --ab {good.name} "
             f"{bad.name}` whether they matter.",
         )
-    parts = _differences(_described_values(good), _described_values(bad))
+    graphs = (read_graph(good), read_graph(bad)) if changed else None
+    changes = package_changes(*graphs) if graphs else ()
+    packages = tuple(HybridPart("package", one.name, *describe_change(one, *graphs)) for one in changes if graphs)
+    old, new = (_settings_and_hints(_chosen_settings(stack)) for stack in ends)
+    parts = (*packages, *_differences(old, new))
 
-    def make(chosen: frozenset[int]) -> Stack:
-        taken = _taken(parts, chosen)
-        values = {**_described_values(good), **taken}
-        packages = [
-            part
-            for stack, other in ((good, False), (bad, True))
-            for part in stack.parts
-            if (("package", part.name) in taken) == other and (not other or part.name in {p.name for p in bad.parts})
-        ]
-        names, hints, _ = _document(values, ())
-        digest = hashlib.sha256(repr((sorted(str(p.hash) for p in packages), sorted(names.items()), hints)).encode())
-        name = _PREFIX + digest.hexdigest()[:8]
-        set_values = _with_hints(stack_directory(system, name), names, hints)
-        made = replace(good, name=name, parts=tuple(sorted(packages, key=lambda part: part.name)), settings=set_values)
-        if any(part.kind == "package" for part in parts):
-            prefixes = [Path(part.prefix) for part in packages if part.hash and part.prefix not in (None, "/usr")]
-            made = replace(made, paths=prefix_paths(prefixes), features=features_of_parts(packages))
-        return _refuse_mixture(made, ends)
+    def make(chosen: frozenset[int], *, built: bool = True) -> Stack:
+        taken = [changes[place] for place in sorted(chosen) if place < len(changes)]
+        base = good if not taken else bad if len(taken) == len(changes) else None
+        if base is None and graphs:
+            environment = _environment(system, good, graphs, taken, say)
+            base = environment.stack() if built else environment.resolved()
+        assert base is not None
+        if base.status == "broken":
+            return base
+        if base.name.startswith(_PREFIX) and old == new:
+            return base
+        values = {**old, **{(part.kind, part.name): part.bad for place, part in enumerate(parts) if place in chosen}}
+        names, hints, _ = _document({key: value for key, value in values.items() if key[0] != "package"}, ())
+        digest = hashlib.sha256(repr((base.name, sorted(names.items()), hints)).encode()).hexdigest()[:8]
+        set_values = _with_hints(stack_directory(system, _PREFIX + digest), names, hints)
+        return replace(base, name=_PREFIX + digest, settings={**_mpi_settings(base), **set_values})
 
-    return _source(system, ends, parts, make)
+    return _source(system, ends, parts, make, lambda chosen: make(chosen, built=False))
 
 
-def _refuse_mixture(made: Stack, ends: tuple[Stack, Stack]) -> Stack:
-    """The hybrid; broken if a part is linked against a library of another build than the hybrid has."""
-    for part in made.parts:
-        for end in ends:
-            for other in end.parts:
-                own = made.part(other.name)
-                if (
-                    own != other
-                    and other.prefix
-                    and any(Path(file).is_relative_to(other.prefix) for file in part.files)
-                ):
-                    return replace(made, status="broken", note=f"{part.name} is linked against another {other.name}")
-    return made
+def _environment(
+    system: str,
+    good: Stack,
+    graphs: tuple[SpackGraph, SpackGraph],
+    taken: Sequence[PackageChange],
+    say: Callable[[str], None],
+) -> SpackEnvironment:
+    """GOOD with these packages of BAD, for Spack to resolve and build."""
+    shared = stack_directory(system, good.name) / "env" / "spack.yaml"
+    own = read_mapping(shared)["spack"].get("include", []) if shared.is_file() else [spack_settings_file()]
+    document = hybrid_environment(*graphs, taken, [str(path) for path in own])
+    digest = content_digest(document, [Path(path) for path in own])
+    return SpackEnvironment(system, f"{_PREFIX}{digest}", lambda target: write_environment(target, document), say)
+
+
+def _mpi_settings(stack: Stack) -> dict[str, str]:
+    return mpi_settings(next((name for name in ("openmpi", "mpich") if stack.part(name)), ""))
+
+
+def _chosen_settings(stack: Stack) -> dict[str, str]:
+    """Settings without those that every stack with this MPI has."""
+    own = _mpi_settings(stack)
+    return {name: value for name, value in stack.settings.items() if own.get(name) != value}
 
 
 def _own_settings(stack: Stack) -> dict[str, str] | None:
@@ -224,15 +260,20 @@ def _require_files(stack: Stack) -> None:
 
 
 def _source(
-    system: str, ends: tuple[Stack, Stack], parts: tuple[HybridPart, ...], make: Callable[[frozenset[int]], Stack]
+    system: str,
+    ends: tuple[Stack, Stack],
+    parts: tuple[HybridPart, ...],
+    make: Callable[[frozenset[int]], Stack],
+    resolve: Callable[[frozenset[int]], Stack] | None = None,
 ) -> HybridSource:
     good, bad = (stack.name for stack in ends)
     if not parts:
         raise UsageError(
             f"the stacks '{good}' and '{bad}' of '{system}' do not differ: the same modules, packages and settings",
-            hint="`iowatch stack list` shows the stacks of a system.",
+            hint="`iowatch stack list` shows the stacks of a system. Packages that are only built otherwise (another "
+            "recipe or build tool) are no parts.",
         )
-    return HybridSource(system, good, bad, parts, ends, make)
+    return HybridSource(system, good, bad, parts, ends, make, resolve)
 
 
 def _differences(good: _Values, bad: _Values) -> tuple[HybridPart, ...]:
@@ -292,14 +333,6 @@ def _values(file: ModulesFile) -> _Values:
     """Modules, settings, and hints of the file that `ROMIO_HINTS` names, as far as it can be read."""
     modules: _Values = {("module", name): value for name, value in _module_names(file.modules).items()}
     return modules | _settings_and_hints(file.settings or {})
-
-
-def _described_values(stack: Stack) -> _Values:
-    """Packages, settings and hints of a stack that is not of modules."""
-    packages: _Values = {
-        ("package", part.name): f"{part.version} /{part.hash[:7]}" for part in stack.parts if part.hash
-    }
-    return packages | _settings_and_hints(stack.settings)
 
 
 def _settings_and_hints(settings: Mapping[str, str]) -> _Values:

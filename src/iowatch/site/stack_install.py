@@ -14,7 +14,7 @@ import re
 import shlex
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -24,17 +24,22 @@ import yaml
 
 from iowatch.benchmarks.registry import BENCHMARKS
 from iowatch.core import InputError, MachineError, UsageError, settings, yamlfile
-from iowatch.site import Stack, StackPart, load_stack, load_system, stack_directory, stack_probe, write_stack_files
+from iowatch.site import stack_probe
 from iowatch.site.stack import (
     SPACK_DOCS,
+    Stack,
+    StackPart,
     lock_matches_manifest,
     parse_pinned_spec,
     read_lock,
     read_lock_parts,
     root_specs,
+    stack_directory,
+    write_stack_files,
 )
 from iowatch.site.stack_sources import develop_entries, lock_differences, record_commit
-from iowatch.site.stacks import REFERENCE_STACK, manifest_directory
+from iowatch.site.stacks import REFERENCE_STACK, load_stack, manifest_directory
+from iowatch.site.system import load_system
 
 _LOG = logging.getLogger(__name__)
 SPACK_URL = "https://github.com/spack/spack.git"
@@ -244,15 +249,33 @@ def prepare_environment(stack: str, system: str, concretize: bool, say: MessageC
         own = settings.find_file("externals", system)
         if stack == REFERENCE_STACK and own.is_file():
             includes.insert(0, own)
-        includes = [_adapt_include(path, target, pinned, say) for path in includes]
-        if (processor := platform.machine()) != "x86_64":
-            # Overrides the requirement of the shared settings: locks and binaries for any x86_64.
-            document["spack"]["packages"] = {"all": {"require": f"target={processor}"}}
-    document["spack"]["include"] = [str(path) for path in includes]
+        adapt_to_machine(document["spack"], includes, target, pinned, say)
+    else:
+        document["spack"]["include"] = [str(path) for path in includes]
     _write_yaml(target / "spack.yaml", document)
     if not concretize:
         shutil.copyfile(committed, target / "spack.lock")
     return target
+
+
+def adapt_to_machine(
+    environment: dict[str, Any], includes: Sequence[Path], target: Path, pinned: Mapping[str, str | None],
+    say: MessageCallback,
+) -> None:  # fmt: skip
+    """Make an environment include these files, with the externals and the processor of this machine.
+
+    Args:
+        environment: content of `spack:`, changed in place.
+        target: directory for adapted copies.
+        pinned: versions that the environment requires.
+
+    Raises:
+        InputError: a package that must not be built is absent, or not in the required version.
+    """
+    environment["include"] = [str(_adapt_include(path, target, pinned, say)) for path in includes]
+    if (processor := platform.machine()) != "x86_64":
+        # Overrides the requirement of the shared settings: locks and binaries for any x86_64.
+        environment["packages"] = {"all": {"require": f"target={processor}"}}
 
 
 def _write_yaml(path: Path, document: dict[str, Any]) -> None:
@@ -397,7 +420,7 @@ def _git(*arguments: str) -> str:
     return done.stdout.strip()
 
 
-def _require_spack(bootstrap: bool, say: MessageCallback) -> str:
+def require_spack(bootstrap: bool, say: MessageCallback) -> str:
     pinned = pinned_spack_version()
     program = spack_command()
     if program is None and bootstrap:
@@ -412,7 +435,7 @@ def _require_spack(bootstrap: bool, say: MessageCallback) -> str:
     return program
 
 
-def _stream_lines(command: list[str]) -> Iterator[str]:
+def stream_lines(command: list[str]) -> Iterator[str]:
     """Yield the output lines of a program as they are printed.
 
     Raises:
@@ -431,14 +454,28 @@ def _stream_lines(command: list[str]) -> Iterator[str]:
         raise MachineError(f"Spack failed with exit code {process.returncode}:\n    {text}")
 
 
-def _build_environment(spack: str, environment: Path, stack: str, jobs: int | None, say: MessageCallback) -> None:
-    """Run `spack install` and report the number of finished parts."""
+def build_environment(
+    spack: Sequence[str],
+    environment: Path,
+    stack: str,
+    jobs: int | None,
+    say: MessageCallback,
+    rebuild_own: bool = True,
+) -> None:
+    """Run `spack install` and report the number of finished parts.
+
+    Args:
+        spack: command with its own options.
+        rebuild_own: build benchio again from the checkout, also where it is installed already.
+    """
     total = len(read_lock(environment / "spack.lock")["concrete_specs"])
-    base = [spack, "--color", "never", "-e", str(environment), "install"]
+    base = [*spack, "--color", "never", "-e", str(environment), "install"]
     options = ["--only-concrete", "--fail-fast", *(["--jobs", str(jobs)] if jobs else [])]
-    stale = any(f"/{OWN_PACKAGE}-" in prefix for prefix in _installed_prefixes(spack, environment).values())
+    stale = rebuild_own and any(
+        f"/{OWN_PACKAGE}-" in prefix for prefix in installed_prefixes(spack, environment).values()
+    )
     ready = 0
-    for line in _stream_lines([*base, *options]):
+    for line in stream_lines([*base, *options]):
         done = _DONE.match(line)
         if done:
             ready += 1
@@ -447,14 +484,14 @@ def _build_environment(spack: str, environment: Path, stack: str, jobs: int | No
             say(f"{stack}: {line.removeprefix('==> ')}")
     if stale:
         say(f"{stack}: building {OWN_PACKAGE} again from this checkout")
-        for _ in _stream_lines([*base, *options, "--overwrite", "--yes-to-all", OWN_PACKAGE]):
+        for _ in stream_lines([*base, *options, "--overwrite", "--yes-to-all", OWN_PACKAGE]):
             pass
 
 
-def _installed_prefixes(spack: str, environment: Path) -> dict[str, str]:
+def installed_prefixes(spack: Sequence[str], environment: Path) -> dict[str, str]:
     """Return hash to directory of every installed part."""
-    command = [spack, "--color", "never", "-e", str(environment), "find", "--no-groups", "--format"]
-    rows = (line.split(maxsplit=1) for line in _stream_lines([*command, "{hash} {prefix}"]))
+    command = [*spack, "--color", "never", "-e", str(environment), "find", "--no-groups", "--format"]
+    rows = (line.split(maxsplit=1) for line in stream_lines([*command, "{hash} {prefix}"]))
     return {row[0]: row[1] for row in rows if len(row) == 2 and row[1].startswith("/")}
 
 
@@ -488,7 +525,7 @@ def _tool_programs(parts: tuple[StackPart, ...]) -> dict[str, str]:
     return found
 
 
-def _describe_installed_stack(stack: str, system: str, environment: Path, prefixes: dict[str, str]) -> Stack:
+def describe_installed_stack(stack: str, system: str, environment: Path, prefixes: dict[str, str]) -> Stack:
     parts = read_lock_parts(environment / "spack.lock", prefixes)
     parts = tuple(
         replace(record_commit(part), files=_required_files(part), checksums=_program_checksums(part)) for part in parts
@@ -537,17 +574,17 @@ def install_stack(
     if known.kind != "spack":
         raise UsageError(f"stack '{stack}' is made of {known.kind} parts: there is nothing to install")
     environment = prepare_environment(stack, system, concretize, say)
-    spack = _require_spack(bootstrap, say)
+    spack = require_spack(bootstrap, say)
     if concretize:
         say(f"{stack}: resolving versions; this takes a minute or two")
-        for line in _stream_lines([spack, "--color", "never", "-e", str(environment), "concretize", "--force"]):
+        for line in stream_lines([spack, "--color", "never", "-e", str(environment), "concretize", "--force"]):
             if line.startswith("==>"):
                 say(f"{stack}: {line.removeprefix('==> ')}")
         if stack != REFERENCE_STACK:  # its lock is shared by all systems
             say(f"{stack}: resolved; to keep it: cp {environment / 'spack.lock'} {manifest_directory(system, stack)}")
-    _build_environment(spack, environment, stack, jobs, say)
-    prefixes = _installed_prefixes(spack, environment)
-    described = _describe_installed_stack(stack, system, environment, prefixes)
+    build_environment([spack], environment, stack, jobs, say)
+    prefixes = installed_prefixes([spack], environment)
+    described = describe_installed_stack(stack, system, environment, prefixes)
     for part in described.parts:
         if directory := part.variants.get("dev_path"):
             commit = part.variants.get("commit")

@@ -94,9 +94,10 @@ def command(
     else:
         with History.existing(db) if finding else History.open(db) as history:
             if finding:
-                source, options = bisect.finding_search(history, finding, options)
+                source, options = bisect.finding_search(history, finding, options, common.print_message)
             else:
-                source, options = compare_for_hybrids(system, *sides), replace(options, like=sides[0])
+                source = compare_for_hybrids(system, sides[0], sides[1], common.print_message)
+                options = replace(options, like=sides[0])
             found = _search(bisect.BisectRun(history, source, options, common.print_message))
     if markdown:
         write_atomically(markdown, bisection.bisection_markdown(found))

@@ -89,7 +89,7 @@ def reframe_(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, var: Path) -> Fake
         {"old": FEATURES | {"pnetcdf"}, "new": FEATURES},
     )  # fmt: skip
     builds = [Build("old", STACKS["old"], is_made=False), Build("prefix:/opt/new", STACKS["new"], is_made=True)]
-    monkeypatch.setattr(gate, "find_build", lambda _, text: next(build for build in builds if build.text == text))
+    monkeypatch.setattr(gate, "find_build", lambda _, text, _say: next(build for build in builds if build.text == text))
     monkeypatch.setattr(reproduce, "recorded_stack", lambda _, stack: stack)
     monkeypatch.setattr(reframe, "run_reframe", fake.follow)
     monkeypatch.setattr(reframe, "load_site", lambda _: site)
@@ -184,7 +184,7 @@ def test_reports_for_people_and_programs(reframe_: FakeReframe, cli: Cli, tmp_pa
 
 def test_builds_that_cannot_be_used_are_refused(var: Path, cli: Cli, tmp_path: Path) -> None:
     for text, message in (
-        ("spack:netcdf-c@4.4.0", "iowatch stack install"),
+        ("spack:", "names nothing"),
         ("perfix:/opt/x", "'perfix:' is unknown"),
         ("prefix:/no/such", "is not a directory"),
         ("prefix:relative", "is not an absolute path"),

@@ -133,7 +133,7 @@ class GateRun:
     def _find(self, text: str) -> Build:
         kind, _, what = text.partition(":")
         if kind != _GIT:
-            return find_build(self.options.system, text)
+            return find_build(self.options.system, text, self.report_message)
         directory, _, revision = what.rpartition("@")
         if not directory or not revision:
             raise UsageError(f"'{text}' names no directory and revision", hint="For example git:src/hdf5@develop")

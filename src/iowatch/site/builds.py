@@ -1,4 +1,4 @@
-"""Builds that `iowatch gate` compares: a stack of the system, modules, or installation prefixes (docs/gate.md).
+"""Builds that `iowatch gate` compares: a stack, modules, installation prefixes, or a spec of Spack (docs/gate.md).
 
 A build that is no stack of the system becomes one for the time of the gate: it is described by its tools, as a stack
 of modules is, and named by what it contains, so that a build that changed has its own benchio and its own series.
@@ -14,9 +14,12 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
-from iowatch.core import InputError, UsageError
-from iowatch.site.stack import Stack
+from iowatch.core import InputError, UsageError, settings
+from iowatch.site import stack_install, stack_probe
+from iowatch.site.spack_environments import SpackEnvironment, content_digest, write_environment
+from iowatch.site.stack import Stack, parse_pinned_spec
 from iowatch.site.stacks import describe_loaded_stack, load_stack
 
 # Beginnings of the names of stacks that no folder contains: builds of a gate, and stacks as runs recorded them.
@@ -81,14 +84,47 @@ def _prefix_build(system: str, words: list[str]) -> Stack:
     return describe_loaded_stack(system, "build", (), {}, paths)
 
 
-# What a build may be besides the name of a stack.
+# What a build may be besides the name of a stack, and `spack:SPEC`.
 BUILD_KINDS: Mapping[str, Callable[[str, list[str]], Stack]] = MappingProxyType(
     {"modules": _modules_build, "prefix": _prefix_build}
 )
+_SPACK = "spack"
 
 
-def find_build(system: str, text: str) -> Build:
-    """Return the build of a text: the name of a stack, `modules:a,b` or `prefix:/opt/hdf5-a`.
+def spec_environment(system: str, spec: str, say: Callable[[str], None]) -> SpackEnvironment:
+    """The environment of one spec, with the packages that the system has, as `iowatch stack install --concretize`.
+
+    What is installed is used for all other packages, so that two specs differ in as little as they can.
+    """
+    externals = settings.find_file("externals", system)
+    includes = [*([externals] if externals.is_file() else []), stack_install.spack_settings_file()]
+    content = {"specs": [spec], "concretizer": {"reuse": "dependencies", "unify": True}, "view": True}
+    pinned = dict([parse_pinned_spec(spec)])
+
+    def write(target: Path) -> None:
+        adapted: dict[str, Any] = dict(content)
+        stack_install.adapt_to_machine(adapted, includes, target, pinned, say)
+        write_environment(target, {"spack": adapted})
+
+    return SpackEnvironment(system, f"{GATE_PREFIX}{content_digest(content, includes)}", write, say)
+
+
+def _spec_build(system: str, text: str, spec: str, say: Callable[[str], None]) -> Build:
+    stack = spec_environment(system, spec, say).stack()
+    _require_usable(text, stack)
+    if not any(stack.part(name) for name in ("openmpi", "mpich", stack_probe.CRAY)):
+        raise UsageError(
+            f"the build '{text}' cannot be run: it has no MPI",
+            hint="Name a library that uses MPI, with the other one below it, for example 'spack:hdf5 ^zlib-ng@2.2.4'.",
+        )
+    return Build(text, stack, is_made=True)
+
+
+def find_build(system: str, text: str, say: Callable[[str], None] = lambda _: None) -> Build:
+    """Return the build of a text: the name of a stack, `modules:a,b`, `prefix:/opt/hdf5-a` or `spack:SPEC`.
+
+    Args:
+        say: receives the progress of Spack, which builds a spec once.
 
     Raises:
         UsageError: unknown stack or kind; no such directory; a build that cannot be used, with the reason.
@@ -99,11 +135,11 @@ def find_build(system: str, text: str) -> Build:
         stack = load_stack(text, system)
         _require_usable(text, stack)
         return Build(text, stack, is_made=False)
-    if kind not in BUILD_KINDS:
+    if kind == _SPACK and what.strip():
+        return _spec_build(system, text, what.strip(), say)
+    if kind not in (*BUILD_KINDS, _SPACK):
         known = ", ".join(f"{name}:…" for name in BUILD_KINDS)
-        hint = f"A build is the name of a stack (`iowatch stack list`), {known} or git:DIR@REV."
-        if kind == "spack":
-            hint = "Write the specs to stacks/NAME/spack.yaml, run `iowatch stack install NAME`, and name that stack."
+        hint = f"A build is the name of a stack (`iowatch stack list`), {known}, spack:SPEC or git:DIR@REV."
         raise UsageError(f"'{text}' is not a build: '{kind}:' is unknown", hint=hint)
     words = [word.strip() for word in what.split(",") if word.strip()]
     if not words:

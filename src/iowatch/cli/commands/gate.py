@@ -29,7 +29,10 @@ def _print_schema(context: click.Context, _option: click.Parameter, wanted: bool
 )
 @click.option("--base", required=True, metavar="BUILD", help="Build to compare with, as --head.")
 @click.option(
-    "--head", required=True, metavar="BUILD", help="Name of a stack, modules:a,b, prefix:/opt/hdf5-mine or git:DIR@REV."
+    "--head",
+    required=True,
+    metavar="BUILD",
+    help="Name of a stack, modules:a,b, prefix:/opt/hdf5-mine, spack:SPEC or git:DIR@REV.",
 )
 @common.system_option(default="local")
 @click.option("--suite", default="gate", show_default=True, help="Parameter set with the cases.")

@@ -190,7 +190,7 @@ def repeat_command(found: GateOutcome) -> str:
     minutes = math.ceil((found.seconds + 1.2 * found.seconds_left) / 60) if found.decision == "undecided" else 0
     words = ["iowatch", "gate", "--base", options.base, "--head", options.head, "--system", options.system]
     words += ["--suite", options.suite, "--margin", f"{100 * options.settings.margin:g}%"]
-    words += ["--minutes", f"{max(minutes, math.ceil(options.budget_s / 60))}"]
+    words += ["--minutes", f"{max(minutes, options.budget_s / 60):g}"]
     words += [word for name in options.benchmarks for word in ("--benchmark", name)]
     words += [word for name in options.cases for word in ("--case", name)]
     given = {"--scratch": options.scratch, "--build": options.build_command, "--package": options.package}

@@ -11,6 +11,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from iowatch.core import format_number
+from iowatch.findings import format_factor
 from iowatch.output.dashboard.build import format_share
 from iowatch.output.dashboard.pages import programs
 from tests.output.dashboard.test_pages import Page
@@ -55,7 +56,7 @@ def test_documents_have_the_schema_that_they_name(site: str, request: pytest.Fix
         schema = read(path.parent / document["$schema"])
         Draft202012Validator(schema).validate(document)
         content = next(name for name in ("systems", "series", "sessions", "findings") if name in document)
-        for wrong in ({**document, "format": 2}, {**document, content: [{}] if content != "findings" else [1]}):
+        for wrong in ({**document, "format": 2}, {**document, content: [{}]}):
             assert not Draft202012Validator(schema).is_valid(wrong), path
 
 
@@ -90,6 +91,18 @@ def test_sessions_have_the_numbers_of_the_coverage_page(franklin_site: Path) -> 
         numbers = f"{one['expected_results']} {one['received_results']} {one['failed_runs']}"
         assert f"{one['started'][:10]} 22:00 franklin {state} {numbers}" in text
         assert (franklin_site / one["page"]).is_file()
+
+
+def test_findings_have_the_numbers_of_their_pages(franklin_site: Path) -> None:
+    findings = read(franklin_site / "findings.json")["findings"]
+    assert sum(len(one["members"]) for one in findings) >= 5
+    for one in findings:
+        text = text_of(franklin_site / one["page"])
+        for member in one["members"]:
+            levels = f"{format_number(member['before'])} {format_number(member['after'])} {member['unit']}"
+            assert f"{member['name']} {levels} {format_factor(member['gain'])} " in text
+        for cause in one["causes"]:
+            assert f"{cause['name']} {cause['kind']}, " in text
 
 
 def test_undecided_findings_are_listed_by_loss(fleet: Path) -> None:

@@ -25,6 +25,8 @@ from iowatch.site import system_zone
 from iowatch.store import SessionRow
 
 _MAX_FEED_ENTRIES = 100
+# Fields of a finding that change with every session; readers of the file look for new findings.
+_VOLATILE = ("updated_at", "updates", "pending")
 _NAMES = uuid.uuid5(uuid.NAMESPACE_URL, "https://github.com/iowatch/finding")
 
 
@@ -152,6 +154,14 @@ DOCUMENTS = (SystemsDocument, SessionsDocument, SeriesDocument, FindingsDocument
 def document_schema() -> dict[str, Any]:
     """JSON Schema of all documents: each one matches one definition of `anyOf`."""
     schema = TypeAdapter(SystemsDocument | SessionsDocument | SeriesDocument | FindingsDocument).json_schema()
+    finding = TypeAdapter(Finding).json_schema()
+    own = {name: part for name, part in finding["properties"].items() if name not in _VOLATILE}
+    finding |= {
+        "properties": {**own, "page": {"type": "string"}},
+        "required": [*(name for name in finding["required"] if name in own), "page"],
+    }
+    schema["$defs"] |= {**finding.pop("$defs"), "Finding": finding}
+    schema["$defs"]["FindingsDocument"]["properties"]["findings"]["items"] = {"$ref": "#/$defs/Finding"}
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 
 
@@ -259,8 +269,7 @@ def publish_findings(site: data.SiteBuild) -> None:
     found = sorted((f for m in site.catalogue.machines for f in m.findings), key=lambda f: (-f.first_after, f.id))
     documents = [{**f.to_json(), "page": finding.finding_page_path(f)} for f in found]
     for document in documents:
-        # Without fields that change with every session, because readers of the file look for new findings.
-        for name in ("updated_at", "updates", "pending"):
+        for name in _VOLATILE:
             document.pop(name, None)
     _write(site, "findings.json", FindingsDocument(findings=documents))
     listed = found[:_MAX_FEED_ENTRIES]

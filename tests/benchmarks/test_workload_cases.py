@@ -55,7 +55,7 @@ def test_every_shipped_workload_is_checked_above_and_has_its_own_name() -> None:
 
 def test_parameters_choose_library_and_phases() -> None:
     options = {"workload": "flash-io", "ranks": 4, "set": "api=pnetcdf+restarts=0"}
-    assert BENCHIO.requires(options) == ("mpi", "pnetcdf")
+    assert BENCHIO.requires(options) == ("mpi", "libyaml", "pnetcdf")
     assert ("restart read", "bandwidth") not in BENCHIO.expects(options)
     words = BENCHIO.arguments(options, "/scratch")
     assert [f"--workload={SHIPPED['flash-io']}", "--set=api=pnetcdf", "--set=restarts=0"] == words[:3]

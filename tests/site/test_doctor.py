@@ -64,6 +64,8 @@ def test_bare_debian_gets_one_apt_command(machine_with) -> None:
     [
         (True, {"hdf5", "fio"}, ("apt-get install -y libhdf5-openmpi-dev fio",)),
         (True, {"netcdf4", "h5bench"}, ("apt-get install -y libnetcdf-mpi-dev", SPACK)),
+        (True, {"libyaml"}, ("apt-get install -y libyaml-dev",)),
+        (False, {"libyaml"}, (SPACK,)),
         (False, {"hdf5"}, (SPACK,)),
         (False, {"fio", "romio"}, (SPACK,)),
         (False, {"romio"}, ()),  # no command installs it

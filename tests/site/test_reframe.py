@@ -52,7 +52,7 @@ def test_environment_activates_the_stack(var: Path) -> None:
     (environment,) = reframe_config.reframe_environments("local")
     script = var / "stacks" / "any" / "one" / "activate.sh"
     assert environment["prepare_cmds"] == [f". {script}"]
-    assert environment["features"] == ["mpi", "hdf5", "openmpi"]
+    assert [name for name in environment["features"] if name != "libyaml"] == ["mpi", "hdf5", "openmpi"]
     assert environment["extras"]["stack_json"] == str(script.parent / "stack.json")
     assert script.is_file()
 
@@ -68,6 +68,25 @@ def test_stack_offers_romio_where_its_mpi_uses_it(mpi: str, setting: str, expect
     stack = Stack("one", "any", "system", "installed", (StackPart(mpi, "1"),), settings=settings)
     assert stack.mpi_io == expected
     assert ("romio" in reframe_config.reframe_environment(stack)["features"]) is (expected == "ROMIO")
+
+
+@pytest.mark.parametrize(
+    ("part", "library", "expected"),
+    [
+        (StackPart("benchio", "1.0", {"workloads": "true"}, hash="x" * 32), None, True),
+        (StackPart("benchio", "1.0", {"workloads": "false"}, hash="x" * 32), "/usr/lib/libyaml.so", False),
+        (StackPart("openmpi", "4.1.4"), "/usr/lib/libyaml.so", True),
+        (StackPart("openmpi", "4.1.4"), None, False),
+    ],
+)
+@pytest.mark.usefixtures("var")
+def test_stack_runs_workloads_where_its_benchio_has_libyaml(
+    part: StackPart, library: str | None, expected: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spack's benchio has it by its variant; a session builds others with the library that the compiler finds."""
+    monkeypatch.setattr(reframe_config, "find_compiler_library", lambda *_: library)
+    stack = Stack("one", "any", "system", "installed", (part,))
+    assert ("libyaml" in reframe_config.reframe_environment(stack)["features"]) is expected
 
 
 def test_committed_stacks_have_valid_reframe_names() -> None:

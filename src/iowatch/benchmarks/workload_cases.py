@@ -170,7 +170,7 @@ def arguments(options: BenchmarkOptions) -> list[str]:
 
 def requires(options: BenchmarkOptions) -> tuple[str, ...]:
     """Return the features that a stack must have."""
-    return tuple(api for api in plan(options).apis if api in _LIBRARIES)
+    return ("libyaml", *(api for api in plan(options).apis if api in _LIBRARIES))
 
 
 def expects(options: BenchmarkOptions) -> tuple[tuple[str, str], ...]:

@@ -71,7 +71,7 @@ _TOOLS = (
     Requirement("Darshan", ("darshan-runtime",), (), "Darshan trace of every run"),
     Requirement("CMake", (), ("cmake",), "builds benchio", required=True, program="cmake"),
     Requirement("pkg-config", (), ("pkg-config",), "finds netCDF and PnetCDF", program="pkg-config"),
-    Requirement("libyaml", (), ("libyaml-dev",), "workloads of benchio", library="libyaml.so"),
+    Requirement("libyaml", (), ("libyaml-dev",), "workloads of benchio", feature="libyaml", library="libyaml.so"),
     # The first one is sufficient; docs/profile.md names the others.
     *(
         Requirement(one.name, (), (one.package,), "iowatch run --profile", program=one.name)
@@ -296,7 +296,7 @@ class _Installer:
         """The command that installs one requirement, or what to do."""
         if packages := self.packages(wanted):
             return apt_install_command(packages)
-        is_included = wanted.feature is None or self.reference.intersection(wanted.parts)
+        is_included = not (wanted.feature and wanted.parts) or self.reference.intersection(wanted.parts)
         return self.spack_command if is_included else f"add '{wanted.parts[0]}' to the specs of a stack"
 
     def apt_commands(self, missing: Iterable[Requirement]) -> list[str]:

@@ -24,6 +24,10 @@
 /* As in measure.c: a file of which more than this share stays in memory was not dropped. */
 #define MOSTLY_DROPPED 0.01
 
+/* An application's data are seldom in the caches of the processor: transfers go around in so many bytes. */
+#define COLD_BYTES ((size_t)16 << 20)
+#define LINE_BYTES ((size_t)64)
+
 #define NAME_OF(symbol, text) text,
 const char *const part_names[] = {BENCHIO_PARTS(NAME_OF) NULL};
 
@@ -35,7 +39,7 @@ struct run {
     struct file ***open; /* of each file: by number, NULL where it is not open */
     MPI_Info *info;      /* of each file */
     unsigned char *memory;
-    size_t memory_bytes;
+    size_t memory_bytes, memory_next;
     double offset; /* of clocks */
     double part[PART_N];
 };
@@ -114,10 +118,19 @@ static double move_one(struct run *r, const struct event *e, struct file *file, 
     return r->part[PART_VERIFY] - before;
 }
 
+static void *next_memory(struct run *r, uint64_t bytes) {
+    if (bytes > r->memory_bytes - r->memory_next)
+        r->memory_next = 0;
+    unsigned char *memory = r->memory + r->memory_next;
+    size_t next = r->memory_next + (bytes + LINE_BYTES - 1) / LINE_BYTES * LINE_BYTES;
+    r->memory_next = next < r->memory_bytes ? next : 0;
+    return memory;
+}
+
 static void move(struct run *r, const struct event *e) {
     const struct action *a = e->action;
     struct file *file = r->open[e->file - r->workload->file][e->number];
-    struct piece p = {.memory = r->memory, .bytes = (uint64_t)e->size};
+    struct piece p = {.bytes = (uint64_t)e->size};
     file->writing = a->verb == DO_WRITE;
     file->collective = a->collective;
     if (a->start != NULL) {
@@ -128,6 +141,7 @@ static void move(struct run *r, const struct event *e) {
     }
     double from = clock_now(), verified = 0;
     for (int64_t i = 0; i < e->count; i++) {
+        p.memory = next_memory(r, p.bytes);
         p.offset = (uint64_t)(e->offset + i * e->stride);
         verified += move_one(r, e, file, &p);
     }
@@ -496,26 +510,22 @@ static void check_space(const struct run *r) {
     barrier(r);
 }
 
-/* One buffer for everything, filled once: what is in it matters only where it is verified. */
+/* Memory for everything, filled once: what is in it matters only where it is verified. */
 static void prepare(struct run *r) {
     struct workload *w = r->workload;
     const struct context *c = r->context;
-    bool has_input = false;
-    r->memory_bytes = w->piece_bytes;
+    r->memory_bytes = w->piece_bytes > COLD_BYTES ? w->piece_bytes : COLD_BYTES;
     r->open = allocate(c, (size_t)w->file_n * sizeof *r->open, "files");
     r->info = allocate(c, (size_t)w->file_n * sizeof *r->info, "files");
     for (int i = 0; i < w->file_n; i++) {
         struct workload_file *f = &w->file[i];
         r->open[i] = allocate(c, (size_t)f->copies * sizeof **r->open, "files");
         r->info[i] = info_of(r, f);
-        has_input = has_input || f->is_input;
         for (int k = 0; k < f->dataset_n && f->is_input; k++) {
             uint64_t row = f->dataset[k].bytes / (uint64_t)f->dataset[k].dims[0];
             r->memory_bytes = row > r->memory_bytes ? row : r->memory_bytes;
         }
     }
-    if (has_input && r->memory_bytes < (4 << 20))
-        r->memory_bytes = 4 << 20;
     r->memory = allocate(c, r->memory_bytes, "the buffer");
     generator_fill_bytes(1, 0, r->memory_bytes, r->memory);
 }

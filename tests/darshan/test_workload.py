@@ -199,6 +199,47 @@ def test_offsets_of_open_mpi_are_those_below(make_log: MakeLog, reader: DarshanR
     assert list(workload.document["files"]) == ["file1"]
 
 
+@pytest.mark.parametrize("segment", [True, False])
+def test_equal_parts_of_all_ranks_hold_for_any_number(segment: bool, make_log: MakeLog, reader: DarshanReader) -> None:
+    """Each of 4 ranks writes 3 x 10 bytes into its own 30 of a shared file; or 10 by 10 in turn, for 4 ranks only."""
+    places = [[30 * r + 10 * i if segment else 40 * i + 10 * r for i in range(3)] for r in range(4)]
+    traces = [("/lus/a", r, [(at, 10, 1 + i, 1.5 + i) for i, at in enumerate(places[r])], []) for r in range(4)]
+    counters = {"MPIIO_COLL_OPENS": 4, "MPIIO_INDEP_WRITES": 12, "MPIIO_MODE": 5}
+    workload, _ = describe(make_log(mpiio=[("/lus/a", -1, counters)], dxt_mpiio=traces), reader)
+    assert "for any number" in workload.document["description"] if segment else workload.document["ranks"] == 4
+    if segment:
+        found = [accesses(Workload(workload.document, ranks=6), rank) for rank in range(6)]
+        assert found == [[("write", "file1", 30 * r + 10 * i, 10) for i in range(3)] for r in range(6)]
+        assert Workload(workload.document, ranks=6).value(workload.document["files"]["file1"]["bytes"]) == 180
+    else:
+        with pytest.raises(InputError, match="described for 4 ranks only: it cannot run on 6"):
+            Workload(workload.document, ranks=6)
+
+
+def test_files_per_process_hold_for_any_number_if_all_ranks_do_the_same(
+    make_log: MakeLog, reader: DarshanReader
+) -> None:
+    alike = joined(*(written(f"/lus/{rank}", rank, [(0, 10), (90, 10)]) for rank in range(4)))
+    workload, _ = describe(make_log(**alike), reader)
+    assert [len(accesses(Workload(workload.document, ranks=9), rank)) for rank in range(9)] == [2] * 9
+    for other in (written("/lus/3", 3, [(0, 10), (80, 10)]), written("/lus/3", 3, [(0, 10)])):
+        three = joined(*(written(f"/lus/{rank}", rank, [(0, 10), (90, 10)]) for rank in range(3)), other)
+        assert describe(make_log(**three), reader)[0].document["ranks"] == 4
+
+
+def test_files_of_open_mpi_itself_are_left_out(make_log: MakeLog, reader: DarshanReader) -> None:
+    """`locktest` beside the file; `_cid-` with its name in the session's directory, other names there are kept."""
+    opened, session = {"POSIX_OPENS": 1, "POSIX_STATS": 1}, "/tmp/ompi.n1.0/pid.1/1"
+    names = ["/lus/a.locktest.0", f"{session}/a_cid-5-26667.sm", f"{session}/a_cid--1-3.sm", f"{session}/b_cid-5-2.sm"]
+    log = make_log(
+        mpiio=[("/lus/a", -1, {"MPIIO_COLL_OPENS": 4, "MPIIO_COLL_WRITES": 4, "MPIIO_MODE": 5})],
+        dxt_mpiio=[("/lus/a", rank, [(10 * rank, 10, 1.0, 1.5)], []) for rank in range(4)],
+        posix=[(name, 0, opened) for name in names],
+    )
+    workload, _ = describe(log, reader)
+    assert sorted(file["api"] for file in workload.document["files"].values()) == ["mpiio", "posix"]
+
+
 def test_sizes_without_dxt_have_the_histogram_of_the_log(make_log: MakeLog, reader: DarshanReader) -> None:
     """12 writes of 1,000 bytes, 4 of 1 MiB, and 3 of unknown size with 2,050 bytes in the bins to 100 and to 1,024."""
     counters = {

@@ -55,6 +55,22 @@ static bool check_texts(struct reader *r, const struct tree *t) {
     return true;
 }
 
+/* A description of a trace may hold for one number of ranks only. */
+static bool check_ranks(struct reader *r, const struct tree *t, int ranks) {
+    struct field field = {0};
+    int64_t wanted = ranks;
+    if (t != NULL && !read_field(r, t, &field))
+        return false;
+    const char *why =
+        t == NULL ? NULL : expression_integer(field.expression, &r->workload->constants, &wanted);
+    expression_free(field.expression);
+    if (why != NULL)
+        return complain_at(&r->complaint, t, "%s", why);
+    return wanted == ranks ||
+           complain_at(&r->complaint, t, "the workload is described for %lld ranks only: it cannot run on %d",
+                       (long long)wanted, ranks);
+}
+
 static const struct hint *find_set(const struct hints *sets, const char *name) {
     for (size_t i = 0; i < sets->n; i++)
         if (strcmp(sets->item[i].key, name) == 0)
@@ -331,12 +347,13 @@ static void show_rank(struct workload *w) {
 }
 
 static bool read_parts(struct reader *r, const struct context *c, const struct placement *p) {
-    static const char *const keys[] = {"name",      "description", "source", "parameters",
+    static const char *const keys[] = {"name",      "description", "source", "ranks", "parameters",
                                        "variables", "files",       "phases", NULL};
     struct workload *w = r->workload;
     make_scope(w, c, p);
     r->visible = &w->constants;
     if (!read_allowed(r, w->tree, keys) || !read_name(r, w->tree, &w->name) || !check_texts(r, w->tree) ||
+        !check_ranks(r, tree_find(w->tree, "ranks"), c->size) ||
         !read_parameters(r, tree_find(w->tree, "parameters"), &c->options->sets))
         return false;
     show_rank(w);

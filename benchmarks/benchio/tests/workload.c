@@ -42,6 +42,8 @@ static const struct {
 } cases[] = {
     {1, "name: test", ""},
     {1, "name: Test", "line 1, name: expected a name"},
+    {1, "name: test\nranks: 4096", "line 2, ranks: the workload is described for 4096 ranks only"},
+    {1, "name: test\nranks: rank", "line 2, ranks: unknown name 'rank'"},
     {1, "nam: test", "line 1, nam: unknown member; expected one of name, description"},
     {2, "parameters: {n: 4, api: posx}", "line 5, files.a.api: 'posx': expected one of posix, mpiio"},
     {2, "parameters: {n: 4, rank: 3, api: mpiio}", "line 2, parameters.rank: expected a name"},

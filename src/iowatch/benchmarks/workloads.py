@@ -150,6 +150,9 @@ class Workload:
         document: as in the file, valid against the schema.
         ranks, nodes: ranks are on nodes in blocks.
         changed: parameters with other values than those of the document.
+
+    Raises:
+        InputError: the document holds for another number of ranks only.
     """
 
     document: Mapping[str, Any]
@@ -158,6 +161,11 @@ class Workload:
     changed: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        if (only := self.document.get("ranks", self.ranks)) != self.ranks:
+            raise InputError(
+                f"workload {self.document['name']} is described for {only} ranks only: it cannot run on {self.ranks}",
+                hint="Trace the application on the ranks that you want, and describe that log.",
+            )
         common: dict[str, Any] = {"ranks": self.ranks, "nodes": self.nodes}
         for name, value in self.document.get("parameters", {}).items():
             common[name] = _parameter(self.changed.get(name, value), common)

@@ -29,8 +29,10 @@ from iowatch.darshan.inferred import (
 
 _MPI_CREATE = 1
 _UNEQUAL = "ranks have different numbers of collective transfers of a file: they are replayed as independent ones"
-# Files that Open MPI's I/O makes beside a file of the application.
+# Files that Open MPI's I/O makes beside a file of the application, and (ompi/mca/sharedfp/sm) with the name of the file
+# in the directory of its session.
 _OF_MPI = re.compile(r"(\.locktest\.\d+|[-.].*\.sm)$")
+_OF_SESSION = re.compile(r"/([^/]+)_cid-[-\d]+\.sm$")
 
 
 @dataclass
@@ -143,7 +145,9 @@ class _Reader:
         found = []
         for (module, identity), records in groups.items():
             name = self.names.get(identity, "")
+            session = _OF_SESSION.search(name)
             own = _OF_MPI.search(name) is not None and name.startswith(roots) and name not in roots
+            own |= session is not None and any(root.endswith(f"/{session[1]}") for root in roots)
             if module == "MPI-IO" or not (identity in parallel or (roots and own)):
                 found.append(self._read_file(module, identity, records))
         found = [

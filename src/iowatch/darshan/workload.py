@@ -24,6 +24,7 @@ from iowatch.darshan import patterns
 from iowatch.darshan.accesses import read_use
 from iowatch.darshan.inferred import FileUse
 from iowatch.darshan.patterns import Key
+from iowatch.darshan.scaling import make_scalable
 from iowatch.darshan.streams import PAUSE_S, TRANSFERS, Family, Streams, choose_cuts, group_files
 
 # Numbers in one phase of a description; what needs more is described by sizes and counts, at scattered offsets.
@@ -61,11 +62,14 @@ def describe_log(path: Path, name: str, phases: int | None = None) -> dict[str, 
         for title, nodes in _describe_phases(streams, phases)
     ]
     method = "every access (DXT)" if use.traced else "counters"
+    scales = use.traced and not losses and make_scalable(families, described, use.ranks)
     document = {
         "name": name,
-        "description": " ".join([f"Made from {method} of {format_count(use.ranks, 'rank')}.",
+        "description": " ".join([f"Made from {method} of {format_count(use.ranks, 'rank')}"
+                                 f"{', for any number' if scales else ', for these only'}.",
                                  *(f"{loss[0].upper()}{loss[1:]}." for loss in losses)]),
         "source": f"log of Darshan {use.version or '(unknown version)'}, {use.ranks} ranks, {use.run_time_s:.3f} s",
+        **({} if scales else {"ranks": use.ranks}),
         "parameters": {"traced_ranks": use.ranks},
         "files": {family.name: family.document for family in families},
         "phases": described,

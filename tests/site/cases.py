@@ -55,7 +55,10 @@ def load_configuration(path: Path) -> Any:
 
 def configuration(name: str) -> dict[str, Any]:
     """`site_configuration` of one system, with stacks that do not depend on this machine."""
-    with mock.patch.object(reframe_config, "discover_stacks", return_value=_STACKS):
+    with (
+        mock.patch.object(reframe_config, "discover_stacks", return_value=_STACKS),
+        mock.patch.object(reframe_config, "find_compiler_library", return_value="libyaml.so"),
+    ):
         site = load_configuration(ROOT / "systems" / name / "reframe.py")
         site.select_subconfig(name)
     system = next(entry for entry in site["systems"] if entry["name"] == name)

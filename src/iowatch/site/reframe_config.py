@@ -244,7 +244,8 @@ def published_configuration(name: str, *, scheduler: str, launcher: str, feature
         "partitions": [partition],
     }
     extras = {"stack": "published", "versions": {}}
-    environment = {"name": "published", "features": ["mpi", *features], "extras": extras}
+    # benchio of a dry run is built as everywhere, with libyaml.
+    environment = {"name": "published", "features": ["mpi", "libyaml", *features], "extras": extras}
     return {"systems": [described], "environments": [environment]}
 
 

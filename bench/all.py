@@ -3,8 +3,8 @@
 They print figures and assess nothing; targets are in their docstrings and in docs/. Figures of speed
 are only comparable within one run: machines differ, and so does one machine from hour to hour.
 `aggressor`, `bisection_planted`, `compare_same_stack`, `darshan_overhead`, `detect_unseen` and `layers_planted` need
-arguments, `bisection`, `scale`, `detect_edison` and `detect_search` take long, and `panel_fit` fits weights: run them
-by name or by hand.
+arguments, `bisection`, `scale`, `systems`, `detect_edison` and `detect_search` take long, and `panel_fit` fits
+weights: run them by name or by hand.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ BY_HAND = (
     "layers_planted",
     "panel_fit",
     "scale",
+    "systems",
 )
 PARTS = ("all", "detect_graph", "detect_sets", "runs", "sound_outputs")
 NAMES = sorted(path.stem for path in HERE.glob("*.py") if path.stem not in PARTS)

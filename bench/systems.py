@@ -26,8 +26,8 @@ import numpy as np
 from sqlalchemy import func, insert, select, text
 
 ROOT = Path(__file__).resolve().parents[1]
-# In the place of bench/, where this very file would pass for another module.
-sys.path[0] = str(ROOT)
+if __name__ == "__main__":  # in the place of bench/, where this very file would pass for another module
+    sys.path[0] = str(ROOT)
 
 from bench.runs import CASES, DAY_S, IOR, START, session_of  # noqa: E402
 from tests import postgresql  # noqa: E402

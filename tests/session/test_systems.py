@@ -13,13 +13,14 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from bench import systems as bench
 from click.testing import Result
 
 from iowatch.demo.scenarios import generate_sessions
 from iowatch.findings import load_findings, update_findings
 from iowatch.session import systems
 from iowatch.session.log_intake import dask_workers
-from iowatch.store import History, write
+from iowatch.store import History, maintenance, write
 from tests.findings.conftest import STEP, root, slower_mpiio
 
 __all__ = ["root"]
@@ -120,3 +121,21 @@ def test_faults_of_iowatch_are_those_of_one_system(recorded: History, monkeypatc
     assert (first.fault, first.exit_code) == ("ZeroDivisionError: division by zero", 3)
     assert (second.fault, second.need_action) == (None, 1)
     del recorded
+
+
+def test_bench_of_many_systems_in_small(postgresql_url: str, var: Path) -> None:
+    """`bench/systems.py` writes histories as sessions would: judged, a new session told, every third series changed."""
+    del var
+    with History.open(postgresql_url) as history:
+        system = bench.System(history, number=0, series=12)
+        system.write(range(230))
+        (first,) = systems.update_systems(postgresql_url, [system.name], None)
+        assert (first.fault, first.findings) == (None, 1)
+        (finding,) = load_findings(history)
+        assert [len(finding.members), finding.direction, finding.size] == [4, "up", pytest.approx(1.3, rel=0.05)]
+        system.write(range(230, 231))
+        (news,) = systems.update_systems(postgresql_url, [system.name], None, newest_only=True)
+        assert (news.fault, news.findings) == (None, 1)
+        assert {row.n for row in history.series()} == {231}
+        assert len(history.sessions()) == 232
+        assert maintenance.check_history(history).faults == ()

@@ -145,11 +145,16 @@ class _SeriesPage:
         """Values of the template."""
         series, samples, marks = self.series, self.samples, self._marks()
         observed = combine_retests(samples, retest_times(self.machine.sessions))
-        headlines, drawn = levels.sample_headlines(series, observed), levels.drawn_levels(series, samples)
-        recent, newest = levels.recent_part(self.machine, observed.time, headlines), float(headlines[-1])
+        values, drawn = levels.sample_headlines(series, observed), levels.drawn_levels(series, samples)
+        recent, newest = levels.recent_part(self.machine, observed.time, values), float(values[-1])
         accepted = levels.accepted_level(series, recent)
-        covariates, bands = self._covariates(), self._bands(headlines)
+        covariates, bands = self._covariates(), self._bands(values)
         transients = {"transient"} if series.detection and series.detection.transients else set()
+        machine = self.machine
+        # A finding has many series, and each headline reads the files of the system for its zone.
+        headlines = self.site.compute_once(
+            "headlines", machine, lambda: {one.id: finding_headline(one) for one in machine.findings}
+        )
         return {
             "machine": self.machine,
             "series": series,
@@ -160,7 +165,7 @@ class _SeriesPage:
             "accepted": accepted,
             "gain": levels.performance_ratio(series, newest, accepted.value) if accepted else None,
             "marks": marks,
-            "findings": [(one, finding_headline(one), self._own_change(one)) for one in series.findings],
+            "findings": [(one, headlines[one.id], self._own_change(one)) for one in series.findings],
             "notes": levels.detection_notes(series),
             "drawn": {level.kind for level in drawn} | transients | set(self._limits()),
             "rows": [self._row(i) for i in range(len(samples.time))[: -_ROWS - 1 : -1]],

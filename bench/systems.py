@@ -2,7 +2,8 @@
 
     python bench/systems.py                          10 systems x 200 series x 10 years, two worker processes
     python bench/systems.py --systems 2 --years 1    smaller
-    python bench/systems.py --keep DIR [--skip-fill] keep database and site; measure them again
+    python bench/systems.py --keep DIR --only-fill   keep database and sites, for a measurement later
+    python bench/systems.py --keep DIR --skip-fill   measure them again
 
 A seeded generator writes the histories with COPY: one session a day, runs of IOR with a write and a read of 10 samples
 each; noise of 5 % between and 4 % within runs; a third of the series changes by 30 % every 200 to 311 days. Aims for
@@ -121,30 +122,38 @@ class System:
                 yield (*where, *summary[case], values[case].astype("<f8").tobytes())
 
 
-def timed(label: str, systems: int, *words: str) -> None:
-    """Run a command of iowatch; print its wall and processor time, and both for 100 systems."""
+def timed(label: str, systems: int, *commands: Sequence[str]) -> None:
+    """Run commands of iowatch one after the other; print their wall and processor time, and the wall of 100 systems."""
     before, start = os.times(), time.perf_counter()
-    done = subprocess.run([sys.executable, "-m", "iowatch", "-q", *words], check=False, capture_output=True, text=True)
+    for words in commands:
+        program = [sys.executable, "-m", "iowatch", "-q", *words]
+        done = subprocess.run(program, check=False, capture_output=True, text=True)
+        if done.returncode > 1:
+            raise SystemExit(f"{' '.join(words)}: {done.stderr}")
     wall, after = time.perf_counter() - start, os.times()
-    if done.returncode > 1:
-        raise SystemExit(f"{' '.join(words)}: {done.stderr}")
     cpu = after.children_user + after.children_system - before.children_user - before.children_system
-    scale = EXTRAPOLATED / systems
-    print(f"  {label:<34}{wall:9.1f} s  {cpu:9.1f} s of processor {scale * wall:9.0f} s", flush=True)
+    print(f"  {label:<34}{wall:9.1f} s  {cpu:9.1f} s of processor {EXTRAPOLATED / systems * wall:9.0f} s", flush=True)
 
 
 def measure(history: History, url: str, systems: Sequence[System], nights: int, chosen: argparse.Namespace) -> None:
     number, db = len(systems), ("--db", url)
-    workers = ("--workers", str(chosen.workers))
+    update = ("findings", "update", "--workers", str(chosen.workers), *db)
+    pages = [
+        ("dashboard", "build", "--system", one.name, "--output", str(chosen.keep / "sites" / one.name), *db)
+        for one in systems
+    ]
     print(f"{number} systems, {nights} sessions each", flush=True)
-    timed("first judging", number, "findings", "update", *workers, *db)
+    if not chosen.skip_fill:
+        timed("first judging", number, update)
+        timed("first pages, a site per system", number, *pages)
+    if chosen.only_fill:
+        return
     for system in systems:
         system.write(range(nights, nights + 1))
-    timed("news of one new session each", number, "findings", "update", "--newest", *workers, *db)
-    timed("judging", number, "findings", "update", *workers, *db)
-    timed("judging again, nothing new", number, "findings", "update", *workers, *db)
-    site = ("--output", str(chosen.keep / "site"), *db)
-    timed("pages", number, "dashboard", "build", *site)
+    timed("news of one new session each", number, (*update, "--newest"))
+    timed("judging", number, update)
+    timed("judging again, nothing new", number, update)
+    timed("pages, a site per system", number, *pages)
 
 
 def main() -> None:
@@ -155,6 +164,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--keep", type=Path, help="Directory for database and site [default: a temporary one].")
     parser.add_argument("--skip-fill", action="store_true", help="Measure the history in --keep.")
+    parser.add_argument("--only-fill", action="store_true", help="End before the new session.")
     chosen = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         keep = chosen.keep

@@ -18,27 +18,33 @@ from click.testing import Result
 
 from iowatch.demo.scenarios import generate_sessions
 from iowatch.findings import load_findings, update_findings
+from iowatch.output.dashboard.build import build_site
 from iowatch.session import systems
 from iowatch.session.log_intake import dask_workers
 from iowatch.store import History, maintenance, write
-from tests.findings.conftest import STEP, root, slower_mpiio
+from tests.findings.conftest import STEP, root, slower_mpiio, update_time
 
 __all__ = ["root"]
 NAMES = ("planted", "second")
+
+
+def record(history: History, name: str) -> None:
+    """Fifty sessions of eight series, of which two lose half ten days before the end."""
+    scenario = replace(slower_mpiio(last=STEP + timedelta(days=10)), system=name, name=name)
+    with history.writing() as connection:
+        for session in generate_sessions(scenario, seed=5):
+            one = replace(session.session, uuid=f"{name}-{session.session.uuid}"[:60])
+            write.insert_session(connection, one, ())
+            runs = [replace(run, fingerprint=f"{name} {run.fingerprint}") for run in session.runs]
+            write.insert_runs(connection, one.uuid, runs)
 
 
 @pytest.fixture
 def recorded(history: History, root: Path) -> History:
     """Two systems of eight series, of which two lost half ten days ago."""
     del root
-    with history.writing() as connection:
-        for name in NAMES:
-            scenario = replace(slower_mpiio(last=STEP + timedelta(days=10)), system=name, name=name)
-            for session in generate_sessions(scenario, seed=5):
-                one = replace(session.session, uuid=f"{name}-{session.session.uuid}"[:60])
-                write.insert_session(connection, one, ())
-                runs = [replace(run, fingerprint=f"{name} {run.fingerprint}") for run in session.runs]
-                write.insert_runs(connection, one.uuid, runs)
+    for name in NAMES:
+        record(history, name)
     return history
 
 
@@ -139,3 +145,24 @@ def test_bench_of_many_systems_in_small(postgresql_url: str, var: Path) -> None:
         assert {row.n for row in history.series()} == {231}
         assert len(history.sessions()) == 232
         assert maintenance.check_history(history).faults == ()
+
+
+def test_site_of_a_system_is_that_of_a_history_with_this_system_only(
+    history: History, tmp_path: Path, cli: Callable[..., Result]
+) -> None:
+    """Byte by byte, whatever other systems the history has; a later build after a decision keeps the choice."""
+    now = update_time(STEP + timedelta(days=11))
+    record(history, NAMES[0])
+    update_findings(history, NAMES[0], now)
+    build_site(history, tmp_path / "alone", now=now)
+    record(history, NAMES[1])
+    update_findings(history, NAMES[1], now)
+    build_site(history, tmp_path / "chosen", now=now, system=NAMES[0])
+    sites = [
+        {str(path.relative_to(place)): path.read_bytes() for path in place.rglob("*.html")}
+        for place in ((tmp_path / name).resolve() for name in ("alone", "chosen"))
+    ]
+    assert len(sites[0]) > 60
+    assert sites[0] == sites[1]
+    assert json.loads((tmp_path / "chosen" / "build.json").read_text())["system"] == NAMES[0]
+    assert cli("dashboard", "build", "--system", "third").exit_code == 2

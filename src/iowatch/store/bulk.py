@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import Connection, Executable, Select, bindparam, func, select
+from sqlalchemy import ColumnElement, Connection, Executable, Select, bindparam, func, select
 
 from iowatch.store import read
 from iowatch.store.records import (
@@ -186,10 +186,16 @@ def samples_of_series(connection: Connection, series_id: int) -> list[tuple[int,
     return found
 
 
-def sessions_by_system(connection: Connection) -> dict[str, list[SessionRow]]:
-    """Return all sessions by system, newest first."""
+def _of_system(system: str | None) -> list[ColumnElement[bool]]:
+    """Return the condition for sessions of one system; none for all systems."""
+    chosen = select(SystemTable.id).where(SystemTable.name == system).scalar_subquery()
+    return [] if system is None else [SessionTable.system_id == chosen]
+
+
+def sessions_by_system(connection: Connection, system: str | None = None) -> dict[str, list[SessionRow]]:
+    """Return the sessions of one system or of all by system, newest first."""
     found: dict[str, list[SessionRow]] = {}
-    for row in read.list_sessions(connection):
+    for row in read.list_sessions(connection, system):
         found.setdefault(row.system, []).append(row)
     return found
 
@@ -204,11 +210,13 @@ def session_artefacts(connection: Connection, session_id: int) -> dict[int, list
     return read.artefacts_by_run(connection, RunTable.session_id == session_id)
 
 
-def artefact_counts(connection: Connection) -> dict[int, int]:
-    """Return the number of artefacts by session id, of sessions that have some."""
+def artefact_counts(connection: Connection, system: str | None = None) -> dict[int, int]:
+    """Return the number of artefacts by session id, of the sessions of one system or of all that have some."""
     statement = (
         select(RunTable.session_id, func.count().label("files"))
         .join(ArtefactTable, ArtefactTable.run_id == RunTable.id)
+        .join(SessionTable, SessionTable.id == RunTable.session_id)
+        .where(*_of_system(system))
         .group_by(RunTable.session_id)
     )
     return {row.session_id: row.files for row in connection.execute(statement)}
@@ -228,10 +236,15 @@ def session_results(connection: Connection, session_id: int) -> dict[int, list[t
     return found
 
 
-def run_sessions(connection: Connection) -> RunSessions:
-    """Return the session of every run."""
+def run_sessions(connection: Connection, system: str | None = None) -> RunSessions:
+    """Return the session of every run of one system or of all."""
     table = RunTable
-    extents = select(table.session_id, func.min(table.id), func.max(table.id), func.count()).group_by(table.session_id)
+    extents = (
+        select(table.session_id, func.min(table.id), func.max(table.id), func.count())
+        .join(SessionTable, SessionTable.id == table.session_id)
+        .where(*_of_system(system))
+        .group_by(table.session_id)
+    )
     runs, sessions = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
     for session, first, last, count in connection.execute(extents).all():
         # Ids of the runs of one session are nearly always consecutive; then they need not be read.
@@ -338,8 +351,8 @@ def run_files(connection: Connection, run_ids: Sequence[int], kind: str) -> dict
     return found
 
 
-def stack_uses(connection: Connection) -> list[StackUse]:
-    """Return every version of every stack with its period of use, in time order."""
+def stack_uses(connection: Connection, system: str | None = None) -> list[StackUse]:
+    """Return every version of every stack of one system or of all, with its period of use, in time order."""
     first, last = func.min(RunTable.started_at), func.max(RunTable.started_at)
     others = {"system": SystemTable.name, "partition": RunTable.partition, "first": first, "last": last}
     statement = (
@@ -347,6 +360,7 @@ def stack_uses(connection: Connection) -> list[StackUse]:
         .join(SessionTable, SessionTable.id == RunTable.session_id)
         .join(SystemTable, SystemTable.id == SessionTable.system_id)
         .join(StackTable, StackTable.id == RunTable.stack_id)
+        .where(*_of_system(system))
         .group_by(SystemTable.name, RunTable.partition, StackTable.id)
     )
     found = [StackUse(**row) for row in connection.execute(statement).mappings()]

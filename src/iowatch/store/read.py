@@ -201,6 +201,12 @@ def artefacts_by_run(connection: Connection, *conditions: ColumnElement[bool]) -
     return found
 
 
+def results_of_system(system: str | None) -> list[ColumnElement[bool]]:
+    """Return the condition for results of one system; none for all systems."""
+    chosen = select(SeriesTable.id).join(SystemTable, SystemTable.id == SeriesTable.system_id)
+    return [] if system is None else [ResultTable.series_id.in_(chosen.where(SystemTable.name == system))]
+
+
 def series_extents(connection: Connection, *conditions: ColumnElement[bool]) -> dict[int, SeriesExtent]:
     """Return the extents of series with results that meet all conditions (columns of `result`), by series id."""
     table = ResultTable

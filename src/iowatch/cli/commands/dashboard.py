@@ -7,7 +7,15 @@ from typing import Any
 
 import click
 
-from iowatch.cli.common import ANY_PATH, database_option, history_options, print_json, print_lines, print_message
+from iowatch.cli.common import (
+    ANY_PATH,
+    database_option,
+    history_options,
+    print_json,
+    print_lines,
+    print_message,
+    system_option,
+)
 from iowatch.core import settings
 from iowatch.output.dashboard.build import DEFAULT_REPORTS, DEFAULT_SESSIONS, build_site
 from iowatch.output.dashboard.serve import make_access, make_server, serve_site
@@ -20,7 +28,8 @@ def command() -> None:
 
 
 @command.command("build", epilog="Example: iowatch dashboard build --output /srv/www/iowatch --zone Europe/London")
-@click.option("--output", type=ANY_PATH, help="Where [default: site/ in var/].")
+@click.option("--output", type=ANY_PATH, help="Where [default: site/ in var/, with --system site-S/].")
+@system_option()
 @click.option("--zone", help="Time zone of the times on the pages (IANA name) [default: that of the systems].")
 @click.option(
     "--sessions", type=click.IntRange(min=1), default=DEFAULT_SESSIONS, show_default=True,
@@ -31,10 +40,22 @@ def command() -> None:
     help="Number of runs per session before and after a finding with PyDarshan's full report (3 s each).",
 )  # fmt: skip
 @history_options
-def build(output: Path | None, zone: str | None, sessions: int, reports: int, db: str | None, as_json: bool) -> None:
-    """Build the site in a new directory and replace the old one atomically."""
+def build(
+    output: Path | None,
+    system: str | None,
+    zone: str | None,
+    sessions: int,
+    reports: int,
+    db: str | None,
+    as_json: bool,
+) -> None:
+    """Build the site in a new directory and replace the old one atomically.
+
+    With --system the site has this system only, so that many systems can be built at the same time.
+    """
+    place = output or settings.var_directory() / ("site" if system is None else f"site-{system}")
     with History.existing(db) as history:
-        built = build_site(history, output or settings.var_directory() / "site", zone, sessions, reports)
+        built = build_site(history, place, zone, sessions, reports, system=system)
     if as_json:
         print_json({"index": str(built.index), "written": built.written, "kept": built.kept})
     else:

@@ -68,6 +68,7 @@ def build_site(
     reports: int = DEFAULT_REPORTS,
     now: datetime | None = None,
     pages: Sequence[Page] | None = None,
+    system: str | None = None,
 ) -> BuildResult:
     """Write the site to `place`; all pages are rebuilt but short ones of sessions that have not changed.
 
@@ -78,27 +79,31 @@ def build_site(
             figures; sessions before and after a finding always have a full page, all others a short one.
         reports: number of runs of each session before or after a finding with PyDarshan's full report, which takes
             three seconds of processor time and is kept by later builds.
+        system: the only system of the site [default: all].
         now: UTC; sessions that should have started by then are overdue.
 
     Raises:
-        UsageError: `place` exists and is not a dashboard; unknown time zone.
+        UsageError: `place` exists and is not a dashboard; unknown time zone or system.
         MachineError: the site cannot be written; the machine has no time zone data.
     """
     if zone is not None:
         core.find_time_zone(zone)
+    if system is not None:
+        history.require_system(system)
     pages = all_pages() if pages is None else pages
     with site_build(place) as writer:
-        catalogue = collect_catalogue(history)
+        catalogue = collect_catalogue(history, system)
         shown_in = core.find_time_zone(zone) if zone else shared_zone(machine.name for machine in catalogue.machines)
         templates = make_template_environment(shown_in, pages)
         templates.globals["review_actions"] = review_choices(history)
         moment = int((now or core.utc_now()).timestamp())
-        site = SiteBuild(history, catalogue, templates, writer, shown_in, sessions, reports, moment)
+        site = SiteBuild(history, catalogue, templates, writer, shown_in, sessions, reports, moment, system)
         for source in static_files():
             shutil.copyfile(source, writer.target(f"static/{source.name}"))
         for page in pages:
             _publish(page, site)
-        writer.write(BUILD_OPTIONS, json.dumps({"zone": zone, "sessions": sessions, "reports": reports}))
+        options = {"zone": zone, "sessions": sessions, "reports": reports, "system": system}
+        writer.write(BUILD_OPTIONS, json.dumps(options))
         return BuildResult(place / "index.html", writer.written, writer.kept)
 
 

@@ -190,19 +190,19 @@ class Catalogue:
     by_id: Mapping[int, SeriesEntry] = field(default_factory=dict)
 
 
-def collect_catalogue(history: History) -> Catalogue:
-    """Read the data of all systems."""
+def collect_catalogue(history: History, system: str | None = None) -> Catalogue:
+    """Read the data of one system or of all."""
     rows: dict[str, list[SeriesRow]] = defaultdict(list)
     with history.reading() as connection:
-        stamps = read.series_extents(connection)
-        uses = bulk.stack_uses(connection)
-        sessions = bulk.sessions_by_system(connection)
+        stamps = read.series_extents(connection, *read.results_of_system(system))
+        uses = bulk.stack_uses(connection, system)
+        sessions = bulk.sessions_by_system(connection, system)
         for row in read.series_of_extents(connection, stamps):
             if row.metric in METRICS:
                 rows[row.system].append(row)
     detections = load_detections(history, list(stamps))
     machines = []
-    for name in history.systems():
+    for name in history.systems() if system is None else [system]:
         system_uses = [use for use in uses if use.system == name]
         machines.append(
             _collect_system(history, name, sessions.get(name, []), rows[name], stamps, detections, system_uses)
@@ -382,6 +382,7 @@ class SiteBuild:
         sessions: number of newest sessions of each system with full pages of their runs.
         reports: number of runs of a session before or after a finding with PyDarshan's full report.
         now: time of the build, epoch seconds; expected sessions that did not start by then are overdue.
+        system: the only system of the site; None for all.
     """
 
     history: History
@@ -392,6 +393,7 @@ class SiteBuild:
     sessions: int
     reports: int
     now: int
+    system: str | None = None
     _kept: dict[tuple[str, str], Any] = field(default_factory=dict)
 
     def compute_once(self, what: str, machine: SystemEntry, compute: Callable[[], _T]) -> _T:

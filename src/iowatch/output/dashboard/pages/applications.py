@@ -33,7 +33,9 @@ class SystemLogs:
 def publish_applications_page(site: SiteBuild) -> None:
     """Write `applications.html`."""
     site.write_page(
-        "applications.html", "applications.html", systems=[_system_logs(name) for name in logs.list_systems()]
+        "applications.html",
+        "applications.html",
+        systems=[_system_logs(name) for name in logs.list_systems() if site.system in (None, name)],
     )
 
 

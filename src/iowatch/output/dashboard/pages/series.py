@@ -35,7 +35,7 @@ _MOST_COVARIATES, _MIN_CORRELATED = 6, 12
 def publish_series_pages(site: data.SiteBuild) -> None:
     """Write `series/<number>.html` for each series."""
     with site.history.reading() as connection:
-        sessions = bulk.run_sessions(connection)
+        sessions = bulk.run_sessions(connection, site.system)
     series = [(machine, one) for machine in site.catalogue.machines for one in machine.series]
     write_in_processes(site.history, site.writer, partial(_write_pages, site, sessions), series)
 

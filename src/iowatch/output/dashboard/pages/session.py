@@ -36,7 +36,7 @@ def publish_session_pages(site: data.SiteBuild) -> None:
     """
     chosen: list[SystemSession] = []
     with site.history.reading() as connection:
-        files = bulk.artefact_counts(connection)
+        files = bulk.artefact_counts(connection, site.system)
     for machine in site.catalogue.machines:
         evidence, known = data.evidence_sessions(machine), _digest(_short_page_basis(site, machine))
         for position, row in enumerate(machine.sessions):

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from iowatch.core import UsageError
-from iowatch.site import Stack, StackPart, hybrids
+from iowatch.site import Stack, StackPart, hybrids, recorded_stack
 from iowatch.site.hybrids import HybridSource, compare_for_hybrids, recorded_hybrids
 from iowatch.site.stack import StackStatus
 
@@ -175,6 +175,19 @@ def test_hybrids_of_spack_are_environments_that_are_built_when_they_are_measured
     # Settings alone, or all packages, need no build.
     assert source.stack(frozenset({2})).parts == good.parts
     assert source.stack(frozenset({0, 1})).parts == bad.parts
+
+
+def test_recorded_stack_of_spack_uses_its_packages_and_not_the_view_of_a_newer_installation(
+    tmp_path: Path, var: Path
+) -> None:
+    good, bad = (installed_stack(tmp_path, name, spec("ior", name)) for name in ("3", "4"))
+    for stack in (good, bad):
+        Path(stack.parts[0].prefix or "", "bin").mkdir()
+    view = {"PATH": ("/var/stacks/local/nightly/env/.spack-env/view/bin",)}
+    source = recorded_hybrids("local", replace(good, paths=view), replace(bad, paths=view))
+    for end, recorded in zip(source.ends, (good, bad), strict=True):
+        assert end.paths["PATH"] == (f"{recorded.parts[0].prefix}/bin",)
+    assert recorded_stack("local", replace(good, paths=view)).paths == source.ends[0].paths
 
 
 def test_recorded_stack_that_is_gone_is_refused(tmp_path: Path, var: Path) -> None:

@@ -155,6 +155,17 @@ def _require_usable(text: str, stack: Stack) -> None:
         raise UsageError(f"the build '{text}' cannot be run: {stack.note}")
 
 
+def with_package_paths(stack: Stack) -> Stack:
+    """A stack of Spack with the directories of its packages in the place of its view.
+
+    The view is that of the newest installation of the stack's name; the directories of the packages contain their
+    hash. Programs find their libraries by the paths that Spack linked into them.
+    """
+    prefixes = [Path(part.prefix) for part in stack.parts if part.prefix and Path(part.prefix, ".spack").is_dir()]
+    found = prefix_paths(prefixes)
+    return replace(stack, paths={name: found[name] for name in found if name != "LD_LIBRARY_PATH"})
+
+
 def recorded_stack(system: str, recorded: Stack) -> Stack:
     """Return a stack as a run recorded it, under a name of its own, if it is still on this machine.
 
@@ -170,7 +181,9 @@ def recorded_stack(system: str, recorded: Stack) -> Stack:
             f"stack '{recorded.name}' as recorded is no longer on this machine: {missing[0]} is missing",
             hint="Install it again from its lock file (docs/stacks.md).",
         )
-    if recorded.kind != "spack":  # the directories of Spack contain the hash
+    if recorded.kind == "spack":
+        recorded = with_package_paths(recorded)
+    else:
         own = recorded.kind == "system"
         found = (
             load_stack(recorded.name, system)

@@ -16,7 +16,7 @@ import yaml
 from iowatch.core import InputError, UsageError, write_atomically
 from iowatch.core.yamlfile import read_mapping, read_model
 from iowatch.site import machine
-from iowatch.site.builds import require_recorded_versions
+from iowatch.site.builds import require_recorded_versions, with_package_paths
 from iowatch.site.spack_environments import SpackEnvironment, content_digest, write_environment
 from iowatch.site.spack_graph import (
     PackageChange,
@@ -148,12 +148,13 @@ def recorded_hybrids(system: str, good: Stack, bad: Stack, say: Callable[[str], 
     if {stack.kind for stack in recorded} != {"modules"}:
         for stack in recorded:
             _require_files(stack)
-        return _of_parts(system, recorded, say)
+        ends = [with_package_paths(stack) if stack.kind == "spack" else stack for stack in recorded]
+        return _of_parts(system, (ends[0], ends[1]), say)
     files = tuple(ModulesFile(modules=[*stack.modules], settings=_own_settings(stack)) for stack in recorded)
-    ends = [describe_hybrid(system, *_document(_values(file), file.modules)) for file in files]
-    for stack, found in zip(recorded, ends, strict=True):
+    loaded = [describe_hybrid(system, *_document(_values(file), file.modules)) for file in files]
+    for stack, found in zip(recorded, loaded, strict=True):
         require_recorded_versions(stack, found)
-    return replace(_of_modules(system, (ends[0], ends[1]), (files[0], files[1])), good=good.name, bad=bad.name)
+    return replace(_of_modules(system, (loaded[0], loaded[1]), (files[0], files[1])), good=good.name, bad=bad.name)
 
 
 def _of_modules(system: str, ends: tuple[Stack, Stack], files: tuple[ModulesFile, ModulesFile]) -> HybridSource:

@@ -48,7 +48,7 @@ REFUSED = {
     "--api hdf5 --filter gzip --chunk 8x8x8": "expected one of none, deflate, szip, zstd",
     "--api hdf5 --chunk-cache 1m": "need --chunk",
     "--api mpiio --vfd subfiling": "hdf5 only",
-    "--api pnetcdf --byte-order big": "hdf5 and netcdf4",
+    "--api posix --byte-order big": "hdf5 and netcdf4",
     "--api hdf5 --byte-order big --pattern disjoint": "bytes have no order",
     "--api hdf5 --vfd subfiling": "needs --access independent",
     "--api hdf5 --vfd subfiling --access independent --cache drop": "only --cache keep",

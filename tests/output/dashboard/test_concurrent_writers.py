@@ -41,11 +41,11 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return postgresql.create_database(request.getfixturevalue("postgresql_socket"), "beside")
 
 
-def _collect_with_concurrent_write(place: str) -> Callable[[History], Catalogue]:
+def _collect_with_concurrent_write(place: str) -> Callable[[History, str | None], Catalogue]:
     """`collect_catalogue`, followed by a concurrent write."""
 
-    def read(history: History) -> Catalogue:
-        found = collect_catalogue(history)
+    def read(history: History, system: str | None) -> Catalogue:
+        found = collect_catalogue(history, system)
         with History.open(place) as other:
             record_session(other, SESSIONS, "POSIX", "MPIIO", "HDF5")
         return found

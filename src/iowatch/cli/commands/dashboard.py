@@ -51,7 +51,7 @@ def build(
 ) -> None:
     """Build the site in a new directory and replace the old one atomically.
 
-    With --system the site has this system only, so that many systems can be built at the same time.
+    A site of one system (--system) lets many systems be built at the same time.
     """
     place = output or settings.var_directory() / ("site" if system is None else f"site-{system}")
     with History.existing(db) as history:

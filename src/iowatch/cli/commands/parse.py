@@ -14,8 +14,8 @@ from iowatch.core import Output, PlainTable, format_number, summarise_samples
 from iowatch.darshan import parse_tool_file, parsed_tools
 
 
-@click.command()
-@click.argument("tool", type=click.Choice(parsed_tools()))
+@click.command(epilog=f"TOOL is one of {', '.join(parsed_tools())}.")
+@click.argument("tool", type=click.Choice(parsed_tools()), metavar="TOOL")
 @click.argument("file", type=INPUT_FILE)
 @click.option("--stderr", type=INPUT_FILE, help="File with the stderr of the same run.")
 @click.option("--rc", type=int, help="Its exit code (negative: killed by that signal).")

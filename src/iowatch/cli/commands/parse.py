@@ -14,7 +14,7 @@ from iowatch.core import Output, PlainTable, format_number, summarise_samples
 from iowatch.darshan import parse_tool_file, parsed_tools
 
 
-@click.command(epilog=f"TOOL is one of {', '.join(parsed_tools())}.")
+@click.command()
 @click.argument("tool", type=click.Choice(parsed_tools()), metavar="TOOL")
 @click.argument("file", type=INPUT_FILE)
 @click.option("--stderr", type=INPUT_FILE, help="File with the stderr of the same run.")
@@ -26,6 +26,8 @@ def command(
     ctx: click.Context, tool: str, file: Path, stderr: Path | None, rc: int | None, ranks: int | None, as_json: bool
 ) -> None:
     """Parse one output of TOOL and validate it.
+
+    TOOL is the name of a benchmark, such as ior or mdtest; for an unknown one all names are listed.
 
     The output alone often hides a failure; add what else the run wrote (--stderr, --rc) and what was requested
     (--ranks). Exit code 1: the run failed or its output is incomplete.

@@ -27,7 +27,7 @@ def command(
 ) -> None:
     """Parse one output of TOOL and validate it.
 
-    TOOL is the name of a benchmark, such as ior or mdtest; for an unknown one all names are listed.
+    TOOL is one of {tools}.
 
     The output alone often hides a failure; add what else the run wrote (--stderr, --rc) and what was requested
     (--ranks). Exit code 1: the run failed or its output is incomplete.
@@ -39,6 +39,9 @@ def command(
     output = parse_tool_file(tool, file, stderr=stderr, rc=rc, ranks=ranks)
     print_report(as_json, output.to_json(), lambda console: _print_output(output, console))
     ctx.exit(0 if output.status == "ok" else 1)
+
+
+command.help = str(command.help).format(tools=", ".join(parsed_tools()))
 
 
 def _print_output(output: Output, console: Console) -> None:

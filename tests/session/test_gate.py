@@ -38,18 +38,21 @@ class FakeReframe:
         failing: stacks on which cases of netCDF fail.
         writes: of a counted run, by stack.
         starts: runs of each batch of pairs.
+        counted: stacks of each start that counted.
     """
 
     def __init__(self) -> None:
         self.gain, self.noise, self.failing = 1.0, 0.01, set[str]()
         self.writes = {"old": 24, "new": 24}
         self.starts: list[set[str]] = []
+        self.counted: list[set[str]] = []
 
     def follow(self, _words: list[str], place: Path, environment: dict[str, str], each_poll: Callable[[], None]) -> int:
         (place / "report.json").write_text("{}")
         selected = json.loads(Path(environment["IOWATCH_SELECTION"]).read_text())
         spool = Path(environment["IOWATCH_SESSION_DIR"])
         if environment.get(handoff.PROFILE_VARIABLE, "").startswith(COUNTS):
+            self.counted.append({stack for _, stack, _ in selected})
             for _, stack, run in selected:
                 counts = RunCounts({"pwrite64": self.writes[stack]}, {}, None, True)
                 self._spool(spool, run, stack, {}, Output("benchio", "1", "ok", None, (), {"counts": counts.to_json()}))
@@ -129,6 +132,22 @@ def test_slower_build_is_stopped_and_only_open_cases_are_measured(reframe_: Fake
     assert reframe_.starts[0] == {"benchio:api=hdf5", "benchio:api=netcdf4"}
     assert reframe_.starts[-1] == {"benchio:api=hdf5"}, "netCDF is decided after six pairs"
     assert "pwrite64 calls 24 -> 31 (+29.2 %)" in found.stdout
+
+
+def test_base_is_counted_once_and_again_to_confirm_a_difference(
+    reframe_: FakeReframe, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = cli(*WORDS)
+    assert "counts of old: from session" not in first.stderr
+    again = cli(*WORDS)
+    assert "counts of old: from session" in again.stderr
+    assert reframe_.counted == [{"old", "new"}, {"new"}]
+    reframe_.writes["new"] = 31
+    assert "pwrite64 calls 24 -> 31" in cli(*WORDS).stdout
+    assert reframe_.counted[2:] == [{"new"}, {"old", "new"}]
+    monkeypatch.setattr(gate.platform, "release", lambda: "another kernel")
+    cli(*WORDS)
+    assert reframe_.counted[4] == {"old", "new"}
 
 
 def test_case_that_fails_on_the_head_only_is_a_regression(reframe_: FakeReframe, cli: Cli, tmp_path: Path) -> None:

@@ -6,29 +6,32 @@ not decided, until the decision is known or time is up. Before it, every case is
 
 from __future__ import annotations
 
+import hashlib
 import os
+import platform
 import shutil
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from statistics import median
 
 import numpy as np
 
+from iowatch import __version__
 from iowatch.core import MachineError, UsageError
 from iowatch.session import reframe, session
 from iowatch.session.ab_run import WarmUpError, request_allocation
 from iowatch.session.bisect_commits import CommitRange, CommitSource
 from iowatch.session.pairs import PairContext, PairedResult, PairGains, measure_pairs
 from iowatch.session.profile_run import run_profile
-from iowatch.site import Build, StackDiff, counters, diff_stacks, find_build, load_stack
+from iowatch.site import Build, Stack, StackDiff, build_digest, counters, diff_stacks, find_build, load_stack, machine
 from iowatch.stats import Gate, GateDecision, GateResult, GateSettings, StopRule
 from iowatch.store import History, ResultFilter
 
-_ATTRIBUTE, _GIT = "gate", "git"
+_ATTRIBUTE, _COUNTED, _GIT = "gate", "counted_builds", "git"
 _FIRST_PAIRS = 6
 _MEMORY = Path("/dev/shm")  # noqa: S108  # nosec B108 # tmpfs is what is asked for
 _MEMORY_BYTES = 2**28
@@ -292,11 +295,15 @@ class GateRun:
         """Counts that differ; cases with a difference are counted a second time if there is time, to confirm it."""
         found: dict[tuple[str, str], list[counters.RunCounts]] = defaultdict(list)
         names, sides = self.planned, [build.stack.name for build in (self.base, self.head)]
+        keys = {build.stack.name: self._counts_key(build.stack) for build in (self.base, self.head)}
+        known = self._recorded_counts(sides[0], keys[sides[0]])
+        found.update({(name, sides[0]): [of_run] for name, of_run in known.items()})
         differing: list[RunCountDifferences] = []
-        for _ in range(2):
-            document = run_profile(
-                self.history, self._context(names, self.context.like), f"{counters.COUNTS}:{self.options.counter}"
-            )
+        for first in (True, False):
+            context = self._context(names, self.context.like)
+            context = replace(context, stacks=sides[1:]) if known and first else context
+            profiler = f"{counters.COUNTS}:{self.options.counter}"
+            document = run_profile(self.history, context, profiler, **{_COUNTED: keys})
             for run in document["runs"]:
                 if run["counts"]:
                     found[run["name"], run["stack"]].append(counters.RunCounts(**run["counts"]))
@@ -307,6 +314,27 @@ class GateRun:
                 break
         refused = {run.refused for of_run in found.values() for run in of_run if run.refused}
         return tuple(differing), "; ".join(sorted(refused))
+
+    def _counts_key(self, stack: Stack) -> str:
+        """Equal for counts of the same content, cases, counter and version of iowatch on the same kind of machine."""
+        cases = [(case.run_name, sorted(case.options.items())) for case in self.context.cases]
+        tools = [shutil.which(tool) for tool in ("strace", "perf", "valgrind")]
+        host = (machine.detect_processor(), platform.release(), platform.node(), tools)
+        text = repr((build_digest(stack), cases, self.options.counter, __version__, host))
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    def _recorded_counts(self, stack: str, key: str) -> dict[str, counters.RunCounts]:
+        """Counts of all planned runs by name, from the newest earlier gate with this key; empty without one."""
+        if self.head.stack.name == stack:
+            return {}
+        for row in self.history.sessions(self.options.system):
+            if row.attributes.get(_COUNTED, {}).get(stack) == key:
+                runs = [run for run in self.history.runs(row.uuid) if run.stack == stack and run.facts.get("counts")]
+                counted = {run.name: counters.RunCounts(**run.facts["counts"]) for run in runs if run.status == "ok"}
+                if counted.keys() >= {*self.planned}:
+                    self.report_message(f"counts of {self.base.label}: from session {row.uuid[:8]}")
+                    return {name: counted[name] for name in self.planned}
+        return {}
 
 
 def _run_name(name: str) -> str:

@@ -5,6 +5,7 @@ The session has the origin `profile`: it is neither expected, nor compared, nor 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -16,11 +17,14 @@ from iowatch.site import counters
 from iowatch.store import History
 
 
-def run_profile(history: History, context: session.SessionContext, profiler: str = "auto") -> dict[str, Any]:
+def run_profile(
+    history: History, context: session.SessionContext, profiler: str = "auto", **attributes: object
+) -> dict[str, Any]:
     """Profile the chosen cases on every chosen stack that can run them.
 
     Args:
         profiler: `auto`, or `counts:perf` to count what they do (`iowatch.site.counters`).
+        attributes: stored with the session.
 
     Returns:
         session, and of each run name, stack, status, reason, number, profile and counts (None if it failed).
@@ -39,7 +43,7 @@ def run_profile(history: History, context: session.SessionContext, profiler: str
             if profiler.startswith(counters.COUNTS):
                 what = f"counting what {format_count(len(plan.runs), 'run')} do"
             context.report_message(what)
-            runner = _ProfileRunner(history, context, plan, profiler)
+            runner = _ProfileRunner(history, context, plan, profiler, attributes)
             runner.run()
     runs = history.runs(runner.record.uuid)
     if not runs:
@@ -62,8 +66,16 @@ def run_profile(history: History, context: session.SessionContext, profiler: str
 class _ProfileRunner(session.SessionRunner):
     reason: str | None = None
 
-    def __init__(self, history: History, context: session.SessionContext, plan: SessionPlan, profiler: str) -> None:
-        record = replace(context.new_record(profile=[run.name for run in plan.runs]), origin="profile")
+    def __init__(
+        self,
+        history: History,
+        context: session.SessionContext,
+        plan: SessionPlan,
+        profiler: str,
+        attributes: Mapping[str, object],
+    ) -> None:
+        document = context.new_record(profile=[run.name for run in plan.runs], **attributes)
+        record = replace(document, origin="profile")
         super().__init__(history, context, record, ())
         self.plan, self.profiler = plan, profiler
 

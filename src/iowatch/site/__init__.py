@@ -1,6 +1,6 @@
 """The site: systems, the machine, schedulers, storage and stacks. Only `reframe_config` depends on ReFrame."""
 
-from iowatch.site.builds import Build, find_build, prefix_paths, recorded_stack
+from iowatch.site.builds import Build, build_digest, find_build, prefix_paths, recorded_stack
 from iowatch.site.file_system import FileSystem, FileSystemIdentity, FileSystemLimits, MeasuredFileSystem
 from iowatch.site.hybrids import HybridPart, HybridSource, compare_for_hybrids, describe_hybrid, recorded_hybrids
 from iowatch.site.init import write_system

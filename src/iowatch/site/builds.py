@@ -147,7 +147,7 @@ def find_build(system: str, text: str, say: Callable[[str], None] = lambda _: No
     stack = BUILD_KINDS[kind](system, words)
     _require_usable(text, stack)
     name = re.sub(r"[^A-Za-z0-9_.-]+", "-", Path(words[0]).name)[:24].strip("-.")
-    return Build(text, replace(stack, name=f"{GATE_PREFIX}{name}-{_content_digest(stack)}"), is_made=True)
+    return Build(text, replace(stack, name=f"{GATE_PREFIX}{name}-{build_digest(stack)}"), is_made=True)
 
 
 def _require_usable(text: str, stack: Stack) -> None:
@@ -220,7 +220,7 @@ def require_recorded_versions(recorded: Stack, found: Stack) -> None:
         )
 
 
-def _content_digest(stack: Stack) -> str:
+def build_digest(stack: Stack) -> str:
     """Equal for builds with the same parts, settings and library files."""
     listed = []
     for directory in stack.paths.get("LD_LIBRARY_PATH", ()):

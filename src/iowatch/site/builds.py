@@ -226,6 +226,8 @@ def build_digest(stack: Stack) -> str:
     for directory in stack.paths.get("LD_LIBRARY_PATH", ()):
         try:
             found = [entry for entry in os.scandir(directory) if ".so" in entry.name and entry.is_file()]
+        except FileNotFoundError:  # modules often name lib64 beside lib, and have one of them
+            continue
         except OSError as error:
             raise InputError(f"{directory}: cannot be read: {error.strerror}") from error
         listed += [(entry.path, entry.stat().st_size, entry.stat().st_mtime_ns) for entry in found]

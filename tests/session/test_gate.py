@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -39,11 +40,13 @@ class FakeReframe:
         writes: of a counted run, by stack.
         starts: runs of each batch of pairs.
         counted: stacks of each start that counted.
+        collective: collective writes of a counted run by Darshan, by stack; None: its log is damaged.
     """
 
     def __init__(self) -> None:
         self.gain, self.noise, self.failing = 1.0, 0.01, set[str]()
         self.writes = {"old": 24, "new": 24}
+        self.collective: dict[str, int | None] = {"old": 8, "new": 8}
         self.starts: list[set[str]] = []
         self.counted: list[set[str]] = []
 
@@ -54,7 +57,9 @@ class FakeReframe:
         if environment.get(handoff.PROFILE_VARIABLE, "").startswith(COUNTS):
             self.counted.append({stack for _, stack, _ in selected})
             for _, stack, run in selected:
-                counts = RunCounts({"pwrite64": self.writes[stack]}, {}, None, True)
+                traced = environment[handoff.DARSHAN_VARIABLE] != "off" and self.collective[stack]
+                operations = {"MPIIO_COLL_WRITES": traced} if traced else None
+                counts = RunCounts({"pwrite64": self.writes[stack]}, {}, None, True, "", operations)
                 self._spool(spool, run, stack, {}, Output("benchio", "1", "ok", None, (), {"counts": counts.to_json()}))
         else:
             turns = json.loads(environment["IOWATCH_TURNS"])
@@ -148,6 +153,24 @@ def test_base_is_counted_once_and_again_to_confirm_a_difference(
     monkeypatch.setattr(gate.platform, "release", lambda: "another kernel")
     cli(*WORDS)
     assert reframe_.counted[4] == {"old", "new"}
+
+
+def test_calls_of_mpi_are_compared_where_both_builds_have_darshan(
+    reframe_: FakeReframe, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A log that one build lacks, or that is damaged, is named and is not a difference to zero."""
+    reframe_.collective["new"] = 31
+    assert "no calls of MPI-IO and HDF5: not both builds have Darshan" in cli(*WORDS).stdout
+    site = reframe.load_site("local")
+    traced = replace(site, features={name: found | {"darshan"} for name, found in site.features.items()})
+    monkeypatch.setattr(reframe, "load_site", lambda _: traced)
+    found = cli(*WORDS).stdout
+    assert "MPIIO_COLL_WRITES 8 -> 31 (+287.5 %)" in found
+    assert "no calls of MPI-IO" not in found
+    reframe_.collective["new"] = None
+    damaged = cli(*WORDS).stdout
+    assert "no calls of MPI-IO and HDF5: a Darshan log is not complete" in damaged
+    assert "MPIIO_COLL_WRITES" not in damaged
 
 
 def test_case_that_fails_on_the_head_only_is_a_regression(reframe_: FakeReframe, cli: Cli, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from iowatch.site.counters import COUNTS, RunCounts, differing_counts, read_counts, wrapper_script
+from iowatch.site.counters import COUNTS, RunCounts, count_operations, differing_counts, read_counts, wrapper_script
 
 # Lines of strace 6.1 -ff -y, of one process of benchio in /dev/shm/x.
 STRACE = """openat(AT_FDCWD</tmp/stage>, "/dev/shm/x/shared.h5", O_RDWR|O_CREAT, 0666) = 17</dev/shm/x/shared.h5>
@@ -63,3 +63,16 @@ def test_script_counts_a_program_and_keeps_its_exit_code(tmp_path: Path) -> None
         pytest.skip(found.refused)
     assert found.calls["openat"] == 1
     assert found.transferred_bytes["write"] == 2
+
+
+def test_counts_above_posix_are_those_of_calls_and_bytes() -> None:
+    """Names of Darshan 3.4.7; times, sizes and the alignment are no counts, and -1 is not counted."""
+    counters = {
+        **{"MPIIO_COLL_WRITES": 8, "MPIIO_BYTES_WRITTEN": 32768, "MPIIO_SPLIT_READS": 0, "MPIIO_MODE": 9},
+        **{"MPIIO_F_WRITE_TIME": 0.1, "MPIIO_SIZE_WRITE_AGG_1K_10K": 8, "MPIIO_ACCESS1_COUNT": 8, "H5D_WRITES": 4},
+        **{"H5F_OPENS": 1, "H5D_CHUNK_SIZE_D1": 4, "PNETCDF_VAR_COLL_WRITES": 2, "H5D_READS": -1, "POSIX_WRITES": 8},
+    }
+    assert count_operations(counters) == {
+        "MPIIO_COLL_WRITES": 8, "MPIIO_BYTES_WRITTEN": 32768, "H5D_WRITES": 4, "H5F_OPENS": 1,
+        "PNETCDF_VAR_COLL_WRITES": 2,
+    }  # fmt: skip

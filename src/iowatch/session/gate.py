@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from statistics import median
+from typing import Literal
 
 import numpy as np
 
@@ -157,13 +158,13 @@ class GateRun:
     def context(self) -> PairContext:
         """The chosen cases on both builds."""
         named = [build.stack.name for build in (self.base, self.head) if not build.is_made]
-        return self._context(self.options.cases, named[0] if named else _any_stack(self.options.system))
+        return self._context(self.options.cases, named[0] if named else _any_stack(self.options.system), "off")
 
-    def _context(self, cases: Sequence[str], like: str) -> PairContext:
+    def _context(self, cases: Sequence[str], like: str, darshan: Literal["off"] | None) -> PairContext:
         options, sides = self.options, (self.base.stack, self.head.stack)
         return PairContext(
             options.system, options.suite, [stack.name for stack in sides], () if cases else options.benchmarks,
-            options.scratch or _memory_directory(), None, self.report_message, "off", tuple(cases),
+            options.scratch or _memory_directory(), None, self.report_message, darshan, tuple(cases),
             sides=sides, like=like,
         )  # fmt: skip
 
@@ -300,7 +301,7 @@ class GateRun:
         found.update({(name, sides[0]): [of_run] for name, of_run in known.items()})
         differing: list[RunCountDifferences] = []
         for first in (True, False):
-            context = self._context(names, self.context.like)
+            context = self._context(names, self.context.like, self._darshan)
             context = replace(context, stacks=sides[1:]) if known and first else context
             profiler = f"{counters.COUNTS}:{self.options.counter}"
             document = run_profile(self.history, context, profiler, **{_COUNTED: keys})
@@ -312,15 +313,25 @@ class GateRun:
             names = tuple(row.run for row in differing)
             if not names or self._left_s() < self.options.budget_s / 2:
                 break
-        refused = {run.refused for of_run in found.values() for run in of_run if run.refused}
+        all_runs = [run for of_run in found.values() for run in of_run]
+        refused = {run.refused for run in all_runs if run.refused}
+        if any(run.operations is None for run in all_runs):
+            why = "not both builds have Darshan" if self._darshan else "a Darshan log is not complete"
+            refused.add(f"no calls of MPI-IO and HDF5: {why}")
         return tuple(differing), "; ".join(sorted(refused))
+
+    @cached_property
+    def _darshan(self) -> Literal["off"] | None:
+        """Whether counted runs are traced: on both sides or on none, even if the base is counted already."""
+        features = self.context.site.features
+        return None if all("darshan" in features[build.stack.name] for build in (self.base, self.head)) else "off"
 
     def _counts_key(self, stack: Stack) -> str:
         """Equal for counts of the same content, cases, counter and version of iowatch on the same kind of machine."""
         cases = [(case.run_name, sorted(case.options.items())) for case in self.context.cases]
         tools = [shutil.which(tool) for tool in ("strace", "perf", "valgrind")]
         host = (machine.detect_processor(), platform.release(), platform.node(), tools)
-        text = repr((build_digest(stack), cases, self.options.counter, __version__, host))
+        text = repr((build_digest(stack), cases, self.options.counter, self._darshan, __version__, host))
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def _recorded_counts(self, stack: str, key: str) -> dict[str, counters.RunCounts]:

@@ -1,9 +1,9 @@
-"""Counts of one run: instructions, and the system calls on the files of the benchmark, with their bytes (docs/gate.md).
+"""Counts of one run: instructions, system calls on the benchmark's files, and calls of MPI-IO and HDF5 (docs/gate.md).
 
 `perf stat` counts the instructions of each process in user mode where the processor's counters are available (they
 are not in most virtual machines and containers); valgrind counts them anywhere, and takes seconds to do so. `strace`
-counts system calls where ptrace is allowed. Both together in one run: that they slow the program down does not change
-what it executes. A counted run is no measurement.
+counts system calls where ptrace is allowed; Darshan counts the calls above them where both builds have it. All in
+one run: that they slow the program down does not change what it executes. A counted run is no measurement.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,11 @@ INSTRUCTION_COUNTERS = {
 # System calls that take a path or a file descriptor; of waiting and polling processes their number is chance.
 _CALL = re.compile(r"(\w+)\((.*)\)\s+= (-?\d+)")
 _WITH_BYTES = re.compile(r"p?(?:read|write)(?:64|v|v2)?|sendfile|copy_file_range")
+# Darshan's counters of calls and bytes above POSIX, which do not depend on time (darshan-util manual, section 5).
+_OPERATION = re.compile(
+    r"(MPIIO|H5F|H5D|PNETCDF_FILE|PNETCDF_VAR)_((INDEP_|COLL_|SPLIT_|NB_)?(OPENS|READS|WRITES)|CREATES|SYNCS|FLUSHES"
+    r"|VIEWS|HINTS|REDEFS|BYTES_READ|BYTES_WRITTEN)"
+)
 # Fewer instructions than this share of all are no difference: addresses and the environment change some.
 MIN_INSTRUCTIONS_RATIO = 1.01
 INSTRUCTIONS = "instructions"
@@ -45,6 +50,8 @@ class RunCounts:
         instructions: in user mode; None if the processor's counters are not available.
         has_calls: whether system calls could be counted.
         refused: why something could not be counted, or empty.
+        operations: calls and bytes above POSIX by Darshan's name (`MPIIO_COLL_WRITES`), other than 0; None if no log
+            has them.
     """
 
     calls: Mapping[str, int] = field(default_factory=dict)
@@ -52,13 +59,14 @@ class RunCounts:
     instructions: int | None = None
     has_calls: bool = False
     refused: str = ""
+    operations: Mapping[str, int] | None = None
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
 
     def values(self) -> dict[str, int]:
-        """All counts by name: `write calls`, `write bytes`, `instructions`."""
-        found = {f"{name} calls": count for name, count in self.calls.items()}
+        """All counts by name: `write calls`, `write bytes`, `MPIIO_COLL_WRITES`, `instructions`."""
+        found = {f"{name} calls": count for name, count in self.calls.items()} | dict(self.operations or {})
         found |= {f"{name} bytes": count for name, count in self.transferred_bytes.items()}
         return found if self.instructions is None else {**found, INSTRUCTIONS: self.instructions}
 
@@ -103,11 +111,17 @@ exec "$@"
 """
 
 
-def read_counts(stage: Path, scratch: Path) -> RunCounts:
+def count_operations(counters: Mapping[str, float]) -> dict[str, int]:
+    """The calls and bytes above POSIX among the counters of a Darshan log, without those that are 0 or not counted."""
+    return {name: int(value) for name, value in counters.items() if value > 0 and _OPERATION.fullmatch(name)}
+
+
+def read_counts(stage: Path, scratch: Path, operations: Mapping[str, int] | None = None) -> RunCounts:
     """Return the counts of a job from its directory.
 
     Args:
         scratch: only calls on files in this directory count: what MPI reads and writes to start depends on chance.
+        operations: from the job's Darshan log, if it has one.
     """
     place = stage / COUNTS
     traces = sorted(place.glob(f"{_STRACE}.*"))
@@ -130,6 +144,7 @@ def read_counts(stage: Path, scratch: Path) -> RunCounts:
         sum(known) if known and len(known) == len(counted) else None,
         bool(traces),
         "; ".join(sorted(refused)),
+        operations,
     )
 
 
@@ -149,11 +164,14 @@ def _read_instructions(text: str) -> int | None:
 def differing_counts(base: Iterable[RunCounts], head: Iterable[RunCounts]) -> list[CountDifference]:
     """Counts that are lower in all runs of one side than in all of the other: no statistics are needed for them.
 
-    A name that a side does not have counts as 0, instructions only where all runs have them.
+    A name that a side does not have counts as 0, instructions and Darshan's counts only where all runs have them.
     """
-    sides = [[run.values() for run in side] for side in (base, head)]
-    if not all(sides):
+    runs = [[*side] for side in (base, head)]
+    if not all(runs):
         return []
+    if any(run.operations is None for side in runs for run in side):
+        runs = [[replace(run, operations=None) for run in side] for side in runs]
+    sides = [[run.values() for run in side] for side in runs]
     found = []
     for name in sorted({name for side in sides for run in side for name in run}):
         if name == INSTRUCTIONS and not all(name in run for side in sides for run in side):

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 import numpy as np
@@ -146,8 +146,14 @@ def test_part_is_named_and_everything_is_in_the_history(
     assert len(reframe_.turns) == measured
 
 
-def test_finding_is_bisected_with_both_sides_as_recorded(reframe_: FakeReframe, cli: Cli, history: History) -> None:
-    """The stack lost a fifth with io/2 and hdf5/2; `findings show` offers the search, and then has its answer."""
+@pytest.mark.parametrize("days", [0, 3])
+def test_finding_is_bisected_with_both_sides_as_recorded(
+    days: int, reframe_: FakeReframe, cli: Cli, history: History
+) -> None:
+    """The stack lost a fifth with io/2 and hdf5/2; `findings show` offers the search, and then has its answer.
+
+    Also where the date of the change is wrong by some observations: the nearest exchange of the stack is meant.
+    """
     case = next(run.case for run in _smoke_plan().runs if run.case.expects[0][0] == "write")
     stacks = [
         Stack(
@@ -157,12 +163,12 @@ def test_finding_is_bisected_with_both_sides_as_recorded(reframe_: FakeReframe, 
         for one in (1, 2)
     ]  # fmt: skip
     first, step = date(2025, 1, 1), date(2025, 2, 10)
-    levels = ((first, 1000.0), (step, 800.0))
+    levels, exchanged = ((first, 1000.0), (step, 800.0)), (first, step + timedelta(days))
     parameters: dict[str, Scalar] = {"operation": "write", "api": "POSIX"}
     scenario = Scenario(
         "smoke", "local", "default", "planted", first, date(2025, 3, 1),
         (SimulatedSeries(case.run_name, "ior", parameters, levels, "planted", sigma=0.01),),
-        tuple((day, StackRecord("good", one.to_json())) for day, one in zip((first, step), stacks, strict=True)),
+        tuple((day, StackRecord("good", one.to_json())) for day, one in zip(exchanged, stacks, strict=True)),
         missing_runs=0.0,
     )  # fmt: skip
     for one in generate_sessions(scenario, 5):

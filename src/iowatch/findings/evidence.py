@@ -11,6 +11,7 @@ import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 from statistics import median
 from typing import Any
 
@@ -179,16 +180,34 @@ def find_bisection(
 
 
 def bisected_member(history: History, finding: Finding) -> tuple[FindingMember, RunRow, RunRow] | None:
-    """The member with the largest change whose stack differs, and its runs before and after; None without one."""
-    for member in sorted(finding.members, key=lambda m: -max(m.gain, 1 / m.gain))[:_MAX_PAIRS]:
+    """The member with the largest change whose stack differs, and its runs before and after; None without one.
+
+    The date of a change is exact to five observations (docs/detection.md, step 7): where no stack differs at the date,
+    the nearest exchange of a stack within these is taken.
+    """
+    strongest = sorted(finding.members, key=lambda m: -max(m.gain, 1 / m.gain))[:_MAX_PAIRS]
+    for member in strongest:
         if member.run_before is not None and member.run_after is not None:
             before, after = history.run(member.run_before), history.run(member.run_after)
-            old, new = before.stack_document, after.stack_document
-            if old.get("modules") != new.get("modules") or any(stack_differences(member.stack, old, new)):
+            if _has_other_stack(before, after):
                 return member, before, after
+    for member in strongest[:_MAX_NODE_MEMBERS]:
+        points = history.points([member.series_id])[member.series_id]
+        at = int(np.searchsorted(points.time, member.first_after))
+        near = points.run_id[max(0, at - _DATE_ERROR - 1) : at + _DATE_ERROR + 1]
+        exchanges = [pair for pair in pairwise(history.run(int(run)) for run in near) if _has_other_stack(*pair)]
+        if exchanges:
+            return member, *min(exchanges, key=lambda pair: abs(pair[1].started_at - member.first_after))
     return None
 
 
+def _has_other_stack(before: RunRow, after: RunRow) -> bool:
+    old, new = before.stack_document, after.stack_document
+    return old.get("modules") != new.get("modules") or any(stack_differences(after.stack, old, new))
+
+
+# Observations by which the date of a change may be wrong.
+_DATE_ERROR = 5
 # Members of one event share stacks, so a few of them show all differences.
 _MAX_PAIRS = 12
 # Every job may get other nodes: only a difference between several runs on both sides is evidence.

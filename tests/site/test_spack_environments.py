@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from iowatch.core import MachineError, UsageError
-from iowatch.site import find_build
+from iowatch.site import Stack, StackPart, find_build, recorded_stack
 from iowatch.site.spack_environments import SpackEnvironment, write_environment
 from iowatch.site.stack_install import pinned_spack_version
 
@@ -46,11 +46,11 @@ for word; do [ "$previous" = -e ] && env=$word; previous=$word; done
 case " $* " in
 *' python '*) echo {tmp_path}/opt ;;
 *' concretize '*) grep -q bad $env/spack.yaml && echo '==> Error: failed for these reasons:' && seq 20 && exit 1
-  version=$(sed -n 's/.*hdf5@//p' $env/spack.yaml); sed "s/VERSION/$version/g" {root}/lock > $env/spack.lock ;;
+  version=$(sed -n 's/.*hdf5[@\\/]//p' $env/spack.yaml); sed "s/VERSION/$version/g" {root}/lock > $env/spack.lock ;;
 *' install '*) grep -q unbuildable $env/spack.yaml && echo '==> Error: ProcessError: make failed' && exit 1
-  version=$(sed -n 's/.*hdf5@//p' $env/spack.yaml); mkdir -p $store/hdf5-x-$version/.spack
+  version=$(sed -n 's/.*hdf5[@\\/]//p' $env/spack.yaml); mkdir -p $store/hdf5-x-$version/.spack
   head -c 1000 /dev/zero > $store/hdf5-x-$version/lib ;;
-*' find '*) version=$(sed -n 's/.*hdf5@//p' $env/spack.yaml); echo $version $store/hdf5-x-$version ;;
+*' find '*) version=$(sed -n 's/.*hdf5[@\\/]//p' $env/spack.yaml); echo $version $store/hdf5-x-$version ;;
 *' uninstall '*) for word; do case $word in /?.*) rm -r $store/hdf5-x-${{word#/}} ;; esac; done ;;
 esac
 """
@@ -141,6 +141,39 @@ def test_gate_builds_a_spec_once(spack: Path) -> None:
     assert find_build("local", "spack:hdf5@1.4").stack == build.stack
     assert find_build("local", "spack:hdf5@1.5").stack.name != build.stack.name
     assert _asked(spack, "concretize") == 2
+
+
+def _recorded(key: str) -> Stack:
+    """As another clone recorded it; the mock-up's hash is the version."""
+    prefix = f"/other/clone/opt/hdf5-x-{key}"
+    parts = (
+        StackPart("hdf5", key, hash=key, prefix=prefix, files=(prefix,)),
+        StackPart("openmpi", "4.1.4", hash="other", prefix="/usr"),
+    )
+    return Stack("nightly", "local", "spack", "installed", parts, ("hdf5",), {"OMPI_MCA_io": "ompio"})
+
+
+def test_recorded_packages_that_are_gone_are_installed_again_by_hash(spack: Path, var: Path) -> None:
+    found = recorded_stack("local", _recorded("1.4"))
+    assert found.name.startswith("recorded-nightly-")
+    assert found.settings == {"OMPI_MCA_io": "ompio"}
+    assert [part.prefix for part in found.parts] == [f"{var}/build/spack/store/linux/hdf5-x-1.4", "/usr"]
+    (path,) = var.glob("stacks/local/recorded-*/env/spack.yaml")
+    assert "- hdf5/1.4\n" in path.read_text()
+    assert "openmpi" not in path.read_text(), "it is the machine's"
+    assert recorded_stack("local", _recorded("1.4")) == found
+    assert _asked(spack, "install ") == 1
+
+
+def test_recorded_packages_that_cannot_be_installed_again_are_named(
+    spack: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(UsageError, match=r"hdf5-x-bad is missing, and Spack cannot resolve it: failed for these"):
+        recorded_stack("local", _recorded("bad"))
+    monkeypatch.setattr("iowatch.site.stack_install.External.here", lambda _: "5.0")
+    with pytest.raises(UsageError, match=r"and it needs openmpi 4\.1\.4 \(/usr\), which this machine does not have"):
+        recorded_stack("local", _recorded("1.4"))
+    assert _asked(spack, "install ") == 0
 
 
 def test_gate_refuses_a_spec_that_spack_cannot_resolve(spack: Path) -> None:

@@ -162,7 +162,7 @@ def reproduce(
         UsageError: it cannot be measured again; names what is missing.
     """
     started, change = time.monotonic(), find_change(history, name)
-    stacks = tuple(_stack_of(change.system, run) for run in (change.before, change.after))
+    stacks = tuple(_stack_of(change.system, run, report_message) for run in (change.before, change.after))
     context = _context(history, change, (stacks[0], stacks[1]), scratch, report_message)
     request_allocation(context, StopRule(budget_s=budget_s))
     sign = -1 if change.log_gain > 0 else 1  # a gain is tested as the loss of the other direction
@@ -193,10 +193,10 @@ def reproduce(
     )  # fmt: skip
 
 
-def _stack_of(system: str, run: RunRow) -> Stack:
+def _stack_of(system: str, run: RunRow, say: session.MessageCallback) -> Stack:
     if not run.stack_document:
         raise UsageError(f"run {run.id} recorded no stack: it was imported, and cannot be measured again")
-    return recorded_stack(system, stack_from_json(run.stack_document, f"the stack of run {run.id}"))
+    return recorded_stack(system, stack_from_json(run.stack_document, f"the stack of run {run.id}"), say)
 
 
 def _context(

@@ -16,10 +16,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from iowatch.core import InputError, UsageError, settings
+from iowatch.core import InputError, MachineError, UsageError, settings
 from iowatch.site import stack_install, stack_probe
 from iowatch.site.spack_environments import SpackEnvironment, content_digest, write_environment
-from iowatch.site.stack import Stack, parse_pinned_spec
+from iowatch.site.stack import Stack, parse_pinned_spec, stack_directory
 from iowatch.site.stacks import describe_loaded_stack, load_stack
 
 # Beginnings of the names of stacks that no folder contains: builds of a gate, and stacks as runs recorded them.
@@ -166,21 +166,70 @@ def with_package_paths(stack: Stack) -> Stack:
     return replace(stack, paths={name: found[name] for name in found if name != "LD_LIBRARY_PATH"})
 
 
-def recorded_stack(system: str, recorded: Stack) -> Stack:
-    """Return a stack as a run recorded it, under a name of its own, if it is still on this machine.
+def recorded_files(system: str, recorded: Stack, say: Callable[[str], None] = lambda _: None) -> Stack:
+    """Return a stack as a run recorded it, with its files where they are now.
+
+    Packages of Spack that are gone are installed again under their hashes, from Spack's store or a build cache.
 
     Args:
         recorded: from the run.
+        say: receives the progress of Spack.
+
+    Raises:
+        UsageError: a file is missing and cannot be installed again; names what is missing.
+    """
+    missing = [path for part in recorded.parts for path in part.files if not Path(path).exists()]
+    if not missing:
+        return recorded
+    gone = f"stack '{recorded.name}' as recorded is no longer on this machine: {missing[0]} is missing"
+    if recorded.kind != "spack":
+        raise UsageError(gone, hint="Install it again (docs/stacks.md), or compare the stacks that are left.")
+    try:
+        found = _installed_again(system, recorded, say)
+    except MachineError as error:
+        raise UsageError(
+            f"{gone}, and {error.message}", hint="docs/gate.md describes build caches of Spack."
+        ) from error
+    parts = {part.hash: part for part in found.parts}
+    return replace(recorded, parts=tuple(parts.get(part.hash, part) for part in recorded.parts), tools=found.tools)
+
+
+def _installed_again(system: str, recorded: Stack, say: Callable[[str], None]) -> Stack:
+    """The packages of a stack that Spack installed, each under its recorded hash.
+
+    Raises:
+        MachineError: there is no Spack; it knows no package of that hash; what it takes from the machine is different.
+    """
+    specs = [
+        f"{part.name}/{part.hash}" for part in recorded.parts if part.hash and part.prefix and part.hash in part.prefix
+    ]
+    settings_file = stack_install.spack_settings_file()
+    content = {"include": [str(settings_file)], "specs": specs, "view": False}
+    name = f"{RECORDED_PREFIX}{content_digest(content, [settings_file])}"
+    environment = SpackEnvironment(system, name, lambda target: write_environment(target, {"spack": content}), say)
+    found = environment.resolved()
+    if found.status == "locked":
+        lock = stack_directory(system, name) / "env" / "spack.lock"
+        externals = [one for one in stack_install.externals_of_lock(lock) if not (one.is_true or one.builds_only)]
+        if externals:
+            raise MachineError(f"it needs {', '.join(map(str, externals))}, which this machine does not have")
+        found = environment.stack()
+    if found.status != "installed":
+        raise MachineError(str(found.note))
+    return found
+
+
+def recorded_stack(system: str, recorded: Stack, say: Callable[[str], None] = lambda _: None) -> Stack:
+    """Return a stack as a run recorded it, under a name of its own, if it can still be used on this machine.
+
+    Args:
+        recorded: from the run.
+        say: receives the progress of Spack.
 
     Raises:
         UsageError: a file is missing, or a part has another version now; names what is missing.
     """
-    missing = [path for part in recorded.parts for path in part.files if not Path(path).exists()]
-    if missing:
-        raise UsageError(
-            f"stack '{recorded.name}' as recorded is no longer on this machine: {missing[0]} is missing",
-            hint="Install it again from its lock file (docs/stacks.md).",
-        )
+    recorded = recorded_files(system, recorded, say)
     if recorded.kind == "spack":
         recorded = with_package_paths(recorded)
     else:

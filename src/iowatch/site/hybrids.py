@@ -16,7 +16,7 @@ import yaml
 from iowatch.core import InputError, UsageError, write_atomically
 from iowatch.core.yamlfile import read_mapping, read_model
 from iowatch.site import machine
-from iowatch.site.builds import require_recorded_versions, with_package_paths
+from iowatch.site.builds import recorded_files, require_recorded_versions, with_package_paths
 from iowatch.site.spack_environments import SpackEnvironment, content_digest, write_environment
 from iowatch.site.spack_graph import (
     PackageChange,
@@ -146,8 +146,7 @@ def recorded_hybrids(system: str, good: Stack, bad: Stack, say: Callable[[str], 
     """
     recorded = good, bad
     if {stack.kind for stack in recorded} != {"modules"}:
-        for stack in recorded:
-            _require_files(stack)
+        recorded = recorded_files(system, good, say), recorded_files(system, bad, say)
         ends = [with_package_paths(stack) if stack.kind == "spack" else stack for stack in recorded]
         return _of_parts(system, (ends[0], ends[1]), say)
     files = tuple(ModulesFile(modules=[*stack.modules], settings=_own_settings(stack)) for stack in recorded)
@@ -249,15 +248,6 @@ def _own_settings(stack: Stack) -> dict[str, str] | None:
     done = machine.run_program("bash", "-c", script, timeout_s=TIMEOUT_S)
     loaded = dict(line.split("=", 1) for line in done.stdout.split("\0") if "=" in line)
     return {name: value for name, value in stack.settings.items() if loaded.get(name) != value} or None
-
-
-def _require_files(stack: Stack) -> None:
-    missing = [path for part in stack.parts for path in part.files if not Path(path).exists()]
-    if missing:
-        raise UsageError(
-            f"stack '{stack.name}' as recorded is no longer on this machine: {missing[0]} is missing",
-            hint="Install it again from its lock file (docs/stacks.md), or compare the stacks that are left.",
-        )
 
 
 def _source(

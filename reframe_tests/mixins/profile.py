@@ -13,8 +13,7 @@ import reframe as rfm
 from reframe.core.builtins import run_before
 
 from iowatch import handoff
-from iowatch.core import InputError, Output
-from iowatch.darshan import read_trace
+from iowatch.core import Output
 from iowatch.site import counters, profiler
 
 
@@ -43,7 +42,7 @@ class ProfileMixin(rfm.RegressionTestPlugin):
         """The output without results, and with the profile as a fact; failed without a profile."""
         stage = Path(self.stagedir)
         if os.environ[handoff.PROFILE_VARIABLE].startswith(counters.COUNTS):
-            counts = counters.read_counts(stage, self.scratch_directory, self._operations(stage))
+            counts = counters.read_counts(stage, self.scratch_directory)
             return replace(output, results=(), facts={**output.facts, "profile": None, "counts": counts.to_json()})
         profile, refused = profiler.read_profile(stage), profiler.refusal(stage)
         # The fact also keeps the results of a Darshan log out of the history.
@@ -54,14 +53,3 @@ class ProfileMixin(rfm.RegressionTestPlugin):
             return replace(output, status="failed", reason=why)
         (stage / profiler.PROFILE_FILE).write_text(profiler.profile_json(profile), encoding="utf-8")
         return output
-
-    def _operations(self, stage: Path) -> dict[str, int] | None:
-        """Counts of the Darshan log; None where the run is not traced, or the log cannot be read or lacks a part."""
-        log = stage / "darshan" / "start-0.darshan"
-        try:
-            trace = read_trace(log) if log.is_file() else None
-        except InputError:
-            return None
-        if trace is None or trace.status != "ok":
-            return None
-        return counters.count_operations({name: one for of in trace.modules.values() for name, one in of.items()})

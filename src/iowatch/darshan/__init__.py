@@ -21,6 +21,7 @@ from iowatch.darshan.report import (
 )
 from iowatch.darshan.results import (
     BandwidthComparison,
+    add_operation_counts,
     add_overhead_result,
     add_trace_results,
     compare_bandwidths,

@@ -19,6 +19,7 @@ from iowatch.benchmarks.parsing import UNRECOGNISED, OutputSource, RunContext
 from iowatch.benchmarks.registry import OutputParser, benchmark_names, parse_output_file
 from iowatch.core import InputError, Output, OutputStatus, Result, Scalar, format_number, get_metric
 from iowatch.darshan.trace import DarshanReader, Trace, read_trace
+from iowatch.site import counters
 
 # (operation, metric, figures that are summed). A log covers a whole run: figures that are not specific to writes or
 # reads have the operation `run`. The last two are Darshan's estimates for the highest layer that has them.
@@ -227,6 +228,20 @@ def add_trace_results(
     }
     more = _join_starts(traces, shared_parameters(output.results), repetitions) if output.results else ()
     return replace(output, results=(*output.results, *more), facts={**output.facts, "darshan": facts})
+
+
+def add_operation_counts(output: Output, logs: Sequence[Path], reader: DarshanReader | None = None) -> Output:
+    """Add the calls above POSIX to the counts of a counted run (`counters.RunCounts`), for ingestion.
+
+    None are added of a run without a log, nor of a log that cannot be read or lacks a part.
+    """
+    with nullcontext(reader) if reader else DarshanReader() as used:
+        found = read_main_traces(logs, used) if logs else []
+    if not found or any(trace.status != "ok" for _, trace in found):
+        return output
+    trace = found[0][1]
+    operations = counters.count_operations({name: n for one in trace.modules.values() for name, n in one.items()})
+    return replace(output, facts={**output.facts, "counts": {**output.facts["counts"], "operations": operations}})
 
 
 def tracing_overhead(pairs: Path) -> Result | None:

@@ -33,7 +33,14 @@ from iowatch.core import (
     suggest_name,
     utc_now,
 )
-from iowatch.darshan import DarshanReader, add_overhead_result, add_trace_results, keep_darshan_log, privacy_mode
+from iowatch.darshan import (
+    DarshanReader,
+    add_operation_counts,
+    add_overhead_result,
+    add_trace_results,
+    keep_darshan_log,
+    privacy_mode,
+)
 from iowatch.session import conditions, locks, reframe
 from iowatch.session.plan import SessionPlan
 from iowatch.site import (
@@ -425,8 +432,10 @@ def _run_record(session: str, directory: Path, case: handoff.SpooledCase, reader
         is not None
     )
     output = handoff.spooled_output(case)
-    if "profile" not in output.facts:  # the times of a profiled run are no results, nor those of its Darshan log
-        logs = [directory / name for name in case.files.get("darshan", [])]
+    logs = [directory / name for name in case.files.get("darshan", [])]
+    if output.facts.get("counts"):
+        output = add_operation_counts(output, logs, reader)
+    elif "profile" not in output.facts:  # the times of a profiled run are no results, nor those of its Darshan log
         traced = case.facts.get("tracing") != "none"
         output = add_trace_results(output, logs, reader, case.stack, traced=traced)
     for name in case.files.get("overhead", []):  # only if the overhead of tracing was measured

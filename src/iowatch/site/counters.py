@@ -116,12 +116,11 @@ def count_operations(counters: Mapping[str, float]) -> dict[str, int]:
     return {name: int(value) for name, value in counters.items() if value > 0 and _OPERATION.fullmatch(name)}
 
 
-def read_counts(stage: Path, scratch: Path, operations: Mapping[str, int] | None = None) -> RunCounts:
-    """Return the counts of a job from its directory.
+def read_counts(stage: Path, scratch: Path) -> RunCounts:
+    """Return the counts of a job from its directory, without those of its Darshan log.
 
     Args:
         scratch: only calls on files in this directory count: what MPI reads and writes to start depends on chance.
-        operations: from the job's Darshan log, if it has one.
     """
     place = stage / COUNTS
     traces = sorted(place.glob(f"{_STRACE}.*"))
@@ -144,7 +143,6 @@ def read_counts(stage: Path, scratch: Path, operations: Mapping[str, int] | None
         sum(known) if known and len(known) == len(counted) else None,
         bool(traces),
         "; ".join(sorted(refused)),
-        operations,
     )
 
 

@@ -51,7 +51,7 @@ def _print_schema(context: click.Context, _option: click.Parameter, wanted: bool
 @click.option(
     "--undecided", type=click.Choice(["pass", "fail"]), help=f"Exit code if undecided: 0 or 1 [default: {UNDECIDED}]."
 )
-@click.option("--counts/--no-counts", default=True, show_default=True, help="Count system calls and instructions.")
+@click.option("--counts/--no-counts", default=True, show_default=True, help="Count calls and instructions.")
 @click.option(
     "--instructions", type=click.Choice([*counters.INSTRUCTION_COUNTERS]), default="perf", show_default=True,
     help="What counts instructions; valgrind takes seconds per case and works everywhere.",

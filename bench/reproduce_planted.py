@@ -109,7 +109,7 @@ def record(place: Path, count: int, base: str, slower: str, equal: str) -> None:
             db = place / f"{trial}.db"
             spread_over_days(db)
             iowatch("findings", "update", db=db)
-            listed = json.loads(iowatch("findings", "list", "--json", db=db).stdout)
+            listed = json.loads(iowatch("findings", "list", "--json", db=db).stdout)["findings"]
             kind = "planted" if trial < count else "noise"
             rows = [{"id": one["id"], "size": one["size"], "direction": one["direction"]} for one in listed]
             print(line := json.dumps({"trial": trial, "kind": kind, "findings": rows}), flush=True)

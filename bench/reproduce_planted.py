@@ -53,7 +53,7 @@ def install(name: str) -> None:
 
 @contextmanager
 def busy_machine() -> Iterator[None]:
-    others = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(os.cpu_count() or 1)]
+    others = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2 * (os.cpu_count() or 1))]
     try:
         yield
     finally:

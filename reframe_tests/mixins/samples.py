@@ -121,7 +121,9 @@ class SamplesMixin(rfm.RegressionTestPlugin):
     def _failures(self, outputs: list[Output]) -> list[str]:
         """Reasons why this is the result of another case, of another run, or of other programs."""
         stage = Path(self.stagedir)
-        reasons = [self.scratch_failure(), self.striping_failure(), self.missing_trace(len(outputs))]
+        # A counted run without a Darshan log still has the other counts.
+        traceless = None if self.is_profiled else self.missing_trace(len(outputs))
+        reasons = [self.scratch_failure(), self.striping_failure(), traceless]
         started, ended = _number(stage / _STARTED), _number(stage / _ENDED)
         reasons += [self.clock_failure(started), *self.other_run_reasons(outputs, started, ended)]
         reasons += [self._verification_failure(), *self._hint_failures(outputs)]

@@ -228,7 +228,7 @@ def _count_lines(found: GateOutcome) -> list[str]:
     if found.counts is None:
         return []
     lines = [f"{row.run}: {'; '.join(one.text for one in row.differences)}" for row in found.counts]
-    lines = lines or ["no count differs: both builds make the same calls on the files"]
+    lines = lines or ["no count differs: both builds make the same calls on the files, as far as they were counted"]
     return [*lines, *([found.counts_refused] if found.counts_refused else [])]
 
 

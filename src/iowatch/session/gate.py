@@ -318,6 +318,8 @@ class GateRun:
         if any(run.operations is None for run in all_runs):
             why = "not both builds have Darshan" if self._darshan else "a Darshan log is not complete"
             refused.add(f"no calls of MPI-IO and HDF5: {why}")
+        if missing := [name for name in self.planned if not all(found[name, side] for side in sides)]:
+            refused.add(f"not counted, because the run failed: {', '.join(missing)}")
         return tuple(differing), "; ".join(sorted(refused))
 
     @cached_property

@@ -294,6 +294,16 @@ def test_wrong_use_is_explained(cli: Callable[..., Result], var: Path, tmp_path:
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")  # of Dask on a busy machine: starting takes long
+@pytest.mark.parametrize("number", [1, 3])
+def test_as_many_workers_start_as_are_asked_for(number: int) -> None:
+    """Not one per core, which is Dask's default: at least one of the numbers differs from it."""
+    import distributed
+
+    with dask_workers(None, number) as (_, workers):
+        assert (workers, len(distributed.default_client().ncores())) == (number, number)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")  # of Dask on a busy machine: starting takes long
 def test_a_killed_worker_is_replaced(var: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The real thing: two processes of Dask on this host, one of which is killed while it reads."""
     import signal

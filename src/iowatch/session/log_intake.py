@@ -117,7 +117,7 @@ def dask_workers(scheduler: str | None, workers: int | None) -> Iterator[tuple[E
         # security: the port of a scheduler executes what is sent to it, and other accounts use this host, too.
         try:
             cluster = distributed.LocalCluster(
-                number,
+                n_workers=number,
                 threads_per_worker=1,
                 memory_limit=WORKER_MEMORY,
                 dashboard_address=None,

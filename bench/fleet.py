@@ -239,7 +239,8 @@ class Tree:
 def timed_add(place: Path, var: Path, *words: str) -> tuple[float, list[int], dict[str, Any]]:
     """Run the command; return seconds, the largest memory of a worker in each tenth of the run, and its document.
 
-    The document gets `cpu_s`, the processor time until half a second before the end.
+    The document gets `cpu_s`, the largest processor time of the processes that ran at the same moment: a lower bound,
+    because readers end after some thousand logs.
     """
     start, seen, cpu_s = time.perf_counter(), [], 0.0
     with subprocess.Popen(command(place, *words), env=environment(var), stdout=subprocess.PIPE, text=True) as process:

@@ -280,7 +280,7 @@ def measure_logs(place: Path, count: int) -> None:
 def measure_kills(place: Path, kills: int) -> None:
     """Kill until all is counted; the command is started again when it was killed or gave up."""
     dice = random.Random(2)  # noqa: S311
-    expected, var, done = make_logs(place, 150 * kills), place / "var", {"worker": 0, "reader": 0, "command": 0}
+    expected, var, done = make_logs(place, 2000 * kills), place / "var", {"worker": 0, "reader": 0, "command": 0}
     starts = 0
     while True:
         starts += 1
@@ -290,7 +290,7 @@ def measure_kills(place: Path, kills: int) -> None:
             tree = Tree(process.pid)
             while process.poll() is None:
                 with contextlib.suppress(subprocess.TimeoutExpired):
-                    process.wait(dice.uniform(1, 5))
+                    process.wait(dice.uniform(0.5, 2))
                 workers = tree.workers()
                 if process.poll() is not None or not workers or sum(done.values()) >= kills:
                     continue

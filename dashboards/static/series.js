@@ -5,9 +5,20 @@
   const place = document.getElementById("plot"), hint = document.getElementById("hint"), choice = document.getElementById("covariate");
   const data = JSON.parse(document.getElementById("data").textContent);
   const bytes = (text) => Uint8Array.from(atob(text), (c) => c.charCodeAt(0)).buffer;
-  const time = new Uint32Array(bytes(data.time)), headline = new Float32Array(bytes(data.headline)), count = new Uint16Array(bytes(data.count));
-  const samples = new Float32Array(bytes(data.samples)), run = new Uint32Array(bytes(data.run)), session = new Uint32Array(bytes(data.session));
-  const covariates = data.covariates.map((one) => ({ ...one, values: new Float32Array(bytes(one.values)) }));
+  // Observations of earlier years are in files of their own, which many builds of the site share.
+  const older = globalThis.olderSamples, sessions = { ...globalThis.olderSessions, ...data.sessions };
+  const joined = (name, Numbers) => {
+    const parts = [older, data].filter(Boolean).map((one) => new Numbers(bytes(one[name]))), all = new Numbers(parts.reduce((n, one) => n + one.length, 0));
+    parts.reduce((at, one) => { all.set(one, at); return at + one.length; }, 0);
+    return all;
+  };
+  const time = joined("time", Uint32Array), headline = joined("headline", Float32Array), count = joined("count", Uint16Array);
+  const samples = joined("samples", Float32Array), run = joined("run", Uint32Array), session = joined("session", Uint32Array);
+  const covariates = data.covariates.map((one) => ({ ...one, values: new Float32Array(bytes(one.values)).slice(-time.length) }));
+  // As drawing.gap_threshold_s: seconds without a result that break a line.
+  const gaps = time.slice(1).map((at, i) => at - time[i]).sort(), half = gaps.length >> 1;
+  const interval = gaps.length % 2 ? gaps[half] : gaps.length ? (gaps[half - 1] + gaps[half]) / 2 : 0;
+  const pause = Math.max(data.gap[0], data.gap[1] * interval);
   const start = new Uint32Array(time.length + 1);
   count.forEach((n, i) => { start[i + 1] = start[i] + n; });
   const transient = [...time.keys()].filter((i) => data.transients.some(([a, b]) => a <= time[i] && time[i] <= b));
@@ -17,6 +28,7 @@
   const named = (label, of) => of ? `${label} (${of})` : label;
   const samplesOf = (i) => samples.subarray(start[i], start[i + 1]);
   const lowest = (values) => values.reduce((a, b) => Math.min(a, b)), highest = (values) => values.reduce((a, b) => Math.max(a, b));
+  const lost = data.older && !older ? `The file of the ${data.older.toLocaleString("en")} older sessions could not be loaded. ` : "";
   let dots = false, chosen = null;
 
   // What is in view: the first session and the one after the last, with one more on each side, and sessions per point.
@@ -28,7 +40,7 @@
   // [first, after the last] of the sessions of each point; none spans missing sessions.
   function* points({ a, b, every }) {
     for (let i = a, k = a + 1; k <= b; k++) {
-      if (k === b || k - i === every || time[k] - time[k - 1] > data.pause) { yield [i, k]; i = k; }
+      if (k === b || k - i === every || time[k] - time[k - 1] > pause) { yield [i, k]; i = k; }
     }
   }
   // A line over values of sessions, with gaps where sessions are missing; a point of several sessions shows the value that differs most
@@ -38,7 +50,7 @@
     for (const [i, after] of points(seen)) {
       let best = i;
       for (let k = i; k < after; k++) if (Math.abs(values[k] - values[i]) > Math.abs(values[best] - values[i])) best = k;
-      if (i > seen.a && time[i] - time[i - 1] > data.pause) found.push(null);
+      if (i > seen.a && time[i] - time[i - 1] > pause) found.push(null);
       found.push(Number.isFinite(values[best]) ? [time[best], values[best]] : null);
     }
     return found;
@@ -75,7 +87,7 @@
   function panels(from, to, width) {
     const seen = view(from, to, width), { a, b, every } = seen, isNarrow = width < NARROW;
     dots = start[b] - start[a] <= MOST_DOTS && (b - a) * DOT_PIXELS <= width;
-    hint.textContent = dots ? "Every dot is one sample." : `A bar spans all samples of ${every > 1 ? `${every} sessions` : "a session"}; zoom in for single samples.`;
+    hint.textContent = lost + (dots ? "Every dot is one sample." : `A bar spans all samples of ${every > 1 ? `${every} sessions` : "a session"}; zoom in for single samples.`);
     // Of the samples of a session the one next to the pointer, if they are dots.
     const value = (i, near) => dots && near !== undefined ? samplesOf(i).reduce((best, one) => Math.abs(one - near) < Math.abs(best - near) ? one : best, headline[i]) : headline[i];
     const main = { title: named(data.label, unit.trim()), height: isNarrow ? 240 : 340, layers: layers(from, to, seen), value };
@@ -94,12 +106,12 @@
       `${format(value)}${unit}${value === headline[i] ? "" : ", one sample"}`,
       `${local(time[i])} ${data.zone}${data.zone === "UTC" ? "" : ` (${iso(time[i]).slice(11)} UTC)`}`,
       value === headline[i] ? spread : `headline ${format(headline[i])}; ${spread}`,
-      `session ${data.sessions[session[i]][0]}`, `stack ${data.stack}`, hosts ? `${nodes ? `${nodes}: ` : "on "}${hosts}` : nodes,
+      `session ${sessions[session[i]][0]}`, `stack ${data.stack}`, hosts ? `${nodes ? `${nodes}: ` : "on "}${hosts}` : nodes,
       chosen && Number.isFinite(chosen.values[i]) ? `${chosen.label}: ${format(chosen.values[i])} ${chosen.unit}` : "", `run ${run[i]}`,
     ].filter(Boolean);
   }
   function link(i) {
-    const [uuid, page] = data.sessions[session[i]];
+    const [uuid, page] = sessions[session[i]];
     return `../${page ?? `session/${uuid}.html`}#run-${run[i]}`;
   }
 

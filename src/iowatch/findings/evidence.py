@@ -186,16 +186,17 @@ def bisected_member(history: History, finding: Finding) -> tuple[FindingMember, 
     the nearest exchange of a stack within these is taken.
     """
     strongest = sorted(finding.members, key=lambda m: -max(m.gain, 1 / m.gain))[:_MAX_PAIRS]
-    for member in strongest:
-        if member.run_before is not None and member.run_after is not None:
-            before, after = history.run(member.run_before), history.run(member.run_after)
-            if _has_other_stack(before, after):
-                return member, before, after
-    for member in strongest[:_MAX_NODE_MEMBERS]:
-        points = history.points([member.series_id])[member.series_id]
-        at = int(np.searchsorted(points.time, member.first_after))
-        near = points.run_id[max(0, at - _DATE_ERROR - 1) : at + _DATE_ERROR + 1]
-        exchanges = [pair for pair in pairwise(history.run(int(run)) for run in near) if _has_other_stack(*pair)]
+    nearest = [(m, [(m.run_before, m.run_after)]) for m in strongest if m.run_before and m.run_after]
+    around = [
+        (m, list(pairwise(history.runs_near(m.series_id, m.first_after, _DATE_ERROR + 1))))
+        for m in strongest[:_MAX_NODE_MEMBERS]
+    ]
+    members = [*nearest, *around]
+    stacks = history.stack_of_runs([run for _, pairs in members for pair in pairs for run in pair])
+    for member, pairs in members:
+        # Most runs have the very same stack: only the others are read.
+        changed = [(history.run(a), history.run(b)) for a, b in pairs if stacks.get(a) != stacks.get(b)]
+        exchanges = [pair for pair in changed if _has_other_stack(*pair)]
         if exchanges:
             return member, *min(exchanges, key=lambda pair: abs(pair[1].started_at - member.first_after))
     return None

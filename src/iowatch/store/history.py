@@ -229,6 +229,14 @@ class History:
         """
         return self._read(read.find_run, run_id)
 
+    def stack_of_runs(self, run_ids: Sequence[int]) -> dict[int, int]:
+        """Return the number of the stack content of these runs by run id; equal numbers are equal contents."""
+        return self._read(read.stack_of_runs, run_ids)
+
+    def runs_near(self, series_id: int, moment: int, most: int) -> list[int]:
+        """Return the ids of the last `most` runs of a series before `moment` (epoch s), and as many from then on."""
+        return self._read(read.runs_near, series_id, moment, most)
+
     def run_covariates(self, run_ids: Sequence[int]) -> dict[int, bulk.CovariateNumbers]:
         """Return the covariates stored for runs, by run id; runs for which none were computed are omitted."""
         return self._read(bulk.run_covariates, run_ids)
@@ -239,7 +247,11 @@ class History:
 
     def artefacts(self, run_id: int) -> list[Artefact]:
         """Return the artefacts of a run."""
-        return self._read(read.artefacts_by_run, RunTable.id == run_id).get(run_id, [])
+        return self.artefacts_of_runs([run_id]).get(run_id, [])
+
+    def artefacts_of_runs(self, run_ids: Sequence[int]) -> dict[int, list[Artefact]]:
+        """Return the artefacts of some runs by run id; runs without artefacts are omitted."""
+        return self._read(read.artefacts_by_run, RunTable.id.in_(run_ids))
 
     def series(self, chosen: SeriesFilter | None = None) -> list[SeriesRow]:
         """Return matching series, ordered by system, benchmark, case and stack."""

@@ -175,6 +175,22 @@ def session_of_runs(connection: Connection, run_ids: Sequence[int] | None = None
     return {row.id: row.uuid for part in parts for row in connection.execute(part)}
 
 
+def stack_of_runs(connection: Connection, run_ids: Sequence[int]) -> dict[int, int]:
+    """Return run id to the id of its stack content; unknown runs are omitted."""
+    statement = select(RunTable.id, RunTable.stack_id)
+    parts = [statement.where(RunTable.id.in_(chunk)) for chunk in in_chunks(run_ids)]
+    return {row.id: row.stack_id for part in parts for row in connection.execute(part)}
+
+
+def runs_near(connection: Connection, series_id: int, moment: int, most: int) -> list[int]:
+    """Return the ids of the last `most` runs of a series before `moment` (epoch s), and of as many from then on."""
+    of_series = select(ResultTable.run_id).where(ResultTable.series_id == series_id)
+    time, run = ResultTable.time, ResultTable.run_id
+    before = of_series.where(time < moment).order_by(time.desc(), run.desc()).limit(most)
+    after = of_series.where(time >= moment).order_by(time, run).limit(most)
+    return [*reversed(connection.execute(before).scalars().all()), *connection.execute(after).scalars()]
+
+
 def last_run_times(connection: Connection, system: str) -> dict[tuple[str, str, str], int]:
     """Return the start of the last successful run (epoch seconds) by partition, stack and name."""
     columns = RunTable.partition, StackTable.name.label("stack"), RunTable.name

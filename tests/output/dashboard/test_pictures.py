@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 
@@ -10,13 +9,7 @@ import numpy as np
 import pytest
 
 from iowatch.output.dashboard.build import build_site
-from iowatch.output.dashboard.drawing import (
-    AxisScale,
-    gap_threshold_s,
-    split_at_gaps,
-    svg_line_with_gaps,
-    svg_time_axis,
-)
+from iowatch.output.dashboard.drawing import AxisScale, split_at_gaps, svg_line_with_gaps, svg_time_axis
 from iowatch.output.dashboard.pages.finding import NARROW, WIDE, FanLabel, FanLine, fan_picture
 from iowatch.store import History
 from tests.output.dashboard import shapes
@@ -107,10 +100,20 @@ def paused(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place / "site"
 
 
-def test_series_data_contain_the_gap_threshold(paused: Path) -> None:
-    text = (paused / "series/1.html").read_text(encoding="utf-8")
-    data = json.loads(re.search(r'id="data">(.*?)</script>', text, re.DOTALL)[1])  # type: ignore[index]
-    assert data["pause"] == gap_threshold_s(times(list(range(20)))) == 3.5 * DAY_S
+@pytest.mark.browser
+def test_browser_breaks_lines_where_pictures_do(tmp_path: Path, browser: Browser) -> None:
+    """Sessions every third day: nine days without one are no gap, twelve are (3.5 intervals)."""
+    shown = [day for day in range(0, 90, 3) if day not in (30, 33, 60, 63, 66)]
+    shapes.fill(tmp_path / "history.db", days=90, without=set(range(90)) - set(shown))
+    with History.open(str(tmp_path / "history.db")) as history:
+        build_site(history, tmp_path / "site")
+    browser.open(tmp_path / "site/series/1.html")
+    browser.wait("return document.documentElement.dataset.drawn === 'yes'")
+    layers = "document.getElementById('plot').chart.drawn[0].layers"
+    headline = browser.run(f"return {layers}.find((one) => one.kind === 'headline').points")
+    ends = [part.stop for part in split_at_gaps(times(shown))]
+    assert ends == [shown.index(69), len(shown)]
+    assert [index for index, point in enumerate(headline) if point is None] == ends[:1]
 
 
 @pytest.mark.browser

@@ -95,7 +95,7 @@ def test_every_sample_links_to_its_run(shapes_site: Path, pages: dict[str, str])
     sessions = np.frombuffer(base64.b64decode(data["session"]), "<u4")
     assert len(runs) == shapes.SESSIONS
     for run, session in zip(runs.tolist(), sessions.tolist(), strict=True):
-        (uuid,) = data["sessions"][session]
+        (uuid,) = data["sessions"][str(session)]
         page = (shapes_site / f"session/{uuid}.html").read_text(encoding="utf-8")
         assert f'id="run-{run}"' in page
 

@@ -34,6 +34,7 @@ from iowatch.output.dashboard import (
     Page,
     SiteBuild,
     collect_catalogue,
+    embed_json,
     levels,
     safe_file_name,
     shorten_text,
@@ -224,15 +225,6 @@ def format_samples(values: Sequence[float], many: int = 20, most: int = 500) -> 
     left = f" … of {len(values):,}; <code>iowatch history export</code> has all" if len(values) > most else ""
     rest = f"<details><summary>{len(values) - many:,} more</summary>{' '.join(shown[many:])}{left}</details>"
     return Markup(f"{' '.join(shown[:many])} {rest}")  # noqa: S704  # nosec B704
-
-
-def embed_json(document: Any) -> Markup:
-    """JSON of any content, escaped for a `<script type="application/json">` element."""
-    text = json.dumps(core.escape_texts(document), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    for character in "<>&\u2028\u2029":
-        text = text.replace(character, f"\\u{ord(character):04x}")
-    # Every character that could end the element is escaped above.
-    return Markup(text)  # noqa: S704  # nosec B704
 
 
 def static_files() -> list[Path]:

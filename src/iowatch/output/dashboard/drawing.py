@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 
 from iowatch.core import DAY_S, escape_controls, format_count, format_number
 
-# Seconds; two missing observations of a daily series do not break a line, more do.
-_MIN_GAP_S = 3.5 * DAY_S
+# So many usual intervals without a result break a line, and at least so many seconds: two missing observations do not.
+GAP_INTERVALS = 3.5
+MIN_GAP_S = GAP_INTERVALS * DAY_S
 # Half the width of a date in a picture.
 _HALF_DATE = 24
 
@@ -104,7 +105,7 @@ def split_at_gaps(times: NDArray[Any]) -> list[slice]:
 def gap_threshold_s(times: NDArray[Any]) -> float:
     """Seconds without a result that break a line: more than two missing observations at the median interval."""
     gaps = np.diff(times)
-    return max(_MIN_GAP_S, 3.5 * float(np.median(gaps))) if len(gaps) else _MIN_GAP_S
+    return max(MIN_GAP_S, GAP_INTERVALS * float(np.median(gaps))) if len(gaps) else MIN_GAP_S
 
 
 def svg_line_with_gaps(kind: str, times: NDArray[Any], xs: NDArray[Any], ys: NDArray[Any]) -> str:

@@ -14,9 +14,11 @@ from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from iowatch.core import MachineError, UsageError, files, write_atomically
+from markupsafe import Markup
+
+from iowatch.core import MachineError, UsageError, escape_texts, files, write_atomically
 from iowatch.store import History
 
 _SAFE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,79}")
@@ -33,6 +35,21 @@ def shorten_text(text: object, most: int = 160) -> str:
     """Truncate a text to `most` characters; names are untrusted and may have 4 KB."""
     plain = str(text)
     return plain if len(plain) <= most else f"{plain[: most - 1]}…"
+
+
+def embed_json(document: Any) -> Markup:
+    """JSON of any content, escaped for a `<script type="application/json">` element."""
+    text = _to_json(document)
+    if "\\" in text or not (text.isascii() and text.isprintable()):  # rarely
+        text = _to_json(escape_texts(document))
+    for character in "<>&\u2028\u2029":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    # Every character that could end the element is escaped above.
+    return Markup(text)  # noqa: S704  # nosec B704
+
+
+def _to_json(document: Any) -> str:
+    return json.dumps(document, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
 @dataclass
@@ -143,8 +160,9 @@ def site_build(site: Path) -> Iterator[SiteWriter]:
         raise MachineError(f"cannot write the dashboard {site}: {error.strerror}: {error.filename}") from error
 
 
+OLDER_SAMPLES_FOLDER = "samples"
 # Directories of a site whose files later builds reuse.
-_REUSED = ("output", "darshan")
+_REUSED = ("output", "darshan", OLDER_SAMPLES_FOLDER)
 
 
 def _digest_file(version: Path) -> Path:

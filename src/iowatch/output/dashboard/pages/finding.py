@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, tzinfo
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -139,11 +140,11 @@ def member_figures(
         yield {"member": member, "picture": drawn, "page": f"series/{member.series_id}.html"}
 
 
-def repeat_commands(finding: Finding, machine: data.SystemEntry, runs: Sequence[Any]) -> dict[str, Any]:
+def repeat_commands(finding: Finding, machine: data.SystemEntry, facts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Commands that repeat the measurement, or the reason why there are none.
 
     Args:
-        runs: runs of the history after the change.
+        facts: of runs after the change; of each `command`, if it is known.
     """
     session = _session_before(machine, finding.first_after)
     if session is None or session.origin != "run":
@@ -151,7 +152,7 @@ def repeat_commands(finding: Finding, machine: data.SystemEntry, runs: Sequence[
         why = f"These results were {origin}; iowatch did not run them and cannot repeat them."
         return {"why_not": why, "commands": []}
     stacks = "".join(f" --stack {stack}" for stack in dict.fromkeys(member.stack for member in finding.members))
-    run_commands = dict.fromkeys(str(run.facts["command"]) for run in runs if run.facts.get("command"))
+    run_commands = dict.fromkeys(str(one["command"]) for one in facts if one.get("command"))
     suite = f"iowatch run --system {machine.name}{stacks} --suite {session.suite}"
     return {"why_not": None, "commands": [suite, *list(run_commands)[:6]]}
 
@@ -173,13 +174,15 @@ def _finding_values(site: data.SiteBuild, machine: data.SystemEntry, finding: Fi
     samples = samples_around_change(site.history, finding, machine)
     strongest = sorted(finding.members, key=lambda m: -max(m.gain, 1 / m.gain))[:_MAX_RUNS]
     traced_member = traces = None
+    logs = _first_logs(site, [run for m in strongest for run in (m.run_before, m.run_after) if run is not None])
     # Traces of the member with the largest change among those with traces on both sides.
     for member in strongest:
-        before, after = (_run_logs(site, run) for run in (member.run_before, member.run_after))
+        before, after = (_traced_run(site, logs, run) for run in (member.run_before, member.run_after))
         if before and after and (traces := compare_run_traces(site, before, after)) is not None:
             traced_member = member
             break
-    runs_after = [site.history.run(m.run_after) for m in strongest if m.run_after is not None]
+    runs_after = [m.run_after for m in strongest if m.run_after is not None]
+    facts_after = site.history.run_facts(runs_after, ["command"])
     rules = [rule for one in _explanations(finding) for rule in (one.rule, one.second)]
     ends = [_session_before(machine, moment) for moment in (finding.last_before, finding.first_after)]
     pages = {s.uuid: data.session_page_path(s) for s in machine.sessions}
@@ -198,7 +201,7 @@ def _finding_values(site: data.SiteBuild, machine: data.SystemEntry, finding: Fi
         "unchanged": finding.compared[finding.explanation.changed :],
         "traced_member": traced_member,
         "darshan": traces,
-        "repeat": repeat_commands(finding, machine, runs_after),
+        "repeat": repeat_commands(finding, machine, [facts_after.get(run, {}) for run in runs_after]),
         "search": find_bisection(site.history, finding, sorted(machine.sessions, key=lambda row: -row.started_at)),
         "around": [text.covariate_cells(one) for one in finding.covariates],
         "ticket": "\n".join(text.format_finding(finding)),
@@ -212,12 +215,18 @@ def _session_before(machine: data.SystemEntry, moment: int) -> SessionRow | None
     return next((s for s in machine.sessions if s.started_at <= moment), None)
 
 
-def _run_logs(site: data.SiteBuild, run: int | None) -> TracedRun | None:
-    if run is None:
-        return None
-    logs = (artefact_location(kept) for kept in site.history.artefacts(run) if kept.kind == "darshan")
-    log = next((path for path in logs if path is not None), None)
-    return (site.history.run(run), log) if log else None
+def _first_logs(site: data.SiteBuild, runs: Sequence[int]) -> dict[int, Path]:
+    """The first Darshan log of each of these runs that is kept, by run id."""
+    found = {}
+    for run, files in site.history.artefacts_of_runs(runs).items():
+        logs = (artefact_location(kept) for kept in files if kept.kind == "darshan")
+        if log := next((path for path in logs if path is not None), None):
+            found[run] = log
+    return found
+
+
+def _traced_run(site: data.SiteBuild, logs: Mapping[int, Path], run: int | None) -> TracedRun | None:
+    return (site.history.run(run), logs[run]) if run in logs and run is not None else None
 
 
 _FAN_HEIGHT = 300

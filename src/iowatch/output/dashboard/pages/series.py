@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass
@@ -15,11 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iowatch.core import covariate_label, format_number, get_covariate, utc_offsets
-from iowatch.findings import Finding, combine_retests, finding_headline, format_factor, load_covariates, retest_times
-from iowatch.output.dashboard import data, drawing, levels, shorten_text, write_in_processes
+from iowatch.findings import Finding, combine_retests, finding_headline, format_factor, retest_times
+from iowatch.output.dashboard import data, drawing, levels, older_samples, shorten_text, write_in_processes
 from iowatch.reference import has_peak
-from iowatch.stats import CovariateTable
-from iowatch.store import RunSessions, SeriesSamples, SessionRow, bulk, fold_node_names
+from iowatch.store import SeriesSamples, bulk, fold_node_names
 
 _ROWS = 14
 # Maximum length of the node names of a run.
@@ -35,42 +33,43 @@ _MOST_COVARIATES, _MIN_CORRELATED = 6, 12
 def publish_series_pages(site: data.SiteBuild) -> None:
     """Write `series/<number>.html` for each series."""
     with site.history.reading() as connection:
-        sessions = bulk.run_sessions(connection, site.system)
+        session_of_run = bulk.run_sessions(connection, site.system)
+    readers = {
+        machine.name: older_samples.SeriesReader(
+            site,
+            session_of_run,
+            {row.id: row for row in machine.sessions},
+            older_samples.write_older_sessions(site, machine),
+        )
+        for machine in site.catalogue.machines
+    }
     series = [(machine, one) for machine in site.catalogue.machines for one in machine.series]
-    write_in_processes(site.history, site.writer, partial(_write_pages, site, sessions), series)
+    write_in_processes(site.history, site.writer, partial(_write_pages, site, readers), series)
 
 
 PAGE = data.Page("series", "Series", None, publish_series_pages)
 
 
 def _write_pages(
-    site: data.SiteBuild, session_of_run: RunSessions, chosen: Sequence[tuple[data.SystemEntry, data.SeriesEntry]]
+    site: data.SiteBuild,
+    readers: Mapping[str, older_samples.SeriesReader],
+    chosen: Sequence[tuple[data.SystemEntry, data.SeriesEntry]],
 ) -> None:
     for machine, group in groupby(chosen, key=itemgetter(0)):
-        by_id = {one.row.id: one for _, one in group}
-        sessions = {row.id: row for row in machine.sessions}
+        reader = readers[machine.name]
         full = [row.id for row in machine.sessions[: site.sessions]]
+        of_session = reader.session_of_run
         with site.history.reading() as connection:
-            runs = session_of_run.run[np.isin(session_of_run.session, full)].tolist()
+            runs = of_session.run[np.isin(of_session.session, full)].tolist()
             nodes = {
                 run: shorten_text(fold_node_names(names), _MAX_NODE_CHARACTERS)
                 for run, names in bulk.run_nodes(connection, runs).items()
             }
-            found = bulk.read_series_samples(connection, list(by_id))
-            while chunk := list(islice(found, _SERIES_AT_ONCE)):
-                shown = []
-                for samples in chunk:
-                    # Other processes may add results while a site is built; only those of the catalogue are shown.
-                    known = np.isin(session_of_run.of(samples.run_id), list(sessions))
-                    shown.append(samples.only(known & (samples.run_id <= by_id[samples.series_id].stamp.newest)))
-                rows, run_ids = (
-                    [by_id[one.series_id].row for one in shown],
-                    {one.series_id: one.run_id for one in shown},
-                )
-                for samples, table in zip(shown, load_covariates(site.history, rows, run_ids, save=False), strict=True):
-                    series, of_runs = by_id[samples.series_id], session_of_run.of(samples.run_id)
-                    page = _SeriesPage(site, machine, series, samples, of_runs, sessions, nodes, table)
-                    site.write_page(series.page, "series.html", **page.values())
+            left = (one for _, one in group)
+            while chunk := list(islice(left, _SERIES_AT_ONCE)):
+                for shown in reader.read(connection, chunk):
+                    page = _SeriesPage(site, machine, reader, shown, nodes)
+                    site.write_page(shown.series.page, "series.html", **page.values())
 
 
 @dataclass(frozen=True)
@@ -99,7 +98,12 @@ class _Covariate:
 
     def to_json(self) -> dict[str, str]:
         """Data of the plot."""
-        return {"name": self.name, "label": self.label, "unit": self.unit, "values": _base64_array(self.values, "<f4")}
+        return {
+            "name": self.name,
+            "label": self.label,
+            "unit": self.unit,
+            "values": older_samples.base64_array(self.values, "<f4"),
+        }
 
 
 def rank_correlations(values: NDArray[np.float64], table: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -123,23 +127,23 @@ def rank_correlations(values: NDArray[np.float64], table: NDArray[np.float64]) -
 
 @dataclass(frozen=True)
 class _SeriesPage:
-    """One page of a series.
-
-    Attributes:
-        session_of: number of the session of each observation, shape (n,).
-        sessions: sessions by number.
-        nodes: names of the nodes of the newest runs, by number of the run.
-        covariates: of each observation, or None.
-    """
+    """One page of a series; `nodes` are the names of the nodes of the newest runs, by number of the run."""
 
     site: data.SiteBuild
     machine: data.SystemEntry
-    series: data.SeriesEntry
-    samples: SeriesSamples
-    session_of: NDArray[np.int64]
-    sessions: Mapping[int, SessionRow]
+    reader: older_samples.SeriesReader
+    shown: older_samples.ShownSeries
     nodes: Mapping[int, str]
-    covariates: CovariateTable | None
+
+    @property
+    def series(self) -> data.SeriesEntry:
+        """The series."""
+        return self.shown.series
+
+    @property
+    def samples(self) -> SeriesSamples:
+        """Its recent observations, or all."""
+        return self.shown.samples
 
     def values(self) -> dict[str, Any]:
         """Values of the template."""
@@ -171,6 +175,7 @@ class _SeriesPage:
             "rows": [self._row(i) for i in range(len(samples.time))[: -_ROWS - 1 : -1]],
             "normal": levels.describe_band(series) if bands else None,
             "covariates": covariates,
+            "older": [self.reader.older.file, self.shown.file] if self.reader.older and self.shown.file else [],
             "plot": {
                 **self._plot(marks),
                 "normal": [astuple(one) for one in bands],
@@ -192,7 +197,7 @@ class _SeriesPage:
         return float(len(newest) / np.sum(1 / newest))
 
     def _bands(self, headlines: NDArray[np.float64]) -> list[levels.DrawnBand]:
-        return levels.drawn_bands(self.series, headlines, int(self.samples.time[0]), int(self.samples.time[-1]))
+        return levels.drawn_bands(self.series, headlines, self.series.stamp.first, int(self.samples.time[-1]))
 
     def _row(self, i: int) -> dict[str, Any]:
         """Table row of observation `i`."""
@@ -203,13 +208,13 @@ class _SeriesPage:
             **{name: float(getattr(samples, name)[i]) for name in ("max", "median", "min")},
             "samples": samples.samples[end - samples.count[i] : end].tolist(),
             "nodes": self.nodes.get(run),
-            "link": f"{data.session_page_path(self.sessions[int(self.session_of[i])])}#run-{run}",
+            "link": f"{data.session_page_path(self.reader.sessions[int(self.shown.session_of[i])])}#run-{run}",
             "run": run,
         }
 
     def _marks(self) -> list[TimelineMark]:
         """Events and changes of the stack between the first and the last observation, in order of time."""
-        first, last = int(self.samples.time[0]), int(self.samples.time[-1])
+        first, last = self.series.stamp.first, int(self.samples.time[-1])
         found = [TimelineMark(e.start, "event", f"{e.kind}: {e.title}") for e in self.machine.events]
         found += [TimelineMark(use.first, "stack", f"stack {use.name} changed") for use in self.series.stacks[1:]]
         return sorted((mark for mark in found if first <= mark.time <= last), key=lambda mark: mark.time)
@@ -225,7 +230,7 @@ class _SeriesPage:
 
         Those that include what the run itself transferred come last: a slow run moves fewer bytes per second.
         """
-        table, found = self.covariates, self.series.detection
+        table, found = self.shown.covariates, self.series.detection
         if table is None:
             return []
         used = found.adjustment if found else None
@@ -246,42 +251,36 @@ class _SeriesPage:
 
     def _limits(self) -> dict[str, float]:
         """Published figure and peak, unless they are so far above the data that the plot would be flat."""
-        limits, top = self.series.limits, 1.5 * float(self.samples.max.max())
+        limits, found = self.series.limits, self.series.detection
+        levels_so_far = [level.value for level in found.levels] if found else []
+        top = 1.5 * max([float(self.samples.max.max()), *levels_so_far])
         known = {"published": limits.published.value if limits.published else None, "peak": limits.peak}
         return {name: value for name, value in known.items() if value is not None and value <= top}
 
     def _plot(self, marks: Sequence[TimelineMark]) -> dict[str, Any]:
         """Data of the plot (static/series.js). Arrays are base64 of little-endian numbers to reduce the size."""
         series, samples = self.series, self.samples
-        used, position = np.unique(self.session_of, return_inverse=True)
         reference, limits = series.limits.reference, self._limits()
         transients = series.detection.transients if series.detection else ()
-        sessions = []
-        for row in (self.sessions[number] for number in used.tolist()):
-            # The path of the page is only included if it does not follow from the UUID.
-            page, uuid = data.session_page_path(row), row.uuid[:80]
-            sessions.append([uuid] if page == f"session/{uuid}.html" else [uuid, page])
+        inline, session_of, rows = self.shown.inline, self.shown.session_of, self.reader.sessions
+        ends = (series.stamp.first // drawing.DAY_S, int(samples.time[-1]) // drawing.DAY_S)
         return {
             "unit": series.metric.unit,
             "label": series.metric.label,
             "stack": series.row.stack[:80],
             "nodes": series.row.case.parameters.get("nodes"),
-            "time": _base64_array(samples.time, "<u4"),
-            "headline": _base64_array(levels.sample_headlines(series, samples), "<f4"),
-            "count": _base64_array(samples.count, "<u2"),
-            "samples": _base64_array(samples.samples, "<f4"),
-            "run": _base64_array(samples.run_id, "<u4"),
-            "session": _base64_array(position, "<u4"),
+            **older_samples.plot_arrays(series, samples, session_of, inline),
+            "older": series.stamp.n - int(inline.sum()) if self.shown.file else 0,
             "hosts": [self.nodes.get(run) for run in samples.run_id[-self.site.sessions :].tolist()],
-            "sessions": sessions,
+            "sessions": {n: older_samples.session_name(rows[n]) for n in np.unique(session_of[inline]).tolist()},
             "levels": [list(astuple(level)) for level in levels.drawn_levels(series, samples)],
             "transients": [[int(one.time), int(one.last_time)] for one in transients],
             "marks": [[mark.time, mark.kind, numbers] for mark, numbers in group_marks_by_day(marks)],
             "reference": reference and [reference.lower, reference.value, reference.upper],
             "limits": limits,
-            "pause": drawing.gap_threshold_s(samples.time),
+            "gap": [drawing.MIN_GAP_S, drawing.GAP_INTERVALS],
             "zone": str(self.site.zone),
-            "offsets": utc_offsets(self.site.zone, *(int(samples.time[i]) // drawing.DAY_S for i in (0, -1))),
+            "offsets": utc_offsets(self.site.zone, *ends),
         }
 
 
@@ -294,7 +293,3 @@ def group_marks_by_day(marks: Sequence[TimelineMark]) -> list[tuple[TimelineMark
         else:
             found.append((mark, str(number)))
     return found
-
-
-def _base64_array(values: NDArray[Any], form: str) -> str:
-    return base64.b64encode(values.astype(form).tobytes()).decode()

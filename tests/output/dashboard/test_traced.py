@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from xml.etree import ElementTree
@@ -12,7 +13,7 @@ import pytest
 
 from iowatch.core import Output, Result, Scalar, artefacts
 from iowatch.darshan import DarshanReader, add_trace_results
-from iowatch.findings import update_findings
+from iowatch.findings import Finding, load_findings, update_findings
 from iowatch.output.dashboard.build import build_site
 from iowatch.store import Artefact, History, RunRecord, SessionRecord, StackRecord
 from tests.datasets import unpacked
@@ -74,6 +75,47 @@ def _run(number: int, log: Path | None) -> RunRecord:
         facts=facts,
         artefacts=kept,
     )
+
+
+def session_pages(site: Path) -> dict[str, tuple[int, str]]:
+    """Number of the file and content of each session page."""
+    return {path.stem: (path.stat().st_ino, text(path)) for path in (site / "session").iterdir()}
+
+
+def test_full_page_is_linked_with_what_it_shows_until_a_finding_changes(
+    site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = tmp_path / "site"
+    monkeypatch.setenv("IOWATCH_VAR", str(site.parent / "var"))
+    monkeypatch.setattr("iowatch.darshan.write_pydarshan_report", _report)
+
+    def build() -> dict[str, tuple[int, str]]:
+        with History.open(str(site.parent / "history.db")) as history:
+            build_site(history, place, reports=1)
+        return session_pages(place)
+
+    first, second = build(), build()
+    assert {name: page for name, (_, page) in second.items()} == {name: page for name, (_, page) in first.items()}
+    # The newest session is always written.
+    assert {name for name in first if first[name] != second[name]} == {"night-15"}
+    shown = {name for _, page in second.values() for name in re.findall(r'"\.\./((?:output|darshan)/[^"]+)"', page)}
+    assert [name for name in shown if not (place / name).is_file()] == []
+    assert shown
+    lost = next(iter(re.findall(r'"\.\./(darshan/[^"]+\.svg)"', second["night-08"][1])))
+    (place / lost).unlink()
+    third = build()
+    assert third["night-08"][0] != second["night-08"][0]
+    assert third["night-08"][1] == second["night-08"][1]
+    assert (place / lost).is_file()
+    assert third["night-03"] == second["night-03"]
+    monkeypatch.setattr("iowatch.output.dashboard.data.load_findings", acknowledged)
+    fourth = build()
+    assert not {page[0] for page in fourth.values()} & {page[0] for page in third.values()}
+
+
+def acknowledged(history: History, system: str) -> list[Finding]:
+    """Findings after a decision."""
+    return [replace(one, state="acknowledged") for one in load_findings(history, system)]
 
 
 def text(page: Path) -> str:

@@ -71,7 +71,7 @@ def build_site(
     pages: Sequence[Page] | None = None,
     system: str | None = None,
 ) -> BuildResult:
-    """Write the site to `place`; all pages are rebuilt but short ones of sessions that have not changed.
+    """Write the site to `place`; all pages are rebuilt but those of sessions that have not changed.
 
     Args:
         zone: IANA name of the time zone of displayed times; None is that of the systems, or that of the site if they

@@ -109,13 +109,19 @@ class SiteWriter:
         return True
 
     def reuse_page(self, name: str, inputs: str) -> bool:
-        """Link a page of the previous site that was made of the same; else the caller writes it, and False.
+        """Link a page of the previous site that was made of the same, and what it shows; else the caller writes it.
 
         Args:
             inputs: digest of everything that the page is made of, code and templates included.
         """
         self.inputs[name] = inputs
-        return self.previous_inputs.get(name) == inputs and self.reuse(name)
+        if self.previous is None or self.previous_inputs.get(name) != inputs or not self.reuse(name):
+            return False
+        if all(self.reuse(linked) for linked in _linked_files((self.place / name).read_bytes())):
+            return True
+        (self.place / name).unlink()  # it is the file of the previous site, too
+        self.kept -= 1
+        return False
 
     def _path(self, name: str) -> Path:
         target = (self.place / name).absolute()
@@ -163,6 +169,14 @@ def site_build(site: Path) -> Iterator[SiteWriter]:
 OLDER_SAMPLES_FOLDER = "samples"
 # Directories of a site whose files later builds reuse.
 _REUSED = ("output", "darshan", OLDER_SAMPLES_FOLDER)
+
+
+_LINKED = re.compile(rb'(?:href|src)="(?:\.\./)*((?:output|darshan)/[^"#?]+)"')
+
+
+def _linked_files(page: bytes) -> set[str]:
+    """Files in the directories `_REUSED` that a page links to or shows; their names have no special characters."""
+    return {found.decode() for found in _LINKED.findall(page)}
 
 
 def _digest_file(version: Path) -> Path:

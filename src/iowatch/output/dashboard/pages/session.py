@@ -32,29 +32,48 @@ RunResults = Sequence[tuple[data.SeriesEntry, tuple[float, ...]]]
 def publish_session_pages(site: data.SiteBuild) -> None:
     """Write `session/<uuid>.html`: full pages of the newest sessions and those around findings, else short ones.
 
-    A short page is linked from the previous site if everything that it is made of is the same.
+    A page is linked from the previous site if everything that it is made of is the same. A full page compares its
+    results with the levels and noise of when it was written: these move by fractions of a percent with each session,
+    so that it is written again when a change, a finding or a reference is another one.
     """
     chosen: list[SystemSession] = []
     with site.history.reading() as connection:
         files = bulk.artefact_counts(connection, site.system)
     for machine in site.catalogue.machines:
-        evidence, known = data.evidence_sessions(machine), _digest(_short_page_basis(site, machine))
+        evidence = data.evidence_sessions(machine)
+        short = _digest(_page_basis(site, machine))
+        long = _digest([short, site.reports, _assessment_basis(machine)])
         for position, row in enumerate(machine.sessions):
             drawn = position < _DRAWN_SESSIONS or row.id in evidence
             full = position < site.sessions or row.id in evidence
-            inputs = _digest([known, asdict(row), files.get(row.id, 0)])
-            if full or not site.writer.reuse_page(data.session_page_path(row), inputs):
+            inputs = _digest([long if full else short, full and drawn, asdict(row), files.get(row.id, 0)])
+            # The newest session is always assessed by what is known now.
+            if position == 0 or not site.writer.reuse_page(data.session_page_path(row), inputs):
                 chosen.append((machine, row, drawn if full else None))
     write_in_processes(site.history, site.writer, partial(_write_sessions, site), chosen)
 
 
-def _short_page_basis(site: data.SiteBuild, machine: data.SystemEntry) -> list[object]:
-    """What the short pages of a system are made of besides their session: of its series the page and the metric.
+def _page_basis(site: data.SiteBuild, machine: data.SystemEntry) -> list[object]:
+    """What the pages of a system are made of besides their session: of its series the page and the metric.
 
     Runs and results are only added to a session, never changed: the number of runs stands for both.
     """
     series = [(one.row.id, one.headline, one.row.metric, one.row.case.canonical) for one in machine.series]
     return [site.fingerprint, machine.name, str(system_zone(machine.name)), series]
+
+
+def _assessment_basis(machine: data.SystemEntry) -> list[object]:
+    """What the results of sessions are compared with: references, changes and findings."""
+    steps = {one.row.id: one.detection.changes for one in machine.series if one.detection}
+    levels_of = [
+        (one.row.id, one.limits, [(step.time, step.before) for step in steps.get(one.row.id, ())])
+        for one in machine.series
+    ]
+    members = [
+        (one.id, one.state, one.first_after, [(m.series_id, m.before, m.run_before, m.run_after) for m in one.members])
+        for one in machine.findings
+    ]
+    return [levels_of, members]
 
 
 def _digest(document: object) -> str:

@@ -22,7 +22,7 @@ from iowatch.findings import (
 )
 from iowatch.output.dashboard import data
 from iowatch.output.dashboard.levels import drawn_levels
-from iowatch.output.dashboard.pages.finding import samples_around_change
+from iowatch.output.dashboard.pages.finding import points_around_change
 from iowatch.stats import (
     METHODS,
     ChangePoint,
@@ -128,7 +128,7 @@ def test_dashboard_uses_the_same_series(history: History) -> None:
     machine = data.collect_catalogue(history).machines[0]
     (finding,) = machine.findings
     (row,) = headline_series(history, "site")
-    drawn = samples_around_change(history, finding, machine)[row.id]
+    drawn = points_around_change(history, finding, machine)[row.id]
     assert drawn.time.tolist() == load_observations(history, [row])[row.id].time.tolist()
     assert len(drawn.time) == FIRST_DAYS
     # 1000 and 500 MiB/s, 2 % noise each.

@@ -85,15 +85,21 @@ def monitored_series(rows: Iterable[SeriesRow]) -> list[SeriesRow]:
 
 
 def load_observations(
-    history: History, rows: Sequence[SeriesRow], since: int | None = None, until: int | None = None
+    history: History,
+    rows: Sequence[SeriesRow],
+    since: int | None = None,
+    until: int | None = None,
+    sessions: Iterable[SessionRow] | None = None,
 ) -> dict[int, SeriesPoints]:
     """Observations of series of one system, by series id; a run and its retest are one observation.
 
     Args:
         since, until: epoch seconds; only points from `since` to `until`.
+        sessions: those of the system, if the caller has loaded them.
     """
     points = history.points([row.id for row in rows], since, until)
-    retested = retest_times(history.sessions(rows[0].system) if rows else ())
+    known = history.sessions(rows[0].system) if sessions is None and rows else sessions
+    retested = retest_times(known or ())
     return {number: combine_retests(one, retested) for number, one in points.items()}
 
 

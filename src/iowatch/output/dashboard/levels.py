@@ -45,7 +45,7 @@ class AcceptedLevel:
     source: str
 
 
-def sample_headlines(series: SeriesEntry, samples: SeriesSamples) -> NDArray[np.float64]:
+def sample_headlines(series: SeriesEntry, samples: SeriesSamples | SeriesPoints) -> NDArray[np.float64]:
     """Headline of each observation, its best sample by direction; shape (n,)."""
     return series.metric.best_bound(samples.min, samples.max)
 
@@ -123,9 +123,11 @@ def recent_observations(site: SiteBuild, machine: SystemEntry) -> Mapping[int, S
     They are read once per build.
     """
     rows = [one.row for one in machine.watched]
-    return site.compute_once(
-        "recent", machine, lambda: load_observations(site.history, rows, since=_recent_since(machine))
-    )
+
+    def read() -> Mapping[int, SeriesPoints]:
+        return load_observations(site.history, rows, _recent_since(machine), sessions=machine.sessions)
+
+    return site.compute_once("recent", machine, read)
 
 
 def _recent_since(machine: SystemEntry) -> int | None:

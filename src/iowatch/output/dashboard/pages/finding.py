@@ -13,28 +13,19 @@ from markupsafe import Markup
 from numpy.typing import NDArray
 
 from iowatch.core import format_number
-from iowatch.findings import (
-    Finding,
-    FindingMember,
-    combine_retests,
-    find_bisection,
-    finding_day,
-    format_factor,
-    retest_times,
-    text,
-)
+from iowatch.findings import Finding, FindingMember, find_bisection, finding_day, format_factor, load_observations, text
 from iowatch.output.dashboard import cards, data, drawing, levels, safe_file_name
 from iowatch.output.dashboard.traces import TracedRun, compare_run_traces
 from iowatch.output.history import artefact_location
 from iowatch.reference import Event
 from iowatch.stats import Explanation
-from iowatch.store import History, SeriesSamples, SessionRow, bulk
+from iowatch.store import History, SeriesPoints, SessionRow
 
 _AROUND_S = 60 * drawing.DAY_S
 _NEAR_S = 3 * drawing.DAY_S
 _MAX_OTHERS = 30
 _MAX_EVENTS = 6
-Samples = Mapping[int, SeriesSamples]
+Points = Mapping[int, SeriesPoints]
 
 
 def finding_page_path(finding: Finding) -> str:
@@ -50,34 +41,32 @@ def _series_to_draw(finding: Finding, machine: data.SystemEntry) -> list[data.Se
     return inside + others[:: max(1, -(-len(others) // _MAX_OTHERS))]
 
 
-def samples_around_change(history: History, finding: Finding, machine: data.SystemEntry) -> dict[int, SeriesSamples]:
-    """Samples of the drawn series from 60 days before to 60 days after the change, by series id."""
-    numbers = [one.row.id for one in _series_to_draw(finding, machine)]
-    ends = finding.first_after - _AROUND_S, finding.first_after + _AROUND_S
-    retested = retest_times(machine.sessions)
-    with history.reading() as connection:
-        found = bulk.read_series_samples(connection, numbers, *ends)
-        return {one.series_id: combine_retests(one, retested) for one in found}
+def points_around_change(history: History, finding: Finding, machine: data.SystemEntry) -> dict[int, SeriesPoints]:
+    """Observations of the drawn series from 60 days before to 60 days after the change, by series id."""
+    rows = [one.row for one in _series_to_draw(finding, machine)]
+    since, until = finding.first_after - _AROUND_S, finding.first_after + _AROUND_S + 1
+    found = load_observations(history, rows, since, until, machine.sessions)
+    return {number: points for number, points in found.items() if len(points.time)}
 
 
 def small_figure(site: data.SiteBuild, finding: Finding, machine: data.SystemEntry) -> Markup:
     """Picture of a finding for its card."""
-    samples = samples_around_change(site.history, finding, machine)
-    return _finding_figures(finding, machine, samples, site.zone, (CARD,))
+    points = points_around_change(site.history, finding, machine)
+    return _finding_figures(finding, machine, points, site.zone, (CARD,))
 
 
-def finding_figure(finding: Finding, machine: data.SystemEntry, samples: Samples, zone: tzinfo) -> Markup:
+def finding_figure(finding: Finding, machine: data.SystemEntry, points: Points, zone: tzinfo) -> Markup:
     """Picture of a finding, one for screens and one for phones; dates are midnights of `zone`."""
-    return _finding_figures(finding, machine, samples, zone, (WIDE, NARROW))
+    return _finding_figures(finding, machine, points, zone, (WIDE, NARROW))
 
 
 def _finding_figures(
-    finding: Finding, machine: data.SystemEntry, samples: Samples, zone: tzinfo, layouts: Sequence[FanLayout]
+    finding: Finding, machine: data.SystemEntry, points: Points, zone: tzinfo, layouts: Sequence[FanLayout]
 ) -> Markup:
     members = {member.series_id: member for member in finding.members}
     lines = []
     for one in _series_to_draw(finding, machine):
-        if (found := samples.get(one.row.id)) is not None:
+        if (found := points.get(one.row.id)) is not None:
             values, member = levels.sample_headlines(one, found), members.get(one.row.id)
             before = values[found.time < finding.first_after]
             if member is not None or len(before):
@@ -124,17 +113,17 @@ def other_recorded_events(finding: Finding, machine: data.SystemEntry) -> list[E
 
 
 def member_figures(
-    finding: Finding, machine: data.SystemEntry, samples: Samples, zone: tzinfo
+    finding: Finding, machine: data.SystemEntry, points: Points, zone: tzinfo
 ) -> Iterator[dict[str, Any]]:
     """One small picture per member, the largest change first, all on one time axis."""
-    series = {one.row.id: one for one in machine.series if one.row.id in samples}
-    known = [samples[m.series_id].time for m in finding.members if m.series_id in series]
+    series = {one.row.id: one for one in machine.series if one.row.id in points}
+    known = [points[m.series_id].time for m in finding.members if m.series_id in series]
     first = min((int(times[0]) for times in known), default=finding.first_after - drawing.DAY_S)
     last = max((int(times[-1]) for times in known), default=finding.first_after + drawing.DAY_S)
     for member in sorted(finding.members, key=lambda m: -max(m.gain, 1 / m.gain)):
         drawn = None
         if member.series_id in series:
-            one = samples[member.series_id]
+            one = points[member.series_id]
             values = levels.sample_headlines(series[member.series_id], one)
             drawn = member_picture(member, one.time, values, first, last, zone)
         yield {"member": member, "picture": drawn, "page": f"series/{member.series_id}.html"}
@@ -171,7 +160,7 @@ PAGE = data.Page("finding", "Finding", None, publish_finding_pages)
 
 
 def _finding_values(site: data.SiteBuild, machine: data.SystemEntry, finding: Finding) -> dict[str, Any]:
-    samples = samples_around_change(site.history, finding, machine)
+    points = points_around_change(site.history, finding, machine)
     strongest = sorted(finding.members, key=lambda m: -max(m.gain, 1 / m.gain))[:_MAX_RUNS]
     traced_member = traces = None
     logs = _first_logs(site, [run for m in strongest for run in (m.run_before, m.run_after) if run is not None])
@@ -194,9 +183,9 @@ def _finding_values(site: data.SiteBuild, machine: data.SystemEntry, finding: Fi
         "card": cards.make_card(machine, finding),
         "as_well": [line for rule in rules if rule is not None for line in text.format_equivalents(rule)],
         "decisions": [d for d in machine.decisions if d.finding == finding.id],
-        "fan": finding_figure(finding, machine, samples, site.zone),
+        "fan": finding_figure(finding, machine, points, site.zone),
         "others": other_recorded_events(finding, machine),
-        "multiples": list(member_figures(finding, machine, samples, site.zone)),
+        "multiples": list(member_figures(finding, machine, points, site.zone)),
         "opposite_direction": text.opposite_direction(finding),
         "unchanged": finding.compared[finding.explanation.changed :],
         "traced_member": traced_member,

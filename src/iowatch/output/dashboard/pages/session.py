@@ -16,7 +16,7 @@ from typing import Any
 from markupsafe import Markup
 
 from iowatch import darshan
-from iowatch.core import Summary, artefacts, format_number, summarise_samples
+from iowatch.core import DAY_S, Summary, artefacts, format_number, summarise_samples
 from iowatch.output.dashboard import data, drawing, levels, write_in_processes
 from iowatch.output.dashboard.traces import TraceSummary, summarise_trace
 from iowatch.output.history import artefact_location, compare_run_bandwidths
@@ -42,11 +42,12 @@ def publish_session_pages(site: data.SiteBuild) -> None:
     for machine in site.catalogue.machines:
         evidence = data.evidence_sessions(machine)
         short = _digest(_page_basis(site, machine))
-        long = _digest([short, site.reports, _assessment_basis(machine)])
+        long = _digest([short, site.reports, [(one.row.id, one.limits) for one in machine.series]])
         for position, row in enumerate(machine.sessions):
             drawn = position < _DRAWN_SESSIONS or row.id in evidence
             full = position < site.sessions or row.id in evidence
-            inputs = _digest([long if full else short, full and drawn, asdict(row), files.get(row.id, 0)])
+            known = [long, drawn, _assessment_basis(machine, row)] if full else [short]
+            inputs = _digest([known, asdict(row), files.get(row.id, 0)])
             # The newest session is always assessed by what is known now.
             if position == 0 or not site.writer.reuse_page(data.session_page_path(row), inputs):
                 chosen.append((machine, row, drawn if full else None))
@@ -62,18 +63,22 @@ def _page_basis(site: data.SiteBuild, machine: data.SystemEntry) -> list[object]
     return [site.fingerprint, machine.name, str(system_zone(machine.name)), series]
 
 
-def _assessment_basis(machine: data.SystemEntry) -> list[object]:
-    """What the results of sessions are compared with: references, changes and findings."""
-    steps = {one.row.id: one.detection.changes for one in machine.series if one.detection}
-    levels_of = [
-        (one.row.id, one.limits, [(step.time, step.before) for step in steps.get(one.row.id, ())])
-        for one in machine.series
+def _assessment_basis(machine: data.SystemEntry, row: SessionRow) -> list[object]:
+    """What the results of a session are compared with: dates of the levels then, findings, and its runs in these."""
+    end = row.ended_at if row.ended_at is not None else row.started_at + DAY_S
+    changes = {one.row.id: [step.time for step in one.detection.changes] for one in machine.series if one.detection}
+    since = [(number, times[:1], [time for time in times if time <= end][-1:]) for number, times in changes.items()]
+    disputed = [
+        (one.id, sorted(m.series_id for m in one.members))
+        for one in machine.findings
+        if one.state in levels.UNDECIDED_STATES and one.first_after <= end
     ]
     members = [
-        (one.id, one.state, one.first_after, [(m.series_id, m.before, m.run_before, m.run_after) for m in one.members])
+        (one.id, [(m.run_before, m.run_after) for m in one.members])
         for one in machine.findings
+        if any(row.started_at <= moment <= end for moment in (one.last_before, one.first_after))
     ]
-    return [levels_of, members]
+    return [since, disputed, members]
 
 
 def _digest(document: object) -> str:

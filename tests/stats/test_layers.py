@@ -27,7 +27,9 @@ from iowatch.stats import LayerSeries, infer_layer
 NOISE, SECONDS = 0.05, 0.003
 
 
-def session(fault: Layer | None, amount: float = 0.7, *, seed: int = 1, gain: bool = False) -> list[LayerSeries]:
+def session(
+    fault: Layer | None, amount: float = 0.7, *, seed: int = 1, gain: bool = False, noise: float = NOISE
+) -> list[LayerSeries]:
     """One session with the controls of every layer; a fault costs `amount` of the time of 1 MiB of a POSIX write."""
     rng = np.random.default_rng(seed)
     kinds = [((CPU,), 1.0, 0.0, None)] * 2 + [((CPU, NETWORK), SECONDS, 2.0, None)] * 2
@@ -41,8 +43,8 @@ def session(fault: Layer | None, amount: float = 0.7, *, seed: int = 1, gain: bo
         added = {"share": amount * seconds, "bytes": amount * SECONDS, "operations": 5 * amount * 1e-4 / (mib or 1)}
         after = seconds + (added[fault.work] if fault in path and fault is not None else 0.0)
         before, after = (after, seconds) if gain else (seconds, after)
-        change = math.log(before / after) + rng.normal(0, NOISE)
-        found.append(LayerSeries(tuple(one.name for one in path), change, NOISE, before, mib, way))
+        change = math.log(before / after) + rng.normal(0, noise)
+        found.append(LayerSeries(tuple(one.name for one in path), change, noise, before, mib, way))
     return found
 
 
@@ -70,6 +72,15 @@ def test_more_evidence_never_makes_the_planted_layer_less_likely() -> None:
         likely.append(np.mean([one.probability for each in found for one in each if one.layer == MPI_IO.name]))
     assert likely == sorted(likely)
     assert likely[0] < 0.1 < 0.9 < likely[-1]
+
+
+@pytest.mark.parametrize("layer", [DISK, CPU, NETWORK], ids=lambda one: one.name)
+def test_layer_is_named_whatever_the_amount_of_its_fault(layer: Layer) -> None:
+    """Noise of 1 %, as on an idle machine: the evidence must not depend on how near a node of a sum the amount is."""
+    for amount in np.geomspace(0.6, 4, 9).tolist():
+        series = session(layer, amount, noise=0.01)
+        found = infer_layer(series, LAYERS)
+        assert found.named == layer.name, (amount, found.ranked[:3])
 
 
 def test_nothing_is_named_where_nothing_moved() -> None:

@@ -46,7 +46,9 @@ _CONTROLS_TELL = 0.97
 _USUAL_WORK = 0.7
 # Of a series that notices it, the amount is about that of its kind (a factor of exp(0.6)), or any other.
 _ALIKE, _SPREAD = 0.7, 0.6
-_SPREAD_NODES, _SPREAD_WEIGHTS = np.polynomial.hermite_e.hermegauss(5)
+# So dense that the noise of a series spans several nodes: with few, chance decides how near the next one is.
+_SPREAD_NODES = np.linspace(-2.5, 2.5, 41)
+_SPREAD_WEIGHTS = np.exp(-(_SPREAD_NODES**2) / 2)
 # Series of another kind may make more or fewer of the slow calls (messages between ranks that wait for a processor lose
 # more than calculations): their amount is that of the control series, or any part or multiple of it. In steps of
 # `_AMOUNTS`: factors of 0.03 to 1000.
@@ -59,7 +61,8 @@ _OUTLIERS = 0.01
 # Standard deviation of the shift that all series of one session share: natural logarithm, and share of their noise,
 # because what disturbs one of them disturbs the others as well.
 _COMMON_SHIFT, _COMMON_NOISE = 0.05, 0.7
-_SHIFT_NODES, _SHIFT_WEIGHTS = np.polynomial.hermite_e.hermegauss(5)
+_SHIFT_NODES = np.linspace(-2.5, 2.5, 11)
+_SHIFT_WEIGHTS = np.exp(-(_SHIFT_NODES**2) / 2)
 # Noise is a t distribution, and at least 3 %.
 _FREEDOM, _LEAST_NOISE = 6.0, 0.03
 # A series has moved if its change is at least 10 % and this many times its noise.

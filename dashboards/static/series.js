@@ -5,8 +5,8 @@
   const place = document.getElementById("plot"), hint = document.getElementById("hint"), choice = document.getElementById("covariate");
   const data = JSON.parse(document.getElementById("data").textContent);
   const bytes = (text) => Uint8Array.from(atob(text), (c) => c.charCodeAt(0)).buffer;
-  // Observations of earlier years are in files of their own, which many builds of the site share.
-  const older = globalThis.olderSamples, sessions = { ...globalThis.olderSessions, ...data.sessions };
+  // Observations of earlier years are in two files, which many builds of the site share; one without the other is of no use.
+  const older = globalThis.olderSessions && globalThis.olderSamples, sessions = { ...globalThis.olderSessions, ...data.sessions };
   const joined = (name, Numbers) => {
     const parts = [older, data].filter(Boolean).map((one) => new Numbers(bytes(one[name]))), all = new Numbers(parts.reduce((n, one) => n + one.length, 0));
     parts.reduce((at, one) => { all.set(one, at); return at + one.length; }, 0);
@@ -28,7 +28,7 @@
   const named = (label, of) => of ? `${label} (${of})` : label;
   const samplesOf = (i) => samples.subarray(start[i], start[i + 1]);
   const lowest = (values) => values.reduce((a, b) => Math.min(a, b)), highest = (values) => values.reduce((a, b) => Math.max(a, b));
-  const lost = data.older && !older ? `The file of the ${data.older.toLocaleString("en")} older sessions could not be loaded. ` : "";
+  const lost = data.older && !older ? `The files of the ${data.older.toLocaleString("en")} older sessions could not be loaded. ` : "";
   let dots = false, chosen = null;
 
   // What is in view: the first session and the one after the last, with one more on each side, and sessions per point.

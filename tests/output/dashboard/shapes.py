@@ -58,13 +58,14 @@ def fill(database: Path | str, days: int = SESSIONS, without: Container[int] = (
             history.begin_session(session, [])
             history.record_runs(
                 session.uuid,
-                [_run(shape, float(series[shape][day]), day, begin + 60 * n) for n, shape in enumerate(SHAPES)],
+                [make_run(shape, float(series[shape][day]), day, begin + 60 * n) for n, shape in enumerate(SHAPES)],
             )
             history.end_session(session.uuid, "ok", begin + 600)
         update_findings(history, "archer", datetime.fromtimestamp(START + days * DAY_S, UTC))
 
 
-def _run(shape: str, value: float, day: int, begin: int) -> RunRecord:
+def make_run(shape: str, value: float, day: int, begin: int) -> RunRecord:
+    """A run of benchio with three samples, the largest `value` (MiB/s), at `begin` (epoch s)."""
     case = dict(CASE) if shape == "reference" else {**CASE, "mode": shape}
     result = Result("write", "bandwidth", "MiB/s", (value, value * 0.97, value * 0.93), case)
     return RunRecord(

@@ -118,7 +118,7 @@ def test_older_run_that_arrives_late_is_in_a_new_file(history: Path, tmp_path: P
     with History.open(str(history)) as written:
         session = SessionRecord("late", "archer", "nightly", "run", NEW_YEAR - 1800, {})
         written.begin_session(session, [])
-        written.record_runs("late", [shapes._run("transient", 4000.0, 999, NEW_YEAR - 1700)])
+        written.record_runs("late", [shapes.make_run("transient", 4000.0, 999, NEW_YEAR - 1700)])
         written.end_session("late", "ok", NEW_YEAR - 60)
     page = build(history, site)["transient"]
     names, samples = files_of(site, page)
@@ -138,24 +138,24 @@ def test_damaged_file_is_written_again(history: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.browser
-@pytest.mark.parametrize("lost", [False, True])
+@pytest.mark.parametrize("lost", [None, 0, 1], ids=["nothing", "sessions", "samples"])
 def test_browser_draws_all_observations_or_says_what_is_missing(
-    history: Path, tmp_path: Path, browser: Browser, lost: bool
+    history: Path, tmp_path: Path, browser: Browser, lost: int | None
 ) -> None:
     site = tmp_path / "site"
     page = build(history, site)["transient"]
-    if lost:
-        files_of(site, page)[1].unlink()
+    if lost is not None:
+        files_of(site, page)[lost].unlink()
     (path,) = [path for path in (site / "series").glob("*.html") if path.read_text() == page]
     browser.open(path)
     browser.wait("return document.documentElement.dataset.drawn === 'yes'")
     layers = "document.getElementById('plot').chart.drawn[0].layers"
     headline = browser.run(f"return {layers}.find((one) => one.kind === 'headline').points.length")
     hint = browser.run("return document.getElementById('hint').textContent")
-    assert headline == shapes.SESSIONS - OLDER_SESSIONS * lost
-    assert ("The file of the 42 older sessions could not be loaded." in hint) is lost
+    first = 0 if lost is None else OLDER_SESSIONS
+    assert headline == shapes.SESSIONS - first
+    assert ("The files of the 42 older sessions could not be loaded." in hint) is (lost is not None)
     chart = "document.getElementById('plot').chart"
-    first = 0 if not lost else OLDER_SESSIONS
     described = browser.run(f"return [{chart}.describe(0, 1), {chart}.link(0)]")
     assert f"session archer-{first:03d}" in described[0]
     assert described[1].startswith(f"../session/archer-{first:03d}.html#run-")

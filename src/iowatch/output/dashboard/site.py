@@ -169,14 +169,12 @@ def site_build(site: Path) -> Iterator[SiteWriter]:
 OLDER_SAMPLES_FOLDER = "samples"
 # Directories of a site whose files later builds reuse.
 _REUSED = ("output", "darshan", OLDER_SAMPLES_FOLDER)
-
-
-_LINKED = re.compile(rb'(?:href|src)="(?:\.\./)*((?:output|darshan)/[^"#?]+)"')
+_LINKED = re.compile(rf'(?:href|src)="(?:\.\./)*((?:{"|".join(_REUSED)})/[^"#?]+)"'.encode())
 
 
 def _linked_files(page: bytes) -> set[str]:
     """Files in the directories `_REUSED` that a page links to or shows; their names have no special characters."""
-    if b"/output/" not in page and b"/darshan/" not in page:  # nearly all pages
+    if not any(f"{folder}/".encode() in page for folder in _REUSED):  # nearly all pages: a search takes longer
         return set()
     return {found.decode() for found in _LINKED.findall(page)}
 

@@ -138,14 +138,12 @@ def timed(label: str, systems: int, *commands: Sequence[str]) -> None:
 def measure(history: History, url: str, systems: Sequence[System], nights: int, chosen: argparse.Namespace) -> None:
     number, db = len(systems), ("--db", url)
     update = ("findings", "update", "--workers", str(chosen.workers), *db)
-    pages = [
-        ("dashboard", "build", "--system", one.name, "--output", str(chosen.keep / "sites" / one.name), *db)
-        for one in systems
-    ]
+    sites = str(chosen.keep / "sites")
+    pages = ("dashboard", "build", "--each-system", "--workers", str(chosen.workers), "--output", sites, *db)
     print(f"{number} systems, {nights} sessions each", flush=True)
     if not chosen.skip_fill:
         timed("first judging", number, update)
-        timed("first pages, a site per system", number, *pages)
+        timed("first pages, a site per system", number, pages)
     if chosen.only_fill:
         return
     for system in systems:
@@ -153,7 +151,7 @@ def measure(history: History, url: str, systems: Sequence[System], nights: int, 
     timed("news of one new session each", number, (*update, "--newest"))
     timed("judging", number, update)
     timed("judging again, nothing new", number, update)
-    timed("pages, a site per system", number, *pages)
+    timed("pages, a site per system", number, pages)
 
 
 def main() -> None:

@@ -11,11 +11,11 @@
   if (late.length) {
     document.getElementById("overdue-count").textContent = late.filter((one) => one.matches("tr")).length;
     document.getElementById("overdue").hidden = false;
-    for (const id of ["problems", "problems-overdue"]) document.getElementById(id).hidden = false;
+    for (const one of document.querySelectorAll("#problems, #problems-overdue")) one.hidden = false;
   }
 
   // ?display=wall: large, without scrolling, loaded again every five minutes; what does not fit is counted.
-  if (new URLSearchParams(location.search).get("display") !== "wall") return;
+  if (new URLSearchParams(location.search).get("display") !== "wall" || !document.getElementById("age")) return;
   document.documentElement.classList.add("wall");
   // Of the file, also without a server.
   const hours = Math.max(0, Math.floor((Date.now() - Date.parse(document.lastModified)) / 36e5));

@@ -18,7 +18,8 @@ from click.testing import Result
 
 from iowatch.core import MachineError
 from iowatch.darshan import REJECTIONS, DarshanReader, close_reader, log_schema, read_batch, read_trace
-from iowatch.session.log_intake import Engine, add_logs, dask_workers
+from iowatch.session.log_intake import add_logs
+from iowatch.session.workers import Engine, dask_workers
 from iowatch.store import logs as log_tables
 from iowatch.store.logs import LogStore
 from tests.darshan.conftest import LogSpec, build

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from bench import systems as bench
@@ -18,9 +20,10 @@ from click.testing import Result
 
 from iowatch.demo.scenarios import generate_sessions
 from iowatch.findings import load_findings, update_findings
+from iowatch.output.dashboard import each_system
 from iowatch.output.dashboard.build import build_site
 from iowatch.session import systems
-from iowatch.session.log_intake import dask_workers
+from iowatch.session.workers import Engine, dask_workers, local_processes
 from iowatch.store import History, maintenance, write
 from tests.findings.conftest import STEP, root, slower_mpiio, update_time
 
@@ -33,7 +36,7 @@ def record(history: History, name: str) -> None:
     scenario = replace(slower_mpiio(last=STEP + timedelta(days=10)), system=name, name=name)
     with history.writing() as connection:
         for session in generate_sessions(scenario, seed=5):
-            one = replace(session.session, uuid=f"{name}-{session.session.uuid}"[:60])
+            one = replace(session.session, uuid=f"{name}-{session.session.uuid}"[:60], origin="run")
             write.insert_session(connection, one, ())
             runs = [replace(run, fingerprint=f"{name} {run.fingerprint}") for run in session.runs]
             write.insert_runs(connection, one.uuid, runs)
@@ -48,12 +51,20 @@ def recorded(history: History, root: Path) -> History:
     return history
 
 
+@pytest.fixture
+def with_pages(history: History) -> History:
+    """The same in the checkout of the tests, which has the templates of pages."""
+    for name in NAMES:
+        record(history, name)
+    return history
+
+
 def lines(history: History) -> list[tuple[str, str]]:
     return [(one.id, one.line) for one in load_findings(history)]
 
 
-@pytest.mark.parametrize("engine", [None, partial(systems.local_processes, 2), partial(dask_workers, None, 1)])
-def test_every_engine_stores_the_same_findings(recorded: History, engine: systems.Engine | None) -> None:
+@pytest.mark.parametrize("engine", [None, partial(local_processes, 2), partial(dask_workers, None, 1)])
+def test_every_engine_stores_the_same_findings(recorded: History, engine: Engine | None) -> None:
     """Both systems have the planted loss; results are in the history, whichever process computed them."""
     found = systems.update_systems(None, NAMES, engine)
     assert [(one.system, one.fault, one.findings, one.need_action) for one in found] == [
@@ -85,6 +96,18 @@ def test_a_system_that_fails_does_not_stop_the_others(
     assert cli("findings", "update", "--system", "third").exit_code == 2
 
 
+def test_dask_workers_start_beside_another_scheduler_of_the_host() -> None:
+    """The default port of a scheduler's HTTP server may be in use; a warning about it would be an error here."""
+    taken = socket.create_server(("127.0.0.1", 8787)) if _is_free(8787) else nullcontext()
+    with taken, dask_workers(None, 1) as (executor, number):
+        assert (executor.submit(os.getpid).result() != os.getpid(), number) == (True, 1)
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as tried:
+        return tried.connect_ex(("127.0.0.1", port)) != 0
+
+
 def test_update_without_a_fault_states_the_findings(recorded: History, cli: Callable[..., Result]) -> None:
     del recorded
     done = cli("findings", "update", "--workers", "1")
@@ -97,8 +120,8 @@ def test_update_without_a_fault_states_the_findings(recorded: History, cli: Call
 class _Killed(ProcessPoolExecutor):
     """A pool in which the task of one system ends its process."""
 
-    def submit(self, function, /, place, system, *words):  # type: ignore[no-untyped-def]
-        return super().submit(*((os._exit, 9) if system == "planted" else (function, place, system, *words)))
+    def submit(self, function, /, system, *words):  # type: ignore[no-untyped-def]
+        return super().submit(*((os._exit, 9) if system == "planted" else (function, system, *words)))
 
 
 def test_a_killed_process_is_the_fault_of_its_system(recorded: History) -> None:
@@ -166,3 +189,78 @@ def test_site_of_a_system_is_that_of_a_history_with_this_system_only(
     assert sites[0] == sites[1]
     assert json.loads((tmp_path / "chosen" / "build.json").read_text())["system"] == NAMES[0]
     assert cli("dashboard", "build", "--system", "third").exit_code == 2
+
+
+def test_sites_of_each_system_are_those_of_single_builds(
+    with_pages: History, tmp_path: Path, cli: Callable[..., Result]
+) -> None:
+    """Two processes write, byte by byte, what two builds write; the first page has a row with the loss of each."""
+    place = tmp_path / "sites"
+    for name in NAMES:
+        update_findings(with_pages, name, update_time(STEP + timedelta(days=11)))
+    done = cli("dashboard", "build", "--each-system", "--workers", "2", "--output", place, "--json")
+    assert done.exit_code == 0, done.stderr
+    rows = json.loads(done.stdout)["systems"]
+    assert [(row["system"], row["need_action"], row["overdue"]) for row in rows] == [(name, 1, True) for name in NAMES]
+    assert [row["loss"] for row in rows] == [pytest.approx(0.5, abs=0.1)] * 2
+    for name in NAMES:
+        assert cli("dashboard", "build", "--system", name, "--output", tmp_path / name).exit_code == 0
+        single = (tmp_path / name).resolve()
+        pages = {path.relative_to(single) for path in single.rglob("*.html")}
+        assert len(pages) > 60
+        assert [page for page in pages if (place / name / page).read_bytes() != (single / page).read_bytes()] == []
+    text = (place / "index.html").read_text()
+    assert "2 findings need action</strong> on 2 of them" in text
+    assert [f'href="{name}/index.html"' in text for name in NAMES] == [True, True]
+    assert cli("dashboard", "build", "--output", place).exit_code == 2  # a directory of sites is no site
+
+
+def test_site_that_cannot_be_built_is_named_and_the_older_one_kept(
+    with_pages: History, tmp_path: Path, cli: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    del with_pages
+    words = ("dashboard", "build", "--each-system", "--workers", "1", "--output", tmp_path / "sites")
+    assert cli(*words).exit_code == 0
+    before = (tmp_path / "sites/planted/index.html").read_bytes()
+    real = each_system.build_site
+
+    def build(history: History, place: Path, **options: Any) -> object:
+        if place.name == "planted":
+            raise ZeroDivisionError("division by zero")
+        return real(history, place, **options)
+
+    monkeypatch.setattr(each_system, "build_site", build)
+    failed = cli(*words)
+    assert failed.exit_code == 3
+    assert "planted failed: ZeroDivisionError: division by zero" in failed.stderr
+    assert "(1 of 2 sites built in" in failed.stdout
+    text = (tmp_path / "sites/index.html").read_text()
+    assert '<strong class="alarm">1 not built</strong>' in text
+    assert "The link leads to an older site." in text
+    assert text.index("planted") < text.index("second")
+    assert (tmp_path / "sites/planted/index.html").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--each-system", "--system", "planted"), "--each-system is for all systems"),
+        (("--workers", "2"), "--workers and --scheduler need --each-system"),
+        (("--each-system", "--zone", "Mars/Olympus"), "Mars/Olympus"),
+        (("--each-system", "--output", "site"), "site is one site of iowatch"),
+    ],
+)
+def test_options_of_sites_that_do_not_fit_are_refused(
+    recorded: History,
+    words: tuple[str, ...],
+    message: str,
+    cli: Callable[..., Result],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    del recorded
+    monkeypatch.chdir(tmp_path)
+    Path("site").symlink_to("elsewhere")
+    refused = cli("dashboard", "build", *words)
+    assert refused.exit_code == 2
+    assert message in refused.stderr

@@ -28,6 +28,15 @@ def history_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return database_option(json_option(command))
 
 
+def engine_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """`--workers` and `--scheduler` of commands with one task per system (`iowatch.session.workers.choose_engine`)."""
+    workers = click.option("--workers", type=click.IntRange(1), help="Processes on this host [default: one per core].")
+    scheduler = click.option(
+        "--scheduler", metavar="ADDRESS", help="A running Dask scheduler, for workers on other hosts."
+    )
+    return workers(scheduler(command))
+
+
 def system_option(default: str | None = None, required: bool = False) -> Decorator:
     """`--system S`; without a default, None means all systems."""
     # click takes an explicit `default=None` as a value, and an option that has one is never missing.

@@ -6,19 +6,19 @@ Only this process writes, so that a worker can be killed at any time: its batch 
 from __future__ import annotations
 
 import hashlib
-import logging
 import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Executor, Future, wait
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from iowatch.core import MachineError, UsageError, settings
 from iowatch.darshan import COPY, COUNTED, REJECTIONS, import_engines, read_batch, site_key
+from iowatch.session.workers import Engine
 from iowatch.site import load_system, system_names
 from iowatch.store import logs as log_tables
 
@@ -29,20 +29,12 @@ if TYPE_CHECKING:
 _BATCH_LOGS = 100
 # Batches per worker that are under way; the rest of a year of logs waits here as names.
 _BATCHES_PER_WORKER = 3
-# The number of workers of a scheduler changes while their jobs start and end; so many are kept busy.
-_REMOTE_WORKERS = 64
 # A commit writes at most this much again if this process is killed, and a part is not written for every batch.
 _COMMIT_LOGS, _COMMIT_S = 5000, 30.0
 # Files that are listed and compared with the ledger at once.
 _LISTED_FILES = 250_000
 _REPORT_S = 10.0
-WORKER_MEMORY = "1GiB"
-# A batch is given up when so many workers ended while they had it: what a log does ends its reader, not the worker.
-_ALLOWED_FAILURES = 20
-
-
 _CONTINUE = "What was committed is kept; the same command reads the rest."
-Engine = Callable[[], AbstractContextManager[tuple[Executor, int]]]
 
 
 @dataclass
@@ -75,59 +67,6 @@ class IntakeSummary:
         for key, reason in REJECTIONS.items():
             if number := self.outcomes[key]:
                 yield f"  {number} not counted: {reason.text}"
-
-
-@contextmanager
-def dask_workers(scheduler: str | None, workers: int | None) -> Iterator[tuple[Executor, int]]:
-    """Yield an executor of Dask and its number of workers.
-
-    Args:
-        scheduler: address of a running scheduler, whose workers see the logs and have iowatch; None starts workers on
-            this host, which only this process can reach.
-        workers: number of local workers [default: the cores that this process may use].
-
-    Raises:
-        UsageError: both arguments. MachineError: Dask is not installed, the scheduler cannot be reached, or a worker
-            does not start.
-    """
-    if scheduler and workers:
-        raise UsageError("--workers is for workers on this host, not for those of a scheduler")
-    import_engines()
-    try:
-        import dask
-        import distributed
-    except ImportError as error:
-        message = f"logs of a centre need {error.name or 'Dask'}"
-        raise MachineError(message, hint="pip install 'iowatch[fleet]'") from error
-    number = workers or len(os.sched_getaffinity(0))
-    for name in ("distributed", "distributed.client"):  # a lost connection is reported once, by `_result`
-        logging.getLogger(name).setLevel(logging.CRITICAL)
-    # Workers sample their own stacks a hundred times per second for a page that is not shown.
-    chosen = {"distributed.scheduler.allowed-failures": _ALLOWED_FAILURES, "distributed.worker.profile.enabled": False}
-    with dask.config.set(chosen):
-        if scheduler:
-            try:
-                client = distributed.Client(scheduler, timeout="20s")
-            except (OSError, ValueError) as error:
-                message = f"no Dask scheduler at {scheduler}: {error}"
-                raise MachineError(message, hint="An address is tcp://HOST:8786 or tls://HOST:8786.") from error
-            with client:
-                yield client.get_executor(pure=False), _REMOTE_WORKERS
-            return
-        # security: the port of a scheduler executes what is sent to it, and other accounts use this host, too.
-        try:
-            cluster = distributed.LocalCluster(
-                n_workers=number,
-                threads_per_worker=1,
-                memory_limit=WORKER_MEMORY,
-                dashboard_address=None,
-                security=True,
-                silence_logs="CRITICAL",
-            )
-        except RuntimeError as error:  # a worker was killed before it was ready
-            raise MachineError(f"the workers did not start: {error}", hint=_CONTINUE) from error
-        with cluster, distributed.Client(cluster) as client:
-            yield client.get_executor(pure=False), number
 
 
 def add_logs(

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +13,14 @@ import click
 from iowatch.cli.common import (
     ANY_PATH,
     database_option,
+    engine_options,
     history_options,
     print_json,
     print_lines,
     print_message,
     system_option,
 )
-from iowatch.core import settings
+from iowatch.core import UsageError, format_count, settings
 from iowatch.output.dashboard.build import DEFAULT_REPORTS, DEFAULT_SESSIONS, build_site
 from iowatch.output.dashboard.serve import make_access, make_server, serve_site
 from iowatch.store import History
@@ -39,6 +43,11 @@ def command() -> None:
     "--reports", type=click.IntRange(min=0), default=DEFAULT_REPORTS, show_default=True,
     help="Number of runs per session before and after a finding with PyDarshan's full report (3 s each).",
 )  # fmt: skip
+@click.option(
+    "--each-system", is_flag=True,
+    help="A site per system, and one page with all systems; --output is their directory [default: sites/ in var/].",
+)  # fmt: skip
+@engine_options
 @history_options
 def build(
     output: Path | None,
@@ -46,13 +55,25 @@ def build(
     zone: str | None,
     sessions: int,
     reports: int,
+    each_system: bool,
+    workers: int | None,
+    scheduler: str | None,
     db: str | None,
     as_json: bool,
-) -> None:
+) -> int:
     """Build the site in a new directory and replace the old one atomically.
 
-    A site of one system (--system) lets many systems be built at the same time.
+    With --each-system one task per system builds its site, in processes of this host or on the workers of a Dask
+    scheduler. A system that fails is reported and keeps its older site; exit code 2 or 3.
     """
+    if each_system:
+        if system is not None:
+            raise UsageError("--each-system is for all systems, not for one", hint="Leave out --system.")
+        options = {"zone": zone, "sessions": sessions, "reports": reports}
+        sites = output or settings.var_directory() / "sites"
+        return _build_each_system(db, sites, options, workers, scheduler, as_json)
+    if workers or scheduler:
+        raise UsageError("--workers and --scheduler need --each-system")
     place = output or settings.var_directory() / ("site" if system is None else f"site-{system}")
     with History.existing(db) as history:
         built = build_site(history, place, zone, sessions, reports, system=system)
@@ -60,6 +81,30 @@ def build(
         print_json({"index": str(built.index), "written": built.written, "kept": built.kept})
     else:
         print_lines(f"Dashboard: {built.index} ({built.written} files written, {built.kept} artefacts kept)")
+    return 0
+
+
+def _build_each_system(
+    db: str | None, place: Path, options: Mapping[str, Any], workers: int | None, scheduler: str | None, as_json: bool
+) -> int:
+    # Half a second of imports, which one site does not need.
+    from iowatch.output.dashboard.each_system import build_sites
+    from iowatch.session import systems
+    from iowatch.session.workers import choose_engine
+
+    with History.existing(db) as history:
+        names = history.systems()
+    start = time.perf_counter()
+    built = build_sites(db, names, place, options, choose_engine(names, workers, scheduler), print_message)
+    for message in systems.format_faults(built):
+        print_message(message)
+    if as_json:
+        print_json({"index": str(place / "index.html"), "systems": [asdict(one) for one in built]})
+    else:
+        done = sum(one.fault is None for one in built)
+        number = f"{done} of {format_count(len(built), 'site')} built in {time.perf_counter() - start:.0f} s"
+        print_lines(f"Dashboards: {place / 'index.html'} ({number})")
+    return max((one.exit_code for one in built), default=0)
 
 
 @command.command("serve", epilog="Examples:\n  iowatch dashboard serve --port 8000\n  iowatch dashboard serve --review")

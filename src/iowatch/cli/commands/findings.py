@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import time
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 
 import click
@@ -13,6 +11,7 @@ import click
 from iowatch.cli.common import (
     OUTPUT_FILE,
     database_option,
+    engine_options,
     history_options,
     print_json,
     print_lines,
@@ -96,8 +95,7 @@ def list_(system: str | None, everything: bool, db: str | None, as_json: bool) -
 @command.command("update", epilog="Example: iowatch findings update --newest --workers 2")
 @system_option()
 @click.option("--newest", is_flag=True, help="Only what the newest sessions show: seconds, not minutes.")
-@click.option("--workers", type=click.IntRange(1), help="Processes on this host [default: one per core].")
-@click.option("--scheduler", metavar="ADDRESS", help="A running Dask scheduler, for workers on other hosts.")
+@engine_options
 @history_options
 def update(
     system: str | None, newest: bool, workers: int | None, scheduler: str | None, db: str | None, as_json: bool
@@ -108,21 +106,21 @@ def update(
     are judged by the next update. A system that fails is reported, and the others are updated.
     Exit code 1 if a finding needs action; 2 or 3 if a system failed.
     """
-    from iowatch.session import log_intake, systems  # half a second, which the other commands save
+    # Half a second of imports, which the other commands save.
+    from iowatch.session import systems
+    from iowatch.session.workers import choose_engine
 
     with History.existing(db) as history:
         history.require_right_to_update_findings()
         if system is not None:
             history.require_system(system)
         names = [system] if system else history.systems()
-    number, start = workers or min(len(os.sched_getaffinity(0)), len(names)), time.perf_counter()
-    engine: systems.Engine | None = partial(systems.local_processes, number) if number > 1 else None
-    if scheduler:
-        engine = partial(log_intake.dask_workers, scheduler, workers)
-    found = systems.update_systems(db, names, engine, newest_only=newest, report=print_message)
-    for one in found:
-        if one.fault is not None:
-            print_message(f"{one.system} failed: {one.fault}")
+    start = time.perf_counter()
+    found = systems.update_systems(
+        db, names, choose_engine(names, workers, scheduler), newest_only=newest, report=print_message
+    )
+    for message in systems.format_faults(found):
+        print_message(message)
     if as_json:
         print_json({"systems": [asdict(one) for one in found]})
     else:

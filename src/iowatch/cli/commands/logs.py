@@ -22,7 +22,8 @@ from iowatch.cli.common import (
 from iowatch.core import UsageError, start_of_day
 from iowatch.findings import find_finding
 from iowatch.output.logs import build_log_report, print_log_report
-from iowatch.session.log_intake import add_logs, dask_workers
+from iowatch.session.log_intake import add_logs
+from iowatch.session.workers import dask_workers
 from iowatch.site import system_names, system_zone
 from iowatch.store import History
 

@@ -31,6 +31,7 @@ from iowatch.findings import (
     format_percent,
 )
 from iowatch.output.dashboard import (
+    Catalogue,
     Page,
     SiteBuild,
     collect_catalogue,
@@ -54,11 +55,17 @@ BUILD_OPTIONS = "build.json"
 
 @dataclass(frozen=True, slots=True)
 class BuildResult:
-    """Result of a build: path of the first page, number of new files, and of Darshan drawings and outputs kept."""
+    """Result of a build: path of the first page, number of new files, and of Darshan drawings and outputs kept.
+
+    Attributes:
+        moment: of the build, epoch seconds.
+    """
 
     index: Path
     written: int
     kept: int
+    catalogue: Catalogue
+    moment: int
 
 
 def build_site(
@@ -105,7 +112,7 @@ def build_site(
             _publish(page, site)
         options = {"zone": zone, "sessions": sessions, "reports": reports, "system": system}
         writer.write(BUILD_OPTIONS, json.dumps(options))
-        return BuildResult(place / "index.html", writer.written, writer.kept)
+        return BuildResult(place / "index.html", writer.written, writer.kept, catalogue, moment)
 
 
 _FAULTY = """{% extends "base.html" %}{% block title %}{{ title }}{% endblock %}

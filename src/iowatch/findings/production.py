@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.cluster.hierarchy import fcluster, linkage
+from scipy.stats import false_discovery_control, ttest_ind_from_stats
 
 from iowatch.core import DAY_S, MIB, Case, Scalar, format_count, format_size
 from iowatch.darshan import report
@@ -40,6 +41,8 @@ _MAX_PATTERNS = 2000
 _SAME_EVENT_S, _UNCERTAIN_DATE_S = 3 * DAY_S, 21 * DAY_S
 # One application alone changes with its input, its version or its libraries.
 _MIN_APPLICATIONS = 2
+# Share, among the series that are added to a change of others, of those that did not change.
+_ADDED_BY_CHANCE = 0.05
 _KEYS = ("application", "ranks", "file_system", "api", "file", "aligned", "operation")
 
 
@@ -211,6 +214,9 @@ def find_changes(series: Sequence[ApplicationSeries]) -> list[ProductionChange]:
     while remaining:
         group = remaining.pop(0)
         change = _compare(group, series, changes)
+        if len(change.changed) >= _MIN_APPLICATIONS:
+            group = replace(group, changes=(*group.changes, *_series_at_the_date(change, series, changes)))
+            change = _compare(group, series, changes)
         parts = [other for other in remaining if _is_part(other, change)]
         if parts:
             remaining = [other for other in remaining if other not in parts]
@@ -218,6 +224,63 @@ def find_changes(series: Sequence[ApplicationSeries]) -> list[ProductionChange]:
             change = _compare(replace(group, changes=tuple(own.values())), series, changes)
         found.append(change)
     return found
+
+
+def _series_at_the_date(
+    change: ProductionChange, series: Sequence[ApplicationSeries], changes: Mapping[int, Sequence[ChangePoint]]
+) -> list[grouping.SeriesChange]:
+    """Series that changed too little to be dated alone, in the direction of the others.
+
+    If a part of the nodes is slow, only some of the runs of an application on few nodes are. With the date from the
+    others, the mean of all observations before and after shows that. Of the series that are added, `_ADDED_BY_CHANCE`
+    did not change (Benjamini and Hochberg, 1995).
+    """
+    group, sign = change.group, 1 if change.group.direction == "up" else -1
+    start, end = group.last_before - _SAME_EVENT_S, group.first_after + _SAME_EVENT_S
+    tested = []
+    for one in series:
+        own = changes.get(one.row.id, ())
+        is_dated = any(c.time > start and c.last_before < end for c in own)
+        moved = None if is_dated or one.row.id in group.series_ids else _change_at(one.points, own, group)
+        if moved is not None:
+            log_gain = math.log(moved.ratio)
+            p = 1 - moved.confidence if sign * log_gain > 0 else moved.confidence
+            tested.append((p, grouping.SeriesChange(one.row, moved, log_gain)))
+    adjusted = false_discovery_control([p for p, _ in tested]) if tested else ()
+    return [one for share, (_, one) in zip(adjusted, tested, strict=True) if share <= _ADDED_BY_CHANCE]
+
+
+def _change_at(points: SeriesPoints, own: Sequence[ChangePoint], group: grouping.ChangeGroup) -> ChangePoint | None:
+    """The difference between all observations before and after a date, up to the adjacent changes of the series.
+
+    The confidence is that of a one-sided Welch test of the logarithms, with fewer degrees of freedom and a larger
+    variance by the lag-1 autocorrelation; None with fewer than `MIN_OBSERVATIONS` on one side.
+    """
+    first = max((c.time for c in own if c.time <= group.boundary), default=0)
+    last = min((c.time for c in own if c.time > group.boundary), default=2**62)
+    logs, times = np.log(points.median), points.time
+    before = logs[(times >= first) & (times < group.boundary)]
+    after = logs[(times >= group.boundary) & (times < last)]
+    if min(len(before), len(after)) < MIN_OBSERVATIONS:
+        return None
+    residuals = np.concatenate([before - before.mean(), after - after.mean()])
+    correlation = float(np.clip((residuals[:-1] * residuals[1:]).sum() / ((residuals**2).sum() or 1), 0, 0.9))
+    sizes = np.array([len(before), len(after)]) * (1 - correlation) / (1 + correlation)
+    spreads = np.array([before.std(ddof=1), after.std(ddof=1)])
+    difference = float(after.mean() - before.mean())
+    test = ttest_ind_from_stats(abs(difference), spreads[0], sizes[0], 0.0, spreads[1], sizes[1], equal_var=False)
+    position = int(np.searchsorted(times, group.boundary))
+    return ChangePoint(
+        index=position,
+        time=float(times[position]),
+        last_before=float(times[position - 1]),
+        direction="up" if difference > 0 else "down",
+        ratio=math.exp(difference),
+        before=math.exp(before.mean()),
+        after=math.exp(after.mean()),
+        confidence=1 - float(test.pvalue) / 2,
+        observations=len(after),
+    )
 
 
 def common_changes(changes: Sequence[ProductionChange], since_s: float = 0.0) -> list[ProductionChange]:

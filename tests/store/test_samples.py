@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from itertools import chain
 from typing import Any
 
@@ -64,6 +65,32 @@ def test_every_query_returns_the_samples_exactly(history_of_kind: History) -> No
     chosen = found.only(np.array([False, True, False, True]))
     assert exactly(chosen.samples) == exactly([*results[1], *results[3]])
     assert chosen.time.tolist() == [1001, 1003]
+    points = history.points([series.id, series.id + 1])
+    assert (points[series.id].time.tolist(), points[series.id].count.tolist()) == ([*range(1000, 1004)], [2, 1, 3, 2])
+    for name, summary in (("max", max), ("min", min), ("median", np.median), ("mean", np.mean)):
+        assert getattr(points[series.id], name).tolist() == [summary(values) for values in results]
+    assert len(points[series.id + 1].time) == 0
+
+
+def test_points_of_one_second_are_in_the_order_of_their_runs(history_of_kind: History) -> None:
+    """Of several series, and in the limits of a period."""
+    for number in (3, 1, 2):
+        history_of_kind.record_runs("s", [run(f"f{number}", (float(number),), {}, 1000)])
+    history_of_kind.record_runs("s", [replace(run("g", (9.0,), {}, 900), partition="other")])
+    series = {row.partition: row.id for row in history_of_kind.series()}
+    points = history_of_kind.points(list(series.values()))
+    assert points[series["compute"]].max.tolist() == [3, 1, 2]
+    assert np.all(np.diff(points[series["compute"]].run_id) > 0)
+    assert points[series["other"]].max.tolist() == [9]
+    limited = history_of_kind.points(list(series.values()), since=950)
+    assert [len(limited[series[name]].time) for name in ("compute", "other")] == [3, 0]
+
+
+def test_sessions_are_selected_by_an_attribute(history_of_kind: History) -> None:
+    history_of_kind.begin_session(SessionRecord("t", "local", "nightly", "run", 2000, {"retest_since": 2100}))
+    history_of_kind.begin_session(SessionRecord("u", "local", "nightly", "run", 3000, {"host": "retest_since"}))
+    assert [one.uuid for one in history_of_kind.sessions("local", attribute="retest_since")] == ["t"]
+    assert len(history_of_kind.sessions("local")) == 3
 
 
 # PostgreSQL's JSON supports neither NUL nor single surrogates.

@@ -98,7 +98,7 @@ def load_observations(
         sessions: those of the system, if the caller has loaded them.
     """
     points = history.points([row.id for row in rows], since, until)
-    known = history.sessions(rows[0].system) if sessions is None and rows else sessions
+    known = history.sessions(rows[0].system, attribute=RETEST_SINCE) if sessions is None and rows else sessions
     retested = retest_times(known or ())
     return {number: combine_retests(one, retested) for number, one in points.items()}
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import ColumnElement, Connection, Executable, Select, bindparam, func, select
+from sqlalchemy import ColumnElement, Connection, Executable, Select, bindparam, func, literal_column, select
 
 from iowatch.store import read
 from iowatch.store.records import (
@@ -102,19 +102,46 @@ _POINT_COLUMNS = {
     "run_id": ResultTable.run_id,
 }
 _INTEGERS = {"time", "count", "run_id"}
+_NO_BYTES: ColumnElement[Any] = literal_column("''::bytea")
 
 
 def series_points(
     connection: Connection, series_ids: Sequence[int], since: int | None, until: int | None
 ) -> dict[int, SeriesPoints]:
     """Return the summaries of each series as arrays, empty for series without results; `since` <= time < `until`."""
-    table, found = ResultTable, {}
-    statement = select(*_POINT_COLUMNS.values()).where(*_in_period(since, until))
+    table = ResultTable
+    found: dict[int, SeriesPoints] = {}
+    statement: Any = select(*_POINT_COLUMNS.values()).where(*_in_period(since, until))
     for chunk in read.in_chunks(series_ids, _SERIES_AT_ONCE):
         of_chunk = statement.where(table.series_id.in_(chunk)).order_by(table.series_id, table.time, table.run_id)
+        if connection.dialect.name == "postgresql":
+            found |= _concatenated_points(connection, of_chunk)
+            continue
         for number, rows in groupby(_driver_rows(connection, of_chunk), key=itemgetter(0)):
             found[number] = _points(number, rows)
     return {number: found.get(number) or _points(number, ()) for number in series_ids}
+
+
+def _concatenated_points(connection: Connection, ordered: Select[Any]) -> dict[int, SeriesPoints]:
+    """Return the points of an ordered statement, which the server concatenates in binary form, one row per series.
+
+    A Python object per number takes most of the time of reading. Aggregates read a sorted subquery in its order
+    (PostgreSQL manual, section 9.21).
+    """
+    rows = ordered.subquery()
+    names = [name for name in _POINT_COLUMNS if name != "series_id"]
+    sent = [
+        (func.int8send if name in _INTEGERS else func.float8send)(rows.c[_POINT_COLUMNS[name].key]) for name in names
+    ]
+    kinds = [np.dtype(">i8" if name in _INTEGERS else ">f8") for name in names]
+    joined = select(rows.c.series_id, *(func.string_agg(one, _NO_BYTES) for one in sent)).group_by(rows.c.series_id)
+    found = {}
+    for number, *values in connection.execute(joined):
+        arrays = [
+            np.frombuffer(one, kind).astype(kind.newbyteorder("=")) for one, kind in zip(values, kinds, strict=True)
+        ]
+        found[number] = SeriesPoints(**{"series_id": number, **dict(zip(names, arrays, strict=True))})
+    return found
 
 
 def _points(series_id: int, rows: Iterable[Sequence[Any]]) -> SeriesPoints:

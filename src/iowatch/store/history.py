@@ -185,9 +185,11 @@ class History:
         """Return the findings as last written, newest first."""
         return self._read(read.load_finding_rows, system)
 
-    def sessions(self, system: str | None = None, limit: int | None = None) -> list[SessionRow]:
-        """Return the sessions, newest first."""
-        return self._read(read.list_sessions, system, limit)
+    def sessions(
+        self, system: str | None = None, limit: int | None = None, attribute: str | None = None
+    ) -> list[SessionRow]:
+        """Return the sessions, newest first; with `attribute` only those that have it."""
+        return self._read(read.list_sessions, system, limit, attribute)
 
     def session(self, uuid: str) -> SessionRow:
         """Return one session by its UUID or an unambiguous prefix of it.

@@ -69,9 +69,13 @@ def _select_sessions() -> Select[Any]:
     return select(*columns).join(SystemTable, SessionTable.system_id == SystemTable.id)
 
 
-def list_sessions(connection: Connection, system: str | None = None, limit: int | None = None) -> list[SessionRow]:
-    """Return sessions, newest first."""
+def list_sessions(
+    connection: Connection, system: str | None = None, limit: int | None = None, attribute: str | None = None
+) -> list[SessionRow]:
+    """Return sessions, newest first; with `attribute` only those that have it."""
     statement = _select_sessions().order_by(SessionTable.started_at.desc(), SessionTable.id.desc()).limit(limit)
+    if attribute is not None:
+        statement = statement.where(SessionTable.attributes[attribute].as_string().is_not(None))
     if system is not None:
         statement = statement.where(SystemTable.name == system)
     return _records(connection, statement, SessionRow)

@@ -19,7 +19,6 @@ from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import logsumexp
 
 from iowatch.core import Layer, LayerWork
 
@@ -132,9 +131,9 @@ def infer_layer(series: Sequence[LayerSeries], layers: Sequence[Layer]) -> Layer
     if not known:
         return LayerInference(None, (), (), (), (), measured)
     evidence = _combine_signs([_evidence(known, layers, sign) for sign in (-1.0, 1.0)])
-    total = float(logsumexp(list(evidence.values())))
+    total = float(np.logaddexp.reduce(list(evidence.values())))
     by_layer = {
-        one.name: math.exp(float(logsumexp(found)) - total)
+        one.name: math.exp(float(np.logaddexp.reduce(found)) - total)
         for one in layers
         if (found := [value for (name, _), value in evidence.items() if name == one.name])
     }
@@ -159,7 +158,7 @@ _SEVERAL_LAYERS, _NO_LAYER = "several", "nothing"
 
 
 def _combine_signs(both: Sequence[Mapping[Hypothesis, float]]) -> dict[Hypothesis, float]:
-    return {one: float(logsumexp([side[one] for side in both])) for one in both[0]}
+    return {one: float(np.logaddexp.reduce([side[one] for side in both])) for one in both[0]}
 
 
 def _candidates(ranked: Sequence[LayerProbability]) -> tuple[LayerProbability, ...]:
@@ -247,13 +246,13 @@ def _layer_evidence(
             logs = logs + (by_amount[_SAME_AMOUNTS] if kind == own_kind else _any_multiple(by_amount))
         parts.append(_average(logs))
         weights.append(usual)
-    return float(logsumexp(parts, b=weights))
+    return float(np.logaddexp.reduce(np.array(parts) + np.log(weights)))
 
 
 def _any_notice(changed: Floats, still: Floats) -> Floats:
     """ln p of series of one kind, of which an unknown share notices a fault; shape (amounts of a kind, shifts)."""
     shares = [_mix(changed, still, notice).sum(axis=0) for notice in _NOTICE]
-    mixed: Floats = logsumexp(shares, axis=0) - math.log(len(_NOTICE))
+    mixed: Floats = np.logaddexp.reduce(shares) - math.log(len(_NOTICE))
     return mixed
 
 
@@ -262,7 +261,7 @@ def _any_multiple(by_amount: Floats) -> Floats:
     weights = np.full(len(_KIND_STEPS), (1 - _KIND_ALIKE) / len(_KIND_STEPS))
     weights[np.abs(_KIND_STEPS) <= 1] += _KIND_ALIKE / 3
     multiples = np.stack([by_amount[first : first + len(_AMOUNTS)] for first in range(len(_KIND_STEPS))])
-    mixed: Floats = logsumexp(multiples, axis=0, b=weights[:, None, None])
+    mixed: Floats = np.logaddexp.reduce(multiples + np.log(weights)[:, None, None])
     return mixed
 
 
@@ -288,7 +287,7 @@ def _sum_unknown(each: Floats) -> float:
 def _average(logs: Floats) -> float:
     """Mean of a likelihood over amounts and shifts; shape (amounts or 1, shifts)."""
     weights = _SHIFT_WEIGHTS / _SHIFT_WEIGHTS.sum() / len(logs)
-    return float(logsumexp(logs, b=np.broadcast_to(weights, logs.shape)))
+    return float(np.logaddexp.reduce(logs + np.log(weights), axis=None))
 
 
 def _likelihoods(series: Sequence[LayerSeries], sign: float) -> _Likelihoods:
@@ -299,17 +298,20 @@ def _likelihoods(series: Sequence[LayerSeries], sign: float) -> _Likelihoods:
     shifts = np.hypot(_COMMON_SHIFT, _COMMON_NOISE * noise)[:, None] * _SHIFT_NODES
     rest = (slower[:, None] - shifts)[:, None, :]  # (series, 1, shifts)
 
-    def density(effects: Floats, log_weights: Floats) -> Floats:
+    def density(effects: Floats, weights: Floats) -> Floats:
         """ln of the mixture over the last axis of `effects` (series, amounts, parts); (series, amounts, shifts)."""
-        scaled = (rest[..., None] - effects[:, :, None, :]) / noise[:, None, None, None]
-        logs = -(_FREEDOM + 1) / 2 * np.log1p(scaled**2 / _FREEDOM) - np.log(noise)[:, None, None, None]
-        mixed: Floats = logsumexp(logs + log_weights, axis=-1)
-        return mixed
+        mixed = np.zeros(())
+        for part, weight in enumerate(weights):
+            scaled = (rest - effects[:, :, part, None]) / noise[:, None, None]
+            base = 1 + scaled * scaled / _FREEDOM
+            # base ** (-(_FREEDOM + 1) / 2), which falls too slowly to be 0 anywhere; a general power takes far longer.
+            mixed = mixed + weight / (base * base * base * np.sqrt(base))
+        return np.asarray(np.log(mixed / noise[:, None, None]))
 
-    still = density(np.zeros((len(series), 1, 1)), np.zeros(1))
+    still = density(np.zeros((len(series), 1, 1)), np.ones(1))
     any_amount = np.log1p(np.geomspace(0.03, 300, 24))
     both_signs = np.concatenate([any_amount, -any_amount])
-    free = density(np.tile(both_signs, (len(series), 1, 1)), np.full(len(both_signs), -math.log(len(both_signs))))
+    free = density(np.tile(both_signs, (len(series), 1, 1)), np.full(len(both_signs), 1 / len(both_signs)))
     factors, weights = np.exp(_SPREAD * _SPREAD_NODES), _SPREAD_WEIGHTS / _SPREAD_WEIGHTS.sum()
     ratio = _AMOUNTS[1] / _AMOUNTS[0]
     amounts = _AMOUNTS[0] * ratio ** np.arange(_KIND_STEPS[0], len(_AMOUNTS) + _KIND_STEPS[-1])
@@ -317,7 +319,7 @@ def _likelihoods(series: Sequence[LayerSeries], sign: float) -> _Likelihoods:
     for work in get_args(LayerWork):
         units = _relative_units(series, seconds, work)
         effects = np.log1p(amounts[:, None] * np.nan_to_num(units)[:, None, None] * factors)
-        changed = np.logaddexp(math.log(_ALIKE) + density(effects, np.log(weights)), math.log(1 - _ALIKE) + free)
+        changed = np.logaddexp(math.log(_ALIKE) + density(effects, weights), math.log(1 - _ALIKE) + free)
         # Without a common unit a series has any amount of its own.
         concerned[work] = np.where(np.isnan(units)[:, None, None], free, changed)
     return _Likelihoods(still, free, concerned)

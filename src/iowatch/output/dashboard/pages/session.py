@@ -67,7 +67,11 @@ def _assessment_basis(machine: data.SystemEntry, row: SessionRow) -> list[object
     """What the results of a session are compared with: dates of the levels then, findings, and its runs in these."""
     end = row.ended_at if row.ended_at is not None else row.started_at + DAY_S
     changes = {one.row.id: [step.time for step in one.detection.changes] for one in machine.series if one.detection}
-    since = [(number, times[:1], [time for time in times if time <= end][-1:]) for number, times in changes.items()]
+    # A new observation can move the date of an old change by a few sessions: the level after it is the same.
+    since = [
+        (number, [int(time // _SAME_LEVEL_S) for time in (*times[:1], *[t for t in times if t <= end][-1:])])
+        for number, times in changes.items()
+    ]
     disputed = [
         (one.id, sorted(m.series_id for m in one.members))
         for one in machine.findings
@@ -131,6 +135,7 @@ def _headlines(results: RunResults) -> Iterator[tuple[str, str, str]]:
 Results = Sequence[tuple[int, tuple[float, ...]]]
 # Names and paths of the logs of a run.
 Logs = Sequence[tuple[str, Path]]
+_SAME_LEVEL_S = 14 * DAY_S
 _MAX_LOGS = 8
 _MAX_CHAINS = 30
 # A timeline takes a quarter of a second, and a session has about a hundred runs.

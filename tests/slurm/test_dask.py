@@ -1,8 +1,9 @@
-"""Workers of Dask in jobs of a real Slurm, as in docs/scale.md: findings, pages, and logs of applications."""
+"""Jobs of a real Slurm, with and without workers of Dask, as in docs/scale.md: findings, pages, logs of applications."""
 
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -63,6 +64,23 @@ def test_findings_and_sites_of_systems_are_made_in_jobs(
     assert (built.exit_code, built.stderr) == (0, "")
     assert all(one["written"] > 60 for one in json.loads(built.stdout)["systems"])
     assert all((tmp_path / "sites" / name / "index.html").exists() for name in NAMES)
+
+
+def test_findings_of_systems_are_updated_by_an_array_of_jobs(
+    cluster: Cluster, postgresql_url: str, var: Path, tmp_path: Path
+) -> None:
+    """One task per system, as in docs/scale.md; the exit code is the highest one: a finding needs action."""
+    with History.open(postgresql_url) as history:
+        for name in NAMES:
+            record(history, name)
+        (tmp_path / "systems.txt").write_text("\n".join(NAMES))
+        update = f"{sys.executable} -m iowatch findings update --db '{postgresql_url}'"
+        name = f"$(sed -n ${{SLURM_ARRAY_TASK_ID}}p {tmp_path}/systems.txt)"
+        words = ["--wait", f"--array=1-{len(NAMES)}", f"--output={tmp_path}/%a.log", f"--wrap={update} --system {name}"]
+        environment = {**cluster.environment, "IOWATCH_VAR": str(var)}
+        done = subprocess.run(["sbatch", *words], env=environment, cwd=tmp_path, check=False, timeout=120)
+        assert done.returncode == 1, [path.read_text() for path in tmp_path.glob("*.log")]
+        assert sorted(one.system for one in load_findings(history)) == sorted(NAMES)
 
 
 def test_logs_are_read_in_jobs(

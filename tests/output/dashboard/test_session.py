@@ -6,6 +6,8 @@ import re
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from sqlalchemy import delete
@@ -145,6 +147,30 @@ def test_short_page_is_linked_until_something_in_it_changes(tmp_path: Path, monk
         monkeypatch.setattr("iowatch.output.dashboard.build.__version__", "9.9")
         assert changed() == {"s0", "s1", "s2"}
     assert "second" in (tmp_path / "site/session/s1.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("steps", "same"),
+    [
+        ([20, 202], True),  # two days later, in the same fortnight
+        ([22, 200], True),
+        ([20, 240], False),
+        ([20, 296], False),  # after the session, which is on day 294
+        ([20, 200, 280], False),
+        ([200], False),
+    ],
+)
+def test_a_full_page_is_written_again_when_another_level_applies(steps: list[int], same: bool) -> None:
+    """Levels that begin on days 20 and 200: a new observation may move the date of an old one a little."""
+
+    def basis(days: list[int]) -> list[object]:
+        changes = [SimpleNamespace(time=float(day * DAY_S)) for day in days]
+        entry = SimpleNamespace(row=SimpleNamespace(id=7), detection=SimpleNamespace(changes=changes))
+        machine: Any = SimpleNamespace(series=[entry], findings=())
+        row: Any = SimpleNamespace(started_at=294 * DAY_S, ended_at=294 * DAY_S + 3600)
+        return session._assessment_basis(machine, row)
+
+    assert (basis(steps) == basis([20, 200])) is same
 
 
 def test_address_of_a_run_opens_its_folds(browser: Browser, site: Path) -> None:

@@ -12,12 +12,13 @@ import numpy as np
 import pytest
 from click.testing import Result
 
-from iowatch.core import DAY_S, MIB
+from iowatch.core import DAY_S, MIB, Case
 from iowatch.darshan import COUNTED, log_schema
-from iowatch.findings import production
+from iowatch.findings import grouping, production
 from iowatch.output.dashboard.build import build_site
 from iowatch.output.logs import build_log_report
-from iowatch.store import History
+from iowatch.stats import ChangePoint
+from iowatch.store import History, SeriesPoints, SeriesRow
 from iowatch.store.logs import LogStore
 
 START_S = 20_454 * DAY_S  # 1 January 2026
@@ -162,6 +163,32 @@ def test_a_third_of_the_nodes_is_felt_by_all_applications_of_the_kind(
     # A third of the runs has half of the bandwidth: 0.5 ** (1 / 3) = 0.79 in the geometric mean.
     assert single.change.ratio == pytest.approx(0.79, abs=0.08)
     assert abs(change.group.first_after - (START_S + 80 * DAY_S)) <= 4 * DAY_S
+
+
+@pytest.mark.parametrize(
+    ("true", "dated", "direction", "same"),
+    [
+        (60, 60, "down", True),
+        (60, 75, "down", True),  # the fifteen observations in between are at the new level
+        (60, 50, "down", True),
+        (75, 75, "down", False),  # … at the old level
+        (50, 50, "down", False),
+        (60, 75, "up", False),
+        (60, 125, "down", False),  # more than 60 days later
+    ],
+)
+def test_a_badly_dated_change_is_one_of_the_date_of_others(true: int, dated: int, direction: str, same: bool) -> None:
+    """A loss of a fifth on day `true`, noise 12 %, dated on day `dated` by the detector; the others changed on day 60."""
+    times = START_S + np.arange(160) * DAY_S
+    levels = np.where(np.arange(160) < true, 1000.0, 800.0)
+    values = levels * np.exp(np.random.default_rng(8).normal(0, 0.12, 160))
+    zero = np.zeros(160, dtype=np.int64)
+    points = SeriesPoints(1, times, values, values, values, values, zero, zero)
+    own = ChangePoint(dated, times[dated], times[dated - 1], "down", 0.8, 1000.0, 800.0, 0.99, 160 - dated)
+    row = SeriesRow(2, "here", "default", "production", Case("application", {}), "bandwidth", 160, 0, 0)
+    other = grouping.SeriesChange(row, own, -0.2 if direction == "down" else 0.2)
+    group = grouping.ChangeGroup((other,), START_S + 59 * DAY_S, START_S + 60 * DAY_S)
+    assert production._may_be_of_date(own, points, group) is same
 
 
 def test_a_finding_is_compared_with_production(year: Any) -> None:

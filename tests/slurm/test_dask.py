@@ -1,4 +1,4 @@
-"""Jobs of a real Slurm, with and without workers of Dask, as in docs/scale.md: findings, pages, logs of applications."""
+"""Jobs of a real Slurm, with and without workers of Dask, as in docs/scale.md: findings, pages, logs of jobs."""
 
 from __future__ import annotations
 

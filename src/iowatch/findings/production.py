@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
@@ -43,6 +43,8 @@ _SAME_EVENT_S, _UNCERTAIN_DATE_S = 3 * DAY_S, 21 * DAY_S
 _MIN_APPLICATIONS = 2
 # Share, among the series that are added to a change of others, of those that did not change.
 _ADDED_BY_CHANCE = 0.05
+# A small change may be dated so far from those of other series, unless its observations in between say so (nats).
+_LARGEST_DELAY_S, _DATE_EVIDENCE = 60 * DAY_S, 4.0
 _KEYS = ("application", "ranks", "file_system", "api", "file", "aligned", "operation")
 
 
@@ -215,8 +217,10 @@ def find_changes(series: Sequence[ApplicationSeries]) -> list[ProductionChange]:
         group = remaining.pop(0)
         change = _compare(group, series, changes)
         if len(change.changed) >= _MIN_APPLICATIONS:
-            group = replace(group, changes=(*group.changes, *_series_at_the_date(change, series, changes)))
+            added = _series_at_the_date(change, series, changes)
+            group = replace(group, changes=tuple(sorted((*group.changes, *added), key=lambda one: one.first_after)))
             change = _compare(group, series, changes)
+            remaining = list(_without_series(remaining, {one.row.id for one in added}, group))
         parts = [other for other in remaining if _is_part(other, change)]
         if parts:
             remaining = [other for other in remaining if other not in parts]
@@ -224,6 +228,19 @@ def find_changes(series: Sequence[ApplicationSeries]) -> list[ProductionChange]:
             change = _compare(replace(group, changes=tuple(own.values())), series, changes)
         found.append(change)
     return found
+
+
+def _without_series(
+    groups: Sequence[grouping.ChangeGroup], added: Set[int], larger: grouping.ChangeGroup
+) -> Iterator[grouping.ChangeGroup]:
+    """Groups without the changes of series that were added to a larger one near their date."""
+    for group in groups:
+        is_near = (
+            group.direction == larger.direction and abs(group.first_after - larger.first_after) <= _LARGEST_DELAY_S
+        )
+        kept = tuple(one for one in group.changes if not (is_near and one.row.id in added))
+        if kept:
+            yield group if len(kept) == len(group.changes) else replace(group, changes=kept)
 
 
 def _series_at_the_date(
@@ -239,7 +256,7 @@ def _series_at_the_date(
     start, end = group.last_before - _SAME_EVENT_S, group.first_after + _SAME_EVENT_S
     tested = []
     for one in series:
-        own = changes.get(one.row.id, ())
+        own = [c for c in changes.get(one.row.id, ()) if not _may_be_of_date(c, one.points, group)]
         is_dated = any(c.time > start and c.last_before < end for c in own)
         moved = None if is_dated or one.row.id in group.series_ids else _change_at(one.points, own, group)
         if moved is not None:
@@ -248,6 +265,26 @@ def _series_at_the_date(
             tested.append((p, grouping.SeriesChange(one.row, moved, log_gain)))
     adjusted = false_discovery_control([p for p, _ in tested]) if tested else ()
     return [one for share, (_, one) in zip(adjusted, tested, strict=True) if share <= _ADDED_BY_CHANCE]
+
+
+def _may_be_of_date(own: ChangePoint, points: SeriesPoints, group: grouping.ChangeGroup) -> bool:
+    """Whether a change in the direction of a group may have happened at its date.
+
+    The dates of small changes are weeks off. The observations between both dates decide, by the ratio of likelihoods
+    of normal noise around the levels before and after.
+    """
+    distance_s = abs(own.time - group.boundary)
+    if (own.direction == "up") != (group.direction == "up") or distance_s > _LARGEST_DELAY_S:
+        return False
+    first, last = sorted((own.time, group.boundary))
+    logs, times = np.log(points.median), points.time
+    between = logs[(times >= first) & (times < last)]
+    # If the group is earlier, these are at the new level by its date, and at the old one by their own.
+    by_group, by_own = (own.after, own.before) if group.boundary < own.time else (own.before, own.after)
+    residuals = logs - np.where(times < own.time, math.log(own.before), math.log(own.after))
+    variance = (1.4826 * np.median(np.abs(residuals[np.abs(times - own.time) <= _LARGEST_DELAY_S]))) ** 2
+    ratio = ((between - math.log(by_group)) ** 2 - (between - math.log(by_own)) ** 2).sum() / (2 * variance)
+    return bool(ratio <= _DATE_EVIDENCE)
 
 
 def _change_at(points: SeriesPoints, own: Sequence[ChangePoint], group: grouping.ChangeGroup) -> ChangePoint | None:

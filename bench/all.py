@@ -2,9 +2,8 @@
 
 They print figures and assess nothing; targets are in their docstrings and in docs/. Figures of speed
 are only comparable within one run: machines differ, and so does one machine from hour to hour.
-`aggressor`, `bisection_planted`, `compare_same_stack`, `darshan_overhead`, `detect_unseen` and `layers_planted` need
-arguments, `bisection`, `scale`, `systems`, `detect_edison` and `detect_search` take long, and `panel_fit` fits
-weights: run them by name or by hand.
+Those `BY_HAND` need arguments, take long, or fit weights: run them by name or by hand. Those in `SHORT` run a small
+form.
 """
 
 from __future__ import annotations
@@ -23,11 +22,14 @@ BY_HAND = (
     "detect_edison",
     "detect_search",
     "detect_unseen",
+    "gate_planted",
     "layers_planted",
     "panel_fit",
+    "reproduce_planted",
     "scale",
-    "systems",
+    "workload_times",
 )
+SHORT = {"systems": ("--systems", "2", "--series", "40", "--years", "1")}
 PARTS = ("all", "detect_graph", "detect_sets", "runs", "sound_outputs")
 NAMES = sorted(path.stem for path in HERE.glob("*.py") if path.stem not in PARTS)
 
@@ -42,7 +44,8 @@ def main() -> int:
     broken = 0
     for name in chosen:
         print(f"\n== {name} ==", flush=True)
-        broken += subprocess.run([sys.executable, HERE / f"{name}.py"], check=False).returncode != 0
+        words = () if sys.argv[1:] else SHORT.get(name, ())
+        broken += subprocess.run([sys.executable, HERE / f"{name}.py", *words], check=False).returncode != 0
     return broken
 
 

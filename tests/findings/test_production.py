@@ -178,7 +178,7 @@ def test_a_third_of_the_nodes_is_felt_by_all_applications_of_the_kind(
     ],
 )
 def test_a_badly_dated_change_is_one_of_the_date_of_others(true: int, dated: int, direction: str, same: bool) -> None:
-    """A loss of a fifth on day `true`, noise 12 %, dated on day `dated` by the detector; the others changed on day 60."""
+    """A loss of a fifth on day `true`, noise 12 %, dated on day `dated`; the others changed on day 60."""
     times = START_S + np.arange(160) * DAY_S
     levels = np.where(np.arange(160) < true, 1000.0, 800.0)
     values = levels * np.exp(np.random.default_rng(8).normal(0, 0.12, 160))

@@ -1,0 +1,14 @@
+"""`make bench` (bench/all.py): which benchmarks it runs."""
+
+from __future__ import annotations
+
+from bench import all as bench
+
+from tests.conftest import ROOT
+
+
+def test_make_bench_leaves_out_what_needs_arguments() -> None:
+    """It calls every other one without arguments, or with those of its short form."""
+    sources = {path.stem: path.read_text() for path in (ROOT / "bench").glob("*.py")}
+    assert {name for name, text in sources.items() if "required=True" in text} <= {*bench.BY_HAND}
+    assert {*bench.BY_HAND, *bench.SHORT} <= {*bench.NAMES}

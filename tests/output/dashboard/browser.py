@@ -6,9 +6,11 @@ import shutil
 import subprocess
 from collections.abc import Callable
 from datetime import datetime
-from importlib import util
+from importlib import resources, util
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
 
@@ -68,6 +70,18 @@ class Browser:
         """Console messages of pages since the last call: warnings, errors, violations of the policy."""
         log: list[dict[str, Any]] = self.driver.get_log("browser")  # type: ignore[no-untyped-call]
         return [entry["message"] for entry in log if entry["level"] in ("SEVERE", "WARNING")]
+
+    def accessibility_faults(self, **rules: object) -> list[str]:
+        """Violations that axe finds in the open page, each with its first element; `rules` limit what it looks for."""
+        if util.find_spec("axe_core_python") is None:
+            pytest.skip("needs axe-core-python (requirements-dev.lock)")
+        self.run((resources.files("axe_core_python") / "axe.min.js").read_text(encoding="utf-8"))
+        found: list[str] = self.driver.execute_async_script(  # type: ignore[no-untyped-call]
+            "const [rules, done] = arguments; axe.run({resultTypes: ['violations'], ...rules})"
+            ".then(r => done(r.violations.map(v => `${v.id}: ${v.nodes[0].html}`)))",
+            rules,
+        )
+        return found
 
     def resize(self, width: int, height: int) -> None:
         """Set the size of the page in CSS pixels."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -189,6 +190,18 @@ def test_a_badly_dated_change_is_one_of_the_date_of_others(true: int, dated: int
     other = grouping.SeriesChange(row, own, -0.2 if direction == "down" else 0.2)
     group = grouping.ChangeGroup((other,), START_S + 59 * DAY_S, START_S + 60 * DAY_S)
     assert production._may_be_of_date(own, points, group) is same
+
+
+def test_constant_series_do_not_end_the_comparison(year: Any) -> None:
+    """Beside applications that changed together; without noise there is no test of its own."""
+    first = year.series[-1]
+    flat = np.ones(len(first.points.time))  # their logarithms have no rounding, either
+    points = replace(first.points, series_id=999, median=flat, max=flat, min=flat, mean=flat)
+    row = replace(first.row, id=999, case=Case("application", {**first.row.case.parameters, "application": "flat"}))
+    constant = replace(first, row=row, points=points)
+    (change,) = production.common_changes(production.find_changes([*year.series, constant]))
+    assert change.changed == ("app00", "app01", "app02", "app03")
+    assert "flat" in change.unchanged
 
 
 def test_a_finding_is_compared_with_production(year: Any) -> None:

@@ -282,7 +282,8 @@ def _may_be_of_date(own: ChangePoint, points: SeriesPoints, group: grouping.Chan
     # If the group is earlier, these are at the new level by its date, and at the old one by their own.
     by_group, by_own = (own.after, own.before) if group.boundary < own.time else (own.before, own.after)
     residuals = logs - np.where(times < own.time, math.log(own.before), math.log(own.after))
-    variance = (1.4826 * np.median(np.abs(residuals[np.abs(times - own.time) <= _LARGEST_DELAY_S]))) ** 2
+    spread = 1.4826 * np.median(np.abs(residuals[np.abs(times - own.time) <= _LARGEST_DELAY_S]))
+    variance = max(float(spread) ** 2, 1e-12)
     ratio = ((between - math.log(by_group)) ** 2 - (between - math.log(by_own)) ** 2).sum() / (2 * variance)
     return bool(ratio <= _DATE_EVIDENCE)
 
@@ -291,7 +292,7 @@ def _change_at(points: SeriesPoints, own: Sequence[ChangePoint], group: grouping
     """The difference between all observations before and after a date, up to the adjacent changes of the series.
 
     The confidence is that of a one-sided Welch test of the logarithms, with fewer degrees of freedom and a larger
-    variance by the lag-1 autocorrelation; None with fewer than `MIN_OBSERVATIONS` on one side.
+    variance by the lag-1 autocorrelation; None with fewer than `MIN_OBSERVATIONS` on one side, or without any noise.
     """
     first = max((c.time for c in own if c.time <= group.boundary), default=0)
     last = min((c.time for c in own if c.time > group.boundary), default=2**62)
@@ -304,6 +305,8 @@ def _change_at(points: SeriesPoints, own: Sequence[ChangePoint], group: grouping
     correlation = float(np.clip((residuals[:-1] * residuals[1:]).sum() / ((residuals**2).sum() or 1), 0, 0.9))
     sizes = np.array([len(before), len(after)]) * (1 - correlation) / (1 + correlation)
     spreads = np.array([before.std(ddof=1), after.std(ddof=1)])
+    if spreads.max() < 1e-9:  # constant on both sides but for rounding: no test
+        return None
     difference = float(after.mean() - before.mean())
     test = ttest_ind_from_stats(abs(difference), spreads[0], sizes[0], 0.0, spreads[1], sizes[1], equal_var=False)
     position = int(np.searchsorted(times, group.boundary))

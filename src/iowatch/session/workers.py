@@ -50,7 +50,7 @@ def dask_workers(scheduler: str | None, workers: int | None) -> Iterator[tuple[E
     except ImportError as error:
         raise MachineError(f"{error.name or 'Dask'} is missing", hint="pip install 'iowatch[fleet]'") from error
     number = workers or len(os.sched_getaffinity(0))
-    for name in ("distributed", "distributed.client"):  # a lost connection is reported once, by `_result`
+    for name in ("distributed", "distributed.client"):  # the caller reports a lost connection, once
         logging.getLogger(name).setLevel(logging.CRITICAL)
     chosen = {
         "distributed.scheduler.allowed-failures": _ALLOWED_FAILURES,

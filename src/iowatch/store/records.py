@@ -152,9 +152,10 @@ class SeriesRow:
 
 @dataclass(frozen=True, slots=True)
 class SeriesExtent:
-    """Extent of a series: number of results, times of the first and last, highest id of a run.
+    """Extent of a series: number of results, and times of the first and last.
 
-    Equal extents mean equal results, because results are never changed.
+    Attributes:
+        newest: highest id of a run of any series when the extent was read; later results have higher ones.
     """
 
     n: int

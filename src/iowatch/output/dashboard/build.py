@@ -11,9 +11,11 @@ from datetime import UTC, datetime, tzinfo
 from functools import cache, partial
 from pathlib import Path
 from shlex import quote
+from types import CodeType
 from typing import Any, get_args
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import BytecodeCache, Environment, FileSystemLoader, StrictUndefined
+from jinja2.bccache import Bucket
 from markupsafe import Markup, escape
 
 from iowatch import __version__, core
@@ -146,6 +148,21 @@ def review_choices(history: History) -> dict[str, Any]:
     return {"actions": actions, "kinds": get_args(EventKind), "suffix": f" --db {quote(place)}" if is_stated else ""}
 
 
+class _CompiledTemplates(BytecodeCache):
+    """Compiled templates of this process, which may build the sites of many systems; by name and digest of the text."""
+
+    def __init__(self) -> None:
+        self._code: dict[tuple[str, str], CodeType] = {}
+
+    def load_bytecode(self, bucket: Bucket) -> None:
+        bucket.code = self._code.get((bucket.key, bucket.checksum))
+
+    def dump_bytecode(self, bucket: Bucket) -> None:
+        if bucket.code is not None:
+            self._code[bucket.key, bucket.checksum] = bucket.code
+
+
+_COMPILED = _CompiledTemplates()
 _MINUTE = "%Y-%m-%d %H:%M"
 
 
@@ -159,6 +176,7 @@ def make_template_environment(zone: tzinfo, pages: Sequence[Page]) -> Environmen
     environment = Environment(
         loader=FileSystemLoader([own, *plugins.template_folders()]),
         autoescape=True,
+        bytecode_cache=_COMPILED,
         finalize=core.escape_texts,
         undefined=StrictUndefined,
         trim_blocks=True,

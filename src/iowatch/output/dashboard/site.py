@@ -226,11 +226,12 @@ def write_in_processes(
 ) -> None:
     """Call `write` with all `items`, or with halves of them in two processes.
 
-    The processes are forks: they share all data in memory, and open separate connections.
+    The processes are forks: they share all data in memory, and open separate connections. In a process that is itself
+    one of several, the other processors have work already.
     """
     global _task
     workers = min(2, os.cpu_count() or 1)
-    if len(items) < _MIN_ITEMS or workers < 2:
+    if len(items) < _MIN_ITEMS or workers < 2 or multiprocessing.parent_process() is not None:
         write(items)
         return
 

@@ -8,8 +8,9 @@ import math
 import shutil
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,10 @@ from iowatch.store import Artefact, ExpectedResult, RunRow, SessionRow, bulk
 # The last is whether a full page has drawings of its Darshan logs; None: a short page.
 SystemSession = tuple[data.SystemEntry, SessionRow, bool | None]
 RunResults = Sequence[tuple[data.SeriesEntry, tuple[float, ...]]]
+
+
+# `asdict` copies every value; a system has thousands of sessions.
+_session_fields = attrgetter(*(one.name for one in fields(SessionRow)))
 
 
 def publish_session_pages(site: data.SiteBuild) -> None:
@@ -47,7 +52,7 @@ def publish_session_pages(site: data.SiteBuild) -> None:
             drawn = position < _DRAWN_SESSIONS or row.id in evidence
             full = position < site.sessions or row.id in evidence
             known = [long, drawn, _assessment_basis(machine, row)] if full else [short]
-            inputs = _digest([known, asdict(row), files.get(row.id, 0)])
+            inputs = _digest([known, _session_fields(row), files.get(row.id, 0)])
             # The newest session is always assessed by what is known now.
             if position == 0 or not site.writer.reuse_page(data.session_page_path(row), inputs):
                 chosen.append((machine, row, drawn if full else None))

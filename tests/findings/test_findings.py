@@ -14,10 +14,12 @@ import pytest
 from iowatch.core import UsageError
 from iowatch.findings import finding_from_json, format_finding, load_findings, state, update_findings
 from iowatch.findings.finding import Outlook, with_updates
+from iowatch.findings.series import headline_series, load_detections
 from iowatch.findings.state import resolve_findings
 from iowatch.stats import Detection, Transient, detect_many, detection
 from iowatch.store import History
-from tests.findings.conftest import STEP, RecordAndUpdate, level, scenario_of, slower_mpiio, update_time
+from tests.findings import conftest
+from tests.findings.conftest import FIRST, STEP, RecordAndUpdate, level, scenario_of, slower_mpiio, update_time
 
 END = date(2025, 4, 1)
 
@@ -222,10 +224,13 @@ def test_two_events_are_two_findings(record_and_update: RecordAndUpdate) -> None
     assert {m.parameters["api"] for m in second.members} == {"POSIX"}
 
 
-def test_update_detects_only_series_with_new_points(
+def test_update_detects_only_series_with_unusual_points(
     record_and_update: RecordAndUpdate, history: History, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    scenario = slower_mpiio()
+    """A point within the noise is added to the stored detection; one that is far off, or of a short level, is not."""
+    factors = [(), (), ((STEP, 0.5),), ((END - timedelta(days=20), 0.5),), ((END + timedelta(days=1), 0.5),)]
+    cases = ("MPIIO", "write"), ("MPIIO", "read"), ("HDF5", "write"), ("POSIX", "write"), ("POSIX", "read")
+    scenario = scenario_of(*(level(*case, *steps) for case, steps in zip(cases, factors, strict=True)))
     record_and_update(scenario, END, None)
     looked: list[int] = []
 
@@ -236,9 +241,36 @@ def test_update_detects_only_series_with_new_points(
     monkeypatch.setattr(detection, "detect_many", counted)
     update_findings(history, "planted", update_time(END))
     assert looked == []
-    some = scenario_of(*scenario.series[:2], last=END)
-    record_and_update(some, END + timedelta(days=1), END + timedelta(days=1))
-    assert looked == [2]
+    record_and_update(scenario, END + timedelta(days=1), END)
+    assert looked == [2]  # that with 20 points since its change, and one whose last point was a suspicion
+    looked.clear()
+    record_and_update(scenario, END + timedelta(days=2), END + timedelta(days=1))
+    assert looked == [2]  # the former, and that which changed in this night
+    rows = {row.id: row for row in headline_series(history, "planted")}
+    for number, one in load_detections(history, list(rows)).items():
+        assert (one.n, one.levels[-1].last_index) == (rows[number].n, rows[number].n - 1)
+        assert one.levels[-1].last_time == rows[number].last
+        case = rows[number].case.parameters
+        assert bool(one.suspected) == (case["api"] == "POSIX" and case["operation"] == "read")
+        usual = case["api"] != "POSIX"  # both points of the two nights
+        assert (one.added_since is not None) == usual
+        assert not usual or 0 < (rows[number].last or 0) - (one.added_since or 0) < 2 * 86400
+
+
+def test_runs_that_are_added_between_others_are_assessed(
+    record_and_update: RecordAndUpdate, history: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only a new detection can place them, also if a usual point of the newest night comes with them."""
+    scenario, late, newest = scenario_of(level("MPIIO", "write")), END - timedelta(days=20), END - timedelta(days=5)
+    record_and_update(scenario, late, None)
+    record_and_update(scenario, END, newest)
+    (row,) = headline_series(history, "planted")
+    with monkeypatch.context() as patch:
+        patch.setattr(conftest, "update_findings", lambda *_, **__: [])
+        record_and_update(scenario, newest, late)
+    record_and_update(scenario, END + timedelta(days=1), END)
+    (found,) = load_detections(history, [row.id]).values()
+    assert (found.n, found.added_since) == ((END - FIRST).days + 1, None)
 
 
 def test_shorter_time_is_a_gain(record_and_update: RecordAndUpdate) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from iowatch.core import InputError
-from iowatch.stats import Detection, DetectorSettings, detect_many
+from iowatch.stats import Detection, DetectorSettings, detect_many, extend_detection
 from iowatch.stats.detection import detect
 from tests.stats.series import DAY, FAMILIES, START, Floats, stepped, times
 
@@ -354,3 +354,72 @@ def test_detect_many_equals_detect_of_each_series() -> None:
 def test_invalid_input_is_refused(moments: Floats, values: Floats) -> None:
     with pytest.raises(InputError, match="series 0"):
         detect(moments, values)
+
+
+def settled(n: int = 200, seed: int = 7, noise: float = 0.05) -> tuple[Floats, Floats, Detection]:
+    """Times, values and detection of a series at one level."""
+    logs = np.random.default_rng(seed).normal(0, noise, n)
+    at, values = times(n), 1000 * np.exp(logs)
+    return at, values, detect(at, values)
+
+
+def test_usual_observation_is_added_to_the_last_level() -> None:
+    at, _, known = settled()
+    later = at[-1] + DAY * np.array([1.0, 2.0])
+    one = extend_detection(known, later[:1], [1000.0])
+    assert one is not None
+    two = extend_detection(one, later, [1000.0, 990.0])
+    assert two is not None
+    assert [d.n for d in (known, one, two)] == [200, 201, 202]
+    (before,), (level,) = known.levels, two.levels
+    assert (level.last_index, level.last_time) == (201, later[1])
+    assert (level.value, level.observations) == (before.value, before.observations + 2)
+    assert one.added_since == two.added_since == later[0]
+    assert replace(two, n=200, levels=known.levels, added_since=None) == known
+
+
+@pytest.mark.parametrize(
+    ("distances", "is_added"),
+    [
+        # Distances in units of the noise: 2.5 for one, 2 for the sum of n divided by the root of n.
+        ([2.4], False),
+        ([1.9], True),
+        ([-1.9], True),
+        ([2.6], False),
+        ([2.6, -2.0], False),
+        ([2.4, -1.0], True),
+        ([1.0] * 3, True),
+        ([1.0] * 5, False),
+        ([1.0, -1.0] * 4, True),
+        # At most 14 observations.
+        ([0.5, -0.5] * 7, True),
+        ([0.5, -0.5] * 7 + [0.0], False),
+    ],
+)
+def test_observations_far_from_the_level_need_a_detection(distances: list[float], is_added: bool) -> None:
+    at, _, known = settled()
+    assert known.noise is not None
+    values = known.levels[-1].value * np.exp(known.noise * np.array(distances))
+    later = at[-1] + DAY * np.arange(1, len(distances) + 1)
+    assert (extend_detection(known, later, values) is not None) == is_added
+
+
+def test_unsettled_series_needs_a_detection() -> None:
+    """After a step, within a short level, with a transient, and as the newest point is a suspicion."""
+    at, values, known = settled()
+    later, usual = [at[-1] + DAY], [known.levels[-1].value]
+    assert extend_detection(known, later, usual) is not None
+    for one in (
+        detect(at[:29], values[:29]),
+        detect(at[:5], values[:5]),
+        detect(at, values * np.where(np.arange(200) < 175, 1.0, 0.7)),
+        detect(at, values * np.where((np.arange(200) // 5) == 36, 0.7, 1.0)),
+        detect(at, values * np.where(np.arange(200) < 199, 1.0, 0.7)),
+        detect(at, values * np.linspace(1.0, 2.0, 200)),
+    ):
+        assert extend_detection(one, later, usual if not one.levels else [one.levels[-1].value]) is None
+    # No more than a tenth of the observations of the level: 4 of 40.
+    young = detect(at[:40], values[:40])
+    for number, is_added in ((4, True), (5, False)):
+        added = extend_detection(young, at[39] + DAY * np.arange(1, number + 1), [young.levels[-1].value] * number)
+        assert (added is not None) == is_added

@@ -43,6 +43,7 @@ from iowatch.stats import (
     DetectorSettings,
     detect_many,
     detection_pool,
+    extend_detection,
     get_method,
 )
 from iowatch.store import (
@@ -202,7 +203,7 @@ def headline_values(row: SeriesRow, points: SeriesPoints) -> NDArray[np.float64]
 # Series per read, and number of reads ahead of detection.
 _CHUNK, _READS_AHEAD = 50, 4
 # Format of stored detections; a new number makes all of them outdated.
-_FORMAT = 5
+_FORMAT = 6
 
 
 def detect_series(
@@ -231,11 +232,17 @@ def detect_series(
     version = _detection_version(method, adjusted)
     # Inputs of each detection: number of points, time of the last point, method and accepted level.
     keys = {row.id: (row.n, row.last or 0, f"{version} since {accepted_since.get(row.id, 0)}") for row in rows}
+    stored = history.detections(list(keys))
     current = {
-        number: Detection.from_json(stored.document)
-        for number, stored in history.detections(list(keys)).items()
-        if _is_current(stored, keys[number], most_new)
+        number: Detection.from_json(one.document)
+        for number, one in stored.items()
+        if _is_current(one, keys[number], most_new)
     }
+    newer = [row for row in rows if row.id not in current and row.id in stored]
+    extended = _extend_detections(history, newer, stored, keys)
+    if save:
+        history.save_detections([DetectionRow(id_, *keys[id_], one.to_json()) for id_, one in extended.items()])
+    current |= extended
     outdated = [row for row in rows if row.id not in current]
     # Chunks of few series limit memory, and a killed update keeps finished chunks. Reading overlaps with detection.
     pending: deque[tuple[Sequence[SeriesRow], CollectDetections]] = deque()
@@ -260,6 +267,41 @@ def detect_series(
         while pending:
             current |= collect_first()
     return {row.id: current[row.id] for row in rows}
+
+
+# Most observations that are added to a detection: of each series another number from 7 to 14, so that not all of them
+# are assessed in the same update.
+_FEWEST_ADDED, _ADDED_NUMBERS = 7, 8
+# Seconds; with fewer observations than one in this time a series is assessed at each update.
+_ADDED_S = 30 * DAY_S
+
+
+def _extend_detections(
+    history: History,
+    rows: Sequence[SeriesRow],
+    stored: Mapping[int, DetectionRow],
+    keys: Mapping[int, tuple[int, int, str]],
+) -> dict[int, Detection]:
+    """Stored detections with the newer points of their series, by series id, where these need no new assessment."""
+    known, since = {}, {}
+    for row in rows:
+        one, (points, last_time, version) = stored[row.id], keys[row.id]
+        first = one.document.get("added_since") if one.version == version else None
+        start = int(parse_time(first).timestamp()) if first else one.last_time + 1
+        if one.version == version and one.last_time < last_time <= start + _ADDED_S and one.points < points:
+            known[row.id], since[row.id] = Detection.from_json(one.document), start
+    chosen = [row for row in rows if row.id in known]
+    observations = load_observations(history, chosen, min(since.values())) if chosen else {}
+    found: dict[int, Detection] = {}
+    for row in chosen:
+        newest, made = observations[row.id], stored[row.id]
+        # Runs that were added before the last one, and retests, change observations that were assessed.
+        if int((newest.time > made.last_time).sum()) == row.n - made.points:
+            part, most = newest.time >= since[row.id], _FEWEST_ADDED + row.id % _ADDED_NUMBERS
+            longer = extend_detection(known[row.id], newest.time[part], headline_values(row, newest)[part], most)
+            if longer is not None:
+                found[row.id] = longer
+    return found
 
 
 def _is_current(stored: DetectionRow, key: tuple[int, int, str], most_new: int) -> bool:

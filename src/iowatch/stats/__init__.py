@@ -11,7 +11,15 @@ from iowatch.stats.bisection import (
 )
 from iowatch.stats.comparison import Subgroup, compare_groups, compare_pairs, decide_pair_verdict, find_subgroups
 from iowatch.stats.covariates import CovariateTable
-from iowatch.stats.detection import DEFAULT_METHOD, METHODS, CollectDetections, detect_many, detection_pool, get_method
+from iowatch.stats.detection import (
+    DEFAULT_METHOD,
+    METHODS,
+    CollectDetections,
+    detect_many,
+    detection_pool,
+    extend_detection,
+    get_method,
+)
 from iowatch.stats.explanation import PossibleCause, RankedCause, explain_changes, rank_causes
 from iowatch.stats.gate import Gate, GateDecision, GateResult, GateSettings, GateState
 from iowatch.stats.interleaving import AbSchedule, AbTurn, SideName, StopRule

@@ -119,6 +119,46 @@ def detect(times: ArrayLike, values: ArrayLike, *, since: float | None = None) -
     return detect_many([(times, values)], since=[since])[0]
 
 
+# Observations of a level, and after a transient, from which one more like the others changes no estimate noticeably.
+_SETTLED = 30
+# Most observations that are added without a new estimate, also as a share of those of the level.
+_MOST_ADDED, _MOST_ADDED_SHARE = 14, 0.1
+# Largest distance from the level of an observation, and of the sum of n of them divided by the root of n, in units of
+# the noise. Of observations like the others four of a hundred are farther away, and one sum of ten is.
+_FAR, _SHIFTED = 2.5, 2.0
+
+
+def extend_detection(
+    known: Detection, times: ArrayLike, values: ArrayLike, most: int = _MOST_ADDED
+) -> Detection | None:
+    """Add observations that are within the noise of the last level to it; None if the series must be assessed again.
+
+    The estimates of a long series hardly differ after one more observation that is like all others, and take a
+    thousand times as long as this. After a step, a transient, a drift or an adjustment, and for a short level, every
+    observation is assessed.
+
+    Args:
+        known: result for all observations before these, and for those since `known.added_since`.
+        times, values: observations from `known.added_since`, or those after it was made, in ascending order of time;
+            shape (n,).
+        most: observations that are added at most, before all are assessed; different numbers for different series
+            spread the work.
+    """
+    if known.status != "ok" or known.suspected or known.drifts or known.adjustment or not known.noise:
+        return None
+    last, t, v = known.levels[-1], np.asarray(times, dtype=float), np.asarray(values, dtype=float)
+    new = int((t > last.last_time).sum())
+    assessed = last.observations - (len(t) - new)
+    is_settled = assessed >= _SETTLED and (not known.transients or known.n - known.transients[-1].last_index > _SETTLED)
+    if not is_settled or not 0 < len(t) <= min(most, _MOST_ADDED_SHARE * assessed) or not (v > 0).all():
+        return None
+    distances = np.log(v / last.value) / known.noise
+    if np.abs(distances).max() > _FAR or abs(distances.sum()) > _SHIFTED * np.sqrt(len(t)):
+        return None
+    longer = replace(last, last_index=known.n + new - 1, last_time=float(t[-1]), observations=last.observations + new)
+    return replace(known, n=known.n + new, levels=(*known.levels[:-1], longer), added_since=float(t[0]))
+
+
 # Starting a process takes 0.5 s, about a tenth of the time for this number of points (10 microseconds each).
 _MIN_POINTS_PER_PROCESS = 400_000
 _MAX_PROCESSES = 8

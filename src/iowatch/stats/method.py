@@ -187,6 +187,8 @@ class Detection:
         suspected: the newest observations differ, but are too few to confirm a change; never an alarm.
         method: name of the detection method.
         adjustment: the covariate that the series was adjusted for; None if none predicts it.
+        added_since: time (epoch seconds) of the first observation that was added to the last level without a new
+            estimate, because it is within the noise (`extend_detection`); None if all observations were assessed.
     """
 
     n: int
@@ -199,6 +201,7 @@ class Detection:
     levels: tuple[DetectedLevel, ...] = ()
     method: str = "levels"
     adjustment: Adjustment | None = None
+    added_since: float | None = None
 
     @property
     def steps(self) -> tuple[ChangePoint, ...]:
@@ -207,7 +210,7 @@ class Detection:
 
     def to_json(self) -> dict[str, Any]:
         """One series of `iowatch detect --json`, as stored in the history; times in ISO 8601."""
-        document = asdict(self)
+        document = _times_to_text(asdict(self))
         return document | {name: [_times_to_text(record) for record in document[name]] for name in _RECORDS}
 
     @classmethod
@@ -220,7 +223,7 @@ class Detection:
         records = {name: tuple(kind(**_times_from_text(r)) for r in document[name]) for name, kind in _RECORDS.items()}
         known = document.get("adjustment")
         adjustment = known and Adjustment(**known)
-        return cls(**{**document, **records, "adjustment": adjustment})
+        return cls(**{**_times_from_text(document), **records, "adjustment": adjustment})
 
 
 _RECORDS: Mapping[str, Callable[..., Any]] = {
@@ -232,15 +235,15 @@ _RECORDS: Mapping[str, Callable[..., Any]] = {
 }
 
 
-_TIMES = ("time", "last_time", "last_before")
+_TIMES = ("time", "last_time", "last_before", "added_since")
 
 
 def _times_to_text(record: Mapping[str, Any]) -> dict[str, Any]:
-    return {k: format_time(datetime.fromtimestamp(v, UTC)) if k in _TIMES else v for k, v in record.items()}
+    return {k: format_time(datetime.fromtimestamp(v, UTC)) if v and k in _TIMES else v for k, v in record.items()}
 
 
 def _times_from_text(record: Mapping[str, Any]) -> dict[str, Any]:
-    return {k: datetime.fromisoformat(v).timestamp() if k in _TIMES else v for k, v in record.items()}
+    return {k: datetime.fromisoformat(v).timestamp() if v and k in _TIMES else v for k, v in record.items()}
 
 
 class ObservedSeries:

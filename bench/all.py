@@ -29,7 +29,10 @@ BY_HAND = (
     "scale",
     "workload_times",
 )
-SHORT = {"systems": ("--systems", "2", "--series", "40", "--years", "1")}
+SHORT = {
+    "detect_added": ("--series", "10"),
+    "systems": ("--systems", "2", "--series", "40", "--years", "1", "--settling", "2", "--sessions", "2"),
+}
 PARTS = ("all", "detect_graph", "detect_sets", "runs", "sound_outputs")
 NAMES = sorted(path.stem for path in HERE.glob("*.py") if path.stem not in PARTS)
 

@@ -8,7 +8,8 @@
 A seeded generator writes the histories with COPY: one session a day, runs of IOR with a write and a read of 10 samples
 each; noise of 5 % between and 4 % within runs; a third of the series changes by 30 % every 200 to 311 days. Aims for
 100 systems on two cores (docs/scale.md): 60 s for the news, 10 minutes for judging and pages. Each step is proportional
-to the number of systems; the last column is 100 systems.
+to the number of systems; the last column is 100 systems. After the first judging all series are new; 20 sessions later
+every session finds as many that must be assessed as the next one.
 """
 
 from __future__ import annotations
@@ -122,17 +123,24 @@ class System:
                 yield (*where, *summary[case], values[case].astype("<f8").tobytes())
 
 
-def timed(label: str, systems: int, *commands: Sequence[str]) -> None:
-    """Run commands of iowatch one after the other; print their wall and processor time, and the wall of 100 systems."""
+def timed(*words: str) -> tuple[float, float]:
+    """Run a command of iowatch; its wall and processor time."""
     before, start = os.times(), time.perf_counter()
-    for words in commands:
-        program = [sys.executable, "-m", "iowatch", "-q", *words]
-        done = subprocess.run(program, check=False, capture_output=True, text=True)
-        if done.returncode > 1:
-            raise SystemExit(f"{' '.join(words)}: {done.stderr}")
+    done = subprocess.run([sys.executable, "-m", "iowatch", "-q", *words], check=False, capture_output=True, text=True)
+    if done.returncode > 1:
+        raise SystemExit(f"{' '.join(words)}: {done.stderr}")
     wall, after = time.perf_counter() - start, os.times()
-    cpu = after.children_user + after.children_system - before.children_user - before.children_system
-    print(f"  {label:<34}{wall:9.1f} s  {cpu:9.1f} s of processor {EXTRAPOLATED / systems * wall:9.0f} s", flush=True)
+    return wall, after.children_user + after.children_system - before.children_user - before.children_system
+
+
+def show(label: str, systems: int, times: Sequence[tuple[float, float]]) -> None:
+    """Print means of wall and processor time, the longest wall, and the mean of 100 systems."""
+    wall, cpu = (float(np.mean(column)) for column in zip(*times, strict=True))
+    longest = f", longest {max(one for one, _ in times):.1f} s" if len(times) > 1 else ""
+    print(
+        f"  {label:<34}{wall:9.1f} s  {cpu:9.1f} s of processor {EXTRAPOLATED / systems * wall:9.0f} s{longest}",
+        flush=True,
+    )
 
 
 def measure(history: History, url: str, systems: Sequence[System], nights: int, chosen: argparse.Namespace) -> None:
@@ -142,16 +150,28 @@ def measure(history: History, url: str, systems: Sequence[System], nights: int, 
     pages = ("dashboard", "build", "--each-system", "--workers", str(chosen.workers), "--output", sites, *db)
     print(f"{number} systems, {nights} sessions each", flush=True)
     if not chosen.skip_fill:
-        timed("first judging", number, update)
-        timed("first pages, a site per system", number, pages)
+        show("first judging", number, [timed(*update)])
+        for night in range(nights, nights := nights + chosen.settling):
+            for system in systems:
+                system.write(range(night, night + 1))
+            timed(*update)
+        show("first pages, a site per system", number, [timed(*pages)])
     if chosen.only_fill:
         return
-    for system in systems:
-        system.write(range(nights, nights + 1))
-    timed("news of one new session each", number, (*update, "--newest"))
-    timed("judging", number, update)
-    timed("judging again, nothing new", number, update)
-    timed("pages, a site per system", number, pages)
+    steps = {
+        "news of one new session each": (*update, "--newest"),
+        "judging": update,
+        "pages, a site per system": pages,
+    }
+    times: dict[str, list[tuple[float, float]]] = {label: [] for label in steps}
+    for night in range(nights, nights + chosen.sessions):
+        for system in systems:
+            system.write(range(night, night + 1))
+        for label, words in steps.items():
+            times[label].append(timed(*words))
+    for label, found in times.items():
+        show(label, number, found)
+    show("judging again, nothing new", number, [timed(*update)])
 
 
 def main() -> None:
@@ -160,6 +180,8 @@ def main() -> None:
     parser.add_argument("--series", type=int, default=200)
     parser.add_argument("--years", type=float, default=10)
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--sessions", type=int, default=5, help="new ones of each system that are measured")
+    parser.add_argument("--settling", type=int, default=20, help="new ones before, after the first judging")
     parser.add_argument("--keep", type=Path, help="Directory for database and site [default: a temporary one].")
     parser.add_argument("--skip-fill", action="store_true", help="Measure the history in --keep.")
     parser.add_argument("--only-fill", action="store_true", help="End before the new session.")

@@ -283,13 +283,15 @@ def _extend_detections(
     keys: Mapping[int, tuple[int, int, str]],
 ) -> dict[int, Detection]:
     """Stored detections with the newer points of their series, by series id, where these need no new assessment."""
-    known, since = {}, {}
+    known: dict[int, Detection] = {}
+    since: dict[int, int] = {}
     for row in rows:
-        one, (points, last_time, version) = stored[row.id], keys[row.id]
-        first = one.document.get("added_since") if one.version == version else None
-        start = int(parse_time(first).timestamp()) if first else one.last_time + 1
-        if one.version == version and one.last_time < last_time <= start + _ADDED_S and one.points < points:
-            known[row.id], since[row.id] = Detection.from_json(one.document), start
+        made, (points, last_time, version) = stored[row.id], keys[row.id]
+        if made.version == version and made.points < points and made.last_time < last_time:
+            detection = Detection.from_json(made.document)
+            start = int(detection.added_since or made.last_time + 1)
+            if last_time - start <= _ADDED_S:
+                known[row.id], since[row.id] = detection, start
     chosen = [row for row in rows if row.id in known]
     observations = load_observations(history, chosen, min(since.values())) if chosen else {}
     found: dict[int, Detection] = {}

@@ -6,21 +6,23 @@
     python bench/systems.py --keep DIR --skip-fill   measure them again
 
 A seeded generator writes the histories with COPY: one session a day, runs of IOR with a write and a read of 10 samples
-each; noise of 5 % between and 4 % within runs; a third of the series changes by 30 % every 200 to 311 days. Aims for
-100 systems on two cores (docs/scale.md): 60 s for the news, 10 minutes for judging and pages. Each step is proportional
-to the number of systems; the last column is 100 systems. After the first judging all series are new; 20 sessions later
-every session finds as many that must be assessed as the next one.
+each; noise of 5 % between and 4 % within runs; a third of the series changes by 30 % every 200 to 311 days. After the
+first judging all detections are new: only after some sessions do as many series have to be assessed in each as in the
+next one. Aims for 100 systems on two cores (docs/scale.md): 60 s for the news, 10 minutes for judging and pages. The
+time of the tasks is proportional to the number of systems, that of the start of the processes is not.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterable, Sequence
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -123,24 +125,35 @@ class System:
                 yield (*where, *summary[case], values[case].astype("<f8").tobytes())
 
 
-def timed(*words: str) -> tuple[float, float]:
-    """Run a command of iowatch; its wall and processor time."""
+@dataclass(frozen=True)
+class Timed:
+    """Seconds of a command: wall, of the processor, and of the tasks of all systems together."""
+
+    wall: float
+    processor: float
+    tasks: float
+
+
+def timed(*words: str) -> Timed:
+    """Run a command of iowatch that has one task per system."""
     before, start = os.times(), time.perf_counter()
-    done = subprocess.run([sys.executable, "-m", "iowatch", "-q", *words], check=False, capture_output=True, text=True)
-    if done.returncode > 1:
-        raise SystemExit(f"{' '.join(words)}: {done.stderr}")
+    program = [sys.executable, "-m", "iowatch", "-q", *words, "--json"]
+    done = subprocess.run(program, check=False, capture_output=True, text=True)
     wall, after = time.perf_counter() - start, os.times()
-    return wall, after.children_user + after.children_system - before.children_user - before.children_system
+    systems = json.loads(done.stdout)["systems"] if done.returncode <= 1 else ()
+    if done.returncode > 1 or any(one["fault"] for one in systems):
+        raise SystemExit(f"{' '.join(words)}: {done.stderr}")
+    processor = after.children_user + after.children_system - before.children_user - before.children_system
+    return Timed(wall, processor, sum(one["seconds"] for one in systems))
 
 
-def show(label: str, systems: int, times: Sequence[tuple[float, float]]) -> None:
-    """Print means of wall and processor time, the longest wall, and the mean of 100 systems."""
-    wall, cpu = (float(np.mean(column)) for column in zip(*times, strict=True))
-    longest = f", longest {max(one for one, _ in times):.1f} s" if len(times) > 1 else ""
-    print(
-        f"  {label:<34}{wall:9.1f} s  {cpu:9.1f} s of processor {EXTRAPOLATED / systems * wall:9.0f} s{longest}",
-        flush=True,
-    )
+def show(label: str, systems: int, workers: int, times: Sequence[Timed]) -> None:
+    """Print means, the longest wall, and the wall of 100 systems: of their tasks, and of the start of the workers."""
+    wall, processor, tasks = (float(np.mean(column)) for column in zip(*map(astuple, times), strict=True))
+    whole = EXTRAPOLATED / systems * tasks / workers + max(0.0, wall - tasks / workers)
+    longest = f", longest {max(one.wall for one in times):.1f} s" if len(times) > 1 else ""
+    parts = f"{wall:7.1f} s, processor {processor:6.1f} s, a task {tasks / systems:5.2f} s"
+    print(f"  {label:<32}{parts}; {EXTRAPOLATED} systems {whole:5.0f} s{longest}", flush=True)
 
 
 def measure(history: History, url: str, systems: Sequence[System], nights: int, chosen: argparse.Namespace) -> None:
@@ -150,12 +163,12 @@ def measure(history: History, url: str, systems: Sequence[System], nights: int, 
     pages = ("dashboard", "build", "--each-system", "--workers", str(chosen.workers), "--output", sites, *db)
     print(f"{number} systems, {nights} sessions each", flush=True)
     if not chosen.skip_fill:
-        show("first judging", number, [timed(*update)])
+        show("first judging", number, chosen.workers, [timed(*update)])
         for night in range(nights, nights := nights + chosen.settling):
             for system in systems:
                 system.write(range(night, night + 1))
             timed(*update)
-        show("first pages, a site per system", number, [timed(*pages)])
+        show("first pages, a site per system", number, chosen.workers, [timed(*pages)])
     if chosen.only_fill:
         return
     steps = {
@@ -163,15 +176,15 @@ def measure(history: History, url: str, systems: Sequence[System], nights: int, 
         "judging": update,
         "pages, a site per system": pages,
     }
-    times: dict[str, list[tuple[float, float]]] = {label: [] for label in steps}
+    times: dict[str, list[Timed]] = {label: [] for label in steps}
     for night in range(nights, nights + chosen.sessions):
         for system in systems:
             system.write(range(night, night + 1))
         for label, words in steps.items():
             times[label].append(timed(*words))
     for label, found in times.items():
-        show(label, number, found)
-    show("judging again, nothing new", number, [timed(*update)])
+        show(label, number, chosen.workers, found)
+    show("judging again, nothing new", number, chosen.workers, [timed(*update)])
 
 
 def main() -> None:

@@ -22,7 +22,7 @@ from iowatch.stats import layers as inference
 THRESHOLDS = (0.6, 0.7, 0.8, 0.85, 0.9, 0.95)
 # Name, layers, seconds per MiB or per operation, MiB per operation, directions; 5 % to 50 % of the kinds are missing.
 KINDS = (
-    *(("processor", (CPU,), 0.5, 0.0, (None,)), ("memory", (CPU,), 2e-5, 0.1, (None,))),
+    *(("processor", (CPU,), 0.5, 0.0, (None, None)), ("memory", (CPU,), 2e-5, 0.1, (None,))),
     *(("message", (CPU, NETWORK), 1e-4, 0.0, (None, None)), ("messages", (CPU, NETWORK), 1e-3, 2.0, (None, None))),
     ("metadata", (CPU, NETWORK, METADATA), 1e-4, 0.0, (None, None, None, None)),
     *((api, path, 3e-3, 4.0, ("write", "read")) for api, path in API_LAYERS.items() if api not in ("NULL", "MPI")),

@@ -83,18 +83,20 @@ def test_fio_with_processes_of_another_mpi_is_failed() -> None:
 
 # Summary of each output: GFLOP/s, GB/s of 10^9 bytes, microseconds. The samples have the digits of the sections.
 HPCC = {
-    "hpcc-1.5.0-openmpi.txt": ("1.5.0", 2, 333333, (2.18959, 74.8229, 0.353583, 0.246227, 0.257308, 6.6489)),
-    "hpcc-1.4.3-mpich.txt": ("1.4.2", 3, 29800, (1.31001, 88.6028, 383.285, 1.7472, 243.72, 0.762845)),  # as it prints
+    "hpcc-1.5.0-openmpi.txt": ("1.5.0", 2, 333333, (1.05901, 2.18959, 74.8229, 0.353583, 0.246227, 0.257308, 6.6489)),
+    # 1.4.2: as it prints.
+    "hpcc-1.4.3-mpich.txt": ("1.4.2", 3, 29800, (2.36208, 1.31001, 88.6028, 383.285, 1.7472, 243.72, 0.762845)),
 }
 
 
 @pytest.mark.parametrize("name", HPCC)
 def test_hpcc_gives_processor_memory_and_messages(name: str) -> None:
-    version, ranks, elements, (dgemm, triad, latency, bandwidth, ring_latency, ring_bandwidth) = HPCC[name]
+    version, ranks, elements, (hpl, dgemm, triad, latency, bandwidth, ring_latency, ring_bandwidth) = HPCC[name]
     output = parse(name, ranks=ranks)
     assert (output.status, output.version) == ("ok", version)
     small, large = ({"api": "MPI", "ranks": ranks, "transfer_bytes": size} for size in (8, 2_000_000))
     wanted = {
+        ("hpl", "flop_rate"): (hpl, {"ranks": ranks, "array_bytes": 8 * elements}),
         ("dgemm", "flop_rate"): (dgemm, {"ranks": ranks, "array_bytes": 8 * elements}),
         ("triad", "memory_bandwidth"): (triad * 1e9 / MIB, {"ranks": ranks, "array_bytes": 8 * elements}),
         ("ping-pong", "latency"): (latency * 1e-6, small),
@@ -111,12 +113,10 @@ def test_hpcc_gives_processor_memory_and_messages(name: str) -> None:
 
 def test_one_rank_has_no_messages() -> None:
     output = parse("hpcc-1.5.0-one-rank.txt", ranks=1)
-    assert [(one.operation, one.metric, one.case["ranks"]) for one in output.results] == [
-        ("dgemm", "flop_rate", 1),
-        ("triad", "memory_bandwidth", 1),
-    ]
+    wanted = (("hpl", "flop_rate"), ("dgemm", "flop_rate"), ("triad", "memory_bandwidth"))
+    assert [(one.operation, one.metric, one.case["ranks"]) for one in output.results] == [(*one, 1) for one in wanted]
     assert output.status == "ok"
-    assert get_benchmark("hpcc").expects({"ranks": 1}) == (("dgemm", "flop_rate"), ("triad", "memory_bandwidth"))
+    assert get_benchmark("hpcc").expects({"ranks": 1}) == wanted
 
 
 @pytest.mark.parametrize(
@@ -124,6 +124,7 @@ def test_one_rank_has_no_messages() -> None:
     [
         (("CommWorldProcs=2", "CommWorldProcs=1"), "incomplete", "damaged"),
         (("StarSTREAM_Triad=74.8", "StarSTREAM_Triad=75.8"), "incomplete", "75.8229 in the summary"),
+        (("HPL_Tflops=0.00105901", "HPL_Tflops=0.00106901"), "incomplete", "HPL_Tflops is 0.00106901 in the summary"),
         (("Success=1", "Success=0"), "failed", "one of its tests failed"),
         (("CommWorldProcs=2", "CommWorldProcs=4"), "incomplete", "contradict each other"),
         (("End of HPC Challenge tests.", ""), "incomplete", "missing: end"),

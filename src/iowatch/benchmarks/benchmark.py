@@ -15,7 +15,7 @@ ParserFunction = Callable[[OutputBuilder, CleanLines, RunContext], None]
 
 
 CPU, NETWORK, DISK, FILE_SYSTEM, METADATA, MPI_IO, HDF5, NETCDF, PNETCDF = LAYERS = (
-    Layer("CPU or memory", "hpcc (dgemm, triad)", "share", has_directions=False, controls_notice=0.6),
+    Layer("CPU or memory", "hpcc (HPL, dgemm, triad)", "share", has_directions=False, controls_notice=0.6),
     Layer("network", "messages (hpcc with two ranks)", has_directions=False),
     Layer("disk", "raw disk (fio)"),
     Layer("file system", "POSIX (IOR, benchio)"),

@@ -3,7 +3,7 @@
 hpcc always runs all its tests. Their time depends on one number of `hpccinf.txt`, the order N of HPL's matrix: one
 process solves it, and every process uses as many bytes for the other tests. Read are the tests of [turner2018], Figures
 7 to 10: StarSTREAM (triad), ping-pong and the randomly ordered ring, with the worst pair of processes as printed there;
-and SingleDGEMM, which lasts long enough to see a limit of processor time: triad is the best of ten short loops.
+and HPL and SingleDGEMM, which last long enough to see a limit of processor time: triad is the best of ten short loops.
 """
 
 from __future__ import annotations
@@ -93,42 +93,52 @@ class _Measurement:
     """A number that hpcc prints twice.
 
     Attributes:
-        line: regular expression of its line in a section; the group has six decimals, and is the sample.
+        line: regular expression of its line in a section; the group is the sample.
         name: its name in the summary, which has six significant digits.
+        to_summary: factor from the former to the latter; hpcc's prefixes are powers of ten.
+        rounding: largest relative difference of both, besides half a unit of six decimals.
     """
 
     operation: str
     metric: str
     line: str
     name: str
+    to_summary: float = 1.0
+    rounding: float = 1e-5
 
 
 _NUMBER = r"(\d{1,12}\.\d{6})"
 _MEASUREMENTS = (
+    _Measurement(
+        "hpl", "flop_rate", r"WR\w+ +\d+ +\d+ +1 +1 +[\d.]+ +(\d\.\d{3}e[+-]\d\d)", "HPL_Tflops", 1e-3, rounding=1e-3
+    ),
     _Measurement("dgemm", "flop_rate", rf"Single DGEMM Gflop/s {_NUMBER}", "SingleDGEMM_Gflops"),
     _Measurement("triad", "memory_bandwidth", rf"Average Triad GB/s {_NUMBER}", "StarSTREAM_Triad"),
-    _Measurement("ping-pong", "latency", rf"Max Ping Pong Latency: +{_NUMBER} msecs", "MaxPingPongLatency_usec"),
+    _Measurement("ping-pong", "latency", rf"Max Ping Pong Latency: +{_NUMBER} msecs", "MaxPingPongLatency_usec", 1e3),
     _Measurement(
-        "ping-pong", "network_bandwidth", rf"Min Ping Pong Bandwidth: +{_NUMBER} MB/s", "MinPingPongBandwidth_GBytes"
+        "ping-pong",
+        "network_bandwidth",
+        rf"Min Ping Pong Bandwidth: +{_NUMBER} MB/s",
+        "MinPingPongBandwidth_GBytes",
+        1e-3,
     ),
     _Measurement(
-        "random-ring", "latency", rf"Randomly Ordered Ring Latency: +{_NUMBER} msecs", "RandomlyOrderedRingLatency_usec"
+        "random-ring",
+        "latency",
+        rf"Randomly Ordered Ring Latency: +{_NUMBER} msecs",
+        "RandomlyOrderedRingLatency_usec",
+        1e3,
     ),
     _Measurement(
         "random-ring",
         "network_bandwidth",
         rf"Randomly +Ordered Ring Bandwidth: +{_NUMBER} MB/s",
         "RandomlyOrderedRingBandwidth_GBytes",
+        1e-3,
     ),
 )
-# Metric -> factors from the number of the line to that of the summary, and to the unit of the metric; all of hpcc's
-# prefixes are powers of ten.
-_FACTORS = {
-    "flop_rate": (1.0, 1.0),
-    "memory_bandwidth": (1.0, 1e9 / MIB),
-    "network_bandwidth": (1e-3, 1e6 / MIB),
-    "latency": (1e3, 1e-3),
-}
+# Metric -> factor from the number of the line to its unit.
+_TO_UNIT = {"flop_rate": 1.0, "memory_bandwidth": 1e9 / MIB, "network_bandwidth": 1e6 / MIB, "latency": 1e-3}
 # Metric -> field with the size of its messages.
 _MESSAGES = {"network_bandwidth": "bandwidth", "latency": "latency"}
 _COUNT = r"([1-9]\d{0,11})"
@@ -151,8 +161,8 @@ _MESSAGE_FIELDS = {
     *("ring", "latency", "bandwidth"),
     *(field for one in _MEASUREMENTS if one.metric in _MESSAGES for field in (one.name, f"line of {one.name}")),
 }
-# Relative difference of a number with six decimals from the same with six significant digits; half a unit of the last.
-_ROUNDED, _HALF_UNIT = 1e-5, 0.51e-6
+# Half a unit of the last of six decimals.
+_HALF_UNIT = 0.51e-6
 
 
 def _is_run(one: _Measurement, ranks: int) -> bool:
@@ -196,24 +206,24 @@ def parse_hpcc(builder: parsing.OutputBuilder, lines: parsing.CleanLines, contex
 
 def _add(builder: parsing.OutputBuilder, one: _Measurement, value: dict[str, Any]) -> None:
     """Add a measurement if section and summary agree."""
-    to_summary, to_unit = _FACTORS[one.metric]
     printed, summary = value[f"line of {one.name}"], value[one.name]
-    if abs(printed * to_summary - summary) > _ROUNDED * summary + _HALF_UNIT * to_summary:
-        builder.add_truncation(f"{one.name} is {summary:g} in the summary, {printed * to_summary:g} in its section")
+    expected = printed * one.to_summary
+    if abs(expected - summary) > one.rounding * summary + _HALF_UNIT * one.to_summary:
+        builder.add_truncation(f"{one.name} is {summary:g} in the summary, {expected:g} in its section")
         return
     case: dict[str, Scalar | None] = {"ranks": value["ranks"]}
     if message := _MESSAGES.get(one.metric):
         case |= {"api": "MPI", "transfer_bytes": value[message]}
     else:
         case["array_bytes"] = _WORD_BYTES * value["vector"]
-    builder.add_samples(one.operation, one.metric, [printed * to_unit], case)
+    builder.add_samples(one.operation, one.metric, [printed * _TO_UNIT[one.metric]], case)
 
 
 _ERRORS = r"HPL (?:ERROR|WARNING)|^Failed to allocate|Failed Validation|Cannot open|\.\.\.\.\.\. FAILED"
 
 
-# Arrays of the tests with 2 MiB of memory: with less, dgemm and triad are shorter than a time slice of a processor (a
-# few milliseconds), and do not show that they had to wait for others.
+# Arrays of the tests with about 2 MiB of memory: with less they are shorter than a time slice of a processor (a few
+# milliseconds), and do not show that they had to wait for others.
 _LEAST_CONTROL_BYTES = 700_000
 
 
@@ -253,6 +263,12 @@ HPCC = benchmark.Benchmark(
     case=_case,
     inodes=lambda _options: 0,
     writes_files=False,
-    probes={"dgemm": "processor", "triad": "memory", "ping-pong": "messages", "random-ring": "messages"},
+    probes={
+        "hpl": "processor",
+        "dgemm": "processor",
+        "triad": "memory",
+        "ping-pong": "messages",
+        "random-ring": "messages",
+    },
     layers=_layers,
 )

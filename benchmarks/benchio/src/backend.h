@@ -42,7 +42,10 @@ struct piece {
     uint64_t bytes, offset; /* offset: in a file of bytes */
     int dataset;            /* in a file with data sets */
     int64_t copy;
-    const int64_t *start, *extent;
+    /* The box of a data set, or of an array of bytes that begins at `offset`; ndims 0: bytes in a row. */
+    int ndims;
+    unsigned element; /* bytes */
+    const int64_t *dims, *start, *extent;
 };
 
 /* The file of a workload: any number of data sets, or bytes. `file->writing` and `collective` are those of

@@ -101,11 +101,31 @@ static void open_bytes(struct file *f) {
     state->file_type = MPI_DATATYPE_NULL;
 }
 
-static void move_bytes(struct file *f, const struct piece *p) {
+static void set_view(const struct file *f, uint64_t offset, MPI_Datatype type) {
+    const struct state *s = f->state;
+    CHECK_MPI(f->context, f->path, "MPI_File_set_view",
+              MPI_File_set_view(s->handle, (MPI_Offset)offset, MPI_BYTE, type, "native", f->info));
+}
+
+static void move_row(const struct file *f, uint64_t offset, const struct piece *p) {
     MPI_Status status;
     CHECK_MPI(f->context, f->path, f->writing ? "MPI_File_write" : "MPI_File_read",
-              call(f, (MPI_Offset)p->offset, p->memory, (int)p->bytes, MPI_BYTE, &status));
+              call(f, (MPI_Offset)offset, p->memory, (int)p->bytes, MPI_BYTE, &status));
     check_count(f, &status, MPI_BYTE, p->bytes);
+}
+
+/* A box is moved as HDF5 and PnetCDF do it: through a file view of its own, with which all ranks agree. */
+static void move_bytes(struct file *f, const struct piece *p) {
+    if (p->ndims == 0) {
+        move_row(f, p->offset, p);
+        return;
+    }
+    MPI_Datatype type = p->bytes > 0 ? slab_box_type(f, p) : MPI_BYTE;
+    set_view(f, p->offset, type);
+    move_row(f, 0, p);
+    set_view(f, 0, MPI_BYTE);
+    if (p->bytes > 0)
+        MPI_Type_free(&type);
 }
 
 static const struct workload_io bytes_io = {

@@ -1,23 +1,29 @@
 #include "slabtype.h"
 
 #include "fail.h"
+#include "workload.h"
 
-static MPI_Datatype subarray(const struct file *f, const uint64_t dims[3], const uint64_t count[3],
-                             const uint64_t start[3]) {
-    int d[3], n[3], s[3];
+static MPI_Datatype subarray(const struct file *f, int ndims, const uint64_t *dims, const uint64_t *count,
+                             const uint64_t *start, MPI_Datatype element) {
+    int d[WORKLOAD_DIMENSIONS], n[WORKLOAD_DIMENSIONS], s[WORKLOAD_DIMENSIONS];
     MPI_Datatype type;
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < ndims; i++)
         d[i] = (int)dims[i], n[i] = (int)count[i], s[i] = (int)start[i];
     CHECK_MPI(f->context, f->path, "MPI_Type_create_subarray",
-              MPI_Type_create_subarray(3, d, n, s, MPI_ORDER_C, MPI_DOUBLE, &type));
+              MPI_Type_create_subarray(ndims, d, n, s, MPI_ORDER_C, element, &type));
     CHECK_MPI(f->context, f->path, "MPI_Type_commit", MPI_Type_commit(&type));
     return type;
 }
 
 MPI_Datatype slab_memory_type(const struct file *f, const struct slab *s) {
-    return subarray(f, s->memory_dims, s->count, s->memory_start);
+    return subarray(f, 3, s->memory_dims, s->count, s->memory_start, MPI_DOUBLE);
 }
 
 MPI_Datatype geometry_file_type(const struct file *f) {
-    return subarray(f, f->geometry->dims, f->geometry->count, f->geometry->start);
+    return subarray(f, 3, f->geometry->dims, f->geometry->count, f->geometry->start, MPI_DOUBLE);
+}
+
+MPI_Datatype slab_box_type(const struct file *f, const struct piece *p) {
+    return subarray(f, p->ndims, (const uint64_t *)p->dims, (const uint64_t *)p->extent,
+                    (const uint64_t *)p->start, MPI_BYTE);
 }

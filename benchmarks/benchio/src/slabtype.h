@@ -8,5 +8,7 @@
 MPI_Datatype slab_memory_type(const struct file *file, const struct slab *slab);
 /* The block3d box of this rank inside the file, committed. */
 MPI_Datatype geometry_file_type(const struct file *file);
+/* The box of a workload's operation in its array of bytes, committed; it is not empty. */
+MPI_Datatype slab_box_type(const struct file *file, const struct piece *piece);
 
 #endif

@@ -96,11 +96,13 @@ struct workload_file {
 struct action {
     enum verb verb;
     const struct tree *place;
-    int file, dataset, mode; /* file -1: none */
+    int file, dataset, mode; /* -1: none */
     bool collective;
     struct selection ranks;
     struct field number, dataset_number, offset, size, count, stride, amount;
-    struct field *start, *extent; /* of a dataset: one per dimension */
+    struct field *start, *extent; /* of a box: one per dimension */
+    struct field *shape;          /* of an array of bytes; of a data set NULL */
+    int ndims;                    /* of `shape` */
     struct field *list;           /* pairs of offset and size */
     size_t list_n;
     int index; /* slot, -1: none */

@@ -13,8 +13,10 @@ const char *const mode_names[] = {BENCHIO_MODES(NAME_OF) NULL};
 static const char *const members[][KEYS] = {
     [DO_CREATE] = {"create", "mode", "number", "ranks"},
     [DO_OPEN] = {"open", "mode", "number", "ranks"},
-    [DO_WRITE] = {"write", "offset", "size", "count", "stride", "list", "collective", "number", "ranks"},
-    [DO_READ] = {"read", "offset", "size", "count", "stride", "list", "collective", "number", "ranks"},
+    [DO_WRITE] = {"write", "offset", "size", "count", "stride", "list", "shape", "start", "collective",
+                  "number", "ranks"},
+    [DO_READ] = {"read", "offset", "size", "count", "stride", "list", "shape", "start", "collective",
+                 "number", "ranks"},
     [DO_FLUSH] = {"flush", "number", "ranks"},
     [DO_CLOSE] = {"close", "number", "ranks"},
     [DO_STAT] = {"stat", "number", "ranks"},
@@ -71,8 +73,59 @@ static bool read_list(struct reader *r, const struct tree *list, struct action *
     return true;
 }
 
+/* Where a box begins and how long it is in each dimension. */
+static bool read_box(struct reader *r, const struct tree *t, struct action *a, int ndims) {
+    static const char *const names[] = {"start", "count"};
+    struct field **parts[] = {&a->start, &a->extent};
+    for (int i = 0, n = 0; i < 2; i++) {
+        const struct tree *list = tree_find(t, names[i]);
+        if (list == NULL)
+            return complain_at(&r->complaint, t, "'%s' is missing", names[i]);
+        *parts[i] = calloc(WORKLOAD_DIMENSIONS, sizeof **parts[i]);
+        if (*parts[i] == NULL)
+            return complain_at(&r->complaint, t, "no memory");
+        if (!read_vector(r, list, *parts[i], &n))
+            return false;
+        if (n != ndims)
+            return complain_at(&r->complaint, list, "%d values for %d dimensions", n, ndims);
+    }
+    return true;
+}
+
+static bool read_dataset(struct reader *r, const struct tree *t, struct action *a) {
+    const struct workload_file *f = &r->workload->file[a->file];
+    const struct tree *name = tree_find(t, "dataset");
+    if (name == NULL)
+        return complain_at(&r->complaint, t, "'dataset' is missing");
+    for (a->dataset = 0; a->dataset < f->dataset_n; a->dataset++)
+        if (name->kind == TREE_SCALAR && strcmp(f->dataset[a->dataset].name, name->text) == 0)
+            break;
+    if (a->dataset == f->dataset_n)
+        return complain_at(&r->complaint, name, "expected the name of one of the data sets of '%s'", f->name);
+    return read_box(r, t, a, f->dataset[a->dataset].ndims) &&
+           read_member(r, t, "dataset_number", false, &a->dataset_number);
+}
+
+/* A box of an array of bytes: a file view of MPI-IO, which all ranks set together. */
+static bool read_array(struct reader *r, const struct tree *t, struct action *a) {
+    const struct tree *shape = tree_find(t, "shape");
+    if (!a->collective || strcmp(backends[r->workload->file[a->file].api].name, "mpiio") != 0)
+        return complain_at(&r->complaint, shape, "only a collective operation of mpiio has a shape");
+    if (tree_find(t, "size") != NULL || tree_find(t, "stride") != NULL || tree_find(t, "list") != NULL)
+        return complain_at(&r->complaint, shape, "'shape' has the place of size, stride and list");
+    a->shape = calloc(WORKLOAD_DIMENSIONS, sizeof *a->shape);
+    if (a->shape == NULL)
+        return complain_at(&r->complaint, t, "no memory");
+    return read_member(r, t, "offset", true, &a->offset) && read_vector(r, shape, a->shape, &a->ndims) &&
+           read_box(r, t, a, a->ndims);
+}
+
 static bool read_bytes(struct reader *r, const struct tree *t, struct action *a) {
-    const struct tree *list = tree_find(t, "list");
+    const struct tree *list = tree_find(t, "list"), *start = tree_find(t, "start");
+    if (tree_find(t, "shape") != NULL)
+        return read_array(r, t, a);
+    if (start != NULL)
+        return complain_at(&r->complaint, start, "'shape' is missing");
     if (list == NULL)
         return read_member(r, t, "offset", true, &a->offset) && read_member(r, t, "size", true, &a->size) &&
                read_member(r, t, "count", false, &a->count) && read_member(r, t, "stride", false, &a->stride);
@@ -80,34 +133,6 @@ static bool read_bytes(struct reader *r, const struct tree *t, struct action *a)
         tree_find(t, "stride") != NULL)
         return complain_at(&r->complaint, list, "'list' has the place of offset, size, count and stride");
     return read_list(r, list, a);
-}
-
-static bool read_box(struct reader *r, const struct tree *t, struct action *a) {
-    const struct workload_file *f = &r->workload->file[a->file];
-    const struct tree *name = tree_find(t, "dataset"),
-                      *parts[2] = {tree_find(t, "start"), tree_find(t, "count")};
-    if (name == NULL || parts[0] == NULL || parts[1] == NULL)
-        return complain_at(&r->complaint, t, "'%s' is missing",
-                           name == NULL       ? "dataset"
-                           : parts[0] == NULL ? "start"
-                                              : "count");
-    for (a->dataset = 0; a->dataset < f->dataset_n; a->dataset++)
-        if (name->kind == TREE_SCALAR && strcmp(f->dataset[a->dataset].name, name->text) == 0)
-            break;
-    if (a->dataset == f->dataset_n)
-        return complain_at(&r->complaint, name, "expected the name of one of the data sets of '%s'", f->name);
-    a->start = calloc(WORKLOAD_DIMENSIONS, sizeof *a->start);
-    a->extent = calloc(WORKLOAD_DIMENSIONS, sizeof *a->extent);
-    int n[2] = {0}, ndims = f->dataset[a->dataset].ndims;
-    if (a->start == NULL || a->extent == NULL)
-        return complain_at(&r->complaint, t, "no memory");
-    if (!read_vector(r, parts[0], a->start, &n[0]) || !read_vector(r, parts[1], a->extent, &n[1]))
-        return false;
-    for (int i = 0; i < 2; i++)
-        if (n[i] != ndims)
-            return complain_at(&r->complaint, parts[i], "%d values for a data set of %d dimensions", n[i],
-                               ndims);
-    return read_member(r, t, "dataset_number", false, &a->dataset_number);
 }
 
 /* The same for all operations of an action: expressions of parameters only. */
@@ -136,11 +161,11 @@ static bool read_collective(struct reader *r, const struct tree *t, struct actio
 }
 
 static bool read_transfer(struct reader *r, const struct tree *t, struct action *a) {
-    bool box = r->workload->file[a->file].dataset_n > 0;
-    if (!read_allowed(r, t, box ? of_dataset[a->verb == DO_READ] : members[a->verb]) ||
+    bool of_sets = r->workload->file[a->file].dataset_n > 0;
+    if (!read_allowed(r, t, of_sets ? of_dataset[a->verb == DO_READ] : members[a->verb]) ||
         !read_collective(r, t, a))
         return false;
-    return box ? read_box(r, t, a) : read_bytes(r, t, a);
+    return of_sets ? read_dataset(r, t, a) : read_bytes(r, t, a);
 }
 
 static bool read_open(struct reader *r, const struct tree *t, struct action *a) {
@@ -191,7 +216,7 @@ static bool read_of_file(struct reader *r, const struct tree *t, struct action *
 }
 
 static bool read_action(struct reader *r, const struct tree *t, struct action *a) {
-    *a = (struct action){.place = t, .file = -1, .index = -1};
+    *a = (struct action){.place = t, .file = -1, .dataset = -1, .index = -1};
     if (t->kind == TREE_SCALAR && strcmp(t->text, "barrier") == 0) {
         a->verb = DO_BARRIER;
         return true;
@@ -242,11 +267,12 @@ void free_actions(struct action *action, size_t n) {
         free_fields(a->ranks.item, a->ranks.n);
         free_fields(a->start, WORKLOAD_DIMENSIONS);
         free_fields(a->extent, WORKLOAD_DIMENSIONS);
+        free_fields(a->shape, WORKLOAD_DIMENSIONS);
         free_fields(a->list, 2 * a->list_n);
         struct field one[] = {a->number, a->dataset_number, a->offset, a->size,
                               a->count,  a->stride,         a->amount};
         free_fields(one, sizeof one / sizeof *one);
-        free(a->ranks.item), free(a->start), free(a->extent), free(a->list);
+        free(a->ranks.item), free(a->start), free(a->extent), free(a->shape), free(a->list);
         free_actions(a->action, a->n);
     }
     free(action);

@@ -193,20 +193,42 @@ static bool check_bytes(struct walker *w, const struct event *e) {
     return true;
 }
 
+static bool check_copy(struct walker *w, const struct event *e) {
+    int64_t copies = e->file->dataset[e->action->dataset].copies;
+    return (e->copy >= 0 && e->copy < copies) ||
+           complain_at(&w->complaint, e->action->place, "dataset_number is %lld, there are %lld",
+                       (long long)e->copy, (long long)copies);
+}
+
+/* An array of bytes, whose dimensions MPI has as int. */
+static bool check_array(struct walker *w, const struct event *e) {
+    uint64_t bytes = 1;
+    bool fits = true;
+    for (int i = 0; i < e->ndims; i++) {
+        if (e->dims[i] < 1 || e->dims[i] > INT32_MAX)
+            return complain_at(&w->complaint, e->action->shape[i].place, "it is %lld; expected 1 to %d",
+                               (long long)e->dims[i], INT32_MAX);
+        fits = fits && size_multiply(bytes, (uint64_t)e->dims[i], &bytes);
+    }
+    return (fits && e->offset >= 0 && e->offset <= e->file->limit &&
+            bytes <= (uint64_t)(e->file->limit - e->offset)) ||
+           complain_at(&w->complaint, e->action->place,
+                       "offset %lld with the array is outside of the file, which has %lld bytes",
+                       (long long)e->offset, (long long)e->file->limit);
+}
+
 static bool check_box(struct walker *w, const struct event *e, uint64_t *bytes) {
     const struct action *a = e->action;
-    const struct dataset *d = &e->file->dataset[a->dataset];
-    if (e->copy < 0 || e->copy >= d->copies)
-        return complain_at(&w->complaint, a->place, "dataset_number is %lld, there are %lld",
-                           (long long)e->copy, (long long)d->copies);
-    *bytes = element_bytes[d->type];
-    for (int i = 0; i < d->ndims; i++) {
-        bool inside = e->start[i] >= 0 && e->extent[i] >= 0 && e->start[i] <= d->dims[i] &&
-                      e->extent[i] <= d->dims[i] - e->start[i];
+    if (a->dataset < 0 ? !check_array(w, e) : !check_copy(w, e))
+        return false;
+    *bytes = e->element;
+    for (int i = 0; i < e->ndims; i++) {
+        bool inside = e->start[i] >= 0 && e->extent[i] >= 0 && e->start[i] <= e->dims[i] &&
+                      e->extent[i] <= e->dims[i] - e->start[i];
         if (!inside)
             return complain_at(&w->complaint, a->start[i].place,
                                "%lld elements from %lld on are outside of the dimension, which has %lld",
-                               (long long)e->extent[i], (long long)e->start[i], (long long)d->dims[i]);
+                               (long long)e->extent[i], (long long)e->start[i], (long long)e->dims[i]);
         if (!size_multiply(*bytes, (uint64_t)e->extent[i], bytes))
             *bytes = UINT64_MAX;
     }
@@ -220,7 +242,7 @@ static bool check_transfer(struct walker *w, const struct event *e, unsigned cha
     uint64_t bytes = (uint64_t)e->size, count = (uint64_t)e->count;
     if ((state & (writes ? IS_WRITTEN : IS_READ)) == 0)
         return wrong_state(w, e, writes ? "is not open for writing" : "is not open for reading");
-    if (e->action->start != NULL ? !check_box(w, e, &bytes) : !check_bytes(w, e))
+    if (e->ndims > 0 ? !check_box(w, e, &bytes) : !check_bytes(w, e))
         return false;
     *(writes ? &s->phase->bytes_written : &s->phase->bytes_read) += bytes * count;
     s->phase->operations += count;
@@ -238,7 +260,8 @@ static bool is_collective(const struct event *e) {
 
 static void note_call(struct state *s, const struct walker *w, const struct event *e) {
     ptrdiff_t file = e->file - w->workload->file;
-    int64_t values[] = {(int64_t)s->world, e->action->verb, e->action->dataset, e->number, e->copy, e->count};
+    int64_t values[] = {(int64_t)s->world, e->action->verb, e->action->dataset, e->number, e->copy,
+                        e->count,          e->ndims};
     for (size_t i = 0; i < sizeof values / sizeof *values; i++)
         s->calls[file] = digest(s->calls[file], values[i]);
     if (e->file->comm_ranks == s->context->size)

@@ -25,46 +25,42 @@ uint64_t data_key(uint64_t seed, int file, int64_t number, int color, int datase
 
 /* The parts of a piece that are contiguous in the file: (offset, bytes), one after the other in memory. */
 struct rows {
-    const struct dataset *set;
     const struct piece *piece;
     int64_t at[WORKLOAD_DIMENSIONS]; /* of the row, relative to the start */
     uint64_t bytes, done;
 };
 
-static struct rows rows_of(const struct dataset *set, const struct piece *p) {
-    struct rows rows = {.set = set, .piece = p, .bytes = p->bytes};
-    if (set != NULL)
-        rows.bytes = element_bytes[set->type] * (uint64_t)p->extent[set->ndims - 1];
+static struct rows rows_of(const struct piece *p) {
+    struct rows rows = {.piece = p, .bytes = p->bytes};
+    if (p->ndims > 0)
+        rows.bytes = p->element * (uint64_t)p->extent[p->ndims - 1];
     return rows;
 }
 
 /* False: there is none left. */
 static bool next_row(struct rows *r, uint64_t *offset) {
-    const struct dataset *d = r->set;
-    if (r->done >= r->piece->bytes)
+    const struct piece *p = r->piece;
+    if (r->done >= p->bytes)
         return false;
-    *offset = r->piece->offset;
-    if (d != NULL) {
-        *offset = 0;
-        for (int i = 0; i < d->ndims; i++)
-            *offset = *offset * (uint64_t)d->dims[i] + (uint64_t)(r->piece->start[i] + r->at[i]);
-        *offset *= element_bytes[d->type];
-        for (int i = d->ndims - 2; i >= 0 && ++r->at[i] == r->piece->extent[i]; i--)
-            r->at[i] = 0;
-    }
+    *offset = 0;
+    for (int i = 0; i < p->ndims; i++)
+        *offset = *offset * (uint64_t)p->dims[i] + (uint64_t)(p->start[i] + r->at[i]);
+    *offset = p->offset + *offset * p->element;
+    for (int i = p->ndims - 2; i >= 0 && ++r->at[i] == p->extent[i]; i--)
+        r->at[i] = 0;
     r->done += r->bytes;
     return true;
 }
 
-void data_fill(uint64_t key, const struct dataset *set, const struct piece *p) {
-    struct rows rows = rows_of(set, p);
+void data_fill(uint64_t key, const struct piece *p) {
+    struct rows rows = rows_of(p);
     for (uint64_t offset; next_row(&rows, &offset);)
         generator_fill_bytes(key, offset, rows.bytes, (unsigned char *)p->memory + rows.done - rows.bytes);
 }
 
-struct difference data_check(uint64_t key, const struct dataset *set, const struct piece *p) {
+struct difference data_check(uint64_t key, const struct piece *p) {
     struct difference all = {0};
-    struct rows rows = rows_of(set, p);
+    struct rows rows = rows_of(p);
     for (uint64_t offset; next_row(&rows, &offset);) {
         struct difference d = generator_check_bytes(
             key, offset, rows.bytes, (const unsigned char *)p->memory + rows.done - rows.bytes);

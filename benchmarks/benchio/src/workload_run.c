@@ -51,7 +51,7 @@ static void path_of(const struct run *r, const struct workload_file *f, int64_t 
 
 static uint64_t key_of(const struct run *r, const struct workload_file *f, const struct event *e) {
     return data_key(r->context->options->seed, (int)(f - r->workload->file), e->number, f->color,
-                    e->action->start != NULL ? e->action->dataset : -1, e->copy);
+                    e->action->dataset, e->copy);
 }
 
 static struct file *file_handle(struct run *r, struct workload_file *f, int64_t number) {
@@ -93,11 +93,10 @@ static void verify(struct run *r, const struct event *e, const struct file *file
     double from = clock_now();
     struct difference d = {0};
     uint64_t key = key_of(r, e->file, e);
-    const struct dataset *set = e->action->start != NULL ? &e->file->dataset[e->action->dataset] : NULL;
     if (fill)
-        data_fill(key, set, p);
+        data_fill(key, p);
     else
-        d = data_check(key, set, p);
+        d = data_check(key, p);
     if (d.count > 0)
         fail_different(r, file, &d);
     r->results->verified_bytes += fill ? 0 : p->bytes;
@@ -130,15 +129,20 @@ static void *next_memory(struct run *r, uint64_t bytes) {
 static void move(struct run *r, const struct event *e) {
     const struct action *a = e->action;
     struct file *file = r->open[e->file - r->workload->file][e->number];
-    struct piece p = {.bytes = (uint64_t)e->size};
+    struct piece p = {.bytes = (uint64_t)e->size,
+                      .dataset = a->dataset,
+                      .copy = e->copy,
+                      .ndims = e->ndims,
+                      .element = e->element,
+                      .dims = e->dims,
+                      .start = e->start,
+                      .extent = e->extent};
     file->writing = a->verb == DO_WRITE;
     file->collective = a->collective;
-    if (a->start != NULL) {
-        p.dataset = a->dataset, p.copy = e->copy, p.start = e->start, p.extent = e->extent;
-        p.bytes = element_bytes[e->file->dataset[a->dataset].type];
-        for (int d = 0; d < e->file->dataset[a->dataset].ndims; d++)
-            p.bytes *= (uint64_t)e->extent[d];
-    }
+    if (e->ndims > 0)
+        p.bytes = e->element;
+    for (int d = 0; d < e->ndims; d++)
+        p.bytes *= (uint64_t)e->extent[d];
     double from = clock_now(), verified = 0;
     for (int64_t i = 0; i < e->count; i++) {
         p.memory = next_memory(r, p.bytes);
@@ -397,9 +401,12 @@ static void write_input_set(struct run *r, struct file *file, int dataset, int64
                           .bytes = row * (uint64_t)extent[0],
                           .dataset = dataset,
                           .copy = copy,
+                          .ndims = d->ndims,
+                          .element = element_bytes[d->type],
+                          .dims = d->dims,
                           .start = start,
                           .extent = extent};
-        data_fill(key, d, &p);
+        data_fill(key, &p);
         io_of(f)->move(file, &p);
     }
 }

@@ -36,19 +36,32 @@ static bool visit_list(struct walker *w, struct event *e) {
     return true;
 }
 
+/* A box of a data set, or of an array of bytes. */
+static bool visit_box(struct walker *w, struct event *e) {
+    const struct action *a = e->action;
+    const struct dataset *set = a->dataset < 0 ? NULL : &e->file->dataset[a->dataset];
+    e->ndims = set != NULL ? set->ndims : a->ndims;
+    e->element = set != NULL ? element_bytes[set->type] : 1;
+    for (int d = 0; d < e->ndims; d++) {
+        e->dims[d] = set != NULL ? set->dims[d] : 0;
+        if ((set == NULL && !value(w, &a->shape[d], 0, &e->dims[d])) ||
+            !value(w, &a->start[d], 0, &e->start[d]) || !value(w, &a->extent[d], 0, &e->extent[d]))
+            return false;
+    }
+    return value(w, &a->offset, 0, &e->offset) && value(w, &a->dataset_number, 0, &e->copy) &&
+           count_action(w, a, 1) && w->visit(w, e);
+}
+
 static bool visit_transfer(struct walker *w, struct event *e) {
     const struct action *a = e->action;
     e->count = 1;
     if (a->list != NULL)
         return visit_list(w, e);
-    if (a->start == NULL)
-        return value(w, &a->offset, 0, &e->offset) && value(w, &a->size, 0, &e->size) &&
-               value(w, &a->count, 1, &e->count) && value(w, &a->stride, e->size, &e->stride) &&
-               count_action(w, a, e->count) && w->visit(w, e);
-    for (int d = 0; d < e->file->dataset[a->dataset].ndims; d++)
-        if (!value(w, &a->start[d], 0, &e->start[d]) || !value(w, &a->extent[d], 0, &e->extent[d]))
-            return false;
-    return value(w, &a->dataset_number, 0, &e->copy) && count_action(w, a, 1) && w->visit(w, e);
+    if (a->start != NULL)
+        return visit_box(w, e);
+    return value(w, &a->offset, 0, &e->offset) && value(w, &a->size, 0, &e->size) &&
+           value(w, &a->count, 1, &e->count) && value(w, &a->stride, e->size, &e->stride) &&
+           count_action(w, a, e->count) && w->visit(w, e);
 }
 
 static bool of_file(struct walker *w, const struct action *a) {

@@ -9,9 +9,12 @@ struct event {
     const struct action *action;
     struct workload_file *file; /* NULL: an action without file */
     int64_t number;
-    int64_t offset, size, count, stride;                                   /* of bytes */
-    int64_t copy, start[WORKLOAD_DIMENSIONS], extent[WORKLOAD_DIMENSIONS]; /* of a data set */
-    double amount;                                                         /* seconds or operations */
+    int64_t offset, size, count, stride; /* of bytes */
+    int64_t copy;                        /* of a data set */
+    int ndims;                           /* of a box; 0: none */
+    unsigned element;                    /* bytes */
+    int64_t dims[WORKLOAD_DIMENSIONS], start[WORKLOAD_DIMENSIONS], extent[WORKLOAD_DIMENSIONS];
+    double amount; /* seconds or operations */
 };
 
 struct walker {

@@ -145,6 +145,23 @@ class Workloads(unittest.TestCase):
             self.assertGreater(write["repetitions"][0]["parts"]["compute"]["max"], 0.02)
             self.assertEqual({path.name for path in self.home.iterdir()}, {"record.json", "workload.yaml"})
 
+    def test_parts_of_an_array_are_where_they_belong(self) -> None:
+        """Ranks write columns of an array, each in one operation, and read those of the next one; and rows of it."""
+        box = "offset: 1000, shape: [5, 2, ranks * 21], collective: true"
+        self.write(
+            "a: {api: mpiio, bytes: 1000 + 10 * ranks * 21}",
+            "{create: a, mode: read-write}, {write: a, offset: rank * 10, size: 10}, "
+            f"{{write: a, {box}, start: [0, 0, rank * 21], count: [5, 2, 21]}}, barrier, "
+            f"{{read: a, {box}, start: [1, 0, (rank + 1) % ranks * 21 + 3], count: [3 * (rank > 0), 1, 18]}}, "
+            "{read: a, offset: 1000 + rank * ranks * 21, size: ranks * 21}, "
+            "{read: a, offset: rank * 10, size: 10}, {close: a}",
+        )
+        done = launch.run(RANKS, *self.options("--verify"))
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        (phase,) = launch.record(self.json)["phases"]
+        self.assertEqual(phase["bytes_written"], RANKS * (10 + 210))
+        self.assertEqual(phase["bytes_read"], 2 * 3 * 18 + RANKS * (RANKS * 21 + 10))
+
     def test_what_nobody_wrote_is_found(self) -> None:
         self.write(
             "a: {api: posix, bytes: 100}",

@@ -271,6 +271,9 @@ class Workload:
                 yield offset, size, size
         elif "dataset" in action:
             yield self._dataset_part(action, file, names)
+        elif "shape" in action:
+            shape = [int(evaluate(n, names)) for n in action["shape"]]
+            yield _box(action, shape, 1, int(evaluate(action["offset"], names)), names)
         else:
             offset, size, count = (int(evaluate(action.get(key, 1), names)) for key in ("offset", "size", "count"))
             stride = int(evaluate(action.get("stride", size), names))
@@ -287,12 +290,19 @@ class Workload:
                 base += whole * int(evaluate(action.get("dataset_number", 0), names))
                 break
             base += whole * int(evaluate(dataset.get("count", 1), names))
-        start, count = ([int(evaluate(n, names)) for n in action[key]] for key in ("start", "count"))
-        strides = [math.prod(shape[i + 1 :]) * element for i in range(len(shape))]
-        size = math.prod(count) * element
-        first = base + sum(a * b for a, b in zip(start, strides, strict=True))
-        span = sum((n - 1) * b for n, b in zip(count, strides, strict=True)) + element if size else 0
-        return first, size, span
+        return _box(action, shape, element, base, names)
+
+
+def _box(
+    action: Mapping[str, Any], shape: Sequence[int], element: int, base: int, names: Names
+) -> tuple[int, int, int]:
+    """Offset, size and span of a part of an array that begins at `base`."""
+    start, count = ([int(evaluate(n, names)) for n in action[key]] for key in ("start", "count"))
+    strides = [math.prod(shape[i + 1 :]) * element for i in range(len(shape))]
+    size = math.prod(count) * element
+    first = base + sum(a * b for a, b in zip(start, strides, strict=True))
+    span = sum((n - 1) * b for n, b in zip(count, strides, strict=True)) + element if size else 0
+    return first, size, span
 
 
 _FILE_VERBS = ("create", "open", "write", "read", "flush", "close", "stat", "remove")

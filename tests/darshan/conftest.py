@@ -27,6 +27,7 @@ class LogSpec:
 
     `dxt` and `dxt_mpiio` have (path, rank, writes, reads); an access is (start, end) for one of 1,024 bytes at 0, or
     (offset, length, start, end). `lustre` has (path, components), a component is (stripe size in bytes, stripe count).
+    `h5d` and `pnetcdf` have records of data sets, variables of files with these paths.
     `heatmap` has (layer, rank, seconds per bin, bytes written and bytes read in each bin).
     """
 
@@ -43,6 +44,8 @@ class LogSpec:
     dxt_mpiio: Sequence[tuple[str, int, Sequence[tuple[float, ...]], Sequence[tuple[float, ...]]]] = ()
     lustre: Sequence[tuple[str, Sequence[tuple[int, int]]]] = ()
     heatmap: Sequence[tuple[str, int, float, Sequence[int], Sequence[int]]] = ()
+    h5d: Sequence[tuple[str, int, Mapping[str, float]]] = ()
+    pnetcdf: Sequence[tuple[str, int, Mapping[str, float]]] = ()
     partial: Sequence[str] = ()
     version: str = "3.41"
 
@@ -59,6 +62,8 @@ def _records(module: str, rows: Sequence[tuple[str, int, Mapping[str, float]]]) 
     for path, rank, counters in rows:
         assert not counters.keys() - {*integers, *floats}
         packed += struct.pack("<Qq", _record_id(path), rank)
+        if module in ("H5D", "PNETCDF_VAR"):
+            packed += struct.pack("<Q", _record_id(path))
         packed += struct.pack(f"<{len(integers)}q", *(int(counters.get(name, 0)) for name in integers))
         packed += struct.pack(f"<{len(floats)}d", *(counters.get(name, 0.0) for name in floats))
     return packed
@@ -107,6 +112,8 @@ def build(spec: LogSpec, level: int = -1) -> bytes:
     contents = {
         "POSIX": (4, _records("POSIX", spec.posix)),
         "MPI-IO": (3, _records("MPI-IO", spec.mpiio)),
+        "H5D": (2, _records("H5D", spec.h5d)),
+        "PNETCDF_VAR": (1, _records("PNETCDF_VAR", spec.pnetcdf)),
         "DXT_POSIX": (1, _traces(spec.dxt)),
         "DXT_MPIIO": (1, _traces(spec.dxt_mpiio)),
         "LUSTRE": (2, _layouts(spec.lustre)),

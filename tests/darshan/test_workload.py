@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import random
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema
+import numpy as np
 import pytest
 import yaml
 from click.testing import Result
@@ -17,6 +19,7 @@ from click.testing import Result
 from iowatch.benchmarks.workloads import Operation, Workload, format_description
 from iowatch.core import InputError
 from iowatch.darshan import DarshanReader, describe_workload
+from iowatch.darshan.divisions import Arrays
 from tests.conftest import ROOT
 from tests.datasets import DATA
 
@@ -197,6 +200,175 @@ def test_offsets_of_open_mpi_are_those_below(make_log: MakeLog, reader: DarshanR
         [("write", "file1", offset, size)] for offset, size in ((5000, 10), (5010, 20), (5030, 30), (5060, 40))
     ]
     assert list(workload.document["files"]) == ["file1"]
+
+
+def variable(lengths: Sequence[int], points: int, hdf5: bool = False) -> dict[str, int]:
+    """Counters of a variable of doubles in which each rank accesses a block with these lengths, as Darshan has them."""
+    name = "H5D" if hdf5 else "PNETCDF_VAR"
+    places = range(5, 0, -1) if hdf5 else range(1, 6)
+    dataspace = "H5D_DATASPACE" if hdf5 else name
+    return {f"{name}_ACCESS1_LENGTH_D{d}": n for d, n in zip(places, lengths, strict=False)} | {
+        f"{dataspace}_NDIMS": len(lengths), f"{dataspace}_NPOINTS": points, f"{name}_DATATYPE_SIZE": 8,
+        f"{name}_ACCESS1_ACCESS": 8 * math.prod(lengths), f"{name}_ACCESS1_COUNT": 4}  # fmt: skip
+
+
+def written_together(
+    sizes: Sequence[int], offsets: Sequence[int] | None = None, pieces: Sequence[tuple[int, int]] | None = None
+) -> dict[str, Any]:
+    """A file that ranks write once, together; `pieces`: what rank 0 writes below, by default all bytes at 512."""
+    counters = {"MPIIO_COLL_OPENS": len(sizes), "MPIIO_COLL_WRITES": len(sizes), "MPIIO_MODE": 5}
+    places = offsets or [-1] * len(sizes)
+    below = [(at, size, 1.2, 1.4) for at, size in pieces or [(512, sum(sizes))]]
+    return {
+        "ranks": len(sizes),
+        "mpiio": [("/lus/a", -1, counters)],
+        "dxt_mpiio": [
+            ("/lus/a", r, [(at, n, 1.0, 1.5)], []) for r, (at, n) in enumerate(zip(places, sizes, strict=True))
+        ],
+        "posix": [("/lus/a", -1, {"POSIX_OPENS": 1, "POSIX_WRITES": len(below)})],
+        "dxt": [("/lus/a", 0, below, [])],
+    }
+
+
+def part(workload: Workload) -> list[dict[str, Any]]:
+    """The write action of the only phase, without its file."""
+    (phase,) = workload.document["phases"]
+    return [{k: v for k, v in one.items() if k != "write"} for one in phase["actions"] if "write" in one]
+
+
+def test_offsets_of_mpi_io_say_how_ranks_divide_an_array(make_log: MakeLog, reader: DarshanReader) -> None:
+    """An array of 6 x 10 doubles in blocks of 3 x 5, of which the log has the first bytes (MPICH)."""
+    offsets = [512 + 8 * (30 * (r // 2) + 5 * (r % 2)) for r in range(4)]
+    for hdf5 in (True, False):
+        kind = {"h5d" if hdf5 else "pnetcdf": [("/lus/a", -1, variable([3, 5], 60, hdf5))]}
+        workload, losses = describe(make_log(**written_together([120] * 4, offsets), **kind), reader)
+        assert losses == []
+        expected = {"offset": 512, "shape": [6, 80], "start": ["3 * (rank / 2)", "40 * (rank % 2)"], "count": [3, 40]}
+        assert part(workload) == [{**expected, "collective": True}]
+        assert workload.document["files"]["file1"]["bytes"] == 512 + 480
+        assert [accesses(workload, r)[0][2:] for r in range(4)] == [(offset, 120) for offset in offsets]
+
+
+@pytest.mark.parametrize(
+    ("lengths", "grid", "start"),
+    [
+        ([4, 8], (), ["4 * rank", "0"]),  # the sides become 16 and 8 or 8 and 16: open; see below
+        ([8, 4, 4], (), ["0", "4 * (rank / 2)", "32 * (rank % 2)"]),
+        ([5, 8, 4, 4], (), ["0", "4 * (rank / 2)", "32 * (rank % 2)"]),
+        ([3, 5], (2, 2), ["3 * (rank / 2)", "40 * (rank % 2)"]),
+        ([3, 5], (4,), ["0", "40 * rank"]),
+    ],
+)
+def test_sides_or_the_user_say_how_ranks_divide_an_array(
+    lengths: list[int], grid: tuple[int, ...], start: list[str], make_log: MakeLog, reader: DarshanReader
+) -> None:
+    """Offsets are not in the log (Open MPI): blocks of 8 x 4 x 4 make a cube in one way; else the user says it."""
+    log = make_log(
+        **written_together([8 * math.prod(lengths)] * 4),
+        pnetcdf=[("/lus/a", -1, variable(lengths, 4 * math.prod(lengths)))],
+    )
+    document, losses = describe_workload(log, "traced", None, reader, grid=grid)
+    workload = Workload(document, ranks=4)
+    open_ = lengths == [4, 8]
+    assert any("--grid says" in loss for loss in losses) == open_
+    (action,) = part(workload)
+    assert "shape" not in action if open_ else [str(one) for one in action["start"]] == start
+    assert sum(size for rank in range(4) for *_, size in accesses(workload, rank)) == 32 * math.prod(lengths)
+
+
+def test_blocks_in_a_row_need_no_shape(make_log: MakeLog, reader: DarshanReader) -> None:
+    """Lengths that differ, or an array of one dimension with the same length, show what is divided."""
+    uneven = [variable([n, 4, 4], 32 * 7) for n in (3, 4)]
+    alike = [variable([4, 8, 8], 1024), variable([4], 16)]
+    for sizes, records in (([384, 512, 384, 512], uneven), ([2048] * 4, alike)):
+        log = make_log(**written_together(sizes), pnetcdf=[(f"/lus/a{i}", -1, one) for i, one in enumerate(records)])
+        workload, losses = describe(log, reader)
+        assert len(losses) == 1
+        assert "shape" not in part(workload)[0]
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        {"PNETCDF_VAR_ACCESS1_STRIDE_D1": 2},
+        {"PNETCDF_VAR_NDIMS": 2},
+        {"PNETCDF_VAR_DATATYPE_SIZE": 4},
+        {"PNETCDF_VAR_ACCESS1_LENGTH_D1": 0},
+        {"PNETCDF_VAR_ACCESS1_LENGTH_D2": -1},
+    ],
+)
+def test_records_that_do_not_say_a_block_are_not_used(
+    record: dict[str, int], make_log: MakeLog, reader: DarshanReader
+) -> None:
+    found = {**variable([8, 4, 4], 512), **record}
+    workload, _ = describe(make_log(**written_together([1024] * 4), pnetcdf=[("/lus/a", -1, found)]), reader)
+    assert "shape" not in part(workload)[0]
+
+
+def test_gaps_below_are_no_array(make_log: MakeLog, reader: DarshanReader) -> None:
+    log = make_log(
+        **written_together([1024] * 4, pieces=[(0, 2048), (4096, 2048)]),
+        pnetcdf=[("/lus/a", -1, variable([8, 4, 4], 512))],
+    )
+    assert "shape" not in part(describe(log, reader)[0])[0]
+
+
+def test_blocks_of_s3d_io_are_described_as_it_makes_them(reader: DarshanReader) -> None:
+    """8 x 8 x 8 points in 1 x 2 x 2 blocks, x fastest, in arrays of 11, 3, 1 and 1 such fields, five times."""
+    workload, losses = describe(DATA / "darshan" / "pnetcdf_dxt.darshan", reader)
+    assert ["offsets of MPI-IO accesses are not in the log" in loss for loss in losses] == [True]
+    for rank in range(4):
+        corner = 8 * (rank // 2 * 4 * 8 + rank % 2 * 4)
+        bases = [(1024 + 4096 * fields, 1024 * n) for fields, n in ((0, 11), (11, 3), (14, 1), (15, 1))]
+        assert [o.collective for o in operations(workload, rank) if o.verb == "write"].count(True) == 20
+        together = [(o.offset, o.size) for o in operations(workload, rank) if o.collective]
+        assert together == 5 * [(base + corner, size) for base, size in bases]
+
+
+def test_blocks_of_hdf5_are_those_of_the_grid(reader: DarshanReader) -> None:
+    """benchio's blocks of 16 x 16 x 16 doubles; its header and superblock are written by one rank at a time."""
+    log = DATA / "darshan" / "hdf5_dxt.darshan"
+    assert any("--grid says" in loss for loss in describe(log, reader)[1])
+    document, losses = describe_workload(log, "traced", None, reader, grid=(1, 2, 2))
+    assert len(losses) == 1
+    workload = Workload(document, ranks=4)
+    for rank in range(4):
+        corner = 2048 + 8 * (rank // 2 * 16 * 32 + rank % 2 * 16)
+        assert [(o.verb, o.offset, o.size) for o in operations(workload, rank) if o.collective] == [
+            ("write", corner, 32768),
+            ("read", corner, 32768),
+        ]
+
+
+@pytest.mark.parametrize("grid", ["1x", "x", "0x2", "2x2x2x2x2x2", "a"])
+def test_wrong_grids_are_refused(grid: str, tmp_path: Path, cli: Callable[..., Result]) -> None:
+    log = DATA / "darshan" / "counted_dxt.darshan"
+    result = cli("workload", "from-darshan", log, "--grid", grid, "-o", tmp_path / "a.yaml")
+    assert result.exit_code == 2
+    assert "is not a grid" in result.stderr
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_parts_of_arrays_make_the_whole_array(seed: int) -> None:
+    """Any block and grid: each byte belongs to one rank, and offsets alone find the division again."""
+    draw = random.Random(seed)
+    grid = [draw.choice((1, 2, 3)) for _ in range(draw.randint(1, 4))]
+    block = tuple(draw.randint(1, 4) for _ in grid)
+    ranks, size = math.prod(grid), 4 * math.prod(block)
+    shape = [n * parts for n, parts in zip(block, grid, strict=True)]
+    corners = np.stack(np.unravel_index(np.arange(ranks), grid), axis=1) * block
+    offsets = (4 * np.ravel_multi_index(tuple(corners.T), shape) + 100).tolist()
+    found = Arrays(lengths={size: {(block, 4)}}).find(range(ranks), [size] * ranks, offsets)
+    if ranks == 1:
+        assert found is None
+        return
+    assert found is not None
+    whole = np.zeros(found.shape, int)
+    for start, count in zip(found.starts, found.counts, strict=True):
+        whole[tuple(slice(a, a + n) for a, n in zip(start, count, strict=True))] += 1
+    assert (whole == 1).all()
+    assert (found.offsets() + 100).tolist() == offsets
+    assert found.size == ranks * size
 
 
 @pytest.mark.parametrize("segment", [True, False])

@@ -15,12 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iowatch.core import InputError, format_count
-from iowatch.darshan import log
+from iowatch.darshan import divisions, log
 from iowatch.darshan.inferred import (
     ACCESS,
     FileUse,
     RankUse,
     Record,
+    divide_arrays,
     infer_offsets,
     make_up,
     mark_collective,
@@ -55,8 +56,11 @@ class LogUse:
     traced: bool = False
 
 
-def read_use(path: Path) -> LogUse:
+def read_use(path: Path, grid: Sequence[int] = ()) -> LogUse:
     """Read a log.
+
+    Args:
+        grid: into how many parts the ranks divide the last dimensions of arrays; empty: what the log says.
 
     Raises:
         InputError: the log is unreadable, one of the parts that are needed is damaged, or nothing was read or written.
@@ -73,6 +77,11 @@ def read_use(path: Path) -> LogUse:
         tables: dict[str, log.ModuleRecords] = {
             name: opened.records(name, job.ranks) for name in ("POSIX", "MPI-IO", "STDIO") if name in header.modules
         }
+        described = [
+            opened.records(name, job.ranks)
+            for name in divisions.MODULES
+            if name in header.modules and name not in damaged
+        ]
     use = LogUse(job.ranks, job.run_time_s, job.metadata.get("lib_ver", ""))
     if partial and not set(partial) <= log.DXT_MODULES.keys():
         raise InputError(
@@ -80,7 +89,7 @@ def read_use(path: Path) -> LogUse:
         )
     traces = {name: _read_trace(path, header, name, job.ranks) for name in log.DXT_MODULES if name in header.modules}
     use.traced = bool(traces)
-    _Reader(use, names, tables, traces).read()
+    _Reader(use, names, tables, traces, divisions.read_arrays(described, job.ranks, grid)).read()
     if not use.files:
         raise InputError(f"{path}: no file was opened through POSIX or MPI-IO: nothing to replay")
     return use
@@ -134,6 +143,7 @@ class _Reader:
     names: Mapping[int, str]
     tables: Mapping[str, log.ModuleRecords]
     traces: Mapping[str, _Trace]
+    arrays: divisions.Arrays
 
     def read(self) -> None:
         groups: dict[tuple[str, int], list[Record]] = {}
@@ -155,6 +165,12 @@ class _Reader:
         ]
         self.use.files = [one for _, one in sorted(found, key=lambda pair: pair[0])]
         self._note_streams()
+        if self.arrays.undecided:
+            sizes = ", ".join(f"{size:,}" for size in sorted(self.arrays.undecided))
+            self._lose(
+                f"how the ranks divide arrays of several dimensions is not in the log (parts of {sizes} bytes): each "
+                "rank's part is contiguous; --grid says into how many parts the last dimensions are divided"
+            )
 
     def _read_file(self, module: str, identity: int, records: Sequence[Record]) -> tuple[float, FileUse]:
         prefix = "POSIX" if module == "POSIX" else "MPIIO"
@@ -210,15 +226,17 @@ class _Reader:
         for kind in ("READS", "WRITES"):
             together = sums[f"COLL_{kind}"] + sums[f"SPLIT_{kind}"]
             alone = sums[f"INDEP_{kind}"] + sums[f"NB_{kind}"]
-            if not file.made_up and not mark_collective(file, kind == "WRITES", together, alone):
+            if not file.made_up and not mark_collective(file, kind == "WRITES", together, alone, self.arrays):
                 self._lose(_UNEQUAL)
         if any((use.accesses["offset"] < 0).any() for use in file.ranks.values()):
             below = self.traces.get("DXT_POSIX", {}).get(identity, {})
-            found = infer_offsets(file, below)
+            found = infer_offsets(file, below, self.arrays)
             self._lose(
                 "the offsets of MPI-IO accesses are not in the log (Darshan with Open MPI): they are those of the "
                 "POSIX accesses below; within a collective access the ranks follow each other in order" + found
             )
+        elif not file.made_up:
+            divide_arrays(file, self.arrays)
 
     def _note_streams(self) -> None:
         if "STDIO" not in self.tables:

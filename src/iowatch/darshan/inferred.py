@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from iowatch.core import InputError, format_count
+from iowatch.darshan.divisions import Arrays, Division
 
 # One row: `count` accesses of `size` bytes, the first at `offset`, each `stride` behind the one before.
 ACCESS = np.dtype(
@@ -17,6 +18,8 @@ ACCESS = np.dtype(
         *(("write", "?"), ("collective", "?")),
         *((name, "i8") for name in ("offset", "size", "count", "stride")),
         *(("start", "f8"), ("end", "f8")),
+        # Of a collective access to an array, which begins at `offset`: 1 for the first of `FileUse.divisions`; else 0.
+        ("division", "i4"),
     ]
 )
 # Of a file and rank: opens, flushes, stats; and the times of the first open and of the last close (0: unknown).
@@ -54,6 +57,7 @@ class FileUse:
         ranks: what each did.
         made_up: whether its accesses are made up from the counters.
         path: its name in the log; it stays in the worker process.
+        divisions: of arrays among its ranks.
     """
 
     api: str
@@ -61,6 +65,19 @@ class FileUse:
     ranks: dict[int, RankUse]
     made_up: bool = False
     path: str = ""
+    divisions: list[Division] = field(default_factory=list)
+
+    def ends(self, rows: NDArray[np.void]) -> NDArray[np.int64]:
+        """Return the end of each of its accesses, of the whole array where one is a part of an array."""
+        ends = rows["offset"] + (rows["count"] - 1) * rows["stride"] + rows["size"]
+        sizes = np.array([0, *(division.size for division in self.divisions)])
+        return np.asarray(np.maximum(ends, rows["offset"] + sizes[rows["division"]]))
+
+    def number_of(self, division: Division) -> int:
+        """Return the number of a division in accesses; one that is new is added."""
+        if division not in self.divisions:
+            self.divisions.append(division)
+        return self.divisions.index(division) + 1
 
 
 @dataclass
@@ -80,10 +97,11 @@ def split_evenly(total: int, parts: int) -> list[int]:
     return [total // parts + (i < total % parts) for i in range(parts)]
 
 
-def mark_collective(file: FileUse, write: bool, together: int, alone: int) -> bool:
+def mark_collective(file: FileUse, write: bool, together: int, alone: int, arrays: Arrays) -> bool:
     """Mark the collective accesses of one kind; False if the ranks do not have the same number of them.
 
-    Where a rank has both, the collective ones are those that happen when those of the other ranks do.
+    Where a rank has both, the collective ones are those with sizes of accesses to arrays, or else those that happen
+    when those of the other ranks do.
     """
     rows = {rank: np.flatnonzero(use.accesses["write"] == write) for rank, use in file.ranks.items()}
     each, rest = divmod(together, len(rows))
@@ -93,8 +111,10 @@ def mark_collective(file: FileUse, write: bool, together: int, alone: int) -> bo
     times = _collective_times(file, rows, each)
     for rank, places in rows.items():
         accesses = file.ranks[rank].accesses
-        chosen = places if alone == 0 else places[_follow(_spans(accesses[places]), times)]
-        accesses["collective"][chosen] = True
+        of_arrays = places[np.isin(accesses["size"][places], [*arrays.lengths])]
+        if len(of_arrays) != each:
+            of_arrays = places if alone == 0 else places[_follow(_spans(accesses[places]), times)]
+        accesses["collective"][of_arrays] = True
     return True
 
 
@@ -141,8 +161,40 @@ def _follow(times: NDArray[np.float64], wanted: NDArray[np.float64]) -> list[int
     return chosen[::-1]
 
 
-def infer_offsets(file: FileUse, below: Mapping[int, NDArray[np.void]]) -> str:
-    """Set the unknown offsets of a file of MPI-IO from the POSIX accesses below; return in words what was not found."""
+def _collective_turns(file: FileUse, write: bool) -> Iterator[tuple[int, ...]]:
+    """The positions of the accesses of one kind that all ranks of the file make together, one per rank."""
+    yield from zip(
+        *(
+            np.flatnonzero(use.accesses["collective"] & (use.accesses["write"] == write)).tolist()
+            for use in file.ranks.values()
+        ),
+        strict=True,
+    )
+
+
+def divide_arrays(file: FileUse, arrays: Arrays) -> None:
+    """Mark the collective accesses that are parts of arrays, by their offsets."""
+    for write in (True, False):
+        for turn in _collective_turns(file, write):
+            rows = [use.accesses[at] for use, at in zip(file.ranks.values(), turn, strict=True)]
+            sizes, offsets = ([int(row[name]) for row in rows] for name in ("size", "offset"))
+            if division := arrays.find([*file.ranks], sizes, offsets):
+                _set_division(file, turn, division, min(o for o, size in zip(offsets, sizes, strict=True) if size))
+
+
+def _set_division(file: FileUse, turn: Sequence[int], division: Division, offset: int) -> None:
+    if division.is_contiguous:
+        return
+    for use, at in zip(file.ranks.values(), turn, strict=True):
+        use.accesses["division"][at] = file.number_of(division)
+        use.accesses["offset"][at] = offset
+
+
+def infer_offsets(file: FileUse, below: Mapping[int, NDArray[np.void]], arrays: Arrays) -> str:
+    """Set the unknown offsets of a file of MPI-IO from the POSIX accesses below; return in words what was not found.
+
+    Accesses to arrays that the ranks divide in a known way are marked.
+    """
     reach, guessed = dict.fromkeys(file.ranks, 0), 0
     for rank, use in file.ranks.items():
         for row in use.accesses:
@@ -154,10 +206,7 @@ def infer_offsets(file: FileUse, below: Mapping[int, NDArray[np.void]]) -> str:
                 reach[rank] = int(row["offset"] + row["size"])
     members = list(file.ranks)
     for write in (True, False):
-        chosen = {
-            r: np.flatnonzero(u.accesses["collective"] & (u.accesses["write"] == write)) for r, u in file.ranks.items()
-        }
-        for turn in zip(*chosen.values(), strict=True):
+        for turn in _collective_turns(file, write):
             rows = [file.ranks[rank].accesses[at] for rank, at in zip(members, turn, strict=True)]
             spans = [(row["start"], row["end"]) for row in rows]
             pieces = _pieces([below.get(rank) for rank in members], write, spans)
@@ -169,6 +218,12 @@ def infer_offsets(file: FileUse, below: Mapping[int, NDArray[np.void]]) -> str:
             for rank, at, offset in zip(members, turn, found.tolist(), strict=True):
                 file.ranks[rank].accesses["offset"][at] = offset
                 reach[rank] = int(offset + file.ranks[rank].accesses["size"][at])
+            if (
+                len(pieces) == 1
+                and pieces[0][1] == sizes.sum()
+                and (division := arrays.find(members, sizes.tolist(), None))
+            ):
+                _set_division(file, turn, division, int(pieces[0][0]))
     return f"; {format_count(guessed, 'transfer')} without any below are put behind the one before" if guessed else ""
 
 

@@ -17,6 +17,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from iowatch.darshan.divisions import Division
+
 Places = NDArray[np.int64]
 
 # Longest body of a repeat.
@@ -35,6 +37,7 @@ class Key(NamedTuple):
         file: its name in the description.
         mode: of `create` and `open`; None for the default.
         scatter: number of accesses and step of the order in which they are scattered over their range; None otherwise.
+        division: of the array of which each rank accesses a part; None: of no array.
     """
 
     verb: str
@@ -42,6 +45,12 @@ class Key(NamedTuple):
     collective: bool = False
     mode: str | None = None
     scatter: tuple[int, int] | None = None
+    division: Division | None = None
+
+    @property
+    def is_row(self) -> bool:
+        """Whether it reads or writes bytes in a row, at a place that a `stride` can move."""
+        return self.verb in _TRANSFERS and self.scatter is None and self.division is None
 
 
 _TRANSFERS = ("read", "write")

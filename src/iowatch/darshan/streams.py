@@ -74,7 +74,7 @@ def _build_family(name: str, files: Sequence[FileUse], everyone: tuple[int, ...]
         document["ranks"] = chosen
     if (count := max(counts.values())) > 1:
         document["count"] = count
-    document["bytes"] = max(1, *(_reach(one) for file in files for one in file.ranks.values()))
+    document["bytes"] = max(1, *(_reach(file, one) for file in files for one in file.ranks.values()))
     if _is_input(files[0]):
         document["input"] = True
     return Family(name, document, members, numbered)
@@ -105,9 +105,8 @@ def _kinds(file: FileUse) -> list[str]:
     )
 
 
-def _reach(use: RankUse) -> int:
-    rows = use.accesses
-    return int((rows["offset"] + (rows["count"] - 1) * rows["stride"] + rows["size"]).max()) if len(rows) else 0
+def _reach(file: FileUse, use: RankUse) -> int:
+    return int(file.ends(use.accesses).max()) if len(use.accesses) else 0
 
 
 def _is_input(file: FileUse) -> bool:
@@ -234,7 +233,7 @@ class Streams:
                 begin = max(begin, np.nextafter(clock + 1e-9, np.inf))
             # The log has the start of the first open and the end of the last one.
             mark(modes[turn], begin, min(use.opened[1], first) if use.opens == 1 else begin)
-            parts.append(self._accesses(name, found, number, flushes[turn] if file.api == "posix" else 0))
+            parts.append(self._accesses(name, file, found, number, flushes[turn] if file.api == "posix" else 0))
             clock = max(begin, ended)
             for _ in range(flushes[turn] if file.api == "mpiio" or not len(found) else 0):
                 mark(Key("flush", name), clock, clock)
@@ -245,17 +244,19 @@ class Streams:
             mark(Key("stat", name), clock, clock)
         return np.concatenate(parts) if parts else np.zeros(0, TOKEN)
 
-    def _accesses(self, name: str, rows: NDArray[np.void], number: int, flushes: int) -> NDArray[np.void]:
+    def _accesses(
+        self, name: str, file: FileUse, rows: NDArray[np.void], number: int, flushes: int
+    ) -> NDArray[np.void]:
         """The tokens of accesses, with so many flushes of a file of POSIX evenly among them, the rest at the end."""
         out = np.zeros(len(rows), TOKEN)
         for field in ("offset", "size", "count", "stride", "start", "end"):
             out[field] = rows[field]
         out["number"] = number
-        for write in (True, False):
-            for collective in (True, False):
-                chosen = (rows["write"] == write) & (rows["collective"] == collective)
-                if chosen.any():
-                    out["key"][chosen] = self.key_id(Key("write" if write else "read", name, collective))
+        kinds, inverse = np.unique(rows[["write", "collective", "division"]], return_inverse=True)
+        for at, (write, collective, division) in enumerate(kinds.tolist()):
+            key = Key("write" if write else "read", name, collective)
+            key = key._replace(division=file.divisions[division - 1]) if division else key
+            out["key"][inverse == at] = self.key_id(key)
         if not flushes or not len(out):
             return _join_runs(out, rows["collective"])
         if flushes < len(out):

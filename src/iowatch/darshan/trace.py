@@ -241,7 +241,7 @@ def read_trace(path: Path, reader: DarshanReader | None = None) -> Trace:
 
 
 def describe_workload(
-    path: Path, name: str, phases: int | None = None, reader: DarshanReader | None = None
+    path: Path, name: str, phases: int | None = None, reader: DarshanReader | None = None, grid: Sequence[int] = ()
 ) -> tuple[dict[str, Any], list[str]]:
     """Return the description (docs/workloads.md) of the I/O in a log, and sentences about what it does not have.
 
@@ -249,12 +249,13 @@ def describe_workload(
         name: of the workload.
         phases: how many; None for one per change of what is read and written.
         reader: as for `read_trace`.
+        grid: into how many parts the ranks divide the last dimensions of arrays; empty: what the log says.
 
     Raises:
         InputError: the log is unreadable or incomplete, or has too few pauses for so many phases.
     """
     with contextlib.nullcontext(reader) if reader else DarshanReader() as used:
-        answer = used.request("workload", path, name=name, phases=phases)
+        answer = used.request("workload", path, name=name, phases=phases, grid=[*grid])
     return answer["description"], answer["losses"]
 
 

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from iowatch.core import InputError, format_count
 from iowatch.darshan import patterns
 from iowatch.darshan.accesses import read_use
+from iowatch.darshan.divisions import Division
 from iowatch.darshan.inferred import FileUse
 from iowatch.darshan.patterns import Key
 from iowatch.darshan.scaling import make_scalable
@@ -37,12 +38,13 @@ _NO_DXT = (
 _ROWS = ("number", "offset", "size", "stride")
 
 
-def describe_log(path: Path, name: str, phases: int | None = None) -> dict[str, Any]:
+def describe_log(path: Path, name: str, phases: int | None = None, grid: Sequence[int] = ()) -> dict[str, Any]:
     """Return the description of the workload in a log.
 
     Args:
         name: of the workload.
         phases: how many; None: one for each change of what is read or written.
+        grid: into how many parts the ranks divide the last dimensions of arrays; empty: what the log says.
 
     Returns:
         `description`, and `losses`: sentences about what it does not have.
@@ -50,7 +52,7 @@ def describe_log(path: Path, name: str, phases: int | None = None) -> dict[str, 
     Raises:
         InputError: the log is unreadable or incomplete, or it has fewer pauses than are needed for so many phases.
     """
-    use = read_use(path)
+    use = read_use(path, grid)
     losses = list(use.losses)
     if not use.traced:
         losses.insert(0, _NO_DXT)
@@ -313,7 +315,7 @@ def _scatter(streams: Streams, rank: int, rows: NDArray[np.void], paused: float)
         last = int((mine["offset"] + (mine["count"] - 1) * mine["stride"]).max())
         stride = (last - low) // (total - 1) if total > 1 else 0
         order = next(s for s in range(max(int(total * 0.618), 1), total + 2) if math.gcd(s, total) == 1)
-        key = streams.keys[kind["key"]]._replace(scatter=(total, order))
+        key = streams.keys[kind["key"]]._replace(scatter=(total, order), division=None)
         places = np.array([[kind["number"]], [low], [kind["size"]], [stride]], np.int64)
         yield patterns.Step(key, (rank,), places)
     for row in rows[~accesses & ~before]:
@@ -349,7 +351,7 @@ class _Actions:
             first = run[0] if run else node
             if not isinstance(node, patterns.Step) or not isinstance(first, patterns.Step):
                 break
-            if node.key.verb not in TRANSFERS or node.key.scatter or (node.key, node.ranks) != (first.key, first.ranks):
+            if not node.key.is_row or (node.key, node.ranks) != (first.key, first.ranks):
                 break
             if not np.array_equal(node.places[0], first.places[0]):
                 break
@@ -363,12 +365,7 @@ class _Actions:
 
     def _repeat(self, node: patterns.Repeat, indices: tuple[str, ...]) -> dict[str, Any]:
         only = node.body[0]
-        if (
-            len(node.body) == 1
-            and isinstance(only, patterns.Step)
-            and only.key.verb in TRANSFERS
-            and not only.key.scatter
-        ):
+        if len(node.body) == 1 and isinstance(only, patterns.Step) and only.key.is_row:
             stride = only.strides[-1] if not indices else only.strides[0]
             inner = replace(only, strides=only.strides[1:])
             if not stride[[0, 2]].any():
@@ -395,7 +392,8 @@ class _Actions:
         if key.mode:
             action["mode"] = key.mode
         if key.verb in TRANSFERS:
-            action |= {"offset": self._value(step, 1, indices), "size": self._value(step, 2, indices)}
+            action["offset"] = self._value(step, 1, indices)
+            action |= _part(key.division, step.ranks) if key.division else {"size": self._value(step, 2, indices)}
         action |= self._common(step, indices)
         if key.scatter is None:
             return action
@@ -429,6 +427,16 @@ class _Actions:
 
 def _number(text: str) -> int | str:
     return int(text) if text.lstrip("-").isdigit() else text
+
+
+def _part(division: Division, ranks: Sequence[int]) -> dict[str, Any]:
+    """The members of an action that say which part of an array each rank has."""
+    rows = [division.ranks.index(rank) for rank in ranks]
+    start, count = (
+        [_number(patterns.describe_ranks(column, ranks)) for column in np.array(parts, np.int64)[rows].T]
+        for parts in (division.starts, division.counts)
+    )
+    return {"shape": [*division.shape], "start": start, "count": count}
 
 
 def _placed(action: dict[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:

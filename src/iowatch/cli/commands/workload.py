@@ -44,8 +44,10 @@ def command() -> None:
 @click.option("-o", "--output", type=OUTPUT_FILE, required=True, help="The description to write (NAME.yaml).")
 @click.option("--phases", type=click.IntRange(1), metavar="N", help="Divide it at the N - 1 longest pauses "
               "[default: where another file is used, or writing follows reading].")  # fmt: skip
+@click.option("--grid", metavar="AxBxC", default="", help="Into how many parts the ranks divide arrays (HDF5, PnetCDF) "
+              "in their last dimensions, the slowest first [default: what the log says].")  # fmt: skip
 @click.option("--name", help="Name of the workload [default: that of the output].")
-def from_darshan(log: Path, output: Path, phases: int | None, name: str | None) -> None:
+def from_darshan(log: Path, output: Path, phases: int | None, grid: str, name: str | None) -> None:
     """Describe the I/O of a traced application.
 
     With DXT (DXT_ENABLE_IO_TRACE=1) the order, places, sizes and pauses of all accesses; without it what the
@@ -57,7 +59,9 @@ def from_darshan(log: Path, output: Path, phases: int | None, name: str | None) 
         raise UsageError(
             f"'{title}' is not a name of a workload", hint="Use --name with small letters, digits and '-'."
         )
-    description, losses = describe_workload(log, title, phases)
+    if not re.fullmatch("([1-9][0-9]{0,6}(x[1-9][0-9]{0,6}){0,4})?", grid):
+        raise UsageError(f"'{grid}' is not a grid", hint="Use --grid with 1 to 5 numbers, for example 1x2x2.")
+    description, losses = describe_workload(log, title, phases, grid=[int(n) for n in grid.split("x") if n])
     files.write_atomically(output, format_description(description))
     for loss in losses:
         print_message(f"not described: {loss}")

@@ -165,12 +165,20 @@ class _Reader:
         ]
         self.use.files = [one for _, one in sorted(found, key=lambda pair: pair[0])]
         self._note_streams()
-        if self.arrays.undecided:
-            sizes = ", ".join(f"{size:,}" for size in sorted(self.arrays.undecided))
-            self._lose(
-                f"how the ranks divide arrays of several dimensions is not in the log (parts of {sizes} bytes): each "
-                "rank's part is contiguous; --grid says into how many parts the last dimensions are divided"
-            )
+        self._note_divisions()
+
+    def _note_divisions(self) -> None:
+        answers = {
+            "each rank's part is contiguous": self.arrays.undecided,
+            "it is guessed from their sides": self.arrays.guessed,
+        }
+        for answer, found in answers.items():
+            if found:
+                sizes = ", ".join(f"{size:,}" for size in sorted(found))
+                self._lose(
+                    f"how the ranks divide arrays of several dimensions is not in the log (parts of {sizes} bytes): "
+                    f"{answer}; --grid says into how many parts the last dimensions are divided"
+                )
 
     def _read_file(self, module: str, identity: int, records: Sequence[Record]) -> tuple[float, FileUse]:
         prefix = "POSIX" if module == "POSIX" else "MPIIO"

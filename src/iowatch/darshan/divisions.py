@@ -11,6 +11,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -83,12 +84,14 @@ class Arrays:
         lengths: size of an access in bytes to its lengths in elements, and the bytes of an element.
         divided: (length, number of parts) of arrays with one dimension.
         undecided: sizes of the parts for which several divisions are possible.
+        guessed: sizes of the parts of which only the sides of the array single out a division.
     """
 
     grid: Sequence[int] = ()
     lengths: dict[int, set[tuple[Lengths, int]]] = field(default_factory=dict)
     divided: set[tuple[int, int]] = field(default_factory=set)
     undecided: set[int] = field(default_factory=set)
+    guessed: set[int] = field(default_factory=set)
 
     def find(self, ranks: Sequence[int], sizes: Sequence[int], offsets: Sequence[int] | None) -> Division | None:
         """Return the division of a collective access that covers one range of the file; None if it is not known.
@@ -122,11 +125,13 @@ class Arrays:
         rules: list[Callable[[Lengths], bool]] = [
             lambda grid: grid == wanted,
             lambda grid: any(part in self.divided for part in zip(block, grid, strict=True) if part[1] > 1),
-            lambda grid: _makes_equal_sides(block, grid),
+            partial(_makes_equal_sides, block),
         ]
         for rule in rules:
             chosen = [division for division, grids in found if any(map(rule, grids))]
             if len(chosen) == 1:
+                if rule is rules[-1]:
+                    self.guessed.add(size)
                 return chosen[0]
         self.undecided.add(size)
         return None

@@ -5,8 +5,8 @@
 Needs a C compiler, the system's Open MPI, and a directory without blanks in memory (tmpfs); a command `module` of its
 own loads the modules. Both stacks are modules on that MPI: six modules, a setting and an MPI-IO hint differ. A library
 that both preload makes each call of one function (write, MPI_File_write_at_all, H5Dwrite, nc_put_vara,
-ncmpi_put_vara_all, close) take at least 40 ms, as with a disk, so that the load of a shared machine is not all of the
-result; and 0.176 longer if the parts that the trial plants are those of BAD. The record of each trial
+ncmpi_put_vara_all, close) take at least 40 ms per 32 MiB, as with a disk, so that the load of a shared machine is not
+all of the result; and 0.176 longer if the parts that the trial plants are those of BAD. The record of each trial
 is in `trials.jsonl`: the same command goes on where it was interrupted, and prints a summary at the end.
 """
 
@@ -54,6 +54,7 @@ SOURCE = r"""
 static double now(void) { struct timespec t; clock_gettime(CLOCK_MONOTONIC, &t); return t.tv_sec + 1e-9 * t.tv_nsec; }
 
 #define DEVICE_S 0.04
+#define WRITTEN_BYTES (32 << 20)
 static int depth;  /* one write calls another */
 static double first_write;
 
@@ -84,47 +85,48 @@ static int planted(void) {
   return known;
 }
 
-static void lengthen(const char *function, double start) {
+/* share: of the bytes that a rank writes, where a call moves a part of them only */
+static void lengthen(const char *function, double start, double share) {
   const char *chosen = getenv("PLANTED_FUNCTION");
   if (depth || !chosen || strcmp(chosen, function) != 0) return;
-  double lasted = now() - start < DEVICE_S ? DEVICE_S : now() - start;
+  double lasted = now() - start < share * DEVICE_S ? share * DEVICE_S : now() - start;
   double left = start + lasted * (planted() ? 1.176 : 1) - now();
   if (left > 0) usleep(left * 1e6);
 }
 
 #define REAL(name) static __typeof__(&name) real; if (!real) real = dlsym(RTLD_NEXT, #name)
-#define MEASURED(type, name, call) \
-  double start = now(); depth++; type r = call; depth--; lengthen(#name, start); return r
+#define MEASURED(type, name, share, call) \
+  double start = now(); depth++; type r = call; depth--; lengthen(#name, start, share); return r
 
 ssize_t pwrite(int fd, const void *b, size_t n, off_t at) {
   REAL(pwrite);
   if (first_write == 0) first_write = now();
-  MEASURED(ssize_t, pwrite, real(fd, b, n, at));
+  MEASURED(ssize_t, pwrite, (double)n / WRITTEN_BYTES, real(fd, b, n, at));
 }
 ssize_t pwrite64(int fd, const void *b, size_t n, off_t at) { return pwrite(fd, b, n, at); }
 int close(int fd) {
   REAL(close);
   double start = first_write;
   first_write = 0;
-  if (start > 0) lengthen("close", start);
+  if (start > 0) lengthen("close", start, 1);
   return real(fd);
 }
 
 int MPI_File_write_at_all(void *f, long long at, const void *b, int n, void *t, void *s);
 int MPI_File_write_at_all(void *f, long long at, const void *b, int n, void *t, void *s) {
-  REAL(MPI_File_write_at_all); MEASURED(int, MPI_File_write_at_all, real(f, at, b, n, t, s));
+  REAL(MPI_File_write_at_all); MEASURED(int, MPI_File_write_at_all, 1, real(f, at, b, n, t, s));
 }
 int H5Dwrite(long d, long t, long m, long f, long p, const void *b);
 int H5Dwrite(long d, long t, long m, long f, long p, const void *b) {
-  REAL(H5Dwrite); MEASURED(int, H5Dwrite, real(d, t, m, f, p, b));
+  REAL(H5Dwrite); MEASURED(int, H5Dwrite, 1, real(d, t, m, f, p, b));
 }
 int nc_put_vara(int f, int v, const size_t *s, const size_t *c, const void *b);
 int nc_put_vara(int f, int v, const size_t *s, const size_t *c, const void *b) {
-  REAL(nc_put_vara); MEASURED(int, nc_put_vara, real(f, v, s, c, b));
+  REAL(nc_put_vara); MEASURED(int, nc_put_vara, 1, real(f, v, s, c, b));
 }
 int ncmpi_put_vara_all(int f, int v, const long long *s, const long long *c, const void *b, long long n, void *t);
 int ncmpi_put_vara_all(int f, int v, const long long *s, const long long *c, const void *b, long long n, void *t) {
-  REAL(ncmpi_put_vara_all); MEASURED(int, ncmpi_put_vara_all, real(f, v, s, c, b, n, t));
+  REAL(ncmpi_put_vara_all); MEASURED(int, ncmpi_put_vara_all, 1, real(f, v, s, c, b, n, t));
 }
 """
 

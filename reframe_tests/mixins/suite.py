@@ -27,8 +27,7 @@ _PROFILED = 9
 @cache
 def _cases(benchmark: str) -> dict[str, SuiteCase]:
     """Cases by `<suite>/<case>`; `IOWATCH_SUITE` and the selection reduce them: ReFrame generates no others."""
-    only = os.environ.get("IOWATCH_SUITE")
-    found = [case for case in suites.cases_of_benchmark(benchmark) if only in (None, case.suite)]
+    found = suites.cases_of_benchmark(benchmark, os.environ.get("IOWATCH_SUITE"))
     chosen, name = handoff.read_selection(), _system_name()
     if name in system.system_names():
         everywhere = () if chosen is None else (suites.ALL_FILE_SYSTEMS,)

@@ -108,3 +108,15 @@ def test_unusable_value_is_reported_with_its_position(tmp_path: Path, tool: str,
 def test_unknown_suite_error_suggests_a_known_suite() -> None:
     with pytest.raises(UsageError, match=r"Did you mean 'smoke'\?"):
         suites.load_suite("smok")
+
+
+def test_fault_in_one_suite_file_leaves_the_other_suites(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    damaged = write(tmp_path, "format: 1\n")
+    good = damaged.with_name("tiny.yaml")
+    good.write_text(GOOD)
+    monkeypatch.setattr(
+        suites.settings, "list_files", lambda _kind: {("benchio", "mine"): damaged, ("benchio", "tiny+more"): good}
+    )
+    assert [case.suite for case in suites.cases_of_benchmark("benchio", "tiny")] == ["tiny"] * 4
+    with pytest.raises(InputError, match=r"mine\.yaml"):
+        suites.cases_of_benchmark("benchio")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -55,6 +56,22 @@ def test_stacks_keep_their_names_with_reframe_environment_names(
     monkeypatch.setattr(reframe, "check_path", lambda name: tmp_path / f"{name}.py")
     words = reframe.reframe_command(site, "smoke", [run.key for run in plan.runs], tmp_path)
     assert words[words.index("-p") + 1] == "^n_4_4_0$"
+
+
+@pytest.mark.parametrize(
+    ("logging", "level", "files"),
+    [("", "info", 0), ('"logging": [{"level": "debug", "handlers": [{"type": "file", "name": "x"}]}],', "debug", 1)],
+)
+def test_sessions_have_no_debug_log_unless_the_system_has_one(
+    site: ReframeSite, tmp_path: Path, logging: str, level: str, files: int
+) -> None:
+    """ReFrame shows its settings; with its own ones it writes a debug log, at a cost greater than that of its work."""
+    text = site.configuration.read_text().replace("site_configuration = {", "site_configuration = {" + logging)
+    site.configuration.write_text(text.replace('"^$"', '".*"'))
+    words = reframe.reframe_command(site, "smoke", [], tmp_path)[:-1]
+    done = subprocess.run([*words, "--show-config=logging"], cwd=tmp_path, capture_output=True, text=True, check=True)
+    shown = json.loads(done.stdout)[0]
+    assert (shown["level"], len(shown["handlers"])) == (level, files)
 
 
 def test_partition_with_undefined_environment_is_reported(site: ReframeSite) -> None:

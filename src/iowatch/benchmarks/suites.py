@@ -133,14 +133,22 @@ def load_suite(suite: str) -> list[SuiteCase]:
     """
     if suite not in suite_names():  # a pattern such as `*` is not a name
         raise UsageError(f"no suite '{suite}'", hint=suggest_name(suite, suite_names()))
-    chosen = [path for (_, stem), path in settings.list_files("suite").items() if suite_of_file(stem) == suite]
-    return [case for path in chosen for case in read_suite_file(path)]
+    return _read_suites(lambda _benchmark, name: name == suite)
 
 
-def cases_of_benchmark(benchmark: str) -> list[SuiteCase]:
-    """Return all cases of all suites of one benchmark (ReFrame generates its tests from them)."""
-    own = [path for (name, _), path in settings.list_files("suite").items() if name == benchmark]
-    return [case for path in own for case in read_suite_file(path)]
+def cases_of_benchmark(benchmark: str, suite: str | None = None) -> list[SuiteCase]:
+    """Return the cases of a suite [default: of all] of one benchmark (ReFrame generates its tests from them).
+
+    Files of other suites are not read: they take a second, and a fault in them is none of this suite.
+    """
+    return _read_suites(lambda owner, name: owner == benchmark and suite in (None, name))
+
+
+def _read_suites(is_chosen: Callable[[str, str], bool]) -> list[SuiteCase]:
+    files = settings.list_files("suite").items()
+    return [
+        case for (owner, stem), path in files if is_chosen(owner, suite_of_file(stem)) for case in read_suite_file(path)
+    ]
 
 
 def read_suite_file(path: Path) -> list[SuiteCase]:

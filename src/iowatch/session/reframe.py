@@ -37,6 +37,7 @@ _PR_SET_PDEATHSIG = 1
 # Lines of ReFrame's log that say why it ran nothing; the last one of a Python error.
 _MESSAGE = re.compile(r"ERROR|WARNING|\w+(?:Error|Exception): ")
 _LOG, _REPORT = "reframe.log", "report.json"
+_SETTINGS = Path(__file__).with_name("reframe_settings.yaml")
 
 
 @dataclass(frozen=True)
@@ -162,7 +163,7 @@ def reframe_command(site: ReframeSite, suite: str, runs: Collection[handoff.RunK
     stacks = sorted({stack for _, stack, _ in runs})
     return [
         machine.reframe_program(),
-        *("-C", str(site.configuration), "--system", site.system),
+        *("-C", str(_SETTINGS), "-C", str(site.configuration), "--system", site.system),
         *(word for name in checks for word in ("-c", str(check_path(name)))),
         *("-t", f"^{suite}$"),
         *(word for stack in stacks for word in ("-p", f"^{site.environment_of(stack)}$")),

@@ -5,7 +5,7 @@
 Needs a C compiler, the system's Open MPI, and a directory without blanks in memory (tmpfs); a command `module` of its
 own loads the modules. Both stacks are modules on that MPI: six modules, a setting and an MPI-IO hint differ. A library
 that both preload makes each call of one function (write, MPI_File_write_at_all, H5Dwrite, nc_put_vara,
-ncmpi_put_vara_all, close) take at least 40 ms per 32 MiB, as with a disk, so that the load of a shared machine is not
+ncmpi_put_vara_all, close) take at least 40 ms per 8 MiB, as with a disk, so that the load of a shared machine is not
 all of the result; and 0.176 longer if the parts that the trial plants are those of BAD. The record of each trial
 is in `trials.jsonl`: the same command goes on where it was interrupted, and prints a summary at the end.
 """
@@ -54,7 +54,7 @@ SOURCE = r"""
 static double now(void) { struct timespec t; clock_gettime(CLOCK_MONOTONIC, &t); return t.tv_sec + 1e-9 * t.tv_nsec; }
 
 #define DEVICE_S 0.04
-#define WRITTEN_BYTES (32 << 20)
+#define WRITTEN_BYTES (8 << 20)
 static int depth;  /* one write calls another */
 static double first_write;
 
@@ -131,10 +131,10 @@ int ncmpi_put_vara_all(int f, int v, const long long *s, const long long *c, con
 """
 
 SUITE = """format: 1
-summary: writes of 32 MiB per rank on 2 ranks
+summary: writes of 8 MiB per rank on 2 ranks
 reference: none
 time_limit: 120
-defaults: {op: write, local: 256x128x128, ranks: 2, repeat: 9}
+defaults: {op: write, local: 128x128x64, ranks: 2, repeat: 9}
 matrix:
   - {api: posix, file: per-process}
   - {api: [mpiio, hdf5, netcdf4, pnetcdf], file: shared}

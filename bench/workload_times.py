@@ -1,7 +1,7 @@
 """Seconds of I/O of programs and of the workloads that `iowatch workload from-darshan` made of them, in pairs.
 
     python bench/workload_times.py --directory /tmp/times --file-system tmpfs=/dev/shm --file-system ext4=/tmp \
-        --program 's3d=s3d_io.x 96 48 48 2 2 1 0 F {}' --program 'posix=benchio --api posix … --dir {}'
+        --program 's3d=s3d_io.x 96 48 48 2 2 1 0 F {}' --program 'h5=benchio --api hdf5 … --dir {}' --grid h5=1x2x2
     python bench/workload_times.py --directory /tmp/times --throttled …    # also on a disk, and on one of half the rate
     python bench/workload_times.py --directory /tmp/times --summary
 
@@ -90,12 +90,14 @@ def measure(side: str, command: str, workload: Workload, directory: Path, place:
     return {"io_s": sum(profile["phases"]), "posix_s": posix_seconds(target, 0.0)}
 
 
-def describe(name: str, command: str, directory: Path, place: Path, ranks: int) -> Workload:
-    """The workload of a program, made from its first run."""
+def describe(name: str, command: str, directory: Path, place: Path, ranks: int, grid: str) -> Workload:
+    """The workload of a program, made from its first run; `grid`: as `--grid` of `workload from-darshan`, or empty."""
     described = place / f"{name}.yaml"
     if not described.is_file():
         trace(command, directory, place / f"{name}.darshan", ranks)
-        document, losses = describe_workload(place / f"{name}.darshan", name)
+        document, losses = describe_workload(
+            place / f"{name}.darshan", name, grid=[int(n) for n in grid.split("x") if n]
+        )
         described.write_text(format_description(document))
         print(f"{name}: {'; '.join(losses) or 'nothing lost'}", flush=True)
     return Workload(read_description(described), ranks)
@@ -127,7 +129,7 @@ def measure_pairs(arguments: argparse.Namespace, system: str, directory: Path, r
     """Add pairs of each program until there are as many as wanted, or its time is over."""
     place = arguments.directory
     for name, command in arguments.programs.items():
-        workload = describe(name, command, directory, place, arguments.ranks)
+        workload = describe(name, command, directory, place, arguments.ranks, arguments.grids.get(name, ""))
         replay = f"benchio --workload {place / name}.yaml --repeat 1 --dir {{}}"
         stop = time.monotonic() + 60 * arguments.minutes
         done = sum(one["name"] == name and one["system"] == system for one in read_pairs(place))
@@ -176,6 +178,7 @@ def main() -> None:
     parser.add_argument("--directory", type=Path, required=True, help="logs, descriptions and pairs.jsonl")
     parser.add_argument("--program", action="append", default=[], metavar="NAME=COMMAND")
     parser.add_argument("--file-system", action="append", default=[], metavar="NAME=DIRECTORY")
+    parser.add_argument("--grid", action="append", default=[], metavar="NAME=1x2x2", help="of `workload from-darshan`")
     parser.add_argument("--throttled", action="store_true")
     parser.add_argument("--ranks", type=int, default=4)
     parser.add_argument("--pairs", type=int, default=7)
@@ -184,7 +187,9 @@ def main() -> None:
     arguments = parser.parse_args()
     arguments.directory = arguments.directory.resolve()
     arguments.directory.mkdir(parents=True, exist_ok=True)
-    arguments.programs = dict(one.split("=", 1) for one in arguments.program)
+    arguments.programs, arguments.grids = (
+        dict(one.split("=", 1) for one in given) for given in (arguments.program, arguments.grid)
+    )
     if not arguments.summary:
         with DarshanReader() as reader:
             for system, directory in (one.split("=", 1) for one in arguments.file_system):

@@ -117,6 +117,9 @@ struct phase_of_workload {
     uint64_t bytes_read, bytes_written, operations; /* of this rank, then of all (workload_check) */
 };
 
+/* The memory that transfers use: around in RING_BYTES, the same for each, or not yet mapped (reads only). */
+enum memory { MEMORY_ROTATING, MEMORY_REUSED, MEMORY_NEW };
+
 struct workload {
     const char *path, *name;
     char sha256[65];
@@ -128,6 +131,7 @@ struct workload {
     int file_n;
     struct phase_of_workload *phase;
     int phase_n;
+    int read_memory, write_memory;
     uint64_t piece_bytes;  /* largest operation of this rank */
     uint64_t needed_bytes; /* all files together */
     uint64_t files;        /* all files together */

@@ -1,7 +1,15 @@
+#define _GNU_SOURCE
 #include "workload_data.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "fail.h"
+
+#define LINE_BYTES ((size_t)64)
 
 void workload_set_name(const struct dataset *d, int64_t copy, char name[WORKLOAD_SET_NAME]) {
     if (d->copies == 1)
@@ -70,4 +78,21 @@ struct difference data_check(uint64_t key, const struct piece *p) {
         all.count = count;
     }
     return all;
+}
+
+unsigned char *ring_map(const struct context *c, size_t bytes) {
+    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK_POSIX(c, "", "mmap", memory != MAP_FAILED);
+    return memory;
+}
+
+void *ring_next(struct ring *ring, uint64_t bytes) {
+    if (bytes > ring->bytes - ring->next)
+        ring->next = 0;
+    unsigned char *memory = ring->memory + ring->next;
+    if (ring->kind == MEMORY_NEW && ring->next == 0)
+        madvise(ring->memory, ring->bytes, MADV_DONTNEED); /* the next access of a page maps it again */
+    size_t next = ring->next + (bytes + LINE_BYTES - 1) / LINE_BYTES * LINE_BYTES;
+    ring->next = next < ring->bytes && ring->kind != MEMORY_REUSED ? next : 0;
+    return memory;
 }

@@ -1,4 +1,4 @@
-/* The data of a workload's files: a function of file, data set and position. */
+/* The data of a workload's files: a function of file, data set and position. The memory of its transfers. */
 #ifndef BENCHIO_WORKLOAD_DATA_H
 #define BENCHIO_WORKLOAD_DATA_H
 
@@ -11,5 +11,19 @@ uint64_t data_key(uint64_t seed, int file, int64_t number, int color, int datase
 /* The bytes of `piece`, or the elements of its box. */
 void data_fill(uint64_t key, const struct piece *piece);
 struct difference data_check(uint64_t key, const struct piece *piece);
+
+/* An application's data are seldom in the nearest caches of the processor: transfers go around in so many
+ * bytes. */
+#define RING_BYTES ((size_t)16 << 20)
+
+struct ring {
+    unsigned char *memory;
+    size_t bytes, next;
+    enum memory kind;
+};
+/* New memory, of which no page is mapped yet; munmap() returns it. */
+unsigned char *ring_map(const struct context *context, size_t bytes);
+/* The memory of the next transfer, of at most `bytes` of the ring. */
+void *ring_next(struct ring *ring, uint64_t bytes);
 
 #endif

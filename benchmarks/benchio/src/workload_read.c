@@ -332,6 +332,19 @@ static bool read_phases(struct reader *r, const struct tree *list) {
     return true;
 }
 
+static bool read_memory(struct reader *r, const struct tree *map) {
+    static const char *const keys[] = {"read", "write", NULL},
+                             *const of_reads[] = {"rotating", "reused", "new", NULL},
+                             *const of_writes[] = {"rotating", "reused", NULL};
+    if (map == NULL)
+        return true;
+    if (!read_allowed(r, map, keys))
+        return false;
+    const struct tree *reads = tree_find(map, "read"), *writes = tree_find(map, "write");
+    return (reads == NULL || read_choice(r, reads, of_reads, &r->workload->read_memory)) &&
+           (writes == NULL || read_choice(r, writes, of_writes, &r->workload->write_memory));
+}
+
 /* Names of every expression, and the values of this rank. */
 static void make_scope(struct workload *w, const struct context *c, const struct placement *p) {
     static const char *const names[SLOT_FIRST] = {"ranks", "nodes", "", "", "", ""};
@@ -347,8 +360,8 @@ static void show_rank(struct workload *w) {
 }
 
 static bool read_parts(struct reader *r, const struct context *c, const struct placement *p) {
-    static const char *const keys[] = {"name",      "description", "source", "ranks", "parameters",
-                                       "variables", "files",       "phases", NULL};
+    static const char *const keys[] = {"name",      "description", "source", "ranks",  "parameters",
+                                       "variables", "memory",      "files",  "phases", NULL};
     struct workload *w = r->workload;
     make_scope(w, c, p);
     r->visible = &w->constants;
@@ -358,7 +371,8 @@ static bool read_parts(struct reader *r, const struct context *c, const struct p
         return false;
     show_rank(w);
     r->visible = &w->scope;
-    return read_variables(r, tree_find(w->tree, "variables")) && read_files(r, tree_find(w->tree, "files")) &&
+    return read_memory(r, tree_find(w->tree, "memory")) &&
+           read_variables(r, tree_find(w->tree, "variables")) && read_files(r, tree_find(w->tree, "files")) &&
            read_phases(r, tree_find(w->tree, "phases"));
 }
 

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -24,10 +25,6 @@
 /* As in measure.c: a file of which more than this share stays in memory was not dropped. */
 #define MOSTLY_DROPPED 0.01
 
-/* An application's data are seldom in the caches of the processor: transfers go around in so many bytes. */
-#define COLD_BYTES ((size_t)16 << 20)
-#define LINE_BYTES ((size_t)64)
-
 #define NAME_OF(symbol, text) text,
 const char *const part_names[] = {BENCHIO_PARTS(NAME_OF) NULL};
 
@@ -39,8 +36,9 @@ struct run {
     struct file ***open; /* of each file: by number, NULL where it is not open */
     MPI_Info *info;      /* of each file */
     unsigned char *memory;
-    size_t memory_bytes, memory_next;
-    double offset; /* of clocks */
+    size_t memory_bytes;
+    struct ring reading, writing; /* in that memory, or in new one */
+    double offset;                /* of clocks */
     double part[PART_N];
 };
 
@@ -103,10 +101,8 @@ static void verify(struct run *r, const struct event *e, const struct file *file
     r->part[PART_VERIFY] += clock_now() - from;
 }
 
-/* Returns seconds that verification took. */
-static double move_one(struct run *r, const struct event *e, struct file *file, struct piece *p) {
+static void move_one(struct run *r, const struct event *e, struct file *file, struct piece *p) {
     const struct options *o = r->context->options;
-    double before = r->part[PART_VERIFY];
     if (file->writing && (o->verify || o->keep))
         verify(r, e, file, p, true);
     if (!file->writing && o->verify)
@@ -114,15 +110,14 @@ static double move_one(struct run *r, const struct event *e, struct file *file, 
     io_of(e->file)->move(file, p);
     if (!file->writing && o->verify)
         verify(r, e, file, p, false);
-    return r->part[PART_VERIFY] - before;
 }
 
-static void *next_memory(struct run *r, uint64_t bytes) {
-    if (bytes > r->memory_bytes - r->memory_next)
-        r->memory_next = 0;
-    unsigned char *memory = r->memory + r->memory_next;
-    size_t next = r->memory_next + (bytes + LINE_BYTES - 1) / LINE_BYTES * LINE_BYTES;
-    r->memory_next = next < r->memory_bytes ? next : 0;
+/* To give memory back is no I/O. */
+static void *next_memory(struct run *r, struct ring *ring, uint64_t bytes) {
+    double from = clock_now();
+    void *memory = ring_next(ring, bytes);
+    if (ring->kind == MEMORY_NEW)
+        r->part[PART_COMPUTE] += clock_now() - from;
     return memory;
 }
 
@@ -143,13 +138,14 @@ static void move(struct run *r, const struct event *e) {
         p.bytes = e->element;
     for (int d = 0; d < e->ndims; d++)
         p.bytes *= (uint64_t)e->extent[d];
-    double from = clock_now(), verified = 0;
+    double from = clock_now(), aside = r->part[PART_VERIFY] + r->part[PART_COMPUTE];
     for (int64_t i = 0; i < e->count; i++) {
-        p.memory = next_memory(r, p.bytes);
+        p.memory = next_memory(r, file->writing ? &r->writing : &r->reading, p.bytes);
         p.offset = (uint64_t)(e->offset + i * e->stride);
-        verified += move_one(r, e, file, &p);
+        move_one(r, e, file, &p);
     }
-    r->part[a->verb == DO_WRITE ? PART_WRITE : PART_READ] += clock_now() - from - verified;
+    aside = r->part[PART_VERIFY] + r->part[PART_COMPUTE] - aside;
+    r->part[file->writing ? PART_WRITE : PART_READ] += clock_now() - from - aside;
 }
 
 static void sleep_for(double seconds) {
@@ -517,11 +513,12 @@ static void check_space(const struct run *r) {
     barrier(r);
 }
 
-/* Memory for everything, filled once: what is in it matters only where it is verified. */
+/* Memory for everything, filled once: what is in it matters only where it is verified. New memory is not
+ * filled. */
 static void prepare(struct run *r) {
     struct workload *w = r->workload;
     const struct context *c = r->context;
-    r->memory_bytes = w->piece_bytes > COLD_BYTES ? w->piece_bytes : COLD_BYTES;
+    r->memory_bytes = w->piece_bytes > RING_BYTES ? w->piece_bytes : RING_BYTES;
     r->open = allocate(c, (size_t)w->file_n * sizeof *r->open, "files");
     r->info = allocate(c, (size_t)w->file_n * sizeof *r->info, "files");
     for (int i = 0; i < w->file_n; i++) {
@@ -535,6 +532,11 @@ static void prepare(struct run *r) {
     }
     r->memory = allocate(c, r->memory_bytes, "the buffer");
     generator_fill_bytes(1, 0, r->memory_bytes, r->memory);
+    r->reading = r->writing =
+        (struct ring){.memory = r->memory, .bytes = r->memory_bytes, .kind = w->write_memory};
+    r->reading.kind = w->read_memory;
+    if (w->read_memory == MEMORY_NEW)
+        r->reading.memory = ring_map(c, r->memory_bytes);
 }
 
 static uint64_t total(const struct context *c, uint64_t value, MPI_Op operation) {
@@ -547,7 +549,8 @@ static void finish(struct run *r) {
     struct rusage usage;
     struct results *results = r->results;
     getrusage(RUSAGE_SELF, &usage);
-    results->array_bytes = total(r->context, r->memory_bytes, MPI_MAX);
+    uint64_t bytes = r->memory_bytes + (r->reading.memory != r->memory ? r->reading.bytes : 0);
+    results->array_bytes = total(r->context, bytes, MPI_MAX);
     results->peak_bytes = total(r->context, (uint64_t)usage.ru_maxrss * 1024, MPI_MAX);
     results->verified_bytes = total(r->context, results->verified_bytes, MPI_SUM);
     results->finished = utc_now();
@@ -558,6 +561,8 @@ static void finish(struct run *r) {
     }
     free(r->open);
     free(r->info);
+    if (r->reading.memory != r->memory)
+        munmap(r->reading.memory, r->reading.bytes);
     free(r->memory);
 }
 

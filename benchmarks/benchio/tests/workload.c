@@ -4,9 +4,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "workload.h"
+#include "workload_data.h"
 
 #define CHECK(condition)                                                                                     \
     do {                                                                                                     \
@@ -45,6 +48,13 @@ static const struct {
     {1, "name: test\nranks: 4096", "line 2, ranks: the workload is described for 4096 ranks only"},
     {1, "name: test\nranks: rank", "line 2, ranks: unknown name 'rank'"},
     {1, "nam: test", "line 1, nam: unknown member; expected one of name, description"},
+    {1, "name: test\nmemory: {read: new, write: reused}", ""},
+    {1, "name: test\nmemory: {read: $api}",
+     "line 2, memory.read: 'mpiio': expected one of rotating, reused, new"},
+    {1, "name: test\nmemory: {write: new}", "line 2, memory.write: 'new': expected one of rotating, reused"},
+    {1, "name: test\nmemory: {reads: new}",
+     "line 2, memory.reads: unknown member; expected one of read, write"},
+    {1, "name: test\nmemory: new", "line 2, memory: expected members"},
     {2, "parameters: {n: 4, api: posx}", "line 5, files.a.api: 'posx': expected one of posix, mpiio"},
     {2, "parameters: {n: 4, rank: 3, api: mpiio}", "line 2, parameters.rank: expected a name"},
     {2, "parameters: {n: 4", "line 3, column 10: did not find expected"},
@@ -213,6 +223,23 @@ static void damaged(struct setting *s, uint64_t seed) {
     }
 }
 
+/* Page faults of eight transfers of 1 MiB that go around in 4 MiB. */
+static long faults(const struct context *c, enum memory kind) {
+    size_t mib = (size_t)1 << 20;
+    struct ring ring = {.memory = ring_map(c, 4 * mib), .bytes = 4 * mib, .kind = kind};
+    struct rusage before, after;
+    memset(ring.memory, 1, ring.bytes);
+    getrusage(RUSAGE_SELF, &before);
+    for (int i = 0; i < 8; i++) {
+        unsigned char *memory = ring_next(&ring, mib);
+        CHECK(memory == ring.memory + (kind == MEMORY_REUSED ? 0 : (size_t)i % 4 * mib));
+        memset(memory, 2, mib);
+    }
+    getrusage(RUSAGE_SELF, &after);
+    munmap(ring.memory, ring.bytes);
+    return after.ru_minflt - before.ru_minflt;
+}
+
 int main(int argc, char **argv) {
     struct setting s = {.options = {.timeout = 0}};
     struct context *c = &s.context;
@@ -231,6 +258,9 @@ int main(int argc, char **argv) {
     for (size_t i = 0; i < sizeof of_ranks / sizeof *of_ranks && c->size > 1; i++)
         expect(&s, of_ranks[i].line, of_ranks[i].text, of_ranks[i].words);
     CHECK(s.failures == 0);
+    long pages = 8 * ((long)1 << 20) / sysconf(_SC_PAGESIZE);
+    CHECK(faults(c, MEMORY_NEW) >= pages);
+    CHECK(faults(c, MEMORY_ROTATING) < pages / 4 && faults(c, MEMORY_REUSED) < pages / 4);
     for (uint64_t seed = 0; seed < 500 && c->size == 1; seed++)
         damaged(&s, seed);
     if (c->rank == 0) {

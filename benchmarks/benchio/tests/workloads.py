@@ -122,8 +122,8 @@ class Workloads(unittest.TestCase):
         words = ["--workload", str(self.file), "--dir", str(self.home), "--json", str(self.json), "--quiet"]
         return [*words, "--repeat", "1", *more]
 
-    def write(self, files: str, actions: str) -> None:
-        self.file.write_text(f"name: t\nfiles: {{{files}}}\nphases: [{{name: p, actions: [{actions}]}}]\n")
+    def write(self, files: str, actions: str, more: str = "") -> None:
+        self.file.write_text(f"name: t\n{more}files: {{{files}}}\nphases: [{{name: p, actions: [{actions}]}}]\n")
 
     def test_what_is_written_is_read(self) -> None:
         apis = launch.apis()
@@ -161,6 +161,22 @@ class Workloads(unittest.TestCase):
         (phase,) = launch.record(self.json)["phases"]
         self.assertEqual(phase["bytes_written"], RANKS * (10 + 210))
         self.assertEqual(phase["bytes_read"], 2 * 3 * 18 + RANKS * (RANKS * 21 + 10))
+
+    def test_memory_of_transfers(self) -> None:
+        """Four reads of 6 MiB go around in 16 MiB twice; new memory is 16 MiB more."""
+        for memory, mib in (("reused, write: reused", 16), ("new, write: reused", 32), ("rotating", 16)):
+            with self.subTest(memory=memory):
+                self.write(
+                    "a: {api: posix, bytes: 24 * 2^20}",
+                    "{create: a, mode: read-write}, {write: a, offset: 0, size: 6 * 2^20, count: 4}, "
+                    "{read: a, offset: 0, size: 6 * 2^20, count: 4}, {close: a}",
+                    f"memory: {{read: {memory}}}\n",
+                )
+                done = launch.alone(*self.options("--verify"))
+                self.assertEqual((done.returncode, done.stderr), (0, ""))
+                record = launch.record(self.json)
+                self.assertEqual(record["verification"]["bytes_checked"], 24 * 2**20)
+                self.assertEqual(record["memory"]["array_bytes"], mib * 2**20)
 
     def test_what_nobody_wrote_is_found(self) -> None:
         self.write(

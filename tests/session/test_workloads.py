@@ -31,12 +31,14 @@ DOCUMENT: dict[str, Any] = {
 }  # fmt: skip
 
 
-def log_of(path: str, size: int = 100, opens: int = 2) -> bytes:
+def log_of(path: str, size: int = 100, opens: int = 2, write_s: float = 0.1, read_s: float = 0.2) -> bytes:
     """Two ranks write a file each and read it."""
     counters = {"POSIX_OPENS": opens, "POSIX_WRITES": 1, "POSIX_READS": 1, "POSIX_MODE": 0o644}
     files = [path.format(rank=rank) for rank in range(2)]
     posix = [(file, rank, counters) for rank, file in enumerate(files)]
-    dxt = [(file, rank, [(0, size, 1.0, 1.1)], [(0, size, 2.0, 2.2)]) for rank, file in enumerate(files)]
+    dxt = [
+        (file, rank, [(0, size, 1.0, 1.0 + write_s)], [(0, size, 2.0, 2.0 + read_s)]) for rank, file in enumerate(files)
+    ]
     return build(LogSpec(ranks=2, posix=posix, dxt=dxt, exe="/home/alice/x"))
 
 
@@ -46,7 +48,9 @@ def replay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cli: Cli) -> Callabl
     (tmp_path / "libdarshan.so").touch()
     programs = {
         "darshan-config": f'echo "-L{tmp_path} -ldarshan"',
-        "launcher": f'for w; do [ "${{w#DARSHAN_LOGFILE=}}" = "$w" ] || cp {tmp_path}/replay "${{w#*=}}"; done\n'
+        "launcher": 'for w; do case "$w" in DARSHAN_LOGFILE=*) log=${w#*=};; --workload=*) file=${w#*=};; esac; done\n'
+        "kind=$(sed -n 's/^memory: {read: \\([a-z]*\\).*/-\\1/p' \"$file\")\n"
+        f'cp {tmp_path}/replay$kind "$log" || cp {tmp_path}/replay "$log"\n'
         f"exit $(cat {tmp_path}/rc)",
         "benchio": "exit 1",
     }  # fmt: skip
@@ -78,6 +82,33 @@ def test_a_replay_that_does_the_same_is_equal(replay: Callable[..., Result]) -> 
     assert rows["posix", "files of one rank"] == (2, 2)
     assert rows["posix", "sizes read"] == ([[100, 2]], [[100, 2]])
     assert rows["", "I/O s of phase 2"][0] == pytest.approx(0.2)
+
+
+def test_memory_of_transfers_is_fitted_to_the_times_of_the_log(replay: Callable[..., Result], tmp_path: Path) -> None:
+    """The log has 0.1 s of writes and 0.2 s of reads; writes of new memory do not exist."""
+    path = "/s/benchio-1/data.file1.0.{rank}"
+    for kind, write_s, read_s in (("rotating", 0.15, 0.1), ("reused", 0.11, 0.05), ("new", 0.15, 0.21)):
+        log = log_of(path, opens=3, write_s=write_s, read_s=read_s)
+        (tmp_path / f"replay-{kind}").write_bytes(log)
+    before = (tmp_path / "w.yaml").read_text()
+    result = replay(log_of(path, opens=3), "--fit-memory")
+    assert result.exit_code == 0, result.output
+    text = (tmp_path / "w.yaml").read_text()
+    assert before.startswith("files:")
+    assert text == "memory: {read: new, write: reused}\n" + before
+    assert replay(log_of(path, opens=3), "--fit-memory").exit_code == 0
+    assert (tmp_path / "w.yaml").read_text() == text
+
+
+def test_memory_is_not_fitted_without_times(replay: Callable[..., Result], tmp_path: Path) -> None:
+    counters = {"POSIX_OPENS": 1, "POSIX_WRITES": 1, "POSIX_MAX_BYTE_WRITTEN": 99, "POSIX_BYTES_WRITTEN": 100,
+                "POSIX_SIZE_WRITE_0_100": 1}  # fmt: skip
+    spec = LogSpec(ranks=2, posix=[("/home/alice/a", rank, counters) for rank in range(2)], exe="/home/alice/x")
+    (tmp_path / "original").write_bytes(build(spec))
+    result = replay(log_of("/s/data.file1.0.{rank}"), "--fit-memory")
+    assert result.exit_code == 2
+    assert "no times of accesses" in result.output
+    assert "memory" not in (tmp_path / "w.yaml").read_text()
 
 
 def test_a_replay_with_other_sizes_differs(replay: Callable[..., Result]) -> None:

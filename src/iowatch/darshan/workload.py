@@ -97,7 +97,7 @@ def profile_log(
     Returns:
         `ranks`; `layers`: per api (`mpiio`, `posix`) numbers of files by sharing, operations and bytes, and `sizes`:
         `read` and `write` to (size in bytes, number), the most frequent first; `phases`: the seconds of each in which
-        at least one rank reads or writes.
+        at least one rank reads or writes; `seconds`: those of `read` and `write`, None without DXT.
     """
     use = read_use(path)
     if prepared is not None:
@@ -110,10 +110,12 @@ def profile_log(
                 _drop_preparation(file, *prepared[name])
     layers = {api: [file for file in use.files if file.api == api] for api in ("mpiio", "posix")}
     counts = {api: _count_layer(files, use.ranks) for api, files in layers.items()}
+    streams = Streams(use, group_files(use), [], [])
     return {
         "ranks": use.ranks,
         "layers": counts,
-        "phases": _phase_times(Streams(use, group_files(use), [], []), phases),
+        "phases": _phase_times(streams, phases),
+        "seconds": {verb: _busy_seconds(_transfers(streams, verb)).sum() for verb in TRANSFERS} if use.traced else None,
     }
 
 
@@ -156,13 +158,24 @@ def _phase_times(streams: Streams, wanted: int | None) -> list[float]:
         with contextlib.suppress(InputError):
             cuts = choose_cuts(streams, wanted)
     cuts = cuts if wanted in (None, len(cuts) + 1) else []
+    rows = _transfers(streams, *TRANSFERS)
+    return [float(part.sum()) for part in np.split(_busy_seconds(rows), np.searchsorted(rows["start"], cuts))]
+
+
+def _transfers(streams: Streams, *verbs: str) -> NDArray[np.void]:
+    """Reads, writes or both of all ranks, by their start."""
     rows = np.concatenate([*streams.alone.values(), streams.together.ravel()])
-    transfers = np.array([key.verb in TRANSFERS for key in streams.keys], dtype=bool)
-    rows = rows[transfers[rows["key"]]]
-    rows = rows[np.argsort(rows["start"], kind="stable")]
+    chosen = np.array([key.verb in verbs for key in streams.keys], dtype=bool)
+    rows = rows[chosen[rows["key"]]]
+    ordered: NDArray[np.void] = rows[np.argsort(rows["start"], kind="stable")]
+    return ordered
+
+
+def _busy_seconds(rows: NDArray[np.void]) -> NDArray[np.float64]:
+    """Seconds of each transfer in which no earlier one was going on; their sum is the time with at least one."""
     ends = np.maximum.accumulate(np.concatenate([[0.0], rows["end"]]))
-    busy = np.maximum(rows["end"] - np.maximum(rows["start"], ends[:-1]), 0.0)
-    return [float(part.sum()) for part in np.split(busy, np.searchsorted(rows["start"], cuts))]
+    busy: NDArray[np.float64] = np.maximum(rows["end"] - np.maximum(rows["start"], ends[:-1]), 0.0)
+    return busy
 
 
 def _describe_phases(streams: Streams, wanted: int | None) -> Iterator[tuple[str, list[patterns.Node]]]:

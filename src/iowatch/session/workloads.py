@@ -14,18 +14,21 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import yaml
 
 from iowatch.benchmarks.suites import read_suite_file
-from iowatch.benchmarks.workloads import Workload, default_ranks, read_description
+from iowatch.benchmarks.workloads import Workload, default_ranks, format_description, read_description
 from iowatch.core import InputError, IowatchError, MachineError, UsageError, files, settings
 from iowatch.core.yamlfile import read_mapping
 from iowatch.darshan import DarshanReader
 from iowatch.site import exceeded_limits, load_system, stack_probe
 
 _TIMEOUT_S = 3600
+# Kinds of memory that transfers may use, and replays with each; docs/workloads.md#description.
+_MEMORY, _FITTED = ("rotating", "reused", "new"), 3
 # Of a case that `add_workload` writes; people change the file.
 _TIME_LIMIT_S, _REPEAT = 600, 3
 # As in reframe_tests/mixins/darshan.py: memory for DXT and many files, one process writes the log.
@@ -95,21 +98,68 @@ def check_replay(
         InputError: the log is unreadable, or the workload failed. MachineError: a program or library is missing.
     """
     with DarshanReader() as reader:
-        phases = len(document["phases"])
-        original = reader.request("profile", log, phases=phases)
-        with tempfile.TemporaryDirectory() as place:
-            replayed = Path(place, "replay.darshan")
-            _run(
-                file,
-                original["ranks"],
-                replayed,
-                directory.resolve(),
-                [*shlex.split(launcher), str(original["ranks"])],
-                program,
-            )
-            workload = Workload(document, original["ranks"])
-            replay = reader.request("profile", replayed, prepared=_preparations(workload), phases=phases)
+        original = reader.request("profile", log, phases=len(document["phases"]))
+        workload = Workload(document, original["ranks"])
+        replay = _replay(reader, file, workload, directory, launcher, program)
     return Replay(original["ranks"], workload.phases, [*_compare(original, replay)])
+
+
+def fit_memory(
+    file: Path, document: Mapping[str, Any], log: Path, directory: Path, launcher: str, program: str | None
+) -> dict[str, str]:
+    """Return the memory that transfers use (`memory` of a description) whose seconds are nearest to those of the log.
+
+    Reads and writes are chosen apart, by the medians of three replays with each kind. The log must be of this machine.
+
+    Raises:
+        InputError: the log has no times (DXT). And see `check_replay`.
+    """
+    seconds: dict[str, dict[str, list[float]]] = {"read": {}, "write": {}}
+    with DarshanReader() as reader, tempfile.TemporaryDirectory() as place:
+        original = reader.request("profile", log)
+        if original["seconds"] is None:
+            raise InputError(f"{log}: no times of accesses", hint="Trace the program with DXT_ENABLE_IO_TRACE=1.")
+        for kind in _MEMORY * _FITTED:
+            tried = {**document, "memory": {"read": kind, "write": "rotating" if kind == "new" else kind}}
+            described = Path(place, file.name)
+            described.write_text(format_description(tried), encoding="utf-8")
+            replay = _replay(reader, described, Workload(tried, original["ranks"]), directory, launcher, program)
+            for verb, found in seconds.items():
+                found.setdefault(tried["memory"][verb], []).append(replay["seconds"][verb])
+    return {
+        verb: min(kinds, key=lambda kind: abs(median(kinds[kind]) - wanted))
+        for verb, kinds in seconds.items()
+        if (wanted := original["seconds"][verb]) > 0
+    }
+
+
+def write_memory(file: Path, document: Mapping[str, Any], memory: dict[str, str]) -> dict[str, Any]:
+    """Write `memory` into a description, as one line before `files`, and return the description.
+
+    Raises:
+        InputError: the file has a `memory` of several lines, or is not written line by line.
+    """
+    text = file.read_text(encoding="utf-8")
+    line = f"memory: {{{', '.join(f'{verb}: {kind}' for verb, kind in memory.items())}}}\n"
+    changed = re.sub(r"^(?:memory:.*\n)?(?=files:)", line, text, count=1, flags=re.MULTILINE)
+    if yaml.safe_load(changed) != {**yaml.safe_load(text), "memory": memory}:
+        raise InputError(f"{file}: cannot put `memory` before `files`", hint=f"Write this line: {line.strip()}")
+    files.write_atomically(file, changed)
+    return {**document, "memory": memory}
+
+
+def _replay(
+    reader: DarshanReader, file: Path, workload: Workload, directory: Path, launcher: str, program: str | None
+) -> dict[str, Any]:
+    """The profile of one replay."""
+    with tempfile.TemporaryDirectory() as place:
+        log = Path(place, "replay.darshan")
+        words = [*shlex.split(launcher), str(workload.ranks)]
+        _run(file, workload.ranks, log, directory.resolve(), words, program)
+        profile: dict[str, Any] = reader.request(
+            "profile", log, prepared=_preparations(workload), phases=len(workload.phases)
+        )
+        return profile
 
 
 def _compare(original: Mapping[str, Any], replay: Mapping[str, Any]) -> Iterator[ReplayRow]:

@@ -23,7 +23,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
@@ -36,7 +36,7 @@ sys.path.pop(0)  # bench/darshan.py is not PyDarshan
 
 from iowatch.benchmarks.workloads import Workload, format_description, read_description
 from iowatch.darshan import DarshanReader, describe_workload, log
-from iowatch.session.workloads import _preparations
+from iowatch.session.workloads import _preparations, fit_memory, write_memory
 from iowatch.site import stack_probe
 
 FULL, HALF = 80 << 20, 40 << 20
@@ -49,8 +49,14 @@ def find_darshan() -> str:
     return library or sys.exit("darshan-config is not on PATH, or its library is missing")
 
 
-def trace(command: str, directory: Path, target: Path, ranks: int) -> None:
-    """Run a program under Darshan with DXT in a new directory."""
+def launched(command: str, directory: Path, ranks: int, settings: Iterable[str] = ()) -> list[str]:
+    """Words that start a command on ranks, with environment variables."""
+    words = [*shlex.split(os.environ.get("LAUNCHER", "mpirun --oversubscribe -n")), str(ranks), "env", *settings]
+    return [*words, *shlex.split(command.replace("{}", str(directory)))]
+
+
+def trace(command: str, directory: Path, target: Path, ranks: int, input_by: str = "") -> None:
+    """Run a program under Darshan with DXT in a new directory, after the command that writes its input, if any."""
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(parents=True)
     configuration = target.with_suffix(".conf")
@@ -58,10 +64,11 @@ def trace(command: str, directory: Path, target: Path, ranks: int) -> None:
     variables = {"DXT_ENABLE_IO_TRACE": "1", "DARSHAN_LOGFILE": target, "DARSHAN_CONFIG_PATH": configuration,
                  "DARSHAN_LOGHINTS": "", "LD_PRELOAD": find_darshan()}  # fmt: skip
     target.unlink(missing_ok=True)
+    if input_by:
+        subprocess.run(launched(input_by, directory, ranks), cwd=directory, capture_output=True, check=True)
     settings = [f"{name}={value}" for name, value in variables.items()]
-    words = [*shlex.split(os.environ.get("LAUNCHER", "mpirun --oversubscribe -n")), str(ranks), "env", *settings]
     done = subprocess.run(
-        [*words, *shlex.split(command.replace("{}", str(directory)))],
+        launched(command, directory, ranks, settings),
         cwd=directory, capture_output=True, text=True, check=False, timeout=600,
     )  # fmt: skip
     shutil.rmtree(directory)
@@ -81,25 +88,31 @@ def posix_seconds(path: Path, since: float) -> float:
     return float(np.maximum(rows["end"] - np.maximum(rows["start"], ends[:-1]), 0.0).sum())
 
 
-def measure(side: str, command: str, workload: Workload, directory: Path, place: Path, reader: DarshanReader) -> Any:
-    """Seconds of one run at both levels."""
+def measure(
+    side: str, command: str, workload: Workload, directory: Path, place: Path, reader: DarshanReader, input_by: str
+) -> Any:
+    """Seconds of one run at both levels. A workload writes its input itself."""
     target = place / f"{side}.darshan"
-    trace(command, directory, target, workload.ranks)
+    trace(command, directory, target, workload.ranks, input_by if side == "program" else "")
     prepared = _preparations(workload) if side == "workload" else None
     profile = reader.request("profile", target, **({"prepared": prepared} if prepared else {}))
     return {"io_s": sum(profile["phases"]), "posix_s": posix_seconds(target, 0.0)}
 
 
-def describe(name: str, command: str, directory: Path, place: Path, ranks: int, grid: str) -> Workload:
-    """The workload of a program, made from its first run; `grid`: as `--grid` of `workload from-darshan`, or empty."""
+def describe(name: str, command: str, directory: Path, place: Path, ranks: int, grid: str, input_by: str) -> Workload:
+    """The workload of a program, made from its first run, as `workload from-darshan` and `check --fit-memory` do it."""
     described = place / f"{name}.yaml"
     if not described.is_file():
-        trace(command, directory, place / f"{name}.darshan", ranks)
+        trace(command, directory, place / f"{name}.darshan", ranks, input_by)
         document, losses = describe_workload(
             place / f"{name}.darshan", name, grid=[int(n) for n in grid.split("x") if n]
         )
         described.write_text(format_description(document))
-        print(f"{name}: {'; '.join(losses) or 'nothing lost'}", flush=True)
+        launcher = os.environ.get("LAUNCHER", "mpirun --oversubscribe -n")
+        directory.mkdir(parents=True)
+        memory = fit_memory(described, document, place / f"{name}.darshan", directory, launcher, None)
+        write_memory(described, document, memory)
+        print(f"{name}: {memory}; {'; '.join(losses) or 'nothing lost'}", flush=True)
     return Workload(read_description(described), ranks)
 
 
@@ -129,7 +142,8 @@ def measure_pairs(arguments: argparse.Namespace, system: str, directory: Path, r
     """Add pairs of each program until there are as many as wanted, or its time is over."""
     place = arguments.directory
     for name, command in arguments.programs.items():
-        workload = describe(name, command, directory, place, arguments.ranks, arguments.grids.get(name, ""))
+        grid, input_by = arguments.grids.get(name, ""), arguments.inputs.get(name, "")
+        workload = describe(name, command, directory, place, arguments.ranks, grid, input_by)
         replay = f"benchio --workload {place / name}.yaml --repeat 1 --dir {{}}"
         stop = time.monotonic() + 60 * arguments.minutes
         done = sum(one["name"] == name and one["system"] == system for one in read_pairs(place))
@@ -138,7 +152,7 @@ def measure_pairs(arguments: argparse.Namespace, system: str, directory: Path, r
                 break
             sides = [("program", command), ("workload", replay)]
             found = {
-                side: measure(side, words, workload, directory, place, reader)
+                side: measure(side, words, workload, directory, place, reader, input_by)
                 for side, words in (sides if turn % 2 else sides[::-1])
             }
             with (place / "pairs.jsonl").open("a") as stream:
@@ -179,6 +193,9 @@ def main() -> None:
     parser.add_argument("--program", action="append", default=[], metavar="NAME=COMMAND")
     parser.add_argument("--file-system", action="append", default=[], metavar="NAME=DIRECTORY")
     parser.add_argument("--grid", action="append", default=[], metavar="NAME=1x2x2", help="of `workload from-darshan`")
+    parser.add_argument(
+        "--input", action="append", default=[], metavar="NAME=COMMAND", help="runs before the program, untraced"
+    )
     parser.add_argument("--throttled", action="store_true")
     parser.add_argument("--ranks", type=int, default=4)
     parser.add_argument("--pairs", type=int, default=7)
@@ -187,8 +204,8 @@ def main() -> None:
     arguments = parser.parse_args()
     arguments.directory = arguments.directory.resolve()
     arguments.directory.mkdir(parents=True, exist_ok=True)
-    arguments.programs, arguments.grids = (
-        dict(one.split("=", 1) for one in given) for given in (arguments.program, arguments.grid)
+    arguments.programs, arguments.grids, arguments.inputs = (
+        dict(one.split("=", 1) for one in given) for given in (arguments.program, arguments.grid, arguments.input)
     )
     if not arguments.summary:
         with DarshanReader() as reader:

@@ -100,6 +100,18 @@ def test_memory_of_transfers_is_fitted_to_the_times_of_the_log(replay: Callable[
     assert (tmp_path / "w.yaml").read_text() == text
 
 
+def test_fitted_memory_replaces_one_line_or_nothing(replay: Callable[..., Result], tmp_path: Path) -> None:
+    log, rest = log_of("/s/benchio-1/data.file1.0.{rank}", opens=3), (tmp_path / "w.yaml").read_text()
+    (tmp_path / "w.yaml").write_text(f"memory: {{read: new}}  # by hand\n{rest}")
+    assert replay(log, "--fit-memory").exit_code == 0
+    assert (tmp_path / "w.yaml").read_text() == f"memory: {{read: rotating, write: rotating}}\n{rest}"
+    several = f"memory:\n  read: new\n{rest}"
+    (tmp_path / "w.yaml").write_text(several)
+    result = replay(log, "--fit-memory")
+    assert (result.exit_code, (tmp_path / "w.yaml").read_text()) == (2, several)
+    assert "Write it: memory: {read: rotating, write: rotating}" in result.output
+
+
 def test_memory_is_not_fitted_without_times(replay: Callable[..., Result], tmp_path: Path) -> None:
     counters = {"POSIX_OPENS": 1, "POSIX_WRITES": 1, "POSIX_MAX_BYTE_WRITTEN": 99, "POSIX_BYTES_WRITTEN": 100,
                 "POSIX_SIZE_WRITE_0_100": 1}  # fmt: skip

@@ -134,16 +134,21 @@ def fit_memory(
 
 
 def write_memory(file: Path, document: Mapping[str, Any], memory: dict[str, str]) -> dict[str, Any]:
-    """Write `memory` into a description, as one line before `files`, and return the description.
+    """Write `memory` into a description, on its line or as a new one before `files`, and return the description.
 
     Raises:
-        InputError: the file has a `memory` of several lines, or is not written line by line.
+        InputError: the file has a `memory` of several lines, or `files` does not begin a line.
     """
     text = file.read_text(encoding="utf-8")
     line = f"memory: {{{', '.join(f'{verb}: {kind}' for verb, kind in memory.items())}}}\n"
-    changed = re.sub(r"^(?:memory:.*\n)?(?=files:)", line, text, count=1, flags=re.MULTILINE)
-    if yaml.safe_load(changed) != {**yaml.safe_load(text), "memory": memory}:
-        raise InputError(f"{file}: cannot put `memory` before `files`", hint=f"Write this line: {line.strip()}")
+    place = r"^memory:.*\n" if "memory" in document else r"^(?=files:)"
+    changed = re.sub(place, line, text, count=1, flags=re.MULTILINE)
+    try:
+        is_done = yaml.safe_load(changed) == {**yaml.safe_load(text), "memory": memory}
+    except yaml.YAMLError:
+        is_done = False
+    if not is_done:
+        raise InputError(f"{file}: cannot put `memory` on a line before `files`", hint=f"Write it: {line.strip()}")
     files.write_atomically(file, changed)
     return {**document, "memory": memory}
 

@@ -15,13 +15,14 @@ import yaml
 from click.testing import Result as CliResult
 
 from iowatch import handoff
+from iowatch.benchmarks.suites import SuiteCase
 from iowatch.core import Output, Result, Scalar
 from iowatch.demo.scenarios import Scenario, SimulatedSeries, generate_sessions
 from iowatch.findings import update_findings
 from iowatch.session import ab_run, bisect_commits, plan, reframe
 from iowatch.session.bisect import group_parts
 from iowatch.session.reframe import ReframePartition, ReframeSite
-from iowatch.site import Stack, StackPart, hybrids
+from iowatch.site import Stack, StackPart, hybrids, stack_probe
 from iowatch.store import History, StackRecord
 from tests.session.test_bisect_commits import Repository
 
@@ -280,6 +281,20 @@ def test_hybrid_that_cannot_be_built_is_skipped_and_said(
     assert len(set(document["skipped"])) == len(document["skipped"])
     assert f"skipped: {document['skipped'][0]}" in result.stderr
     assert "## Skipped" in ticket.read_text()
+
+
+def test_hybrids_provide_what_no_part_is_named_for(
+    reframe_: FakeReframe, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Cases with workloads of benchio need libyaml, which the compiler finds."""
+    site = reframe.load_site("local")
+    requires = property(lambda case: (*case.tool.requires(case.options), "libyaml"))
+    monkeypatch.setattr(SuiteCase, "requires", requires)
+    monkeypatch.setattr(stack_probe, "find_compiler_library", lambda *_: "/usr/lib/libyaml.so")
+    more = {stack: found | {"libyaml"} for stack, found in site.features.items()}
+    monkeypatch.setattr(reframe, "load_site", lambda _: replace(site, features=more))
+    document = json.loads(cli(*WORDS, "--json").stdout)
+    assert (document["answer"], document["skipped"]) == ("found", [])
 
 
 def test_too_small_budget_is_refused_with_an_estimate(

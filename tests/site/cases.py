@@ -19,7 +19,7 @@ from unittest import mock
 from reframe.core.config import load_config
 
 from iowatch.benchmarks.registry import BENCHMARKS
-from iowatch.site import reframe_config
+from iowatch.site import reframe_config, stack_probe
 from iowatch.site.stack import Stack, StackPart
 from iowatch.site.stack_probe import FEATURE_OF_PART, FEATURE_VARIANTS
 from iowatch.site.system import system_names
@@ -57,7 +57,7 @@ def configuration(name: str) -> dict[str, Any]:
     """`site_configuration` of one system, with stacks that do not depend on this machine."""
     with (
         mock.patch.object(reframe_config, "discover_stacks", return_value=_STACKS),
-        mock.patch.object(reframe_config, "find_compiler_library", return_value="libyaml.so"),
+        mock.patch.object(stack_probe, "find_compiler_library", return_value="libyaml.so"),
     ):
         site = load_configuration(ROOT / "systems" / name / "reframe.py")
         site.select_subconfig(name)

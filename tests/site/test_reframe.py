@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from iowatch.core import InputError, MachineError
-from iowatch.site import reframe_config
+from iowatch.site import reframe_config, stack_probe
 from iowatch.site.schedulers import SCHEDULER_OPTIONS, access_options
 from iowatch.site.stack import Stack, StackPart
 from iowatch.site.system import load_system, system_names
@@ -84,7 +84,7 @@ def test_stack_runs_workloads_where_its_benchio_has_libyaml(
     part: StackPart, library: str | None, expected: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Spack's benchio has it by its variant; a session builds others with the library that the compiler finds."""
-    monkeypatch.setattr(reframe_config, "find_compiler_library", lambda *_: library)
+    monkeypatch.setattr(stack_probe, "find_compiler_library", lambda *_: library)
     stack = Stack("one", "any", "system", "installed", (part,))
     assert ("libyaml" in reframe_config.reframe_environment(stack)["features"]) is expected
 

@@ -26,7 +26,7 @@ from iowatch.session import reframe, session
 from iowatch.session.ab_run import WarmUpError, request_allocation
 from iowatch.session.pairs import PairContext, PairedResult, PairGains, measure_pairs, read_pairs
 from iowatch.session.plan import PlannedRun
-from iowatch.site import HybridPart, HybridSource, Stack, recorded_hybrids, stack_from_json
+from iowatch.site import HybridPart, HybridSource, Stack, recorded_hybrids, stack_from_json, stack_probe
 from iowatch.stats import Bisection, BisectionAnswer, BisectionSettings, PairRequest, StopRule
 from iowatch.store import History
 
@@ -253,8 +253,7 @@ class BisectRun:
 
     def _fits(self, stack: Stack, parts: Group, planned: PlannedRun) -> bool:
         """Whether a hybrid is complete and has the features of the case; what is not is reported once."""
-        features = {"mpi", *(["romio"] if stack.mpi_io == "ROMIO" else []), *stack.features}
-        missing = sorted(set(planned.case.requires) - features)
+        missing = sorted({*planned.case.requires} - {*stack_probe.features_of_stack(stack)})
         if stack.status not in ("installed", "locked"):
             self._report_skipped(parts, stack.note or stack.status)
         elif missing:

@@ -17,7 +17,6 @@ import os
 import re
 import runpy
 import shlex
-import shutil
 import textwrap
 import traceback
 from collections.abc import Mapping, Sequence
@@ -34,7 +33,7 @@ from reframe.utility.typecheck import Duration
 from iowatch.core import InputError, IowatchError, MachineError, settings, suggest_name
 from iowatch.site import Stack, discover_stacks, load_system, read_stack_json, write_stack_files
 from iowatch.site.schedulers import BLOCKED_REASONS, SCHEDULER_OPTIONS, access_options, with_mpi_types
-from iowatch.site.stack_probe import find_compiler_library
+from iowatch.site.stack_probe import features_of_stack
 
 
 def load_configuration(system: str) -> tuple[Path, dict[str, Any]]:
@@ -108,16 +107,6 @@ def reframe_environment_name(stack: str) -> str:
     return name if re.match(r"[A-Za-z_]", name) else f"_{name}"
 
 
-def _found_features(stack: Stack) -> list[str]:
-    """Features that do not follow from the names of parts: ROMIO, and libyaml, with which benchio runs workloads."""
-    own = stack.part("benchio")
-    if own is not None and own.hash:
-        has_yaml = own.variants.get("workloads") == "true"
-    else:
-        has_yaml = find_compiler_library(shutil.which("cc"), "libyaml.so") is not None
-    return [*(["romio"] if stack.mpi_io == "ROMIO" else []), *(["libyaml"] if has_yaml else [])]
-
-
 def reframe_environment(stack: Stack) -> dict[str, Any]:
     """Return ReFrame's description of one installed stack.
 
@@ -131,7 +120,7 @@ def reframe_environment(stack: Stack) -> dict[str, Any]:
         "cxx": "mpicxx",
         "ftn": "mpifort",
         "prepare_cmds": [f". {shlex.quote(str(directory / 'activate.sh'))}"],
-        "features": ["mpi", *_found_features(stack), *stack.features],
+        "features": features_of_stack(stack),
         "extras": {
             "stack": stack.name,
             "activate": str(directory / "activate.sh"),

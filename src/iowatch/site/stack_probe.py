@@ -346,6 +346,20 @@ def features_of_parts(parts: Iterable[StackPart]) -> tuple[str, ...]:
     return tuple(sorted(found))
 
 
+def features_of_stack(stack: Stack) -> list[str]:
+    """Return the features of a stack: of its parts, and what no part is named for.
+
+    These are `mpi`, ROMIO, and libyaml, with which benchio runs workloads.
+    """
+    own = stack.part("benchio")
+    if own is not None and own.hash:
+        has_yaml = own.variants.get("workloads") == "true"
+    else:
+        has_yaml = find_compiler_library(shutil.which("cc"), "libyaml.so") is not None
+    found = [*(["romio"] if stack.mpi_io == "ROMIO" else []), *(["libyaml"] if has_yaml else [])]
+    return ["mpi", *found, *stack.features]
+
+
 def _provides(part: StackPart, benchmark: Benchmark) -> bool:
     """Return whether a part contains a benchmark; on PATH, unlike in Spack packages, programs may be missing."""
     if part.name == benchmark.package and part.hash and benchmark.probe and benchmark.probe.option:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import random
@@ -350,18 +351,39 @@ def test_wrong_grids_are_refused(grid: str, tmp_path: Path, cli: Callable[..., R
     assert "is not a grid" in result.stderr
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("grid", [(), (2, 2), (1, 4)])
+def test_uneven_parts_in_several_dimensions(grid: tuple[int, ...], make_log: MakeLog, reader: DarshanReader) -> None:
+    """Blocks of 30 x 26 and 30 x 25 doubles in turn: an array of 60 x 51 on 2 x 2 ranks, or of 30 x 102 on 1 x 4."""
+    log = make_log(
+        **written_together([6240, 6000] * 2), pnetcdf=[(f"/lus/a{n}", -1, variable([30, n], 60 * 51)) for n in (26, 25)]
+    )
+    document, losses = describe_workload(log, "traced", None, reader, grid=grid)
+    assert [" is not in the log (parts of 6,240 bytes)" in loss for loss in losses[1:]] == ([] if grid else [True])
+    corners: dict[tuple[int, ...], list[int]]
+    corners = {(2, 2): [0, 26, 30 * 51, 30 * 51 + 26], (1, 4): [0, 26, 51, 77]}
+    places = [8 * corner for corner in corners[grid]] if grid else [0, 6240, 12240, 18480]
+    workload = Workload(document, ranks=4)
+    expected = [(512 + at, size) for at, size in zip(places, [6240, 6000] * 2, strict=True)]
+    assert [accesses(workload, rank)[0][2:] for rank in range(4)] == expected
+
+
+@pytest.mark.parametrize("seed", range(40))
 def test_parts_of_arrays_make_the_whole_array(seed: int) -> None:
-    """Any block and grid: each byte belongs to one rank, and offsets alone find the division again."""
+    """Any lengths of parts per dimension: each byte belongs to one rank, and offsets alone find the division again."""
     draw = random.Random(seed)
+    even = seed % 2 == 0
     grid = [draw.choice((1, 2, 3)) for _ in range(draw.randint(1, 4))]
-    block = tuple(draw.randint(1, 4) for _ in grid)
-    ranks, size = math.prod(grid), 4 * math.prod(block)
-    shape = [n * parts for n, parts in zip(block, grid, strict=True)]
-    corners = np.stack(np.unravel_index(np.arange(ranks), grid), axis=1) * block
-    offsets = (4 * np.ravel_multi_index(tuple(corners.T), shape) + 100).tolist()
-    found = Arrays(lengths={size: {(block, 4)}}).find(range(ranks), [size] * ranks, offsets)
-    if ranks == 1:
+    axes = [[draw.randint(1, 4)] * n if even else [draw.randint(1, 4) for _ in range(n)] for n in grid]
+    blocks = [*itertools.product(*axes)]
+    sizes = [4 * math.prod(block) for block in blocks]
+    shape = [sum(axis) for axis in axes]
+    corners = [*itertools.product(*([*itertools.accumulate(axis, initial=0)][:-1] for axis in axes))]
+    offsets = [4 * int(np.ravel_multi_index(corner, shape)) + 100 for corner in corners]
+    known: dict[int, set[tuple[tuple[int, ...], int]]] = {}
+    for size, block in zip(sizes, blocks, strict=True):
+        known.setdefault(size, set()).add((block, 4))
+    found = Arrays(lengths=known).find(range(len(blocks)), sizes, offsets)
+    if len(blocks) == 1 or max(map(len, known.values())) > 1:
         assert found is None
         return
     assert found is not None
@@ -370,7 +392,7 @@ def test_parts_of_arrays_make_the_whole_array(seed: int) -> None:
         whole[tuple(slice(a, a + n) for a, n in zip(start, count, strict=True))] += 1
     assert (whole == 1).all()
     assert (found.offsets() + 100).tolist() == offsets
-    assert found.size == ranks * size
+    assert found.size == sum(sizes)
 
 
 @pytest.mark.parametrize("segment", [True, False])

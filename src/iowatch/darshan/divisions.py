@@ -7,12 +7,10 @@ else it stays open.
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,8 +43,8 @@ class Division:
 
     @property
     def is_contiguous(self) -> bool:
-        """Whether each part that is not empty is one piece of the file."""
-        return all(len(pieces) < 2 for pieces, count in zip(self.pieces(), self.counts, strict=True) if all(count))
+        """Whether each part is one piece of the file: dimensions that need not be apart are joined."""
+        return len(self.shape) == 1
 
     @property
     def size(self) -> int:
@@ -55,24 +53,19 @@ class Division:
 
     def offsets(self) -> NDArray[np.int64]:
         """Return where each part begins in the array, in bytes."""
-        return np.array(self.starts, np.int64) @ np.array(self._steps(), np.int64)
-
-    def pieces(self) -> tuple[tuple[tuple[int, int], ...], ...]:
-        """Return each part as nested (number, step in bytes): equal if parts with equal offsets are the same bytes."""
-        return tuple(_nest(count, self._steps()) for count in self.counts)
-
-    def _steps(self) -> list[int]:
-        return [math.prod(self.shape[i + 1 :]) for i in range(len(self.shape))]
+        steps = [math.prod(self.shape[i + 1 :]) for i in range(len(self.shape))]
+        return np.array(self.starts, np.int64) @ np.array(steps, np.int64)
 
 
-def _nest(count: Lengths, steps: Sequence[int]) -> tuple[tuple[int, int], ...]:
-    found: list[tuple[int, int]] = []
-    for n, step in zip(count, steps, strict=True):
-        if found and found[-1][1] == n * step:
-            found[-1] = (found[-1][0] * n, step)
-        elif n != 1:
-            found.append((n, step))
-    return tuple(found)
+class _Origin(NamedTuple):
+    """One way in which a division can come about: parts per dimension, and lengths of the first block and of the array.
+
+    Lengths are in elements.
+    """
+
+    grid: Lengths
+    block: Lengths
+    sides: Lengths
 
 
 @dataclass
@@ -107,34 +100,37 @@ class Arrays:
         blocks, elements = zip(*(next(iter(one)) for one in known), strict=True)
         if len({len(block) for block in blocks}) > 1 or len(set(elements)) > 1:
             return None
-        found: dict[Any, tuple[Division, list[Lengths]]] = {}
-        for grid in _possible_grids(blocks):
-            parts = _divide(blocks, grid, elements[0])
-            if max(parts.shape) <= _MAX_LENGTH and (offsets is None or _begins_at(parts, [offsets[i] for i in moving])):
-                layout = tuple(parts.offsets().tolist()), parts.pieces()
-                same, grids = found.get(layout, (parts, []))
-                found[layout] = min(same, parts, key=lambda one: len(one.shape)), [*grids, grid]
-        chosen = self._decide([*found.values()], blocks[0], max(sizes))
-        return _spread(chosen, moving, ranks) if chosen else None
+        begins = None if offsets is None else np.array([offsets[i] for i in moving], np.int64)
+        found: dict[tuple[Lengths, ...], list[_Origin]] = {}
+        for axes in _possible_axes(blocks):
+            joined = _join([*axes[:-1], tuple(n * elements[0] for n in axes[-1])])
+            if begins is None or (_divide(joined).offsets() == begins - begins.min()).all():
+                origin = _Origin(tuple(map(len, axes)), blocks[0], tuple(map(sum, axes)))
+                found.setdefault(joined, []).append(origin)
+        chosen = self._decide(found, max(sizes))
+        if chosen is None or max(map(sum, chosen)) > _MAX_LENGTH:
+            return None
+        return _spread(_divide(chosen), moving, ranks)
 
-    def _decide(self, found: Sequence[tuple[Division, list[Lengths]]], block: Lengths, size: int) -> Division | None:
+    def _decide(self, found: Mapping[tuple[Lengths, ...], Sequence[_Origin]], size: int) -> tuple[Lengths, ...] | None:
         """The only division, or the first that the user, another array, or the sides of the array single out."""
-        if len(found) < 2:
-            return found[0][0] if found else None
-        wanted = (*(1,) * (len(block) - len(self.grid)), *self.grid)
-        rules: list[Callable[[Lengths], bool]] = [
-            lambda grid: grid == wanted,
-            lambda grid: any(part in self.divided for part in zip(block, grid, strict=True) if part[1] > 1),
-            partial(_makes_equal_sides, block),
+        left = [*found]
+        rules: list[Callable[[_Origin], bool]] = [
+            self._is_wanted,
+            lambda one: any(part in self.divided for part in zip(one.block, one.grid, strict=True) if part[1] > 1),
+            _has_equal_sides,
         ]
         for rule in rules:
-            chosen = [division for division, grids in found if any(map(rule, grids))]
-            if len(chosen) == 1:
-                if rule is rules[-1]:
+            if len(left) > 1:
+                left = [axes for axes in left if any(map(rule, found[axes]))] or left
+                if len(left) == 1 and rule is rules[-1]:
                     self.guessed.add(size)
-                return chosen[0]
-        self.undecided.add(size)
-        return None
+        if len(left) > 1:
+            self.undecided.add(size)
+        return left[0] if len(left) == 1 else None
+
+    def _is_wanted(self, origin: _Origin) -> bool:
+        return origin.grid == (*(1,) * (len(origin.grid) - len(self.grid)), *self.grid)
 
 
 def read_arrays(tables: Iterable[log.ModuleRecords], ranks: int, grid: Sequence[int] = ()) -> Arrays:
@@ -173,37 +169,58 @@ def _accesses(module: str, values: dict[str, int]) -> Iterator[tuple[int, Length
             yield size, tuple(block), element
 
 
-def _possible_grids(blocks: Sequence[Lengths]) -> Iterator[Lengths]:
-    """Into how many parts each dimension can be divided so that the blocks make an array."""
-    ndims, uneven = len(blocks[0]), [d for d, column in enumerate(zip(*blocks, strict=True)) if len(set(column)) > 1]
-    if len(uneven) == 1:
-        yield tuple(len(blocks) if d == uneven[0] else 1 for d in range(ndims))
-    elif not uneven:
-        parts = [n for n in range(1, len(blocks) + 1) if len(blocks) % n == 0]
-        yield from (g for g in itertools.product(parts, repeat=ndims) if math.prod(g) == len(blocks))
+def _possible_axes(blocks: Sequence[Lengths]) -> Iterator[tuple[Lengths, ...]]:
+    """The lengths of the parts of each dimension, for each grid of ranks in which the blocks make an array.
+
+    The ranks follow each other along the last dimension first, as in MPI_Cart_create. A length depends on the place in
+    its own dimension only.
+    """
+    table = np.array(blocks, np.int64)
+    for grid in _grids(len(blocks), len(blocks[0])):
+        placed = table.reshape(*grid, -1)
+        axes = [np.moveaxis(placed[..., d], d, 0).reshape(n, -1)[:, 0] for d, n in enumerate(grid)]
+        if np.array_equal(_mesh(axes), table):
+            yield tuple(tuple(axis.tolist()) for axis in axes)
 
 
-def _divide(blocks: Sequence[Lengths], grid: Lengths, element: int) -> Division:
-    """The blocks side by side: the ranks follow each other along the last dimension first, as in MPI_Cart_create."""
-    counts = np.array(blocks, np.int64)
-    counts[:, -1] *= element
-    places = np.stack(np.unravel_index(np.arange(len(blocks)), grid), axis=1)
-    # Blocks differ only where one dimension has all the parts.
-    starts = np.where(np.array(grid) == len(blocks), np.cumsum(counts, axis=0) - counts, places * counts)
-    return _join_whole(starts, counts, (starts + counts).max(axis=0).tolist())
+def _grids(ranks: int, ndims: int) -> Iterator[Lengths]:
+    """Into how many parts the dimensions can be divided among so many ranks."""
+    if ndims == 1:
+        yield (ranks,)
+        return
+    for n in range(1, ranks + 1):
+        if ranks % n == 0:
+            yield from ((n, *rest) for rest in _grids(ranks // n, ndims - 1))
 
 
-def _join_whole(starts: NDArray[np.int64], counts: NDArray[np.int64], shape: list[int]) -> Division:
-    """The same in fewer dimensions: one that nobody divides is a part of the one before it."""
-    for d in range(len(shape) - 1, 0, -1):
-        if (counts[:, d] == shape[d]).all() or shape[d - 1] == 1:
-            whole = shape.pop(d)
-            starts[:, d - 1] = starts[:, d - 1] * whole + starts[:, d]
-            counts[:, d - 1] = (counts[:, d - 1] - 1) * whole + counts[:, d]
-            shape[d - 1] *= whole
-            starts, counts = np.delete(starts, d, axis=1), np.delete(counts, d, axis=1)
-    ranks = tuple(range(len(counts)))
-    return Division(ranks, tuple(shape), tuple(map(tuple, starts.tolist())), tuple(map(tuple, counts.tolist())))
+def _mesh(axes: Sequence[Sequence[int] | NDArray[np.int64]]) -> NDArray[np.int64]:
+    """One row for each combination of the numbers, the last one varies fastest."""
+    columns = np.meshgrid(*(np.array(axis, np.int64) for axis in axes), indexing="ij")
+    return np.stack(columns, axis=-1).reshape(-1, len(axes))
+
+
+def _join(axes: Sequence[Lengths]) -> tuple[Lengths, ...]:
+    """The same parts in as few dimensions as possible: equal if they are the same bytes.
+
+    A dimension that nobody divides is a part of the one before it, and so is one of which each part has one row.
+    """
+    out = [*axes]
+    for d in range(len(out) - 1, 0, -1):
+        before, last = out[d - 1 : d + 1]
+        if len(last) == 1:
+            out[d - 1 : d + 1] = [tuple(n * last[0] for n in before)]
+        elif max(before) == 1:
+            out[d - 1 : d + 1] = [last * len(before)]
+    return tuple(out)
+
+
+def _divide(axes: Sequence[Lengths]) -> Division:
+    """The parts side by side."""
+    counts, starts = _mesh(axes), _mesh([np.cumsum(axis, dtype=np.int64) - axis for axis in axes])
+    shape = tuple(map(sum, axes))
+    return Division(
+        tuple(range(len(counts))), shape, tuple(map(tuple, starts.tolist())), tuple(map(tuple, counts.tolist()))
+    )
 
 
 def _spread(parts: Division, moving: Sequence[int], ranks: Sequence[int]) -> Division:
@@ -215,12 +232,10 @@ def _spread(parts: Division, moving: Sequence[int], ranks: Sequence[int]) -> Div
     return Division(tuple(ranks), parts.shape, tuple(starts), tuple(counts))
 
 
-def _begins_at(parts: Division, offsets: Sequence[int]) -> bool:
-    return bool((parts.offsets() == np.array(offsets) - min(offsets)).all())
-
-
-def _makes_equal_sides(block: Lengths, grid: Lengths) -> bool:
+def _has_equal_sides(origin: _Origin) -> bool:
     """Whether divided dimensions become as long as each other or as an undivided one, which their blocks are not."""
-    sides = [n * parts for n, parts in zip(block, grid, strict=True)]
-    divided = {side for side, parts in zip(sides, grid, strict=True) if parts > 1}
-    return len(divided) == 1 and len({n for n, side in zip(block, sides, strict=True) if side in divided}) > 1
+    divided = {side for side, parts in zip(origin.sides, origin.grid, strict=True) if parts > 1}
+    return (
+        len(divided) == 1
+        and len({n for n, side in zip(origin.block, origin.sides, strict=True) if side in divided}) > 1
+    )

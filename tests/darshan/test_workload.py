@@ -367,6 +367,69 @@ def test_uneven_parts_in_several_dimensions(grid: tuple[int, ...], make_log: Mak
     assert [accesses(workload, rank)[0][2:] for rank in range(4)] == expected
 
 
+def test_blocks_of_equal_bytes_are_told_apart(make_log: MakeLog, reader: DarshanReader) -> None:
+    """101 x 101 doubles on 2 x 2 ranks: 51 x 50 and 50 x 51 have the same bytes, and fit in one way."""
+    sizes = [8 * n for n in (51 * 51, 51 * 50, 50 * 51, 50 * 50)]
+    blocks = [[51, 51], [51, 50], [50, 51], [50, 50]]
+    log = make_log(
+        **written_together(sizes), pnetcdf=[(f"/lus/{i}", -1, variable(one, 101**2)) for i, one in enumerate(blocks)]
+    )
+    workload, losses = describe(log, reader)
+    assert len(losses) == 1
+    corners = [0, 51, 51 * 101, 51 * 101 + 51]
+    assert [accesses(workload, r)[0][2:] for r in range(4)] == [
+        (512 + 8 * at, n) for at, n in zip(corners, sizes, strict=True)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("grid", "start", "loss"),
+    [
+        ((), None, "(parts of 840 bytes): each rank's part is contiguous; --grid says"),
+        ((1, 2, 2), ["0", "7 * (rank / 2)", "40 * (rank % 2)"], None),
+        ((4, 1), None, "(parts of 840 bytes): each rank's part is contiguous; --grid says"),
+        ((1, 2, 3), None, "--grid 1x2x3 (6 parts) fits no collective access to an array in this log of 4 ranks"),
+    ],
+)
+def test_variables_of_equal_bytes_and_other_lengths(
+    grid: tuple[int, ...], start: list[str] | None, loss: str | None, make_log: MakeLog, reader: DarshanReader
+) -> None:
+    """Parts of 3 x 7 x 5 or 15 x 7 doubles: what the user says must fit one of them; else it stays open."""
+    records = [("/lus/a", -1, variable([3, 7, 5], 420)), ("/lus/b", -1, variable([15, 7], 420))]
+    log = make_log(**written_together([840] * 4), pnetcdf=records)
+    document, losses = describe_workload(log, "traced", None, reader, grid=grid)
+    assert any(loss in one for one in losses) if loss else len(losses) == 1
+    (action,) = part(Workload(document, ranks=4))
+    assert "shape" not in action if start is None else [str(one) for one in action["start"]] == start
+
+
+def test_offsets_decide_between_variables_of_equal_bytes_or_fit_none(make_log: MakeLog, reader: DarshanReader) -> None:
+    """Columns of 3 x 5 and of 5 x 3 doubles: 5 or 3 doubles apart; 4 is neither."""
+    records = [(f"/lus/{i}", -1, variable(one, 60)) for i, one in enumerate(([3, 5], [5, 3]))]
+    for step, counts in ((5, [3, 40]), (3, [5, 24]), (4, None)):
+        log = make_log(**written_together([120] * 4, [8 * step * r for r in range(4)]), pnetcdf=records)
+        workload, losses = describe(log, reader)
+        assert part(workload)[0].get("count") == counts
+        reason = "no division of an array has the lengths and offsets of collective accesses (parts of 120 bytes)"
+        assert [loss.startswith(reason) for loss in losses] == ([] if counts else [True])
+
+
+def test_blocks_of_which_some_are_unknown_fit_no_array(make_log: MakeLog, reader: DarshanReader) -> None:
+    """Darshan has the four most frequent lengths only: one part of 64 bytes is none of them."""
+    log = make_log(**written_together([120, 120, 120, 64]), pnetcdf=[("/lus/a", -1, variable([3, 5], 53))])
+    workload, losses = describe(log, reader)
+    assert losses[1].startswith("no division of an array has the lengths")
+    assert "shape" not in part(workload)[0]
+
+
+def test_single_elements_say_nothing_about_other_arrays(make_log: MakeLog, reader: DarshanReader) -> None:
+    """An array with one number per rank has no dimension in common with one of which each rank has one plane."""
+    records = [("/lus/a", -1, variable([1, 5, 7], 140)), ("/lus/b", -1, variable([1], 4))]
+    workload, losses = describe(make_log(**written_together([280] * 4), pnetcdf=records), reader)
+    assert "(parts of 280 bytes): each rank's part is contiguous; --grid says" in losses[1]
+    assert "shape" not in part(workload)[0]
+
+
 @pytest.mark.parametrize("seed", range(40))
 def test_parts_of_arrays_make_the_whole_array(seed: int) -> None:
     """Any lengths of parts per dimension: each byte belongs to one rank, and offsets alone find the division again."""
@@ -383,7 +446,7 @@ def test_parts_of_arrays_make_the_whole_array(seed: int) -> None:
     for size, block in zip(sizes, blocks, strict=True):
         known.setdefault(size, set()).add((block, 4))
     found = Arrays(lengths=known).find(range(len(blocks)), sizes, offsets)
-    if len(blocks) == 1 or max(map(len, known.values())) > 1:
+    if len(blocks) == 1:
         assert found is None
         return
     assert found is not None

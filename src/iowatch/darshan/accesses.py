@@ -6,6 +6,7 @@ in as many bytes as counted, one behind the other.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -168,17 +169,23 @@ class _Reader:
         self._note_divisions()
 
     def _note_divisions(self) -> None:
-        answers = {
-            "each rank's part is contiguous": self.arrays.undecided,
-            "it is guessed from their sides": self.arrays.guessed,
-        }
-        for answer, found in answers.items():
+        arrays = self.arrays
+        unknown = "how the ranks divide arrays of several dimensions is not in the log"
+        grid = "; --grid says into how many parts the last dimensions are divided"
+        contiguous = "each rank's part is contiguous"
+        for what, found, answer in (
+            (unknown, arrays.undecided, contiguous + grid),
+            (unknown, arrays.guessed, "it is guessed from their sides" + grid),
+            ("no division of an array has the lengths and offsets of collective accesses", arrays.unfit, contiguous),
+        ):
             if found:
                 sizes = ", ".join(f"{size:,}" for size in sorted(found))
-                self._lose(
-                    f"how the ranks divide arrays of several dimensions is not in the log (parts of {sizes} bytes): "
-                    f"{answer}; --grid says into how many parts the last dimensions are divided"
-                )
+                self._lose(f"{what} (parts of {sizes} bytes): {answer}")
+        if arrays.grid and not arrays.uses_grid:
+            self._lose(
+                f"--grid {'x'.join(map(str, arrays.grid))} ({format_count(math.prod(arrays.grid), 'part')}) fits no "
+                f"collective access to an array in this log of {format_count(self.use.ranks, 'rank')}"
+            )
 
     def _read_file(self, module: str, identity: int, records: Sequence[Record]) -> tuple[float, FileUse]:
         prefix = "POSIX" if module == "POSIX" else "MPIIO"

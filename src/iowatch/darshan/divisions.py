@@ -7,6 +7,7 @@ else it stays open.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -78,6 +79,8 @@ class Arrays:
         divided: (length, number of parts) of arrays with one dimension.
         undecided: sizes of the parts for which several divisions are possible.
         guessed: sizes of the parts of which only the sides of the array single out a division.
+        unfit: sizes of the parts for which no division is possible.
+        uses_grid: whether a division is that of `grid`.
     """
 
     grid: Sequence[int] = ()
@@ -85,6 +88,8 @@ class Arrays:
     divided: set[tuple[int, int]] = field(default_factory=set)
     undecided: set[int] = field(default_factory=set)
     guessed: set[int] = field(default_factory=set)
+    unfit: set[int] = field(default_factory=set)
+    uses_grid: bool = False
 
     def find(self, ranks: Sequence[int], sizes: Sequence[int], offsets: Sequence[int] | None) -> Division | None:
         """Return the division of a collective access that covers one range of the file; None if it is not known.
@@ -94,32 +99,41 @@ class Arrays:
             offsets: n offsets in the file; None if they are unknown.
         """
         moving = [at for at, size in enumerate(sizes) if size]
-        known = [self.lengths.get(sizes[at], set()) for at in moving]
-        if len(moving) < 2 or any(len(one) != 1 for one in known):
-            return None
-        blocks, elements = zip(*(next(iter(one)) for one in known), strict=True)
-        if len({len(block) for block in blocks}) > 1 or len(set(elements)) > 1:
+        moved = np.array([sizes[at] for at in moving], np.int64)
+        if len(moving) < 2 or not any(size in self.lengths for size in moved.tolist()):
             return None
         begins = None if offsets is None else np.array([offsets[i] for i in moving], np.int64)
         found: dict[tuple[Lengths, ...], list[_Origin]] = {}
-        for axes in _possible_axes(blocks):
-            joined = _join([*axes[:-1], tuple(n * elements[0] for n in axes[-1])])
+        for axes, element in self._possible_axes(moved):
+            joined = _join([*axes[:-1], tuple(n * element for n in axes[-1])])
             if begins is None or (_divide(joined).offsets() == begins - begins.min()).all():
-                origin = _Origin(tuple(map(len, axes)), blocks[0], tuple(map(sum, axes)))
+                origin = _Origin(tuple(map(len, axes)), tuple(axis[0] for axis in axes), tuple(map(sum, axes)))
                 found.setdefault(joined, []).append(origin)
         chosen = self._decide(found, max(sizes))
-        if chosen is None or max(map(sum, chosen)) > _MAX_LENGTH:
-            return None
-        return _spread(_divide(chosen), moving, ranks)
+        return _spread(_divide(chosen), moving, ranks) if chosen else None
+
+    def _possible_axes(self, moved: NDArray[np.int64]) -> Iterator[tuple[tuple[Lengths, ...], int]]:
+        """The lengths of the parts of each dimension, and the bytes of an element, for each array that fits.
+
+        The ranks follow each other along the last dimension first, as in MPI_Cart_create. A length depends on the place
+        in its own dimension only: the block of the first rank and the bytes of the others say all.
+        """
+        for block, element in sorted(self.lengths.get(int(moved[0]), ())):
+            for grid in _grids(len(moved), len(block)):
+                table, axes = moved.reshape(grid), list[Lengths]()
+                for d, n in enumerate(block):
+                    along = np.moveaxis(table, d, -1).reshape(-1, grid[d])[0]
+                    axes.append(tuple((along * n // moved[0]).tolist()))
+                blocks = itertools.product(*map(set, axes))
+                if np.array_equal(_mesh(axes).prod(axis=1) * element, moved) and all(
+                    (one, element) in self.lengths.get(math.prod(one) * element, ()) for one in blocks
+                ):
+                    yield tuple(axes), element
 
     def _decide(self, found: Mapping[tuple[Lengths, ...], Sequence[_Origin]], size: int) -> tuple[Lengths, ...] | None:
         """The only division, or the first that the user, another array, or the sides of the array single out."""
         left = [*found]
-        rules: list[Callable[[_Origin], bool]] = [
-            self._is_wanted,
-            lambda one: any(part in self.divided for part in zip(one.block, one.grid, strict=True) if part[1] > 1),
-            _has_equal_sides,
-        ]
+        rules: list[Callable[[_Origin], bool]] = [self._is_wanted, self._is_divided, _has_equal_sides]
         for rule in rules:
             if len(left) > 1:
                 left = [axes for axes in left if any(map(rule, found[axes]))] or left
@@ -127,10 +141,20 @@ class Arrays:
                     self.guessed.add(size)
         if len(left) > 1:
             self.undecided.add(size)
-        return left[0] if len(left) == 1 else None
+            return None
+        if not left or (len(left[0]) > 1 and max(map(sum, left[0])) > _MAX_LENGTH):
+            self.unfit.add(size)
+            return None
+        self.uses_grid |= any(map(self._is_wanted, found[left[0]]))
+        return left[0]
 
     def _is_wanted(self, origin: _Origin) -> bool:
         return origin.grid == (*(1,) * (len(origin.grid) - len(self.grid)), *self.grid)
+
+    def _is_divided(self, origin: _Origin) -> bool:
+        parts = zip(origin.block, origin.grid, strict=True)
+        # One element per rank says nothing about the dimensions of others in which each rank has one.
+        return any(n > 1 and places > 1 and (n, places) in self.divided for n, places in parts)
 
 
 def read_arrays(tables: Iterable[log.ModuleRecords], ranks: int, grid: Sequence[int] = ()) -> Arrays:
@@ -167,20 +191,6 @@ def _accesses(module: str, values: dict[str, int]) -> Iterator[tuple[int, Length
         block = [n for n in (lengths[::-1] if module == "H5D" else lengths) if n > 0]
         if size > 0 and len(block) == ndims and math.prod(block) * element == size and max(strides) <= 1:
             yield size, tuple(block), element
-
-
-def _possible_axes(blocks: Sequence[Lengths]) -> Iterator[tuple[Lengths, ...]]:
-    """The lengths of the parts of each dimension, for each grid of ranks in which the blocks make an array.
-
-    The ranks follow each other along the last dimension first, as in MPI_Cart_create. A length depends on the place in
-    its own dimension only.
-    """
-    table = np.array(blocks, np.int64)
-    for grid in _grids(len(blocks), len(blocks[0])):
-        placed = table.reshape(*grid, -1)
-        axes = [np.moveaxis(placed[..., d], d, 0).reshape(n, -1)[:, 0] for d, n in enumerate(grid)]
-        if np.array_equal(_mesh(axes), table):
-            yield tuple(tuple(axis.tolist()) for axis in axes)
 
 
 def _grids(ranks: int, ndims: int) -> Iterator[Lengths]:

@@ -187,6 +187,39 @@ def test_collective_accesses_are_found_among_independent_ones(make_log: MakeLog,
     ]
 
 
+@pytest.mark.parametrize("hdf5", [True, False])
+def test_sizes_of_data_sets_that_ranks_access_alone_are_not_collective(
+    hdf5: bool, make_log: MakeLog, reader: DarshanReader
+) -> None:
+    """Collective writes of 100 bytes, of which no record has the lengths; rank 0 has two others, of an array's size."""
+    counters = {"MPIIO_COLL_OPENS": 4, "MPIIO_COLL_WRITES": 8, "MPIIO_INDEP_WRITES": 2, "MPIIO_MODE": 5}
+    both = [[(400 * i + 100 * r, 100, 1.0 + i, 1.1 + i) for i in range(2)] for r in range(4)]
+    alone = [(9000, 120, 1.5, 1.6), (9120, 120, 1.7, 1.8)]
+    traces = [("/lus/a", r, [both[r][0], *(alone if r == 0 else []), both[r][1]], []) for r in range(4)]
+    record = {k: n for k, n in variable([3, 5], 30, hdf5).items() if "COLL" not in k}
+    log = make_log(
+        mpiio=[("/lus/a", -1, counters)], dxt_mpiio=traces, **{"h5d" if hdf5 else "pnetcdf": [("/lus/a", 0, record)]}
+    )
+    found = [(o.size, o.collective) for o in operations(describe(log, reader)[0], 0) if o.verb == "write"]
+    assert found == [(100, True), (120, False), (120, False), (100, True)]
+
+
+def test_sizes_of_arrays_say_what_is_collective_only_if_all_ranks_agree(
+    make_log: MakeLog, reader: DarshanReader
+) -> None:
+    """Each rank writes 120 bytes together, twice; rank 1 also 120 alone, and rank 2 moves 60 in its second turn."""
+    counters = {"MPIIO_COLL_OPENS": 4, "MPIIO_COLL_WRITES": 8, "MPIIO_INDEP_WRITES": 2, "MPIIO_MODE": 5}
+    sizes = [[120, 120], [120, 120], [120, 60], [120, 120]]
+    both = [[(480 * i + 120 * r, sizes[r][i], 1.0 + i, 1.1 + i) for i in range(2)] for r in range(4)]
+    alone = {1: [(9000, 120, 1.5, 1.6)], 2: [(9120, 120, 1.5, 1.6)]}
+    traces = [("/lus/a", r, [both[r][0], *alone.get(r, []), both[r][1]], []) for r in range(4)]
+    records = [("/lus/a", -1, variable([3, 5], 60))]
+    workload, _ = describe(make_log(mpiio=[("/lus/a", -1, counters)], dxt_mpiio=traces, pnetcdf=records), reader)
+    for rank in (1, 2):
+        found = [(o.size, o.collective) for o in operations(workload, rank) if o.verb == "write"]
+        assert found == [(120, True), (120, False), (sizes[rank][1], True)]
+
+
 def test_offsets_of_open_mpi_are_those_below(make_log: MakeLog, reader: DarshanReader) -> None:
     """Rank 0 writes the bytes of all four ranks with one access to the file, which has no record of its own."""
     counters = {"MPIIO_COLL_OPENS": 4, "MPIIO_COLL_WRITES": 4, "MPIIO_MODE": 5}
@@ -208,7 +241,9 @@ def variable(lengths: Sequence[int], points: int, hdf5: bool = False) -> dict[st
     name = "H5D" if hdf5 else "PNETCDF_VAR"
     places = range(5, 0, -1) if hdf5 else range(1, 6)
     dataspace = "H5D_DATASPACE" if hdf5 else name
+    together = "H5D_USE_MPIIO_COLLECTIVE" if hdf5 else "PNETCDF_VAR_COLL_WRITES"
     return {f"{name}_ACCESS1_LENGTH_D{d}": n for d, n in zip(places, lengths, strict=False)} | {
+        together: 1 if hdf5 else 4,
         f"{dataspace}_NDIMS": len(lengths), f"{dataspace}_NPOINTS": points, f"{name}_DATATYPE_SIZE": 8,
         f"{name}_ACCESS1_ACCESS": 8 * math.prod(lengths), f"{name}_ACCESS1_COUNT": 4}  # fmt: skip
 

@@ -21,6 +21,8 @@ from iowatch.darshan import log
 MODULES = ("H5D", "PNETCDF_VAR")
 # Darshan's: most frequent accesses, and dimensions, that a record has.
 _ACCESSES, _DIMENSIONS = range(1, 5), range(1, 6)
+# Counters of a record of which one at least is more than 0 if the ranks accessed it together.
+_COLLECTIVE = ("H5D_USE_MPIIO_COLLECTIVE", "PNETCDF_VAR_COLL_READS", "PNETCDF_VAR_COLL_WRITES")
 # MPI has the dimensions of an array as int.
 _MAX_LENGTH = (1 << 31) - 1
 
@@ -158,7 +160,7 @@ class Arrays:
 
 
 def read_arrays(tables: Iterable[log.ModuleRecords], ranks: int, grid: Sequence[int] = ()) -> Arrays:
-    """Return the arrays of a log of so many ranks.
+    """Return the arrays that so many ranks access collectively in a log.
 
     Args:
         tables: records of MODULES.
@@ -168,6 +170,8 @@ def read_arrays(tables: Iterable[log.ModuleRecords], ranks: int, grid: Sequence[
     for table in tables:
         for row in table.integers:
             values = dict(zip(table.names[0], row.tolist(), strict=True))
+            if not any(values.get(name, 0) > 0 for name in _COLLECTIVE):
+                continue
             points = values.get("H5D_DATASPACE_NPOINTS", values.get("PNETCDF_VAR_NPOINTS", 0))
             for size, lengths, element in _accesses(table.module, values):
                 arrays.lengths.setdefault(size, set()).add((lengths, element))

@@ -100,21 +100,24 @@ def split_evenly(total: int, parts: int) -> list[int]:
 def mark_collective(file: FileUse, write: bool, together: int, alone: int, arrays: Arrays) -> bool:
     """Mark the collective accesses of one kind; False if the ranks do not have the same number of them.
 
-    Where a rank has both, the collective ones are those with sizes of accesses to arrays, or else those that happen
-    when those of the other ranks do.
+    Where a rank has both, the collective ones are those with sizes of accesses to arrays, if each rank has as many of
+    these as collective ones, or else those that happen when those of the other ranks do.
     """
     rows = {rank: np.flatnonzero(use.accesses["write"] == write) for rank, use in file.ranks.items()}
     each, rest = divmod(together, len(rows))
     numbers = [len(one) for one in rows.values()]
     if rest or min(numbers) < each or each * (max(numbers) - each) > _MAX_PAIRS:
         return False
-    times = _collective_times(file, rows, each)
+    sizes, times = [*arrays.lengths], _collective_times(file, rows, each)
+    of_arrays = {rank: at[np.isin(file.ranks[rank].accesses["size"][at], sizes)] for rank, at in rows.items()}
+    by_size = all(len(at) == each for at in of_arrays.values())
     for rank, places in rows.items():
         accesses = file.ranks[rank].accesses
-        of_arrays = places[np.isin(accesses["size"][places], [*arrays.lengths])]
-        if len(of_arrays) != each:
-            of_arrays = places if alone == 0 else places[_follow(_spans(accesses[places]), times)]
-        accesses["collective"][of_arrays] = True
+        if by_size:
+            places = of_arrays[rank]
+        elif alone:
+            places = places[_follow(_spans(accesses[places]), times)]
+        accesses["collective"][places] = True
     return True
 
 

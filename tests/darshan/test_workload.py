@@ -603,6 +603,32 @@ def test_damaged_logs_are_refused_or_described_as_they_were(
     assert refused > 40
 
 
+@pytest.mark.parametrize("hdf5", [True, False])
+def test_records_of_arrays_that_are_damaged_or_missing_are_reported(
+    hdf5: bool, make_log: MakeLog, reader: DarshanReader
+) -> None:
+    """Darshan marks the module, or its compressed bytes are overwritten."""
+    from iowatch.darshan.log import read_header
+
+    module = "H5D" if hdf5 else "PNETCDF_VAR"
+    fields = {
+        **written_together([1024] * 4),
+        "h5d" if hdf5 else "pnetcdf": [("/lus/a", -1, variable([8, 4, 4], 512, hdf5))],
+    }
+    path = make_log(**fields, partial=[module])
+    text = f"records of arrays ({module}) are missing, as Darshan ran out of memory: accesses to these arrays"
+    assert describe(path, reader)[1][0].startswith(text)
+    path = make_log(**fields)
+    assert not any("records of arrays" in loss for loss in describe(path, reader)[1])
+    region = read_header(path).modules[module]
+    data = bytearray(path.read_bytes())
+    data[region.offset_bytes : region.offset_bytes + region.length_bytes] = bytes(region.length_bytes)
+    path.write_bytes(data)
+    workload, losses = describe(path, reader)
+    assert losses[0] == f"records of arrays ({module}) are damaged: accesses to these arrays have no shape"
+    assert "shape" not in part(workload)[0]
+
+
 @pytest.mark.parametrize(
     ("fields", "reason"),
     [

@@ -73,7 +73,8 @@ def read_use(path: Path, grid: Sequence[int] = ()) -> LogUse:
         raise InputError(f"{path}: {'; '.join(wrong)}", hint="A workload needs a log that is complete.")
     with log.open_log(path) as opened:
         job = opened.job()
-        partial = [name for name in opened.partial_modules() if name in needed]
+        incomplete = opened.partial_modules()
+        partial = [name for name in incomplete if name in needed]
         names = opened.names() if header.names is not None else {}
         tables: dict[str, log.ModuleRecords] = {
             name: opened.records(name, job.ranks) for name in ("POSIX", "MPI-IO", "STDIO") if name in header.modules
@@ -84,6 +85,12 @@ def read_use(path: Path, grid: Sequence[int] = ()) -> LogUse:
             if name in header.modules and name not in damaged
         ]
     use = LogUse(job.ranks, job.run_time_s, job.metadata.get("lib_ver", ""))
+    use.losses += [
+        f"records of arrays ({name}) are {'damaged' if name in damaged else 'missing, as Darshan ran out of memory'}: "
+        "accesses to these arrays have no shape"
+        for name in divisions.MODULES
+        if name in damaged or name in incomplete
+    ]
     if partial and not set(partial) <= log.DXT_MODULES.keys():
         raise InputError(
             f"{path}: Darshan ran out of memory during the run: records of {', '.join(partial)} are missing"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
+import operator
 import random
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -489,8 +490,19 @@ def test_parts_of_arrays_make_the_whole_array(seed: int) -> None:
     for start, count in zip(found.starts, found.counts, strict=True):
         whole[tuple(slice(a, a + n) for a, n in zip(start, count, strict=True))] += 1
     assert (whole == 1).all()
-    assert (found.offsets() + 100).tolist() == offsets
+    steps = [math.prod(found.shape[i + 1 :]) for i in range(len(found.shape))]
+    assert [100 + sum(map(operator.mul, start, steps)) for start in found.starts] == offsets
     assert found.size == sum(sizes)
+
+
+def test_equal_accesses_are_divided_once() -> None:
+    """The same sizes at another place of the file are the same object; other ranks and distances are not."""
+    arrays = Arrays(lengths={120: {((3, 5), 8)}})
+    first = arrays.find(range(2), [120, 120], [0, 40])
+    assert first is not None
+    assert arrays.find(range(2), [120, 120], [1000, 1040]) is first
+    assert arrays.find(range(2), [120, 120], [0, 120]) != first
+    assert arrays.find(range(2, 4), [120, 120], [0, 40]) != first
 
 
 @pytest.mark.parametrize("segment", [True, False])

@@ -54,11 +54,6 @@ class Division:
         """Bytes of the array."""
         return math.prod(self.shape)
 
-    def offsets(self) -> NDArray[np.int64]:
-        """Return where each part begins in the array, in bytes."""
-        steps = [math.prod(self.shape[i + 1 :]) for i in range(len(self.shape))]
-        return np.array(self.starts, np.int64) @ np.array(steps, np.int64)
-
 
 class _Origin(NamedTuple):
     """One way in which a division can come about: parts per dimension, and lengths of the first block and of the array.
@@ -92,6 +87,7 @@ class Arrays:
     guessed: set[int] = field(default_factory=set)
     unfit: set[int] = field(default_factory=set)
     uses_grid: bool = False
+    _found: dict[tuple[Lengths, Lengths, Lengths | None], Division | None] = field(default_factory=dict)
 
     def find(self, ranks: Sequence[int], sizes: Sequence[int], offsets: Sequence[int] | None) -> Division | None:
         """Return the division of a collective access that covers one range of the file; None if it is not known.
@@ -101,14 +97,23 @@ class Arrays:
             offsets: n offsets in the file; None if they are unknown.
         """
         moving = [at for at, size in enumerate(sizes) if size]
-        moved = np.array([sizes[at] for at in moving], np.int64)
-        if len(moving) < 2 or not any(size in self.lengths for size in moved.tolist()):
+        if len(moving) < 2 or not any(sizes[at] in self.lengths for at in moving):
             return None
-        begins = None if offsets is None else np.array([offsets[i] for i in moving], np.int64)
+        first = min(offsets[at] for at in moving) if offsets else 0
+        begins = tuple(offsets[at] - first for at in moving) if offsets else None
+        access = tuple(ranks), tuple(sizes), begins
+        if access not in self._found:
+            self._found[access] = self._search(*access)
+        return self._found[access]
+
+    def _search(self, ranks: Lengths, sizes: Lengths, begins: Lengths | None) -> Division | None:
+        """The division of an access whose parts that are not empty begin at these offsets in the array."""
+        moving = [at for at, size in enumerate(sizes) if size]
+        moved = np.array([sizes[at] for at in moving], np.int64)
         found: dict[tuple[Lengths, ...], list[_Origin]] = {}
         for axes, element in self._possible_axes(moved):
             joined = _join([*axes[:-1], tuple(n * element for n in axes[-1])])
-            if begins is None or (_divide(joined).offsets() == begins - begins.min()).all():
+            if begins is None or np.array_equal(_offsets(joined), begins):
                 origin = _Origin(tuple(map(len, axes)), tuple(axis[0] for axis in axes), tuple(map(sum, axes)))
                 found.setdefault(joined, []).append(origin)
         chosen = self._decide(found, max(sizes))
@@ -122,12 +127,13 @@ class Arrays:
         """
         for block, element in sorted(self.lengths.get(int(moved[0]), ())):
             for grid in _grids(len(moved), len(block)):
-                table, axes = moved.reshape(grid), list[Lengths]()
+                table, axes, parts = moved.reshape(grid), list[Lengths](), np.array([element])
                 for d, n in enumerate(block):
-                    along = np.moveaxis(table, d, -1).reshape(-1, grid[d])[0]
-                    axes.append(tuple((along * n // moved[0]).tolist()))
+                    axis = table[(0,) * d + (slice(None),) + (0,) * (len(block) - d - 1)] * n // moved[0]
+                    axes.append(tuple(axis.tolist()))
+                    parts = np.multiply.outer(parts, axis).ravel()
                 blocks = itertools.product(*map(set, axes))
-                if np.array_equal(_mesh(axes).prod(axis=1) * element, moved) and all(
+                if np.array_equal(parts, moved) and all(
                     (one, element) in self.lengths.get(math.prod(one) * element, ()) for one in blocks
                 ):
                     yield tuple(axes), element
@@ -211,6 +217,14 @@ def _mesh(axes: Sequence[Sequence[int] | NDArray[np.int64]]) -> NDArray[np.int64
     """One row for each combination of the numbers, the last one varies fastest."""
     columns = np.meshgrid(*(np.array(axis, np.int64) for axis in axes), indexing="ij")
     return np.stack(columns, axis=-1).reshape(-1, len(axes))
+
+
+def _offsets(axes: Sequence[Lengths]) -> NDArray[np.int64]:
+    """Where each part begins in the array, in bytes."""
+    found = np.zeros(1, np.int64)
+    for axis in axes:
+        found = np.add.outer(found * sum(axis), np.cumsum(axis, dtype=np.int64) - axis).ravel()
+    return found
 
 
 def _join(axes: Sequence[Lengths]) -> tuple[Lengths, ...]:

@@ -286,6 +286,26 @@ def test_offsets_of_mpi_io_say_how_ranks_divide_an_array(make_log: MakeLog, read
         assert [accesses(workload, r)[0][2:] for r in range(4)] == [(offset, 120) for offset in offsets]
 
 
+@pytest.mark.parametrize(("second", "verbs"), [(30, ["create", "open"]), (120, ["create", "remove", "create"])])
+def test_files_with_arrays_are_created_again_only_if_all_of_them_is(
+    second: int, verbs: list[str], make_log: MakeLog, reader: DarshanReader
+) -> None:
+    """480 bytes of an array of 6 x 10 doubles; opened a second time, the first 120 bytes or the array are written."""
+    blocks = [8 * (30 * (r // 2) + 5 * (r % 2)) for r in range(4)]
+    places = blocks if second == 120 else [30 * r for r in range(4)]
+    rows = [[(blocks[r], 120, 1.0, 1.1), (places[r], second, 3.0, 3.1)] for r in range(4)]
+    counters = {"MPIIO_COLL_OPENS": 8, "MPIIO_COLL_WRITES": 8, "MPIIO_MODE": 5}
+    log = make_log(
+        mpiio=[("/lus/a", -1, counters)],
+        dxt_mpiio=[("/lus/a", r, rows[r], []) for r in range(4)],
+        h5d=[("/lus/a", -1, variable([3, 5], 60, hdf5=True))],
+    )
+    workload, losses = describe(log, reader)
+    assert losses == []
+    assert [o.verb for o in operations(workload, 0) if o.verb in ("create", "open", "remove")] == verbs
+    assert [o.size for o in operations(workload, 3) if o.verb == "write"] == [120, second]
+
+
 @pytest.mark.parametrize(
     ("lengths", "grid", "start"),
     [

@@ -201,8 +201,7 @@ class Streams:
     def _rewrites(self, file: FileUse, rows: Sequence[NDArray[np.void]]) -> bool:
         """Whether a turn writes everything that the ranks ever write."""
         whole = [use.accesses[use.accesses["write"]] for use in file.ranks.values()]
-        ends = [_extent(np.concatenate(one)) if one else None for one in (whole, [*rows])]
-        return ends[0] == ends[1]
+        return _extent(file, np.concatenate(whole)) == _extent(file, np.concatenate([*rows]))
 
     def _rank_stream(
         self,
@@ -294,11 +293,9 @@ def _in_order(rows: NDArray[np.void]) -> NDArray[np.void]:
     return rows[np.argsort(rows["start"], kind="stable")]
 
 
-def _extent(rows: NDArray[np.void]) -> tuple[int, int, int] | None:
-    if not len(rows):
-        return None
-    ends = rows["offset"] + (rows["count"] - 1) * rows["stride"] + rows["size"]
-    return int(rows["offset"].min()), int(ends.max()), 0
+def _extent(file: FileUse, rows: NDArray[np.void]) -> tuple[int, int]:
+    """First byte and end of accesses."""
+    return int(rows["offset"].min()), int(file.ends(rows).max())
 
 
 def _open_times(file: FileUse, turns: int) -> list[float]:

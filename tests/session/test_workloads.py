@@ -49,7 +49,7 @@ def replay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cli: Cli) -> Callabl
     programs = {
         "darshan-config": f'echo "-L{tmp_path} -ldarshan"',
         "launcher": 'for w; do case "$w" in DARSHAN_LOGFILE=*) log=${w#*=};; --workload=*) file=${w#*=};; esac; done\n'
-        "kind=$(sed -n 's/^memory: {read: \\([a-z]*\\).*/-\\1/p' \"$file\")\n"
+        "kind=$(sed -n 's/^memory: {read: \\([a-z0-9]*\\).*/-\\1/p' \"$file\")\n"
         f'cp {tmp_path}/replay$kind "$log" || cp {tmp_path}/replay "$log"\n'
         f"exit $(cat {tmp_path}/rc)",
         "benchio": "exit 1",
@@ -87,7 +87,8 @@ def test_a_replay_that_does_the_same_is_equal(replay: Callable[..., Result]) -> 
 def test_memory_of_transfers_is_fitted_to_the_times_of_the_log(replay: Callable[..., Result], tmp_path: Path) -> None:
     """The log has 0.1 s of writes and 0.2 s of reads; writes of new memory do not exist."""
     path = "/s/benchio-1/data.file1.0.{rank}"
-    for kind, write_s, read_s in (("rotating", 0.15, 0.1), ("reused", 0.11, 0.05), ("new", 0.15, 0.21)):
+    kept = [(str(100 // turns), 0.15, 0.12) for turns in (2, 4, 8)]
+    for kind, write_s, read_s in (("rotating", 0.15, 0.1), ("reused", 0.11, 0.05), ("new", 0.15, 0.21), *kept):
         log = log_of(path, opens=3, write_s=write_s, read_s=read_s)
         (tmp_path / f"replay-{kind}").write_bytes(log)
     before = (tmp_path / "w.yaml").read_text()
@@ -98,6 +99,17 @@ def test_memory_of_transfers_is_fitted_to_the_times_of_the_log(replay: Callable[
     assert text == "memory: {read: new, write: reused}\n" + before
     assert replay(log_of(path, opens=3), "--fit-memory").exit_code == 0
     assert (tmp_path / "w.yaml").read_text() == text
+
+
+def test_memory_that_is_kept_is_fitted(replay: Callable[..., Result], tmp_path: Path) -> None:
+    """Each rank reads 100 bytes in 0.2 s, which only a fourth of them as memory that is kept explains."""
+    path = "/s/benchio-1/data.file1.0.{rank}"
+    for kind, read_s in (("rotating", 0.1), ("reused", 0.05), ("new", 0.3), ("50", 0.25), ("25", 0.19), ("12", 0.15)):
+        (tmp_path / f"replay-{kind}").write_bytes(log_of(path, opens=3, read_s=read_s))
+    result = replay(log_of(path, opens=3), "--fit-memory")
+    assert result.exit_code == 0, result.output
+    assert "memory of transfers: read 25, write " in result.output
+    assert yaml.safe_load((tmp_path / "w.yaml").read_text())["memory"]["read"] == 25
 
 
 def test_fitted_memory_replaces_one_line_or_nothing(replay: Callable[..., Result], tmp_path: Path) -> None:

@@ -117,8 +117,10 @@ struct phase_of_workload {
     uint64_t bytes_read, bytes_written, operations; /* of this rank, then of all (workload_check) */
 };
 
-/* The memory that transfers use: around in RING_BYTES, the same for each, or not yet mapped (reads only). */
-enum memory { MEMORY_ROTATING, MEMORY_REUSED, MEMORY_NEW };
+/* The memory that transfers use: around in RING_BYTES, the same for each; reads only: not yet mapped, or
+ * around in memory that is not mapped at first. */
+enum memory { MEMORY_ROTATING, MEMORY_REUSED, MEMORY_NEW, MEMORY_KEPT };
+#define WORKLOAD_KEPT_BYTES ((int64_t)1 << 40)
 
 struct workload {
     const char *path, *name;
@@ -132,6 +134,7 @@ struct workload {
     struct phase_of_workload *phase;
     int phase_n;
     int read_memory, write_memory;
+    uint64_t kept_bytes;
     uint64_t piece_bytes;  /* largest operation of this rank */
     uint64_t needed_bytes; /* all files together */
     uint64_t files;        /* all files together */

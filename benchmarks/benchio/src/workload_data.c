@@ -86,12 +86,23 @@ unsigned char *ring_map(const struct context *c, size_t bytes) {
     return memory;
 }
 
+/* The next access of a page maps it again. */
+static void unmap_pages(const struct ring *ring) {
+    madvise(ring->memory, ring->bytes, MADV_DONTNEED);
+}
+
+void ring_begin(struct ring *ring) {
+    ring->next = 0;
+    if (ring->kind == MEMORY_KEPT)
+        unmap_pages(ring);
+}
+
 void *ring_next(struct ring *ring, uint64_t bytes) {
     if (bytes > ring->bytes - ring->next)
         ring->next = 0;
     unsigned char *memory = ring->memory + ring->next;
     if (ring->kind == MEMORY_NEW && ring->next == 0)
-        madvise(ring->memory, ring->bytes, MADV_DONTNEED); /* the next access of a page maps it again */
+        unmap_pages(ring);
     size_t next = ring->next + (bytes + LINE_BYTES - 1) / LINE_BYTES * LINE_BYTES;
     ring->next = next < ring->bytes && ring->kind != MEMORY_REUSED ? next : 0;
     return memory;

@@ -23,6 +23,8 @@ struct ring {
 };
 /* New memory, of which no page is mapped yet; munmap() returns it. */
 unsigned char *ring_map(const struct context *context, size_t bytes);
+/* A repetition begins as the program did: with memory that it has not touched yet, if it was so. */
+void ring_begin(struct ring *ring);
 /* The memory of the next transfer, of at most `bytes` of the ring. */
 void *ring_next(struct ring *ring, uint64_t bytes);
 

@@ -332,17 +332,36 @@ static bool read_phases(struct reader *r, const struct tree *list) {
     return true;
 }
 
+/* Each of so many bytes is new once. */
+static bool read_kept_bytes(struct reader *r, const struct tree *place) {
+    struct workload *w = r->workload;
+    struct field field = {0};
+    int64_t bytes = 0;
+    bool is_known = read_field(r, place, &field) && field_value(&r->complaint, &field, &w->scope, 0, &bytes);
+    expression_free(field.expression);
+    if (is_known && (bytes < 1 || bytes > WORKLOAD_KEPT_BYTES))
+        return complain_at(&r->complaint, place, "expected 1 to 2^40 bytes");
+    w->read_memory = MEMORY_KEPT;
+    w->kept_bytes = (uint64_t)bytes;
+    return is_known;
+}
+
 static bool read_memory(struct reader *r, const struct tree *map) {
     static const char *const keys[] = {"read", "write", NULL},
-                             *const of_reads[] = {"rotating", "reused", "new", NULL},
+                             *const of_reads[] = {"rotating", "reused", "new", "a number of bytes", NULL},
                              *const of_writes[] = {"rotating", "reused", NULL};
     if (map == NULL)
         return true;
     if (!read_allowed(r, map, keys))
         return false;
     const struct tree *reads = tree_find(map, "read"), *writes = tree_find(map, "write");
-    return (reads == NULL || read_choice(r, reads, of_reads, &r->workload->read_memory)) &&
-           (writes == NULL || read_choice(r, writes, of_writes, &r->workload->write_memory));
+    if (writes != NULL && !read_choice(r, writes, of_writes, &r->workload->write_memory))
+        return false;
+    bool is_number = reads != NULL && reads->kind == TREE_SCALAR && isdigit((unsigned char)reads->text[0]);
+    int *kind = &r->workload->read_memory;
+    if (reads != NULL && !is_number && !read_choice(r, reads, of_reads, kind))
+        return false;
+    return !(is_number || *kind == MEMORY_KEPT) || read_kept_bytes(r, reads);
 }
 
 /* Names of every expression, and the values of this rank. */

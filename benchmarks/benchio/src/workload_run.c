@@ -461,6 +461,7 @@ static void repetition(struct run *r, double *last) {
     r->offset = clock_offset(r->context, r->placement);
     remove_files(r);
     prepare_input(r);
+    ring_begin(&r->reading);
     for (size_t i = 0; i < phases; i++)
         run_phase(r, &r->workload->phase[i], &t[i]);
     report->n++;
@@ -535,8 +536,10 @@ static void prepare(struct run *r) {
     r->reading = r->writing =
         (struct ring){.memory = r->memory, .bytes = r->memory_bytes, .kind = w->write_memory};
     r->reading.kind = w->read_memory;
-    if (w->read_memory == MEMORY_NEW)
-        r->reading.memory = ring_map(c, r->memory_bytes);
+    if (w->read_memory == MEMORY_KEPT)
+        r->reading.bytes = w->piece_bytes > w->kept_bytes ? w->piece_bytes : w->kept_bytes;
+    if (w->read_memory == MEMORY_NEW || w->read_memory == MEMORY_KEPT)
+        r->reading.memory = ring_map(c, r->reading.bytes);
 }
 
 static uint64_t total(const struct context *c, uint64_t value, MPI_Op operation) {

@@ -50,7 +50,14 @@ static const struct {
     {1, "nam: test", "line 1, nam: unknown member; expected one of name, description"},
     {1, "name: test\nmemory: {read: new, write: reused}", ""},
     {1, "name: test\nmemory: {read: $api}",
-     "line 2, memory.read: 'mpiio': expected one of rotating, reused, new"},
+     "line 2, memory.read: 'mpiio': expected one of rotating, reused, new, a number of bytes"},
+    {1, "name: test\nmemory: {read: 3 * 2^20}", ""},
+    {1, "name: test\nmemory: {read: 0}", "line 2, memory.read: expected 1 to 2^40 bytes"},
+    {1, "name: test\nmemory: {read: 2^40 + 1}", "line 2, memory.read: expected 1 to 2^40 bytes"},
+    {1, "name: test\nmemory: {read: 16M}", "line 2, memory.read: "},
+    {1, "name: test\nmemory: {read: a number of bytes}", "line 2, memory.read: "},
+    {1, "name: test\nmemory: {write: 4096}",
+     "line 2, memory.write: '4096': expected one of rotating, reused"},
     {1, "name: test\nmemory: {write: new}", "line 2, memory.write: 'new': expected one of rotating, reused"},
     {1, "name: test\nmemory: {reads: new}",
      "line 2, memory.reads: unknown member; expected one of read, write"},
@@ -223,12 +230,14 @@ static void damaged(struct setting *s, uint64_t seed) {
     }
 }
 
-/* Page faults of eight transfers of 1 MiB that go around in 4 MiB. */
+/* Page faults of eight transfers of 1 MiB that go around in 4 MiB. Memory that is kept is new the first time.
+ */
 static long faults(const struct context *c, enum memory kind) {
     size_t mib = (size_t)1 << 20;
     struct ring ring = {.memory = ring_map(c, 4 * mib), .bytes = 4 * mib, .kind = kind};
     struct rusage before, after;
     memset(ring.memory, 1, ring.bytes);
+    ring_begin(&ring);
     getrusage(RUSAGE_SELF, &before);
     for (int i = 0; i < 8; i++) {
         unsigned char *memory = ring_next(&ring, mib);
@@ -260,6 +269,7 @@ int main(int argc, char **argv) {
     CHECK(s.failures == 0);
     long pages = 8 * ((long)1 << 20) / sysconf(_SC_PAGESIZE);
     CHECK(faults(c, MEMORY_NEW) >= pages);
+    CHECK(faults(c, MEMORY_KEPT) >= pages / 2 && faults(c, MEMORY_KEPT) < pages * 3 / 4);
     CHECK(faults(c, MEMORY_ROTATING) < pages / 4 && faults(c, MEMORY_REUSED) < pages / 4);
     for (uint64_t seed = 0; seed < 500 && c->size == 1; seed++)
         damaged(&s, seed);

@@ -163,8 +163,15 @@ class Workloads(unittest.TestCase):
         self.assertEqual(phase["bytes_read"], 2 * 3 * 18 + RANKS * (RANKS * 21 + 10))
 
     def test_memory_of_transfers(self) -> None:
-        """Four reads of 6 MiB go around in 16 MiB twice; new memory is 16 MiB more."""
-        for memory, mib in (("reused, write: reused", 16), ("new, write: reused", 32), ("rotating", 16)):
+        """Four reads of 6 MiB go around in 16 MiB twice; new memory is 16 MiB more, and kept memory what is
+        asked for, or a transfer."""
+        for memory, mib in (
+            ("reused, write: reused", 16),
+            ("new, write: reused", 32),
+            ("rotating", 16),
+            ("12 * 2^20", 28),
+            ("4096", 22),
+        ):
             with self.subTest(memory=memory):
                 self.write(
                     "a: {api: posix, bytes: 24 * 2^20}",

@@ -28,7 +28,10 @@ from iowatch.site import exceeded_limits, load_system, stack_probe
 
 _TIMEOUT_S = 3600
 # Kinds of memory that transfers may use, and replays with each; docs/workloads.md#description.
-_MEMORY, _FITTED = ("rotating", "reused", "new"), 3
+_MEMORY_OF_WRITES, _FITTED = ("rotating", "reused"), 3
+_MEMORY = (*_MEMORY_OF_WRITES, "new")
+# How often the application may read into the same memory; of the bytes that a rank reads, this gives the memory kept.
+_TURNS = (2, 4, 8)
 # Of a case that `add_workload` writes; people change the file.
 _TIME_LIMIT_S, _REPEAT = 600, 3
 # As in reframe_tests/mixins/darshan.py: memory for DXT and many files, one process writes the log.
@@ -106,21 +109,24 @@ def check_replay(
 
 def fit_memory(
     file: Path, document: Mapping[str, Any], log: Path, directory: Path, launcher: str, program: str | None
-) -> dict[str, str]:
+) -> dict[str, str | int]:
     """Return the memory that transfers use (`memory` of a description) whose seconds are nearest to those of the log.
 
-    Reads and writes are chosen apart, by the medians of three replays with each kind. The log must be of this machine.
+    Reads and writes are chosen apart, by the medians of three replays with each kind. Memory that is kept is that of a
+    half, a quarter or an eighth of what a rank reads. The log must be of this machine.
 
     Raises:
         InputError: the log has no times (DXT). And see `check_replay`.
     """
-    seconds: dict[str, dict[str, list[float]]] = {"read": {}, "write": {}}
+    seconds: dict[str, dict[str | int, list[float]]] = {"read": {}, "write": {}}
     with DarshanReader() as reader, tempfile.TemporaryDirectory() as place:
         original = reader.request("profile", log)
         if original["seconds"] is None:
             raise InputError(f"{log}: no times of accesses", hint="Trace the program with DXT_ENABLE_IO_TRACE=1.")
-        for kind in _MEMORY * _FITTED:
-            tried = {**document, "memory": {"read": kind, "write": "rotating" if kind == "new" else kind}}
+        read = sum(layer.get("bytes read", 0) for layer in original["layers"].values()) // original["ranks"]
+        kept = sorted({read // turns for turns in _TURNS} - {0})
+        for kind in (*_MEMORY, *kept) * _FITTED:
+            tried = {**document, "memory": {"read": kind, "write": kind if kind in _MEMORY_OF_WRITES else "rotating"}}
             described = Path(place, file.name)
             described.write_text(format_description(tried), encoding="utf-8")
             replay = _replay(reader, described, Workload(tried, original["ranks"]), directory, launcher, program)
@@ -133,7 +139,7 @@ def fit_memory(
     }
 
 
-def write_memory(file: Path, document: Mapping[str, Any], memory: dict[str, str]) -> dict[str, Any]:
+def write_memory(file: Path, document: Mapping[str, Any], memory: Mapping[str, str | int]) -> dict[str, Any]:
     """Write `memory` into a description, on its line or as a new one before `files`, and return the description.
 
     Raises:

@@ -75,8 +75,8 @@ def from_darshan(log: Path, output: Path, phases: int | None, grid: str, name: s
               default=".", help="Where benchio writes [default: here].")  # fmt: skip
 @click.option("--launcher", default="mpirun -n", show_default=True, help="Starts MPI programs; the ranks follow.")
 @click.option("--benchio", metavar="PROGRAM", help="benchio [default: on PATH, else the newest that a session built].")
-@click.option("--fit-memory", is_flag=True, help="First find what memory the transfers use (reused, rotating, new) by "
-              "the times of LOG, which must be of this machine, and write it into FILE.")  # fmt: skip
+@click.option("--fit-memory", is_flag=True, help="First find what memory transfers use (reused, rotating, new, kept) "
+              "by the times of LOG, which must be of this machine, and write it into FILE.")  # fmt: skip
 @json_option
 def check(
     file: Path, log: Path, directory: Path, launcher: str, benchio: str | None, fit_memory: bool, as_json: bool

@@ -42,6 +42,8 @@ struct piece {
     uint64_t bytes, offset; /* offset: in a file of bytes */
     int dataset;            /* in a file with data sets */
     int64_t copy;
+    const int64_t *part; /* of a file view of bytes: pairs of offset and size; the first is at `offset` */
+    size_t part_n;       /* 0: no view */
     /* The box of a data set, or of an array of bytes that begins at `offset`; ndims 0: bytes in a row. */
     int ndims;
     unsigned element; /* bytes */

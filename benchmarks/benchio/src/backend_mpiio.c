@@ -114,17 +114,19 @@ static void move_row(const struct file *f, uint64_t offset, const struct piece *
     check_count(f, &status, MPI_BYTE, p->bytes);
 }
 
-/* A box is moved as HDF5 and PnetCDF do it: through a file view of its own, with which all ranks agree. */
+/* As HDF5 and PnetCDF do it: through a file view of its own, with which all ranks agree. */
 static void move_bytes(struct file *f, const struct piece *p) {
-    if (p->ndims == 0) {
+    if (p->ndims == 0 && p->part_n == 0) {
         move_row(f, p->offset, p);
         return;
     }
-    MPI_Datatype type = p->bytes > 0 ? slab_box_type(f, p) : MPI_BYTE;
+    MPI_Datatype type = MPI_BYTE;
+    if (p->bytes > 0 && p->part_n != 1)
+        type = p->part_n > 0 ? slab_parts_type(f, p) : slab_box_type(f, p);
     set_view(f, p->offset, type);
     move_row(f, 0, p);
     set_view(f, 0, MPI_BYTE);
-    if (p->bytes > 0)
+    if (type != MPI_BYTE)
         MPI_Type_free(&type);
 }
 

@@ -1,5 +1,7 @@
 #include "slabtype.h"
 
+#include <stdlib.h>
+
 #include "fail.h"
 #include "workload.h"
 
@@ -26,4 +28,20 @@ MPI_Datatype geometry_file_type(const struct file *f) {
 MPI_Datatype slab_box_type(const struct file *f, const struct piece *p) {
     return subarray(f, p->ndims, (const uint64_t *)p->dims, (const uint64_t *)p->extent,
                     (const uint64_t *)p->start, MPI_BYTE);
+}
+
+MPI_Datatype slab_parts_type(const struct file *f, const struct piece *p) {
+    int *length = allocate(f->context, p->part_n * sizeof *length, "a file view");
+    MPI_Aint *place = allocate(f->context, p->part_n * sizeof *place, "a file view");
+    MPI_Datatype type;
+    for (size_t i = 0; i < p->part_n; i++) {
+        length[i] = (int)p->part[2 * i + 1];
+        place[i] = (MPI_Aint)(p->part[2 * i] - p->part[0]);
+    }
+    CHECK_MPI(f->context, f->path, "MPI_Type_create_hindexed",
+              MPI_Type_create_hindexed((int)p->part_n, length, place, MPI_BYTE, &type));
+    CHECK_MPI(f->context, f->path, "MPI_Type_commit", MPI_Type_commit(&type));
+    free(length);
+    free(place);
+    return type;
 }

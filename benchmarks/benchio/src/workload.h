@@ -105,6 +105,8 @@ struct action {
     int ndims;                    /* of `shape` */
     struct field *list;           /* pairs of offset and size */
     size_t list_n;
+    int64_t *part; /* of a file view: the values of these pairs now; NULL: no view */
+    size_t part_n;
     int index; /* slot, -1: none */
     struct action *action;
     size_t n;

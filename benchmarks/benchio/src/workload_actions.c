@@ -8,14 +8,14 @@
 const char *const verb_names[] = {BENCHIO_VERBS(NAME_OF) NULL};
 const char *const mode_names[] = {BENCHIO_MODES(NAME_OF) NULL};
 
-#define KEYS 12
+#define KEYS 13
 /* Members of each verb besides itself. */
 static const char *const members[][KEYS] = {
     [DO_CREATE] = {"create", "mode", "number", "ranks"},
     [DO_OPEN] = {"open", "mode", "number", "ranks"},
-    [DO_WRITE] = {"write", "offset", "size", "count", "stride", "list", "shape", "start", "collective",
-                  "number", "ranks"},
-    [DO_READ] = {"read", "offset", "size", "count", "stride", "list", "shape", "start", "collective",
+    [DO_WRITE] = {"write", "offset", "size", "count", "stride", "list", "shape", "start", "view",
+                  "collective", "number", "ranks"},
+    [DO_READ] = {"read", "offset", "size", "count", "stride", "list", "shape", "start", "view", "collective",
                  "number", "ranks"},
     [DO_FLUSH] = {"flush", "number", "ranks"},
     [DO_CLOSE] = {"close", "number", "ranks"},
@@ -120,7 +120,7 @@ static bool read_array(struct reader *r, const struct tree *t, struct action *a)
            read_box(r, t, a, a->ndims);
 }
 
-static bool read_bytes(struct reader *r, const struct tree *t, struct action *a) {
+static bool read_rows(struct reader *r, const struct tree *t, struct action *a) {
     const struct tree *list = tree_find(t, "list"), *start = tree_find(t, "start");
     if (tree_find(t, "shape") != NULL)
         return read_array(r, t, a);
@@ -136,17 +136,42 @@ static bool read_bytes(struct reader *r, const struct tree *t, struct action *a)
 }
 
 /* The same for all operations of an action: expressions of parameters only. */
-static bool read_collective(struct reader *r, const struct tree *t, struct action *a) {
-    struct workload_file *f = &r->workload->file[a->file];
+static bool read_truth(struct reader *r, const struct tree *t, const char *key, bool *truth) {
     struct field field = {0};
     int64_t value = 0;
     r->visible = &r->workload->constants;
-    bool fine = read_member(r, t, "collective", false, &field) &&
-                field_value(&r->complaint, &field, r->visible, 0, &value);
+    bool fine =
+        read_member(r, t, key, false, &field) && field_value(&r->complaint, &field, r->visible, 0, &value);
     r->visible = &r->workload->scope;
     expression_free(field.expression);
-    a->collective = value != 0;
-    if (!fine)
+    *truth = value != 0;
+    return fine;
+}
+
+/* One operation through a file view of MPI-IO, which all ranks set together. */
+static bool read_view(struct reader *r, const struct tree *t, struct action *a) {
+    const struct tree *place = tree_find(t, "view");
+    bool viewed;
+    if (!read_truth(r, t, "view", &viewed))
+        return false;
+    if (!viewed)
+        return true;
+    if (!a->collective || strcmp(backends[r->workload->file[a->file].api].name, "mpiio") != 0)
+        return complain_at(&r->complaint, place, "only a collective operation of mpiio has a view");
+    if (tree_find(t, "shape") != NULL || tree_find(t, "count") != NULL || tree_find(t, "stride") != NULL)
+        return complain_at(&r->complaint, place, "'view' is one operation, without shape, count and stride");
+    a->part_n = a->list != NULL ? a->list_n : 1;
+    a->part = calloc(a->part_n, 2 * sizeof *a->part);
+    return a->part != NULL || complain_at(&r->complaint, place, "no memory");
+}
+
+static bool read_bytes(struct reader *r, const struct tree *t, struct action *a) {
+    return read_rows(r, t, a) && read_view(r, t, a);
+}
+
+static bool read_collective(struct reader *r, const struct tree *t, struct action *a) {
+    struct workload_file *f = &r->workload->file[a->file];
+    if (!read_truth(r, t, "collective", &a->collective))
         return false;
     if (a->collective && !backends[f->api].backend->has_access)
         return complain_at(&r->complaint, t, "%s has no collective operations", backends[f->api].name);
@@ -272,7 +297,7 @@ void free_actions(struct action *action, size_t n) {
         struct field one[] = {a->number, a->dataset_number, a->offset, a->size,
                               a->count,  a->stride,         a->amount};
         free_fields(one, sizeof one / sizeof *one);
-        free(a->ranks.item), free(a->start), free(a->extent), free(a->shape), free(a->list);
+        free(a->ranks.item), free(a->start), free(a->extent), free(a->shape), free(a->list), free(a->part);
         free_actions(a->action, a->n);
     }
     free(action);

@@ -193,6 +193,26 @@ static bool check_bytes(struct walker *w, const struct event *e) {
     return true;
 }
 
+/* The parts of a file view are in the order of the file, and together one operation. */
+static bool check_parts(struct walker *w, const struct event *e, uint64_t *bytes) {
+    int64_t end = 0;
+    *bytes = 0;
+    for (size_t i = 0; i < e->part_n; i++) {
+        struct event part = {.action = e->action, .file = e->file, .offset = e->part[2 * i], .count = 1};
+        part.size = e->part[2 * i + 1];
+        if (!check_bytes(w, &part))
+            return false;
+        if (part.offset < end)
+            return complain_at(&w->complaint, e->action->place,
+                               "offset %lld of a view is before the end of the part before it, %lld",
+                               (long long)part.offset, (long long)end);
+        end = part.offset + part.size;
+        *bytes += (uint64_t)part.size;
+    }
+    return *bytes <= WORKLOAD_PIECE_BYTES ||
+           complain_at(&w->complaint, e->action->place, "more than 2 GiB - 1 bytes in one operation");
+}
+
 static bool check_copy(struct walker *w, const struct event *e) {
     int64_t copies = e->file->dataset[e->action->dataset].copies;
     return (e->copy >= 0 && e->copy < copies) ||
@@ -242,7 +262,9 @@ static bool check_transfer(struct walker *w, const struct event *e, unsigned cha
     uint64_t bytes = (uint64_t)e->size, count = (uint64_t)e->count;
     if ((state & (writes ? IS_WRITTEN : IS_READ)) == 0)
         return wrong_state(w, e, writes ? "is not open for writing" : "is not open for reading");
-    if (e->ndims > 0 ? !check_box(w, e, &bytes) : !check_bytes(w, e))
+    if (e->part_n > 0  ? !check_parts(w, e, &bytes)
+        : e->ndims > 0 ? !check_box(w, e, &bytes)
+                       : !check_bytes(w, e))
         return false;
     *(writes ? &s->phase->bytes_written : &s->phase->bytes_read) += bytes * count;
     s->phase->operations += count;
@@ -260,8 +282,8 @@ static bool is_collective(const struct event *e) {
 
 static void note_call(struct state *s, const struct walker *w, const struct event *e) {
     ptrdiff_t file = e->file - w->workload->file;
-    int64_t values[] = {(int64_t)s->world, e->action->verb, e->action->dataset, e->number, e->copy,
-                        e->count,          e->ndims};
+    int64_t values[] = {(int64_t)s->world, e->action->verb, e->action->dataset, e->number,
+                        e->copy,           e->count,        e->ndims,           e->part_n > 0};
     for (size_t i = 0; i < sizeof values / sizeof *values; i++)
         s->calls[file] = digest(s->calls[file], values[i]);
     if (e->file->comm_ranks == s->context->size)

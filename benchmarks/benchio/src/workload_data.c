@@ -36,6 +36,7 @@ struct rows {
     const struct piece *piece;
     int64_t at[WORKLOAD_DIMENSIONS]; /* of the row, relative to the start */
     uint64_t bytes, done;
+    size_t part; /* of a view: the next one */
 };
 
 static struct rows rows_of(const struct piece *p) {
@@ -50,6 +51,13 @@ static bool next_row(struct rows *r, uint64_t *offset) {
     const struct piece *p = r->piece;
     if (r->done >= p->bytes)
         return false;
+    if (p->part_n > 0) {
+        const int64_t *part = &p->part[2 * r->part++];
+        *offset = (uint64_t)part[0];
+        r->bytes = (uint64_t)part[1];
+        r->done += r->bytes;
+        return true;
+    }
     *offset = 0;
     for (int i = 0; i < p->ndims; i++)
         *offset = *offset * (uint64_t)p->dims[i] + (uint64_t)(p->start[i] + r->at[i]);

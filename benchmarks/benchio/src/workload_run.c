@@ -127,6 +127,8 @@ static void move(struct run *r, const struct event *e) {
     struct piece p = {.bytes = (uint64_t)e->size,
                       .dataset = a->dataset,
                       .copy = e->copy,
+                      .part = e->part,
+                      .part_n = e->part_n,
                       .ndims = e->ndims,
                       .element = e->element,
                       .dims = e->dims,
@@ -138,6 +140,8 @@ static void move(struct run *r, const struct event *e) {
         p.bytes = e->element;
     for (int d = 0; d < e->ndims; d++)
         p.bytes *= (uint64_t)e->extent[d];
+    for (size_t i = 0; i < e->part_n; i++)
+        p.bytes += (uint64_t)e->part[2 * i + 1];
     double from = clock_now(), aside = r->part[PART_VERIFY] + r->part[PART_COMPUTE];
     for (int64_t i = 0; i < e->count; i++) {
         p.memory = next_memory(r, file->writing ? &r->writing : &r->reading, p.bytes);

@@ -36,6 +36,18 @@ static bool visit_list(struct walker *w, struct event *e) {
     return true;
 }
 
+static bool visit_view(struct walker *w, struct event *e) {
+    const struct action *a = e->action;
+    const struct field of_row[] = {a->offset, a->size}, *fields = a->list != NULL ? a->list : of_row;
+    for (size_t i = 0; i < 2 * a->part_n; i++)
+        if (!value(w, &fields[i], 0, &a->part[i]))
+            return false;
+    e->part = a->part;
+    e->part_n = a->part_n;
+    e->offset = a->part[0];
+    return count_action(w, a, 1) && w->visit(w, e);
+}
+
 /* A box of a data set, or of an array of bytes. */
 static bool visit_box(struct walker *w, struct event *e) {
     const struct action *a = e->action;
@@ -55,6 +67,8 @@ static bool visit_box(struct walker *w, struct event *e) {
 static bool visit_transfer(struct walker *w, struct event *e) {
     const struct action *a = e->action;
     e->count = 1;
+    if (a->part != NULL)
+        return visit_view(w, e);
     if (a->list != NULL)
         return visit_list(w, e);
     if (a->start != NULL)

@@ -11,6 +11,8 @@ struct event {
     int64_t number;
     int64_t offset, size, count, stride; /* of bytes */
     int64_t copy;                        /* of a data set */
+    const int64_t *part;                 /* of a file view: pairs of offset and size */
+    size_t part_n;                       /* 0: no view */
     int ndims;                           /* of a box; 0: none */
     unsigned element;                    /* bytes */
     int64_t dims[WORKLOAD_DIMENSIONS], start[WORKLOAD_DIMENSIONS], extent[WORKLOAD_DIMENSIONS];

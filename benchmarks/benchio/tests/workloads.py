@@ -162,6 +162,25 @@ class Workloads(unittest.TestCase):
         self.assertEqual(phase["bytes_written"], RANKS * (10 + 210))
         self.assertEqual(phase["bytes_read"], 2 * 3 * 18 + RANKS * (RANKS * 21 + 10))
 
+    def test_parts_of_a_view_are_where_they_belong(self) -> None:
+        """Ranks write two parts each in one operation, read those of the next one, and all in rows; one moves none."""
+        mine = "[[rank * 5, 5], [100 + rank * 7, 7 * (rank > 0)]]"
+        other = "[[(rank + 1) % ranks * 5, 5], [100 + (rank + 1) % ranks * 7, 7 * ((rank + 1) % ranks > 0)]]"
+        self.write(
+            "a: {api: mpiio, bytes: 100 + ranks * 7}",
+            f"{{create: a, mode: read-write}}, {{write: a, list: {mine}, view: true, collective: true}}, barrier, "
+            "{write: a, offset: 50 + rank, size: (rank > 0), view: true, collective: true}, barrier, "
+            f"{{read: a, list: {other}, view: true, collective: true}}, "
+            "{read: a, offset: 50 + rank, size: (rank > 0), view: true, collective: true}, "
+            "{read: a, offset: 0, size: ranks * 5}, {read: a, offset: 107, size: (ranks - 1) * 7}, {close: a}",
+        )
+        done = launch.run(RANKS, *self.options("--verify"))
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        (phase,) = launch.record(self.json)["phases"]
+        self.assertEqual(phase["operations"], RANKS * 6)
+        self.assertEqual(phase["bytes_written"], RANKS * 5 + (RANKS - 1) * 8)
+        self.assertEqual(phase["bytes_read"], RANKS * (RANKS * 5 + (RANKS - 1) * 7) + RANKS * 5 + (RANKS - 1) * 8)
+
     def test_memory_of_transfers(self) -> None:
         """Four reads of 6 MiB go around in 16 MiB twice; new memory is 16 MiB more, and kept memory what is
         asked for, or a transfer."""

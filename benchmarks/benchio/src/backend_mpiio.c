@@ -40,9 +40,12 @@ static int call(const struct file *f, MPI_Offset at, void *memory, int n, MPI_Da
                          : MPI_File_read_at(s->handle, at, memory, n, type, status);
 }
 
-/* A library may report success although it moved less (docs/benchio.md). */
+/* A library may report success although it moved less (docs/benchio.md). ROMIO of Open MPI does not set the
+ * status of a rank that moves nothing. */
 static void check_count(const struct file *f, MPI_Status *status, MPI_Datatype basic, uint64_t expected) {
     MPI_Count moved = 0;
+    if (expected == 0)
+        return;
     CHECK_MPI(f->context, f->path, "MPI_Get_elements_x", MPI_Get_elements_x(status, basic, &moved));
     if (moved < 0 || (uint64_t)moved != expected)
         fail(f->context, EXIT_BROKEN, PLACE(f->path, f->writing ? "MPI_File_write" : "MPI_File_read"),

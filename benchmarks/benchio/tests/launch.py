@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -26,6 +27,14 @@ def apis() -> list[str]:
     ).stdout.splitlines()[4:]
     built = [line.split(":")[0] for line in lines if "not built" not in line]
     return [name for name in built if name not in ("null", "workloads")]
+
+
+def has_romio() -> bool:
+    """Whether this is Open MPI with ROMIO beside its own I/O."""
+    info = shutil.which("ompi_info", path=str(pathlib.Path(MPIEXEC).parent)) or shutil.which("ompi_info")
+    if info is None or HYDRA:
+        return False
+    return "MCA io: romio" in subprocess.run([info], capture_output=True, text=True, check=False).stdout
 
 
 def command(ranks: int, *options: str) -> list[str]:

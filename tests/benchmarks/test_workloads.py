@@ -23,6 +23,7 @@ NAMES = {"rank": 3, "ranks": 4}
         ("(rank == 3) * 5 + (rank != 3)", 5),
         ("rank < 3 or ranks >= 4 and true", 1),
         ("min(rank, 2) + max(ranks, 9)", 11),
+        ("7 - 2 - 1 + 4 / 2 / 2 - 2 ^ 3 ^ 0", 3),
         (7, 7),
     ],
 )
@@ -48,6 +49,34 @@ def test_expressions_are_evaluated(text: Any, value: int) -> None:
 def test_what_is_no_expression_is_refused(text: Any, reason: str) -> None:
     with pytest.raises(InputError, match=reason):
         evaluate(text, NAMES)
+
+
+def test_sums_over_many_ranks_have_a_value() -> None:
+    """2,000 ranks whose offsets follow no rule: rank 3 has the fourth term."""
+    terms = " + ".join(f"(rank == {rank}) * {7 * rank * rank + 1}" for rank in range(2000))
+    assert evaluate(terms, NAMES) == 64
+    assert evaluate("1 + rank * 2 - rank" + " + 1 - 1" * 500, NAMES) == 4
+    with pytest.raises(InputError, match="passes 64 bits"):
+        evaluate(f"{terms} + 2 ^ 62 + 2 ^ 62 - 2 ^ 62", NAMES)
+
+
+@pytest.mark.parametrize(
+    ("changed", "reason"),
+    [
+        ({"start": [0]}, "write of pair: start has 1 value, expected 2: one for each dimension"),
+        ({"count": [1, 2, 3]}, "write of pair: count has 3 values, expected 2: one for each dimension"),
+        ({"collective": False}, "write of pair: only a collective operation of mpiio has a shape"),
+        ({"write": "log"}, "write of log: only a collective operation of mpiio has a shape"),
+        ({"write": "grid", "dataset": "b", "start": [1]}, "write of b of grid: start has 1 value, expected 2"),
+    ],
+)
+def test_parts_of_arrays_that_do_not_fit_are_refused(changed: dict[str, Any], reason: str) -> None:
+    """What benchio refuses when it reads the description (benchmarks/benchio/tests/workload.c)."""
+    part = {"offset": 0, "shape": [4, 8], "start": ["rank", 2], "count": [1, 2], "collective": True}
+    phases = [{"name": "all", "actions": [{"write": "pair", **part, **changed}]}]
+    workload = Workload({**DOCUMENT, "phases": phases}, ranks=4)
+    with pytest.raises(InputError, match=reason):
+        list(workload.operations(0, 1))
 
 
 def test_decimals_are_for_times() -> None:

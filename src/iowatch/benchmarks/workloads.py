@@ -19,7 +19,7 @@ from typing import Any
 import jsonschema
 import yaml
 
-from iowatch.core import InputError, settings
+from iowatch.core import InputError, format_count, settings
 from iowatch.core.yamlfile import read_mapping
 
 _LIMIT = 1 << 63
@@ -75,7 +75,10 @@ def _parse(expression: str) -> ast.expr:
 
 
 def _value(node: ast.expr, names: Names, real: bool) -> Number:
-    value = _raw_value(node, names, real)
+    return _checked(_raw_value(node, names, real))
+
+
+def _checked(value: Number) -> Number:
     if not -_LIMIT <= value < _LIMIT or (isinstance(value, float) and not math.isfinite(value)):
         raise OverflowError
     return value
@@ -93,8 +96,8 @@ def _raw_value(node: ast.expr, names: Names, real: bool) -> Number:
             return names[name]
         case ast.UnaryOp(op=ast.USub(), operand=operand):
             return -_value(operand, names, real)
-        case ast.BinOp(left=left, op=op, right=right):
-            return _binary(op, _value(left, names, real), _value(right, names, real), real)
+        case ast.BinOp():
+            return _chain(node, names, real)
         case ast.Compare(left=left, ops=[op], comparators=[right]) if type(op) in _COMPARE:
             return int(_COMPARE[type(op)](_value(left, names, real), _value(right, names, real)))
         case ast.BoolOp(op=op, values=values):
@@ -104,6 +107,18 @@ def _raw_value(node: ast.expr, names: Names, real: bool) -> Number:
             both = _value(left, names, real), _value(right, names, real)
             return min(both) if word == "min" else max(both)
     raise ValueError(ast.dump(node)[:80])
+
+
+def _chain(node: ast.expr, names: Names, real: bool) -> Number:
+    """The value of `a + b + c …`: sums over ranks have more terms than Python's recursion may be deep."""
+    rest: list[ast.BinOp] = []
+    while isinstance(node, ast.BinOp):
+        rest.append(node)
+        node = node.left
+    value = _value(node, names, real)
+    for one in reversed(rest):
+        value = _checked(_binary(one.op, value, _value(one.right, names, real), real))
+    return value
 
 
 def _binary(op: ast.operator, left: Number, right: Number, real: bool) -> Number:
@@ -272,6 +287,8 @@ class Workload:
         elif "dataset" in action:
             yield self._dataset_part(action, file, names)
         elif "shape" in action:
+            if not (evaluate(action.get("collective", 0), names) and self.text(file["api"]) == "mpiio"):
+                raise InputError(f"{_place(action)}: only a collective operation of mpiio has a shape")
             shape = [int(evaluate(n, names)) for n in action["shape"]]
             yield _box(action, shape, 1, int(evaluate(action["offset"], names)), names)
         else:
@@ -297,12 +314,23 @@ def _box(
     action: Mapping[str, Any], shape: Sequence[int], element: int, base: int, names: Names
 ) -> tuple[int, int, int]:
     """Offset, size and span of a part of an array that begins at `base`."""
+    for key in ("start", "count"):
+        if len(action[key]) != len(shape):
+            raise InputError(
+                f"{_place(action)}: {key} has {format_count(len(action[key]), 'value')}, expected {len(shape)}: "
+                "one for each dimension"
+            )
     start, count = ([int(evaluate(n, names)) for n in action[key]] for key in ("start", "count"))
     strides = [math.prod(shape[i + 1 :]) * element for i in range(len(shape))]
     size = math.prod(count) * element
     first = base + sum(a * b for a, b in zip(start, strides, strict=True))
     span = sum((n - 1) * b for n, b in zip(count, strides, strict=True)) + element if size else 0
     return first, size, span
+
+
+def _place(action: Mapping[str, Any]) -> str:
+    verb = next(verb for verb in _FILE_VERBS if verb in action)
+    return f"{verb} of {' of '.join(str(action[key]) for key in ('dataset', verb) if key in action)}"
 
 
 _FILE_VERBS = ("create", "open", "write", "read", "flush", "close", "stat", "remove")

@@ -18,10 +18,11 @@ import pytest
 import yaml
 from click.testing import Result
 
-from iowatch.benchmarks.workloads import Operation, Workload, format_description
+from iowatch.benchmarks.workloads import Operation, Workload, evaluate, format_description
 from iowatch.core import InputError
 from iowatch.darshan import DarshanReader, describe_workload
 from iowatch.darshan.divisions import Arrays
+from iowatch.darshan.patterns import describe_ranks
 from tests.conftest import ROOT
 from tests.datasets import DATA
 
@@ -118,6 +119,8 @@ def test_nested_blocks_of_all_ranks_become_one_repeat(make_log: MakeLog, reader:
         [lambda rank: 7, "7"],
         [lambda rank: (rank + 1) % 4 * 64, "64 * ((rank + 1) % 4)"],
         [lambda rank: rank % 2 * 10 + rank // 2 * 500, "10 * (rank % 2) + 500 * (rank / 2)"],
+        [lambda rank: 10 * rank + min(rank, 2), "10 * rank + min(rank, 2)"],
+        [lambda rank: 7 if rank < 3 else 5, "5 + 2 * (rank < 3)"],
         [lambda rank: [0, 5, 50, 3][rank], "(rank == 1) * 5 + (rank == 2) * 50 + (rank == 3) * 3"],
     ],
     ids=lambda value: str(value[1]),
@@ -513,6 +516,17 @@ def test_parts_of_arrays_make_the_whole_array(seed: int) -> None:
     steps = [math.prod(found.shape[i + 1 :]) for i in range(len(found.shape))]
     assert [100 + sum(map(operator.mul, start, steps)) for start in found.starts] == offsets
     assert found.size == sum(sizes)
+
+
+@pytest.mark.parametrize("grid", [(5,), (3, 4), (4, 3), (2, 2, 2), (3, 2, 4), (2, 3, 2, 2)])
+def test_places_in_grids_of_ranks_are_short_expressions(grid: tuple[int, ...]) -> None:
+    """Dimensions of 10 * n + n - 1 elements: all parts but the last one have 11, as MPI programs divide."""
+    ranks = range(math.prod(grid))
+    for place, n in zip(np.unravel_index(np.arange(len(ranks)), grid), grid, strict=True):
+        for values in (10 * place + np.minimum(place, n - 1), 10 + (place < n - 1)):
+            text = describe_ranks(values, ranks)
+            assert [evaluate(text, {"rank": rank}) for rank in ranks] == values.tolist()
+            assert "==" not in text
 
 
 def test_equal_accesses_are_divided_once() -> None:

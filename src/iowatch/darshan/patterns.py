@@ -9,7 +9,7 @@ over all ranks instead of a merge of trees.
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
@@ -246,7 +246,8 @@ def describe_ranks(values: NDArray[np.int64], ranks: Sequence[int]) -> str:
 
     Returns:
         The first that fits: a number; linear in `rank`; linear in the rank plus a number modulo n; linear in `rank % m`
-        and `rank / m`; else a sum of comparisons.
+        and `rank / m`; linear in `rank / k % m` with one bend or step, as where parts differ by one; else a sum of
+        comparisons.
     """
     numbers = np.asarray(ranks, dtype=np.int64)
     if (values == values[0]).all():
@@ -261,13 +262,15 @@ def describe_ranks(values: NDArray[np.int64], ranks: Sequence[int]) -> str:
         for m in (m for m in range(2, n) if n % m == 0):
             if found := _linear(values, [(f"(rank % {m})", numbers % m), (f"(rank / {m})", numbers // m)]):
                 return found
+        if found := _bent(values):
+            return found
     rows = [f"(rank == {rank}) * {value}" for rank, value in zip(ranks, values.tolist(), strict=True) if value]
     return " + ".join(rows)
 
 
 def _linear(values: NDArray[np.int64], parts: Sequence[tuple[str, NDArray[np.int64]]]) -> str | None:
     """`a + b * x + c * y` if all values are exactly that, with whole numbers; None otherwise."""
-    rest, terms = values.copy(), []
+    rest, terms = values.copy(), list[tuple[int, str]]()
     for text, x in parts:
         # Where the other parts do not move, this one's factor is a difference of two values.
         others = [other for name, other in parts if name != text]
@@ -279,11 +282,40 @@ def _linear(values: NDArray[np.int64], parts: Sequence[tuple[str, NDArray[np.int
         if remainder:
             return None
         rest = rest - factor * x
-        terms += [f"{factor} * {text}" if factor != 1 else text] if factor else []
-    if not (rest == rest[0]).all():
+        terms.append((factor, text))
+    return _sum(int(rest[0]), terms) if (rest == rest[0]).all() else None
+
+
+def _sum(first: int, terms: Iterable[tuple[int, str]]) -> str:
+    texts = [f"{factor} * {text}" if factor != 1 else text for factor, text in terms if factor]
+    return " + ".join([*([str(first)] if first or not texts else []), *texts]).replace("+ -", "- ")
+
+
+def _bent(values: NDArray[np.int64]) -> str | None:
+    """Values of all ranks that follow from one of their places in a grid of ranks; None if they do not."""
+    n = len(values)
+    for inner in (m for m in range(1, n) if n % m == 0):
+        for places in (m for m in range(n // inner, 1, -1) if n // inner % m == 0):
+            if not values[inner - 1] == values[0] == values[inner * places % n]:
+                continue
+            own = values[: inner * places : inner]
+            if np.array_equal(np.tile(np.repeat(own, inner), n // inner // places), values):
+                x = "rank" + (f" / {inner}" if inner > 1 else "") + (f" % {places}" if inner * places < n else "")
+                if found := _bend(own, x):
+                    return found
+    return None
+
+
+def _bend(values: NDArray[np.int64], x: str) -> str | None:
+    """`a + b * x + c * min(x, k)` or `a + b * (x < k)`; None if it is neither."""
+    steps = np.diff(values)
+    jumps, bends = np.flatnonzero(steps), np.flatnonzero(np.diff(steps))
+    if len(jumps) == 1:
+        return _sum(int(values[-1]), [(int(values[0] - values[-1]), f"({x} < {jumps[0] + 1})")])
+    if len(bends) > 1:
         return None
-    first = int(rest[0])
-    return " + ".join([*([str(first)] if first else []), *terms]).replace("+ -", "- ") if terms or first else "0"
+    more = [(int(steps[0] - steps[-1]), f"min({x}, {at + 1})") for at in bends]
+    return _sum(int(values[0]), [(int(steps[-1]), x if x == "rank" else f"({x})"), *more])
 
 
 def count_numbers(nodes: Sequence[Node]) -> int:

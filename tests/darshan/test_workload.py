@@ -518,6 +518,21 @@ def test_parts_of_arrays_make_the_whole_array(seed: int) -> None:
     assert found.size == sum(sizes)
 
 
+@pytest.mark.parametrize(
+    ("grid", "shape", "undecided", "unfit"),
+    [((), None, 1, 0), ((2, 2), (4, 1 << 30), 0, 0), ((1, 4), None, 0, 1), ((4, 1), (1 << 32,), 0, 0)],
+)
+def test_divisions_that_mpi_cannot_have_are_possible_all_the_same(
+    grid: tuple[int, ...], shape: tuple[int, ...] | None, undecided: int, unfit: int
+) -> None:
+    """Blocks of 2 x 2^26 doubles on 4 ranks: in a row of 4 GiB, side by side, or in rows longer than an int of MPI."""
+    size = 1 << 30
+    arrays = Arrays(grid, lengths={size: {((2, 1 << 26), 8)}})
+    found = arrays.find(range(4), [size] * 4, None)
+    assert (found and found.shape) == shape
+    assert (arrays.undecided, arrays.unfit) == ({size} if undecided else set(), {size} if unfit else set())
+
+
 @pytest.mark.parametrize("grid", [(5,), (3, 4), (4, 3), (2, 2, 2), (3, 2, 4), (2, 3, 2, 2)])
 def test_places_in_grids_of_ranks_are_short_expressions(grid: tuple[int, ...]) -> None:
     """Dimensions of 10 * n + n - 1 elements: all parts but the last one have 11, as MPI programs divide."""

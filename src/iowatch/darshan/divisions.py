@@ -140,19 +140,20 @@ class Arrays:
 
     def _decide(self, found: Mapping[tuple[Lengths, ...], Sequence[_Origin]], size: int) -> tuple[Lengths, ...] | None:
         """The only division, or the first that the user, another array, or the sides of the array single out."""
-        left = [*found]
+        left, guess = [*found], False
         rules: list[Callable[[_Origin], bool]] = [self._is_wanted, self._is_divided, _has_equal_sides]
         for rule in rules:
             if len(left) > 1:
                 left = [axes for axes in left if any(map(rule, found[axes]))] or left
-                if len(left) == 1 and rule is rules[-1]:
-                    self.guessed.add(size)
+                guess = rule is rules[-1]
         if len(left) > 1:
             self.undecided.add(size)
             return None
         if not left or (len(left[0]) > 1 and max(map(sum, left[0])) > _MAX_LENGTH):
             self.unfit.add(size)
             return None
+        if guess:
+            self.guessed.add(size)
         self.uses_grid |= any(map(self._is_wanted, found[left[0]]))
         return left[0]
 

@@ -187,9 +187,11 @@ def case_of(environment: dict[str, str], api: str) -> str:
     return str(next(one["run"] for one in json.loads(listed)["runs"] if f"api={api}," in one["run"]))
 
 
-def run_trial(place: Path, environment: dict[str, str], kind: str, number: int, budget: float) -> dict[str, Any]:
+def run_trial(
+    place: Path, environment: dict[str, str], kind: str, number: int, budget: float, seed: int
+) -> dict[str, Any]:
     """One search in a history of its own, which goes on from what an interrupted one left there."""
-    chosen = [str(one) for one in np.random.default_rng(number).permutation(list(SLOWED))[: KINDS[kind][1]]]
+    chosen = [str(one) for one in np.random.default_rng([seed, number]).permutation(list(SLOWED))[: KINDS[kind][1]]]
     api = SLOWED[chosen[0]][1] if chosen else "posix"
     plant(place, chosen)
     name = f"{kind}-{number}"
@@ -238,6 +240,7 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=600.0, help="start no further trial after this time")
     parser.add_argument("--kind", choices=tuple(KINDS), action="append", help="only this kind")
     parser.add_argument("--budget", type=float, default=20.0, help="minutes per search")
+    parser.add_argument("--seed", type=int, default=1, help="of the parts that are planted")
     given = parser.parse_args()
     os.environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     place, record, end = given.directory.absolute(), given.directory / "trials.jsonl", time.monotonic()
@@ -249,7 +252,7 @@ def main() -> None:
         started[kind] += 1
         if (kind, started[kind]) in known or kind not in (given.kind or KINDS) or time.monotonic() > end:
             continue
-        trials.append(run_trial(place, environment, kind, started[kind], given.budget))
+        trials.append(run_trial(place, environment, kind, started[kind], given.budget, given.seed))
         print(json.dumps(trials[-1]), flush=True)
         with record.open("a") as stream:
             stream.write(json.dumps(trials[-1]) + "\n")

@@ -282,7 +282,7 @@ class BisectRun:
         document = {"id": self.identity, **({"finding": self.options.finding} if self.options.finding else {}), **of}
         budget_s = None if "screening" in of else self._left_s()
         measure_pairs(
-            self.history, context, wanted, record, seed=self._seed(), budget_s=budget_s,
+            self.history, context, wanted, record, seed=self._seed(), budget_s=budget_s, best=True,
             attributes={BISECT_ATTRIBUTE: document},
         )  # fmt: skip
 
@@ -313,7 +313,7 @@ class BisectRun:
         for row in self._sessions():
             if _of_search(row).get("screening"):
                 gains: dict[PairedResult, list[float]] = defaultdict(list)
-                for pair in read_pairs(self.history, row.uuid).values():
+                for pair in read_pairs(self.history, row.uuid, best=True).values():
                     for target, gain in pair.items():
                         if self._is_asked(target):
                             gains[target].append(gain)
@@ -334,7 +334,9 @@ class BisectRun:
         for row in self._sessions():
             sides = _of_search(row)
             if "left" in sides:
-                gains = [pair[target] for pair in read_pairs(self.history, row.uuid).values() if target in pair]
+                gains = [
+                    pair[target] for pair in read_pairs(self.history, row.uuid, best=True).values() if target in pair
+                ]
                 self.known[frozenset(sides["left"]), frozenset(sides["right"])] += gains
                 count += len(gains)
         if count:

@@ -36,16 +36,20 @@ class PairedResult:
     case: Case
     metric: str
 
-    def log_gain(self, left: Sequence[float], right: Sequence[float]) -> float:
-        """ln of the gain right / left of the medians of two runs: below 0 the right is slower."""
-        return METRICS[self.metric].log_gain(median(right) / median(left))
+    def log_gain(self, left: Sequence[float], right: Sequence[float], best: bool = False) -> float:
+        """ln of the gain right / left of the medians (or best repetitions) of two runs: below 0 the right is slower."""
+        metric = METRICS[self.metric]
+        summary = metric.best if best else median
+        return metric.log_gain(summary(right) / summary(left))
 
 
 PairGains = Mapping[PairedResult, float]
 
 
-def read_pairs(history: History, session: str) -> dict[int, dict[PairedResult, float]]:
+def read_pairs(history: History, session: str, best: bool = False) -> dict[int, dict[PairedResult, float]]:
     """Return the log gains of a session by the number of the pair, in their order.
+
+    Gains are those of medians, or of the `best` repetitions.
 
     Results that failed, are not positive, or lack a side are absent; so are pairs without any result.
     """
@@ -60,7 +64,7 @@ def read_pairs(history: History, session: str) -> dict[int, dict[PairedResult, f
         result = PairedResult(run, case, min(metrics, key=order.index))
         for pair, sides in metrics[result.metric].items():
             if len(sides) == 2:
-                found[pair][result] = result.log_gain(sides["left"], sides["right"])
+                found[pair][result] = result.log_gain(sides["left"], sides["right"], best)
     return dict(sorted(found.items()))
 
 
@@ -73,6 +77,7 @@ def measure_pairs(
     seed: int,
     budget_s: float | None = None,
     runs: Callable[[], Collection[str]] | None = None,
+    best: bool = False,
     attributes: Mapping[str, object],
 ) -> AbRunResult:
     """Measure pairs of the two stacks of the context in one session, each stack after a warm-up.
@@ -84,6 +89,7 @@ def measure_pairs(
         seed: of the order within pairs; stored with the session.
         budget_s: seconds until the session ends, with the pairs that were measured by then.
         runs: names of the runs that the next pairs have; asked after `wanted`, not for warm-ups [default: all].
+        best: as in `read_pairs`.
         attributes: stored with the session.
 
     Raises:
@@ -92,7 +98,7 @@ def measure_pairs(
         UsageError: see `run_ab`.
     """
     rule = StopRule(budget_s=math.inf if budget_s is None else budget_s, most=10**6)
-    schedule = _WantedPairs(rule, seed, history=history, wanted=wanted, record_pair=record, runs=runs)
+    schedule = _WantedPairs(rule, seed, history=history, wanted=wanted, record_pair=record, runs=runs, best=best)
     return run_ab(history, context, schedule, **attributes)
 
 
@@ -104,6 +110,7 @@ class _WantedPairs(AbSchedule):
     wanted: Callable[[], int] = field(kw_only=True)
     record_pair: Callable[[PairGains], None] = field(kw_only=True)
     runs: Callable[[], Collection[str]] | None = field(kw_only=True)
+    best: bool = field(kw_only=True)
     _names: Collection[str] | None = None
     _run_seconds: list[float] = field(default_factory=list)
 
@@ -137,7 +144,7 @@ class _WantedPairs(AbSchedule):
             self._names = self.runs() if self.runs else None
             pairs = range(done + 1, done + 1 + self.fitting_pairs(done, min(count, most)))
             yield tuple(AbTurn(pair, side) for pair in pairs for side in self.random_block(rng))
-            found = read_pairs(self.history, self.session)
+            found = read_pairs(self.history, self.session, self.best)
             for pair in pairs:
                 faults = 0 if pair in found else faults + 1
                 if pair in found:

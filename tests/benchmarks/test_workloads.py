@@ -79,6 +79,20 @@ def test_parts_of_arrays_that_do_not_fit_are_refused(changed: dict[str, Any], re
         list(workload.operations(0, 1))
 
 
+@pytest.mark.parametrize(
+    ("place", "found"),
+    [({"list": [["rank", 2], [10, 3], [20, 0]]}, (1, 5, 19)), ({"offset": "rank", "size": 7}, (1, 7, 7))],
+)
+def test_a_view_is_one_operation(place: dict[str, Any], found: tuple[int, int, int]) -> None:
+    """Its bytes together; its span from the first to the last one."""
+    action = {"write": "pair", "view": True, "collective": True, **place}
+    workload = Workload({**DOCUMENT, "phases": [{"name": "all", "actions": [action]}]}, ranks=4)
+    assert [(one.offset, one.size, one.span) for one in workload.operations(0, 1)] == [found]
+    action["collective"] = False
+    with pytest.raises(InputError, match="write of pair: only a collective operation of mpiio has a view"):
+        list(workload.operations(0, 1))
+
+
 def test_decimals_are_for_times() -> None:
     assert evaluate("1 / 4 + 0.5", {}, real=True) == 0.75
 

@@ -8,7 +8,7 @@ import math
 import operator
 import random
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -287,6 +287,57 @@ def test_offsets_of_mpi_io_say_how_ranks_divide_an_array(make_log: MakeLog, read
         assert part(workload) == [{**expected, "collective": True}]
         assert workload.document["files"]["file1"]["bytes"] == 512 + 480
         assert [accesses(workload, r)[0][2:] for r in range(4)] == [(offset, 120) for offset in offsets]
+
+
+@pytest.mark.parametrize(("views", "viewed"), [(0, False), (3, False), (4, True), (8, True)])
+def test_views_of_each_collective_access_are_described(
+    views: int, viewed: bool, make_log: MakeLog, reader: DarshanReader
+) -> None:
+    """As many calls of MPI_File_set_view as collective accesses: PnetCDF makes one per access, HDF5 two."""
+    spec = written_together([100] * 4, [512 + 100 * r for r in range(4)])
+    spec["mpiio"][0][2]["MPIIO_VIEWS"] = views
+    workload, _ = describe(make_log(**spec), reader)
+    expected = {"offset": "512 + 100 * rank", "size": 100, "collective": True}
+    assert part(workload) == [{**expected, "view": True} if viewed else expected]
+    assert [accesses(workload, r) for r in range(4)] == [[("write", "file1", 512 + 100 * r, 100)] for r in range(4)]
+
+
+OWN_PIECES = {0: [(512, 10), (532, 20), (600, 5)], 1: [(522, 10), (552, 30)]}
+
+
+def written_in_pieces(below: Mapping[int, Sequence[tuple[int, int]]], views: int = 2) -> dict[str, Any]:
+    """Two ranks write 35 and 40 bytes in one collective access, and these pieces of the file below."""
+    spec = written_together([35, 40])
+    spec["mpiio"][0][2]["MPIIO_VIEWS"] = views
+    spec["posix"][0][2]["POSIX_WRITES"] = sum(map(len, below.values()))
+    spec["dxt"] = [("/lus/a", r, [(at, n, 1.2, 1.4) for at, n in pieces], []) for r, pieces in below.items()]
+    return spec
+
+
+def test_pieces_that_each_rank_wrote_are_its_file_view(make_log: MakeLog, reader: DarshanReader) -> None:
+    """Rank 1 has two pieces, rank 0 three."""
+    workload, _ = describe(make_log(**written_in_pieces(OWN_PIECES)), reader)
+    (action,) = part(workload)
+    found = [[[evaluate(one, {"rank": r}) for one in pair] for pair in action["list"]] for r in range(2)]
+    assert found == [[[512, 10], [532, 20], [600, 5]], [[522, 10], [552, 30], [582, 0]]]
+    assert {key: value for key, value in action.items() if key != "list"} == {"view": True, "collective": True}
+    assert workload.document["files"]["file1"]["bytes"] == 605
+
+
+@pytest.mark.parametrize(
+    ("below", "views"),
+    [
+        (OWN_PIECES, 0),  # pieces without a view: they are not the ranks' own
+        ({0: [*OWN_PIECES[0], *OWN_PIECES[1]]}, 2),  # one rank writes all
+        ({0: [(512, 10), (532, 20), (600, 6)], 1: [(522, 10), (552, 29)]}, 2),  # another number of bytes
+        ({0: [(512, 10), (532, 25)], 1: [(522, 10), (552, 30)]}, 2),  # both write bytes 552 to 556
+    ],
+)
+def test_pieces_that_may_be_of_other_ranks_are_no_view(
+    below: Mapping[int, Sequence[tuple[int, int]]], views: int, make_log: MakeLog, reader: DarshanReader
+) -> None:
+    workload, _ = describe(make_log(**written_in_pieces(below, views)), reader)
+    assert "list" not in part(workload)[0]
 
 
 @pytest.mark.parametrize(("second", "verbs"), [(30, ["create", "open"]), (120, ["create", "remove", "create"])])

@@ -274,8 +274,17 @@ class Workload:
         if verb not in ("write", "read"):
             yield Operation(verb, name, number, owners[rank])
             return
-        for offset, size, span in self._parts(action, self.document["files"][name], names):
+        parts = [*self._parts(action, self.document["files"][name], names)]
+        if evaluate(action.get("view", 0), names):
+            if not self._has_views(action, names):
+                raise InputError(f"{_place(action)}: only a collective operation of mpiio has a view")
+            parts = [_view(parts)]
+        for offset, size, span in parts:
             yield Operation(verb, name, number, owners[rank], offset, size, span, collective)
+
+    def _has_views(self, action: Mapping[str, Any], names: Names) -> bool:
+        file = next(self.document["files"][str(action[verb])] for verb in _FILE_VERBS if verb in action)
+        return bool(evaluate(action.get("collective", 0), names)) and self.text(file["api"]) == "mpiio"
 
     def _parts(
         self, action: Mapping[str, Any], file: Mapping[str, Any], names: Names
@@ -287,7 +296,7 @@ class Workload:
         elif "dataset" in action:
             yield self._dataset_part(action, file, names)
         elif "shape" in action:
-            if not (evaluate(action.get("collective", 0), names) and self.text(file["api"]) == "mpiio"):
+            if not self._has_views(action, names):
                 raise InputError(f"{_place(action)}: only a collective operation of mpiio has a shape")
             shape = [int(evaluate(n, names)) for n in action["shape"]]
             yield _box(action, shape, 1, int(evaluate(action["offset"], names)), names)
@@ -331,6 +340,12 @@ def _box(
 def _place(action: Mapping[str, Any]) -> str:
     verb = next(verb for verb in _FILE_VERBS if verb in action)
     return f"{verb} of {' of '.join(str(action[key]) for key in ('dataset', verb) if key in action)}"
+
+
+def _view(parts: Sequence[tuple[int, int, int]]) -> tuple[int, int, int]:
+    """Offset, size and span of one operation that has all these parts, which are in the order of the file."""
+    first, last = parts[0][0], parts[-1]
+    return first, sum(size for _, size, _ in parts), last[0] + last[1] - first
 
 
 _FILE_VERBS = ("create", "open", "write", "read", "flush", "close", "stat", "remove")

@@ -245,6 +245,9 @@ class _Reader:
             self._lose("split collective transfers are replayed as collective ones")
         if sums["NB_READS"] + sums["NB_WRITES"]:
             self._lose("nonblocking transfers are replayed as blocking ones")
+        collective = sum(sums[f"{how}_{kind}"] for how in ("COLL", "SPLIT") for kind in ("READS", "WRITES"))
+        set_views = sum(record["MPIIO_VIEWS"] for record in records)
+        file.has_views, file.views = set_views > 0, set_views >= collective > 0
         for kind in ("READS", "WRITES"):
             together = sums[f"COLL_{kind}"] + sums[f"SPLIT_{kind}"]
             alone = sums[f"INDEP_{kind}"] + sums[f"NB_{kind}"]
@@ -255,7 +258,8 @@ class _Reader:
             found = infer_offsets(file, below, self.arrays)
             self._lose(
                 "the offsets of MPI-IO accesses are not in the log (Darshan with Open MPI): they are those of the "
-                "POSIX accesses below; within a collective access the ranks follow each other in order" + found
+                "POSIX accesses below; within a collective access the ranks follow each other in order, unless each "
+                "rank accessed pieces of its own" + found
             )
         elif not file.made_up:
             divide_arrays(file, self.arrays)

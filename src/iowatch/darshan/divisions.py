@@ -55,6 +55,24 @@ class Division:
         return math.prod(self.shape)
 
 
+@dataclass(frozen=True)
+class Pieces:
+    """Where the bytes of each rank lie in one collective access that has several pieces of the file (a file view).
+
+    Attributes:
+        ranks: n ranks in ascending order.
+        pieces: n times (start, size), in the order of the file and equally many of each rank.
+    """
+
+    ranks: tuple[int, ...]
+    pieces: tuple[tuple[tuple[int, int], ...], ...]
+
+    @property
+    def size(self) -> int:
+        """Bytes from the beginning to the end of the last piece."""
+        return max(start + size for own in self.pieces for start, size in own)
+
+
 class _Origin(NamedTuple):
     """One way in which a division can come about: parts per dimension, and lengths of the first block and of the array.
 

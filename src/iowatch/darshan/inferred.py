@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iowatch.core import InputError, format_count
-from iowatch.darshan.divisions import Arrays, Division
+from iowatch.darshan.divisions import Arrays, Division, Pieces
 
 # One row: `count` accesses of `size` bytes, the first at `offset`, each `stride` behind the one before.
 ACCESS = np.dtype(
@@ -25,6 +25,8 @@ ACCESS = np.dtype(
 # Of a file and rank: opens, flushes, stats; and the times of the first open and of the last close (0: unknown).
 # Collective times the other accesses of a rank: memory for finding which are which.
 _MAX_PAIRS = 50_000_000
+# Pieces of a rank in one collective access; a description lists them.
+_MAX_PIECES = 256
 _BUCKET_ENDS = (100, 1 << 10, 10 << 10, 100 << 10, 1 << 20, 4 << 20, 10 << 20, 100 << 20, 1 << 30, 1 << 40)
 _BUCKETS = ("0_100", "100_1K", "1K_10K", "10K_100K", "100K_1M", "1M_4M", "4M_10M", "10M_100M", "100M_1G", "1G_PLUS")
 
@@ -57,7 +59,9 @@ class FileUse:
         ranks: what each did.
         made_up: whether its accesses are made up from the counters.
         path: its name in the log; it stays in the worker process.
-        divisions: of arrays among its ranks.
+        divisions: of arrays among its ranks, and pieces of them.
+        has_views: whether a file view was set.
+        views: whether one was set for each collective access, at least.
     """
 
     api: str
@@ -65,7 +69,9 @@ class FileUse:
     ranks: dict[int, RankUse]
     made_up: bool = False
     path: str = ""
-    divisions: list[Division] = field(default_factory=list)
+    divisions: list[Division | Pieces] = field(default_factory=list)
+    has_views: bool = False
+    views: bool = False
 
     def ends(self, rows: NDArray[np.void]) -> NDArray[np.int64]:
         """Return the end of each of its accesses, of the whole array where one is a part of an array."""
@@ -73,7 +79,7 @@ class FileUse:
         sizes = np.array([0, *(division.size for division in self.divisions)])
         return np.asarray(np.maximum(ends, rows["offset"] + sizes[rows["division"]]))
 
-    def number_of(self, division: Division) -> int:
+    def number_of(self, division: Division | Pieces) -> int:
         """Return the number of a division in accesses; one that is new is added."""
         if division not in self.divisions:
             self.divisions.append(division)
@@ -185,8 +191,8 @@ def divide_arrays(file: FileUse, arrays: Arrays) -> None:
                 _set_division(file, turn, division, min(o for o, size in zip(offsets, sizes, strict=True) if size))
 
 
-def _set_division(file: FileUse, turn: Sequence[int], division: Division, offset: int) -> None:
-    if division.is_contiguous:
+def _set_division(file: FileUse, turn: Sequence[int], division: Division | Pieces, offset: int) -> None:
+    if isinstance(division, Division) and division.is_contiguous:
         return
     for use, at in zip(file.ranks.values(), turn, strict=True):
         use.accesses["division"][at] = file.number_of(division)
@@ -221,13 +227,32 @@ def infer_offsets(file: FileUse, below: Mapping[int, NDArray[np.void]], arrays: 
             for rank, at, offset in zip(members, turn, found.tolist(), strict=True):
                 file.ranks[rank].accesses["offset"][at] = offset
                 reach[rank] = int(offset + file.ranks[rank].accesses["size"][at])
-            if (
-                len(pieces) == 1
-                and pieces[0][1] == sizes.sum()
-                and (division := arrays.find(members, sizes.tolist(), None))
-            ):
-                _set_division(file, turn, division, int(pieces[0][0]))
+            is_range = len(pieces) == 1 and pieces[0][1] == sizes.sum()
+            division = arrays.find(members, sizes.tolist(), None) if is_range else None
+            if chosen := division or (_own_pieces(below, members, write, spans, sizes) if file.has_views else None):
+                _set_division(file, turn, chosen, int(pieces[0][0]))
     return f"; {format_count(guessed, 'transfer')} without any below are put behind the one before" if guessed else ""
+
+
+def _own_pieces(
+    below: Mapping[int, NDArray[np.void]],
+    members: Sequence[int],
+    write: bool,
+    spans: Sequence[tuple[float, float]],
+    sizes: NDArray[np.int64],
+) -> Pieces | None:
+    """The pieces of each rank if every one accessed its own bytes in POSIX; None if not, or if they are in a row."""
+    found = [_pieces([below.get(rank)], write, [span]) for rank, span in zip(members, spans, strict=True)]
+    most = max(map(len, found))
+    together = np.array(sorted(piece.tolist() for own in found for piece in own))
+    if not 1 < most <= _MAX_PIECES or [sum(int(n) for _, n in own) for own in found] != sizes.tolist():
+        return None
+    if (together[1:, 0] < together[:-1].sum(axis=1)).any():
+        return None
+    first = int(together[0, 0])
+    lists = [[(int(start) - first, int(size)) for start, size in own] or [(0, 0)] for own in found]
+    padded = [(*own, *[(sum(own[-1]), 0)] * (most - len(own))) for own in lists]
+    return Pieces(tuple(members), tuple(padded))
 
 
 def _pieces(

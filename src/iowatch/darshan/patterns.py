@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from iowatch.darshan.divisions import Division
+from iowatch.darshan.divisions import Division, Pieces
 
 Places = NDArray[np.int64]
 
@@ -37,7 +37,8 @@ class Key(NamedTuple):
         file: its name in the description.
         mode: of `create` and `open`; None for the default.
         scatter: number of accesses and step of the order in which they are scattered over their range; None otherwise.
-        division: of the array of which each rank accesses a part; None: of no array.
+        division: of the array of which each rank accesses a part, or the pieces of each rank; None: bytes in a row.
+        viewed: whether these bytes in a row are accessed through a file view.
     """
 
     verb: str
@@ -45,12 +46,13 @@ class Key(NamedTuple):
     collective: bool = False
     mode: str | None = None
     scatter: tuple[int, int] | None = None
-    division: Division | None = None
+    division: Division | Pieces | None = None
+    viewed: bool = False
 
     @property
     def is_row(self) -> bool:
         """Whether it reads or writes bytes in a row, at a place that a `stride` can move."""
-        return self.verb in _TRANSFERS and self.scatter is None and self.division is None
+        return self.verb in _TRANSFERS and self.scatter is None and self.division is None and not self.viewed
 
 
 _TRANSFERS = ("read", "write")

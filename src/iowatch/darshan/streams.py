@@ -254,7 +254,8 @@ class Streams:
         kinds, inverse = np.unique(rows[["write", "collective", "division"]], return_inverse=True)
         for at, (write, collective, division) in enumerate(kinds.tolist()):
             key = Key("write" if write else "read", name, collective)
-            key = key._replace(division=file.divisions[division - 1]) if division else key
+            chosen = file.divisions[division - 1] if division else None
+            key = key._replace(division=chosen, viewed=collective and file.views and chosen is None)
             out["key"][inverse == at] = self.key_id(key)
         if not flushes or not len(out):
             return _join_runs(out, rows["collective"])

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from iowatch.core import InputError, format_count
 from iowatch.darshan import patterns
 from iowatch.darshan.accesses import read_use
-from iowatch.darshan.divisions import Division
+from iowatch.darshan.divisions import Division, Pieces
 from iowatch.darshan.inferred import FileUse
 from iowatch.darshan.patterns import Key
 from iowatch.darshan.scaling import make_scalable
@@ -406,7 +406,13 @@ class _Actions:
             action["mode"] = key.mode
         if key.verb in TRANSFERS:
             action["offset"] = self._value(step, 1, indices)
-            action |= _part(key.division, step.ranks) if key.division else {"size": self._value(step, 2, indices)}
+            if isinstance(key.division, Division):
+                action |= _part(key.division, step.ranks)
+            elif key.division:
+                action["list"] = _pieces(key.division, step.ranks, str(action.pop("offset")))
+            else:
+                action["size"] = self._value(step, 2, indices)
+            action |= {"view": True} if key.viewed or isinstance(key.division, Pieces) else {}
         action |= self._common(step, indices)
         if key.scatter is None:
             return action
@@ -450,6 +456,25 @@ def _part(division: Division, ranks: Sequence[int]) -> dict[str, Any]:
         for parts in (division.starts, division.counts)
     )
     return {"shape": [*division.shape], "start": start, "count": count}
+
+
+def _pieces(found: Pieces, ranks: Sequence[int], offset: str) -> list[list[int | str]]:
+    """Offset and size of each piece behind an offset: expressions of the rank."""
+    rows = [found.ranks.index(rank) for rank in ranks]
+    columns = np.moveaxis(np.array(found.pieces, np.int64)[rows], 0, -1)
+    return [
+        [_sum(offset, patterns.describe_ranks(starts, ranks)), _number(patterns.describe_ranks(sizes, ranks))]
+        for starts, sizes in columns
+    ]
+
+
+def _sum(left: str, right: str) -> int | str:
+    """The sum of two expressions; numbers at the beginning are added."""
+    (number, *more), (other, *rest) = left.split(" + "), right.split(" + ")
+    if number.isdigit() and other.isdigit():
+        number, rest = str(int(number) + int(other)), [*more, *rest]
+        return _number(" + ".join([number, *rest]))
+    return _number(" + ".join(one for one in (left, right) if one != "0") or "0")
 
 
 def _placed(action: dict[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:

@@ -143,6 +143,7 @@ class Operation:
         owner: which of the files of that name and number: the lowest rank that shares it.
         offset, size: first byte in the file and number of bytes; with datasets as if these followed each other.
         span: bytes from the first to behind the last one; more than `size` if the part is not contiguous.
+        parts: of a view: offset and size of each part.
         value: seconds of `compute`, number of `work`.
     """
 
@@ -155,6 +156,7 @@ class Operation:
     span: int = 0
     collective: bool = False
     value: float = 0.0
+    parts: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass
@@ -274,11 +276,14 @@ class Workload:
         if verb not in ("write", "read"):
             yield Operation(verb, name, number, owners[rank])
             return
-        parts = [*self._parts(action, self.document["files"][name], names)]
+        parts = self._parts(action, self.document["files"][name], names)
         if evaluate(action.get("view", 0), names):
             if not self._has_views(action, names):
                 raise InputError(f"{_place(action)}: only a collective operation of mpiio has a view")
-            parts = [_view(parts)]
+            viewed = tuple((offset, size) for offset, size, _ in parts)
+            first, size, end = viewed[0][0], sum(size for _, size in viewed), sum(viewed[-1])
+            yield Operation(verb, name, number, owners[rank], first, size, end - first, True, parts=viewed)
+            return
         for offset, size, span in parts:
             yield Operation(verb, name, number, owners[rank], offset, size, span, collective)
 
@@ -340,12 +345,6 @@ def _box(
 def _place(action: Mapping[str, Any]) -> str:
     verb = next(verb for verb in _FILE_VERBS if verb in action)
     return f"{verb} of {' of '.join(str(action[key]) for key in ('dataset', verb) if key in action)}"
-
-
-def _view(parts: Sequence[tuple[int, int, int]]) -> tuple[int, int, int]:
-    """Offset, size and span of one operation that has all these parts, which are in the order of the file."""
-    first, last = parts[0][0], parts[-1]
-    return first, sum(size for _, size, _ in parts), last[0] + last[1] - first
 
 
 _FILE_VERBS = ("create", "open", "write", "read", "flush", "close", "stat", "remove")

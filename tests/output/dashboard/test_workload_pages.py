@@ -72,6 +72,19 @@ def test_each_access_is_drawn_at_its_offset(tmp_path: Path) -> None:
     assert len(strokes(log.picture)) == 6
 
 
+def test_each_part_of_a_file_view_is_drawn(tmp_path: Path) -> None:
+    """The accesses of above as one operation per rank."""
+    parts = [[f"rank * 100 + {200 * i}", 100] for i in range(4)]
+    write = {"write": "field", "list": parts, "view": True, "collective": True}
+    phase = {"name": "write", "actions": [{"create": "field"}, write, {"close": "field"}]}
+    page = build({**DOCUMENT, "phases": [phase]}, tmp_path / "two-files.yaml")
+    assert page.fault is None
+    ((summary, (field,)),) = page.phases
+    assert (summary.operations["collective write"], summary.written_bytes) == (2, 800)
+    assert sorted(round((left - 58) / 67) for left, width in strokes(field.picture) if width == 67) == [*range(8)]
+    assert field.caption == "field: 2 transfers of 2 ranks, all collective"
+
+
 def test_a_description_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     field = {"api": "mpiio", "bytes": "nx"}
     unknown = build({**DOCUMENT, "files": {**DOCUMENT["files"], "field": field}}, tmp_path / "a.yaml")

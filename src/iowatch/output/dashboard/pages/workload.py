@@ -168,10 +168,18 @@ def _stroke_path(
     length: int,
     height: float,
 ) -> str:
-    order = np.array([at for at, _ in strokes], dtype=np.float64)
-    first = np.array([one.number * reach + one.offset for _, one in strokes], dtype=np.float64)
+    # The parts of a view each, unless they are too many.
+    pieces = [one.parts or ((one.offset, one.span),) for _, one in strokes]
+    if sum(map(len, pieces)) > _MAX_STROKES:
+        pieces = [((one.offset, one.span),) for _, one in strokes]
+    rows = [
+        (at, one.number * reach + offset, size)
+        for (at, one), parts in zip(strokes, pieces, strict=True)
+        for offset, size in parts
+    ]
+    order, first, bytes_ = np.array(rows, dtype=np.float64).T
     left = x.array(first)
-    wide = np.maximum(x.array(first + np.array([one.span for _, one in strokes])) - left, 1.0)
+    wide = np.maximum(x.array(first + bytes_) - left, 1.0)
     y = top + height / 2 + order / max(length - 1, 1) * (_ROW - height)
     path = drawing.svg_repeat("M@ @h@", left, y, wide)
     return f'<path class="access {verb}" stroke-width="{height:.1f}" d="{path}"/>'

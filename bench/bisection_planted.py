@@ -202,7 +202,9 @@ def run_trial(
              f"{budget}", "--json", "--db", place / f"{name}.db", "--markdown", place / f"{name}.md"],
             env=environment, check=False, stdout=subprocess.PIPE, stderr=log, text=True,
         )  # fmt: skip
-    found = json.loads(done.stdout) if done.stdout else {"answer": f"exit code {done.returncode}", "tests": []}
+    if not done.stdout:
+        sys.exit(f"{name}: exit code {done.returncode}, see {name}.log; the same command repeats this search")
+    found = json.loads(done.stdout)
     tests = [test for test in found["tests"] if test["pairs"]]
     named = [sorted(found["parts"][part]["name"] for part in one["parts"]) for one in found.get("culprits", [])]
     return {

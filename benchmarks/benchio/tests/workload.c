@@ -224,11 +224,13 @@ static void damaged(struct setting *s, uint64_t seed) {
     static const char *const words[] = {
         "ranks", "-1", "{", "}", "[", "]",    ": ", "2^63", "*x", "&x ", "rank", "0",   "\n", "- ", "repeat",
         "all",   "n",  "'", "|", "%", "hdf5", "i",  "!!",   "\t", "\0x", "é",    "1.5", "#",  ",",  "posix"};
+    static const char viewed[] =
+        "      - {write: a, list: [[mine, n], [ranks * n + mine, n]], view: true, collective: true}";
     char text[8192] = "", message[1024];
     uint64_t state = seed;
     for (size_t i = 0; i < LINES; i++) {
         size_t line = draw(&state, 20) == 0 ? draw(&state, LINES) : i;
-        strcat(strcat(text, valid[line]), "\n");
+        strcat(strcat(text, line == 10 && seed % 2 != 0 ? viewed : valid[line]), "\n");
     }
     size_t n = strlen(text);
     for (uint64_t k = 0, times = 1 + draw(&state, 4); k < times; k++) {
@@ -247,8 +249,7 @@ static void damaged(struct setting *s, uint64_t seed) {
     }
 }
 
-/* Page faults of eight transfers of 1 MiB that go around in 4 MiB. Memory that is kept is new the first time.
- */
+/* Page faults of eight transfers of 1 MiB that go around in 4 MiB, which are new once if they are kept. */
 static long faults(const struct context *c, enum memory kind) {
     size_t mib = (size_t)1 << 20;
     struct ring ring = {.memory = ring_map(c, 4 * mib), .bytes = 4 * mib, .kind = kind};

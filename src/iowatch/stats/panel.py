@@ -50,8 +50,8 @@ _LEVEL_OBSERVATIONS, _MIN_LEVEL_OBSERVATIONS = 30, 5
 _MAX_SESSIONS = 400
 # A pause of this length, or this time since its first run, ends a session.
 _PAUSE_S, _SESSION_S = DAY_S / 3, DAY_S * 2 / 3
-# Smallest scatter (ln), and weight of the median scatter of all series in observations.
-_MIN_SCATTER, _PRIOR_OBSERVATIONS = 0.012, 10
+# Smallest scatter (ln), that of series without a past, and weight of the median scatter of all series in observations.
+_MIN_SCATTER, _USUAL_SCATTER, _PRIOR_OBSERVATIONS = 0.012, 0.1, 10
 
 # Sizes |ln ratio| that a shift may have, equally likely.
 _SIZES = np.exp(np.linspace(math.log(0.06), math.log(1.6), 10))
@@ -407,8 +407,9 @@ def _scatter(deviations: Floats) -> Floats:
         warnings.simplefilter("ignore", RuntimeWarning)  # a series without past observations has none
         centre = np.nanmedian(past, axis=1, keepdims=True)
         own = 1.4826 * np.nanmedian(np.abs(past - centre), axis=1)
-    common = float(np.median(own[np.isfinite(own)])) if np.isfinite(own).any() else 0.1
     n = np.isfinite(past).sum(axis=1)
+    # The deviation of one or two past observations from their own median says nothing.
+    common = float(np.median(own[np.isfinite(own)])) if (n >= _MIN_LEVEL_OBSERVATIONS).any() else _USUAL_SCATTER
     own = np.where(np.isfinite(own), own, common)
     spread = np.sqrt((n * own**2 + _PRIOR_OBSERVATIONS * common**2) / (n + _PRIOR_OBSERVATIONS))
     return np.asarray(np.maximum(spread, _MIN_SCATTER))

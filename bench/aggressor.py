@@ -1,15 +1,15 @@
 """A shared store with an aggressor, live: do findings tell a slower store from a busy one?
 
     python bench/aggressor.py cost                       time of one snapshot of covariates on this machine
-    python bench/aggressor.py measure BENCHIO FILE 27    as root: 27 replays of benchio on a store, as JSON lines
+    python bench/aggressor.py measure BENCHIO FILE 33    as root: 33 replays of benchio on a store, as JSON lines
     python bench/aggressor.py FILE                       the same, one session per day, as `iowatch findings` sees them
 
 The store is a loop device with ext4, limited by a control group (blkio of cgroup v1) to 10 MiB/s of writes. All that
 write are in that group and share its limit: benchio; a neighbour that always writes, in small calls, because the group
 may exceed its limit for 0.1 s after a pause; and in half of the 40 sessions of a replay, in random order, the
-aggressor. A session is one run of benchio, of about a second, with the covariates that checks record. Three of
-four replays are that alone; in the fourth the limit is 15 % lower from the 26th session on. Wanted: the slower store is
-found within five sessions; the aggressor alone never is.
+aggressor. A session is one run of benchio for each of four cases, of 0.5 to 2 seconds, with the covariates that checks
+record. Most replays are that alone; in others the limit is 15 % lower from the 26th session on. Wanted: the slower
+store is found within five sessions; the aggressor alone never is.
 """
 
 from __future__ import annotations
@@ -37,12 +37,18 @@ from iowatch.store import History, RunRecord, SessionRecord, StackRecord
 
 SESSIONS, CHANGED_AT, FACTOR, WITHIN = 40, 25, 0.85, 5
 LIMIT_BYTES_PER_S = 10 * 2**20
-CASES = {"write": ("--transfer", "128k", "--block", "5m")}
+_DIRECT = ("--api", "posix", "--cache", "direct")
+CASES = {
+    "small": (*_DIRECT, "--file", "per-process", "--transfer", "64k", "--block", "4m"),
+    "large": (*_DIRECT, "--file", "per-process", "--transfer", "256k", "--block", "5m"),
+    "shared": (*_DIRECT, "--file", "shared", "--transfer", "128k", "--block", "5m"),
+    "synced": ("--api", "mpiio", "--file", "shared", "--sync=each", "--transfer", "128k", "--block", "1m"),
+}
 GROUP = Path("/sys/fs/cgroup/blkio/iowatch-aggressor")
 # What detection has: the rates only, what the runs recorded, or whether the aggressor was active (the best case).
 KINDS = ("no covariates", "covariates", "the truth as covariate")
-# The earlier replays served to choose what is recorded.
-FIRST = 3
+# The earlier replays served to choose how series are adjusted. Of 27 further ones seven have a change.
+FIRST, LAST_CHANGED = 6, 25
 DAY_S, START = 86400, 1_735_689_600
 
 
@@ -118,7 +124,7 @@ def others(store: Store, active: bool) -> Iterator[None]:
 
 def measure_case(store: Store, benchio: str, stage: Path, name: str) -> dict[str, Any]:
     """One run of benchio with covariates before and after it, as a check does."""
-    options = ["--api", "posix", "--file", "per-process", "--pattern", "disjoint", "--cache", "direct", "--repeat", "1"]
+    options = ["--pattern", "disjoint", "--repeat", "1"]
     target, record = str(store.directory), stage / "record.json"
     words = [benchio, *options, *CASES[name], "--dir", target, "--json", str(record), "--quiet"]
     lines = [
@@ -138,7 +144,7 @@ def measure_case(store: Store, benchio: str, stage: Path, name: str) -> dict[str
 
 def is_changed(replay: int) -> bool:
     """Whether the store gets slower in a replay."""
-    return replay % 4 == 3
+    return replay % 3 == 1 and replay <= LAST_CHANGED
 
 
 def measure(benchio: str, file: Path, replays: int) -> None:
@@ -188,7 +194,7 @@ def record_session(history: History, session: Mapping[str, Any], kind: str) -> d
 
 
 def _result(run: Mapping[str, Any]) -> Result:
-    case = {"api": "POSIX", "file": "per-process", "transfer": run["name"], "ranks": 1}
+    case = {"pattern": run["name"], "ranks": 1}
     return Result("write", "bandwidth", "MiB/s", tuple(run["samples"]), case)
 
 

@@ -222,7 +222,9 @@ def test_the_order_of_series_does_not_matter() -> None:
 
 def test_noise_of_a_young_system_is_no_event() -> None:
     """With 16 sessions each series has one past deviation; its distance from itself is no scatter."""
-    found = [sessions for seed in range(8100, 8120) for sessions in range(15, 19) if assess(noise(seed, sessions)).events]
+    found = [
+        sessions for seed in range(8100, 8120) for sessions in range(15, 19) if assess(noise(seed, sessions)).events
+    ]
     assert len(found) <= 2
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -60,3 +61,26 @@ def test_a_slower_store_is_found_within_five_sessions(history: History, root: Pa
     assert finding.direction == "down"
     assert finding.size == pytest.approx(0.85, abs=0.06)
     assert len(finding.members) >= 2
+
+
+def test_traffic_of_the_runs_themselves_explains_no_longer_times(history: History, root: Path) -> None:
+    """A slower run takes longer and moves fewer bytes per second; the latter is no reason of the former."""
+    rng = np.random.default_rng(9205)
+    for number in range(30):
+        moment = START + timedelta(days=number)
+        time, runs = int(moment.timestamp()), []
+        for name in EFFECTS:
+            duration = 10 * np.exp(0.03 * rng.standard_normal()) * (1.15 if number >= 28 else 1.0)
+            facts = {"before": {"time_s": time, "client_written_bytes": 0.0}}
+            facts["after"] = {"time_s": time + 10, "client_written_bytes": 1e10 / duration}
+            output = Output(
+                "benchio", None, "ok", None, (Result("write", "time", "s", (duration,), {"transfer": name}),)
+            )
+            run = RunRecord(name, "node", StackRecord("one"), f"{number} {name}", time, output)
+            runs.append(replace(run, facts={"covariates": facts}))
+        with history.writing() as connection:
+            write.insert_session(connection, SessionRecord(f"{number}", "site", "nightly", "run", time), ())
+            write.insert_runs(connection, f"{number}", runs)
+    (finding,) = update_findings(history, "site", moment + timedelta(hours=1))
+    assert finding.direction == "down"
+    assert len(finding.members) == len(EFFECTS)

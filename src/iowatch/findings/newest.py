@@ -79,7 +79,7 @@ def assess_newest_sessions(
     for row in rows:
         one = points[row.id]
         chosen = (one.time >= level_starts.get(row.id, 0)) & np.isfinite(logs[row.id])
-        times, values = one.time[chosen], logs[row.id][chosen]
+        times, values = one.time[chosen], METRICS[row.metric].sign * logs[row.id][chosen]
         steps = _established_steps(row, detections[row.id], known, established)
         if row.id in remeasured:
             steps = _remeasure_steps(steps, times, values)
@@ -96,7 +96,7 @@ def _without_load(
     detections: Mapping[int, Detection],
     starts: Sequence[float] | NDArray[np.float64],
 ) -> tuple[dict[int, NDArray[np.float64]], set[int]]:
-    """Performance (ln) in each observation without the effect of covariates, by series id; NaN where it is not known.
+    """Value (ln) of each observation without the effect of covariates, by series id; NaN where it is not known.
 
     A covariate that predicts all series together is removed from all of them, else those that predict single series
     from these. Series with covariates and too few observations to learn what the load does are not assessed.
@@ -104,8 +104,7 @@ def _without_load(
     Returns:
         Also the ids of the series without the levels of their covariate, which detection keeps.
     """
-    signs = {row.id: METRICS[row.metric].sign for row in rows}
-    logs = {row.id: signs[row.id] * np.log(headline_values(row, points[row.id])) for row in rows}
+    logs = {row.id: np.log(headline_values(row, points[row.id])) for row in rows}
     tables = load_tables(history, rows, points)
     chosen = [row for row in rows if tables.get(row.id) is not None]
     if not chosen:
@@ -119,7 +118,7 @@ def _without_load(
             logs[row.id] = np.full(len(logs[row.id]), np.nan)
     for number, one in load_adjusted(history, rows, detections).items():
         # The newest ones: an adjusted series has the observations of all time.
-        logs[number] = signs[number] * np.log(one.values[len(one.values) - len(logs[number]) :])
+        logs[number] = np.log(one.values[len(one.values) - len(logs[number]) :])
     return logs, set()
 
 

@@ -120,6 +120,40 @@ def test_detect_and_findings_use_the_same_series(history: History, root: Path, c
     assert changes_of_findings(history) == expected
 
 
+def record(history: History, session: str, time: int, suffix: str = "") -> None:
+    """One run of 1,000 MiB/s."""
+    result = Result("write", "bandwidth", "MiB/s", (1000.0,), {"api": "MPIIO"})
+    name, output = f"ior:write{suffix}", Output("ior", "4.0.0", "ok", None, (result,))
+    history.record_runs(session, [RunRecord(name, "compute", StackRecord("gnu"), f"{session} {name}", time, output)])
+
+
+def test_a_run_and_its_retest_are_one_observation_before_the_session_ends(history: History) -> None:
+    """It may have been killed; the same observations after its end outdate no stored detection."""
+    days(history, 0, FIRST_DAYS, {"write": 1000.0})
+    now = START + FIRST_DAYS * DAY
+    history.begin_session(SessionRecord("killed", "site", "tiny", "run", now, {RETEST_SINCE: now + 600}))
+    record(history, "killed", now)
+    record(history, "killed", now + 600, "#retest")
+    rows = headline_series(history, "site")
+    before = [len(one.time) for one in load_observations(history, rows).values()]
+    history.end_session("killed", "ok", now + 1200)
+    assert before == [len(one.time) for one in load_observations(history, rows).values()] == [FIRST_DAYS + 1]
+
+
+def test_a_retest_of_the_last_assessed_run_is_no_new_observation(history: History) -> None:
+    """The run was assessed while its session went on; the detection then has as many observations as the series."""
+    days(history, 0, FIRST_DAYS, {"write": 1000.0})
+    now = START + FIRST_DAYS * DAY
+    history.begin_session(SessionRecord("last", "site", "tiny", "run", now, {RETEST_SINCE: now + 600}))
+    record(history, "last", now)
+    update_findings(history, "site", datetime.fromtimestamp(now + 60, UTC))
+    record(history, "last", now + 600, "#retest")
+    history.end_session("last", "ok", now + 1200)
+    update_findings(history, "site", datetime.fromtimestamp(now + 1200, UTC))
+    (found,) = load_detections(history, [row.id for row in headline_series(history, "site")]).values()
+    assert found.n == FIRST_DAYS + 1
+
+
 def test_dashboard_uses_the_same_series(history: History) -> None:
     """Pictures of a finding and levels on pages use observations: a run and its retest are one."""
     days(history, 0, 30, {"write": 1000.0})

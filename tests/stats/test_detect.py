@@ -404,6 +404,15 @@ def test_observations_far_from_the_level_need_a_detection(distances: list[float]
     assert (extend_detection(known, later, values) is not None) == is_added
 
 
+def test_other_methods_and_samples_of_one_observation_need_a_detection() -> None:
+    """The limits are those of the default method; values of equal times count once."""
+    at, _, known = settled()
+    later, usual = at[-1] + DAY * np.array([1.0, 2.0]), [known.levels[-1].value] * 2
+    assert extend_detection(known, later, usual) is not None
+    assert extend_detection(replace(known, method="mine"), later, usual) is None
+    assert extend_detection(known, later[[0, 0]], usual) is None
+
+
 def test_unsettled_series_needs_a_detection() -> None:
     """After a step, within a short level, with a transient, and as the newest point is a suspicion."""
     at, values, known = settled()

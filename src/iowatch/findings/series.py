@@ -108,9 +108,16 @@ def load_observations(
 
 
 def retest_times(sessions: Iterable[SessionRow]) -> NDArray[np.int64]:
-    """Start, start of the retests and end (epoch seconds) of each session with retests, shape (sessions, 3)."""
-    retested = [row for row in sessions if RETEST_SINCE in row.attributes and row.ended_at is not None]
-    found = [(row.started_at, row.attributes[RETEST_SINCE], row.ended_at) for row in retested]
+    """Start, start of the retests and end (epoch seconds) of each session with retests, shape (sessions, 3).
+
+    One that runs, or was killed and not yet closed, ends a day after the start of its retests: the same runs and retests
+    are then one observation before and after its end, which outdates no stored detection.
+    """
+    found = [
+        (row.started_at, since, since + DAY_S if row.ended_at is None else row.ended_at)
+        for row in sessions
+        if (since := row.attributes.get(RETEST_SINCE)) is not None
+    ]
     return np.asarray(found, dtype=np.int64).reshape(-1, 3)
 
 
@@ -296,7 +303,8 @@ def _extend_detections(
             if last_time - start <= _ADDED_S:
                 known[row.id], since[row.id] = detection, start
     chosen = [row for row in rows if row.id in known]
-    observations = load_observations(history, chosen, min(since.values())) if chosen else {}
+    # From the last assessed run on: one in the same session as its retest is one observation with it.
+    observations = load_observations(history, chosen, min(since.values()) - 1) if chosen else {}
     found: dict[int, Detection] = {}
     for row in chosen:
         newest, made = observations[row.id], stored[row.id]

@@ -144,13 +144,17 @@ def extend_detection(
         most: observations that are added at most, before all are assessed; different numbers for different series
             spread the work.
     """
-    if known.status != "ok" or known.suspected or known.drifts or known.adjustment or not known.noise:
+    if known.method != DEFAULT_METHOD or known.status != "ok" or not known.noise:
+        return None
+    if known.suspected or known.drifts or known.adjustment:
         return None
     last, t, v = known.levels[-1], np.asarray(times, dtype=float), np.asarray(values, dtype=float)
     new = int((t > last.last_time).sum())
     assessed = last.observations - (len(t) - new)
     is_settled = assessed >= _SETTLED and (not known.transients or known.n - known.transients[-1].last_index > _SETTLED)
     if not is_settled or not 0 < len(t) <= min(most, _MOST_ADDED_SHARE * assessed) or not (v > 0).all():
+        return None
+    if (np.diff(t) == 0).any():  # samples of one observation
         return None
     distances = np.log(v / last.value) / known.noise
     if np.abs(distances).max() > _FAR or abs(distances.sum()) > _SHIFTED * np.sqrt(len(t)):

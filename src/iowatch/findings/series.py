@@ -110,8 +110,8 @@ def load_observations(
 def retest_times(sessions: Iterable[SessionRow]) -> NDArray[np.int64]:
     """Start, start of the retests and end (epoch seconds) of each session with retests, shape (sessions, 3).
 
-    One that runs, or was killed and not yet closed, ends a day after the start of its retests: the same runs and retests
-    are then one observation before and after its end, which outdates no stored detection.
+    One that runs, or was killed and not yet closed, ends a day after the start of its retests: the same runs and
+    retests are then one observation before and after its end, which outdates no stored detection.
     """
     found = [
         (row.started_at, since, since + DAY_S if row.ended_at is None else row.ended_at)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import signal
 import subprocess
 import sys
 import threading
@@ -271,7 +270,7 @@ def test_decision_on_the_pages_of_the_command(browser: Browser, review_site: Pat
             assert browser.run(table) == ["accepted", "A. Reviewer", "intended"]
             assert "accepted" in browser.run("return document.querySelector('.state').textContent")
         finally:
-            server.send_signal(signal.SIGINT)
+            server.terminate()  # it inherits that SIGINT is ignored, where the tests run in the background
             said = server.stderr.read()
     assert re.search(rf"^A\. Reviewer: Accept {LOSS}: intended$", said, re.MULTILINE)
     done = subprocess.run([*git, "log", "--format=%an %s", "--name-only"], capture_output=True, text=True, check=True)

@@ -11,15 +11,13 @@ from dataclasses import replace
 from statistics import median
 
 import numpy as np
-from numpy.typing import NDArray
 
 from iowatch.core import DAY_S, METRICS
 from iowatch.findings.finding import NOT_CONFIRMED, RETURNED, TRANSIENT, Finding, are_sure
 from iowatch.findings.grouping import ChangeGroup, SeriesChange, series_parameters
-from iowatch.findings.series import headline_values, load_adjusted, load_observations, load_tables
+from iowatch.findings.series import headline_values, load_observations
 from iowatch.findings.text import format_moved_layer, format_outlook, short_summary
 from iowatch.stats import (
-    MIN_COVARIATE_OBSERVATIONS,
     NEWEST_SESSIONS,
     ChangePoint,
     Detection,
@@ -29,11 +27,10 @@ from iowatch.stats import (
     PanelMember,
     PanelReport,
     PanelSeries,
-    adjust_together,
     assess_panel,
     session_starts,
 )
-from iowatch.store import History, SeriesPoints, SeriesRow
+from iowatch.store import History, SeriesRow
 
 # Seconds; older observations say little about the usual bad sessions of a system.
 _PANEL_S = 400 * DAY_S
@@ -74,52 +71,16 @@ def assess_newest_sessions(
     starts = session_starts([points[row.id].time.astype(np.float64) for row in rows]) if rows else ()
     # Of the newest sessions the panel itself finds the events.
     established = starts[-NEWEST_SESSIONS] if len(starts) >= NEWEST_SESSIONS else 0.0
-    logs, remeasured = _without_load(history, rows, points, detections, starts)
     series = []
     for row in rows:
         one = points[row.id]
-        chosen = (one.time >= level_starts.get(row.id, 0)) & np.isfinite(logs[row.id])
-        times, values = one.time[chosen], METRICS[row.metric].sign * logs[row.id][chosen]
+        chosen = one.time >= level_starts.get(row.id, 0)
+        logs = METRICS[row.metric].sign * np.log(headline_values(row, one))
         steps = _established_steps(row, detections[row.id], known, established)
-        if row.id in remeasured:
-            steps = _remeasure_steps(steps, times, values)
-        series.append(PanelSeries(times, values, series_parameters(row), steps))
+        series.append(PanelSeries(one.time[chosen], logs[chosen], series_parameters(row), steps))
     current = [f for f in known if f.outlook is not None and f.outlook.is_current and f.resolution is None]
     events = [(f.first_after, side) for f in current for side in sorted({m.direction for m in f.members})]
     return assess_panel(series, events, *_count_outcomes(known))
-
-
-def _without_load(
-    history: History,
-    rows: Sequence[SeriesRow],
-    points: Mapping[int, SeriesPoints],
-    detections: Mapping[int, Detection],
-    starts: Sequence[float] | NDArray[np.float64],
-) -> tuple[dict[int, NDArray[np.float64]], set[int]]:
-    """Value (ln) of each observation without the effect of covariates, by series id; NaN where it is not known.
-
-    A covariate that predicts all series together is removed from all of them, else those that predict single series
-    from these. Series with covariates and too few observations to learn what the load does are not assessed.
-
-    Returns:
-        Also the ids of the series without the levels of their covariate, which detection keeps.
-    """
-    logs = {row.id: np.log(headline_values(row, points[row.id])) for row in rows}
-    tables = load_tables(history, rows, points)
-    chosen = [row for row in rows if tables.get(row.id) is not None]
-    if not chosen:
-        return logs, set()
-    sessions = [np.searchsorted(starts, points[row.id].time, side="right") - 1 for row in chosen]
-    together = adjust_together([logs[row.id] for row in chosen], [tables[row.id] for row in chosen], sessions)
-    if together is not None:
-        return logs | {row.id: one for row, one in zip(chosen, together, strict=True)}, set(tables)
-    for row in chosen:
-        if row.n < MIN_COVARIATE_OBSERVATIONS:
-            logs[row.id] = np.full(len(logs[row.id]), np.nan)
-    for number, one in load_adjusted(history, rows, detections).items():
-        # The newest ones: an adjusted series has the observations of all time.
-        logs[number] = np.log(one.values[len(one.values) - len(logs[number]) :])
-    return logs, set()
 
 
 def _established_steps(
@@ -137,20 +98,6 @@ def _established_steps(
         if row.id in moved and finding.first_after < before and not is_known:
             steps.append((float(finding.first_after), moved[row.id]))
     return tuple(steps)
-
-
-def _remeasure_steps(
-    steps: Sequence[tuple[float, float]], times: NDArray[np.int64], logs: NDArray[np.float64]
-) -> tuple[tuple[float, float], ...]:
-    """Steps with the difference of these values beside them; without those that have no observations on one side."""
-    dates = sorted({time for time, _ in steps})
-    parts = np.split(logs, np.searchsorted(times, dates))
-    sides = zip(dates, parts, parts[1:], strict=False)
-    return tuple(
-        (time, float(np.median(after) - np.median(before)))
-        for time, before, after in sides
-        if len(before) and len(after)
-    )
 
 
 def _count_outcomes(known: Sequence[Finding]) -> tuple[int, int]:

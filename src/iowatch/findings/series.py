@@ -37,13 +37,10 @@ from iowatch.handoff import INTERLEAVED_PARAMETERS, RETEST
 from iowatch.site import load_system, system_names
 from iowatch.stats import (
     DEFAULT_METHOD,
-    AdjustedSeries,
     CollectDetections,
     CovariateTable,
     Detection,
     DetectorSettings,
-    adjust_for_covariates,
-    align_unrecorded,
     detect_many,
     detection_pool,
     extend_detection,
@@ -385,36 +382,6 @@ def _covariate_table(row: SeriesRow, names: Sequence[str], values: NDArray[np.fl
     """Table of a series; what includes the run's own traffic may only lower the performance."""
     own = [(known := get_covariate(name)) is not None and known.includes_run for name in names]
     return CovariateTable(tuple(names), values, np.where(own, -METRICS[row.metric].sign, 0.0))
-
-
-def load_adjusted(
-    history: History, rows: Sequence[SeriesRow], detections: Mapping[int, Detection]
-) -> dict[int, AdjustedSeries]:
-    """Observations without the effect of a covariate, by series id; only of series that their detection adjusted.
-
-    Args:
-        detections: of each series, by series id, from `detect_series`.
-    """
-    chosen = [row for row in rows if detections[row.id].adjustment is not None]
-    points = load_observations(history, chosen)
-    tables = load_covariates(history, chosen, {number: one.run_id for number, one in points.items()})
-    found: dict[int, AdjustedSeries] = {}
-    for row, table in zip(chosen, tables, strict=True):
-        values = headline_values(row, points[row.id])
-        adjusted = adjust_for_covariates(points[row.id].time, values, table) if table is not None else None
-        if adjusted is not None:
-            found[row.id] = align_unrecorded(adjusted, detections[row.id])
-    return found
-
-
-def load_tables(
-    history: History, rows: Sequence[SeriesRow], points: Mapping[int, SeriesPoints]
-) -> dict[int, CovariateTable]:
-    """Covariates of these observations, by series id, all with the same names; only of series that have some."""
-    if not rows or not _adjusts_for_covariates(rows[0].system):
-        return {}
-    tables = load_covariates(history, rows, {number: one.run_id for number, one in points.items()})
-    return {row.id: table for row, table in zip(rows, tables, strict=True) if table is not None}
 
 
 def load_detections(history: History, series_ids: Sequence[int]) -> dict[int, Detection]:

@@ -10,13 +10,7 @@ from iowatch.stats.bisection import (
     PairRequest,
 )
 from iowatch.stats.comparison import Subgroup, compare_groups, compare_pairs, decide_pair_verdict, find_subgroups
-from iowatch.stats.covariates import (
-    MIN_COVARIATE_OBSERVATIONS,
-    AdjustedSeries,
-    CovariateTable,
-    adjust_for_covariates,
-    align_unrecorded,
-)
+from iowatch.stats.covariates import CovariateTable
 from iowatch.stats.detection import (
     DEFAULT_METHOD,
     METHODS,
@@ -77,4 +71,3 @@ from iowatch.stats.rules import (
     short_case_names,
 )
 from iowatch.stats.sequential import NoiseScale, SequentialCentre
-from iowatch.stats.shared_load import adjust_together

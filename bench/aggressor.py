@@ -47,7 +47,7 @@ CASES = {
 GROUP = Path("/sys/fs/cgroup/blkio/iowatch-aggressor")
 # What detection has: the rates only, what the runs recorded, or whether the aggressor was active (the best case).
 KINDS = ("no covariates", "covariates", "the truth as covariate")
-# The earlier replays served to choose how series are adjusted. Of 27 further ones seven have a change.
+# The earlier replays served to choose an adjustment that is not in use. Of 27 further ones seven have a change.
 FIRST, LAST_CHANGED = 6, 25
 DAY_S, START = 86400, 1_735_689_600
 

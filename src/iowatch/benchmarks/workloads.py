@@ -276,9 +276,10 @@ class Workload:
         if verb not in ("write", "read"):
             yield Operation(verb, name, number, owners[rank])
             return
-        parts = self._parts(action, self.document["files"][name], names)
+        file = self.document["files"][name]
+        parts = self._parts(action, file, names)
         if evaluate(action.get("view", 0), names):
-            if not self._has_views(action, names):
+            if not self._has_views(action, file, names):
                 raise InputError(f"{_place(action)}: only a collective operation of mpiio has a view")
             viewed = tuple((offset, size) for offset, size, _ in parts)
             first, size, end = viewed[0][0], sum(size for _, size in viewed), sum(viewed[-1])
@@ -287,8 +288,8 @@ class Workload:
         for offset, size, span in parts:
             yield Operation(verb, name, number, owners[rank], offset, size, span, collective)
 
-    def _has_views(self, action: Mapping[str, Any], names: Names) -> bool:
-        file = next(self.document["files"][str(action[verb])] for verb in _FILE_VERBS if verb in action)
+    def _has_views(self, action: Mapping[str, Any], file: Mapping[str, Any], names: Names) -> bool:
+        """Whether MPI-IO has a file view for it: one that all ranks of the file set together."""
         return bool(evaluate(action.get("collective", 0), names)) and self.text(file["api"]) == "mpiio"
 
     def _parts(
@@ -301,7 +302,7 @@ class Workload:
         elif "dataset" in action:
             yield self._dataset_part(action, file, names)
         elif "shape" in action:
-            if not self._has_views(action, names):
+            if not self._has_views(action, file, names):
                 raise InputError(f"{_place(action)}: only a collective operation of mpiio has a shape")
             shape = [int(evaluate(n, names)) for n in action["shape"]]
             yield _box(action, shape, 1, int(evaluate(action["offset"], names)), names)

@@ -247,7 +247,7 @@ class _Reader:
             self._lose("nonblocking transfers are replayed as blocking ones")
         collective = sum(sums[f"{how}_{kind}"] for how in ("COLL", "SPLIT") for kind in ("READS", "WRITES"))
         set_views = sum(record["MPIIO_VIEWS"] for record in records)
-        file.has_views, file.views = set_views > 0, set_views >= collective > 0
+        file.has_views, file.has_view_per_access = set_views > 0, set_views >= collective > 0
         for kind in ("READS", "WRITES"):
             together = sums[f"COLL_{kind}"] + sums[f"SPLIT_{kind}"]
             alone = sums[f"INDEP_{kind}"] + sums[f"NB_{kind}"]

@@ -61,7 +61,7 @@ class FileUse:
         path: its name in the log; it stays in the worker process.
         divisions: of arrays among its ranks, and pieces of them.
         has_views: whether a file view was set.
-        views: whether one was set for each collective access, at least.
+        has_view_per_access: whether one was set for each collective access, at least.
     """
 
     api: str
@@ -71,7 +71,7 @@ class FileUse:
     path: str = ""
     divisions: list[Division | Pieces] = field(default_factory=list)
     has_views: bool = False
-    views: bool = False
+    has_view_per_access: bool = False
 
     def ends(self, rows: NDArray[np.void]) -> NDArray[np.int64]:
         """Return the end of each of its accesses, of the whole array where one is a part of an array."""

@@ -463,12 +463,15 @@ def _pieces(found: Pieces, ranks: Sequence[int], offset: str) -> list[list[int |
     rows = [found.ranks.index(rank) for rank in ranks]
     columns = np.moveaxis(np.array(found.pieces, np.int64)[rows], 0, -1)
     return [
-        [_sum(offset, patterns.describe_ranks(starts, ranks)), _number(patterns.describe_ranks(sizes, ranks))]
+        [
+            _add_expressions(offset, patterns.describe_ranks(starts, ranks)),
+            _number(patterns.describe_ranks(sizes, ranks)),
+        ]
         for starts, sizes in columns
     ]
 
 
-def _sum(left: str, right: str) -> int | str:
+def _add_expressions(left: str, right: str) -> int | str:
     """The sum of two expressions; numbers at the beginning are added."""
     (number, *more), (other, *rest) = left.split(" + "), right.split(" + ")
     if number.isdigit() and other.isdigit():

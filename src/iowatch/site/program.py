@@ -67,8 +67,9 @@ def program_commands(program: str, target: str) -> list[str]:
         "{",
         'echo "path=$_iowatch_program"; echo "zone=$(date +%z)"; echo "host=$(uname -n)"',
         f'echo "sha256=$({limited} sha256sum < "$_iowatch_program" | cut -d " " -f 1)"',
+        # One `readlink` for all libraries: one for each takes longer than the rest of this script.
         f"{limited} ldd \"$_iowatch_program\" | sed -n 's/.*=> \\(\\/[^ ]*\\) .*/\\1/p' | "
-        'while read -r _iowatch_library; do echo "library=$(readlink -f "$_iowatch_library")"; done',
+        "tr '\\n' '\\0' | xargs -0r readlink -f | sed 's/^/library=/'",
         f"env | grep -E '^({_VARIABLES})=' | sed 's/^/variable=/'",
         f"}} > {target} 2> /dev/null",
     ]

@@ -228,6 +228,15 @@ def test_noise_of_a_young_system_is_no_event() -> None:
     assert len(found) <= 2
 
 
+def test_a_change_after_a_short_past_is_less_certain() -> None:
+    """Levels of a dozen observations are uncertain: six sessions that stay away from them are no proof of a change."""
+    for seed in range(8200, 8206):
+        logs = noise(seed)
+        logs[:, -6:] += math.log(0.8)
+        long, short = (max(e.probability_real for e in assess(one).events) for one in (logs, logs[:, -18:]))
+        assert short < long - 0.15
+
+
 @pytest.mark.parametrize("sessions", [0, 1, 5, 7])
 def test_short_histories_report_nothing(sessions: int) -> None:
     report = assess(noise(11, sessions))

@@ -11,14 +11,16 @@ from dataclasses import replace
 from statistics import median
 
 import numpy as np
+from numpy.typing import NDArray
 
-from iowatch.core import DAY_S, METRICS
+from iowatch.core import DAY_S, METRICS, covariate_label
 from iowatch.findings.finding import NOT_CONFIRMED, RETURNED, TRANSIENT, Finding, are_sure
 from iowatch.findings.grouping import ChangeGroup, SeriesChange, series_parameters
-from iowatch.findings.series import headline_values, load_observations
+from iowatch.findings.series import headline_values, load_observations, load_tables
 from iowatch.findings.text import format_moved_layer, format_outlook, short_summary
 from iowatch.stats import (
     NEWEST_SESSIONS,
+    Adjustment,
     ChangePoint,
     Detection,
     DetectorSettings,
@@ -27,10 +29,11 @@ from iowatch.stats import (
     PanelMember,
     PanelReport,
     PanelSeries,
+    adjust_together,
     assess_panel,
     session_starts,
 )
-from iowatch.store import History, SeriesRow
+from iowatch.store import History, SeriesPoints, SeriesRow
 
 # Seconds; older observations say little about the usual bad sessions of a system.
 _PANEL_S = 400 * DAY_S
@@ -71,16 +74,41 @@ def assess_newest_sessions(
     starts = session_starts([points[row.id].time.astype(np.float64) for row in rows]) if rows else ()
     # Of the newest sessions the panel itself finds the events.
     established = starts[-NEWEST_SESSIONS] if len(starts) >= NEWEST_SESSIONS else 0.0
+    logs, adjusted, adjustment = _without_load(history, rows, points, starts)
     series = []
     for row in rows:
         one = points[row.id]
         chosen = one.time >= level_starts.get(row.id, 0)
-        logs = METRICS[row.metric].sign * np.log(headline_values(row, one))
+        times, values = one.time[chosen], METRICS[row.metric].sign * logs[row.id][chosen]
         steps = _established_steps(row, detections[row.id], known, established)
-        series.append(PanelSeries(one.time[chosen], logs[chosen], series_parameters(row), steps))
+        if row.id in adjusted:
+            steps = _remeasure_steps(steps, times, values)
+        series.append(PanelSeries(times, values, series_parameters(row), steps))
     current = [f for f in known if f.outlook is not None and f.outlook.is_current and f.resolution is None]
     events = [(f.first_after, side) for f in current for side in sorted({m.direction for m in f.members})]
-    return assess_panel(series, events, *_count_outcomes(known))
+    return replace(assess_panel(series, events, *_count_outcomes(known)), adjustment=adjustment)
+
+
+def _without_load(
+    history: History,
+    rows: Sequence[SeriesRow],
+    points: Mapping[int, SeriesPoints],
+    starts: Sequence[float] | NDArray[np.float64],
+) -> tuple[dict[int, NDArray[np.float64]], set[int], Adjustment | None]:
+    """Value (ln) of each observation, without the effect of a covariate that predicts all series together.
+
+    Returns:
+        By series id; the ids of the series from which levels of the load were removed, too, which detection keeps; and
+        what was done.
+    """
+    logs = {row.id: np.log(headline_values(row, points[row.id])) for row in rows}
+    tables = load_tables(history, rows, points)
+    chosen = [row for row in rows if row.id in tables]
+    sessions = [np.searchsorted(starts, points[row.id].time, side="right") - 1 for row in chosen]
+    found = adjust_together([logs[row.id] for row in chosen], [tables[row.id] for row in chosen], sessions)
+    if found is None:
+        return logs, set(), None
+    return logs | {row.id: one for row, one in zip(chosen, found[0], strict=True)}, set(tables), found[1]
 
 
 def _established_steps(
@@ -98,6 +126,20 @@ def _established_steps(
         if row.id in moved and finding.first_after < before and not is_known:
             steps.append((float(finding.first_after), moved[row.id]))
     return tuple(steps)
+
+
+def _remeasure_steps(
+    steps: Sequence[tuple[float, float]], times: NDArray[np.int64], logs: NDArray[np.float64]
+) -> tuple[tuple[float, float], ...]:
+    """Steps with the difference of these values beside them; without those that have no observations on one side."""
+    dates = sorted({time for time, _ in steps})
+    parts = np.split(logs, np.searchsorted(times, dates))
+    sides = zip(dates, parts, parts[1:], strict=False)
+    return tuple(
+        (time, float(np.median(after) - np.median(before)))
+        for time, before, after in sides
+        if len(before) and len(after)
+    )
 
 
 def _count_outcomes(known: Sequence[Finding]) -> tuple[int, int]:
@@ -264,11 +306,13 @@ def describe_newest_session(report: PanelReport, findings: Sequence[Finding]) ->
     """
     if not report.measured:
         return "no series with a known level was measured"
+    used = report.adjustment
+    load = f" (without the effect of {covariate_label(used.covariate)})" if used else ""
     current = [f for f in findings if f.outlook is not None and f.outlook.is_current and f.resolution is None]
     if not current:
         far = f"{len(report.unusual)} of {report.measured} series far off, no more than usual"
-        return far if report.unusual else f"nothing unusual in {report.measured} series"
-    parts = [f"{len(report.unusual)} of {report.measured} series far off"]
+        return (far if report.unusual else f"nothing unusual in {report.measured} series") + load
+    parts = [f"{len(report.unusual)} of {report.measured} series far off{load}"]
     for finding in sorted(current, key=lambda f: -f.outlook.probability_lasting if f.outlook else 0.0):
         layer = f"; {format_moved_layer(finding.layer)}" if finding.layer and finding.layer.named else ""
         parts.append(f"{short_summary(finding)}{layer}; {format_outlook(finding)}")

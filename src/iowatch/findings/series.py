@@ -384,6 +384,16 @@ def _covariate_table(row: SeriesRow, names: Sequence[str], values: NDArray[np.fl
     return CovariateTable(tuple(names), values, np.where(own, -METRICS[row.metric].sign, 0.0))
 
 
+def load_tables(
+    history: History, rows: Sequence[SeriesRow], points: Mapping[int, SeriesPoints]
+) -> dict[int, CovariateTable]:
+    """Covariates of these observations, by series id, all with the same names; only of series that have some."""
+    if not rows or not _adjusts_for_covariates(rows[0].system):
+        return {}
+    tables = load_covariates(history, rows, {number: one.run_id for number, one in points.items()})
+    return {row.id: table for row, table in zip(rows, tables, strict=True) if table is not None}
+
+
 def load_detections(history: History, series_ids: Sequence[int]) -> dict[int, Detection]:
     """Detections stored by the last update of findings, by series id; series without one are left out."""
     stored = history.detections(series_ids)

@@ -16,9 +16,10 @@ from numpy.typing import ArrayLike
 
 from iowatch.stats.method import Adjustment, Detection, Floats
 
-_BLOCKS = 5
-# With fewer observations that have covariates, chance predicts as well as they do.
-_MIN_OBSERVATIONS = 12
+MIN_COVARIATE_OBSERVATIONS = 12
+"""With fewer observations that have covariates, chance predicts as well as they do."""
+
+BLOCKS = 5
 # Smallest share of the variance that is worth an adjustment (0.1 is a scatter 5 % smaller), and what chance adds to it,
 # in parameters. In one block the prediction may add variance, more than this share of the mean variance of a block.
 _MIN_EXPLAINED, _CHANCE_PARAMETERS = 0.1, 4.0
@@ -98,25 +99,43 @@ def fit_covariate(logs: Floats, table: CovariateTable) -> CovariateEffect | None
         table: covariates of the same points.
     """
     covered = np.isfinite(table.values).any(axis=1)
-    if covered.sum() < _MIN_OBSERVATIONS:
+    if covered.sum() < MIN_COVARIATE_OBSERVATIONS:
         return None
     logs, values = logs[covered], table.values[covered]
-    # Sorting puts NaN last.
-    middle = np.sort(values, axis=0)[(np.isfinite(values).sum(axis=0) - 1) // 2, np.arange(values.shape[1])]
-    deviations = np.abs(np.where(np.isfinite(values), values - middle, 0.0))
-    usual = np.partition(deviations, len(values) * 19 // 20, axis=0)[len(values) * 19 // 20]
+    middle, usual = _usual_values(values)
     scaled = _scale(values, middle, usual)
     changes, steps = np.diff(logs), np.diff(scaled, axis=0)
     # Most series are not predicted; one comparison is enough to see that.
-    if _explained_shares(changes, steps, table.signs).max() < _MIN_EXPLAINED / 2:
+    if explained_shares(changes, steps, table.signs).max() < _MIN_EXPLAINED / 2:
         return None
     explained = _explained_out_of_sample(changes, steps, table.signs)
     column, effect = _fit_effect(changes, steps, table.signs)
-    is_chance = explained < _MIN_EXPLAINED + _CHANCE_PARAMETERS / len(changes)
-    if is_chance or _explained_of_means(logs, effect * scaled[:, column]) < _MIN_SHARE_OF_MEANS * explained:
+    if (
+        explained < least_explained(len(changes))
+        or _explained_of_means(logs, effect * scaled[:, column]) < _MIN_SHARE_OF_MEANS * explained
+    ):
         return None
     adjustment = Adjustment(table.names[column], explained)
     return CovariateEffect(column, float(middle[column]), float(usual[column]), effect, adjustment)
+
+
+def least_explained(changes: int) -> float:
+    """Smallest share of the variance of that many changes that is no chance and worth an adjustment."""
+    return _MIN_EXPLAINED + _CHANCE_PARAMETERS / changes
+
+
+def _usual_values(values: Floats) -> tuple[Floats, Floats]:
+    """Median of each covariate, and its usual deviation from it, shape (p,)."""
+    # Sorting puts NaN last.
+    middle = np.sort(values, axis=0)[(np.isfinite(values).sum(axis=0) - 1) // 2, np.arange(values.shape[1])]
+    deviations = np.abs(np.where(np.isfinite(values), values - middle, 0.0))
+    return middle, np.partition(deviations, len(values) * 19 // 20, axis=0)[len(values) * 19 // 20]
+
+
+def usual_deviations(values: Floats) -> Floats:
+    """Covariates as deviations in units of the usual one, limited, shape (n, p); 0 where not recorded."""
+    covered = np.isfinite(values).any(axis=1)
+    return _scale(values, *_usual_values(values[covered])) if covered.any() else np.zeros_like(values)
 
 
 def _scale(values: Floats, middle: Floats | float, usual: Floats | float) -> Floats:
@@ -158,7 +177,7 @@ def align_unrecorded(series: AdjustedSeries, unadjusted: Detection) -> AdjustedS
     """
     logs, unrecorded = np.log(series.values), np.isnan(series.levels)
     path = np.interp(series.times, *_level_path(unadjusted))
-    scatter = _robust_scale(np.diff(logs[~unrecorded])) / math.sqrt(2)
+    scatter = robust_scale(np.diff(logs[~unrecorded])) / math.sqrt(2)
     usual = max(float(np.std(logs[unrecorded] - path[unrecorded])), scatter)
     shift = float(np.median(path[~unrecorded]) - np.median(logs[~unrecorded]))
     values = np.exp(np.where(unrecorded, path + (logs - path) * scatter / usual, logs + shift))
@@ -179,18 +198,23 @@ def _explained_out_of_sample(changes: Floats, steps: Floats, signs: Floats) -> f
         changes: differences of the series, shape (n,).
         steps: differences of the covariates, shape (n, p).
     """
-    limit = (3 * _robust_scale(changes)) ** 2
-    block = np.arange(len(changes)) * _BLOCKS // len(changes)
-    before, after = np.zeros(_BLOCKS), np.zeros(_BLOCKS)
-    for k in range(_BLOCKS):
+    limit = (3 * robust_scale(changes)) ** 2
+    block = np.arange(len(changes)) * BLOCKS // len(changes)
+    before, after = np.zeros(BLOCKS), np.zeros(BLOCKS)
+    for k in range(BLOCKS):
         train, test = block != k, block == k
         column, effect = _fit_effect(changes[train], steps[train], signs)
         rest = changes[test] - effect * steps[test, column]
         before[k] = np.minimum(changes[test] ** 2, limit).sum()
         after[k] = np.minimum(rest**2, limit).sum()
-    if (after > before + _MAX_WORSE * before.mean()).sum() > _BLOCKS - _MIN_GOOD_BLOCKS:
+    return explained_share(before, after)
+
+
+def explained_share(before: Floats, after: Floats) -> float:
+    """Share of the variance of blocks (before) that an adjustment removes; 0 if it adds some in several blocks."""
+    if (after > before + _MAX_WORSE * before.mean()).sum() > BLOCKS - _MIN_GOOD_BLOCKS:
         return 0.0
-    return float(1 - after.sum() / before.sum())
+    return float(1 - after.sum() / before.sum()) if before.any() else 0.0
 
 
 def _explained_of_means(logs: Floats, load: Floats) -> float:
@@ -200,11 +224,11 @@ def _explained_of_means(logs: Floats, load: Floats) -> float:
     have another effect than fast ones, an adjustment would add changes.
     """
     # Medians, because each step of the series is in as many differences as two means have observations.
-    before, after = (float(np.median(np.abs(_mean_differences(one)))) for one in (logs, logs - load))
+    before, after = (float(np.median(np.abs(mean_differences(one)))) for one in (logs, logs - load))
     return 1 - (after / before) ** 2 if before > 0 else 0.0
 
 
-def _mean_differences(logs: Floats) -> Floats:
+def mean_differences(logs: Floats) -> Floats:
     """Differences between adjacent means of `_MEAN_OBSERVATIONS`."""
     width = _MEAN_OBSERVATIONS
     sums = np.cumsum(np.append(0.0, logs))
@@ -215,15 +239,20 @@ def _mean_differences(logs: Floats) -> Floats:
 
 def _fit_effect(changes: Floats, steps: Floats, signs: Floats) -> tuple[int, float]:
     """The covariate that explains most, and its effect (natural logarithm per unit) by robust regression."""
-    column = int(_explained_shares(changes, steps, signs).argmax())
-    step, effect = steps[:, column], 0.0
+    column = int(explained_shares(changes, steps, signs).argmax())
+    return column, fit_effect(changes, steps[:, column], signs[column])
+
+
+def fit_effect(changes: Floats, step: Floats, sign: float) -> float:
+    """Effect of a covariate (per unit of its steps) by robust regression; 0 if it has the wrong sign."""
+    effect = 0.0
     for _ in range(_ROUNDS):
         weights = _outlier_weights(changes - effect * step)
         effect = float((weights * changes) @ step / (weights @ step**2 + _PRIOR_DIFFERENCES))
-    return column, effect if signs[column] * effect >= 0 else 0.0
+    return effect if sign * effect >= 0 else 0.0
 
 
-def _explained_shares(changes: Floats, steps: Floats, signs: Floats) -> Floats:
+def explained_shares(changes: Floats, steps: Floats, signs: Floats) -> Floats:
     """Share of the weighted variance of the changes that each covariate explains with an allowed sign, shape (p,)."""
     weights = _outlier_weights(changes)
     products = (weights * changes) @ steps
@@ -233,10 +262,10 @@ def _explained_shares(changes: Floats, steps: Floats, signs: Floats) -> Floats:
 
 
 def _outlier_weights(residuals: Floats) -> Floats:
-    return (_FREEDOM + 1) / (_FREEDOM + (residuals / _robust_scale(residuals)) ** 2)
+    return (_FREEDOM + 1) / (_FREEDOM + (residuals / robust_scale(residuals)) ** 2)
 
 
-def _robust_scale(values: Floats) -> float:
+def robust_scale(values: Floats) -> float:
     """Standard deviation from the 80 % quantile of the absolute values; more than half of them may be 0."""
     # Not np.quantile, which takes five times as long; this is called for every fit.
     position = 4 * (len(values) - 1) // 5

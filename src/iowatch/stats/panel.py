@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iowatch.core import DAY_S, Scalar
-from iowatch.stats.method import StepDirection
+from iowatch.stats.method import Adjustment, StepDirection
 from iowatch.stats.panel_models import model_of, probability
 from iowatch.stats.rules import (
     Condition,
@@ -74,6 +74,8 @@ _MIN_EVIDENCE, _MIN_SHIFT = 1.0, 0.02
 _WINDOW_SESSIONS, _LARGEST = 4, 4
 # Scatters to which the distance of a member is limited in the mean of its group: one wild series is no group.
 _CLIP = 12.0
+# After fewer sessions than these, levels are so uncertain that evidence counts less.
+_LONG_PAST = 40
 # A session is unusual for a series beyond this number of scatters.
 _FAR = 3.0
 # Observations of a series whose median is where it is now.
@@ -164,6 +166,7 @@ class PanelReport:
         unusual: positions of the series that are more than three scatters from their level in it.
         events: the most probable first.
         newest: median of the newest three observations (ln) of each series, NaN without any.
+        adjustment: the covariate whose effect was removed from the series before.
     """
 
     session: int | None
@@ -171,6 +174,7 @@ class PanelReport:
     unusual: tuple[int, ...]
     events: tuple[PanelEvent, ...]
     newest: tuple[float, ...] = ()
+    adjustment: Adjustment | None = None
 
 
 def assess_panel(
@@ -576,6 +580,7 @@ class _Group:
         return {
             "evidence": math.log(self.evidence + 2),
             "evidence per series": self.evidence / len(members),
+            "evidence without a past": self.evidence / len(members) * max(0.0, math.log(_LONG_PAST / start)),
             "evidence above past": float(np.clip((self.evidence - _largest(past, 12.0)) / 10, -2, 4)),
             "distance above past": distance - _largest(past_distance, 2.5),
             "series": math.log(len(members)),

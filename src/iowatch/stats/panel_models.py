@@ -64,6 +64,7 @@ MODELS = (
         real={
             "": -4.109,
             "evidence per series": 0.5,
+            "evidence without a past": -0.12,
             "session before": -1.172,
             "evidence above past": -0.101,
             "size": 0.476,
@@ -84,7 +85,11 @@ def model_of(sessions: int) -> PanelModel:
     return next((model for model in MODELS if sessions <= model.sessions), MODELS[-1])
 
 
-def probability(weights: Mapping[str, float], features: Mapping[str, float], log_odds: float = 0.0) -> float:
+def log_odds(weights: Mapping[str, float], features: Mapping[str, float]) -> float:
+    """Log odds by a logistic model."""
+    return weights[""] + sum(weight * features[name] for name, weight in weights.items() if name)
+
+
+def probability(weights: Mapping[str, float], features: Mapping[str, float], added: float = 0.0) -> float:
     """Probability by a logistic model, with additional log odds."""
-    score = weights[""] + sum(weight * features[name] for name, weight in weights.items() if name)
-    return 1 / (1 + math.exp(-score - log_odds))
+    return 1 / (1 + math.exp(-log_odds(weights, features) - added))

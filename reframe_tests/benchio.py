@@ -15,6 +15,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from iowatch.core import settings
 from reframe_tests.mixins.check import BenchmarkCheck, entries
 
+# Compilers at a time: a login node is shared.
+_MAKE_JOBS = min(4, len(os.sched_getaffinity(0)))
+
 
 class BuildBenchio(rfm.RunOnlyRegressionTest):
     """Builds benchio for one stack in `var/build/benchio/<system>/<stack>`, if it is not up to date.
@@ -45,7 +48,7 @@ class BuildBenchio(rfm.RunOnlyRegressionTest):
         compiler = f"-DCMAKE_C_COMPILER={self.current_environ.cc}"
         commands = (
             ["cmake", "-S", str(source), "-B", str(place), "-DCMAKE_BUILD_TYPE=Release", compiler],
-            ["cmake", "--build", str(place), "--target", "benchio"],
+            ["cmake", "--build", str(place), "--target", "benchio", "--parallel", str(_MAKE_JOBS)],
         )
         # CMake refuses a directory of other sources: iowatch was upgraded or moved to another environment.
         known = shlex.quote(f"CMAKE_HOME_DIRECTORY:INTERNAL={source}")

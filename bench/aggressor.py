@@ -1,8 +1,8 @@
 """A shared store with an aggressor, live: do findings tell a slower store from a busy one?
 
     python bench/aggressor.py cost                       time of one snapshot of covariates on this machine
-    python bench/aggressor.py measure BENCHIO FILE 33    as root: 33 replays of benchio on a store, as JSON lines
-    python bench/aggressor.py FILE                       the same, one session per day, as `iowatch findings` sees them
+    python bench/aggressor.py measure BENCHIO FILE 0 33  as root: replays 0 to 32 of benchio on a store, as JSON lines
+    python bench/aggressor.py FILE...                    the same, one session per day, as `iowatch findings` sees them
 
 The store is a loop device with ext4, limited by a control group (blkio of cgroup v1) to 10 MiB/s of writes. All that
 write are in that group and share its limit: benchio; a neighbour that always writes, in small calls, because the group
@@ -147,11 +147,11 @@ def is_changed(replay: int) -> bool:
     return replay % 3 == 1 and replay <= LAST_CHANGED
 
 
-def measure(benchio: str, file: Path, replays: int) -> None:
+def measure(benchio: str, file: Path, first: int, end: int) -> None:
     """Add replays to a file, one session per line: those that are in it are not repeated."""
-    known = sum(1 for _ in file.open()) if file.exists() else 0
+    known = first * SESSIONS + (sum(1 for _ in file.open()) if file.exists() else 0)
     with tempfile.TemporaryDirectory() as name, open_store(Path(name)) as store, file.open("a") as lines:
-        for number in range(known, replays * SESSIONS):
+        for number in range(known, end * SESSIONS):
             replay, session = divmod(number, SESSIONS)
             is_active = np.random.default_rng(replay).permutation(SESSIONS)[session] < SESSIONS // 2
             changed = is_changed(replay) and session >= CHANGED_AT
@@ -211,10 +211,10 @@ def first_findings(sessions: Sequence[Mapping[str, Any]], kind: str) -> dict[str
     return found
 
 
-def report(file: Path) -> None:
+def report(files: Sequence[Path]) -> None:
     """Print how the store and the aggressor look, and what findings made of them."""
     replays: dict[int, list[dict[str, Any]]] = {}
-    for line in file.read_text().splitlines():
+    for line in (line for file in files for line in file.read_text().splitlines()):
         replays.setdefault((session := json.loads(line))["replay"], []).append(session)
     whole = {n: sessions for n, sessions in replays.items() if len(sessions) == SESSIONS and n >= FIRST}
     for case, name in enumerate(CASES):
@@ -261,12 +261,12 @@ def print_cost() -> None:
 def main() -> int:
     """Measure, report, or print the cost."""
     words = sys.argv[1:]
-    if len(words) == 4 and words[0] == "measure":
-        measure(words[1], Path(words[2]), int(words[3]))
+    if len(words) == 5 and words[0] == "measure":
+        measure(words[1], Path(words[2]), int(words[3]), int(words[4]))
     elif words == ["cost"]:
         print_cost()
-    elif len(words) == 1:
-        report(Path(words[0]))
+    elif words and words[0] != "measure":
+        report([Path(word) for word in words])
     else:
         print(__doc__, file=sys.stderr)
         return 2

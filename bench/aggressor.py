@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import signal
 import subprocess
 import sys
 import tempfile
@@ -47,7 +48,7 @@ CASES = {
 GROUP = Path("/sys/fs/cgroup/blkio/iowatch-aggressor")
 # What detection has: the rates only, what the runs recorded, or whether the aggressor was active (the best case).
 KINDS = ("no covariates", "covariates", "the truth as covariate")
-# The earlier replays served to choose an adjustment that is not in use. Of 27 further ones seven have a change.
+# The earlier replays served to look at the adjustment for load. Of 27 further ones seven have a change.
 FIRST, LAST_CHANGED = 6, 25
 DAY_S, START = 86400, 1_735_689_600
 
@@ -149,6 +150,7 @@ def is_changed(replay: int) -> bool:
 
 def measure(benchio: str, file: Path, first: int, end: int) -> None:
     """Add replays to a file, one session per line: those that are in it are not repeated."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # which would leave the store mounted, and its writers
     known = first * SESSIONS + (sum(1 for _ in file.open()) if file.exists() else 0)
     with tempfile.TemporaryDirectory() as name, open_store(Path(name)) as store, file.open("a") as lines:
         for number in range(known, end * SESSIONS):

@@ -6,8 +6,8 @@ Panels are made as tests/data/panels.tar.xz describes (README.md inside it): all
 sessions, less their lasting steps and slow variation, so that bad sessions, gaps and outliers stay together; half of
 them with blocks of sessions in another order; 40 % with a lasting event, 30 % with one of 1 to 6 sessions. Every
 candidate of every morning is an input of the fit: whether it is the planted event, and whether that lasts.
-Models with the input "evidence without a past" get its weight afterwards, all others fixed, from panels with 3 to 9 of
-the series and 6 to 70 sessions before the event: in those above it is 0.
+Models with the input "evidence after a short past" get its weight afterwards, all others fixed, from panels with 3 to 9
+of the series and 6 to 70 sessions before the event: in those above it is 0.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ LENGTHS = (0.34, 0.2, 0.15, 0.12, 0.1, 0.09)
 PENALTY = 2.5
 """Ridge penalty of the standardised weights."""
 SHORT_SEEDS = (311, 313, 315)
-SHORT_PAST = "evidence without a past"
+SHORT_PAST = "evidence after a short past"
 
 
 @dataclass(frozen=True)

@@ -8,18 +8,18 @@ where the load itself changes its level, the series keeps its change.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from iowatch.stats.method import Adjustment, Detection, Floats
 
-MIN_COVARIATE_OBSERVATIONS = 12
-"""With fewer observations that have covariates, chance predicts as well as they do."""
-
 BLOCKS = 5
+# With fewer observations that have covariates, chance predicts as well as they do.
+_MIN_OBSERVATIONS = 12
 # Smallest share of the variance that is worth an adjustment (0.1 is a scatter 5 % smaller), and what chance adds to it,
 # in parameters. In one block the prediction may add variance, more than this share of the mean variance of a block.
 _MIN_EXPLAINED, _CHANCE_PARAMETERS = 0.1, 4.0
@@ -99,21 +99,22 @@ def fit_covariate(logs: Floats, table: CovariateTable) -> CovariateEffect | None
         table: covariates of the same points.
     """
     covered = np.isfinite(table.values).any(axis=1)
-    if covered.sum() < MIN_COVARIATE_OBSERVATIONS:
+    if covered.sum() < _MIN_OBSERVATIONS:
         return None
     logs, values = logs[covered], table.values[covered]
     middle, usual = _usual_values(values)
     scaled = _scale(values, middle, usual)
     changes, steps = np.diff(logs), np.diff(scaled, axis=0)
+    shares = _explained_shares(changes, steps, table.signs)
     # Most series are not predicted; one comparison is enough to see that.
-    if explained_shares(changes, steps, table.signs).max() < _MIN_EXPLAINED / 2:
+    if shares.max() < _MIN_EXPLAINED / 2:
         return None
-    explained = _explained_out_of_sample(changes, steps, table.signs)
-    column, effect = _fit_effect(changes, steps, table.signs)
-    if (
-        explained < least_explained(len(changes))
-        or _explained_of_means(logs, effect * scaled[:, column]) < _MIN_SHARE_OF_MEANS * explained
-    ):
+    block = np.arange(len(changes)) * BLOCKS // len(changes)
+    explained = explained_out_of_sample([Differences(changes / robust_scale(changes), steps, block, table.signs)])
+    column = int(shares.argmax())
+    effect = fit_effect(changes, steps[:, column], table.signs[column])
+    is_chance = explained < least_explained(len(changes))
+    if is_chance or _explained_of_means(logs, effect * scaled[:, column]) < _MIN_SHARE_OF_MEANS * explained:
         return None
     adjustment = Adjustment(table.names[column], explained)
     return CovariateEffect(column, float(middle[column]), float(usual[column]), effect, adjustment)
@@ -191,27 +192,46 @@ def _level_path(detection: Detection) -> tuple[list[float], list[float]]:
     return list(times), list(logs)
 
 
-def _explained_out_of_sample(changes: Floats, steps: Floats, signs: Floats) -> float:
+@dataclass(frozen=True)
+class Differences:
+    """Differences between consecutive observations of one series.
+
+    Attributes:
+        changes: of ln value, in units of their robust scale; shape (n,).
+        steps: of the covariates, in units of their usual deviation; shape (n, p).
+        block: time block of each, 0 to 4; shape (n,).
+        signs: as in `CovariateTable`, shape (p,).
+    """
+
+    changes: Floats
+    steps: Floats
+    block: NDArray[np.intp]
+    signs: Floats
+
+
+def best_column(series: Sequence[Differences], block: int = -1) -> int:
+    """The covariate that explains most in all series, without one block."""
+    kept = [(one, one.block != block) for one in series]
+    shares = [_explained_shares(one.changes[k], one.steps[k], one.signs) for one, k in kept if k.any()]
+    return int(np.sum(shares, axis=0).argmax())
+
+
+def explained_out_of_sample(series: Sequence[Differences]) -> float:
     """Share of the variance of the changes that is predicted in time blocks not used for the fit; 0 for "by chance".
 
-    Args:
-        changes: differences of the series, shape (n,).
-        steps: differences of the covariates, shape (n, p).
+    The covariate is the same in all series, the effect is not. A series whose differences are all in one block has
+    nothing to predict that from.
     """
-    limit = (3 * robust_scale(changes)) ** 2
-    block = np.arange(len(changes)) * BLOCKS // len(changes)
     before, after = np.zeros(BLOCKS), np.zeros(BLOCKS)
     for k in range(BLOCKS):
-        train, test = block != k, block == k
-        column, effect = _fit_effect(changes[train], steps[train], signs)
-        rest = changes[test] - effect * steps[test, column]
-        before[k] = np.minimum(changes[test] ** 2, limit).sum()
-        after[k] = np.minimum(rest**2, limit).sum()
-    return explained_share(before, after)
-
-
-def explained_share(before: Floats, after: Floats) -> float:
-    """Share of the variance of blocks (before) that an adjustment removes; 0 if it adds some in several blocks."""
+        column = best_column(series, k) if any((one.block != k).any() for one in series) else 0
+        for one in series:
+            train, test = one.block != k, one.block == k
+            sign = one.signs[column]
+            effect = fit_effect(one.changes[train], one.steps[train, column], sign) if train.any() else 0.0
+            rest = one.changes[test] - effect * one.steps[test, column]
+            before[k] += np.minimum(one.changes[test] ** 2, 9.0).sum()
+            after[k] += np.minimum(rest**2, 9.0).sum()
     if (after > before + _MAX_WORSE * before.mean()).sum() > BLOCKS - _MIN_GOOD_BLOCKS:
         return 0.0
     return float(1 - after.sum() / before.sum()) if before.any() else 0.0
@@ -237,12 +257,6 @@ def mean_differences(logs: Floats) -> Floats:
     return differences
 
 
-def _fit_effect(changes: Floats, steps: Floats, signs: Floats) -> tuple[int, float]:
-    """The covariate that explains most, and its effect (natural logarithm per unit) by robust regression."""
-    column = int(explained_shares(changes, steps, signs).argmax())
-    return column, fit_effect(changes, steps[:, column], signs[column])
-
-
 def fit_effect(changes: Floats, step: Floats, sign: float) -> float:
     """Effect of a covariate (per unit of its steps) by robust regression; 0 if it has the wrong sign."""
     effect = 0.0
@@ -252,7 +266,7 @@ def fit_effect(changes: Floats, step: Floats, sign: float) -> float:
     return effect if sign * effect >= 0 else 0.0
 
 
-def explained_shares(changes: Floats, steps: Floats, signs: Floats) -> Floats:
+def _explained_shares(changes: Floats, steps: Floats, signs: Floats) -> Floats:
     """Share of the weighted variance of the changes that each covariate explains with an allowed sign, shape (p,)."""
     weights = _outlier_weights(changes)
     products = (weights * changes) @ steps

@@ -580,7 +580,7 @@ class _Group:
         return {
             "evidence": math.log(self.evidence + 2),
             "evidence per series": self.evidence / len(members),
-            "evidence without a past": self.evidence / len(members) * max(0.0, math.log(_LONG_PAST / start)),
+            "evidence after a short past": self.evidence / len(members) * max(0.0, math.log(_LONG_PAST / start)),
             "evidence above past": float(np.clip((self.evidence - _largest(past, 12.0)) / 10, -2, 4)),
             "distance above past": distance - _largest(past_distance, 2.5),
             "series": math.log(len(members)),

@@ -64,7 +64,7 @@ MODELS = (
         real={
             "": -4.109,
             "evidence per series": 0.5,
-            "evidence without a past": -0.12,
+            "evidence after a short past": -0.12,
             "session before": -1.172,
             "evidence above past": -0.101,
             "size": 0.476,

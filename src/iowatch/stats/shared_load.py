@@ -10,13 +10,12 @@ newest sessions are unusual for their load, and detection in single series wheth
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from iowatch.stats import covariates as single
-from iowatch.stats.covariates import CovariateTable
+from iowatch.stats.covariates import CovariateTable, Differences
 from iowatch.stats.method import Adjustment, Floats
 
 # With fewer sessions the means of consecutive observations are too few to be compared.
@@ -25,24 +24,6 @@ _MEAN_SESSIONS = 30
 _MIN_SESSIONS = 6
 
 Integers = NDArray[np.int64] | NDArray[np.intp]
-
-
-@dataclass(frozen=True)
-class _Differences:
-    """Observations with covariates of one series, and the differences between consecutive ones.
-
-    Attributes:
-        logs, loads: in units of the scatter of the differences, and of the usual deviations: shape (n,), (n, p).
-        changes, steps: their differences, shape (n - 1,), (n - 1, p).
-        block: of each difference, 0 to 4; shape (n - 1,).
-    """
-
-    logs: Floats
-    loads: Floats
-    changes: Floats
-    steps: Floats
-    block: Integers
-    signs: Floats
 
 
 def adjust_together(
@@ -67,19 +48,24 @@ def adjust_together(
     recorded = np.unique(np.concatenate([s[k] for s, k in zip(sessions, known, strict=True)]))
     if len(recorded) < _MIN_SESSIONS:
         return None
-    parts = [
-        _differences(y[k], load[k], np.searchsorted(recorded, s[k]) * single.BLOCKS // len(recorded), table.signs)
+    chosen = [
+        (y[k] / single.robust_scale(np.diff(y[k])), load[k], s[k], table.signs)
         for y, load, s, k, table in zip(logs, loads, sessions, known, tables, strict=True)
         if k.sum() > 2
     ]
+    blocks = [np.searchsorted(recorded, s) * single.BLOCKS // len(recorded) for _, _, s, _ in chosen]
+    parts = [
+        Differences(np.diff(y), np.diff(load, axis=0), block[1:], signs)
+        for (y, load, _, signs), block in zip(chosen, blocks, strict=True)
+    ]
     if not parts:
         return None
-    explained = _explained_out_of_sample(parts)
+    explained, column = single.explained_out_of_sample(parts), single.best_column(parts)
     if explained < single.least_explained(sum(len(one.changes) for one in parts)):
         return None
-    if len(recorded) >= _MEAN_SESSIONS and _explained_of_means(parts) < 0:
+    levels = [(y, load[:, column], signs[column]) for y, load, _, signs in chosen]
+    if len(recorded) >= _MEAN_SESSIONS and not _explains_means(levels):
         return None
-    column = _best_column(parts)
     adjusted = [
         _without_effect(y, load[:, column], np.isfinite(table.values[:, column]), table.signs[column])
         for y, load, table in zip(logs, loads, tables, strict=True)
@@ -100,47 +86,18 @@ def _with_session_means(tables: Sequence[CovariateTable], sessions: Sequence[Int
     ]
 
 
-def _differences(logs: Floats, loads: Floats, blocks: Integers, signs: Floats) -> _Differences:
-    logs = logs / single.robust_scale(np.diff(logs))
-    return _Differences(logs, loads, np.diff(logs), np.diff(loads, axis=0), blocks[1:], signs)
+def _explains_means(series: Sequence[tuple[Floats, Floats, float]]) -> bool:
+    """Whether means of consecutive observations differ less without the effect; slow changes of the load may act less.
 
-
-def _best_column(parts: Sequence[_Differences], block: int = -1) -> int:
-    """The covariate that explains most in all series, without one block."""
-    kept = [(one, one.block != block) for one in parts]
-    shares = [single.explained_shares(one.changes[k], one.steps[k], one.signs) for one, k in kept if k.any()]
-    return int(np.sum(shares, axis=0).argmax())
-
-
-def _explained_out_of_sample(parts: Sequence[_Differences]) -> float:
-    """Share of the variance of the changes that is predicted in blocks not used for the fit; 0 for "by chance".
-
-    A series whose differences are all in one block has nothing to predict that from.
+    Args:
+        series: ln of the values in units of their scatter, load, shapes (n,), and allowed sign of the effect.
     """
-    before, after = np.zeros(single.BLOCKS), np.zeros(single.BLOCKS)
-    for k in range(single.BLOCKS):
-        column = _best_column(parts, k) if any((one.block != k).any() for one in parts) else 0
-        for one in parts:
-            train, test = one.block != k, one.block == k
-            sign = one.signs[column]
-            effect = single.fit_effect(one.changes[train], one.steps[train, column], sign) if train.any() else 0.0
-            rest = one.changes[test] - effect * one.steps[test, column]
-            before[k] += np.minimum(one.changes[test] ** 2, 9.0).sum()
-            after[k] += np.minimum(rest**2, 9.0).sum()
-    return single.explained_share(before, after)
-
-
-def _explained_of_means(parts: Sequence[_Differences]) -> float:
-    """The same of the means of consecutive observations, in sample; negative if slow changes of the load act less."""
-    column = _best_column(parts)
     before, after = [np.zeros(0)], [np.zeros(0)]
-    for one in parts:
-        load = one.loads[:, column]
-        effect = single.fit_effect(one.changes, one.steps[:, column], one.signs[column])
-        before.append(single.mean_differences(one.logs))
-        after.append(single.mean_differences(one.logs - effect * load))
-    sizes = [float(np.median(np.abs(np.concatenate(side)))) for side in (before, after)]
-    return 1 - (sizes[1] / sizes[0]) ** 2 if sizes[0] > 0 else 0.0
+    for logs, load, sign in series:
+        effect = single.fit_effect(np.diff(logs), np.diff(load), sign)
+        before.append(single.mean_differences(logs))
+        after.append(single.mean_differences(logs - effect * load))
+    return bool(np.median(np.abs(np.concatenate(after))) <= np.median(np.abs(np.concatenate(before))))
 
 
 def _without_effect(logs: Floats, load: Floats, recorded: NDArray[np.bool_], sign: float) -> Floats:

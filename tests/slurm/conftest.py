@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import subprocess
@@ -52,9 +53,18 @@ def wait_until(condition: Callable[[], object], seconds: float) -> None:
         time.sleep(0.1)
 
 
-@pytest.fixture(scope="session")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """Started once; each test restores the state of the node."""
+@pytest.fixture(scope="module")
+def one_at_a_time(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Workers of pytest-xdist take turns: their clusters would share the ports and munge."""
+    workers = tmp_path_factory.getbasetemp().parent
+    with (workers / "slurm.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+@pytest.fixture(scope="module")
+def cluster(one_at_a_time: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Started once per file; each test restores the state of the node."""
     missing = [name for name in _PROGRAMS if shutil.which(name) is None]
     if missing:
         pytest.skip(f"needs {', '.join(missing)}; as root on Debian, ci/setup --dev installs them")

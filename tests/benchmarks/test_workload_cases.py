@@ -35,6 +35,8 @@ BYTES = {
     "madbench2": ("pixels=1000+bins=3+block=4096", 4 * 3 * 489 * 4096),  # 1000 * 1000 * 8 / 4 bytes, rounded up
     "vpic-io": ("particles=1000", 4 * 8 * 1000 * 4),
 }
+# Of FLASH-IO on 4 ranks, which have 5, 6, 7 and 5 blocks of 2^3 cells: a checkpoint of 3 variables, plot files of 2.
+FLASH_BYTES = 23 * (17 * 4 + 12 * 8) + 23 * 3 * 2**3 * 8 + 2 * 23 * (17 * 4 + 12 * 4) + 23 * 2 * (2**3 + 3**3) * 4
 
 
 @pytest.mark.parametrize("name", sorted(OPERATIONS))
@@ -59,6 +61,20 @@ def test_parameters_choose_library_and_phases() -> None:
     assert ("restart read", "bandwidth") not in BENCHIO.expects(options)
     words = BENCHIO.arguments(options, "/scratch")
     assert [f"--workload={SHIPPED['flash-io']}", "--set=api=pnetcdf", "--set=restarts=0"] == words[:3]
+
+
+@pytest.mark.parametrize(
+    ("api", "scalars"),
+    [
+        # h5_write_header_info of the FLASH I/O benchmark: time, version, parameters, four letters per variable; and the
+        # names in the compound type.
+        ("hdf5", 3 * (40 + 20 + 328) + 40 + 2 * 28 + (3 + 2 + 2) * 4),
+        ("pnetcdf", 248 + 2 * 328),  # as attributes
+    ],
+)
+def test_flash_has_data_sets_for_scalars_with_hdf5_only(api: str, scalars: int) -> None:
+    chosen = f"api={api}+blocks=5+cells=2+unknowns=3+plotted=2+restarts=0"
+    assert BENCHIO.file_bytes({"workload": "flash-io", "ranks": 4, "set": chosen}) == FLASH_BYTES + scalars
 
 
 @pytest.mark.parametrize(

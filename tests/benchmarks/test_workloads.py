@@ -10,7 +10,7 @@ from iowatch.benchmarks.workloads import Operation, Workload, evaluate
 from iowatch.core import InputError
 
 # Values by hand, from the rules of docs/workloads.md.
-NAMES = {"rank": 3, "ranks": 4}
+NAMES: dict[str, int | float | str] = {"rank": 3, "ranks": 4, "api": "hdf5"}
 
 
 @pytest.mark.parametrize(
@@ -25,6 +25,9 @@ NAMES = {"rank": 3, "ranks": 4}
         ("min(rank, 2) + max(ranks, 9)", 11),
         ("7 - 2 - 1 + 4 / 2 / 2 - 2 ^ 3 ^ 0", 3),
         (7, 7),
+        ("api == hdf5", 1),
+        ("rank == 3 and api != hdf5 or 2 * (api==hdf5) + (api == hdf) - 2", 0),
+        ("(api != posix) * rank", 3),
     ],
 )
 def test_expressions_are_evaluated(text: Any, value: int) -> None:
@@ -39,6 +42,12 @@ def test_expressions_are_evaluated(text: Any, value: int) -> None:
         ("2 ^ 2 ^ 64", "passes 64 bits"),
         ("nodes", "unknown name 'nodes'"),
         ("rank +", "is not an expression"),
+        ("api + 1", "'api' is a text, not a number"),
+        ("rank * api == hdf5", "'api' is a text, not a number"),
+        ("api == 5", "'api' is a text, not a number"),
+        ("api <= hdf5", "'api' is a text, not a number"),
+        ("api == hdf5 == 1", "is not an expression"),
+        ("hdf5 == api", "unknown name 'hdf5'"),
         ("1.5", "is not an expression"),
         ("rank.real", "is not an expression"),
         ("min(1)", "is not an expression"),

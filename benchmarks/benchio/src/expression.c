@@ -180,13 +180,37 @@ static struct expression *parse_name(struct parser *p) {
     int slot = scope_find(p->scope, p->at, n);
     if (slot < 0)
         return complain(p, "unknown name '%.*s'", n > NAME_LENGTH ? NAME_LENGTH : (int)n, p->at);
-    if (p->scope->slot[slot].text)
+    if (p->scope->slot[slot].text != NULL)
         return complain(p, "'%.*s' is a text, not a number", (int)n, p->at);
     p->at += n;
     struct expression *e = constant(p, false, 0, 0);
     if (e != NULL)
         e->operation = SLOT, e->slot = slot;
     return e;
+}
+
+/* `text == word` and `text != word`: known at once. NULL without a complaint: no text is next. */
+static struct expression *compare_text(struct parser *p) {
+    size_t n = 0, word = 0;
+    skip(p);
+    while (is_name(p->at[n]))
+        n++;
+    int slot = scope_find(p->scope, p->at, n);
+    const char *text = slot >= 0 ? p->scope->slot[slot].text : NULL, *name = p->at;
+    if (text == NULL)
+        return NULL;
+    p->at += n;
+    bool equal = take(p, "==");
+    if (!equal && !take(p, "!="))
+        return complain(p, "'%.*s' is a text, not a number", (int)n, name);
+    skip(p);
+    while (is_name(p->at[word]))
+        word++;
+    if (!isalpha((unsigned char)*p->at))
+        return complain(p, "expected a word with which '%.*s' is compared", (int)n, name);
+    bool same = strlen(text) == word && memcmp(text, p->at, word) == 0;
+    p->at += word;
+    return constant(p, true, same == equal, same == equal);
 }
 
 static struct expression *parse_atom(struct parser *p) {
@@ -250,9 +274,13 @@ static const struct level levels[] = {
     {{{"*", MULTIPLY}, {"/", DIVIDE}, {"%", REMAINDER}}, false},
 };
 #define LEVEL_N (sizeof levels / sizeof *levels)
+#define COMPARISON 2
 
 static struct expression *parse_level(struct parser *p, size_t level) {
-    struct expression *left = level == LEVEL_N ? parse_unary(p) : parse_level(p, level + 1);
+    struct expression *left = level == COMPARISON ? compare_text(p) : NULL;
+    if (left != NULL || p->why[0] != '\0')
+        return left;
+    left = level == LEVEL_N ? parse_unary(p) : parse_level(p, level + 1);
     bool more = level < LEVEL_N;
     while (left != NULL && more) {
         more = false;

@@ -16,7 +16,7 @@ struct scope {
     struct slot {
         char name[NAME_LENGTH + 1]; /* empty: not visible */
         bool whole;                 /* has an integer value */
-        bool text;                  /* has no value */
+        const char *text;           /* of a text, which has no number; NULL otherwise */
         int64_t integer;
         double real;
     } slot[SCOPE_SLOTS];

@@ -55,7 +55,7 @@ static bool dataset_values(struct complaint *complaint, const struct scope *s, s
         if (!size_multiply(d->bytes, (uint64_t)d->dims[i], &d->bytes))
             return complain_at(complaint, d->place, "it is larger than 2^63 bytes");
     }
-    return bounded(complaint, &d->count, s, 1, 1, WORKLOAD_COUNT, &d->copies) &&
+    return bounded(complaint, &d->count, s, 1, 0, WORKLOAD_COUNT, &d->copies) &&
            bounded(complaint, &d->fill, s, 0, 0, 1, &d->filled);
 }
 

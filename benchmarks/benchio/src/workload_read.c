@@ -95,7 +95,7 @@ static bool read_parameter(struct reader *r, const struct tree *t, const struct 
         return complain_at(&r->complaint, t, "more than %d names", SCOPE_SLOTS);
     }
     struct slot *s = &w->constants.slot[slot];
-    s->text = e == NULL;
+    s->text = e == NULL ? w->text[slot] : NULL;
     s->whole = e != NULL && expression_integer(e, &w->constants, &s->integer) == NULL;
     const char *wrong = e != NULL ? expression_real(e, &w->constants, &s->real) : NULL;
     expression_free(e);

@@ -75,12 +75,18 @@ static void expressions_are_whole(void) {
                 {"0 and 1 / 0", 0},
                 {"1 or 1 / 0", 1},
                 {"  n*n ", 49},
-                {"9223372036854775807", INT64_MAX}};
+                {"9223372036854775807", INT64_MAX},
+                {"api == hdf5", 1},
+                {"n == 7 and api != hdf5 or 2 * (api==hdf5) + (api == hdf) - 2", 0},
+                {"(api != posix) * n", 7}};
     static const char *const bad[] = {
         "",          "1 +",    "(1",    "1)",  "1 2",
         "m",         "nn",     "0x10",  "010", "1_000",
         "1 < 2 < 3", "min(1)", "n = 3", "$n",  "9223372036854775808000000000000000000000000000000000000e999",
         "and",       "3k"};
+    static const char *const no_comparison[] = {"api",         "n * api == hdf5",  "api == 5",
+                                                "api <= hdf5", "api == hdf5 == 1", "api == hdf5+1",
+                                                "api ==",      "hdf5 == api",      "n == hdf5"};
     static const char *const fail[] = {"1 / 0",
                                        "1 % (n - 7)",
                                        "2^63",
@@ -92,6 +98,7 @@ static void expressions_are_whole(void) {
     struct scope scope = {0};
     char why[128];
     scope_set(&scope, scope_push(&scope, "n"), 7);
+    scope.slot[scope_push(&scope, "api")].text = "hdf5";
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
         int64_t value = 0;
         struct expression *e = expression_parse(good[i].text, &scope, why, sizeof why);
@@ -100,6 +107,8 @@ static void expressions_are_whole(void) {
     }
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         CHECK(expression_parse(bad[i], &scope, why, sizeof why) == NULL && why[0] != '\0');
+    for (size_t i = 0; i < sizeof no_comparison / sizeof *no_comparison; i++)
+        CHECK(expression_parse(no_comparison[i], &scope, why, sizeof why) == NULL && why[0] != '\0');
     for (size_t i = 0; i < sizeof fail / sizeof *fail; i++) {
         int64_t value;
         struct expression *e = expression_parse(fail[i], &scope, why, sizeof why);

@@ -26,7 +26,7 @@ _LIMIT = 1 << 63
 _MAX_LENGTH = 65_536
 _TYPE_BYTES = {"byte": 1, "int": 4, "long": 8, "float": 4, "double": 8}
 Number = int | float
-Names = Mapping[str, Number]
+Names = Mapping[str, Number | str]
 
 _BINARY: dict[type[ast.operator], Callable[[Number, Number], Number]] = {
     ast.Add: operator.add,
@@ -49,7 +49,7 @@ def evaluate(expression: Any, names: Names, real: bool = False) -> Number:
 
     Args:
         expression: a number, or a text.
-        names: values of the names in it.
+        names: values of the names in it; a text can only be compared with a word.
         real: divisions keep their fraction, and decimals are allowed.
 
     Raises:
@@ -93,11 +93,17 @@ def _raw_value(node: ast.expr, names: Names, real: bool) -> Number:
         case ast.Name(id=name):
             if name not in names:
                 raise InputError(f"unknown name '{name}'; known: {', '.join(sorted(names))}")
-            return names[name]
+            if isinstance(value := names[name], str):
+                raise InputError(f"'{name}' is a text, not a number")
+            return value
         case ast.UnaryOp(op=ast.USub(), operand=operand):
             return -_value(operand, names, real)
         case ast.BinOp():
             return _chain(node, names, real)
+        case ast.Compare(
+            left=ast.Name(id=name), ops=[ast.Eq() | ast.NotEq() as op], comparators=[ast.Name(id=word)]
+        ) if isinstance(names.get(name), str):
+            return int((names[name] == word) == isinstance(op, ast.Eq))
         case ast.Compare(left=left, ops=[op], comparators=[right]) if type(op) in _COMPARE:
             return int(_COMPARE[type(op)](_value(left, names, real), _value(right, names, real)))
         case ast.BoolOp(op=op, values=values):
@@ -183,12 +189,11 @@ class Workload:
                 f"workload {self.document['name']} is described for {only} ranks only: it cannot run on {self.ranks}",
                 hint="Trace the application on the ranks that you want, and describe that log.",
             )
-        common: dict[str, Any] = {"ranks": self.ranks, "nodes": self.nodes}
+        common: dict[str, Number | str] = {"ranks": self.ranks, "nodes": self.nodes}
         for name, value in self.document.get("parameters", {}).items():
             common[name] = _parameter(self.changed.get(name, value), common)
         self._texts = {name: value for name, value in common.items() if isinstance(value, str)}
-        numbers = {name: value for name, value in common.items() if not isinstance(value, str)}
-        self._names = [self._rank_names(rank, numbers) for rank in range(self.ranks)]
+        self._names = [self._rank_names(rank, common) for rank in range(self.ranks)]
         self._members: dict[str, dict[int, int]] = {}
 
     @property
@@ -214,7 +219,7 @@ class Workload:
             for rank in range(self.ranks):
                 if not self._takes_part(file.get("ranks"), rank, self._names[rank]):
                     continue
-                keys: dict[str, Number] = {"shared": 0, "per-process": rank, "per-node": self._names[rank]["node"]}
+                keys: dict[str, Any] = {"shared": 0, "per-process": rank, "per-node": self._names[rank]["node"]}
                 key = self.value(group, rank) if group is not None else keys[layout]
                 owners[rank] = lowest.setdefault(key, rank)
             self._members[name] = owners
@@ -228,13 +233,13 @@ class Workload:
         """
         yield from self._walk(self.document["phases"][phase]["actions"], rank, dict(self._names[rank]))
 
-    def file_names(self, name: str, rank: int) -> dict[str, Number]:
+    def file_names(self, name: str, rank: int) -> dict[str, Number | str]:
         """Return what expressions of a file and of its actions know on a rank that has part in it."""
         owners = self.members(name)
         sharing = [one for one, owner in owners.items() if owner == owners[rank]]
         return {**self._names[rank], "file_ranks": len(sharing), "file_rank": sharing.index(rank)}
 
-    def _rank_names(self, rank: int, common: Names) -> dict[str, Number]:
+    def _rank_names(self, rank: int, common: Names) -> dict[str, Number | str]:
         names = {**common, "rank": rank, "node": rank * self.nodes // self.ranks}
         for name, expression in self.document.get("variables", {}).items():
             names[name] = evaluate(expression, names)
@@ -247,7 +252,7 @@ class Workload:
             return rank in [evaluate(one, names) for one in chosen]
         return evaluate(chosen, names) != 0
 
-    def _walk(self, actions: Sequence[Any], rank: int, names: dict[str, Number]) -> Iterator[Operation]:
+    def _walk(self, actions: Sequence[Any], rank: int, names: dict[str, Number | str]) -> Iterator[Operation]:
         for action in actions:
             if action == "barrier":
                 yield Operation("barrier")
@@ -263,7 +268,9 @@ class Workload:
             else:
                 yield from self._file_operations(action, rank, names)
 
-    def _file_operations(self, action: Mapping[str, Any], rank: int, names: dict[str, Number]) -> Iterator[Operation]:
+    def _file_operations(
+        self, action: Mapping[str, Any], rank: int, names: dict[str, Number | str]
+    ) -> Iterator[Operation]:
         verb, name = next(iter((verb, str(action[verb])) for verb in _FILE_VERBS if verb in action))
         owners = self.members(name)
         if rank not in owners:
@@ -351,12 +358,12 @@ def _place(action: Mapping[str, Any]) -> str:
 _FILE_VERBS = ("create", "open", "write", "read", "flush", "close", "stat", "remove")
 
 
-def _parameter(value: Any, names: Mapping[str, Any]) -> Number | str:
+def _parameter(value: Any, names: Names) -> Number | str:
     """The value of a parameter: a number, an expression of those above, or a text."""
     if isinstance(value, float):
         return value
     try:
-        return evaluate(value, {name: one for name, one in names.items() if not isinstance(one, str)}, real=False)
+        return evaluate(value, names, real=False)
     except InputError:
         return str(value)
 

@@ -50,6 +50,7 @@ def replay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cli: Cli) -> Callabl
         "darshan-config": f'echo "-L{tmp_path} -ldarshan"',
         "launcher": 'for w; do case "$w" in DARSHAN_LOGFILE=*) log=${w#*=};; --workload=*) file=${w#*=};; esac; done\n'
         "kind=$(sed -n 's/^memory: {read: \\([a-z0-9]*\\).*/-\\1/p' \"$file\")\n"
+        'grep -q "halo: true" "$file" && kind=$kind-halo\n'
         f'cp {tmp_path}/replay$kind "$log" || cp {tmp_path}/replay "$log"\n'
         f"exit $(cat {tmp_path}/rc)",
         "benchio": "exit 1",
@@ -110,6 +111,33 @@ def test_memory_that_is_kept_is_fitted(replay: Callable[..., Result], tmp_path: 
     assert result.exit_code == 0, result.output
     assert "memory of transfers: read 25, write " in result.output
     assert yaml.safe_load((tmp_path / "w.yaml").read_text())["memory"]["read"] == 25
+
+
+@pytest.mark.parametrize(
+    ("moves_parts", "with_halo"), [(True, (0.101, 0.199)), (True, (0.2, 0.4)), (False, (0.1, 0.2))]
+)
+def test_a_halo_is_fitted_where_parts_of_arrays_move(
+    replay: Callable[..., Result], tmp_path: Path, moves_parts: bool, with_halo: tuple[float, float]
+) -> None:
+    """The log has 0.1 s of writes and 0.2 s of reads, and reused memory without a halo comes near them."""
+    path = "/s/benchio-1/data.file1.0.{rank}"
+    box: dict[str, Any] = {"offset": 0, "collective": True}
+    box |= {"shape": [8, 8], "start": [0, 0], "count": [2, 2]} if moves_parts else {"size": 4}
+    never = {"repeat": 0, "actions": [{"write": "array", **box}]}
+    first, *rest = DOCUMENT["phases"]
+    files = {**DOCUMENT["files"], "array": {"api": "mpiio", "bytes": 64}}
+    phases = [{**first, "actions": [*first["actions"], never]}, *rest]
+    (tmp_path / "w.yaml").write_text(yaml.safe_dump({**DOCUMENT, "files": files, "phases": phases}))
+    (tmp_path / "replay-reused").write_bytes(log_of(path, opens=3, write_s=0.11, read_s=0.19))
+    for kind in ("rotating", "reused", "new", "50", "25", "12"):
+        log = log_of(path, opens=3, write_s=with_halo[0], read_s=with_halo[1])
+        (tmp_path / f"replay-{kind}-halo").write_bytes(log)
+    result = replay(log_of(path, opens=3, write_s=0.3, read_s=0.6), "--fit-memory")
+    assert result.exit_code == 0, result.output
+    memory = yaml.safe_load((tmp_path / "w.yaml").read_text())["memory"]
+    is_nearer = moves_parts and with_halo[0] < 0.11
+    assert memory == ({"read": "rotating", "write": "rotating", "halo": True} if is_nearer else
+                      {"read": "reused", "write": "reused"})  # fmt: skip
 
 
 def test_fitted_memory_replaces_one_line_or_nothing(replay: Callable[..., Result], tmp_path: Path) -> None:

@@ -48,11 +48,13 @@ struct piece {
     int ndims;
     unsigned element; /* bytes */
     const int64_t *dims, *start, *extent;
+    bool halo; /* in memory the box is inside of a larger array: piece_memory() */
 };
 
 /* The file of a workload: any number of data sets, or bytes. `file->writing` and `collective` are those of
  * each move. */
 struct workload_io {
+    bool takes_halo; /* moves boxes with a halo */
     void (*open)(struct file *file);
     void (*move)(struct file *file, const struct piece *piece);
     void (*sync)(struct file *file);

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "fail.h"
-#include "workload.h"
+#include "workload_data.h"
 
 struct state {
     hid_t file, set, space, transfer;
@@ -421,14 +421,21 @@ static void open_sets(struct file *f) {
 static void move_box(struct file *f, const struct piece *p) {
     const struct sets *s = f->state;
     const struct dataset *d = &f->workload->dataset[p->dataset];
-    hsize_t start[WORKLOAD_DIMENSIONS], count[WORKLOAD_DIMENSIONS];
-    for (int i = 0; i < d->ndims; i++)
+    hsize_t start[WORKLOAD_DIMENSIONS], count[WORKLOAD_DIMENSIONS], dims[WORKLOAD_DIMENSIONS],
+        inside[WORKLOAD_DIMENSIONS];
+    uint64_t memory_dims[WORKLOAD_DIMENSIONS], memory_start[WORKLOAD_DIMENSIONS];
+    piece_memory(p, memory_dims, memory_start);
+    for (int i = 0; i < d->ndims; i++) {
         start[i] = (hsize_t)p->start[i], count[i] = (hsize_t)p->extent[i];
+        dims[i] = memory_dims[i], inside[i] = memory_start[i];
+    }
     hid_t set = find_set(f, d, p->copy), space = H5Dget_space(set);
-    hid_t memory = H5Screate_simple(d->ndims, count, NULL), transfer = s->transfer[f->collective];
+    hid_t memory = H5Screate_simple(d->ndims, dims, NULL), transfer = s->transfer[f->collective];
     CHECK_HDF5(f, "H5Screate_simple", memory >= 0 && space >= 0);
     bool selected = p->bytes == 0 ? H5Sselect_none(space) >= 0 && H5Sselect_none(memory) >= 0
                                   : H5Sselect_hyperslab(space, H5S_SELECT_SET, start, NULL, count, NULL) >= 0;
+    if (p->halo && p->bytes > 0)
+        selected = selected && H5Sselect_hyperslab(memory, H5S_SELECT_SET, inside, NULL, count, NULL) >= 0;
     CHECK_HDF5(f, "H5Sselect_hyperslab", selected);
     if (f->writing)
         CHECK_HDF5(f, "H5Dwrite", H5Dwrite(set, set_type(d), memory, space, transfer, p->memory) >= 0);
@@ -457,7 +464,7 @@ static void close_sets(struct file *f) {
 }
 
 static const struct workload_io sets_io = {
-    .open = open_sets, .move = move_box, .sync = sync_sets, .close = close_sets};
+    .takes_halo = true, .open = open_sets, .move = move_box, .sync = sync_sets, .close = close_sets};
 
 const struct backend backend_hdf5 = {
     .name = "hdf5",

@@ -112,9 +112,13 @@ static void set_view(const struct file *f, uint64_t offset, MPI_Datatype type) {
 
 static void move_row(const struct file *f, uint64_t offset, const struct piece *p) {
     MPI_Status status;
+    bool gathered = p->halo && p->bytes > 0;
+    MPI_Datatype type = gathered ? slab_halo_type(f, p, MPI_BYTE) : MPI_BYTE;
     CHECK_MPI(f->context, f->path, f->writing ? "MPI_File_write" : "MPI_File_read",
-              call(f, (MPI_Offset)offset, p->memory, (int)p->bytes, MPI_BYTE, &status));
+              call(f, (MPI_Offset)offset, p->memory, gathered ? 1 : (int)p->bytes, type, &status));
     check_count(f, &status, MPI_BYTE, p->bytes);
+    if (gathered)
+        MPI_Type_free(&type);
 }
 
 /* As HDF5 and PnetCDF do it: through a file view of its own, with which all ranks agree. */
@@ -134,7 +138,7 @@ static void move_bytes(struct file *f, const struct piece *p) {
 }
 
 static const struct workload_io bytes_io = {
-    .open = open_bytes, .move = move_bytes, .sync = sync_file, .close = close_file};
+    .takes_halo = true, .open = open_bytes, .move = move_bytes, .sync = sync_file, .close = close_file};
 
 const struct backend backend_mpiio = {
     .name = "mpiio",

@@ -8,7 +8,7 @@
 
 #include "fail.h"
 #include "slabtype.h"
-#include "workload.h"
+#include "workload_data.h"
 
 struct state {
     int file, variable;
@@ -207,9 +207,13 @@ static void move_box(struct file *f, const struct piece *p) {
     MPI_Offset start[WORKLOAD_DIMENSIONS], count[WORKLOAD_DIMENSIONS];
     for (int i = 0; i < d->ndims; i++)
         start[i] = p->bytes > 0 ? p->start[i] : 0, count[i] = p->bytes > 0 ? p->extent[i] : 0;
+    bool gathered = p->halo && p->bytes > 0;
+    MPI_Datatype type = gathered ? slab_halo_type(f, p, types[d->type]) : types[d->type];
     CHECK_PNETCDF(f, f->writing ? "ncmpi_put_vara" : "ncmpi_get_vara",
                   move_call(f, (int)workload_set_index(f->workload, d, p->copy), start, count, p,
-                            (MPI_Offset)(p->bytes / element_bytes[d->type]), types[d->type]));
+                            gathered ? 1 : (MPI_Offset)(p->bytes / element_bytes[d->type]), type));
+    if (gathered)
+        MPI_Type_free(&type);
 }
 
 static void sync_sets(struct file *f) {
@@ -224,7 +228,7 @@ static void close_sets(struct file *f) {
 }
 
 static const struct workload_io sets_io = {
-    .open = open_sets, .move = move_box, .sync = sync_sets, .close = close_sets};
+    .takes_halo = true, .open = open_sets, .move = move_box, .sync = sync_sets, .close = close_sets};
 
 const struct backend backend_pnetcdf = {
     .name = "pnetcdf",

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "fail.h"
-#include "workload.h"
+#include "workload_data.h"
 
 static MPI_Datatype subarray(const struct file *f, int ndims, const uint64_t *dims, const uint64_t *count,
                              const uint64_t *start, MPI_Datatype element) {
@@ -28,6 +28,12 @@ MPI_Datatype geometry_file_type(const struct file *f) {
 MPI_Datatype slab_box_type(const struct file *f, const struct piece *p) {
     return subarray(f, p->ndims, (const uint64_t *)p->dims, (const uint64_t *)p->extent,
                     (const uint64_t *)p->start, MPI_BYTE);
+}
+
+MPI_Datatype slab_halo_type(const struct file *f, const struct piece *p, MPI_Datatype element) {
+    uint64_t dims[WORKLOAD_DIMENSIONS], start[WORKLOAD_DIMENSIONS];
+    piece_memory(p, dims, start);
+    return subarray(f, p->ndims, dims, (const uint64_t *)p->extent, start, element);
 }
 
 MPI_Datatype slab_parts_type(const struct file *f, const struct piece *p) {

@@ -137,7 +137,8 @@ struct workload {
     int phase_n;
     int read_memory, write_memory;
     uint64_t kept_bytes;
-    uint64_t piece_bytes;  /* largest operation of this rank */
+    int64_t halo;          /* the boxes of transfers are inside of larger arrays in memory */
+    uint64_t piece_bytes;  /* memory of the largest operation of this rank */
     uint64_t needed_bytes; /* all files together */
     uint64_t files;        /* all files together */
 };

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "fail.h"
+#include "workload_data.h"
 #include "workload_walk.h"
 
 static bool all_fine(const struct context *c, bool fine) {
@@ -256,6 +257,20 @@ static bool check_box(struct walker *w, const struct event *e, uint64_t *bytes) 
            complain_at(&w->complaint, a->place, "more than 2 GiB - 1 bytes in one operation");
 }
 
+/* The memory of an operation of so many bytes. */
+static bool check_memory(struct walker *w, const struct event *e, uint64_t bytes) {
+    struct piece piece = {.bytes = bytes,
+                          .ndims = e->ndims,
+                          .element = e->element,
+                          .extent = e->extent,
+                          .halo = workload_has_halo(w->workload, e)};
+    bytes = piece_memory_bytes(&piece);
+    w->workload->piece_bytes = bytes > w->workload->piece_bytes ? bytes : w->workload->piece_bytes;
+    return bytes <= WORKLOAD_PIECE_BYTES ||
+           complain_at(&w->complaint, e->action->place,
+                       "more than 2 GiB - 1 bytes of memory in one operation, with the halo");
+}
+
 static bool check_transfer(struct walker *w, const struct event *e, unsigned char state) {
     struct state *s = w->state;
     bool writes = e->action->verb == DO_WRITE;
@@ -268,8 +283,7 @@ static bool check_transfer(struct walker *w, const struct event *e, unsigned cha
         return false;
     *(writes ? &s->phase->bytes_written : &s->phase->bytes_read) += bytes * count;
     s->phase->operations += count;
-    w->workload->piece_bytes = bytes > w->workload->piece_bytes ? bytes : w->workload->piece_bytes;
-    return true;
+    return check_memory(w, e, bytes);
 }
 
 /* What all ranks of the file must do together, in the same order as what all ranks of the run do. */

@@ -31,11 +31,32 @@ uint64_t data_key(uint64_t seed, int file, int64_t number, int color, int datase
     return dataset < 0 ? key : generator_key(key, (uint64_t)dataset << 20 | (uint64_t)copy);
 }
 
-/* The parts of a piece that are contiguous in the file: (offset, bytes), one after the other in memory. */
+#define ROW_HALO_BYTES 8
+
+void piece_memory(const struct piece *p, uint64_t dims[WORKLOAD_DIMENSIONS],
+                  uint64_t start[WORKLOAD_DIMENSIONS]) {
+    for (int i = 0; i < p->ndims; i++) {
+        start[i] = !p->halo ? 0 : p->element == 1 && i == p->ndims - 1 ? ROW_HALO_BYTES : 1;
+        dims[i] = (uint64_t)p->extent[i] + 2 * start[i];
+    }
+}
+
+uint64_t piece_memory_bytes(const struct piece *p) {
+    uint64_t dims[WORKLOAD_DIMENSIONS], start[WORKLOAD_DIMENSIONS], bytes = p->element;
+    if (!p->halo || p->bytes == 0)
+        return p->bytes;
+    piece_memory(p, dims, start);
+    for (int i = 0; i < p->ndims; i++)
+        if (!size_multiply(bytes, dims[i], &bytes))
+            return UINT64_MAX;
+    return bytes;
+}
+
+/* The parts of a piece that are contiguous in the file: (offset, bytes), and where they are in memory. */
 struct rows {
     const struct piece *piece;
     int64_t at[WORKLOAD_DIMENSIONS]; /* of the row, relative to the start */
-    uint64_t bytes, done;
+    uint64_t bytes, done, memory;
     size_t part; /* of a view: the next one */
 };
 
@@ -46,11 +67,24 @@ static struct rows rows_of(const struct piece *p) {
     return rows;
 }
 
+/* Bytes from the beginning of the memory to the row. */
+static uint64_t place_in_memory(const struct rows *r) {
+    const struct piece *p = r->piece;
+    uint64_t dims[WORKLOAD_DIMENSIONS], start[WORKLOAD_DIMENSIONS], place = 0;
+    if (!p->halo)
+        return r->done;
+    piece_memory(p, dims, start);
+    for (int i = 0; i < p->ndims; i++)
+        place = place * dims[i] + start[i] + (uint64_t)r->at[i];
+    return place * p->element;
+}
+
 /* False: there is none left. */
 static bool next_row(struct rows *r, uint64_t *offset) {
     const struct piece *p = r->piece;
     if (r->done >= p->bytes)
         return false;
+    r->memory = place_in_memory(r);
     if (p->part_n > 0) {
         const int64_t *part = &p->part[2 * r->part++];
         *offset = (uint64_t)part[0];
@@ -71,15 +105,15 @@ static bool next_row(struct rows *r, uint64_t *offset) {
 void data_fill(uint64_t key, const struct piece *p) {
     struct rows rows = rows_of(p);
     for (uint64_t offset; next_row(&rows, &offset);)
-        generator_fill_bytes(key, offset, rows.bytes, (unsigned char *)p->memory + rows.done - rows.bytes);
+        generator_fill_bytes(key, offset, rows.bytes, (unsigned char *)p->memory + rows.memory);
 }
 
 struct difference data_check(uint64_t key, const struct piece *p) {
     struct difference all = {0};
     struct rows rows = rows_of(p);
     for (uint64_t offset; next_row(&rows, &offset);) {
-        struct difference d = generator_check_bytes(
-            key, offset, rows.bytes, (const unsigned char *)p->memory + rows.done - rows.bytes);
+        struct difference d =
+            generator_check_bytes(key, offset, rows.bytes, (const unsigned char *)p->memory + rows.memory);
         uint64_t count = all.count + d.count;
         if (all.count == 0)
             all = d;

@@ -8,6 +8,13 @@
 /* Of one file, or of one copy of one of its data sets (-1: bytes). */
 uint64_t data_key(uint64_t seed, int file, int64_t number, int color, int dataset, int64_t copy);
 
+/* The array in memory that holds the box of a piece, and where the box begins in it. A halo is one element on
+ * each side of each dimension, as the ghost cells of an application; 8 bytes at the ends of rows of bytes. */
+void piece_memory(const struct piece *piece, uint64_t dims[WORKLOAD_DIMENSIONS],
+                  uint64_t start[WORKLOAD_DIMENSIONS]);
+/* Of that array; UINT64_MAX: too many. */
+uint64_t piece_memory_bytes(const struct piece *piece);
+
 /* The bytes of `piece`, or the elements of its box. */
 void data_fill(uint64_t key, const struct piece *piece);
 struct difference data_check(uint64_t key, const struct piece *piece);

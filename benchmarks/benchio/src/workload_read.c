@@ -346,8 +346,18 @@ static bool read_kept_bytes(struct reader *r, const struct tree *place) {
     return is_known;
 }
 
+static bool read_halo(struct reader *r, const struct tree *place) {
+    struct field field = {0};
+    int64_t *halo = &r->workload->halo;
+    bool is_known = place == NULL || (read_field(r, place, &field) &&
+                                      field_value(&r->complaint, &field, &r->workload->scope, 0, halo));
+    expression_free(field.expression);
+    return is_known &&
+           ((*halo >= 0 && *halo <= 1) || complain_at(&r->complaint, place, "expected true or false"));
+}
+
 static bool read_memory(struct reader *r, const struct tree *map) {
-    static const char *const keys[] = {"read", "write", NULL},
+    static const char *const keys[] = {"read", "write", "halo", NULL},
                              *const of_reads[] = {"rotating", "reused", "new", "a number of bytes", NULL},
                              *const of_writes[] = {"rotating", "reused", NULL};
     if (map == NULL)
@@ -355,6 +365,8 @@ static bool read_memory(struct reader *r, const struct tree *map) {
     if (!read_allowed(r, map, keys))
         return false;
     const struct tree *reads = tree_find(map, "read"), *writes = tree_find(map, "write");
+    if (!read_halo(r, tree_find(map, "halo")))
+        return false;
     if (writes != NULL && !read_choice(r, writes, of_writes, &r->workload->write_memory))
         return false;
     bool is_number = reads != NULL && reads->kind == TREE_SCALAR && isdigit((unsigned char)reads->text[0]);

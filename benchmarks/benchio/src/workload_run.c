@@ -106,7 +106,7 @@ static void move_one(struct run *r, const struct event *e, struct file *file, st
     if (file->writing && (o->verify || o->keep))
         verify(r, e, file, p, true);
     if (!file->writing && o->verify)
-        memset(p->memory, 0, p->bytes);
+        memset(p->memory, 0, piece_memory_bytes(p));
     io_of(e->file)->move(file, p);
     if (!file->writing && o->verify)
         verify(r, e, file, p, false);
@@ -133,7 +133,8 @@ static void move(struct run *r, const struct event *e) {
                       .element = e->element,
                       .dims = e->dims,
                       .start = e->start,
-                      .extent = e->extent};
+                      .extent = e->extent,
+                      .halo = workload_has_halo(r->workload, e)};
     file->writing = a->verb == DO_WRITE;
     file->collective = a->collective;
     if (e->ndims > 0)
@@ -144,7 +145,7 @@ static void move(struct run *r, const struct event *e) {
         p.bytes += (uint64_t)e->part[2 * i + 1];
     double from = clock_now(), aside = r->part[PART_VERIFY] + r->part[PART_COMPUTE];
     for (int64_t i = 0; i < e->count; i++) {
-        p.memory = next_memory(r, file->writing ? &r->writing : &r->reading, p.bytes);
+        p.memory = next_memory(r, file->writing ? &r->writing : &r->reading, piece_memory_bytes(&p));
         p.offset = (uint64_t)(e->offset + i * e->stride);
         move_one(r, e, file, &p);
     }

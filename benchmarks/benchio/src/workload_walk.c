@@ -117,6 +117,10 @@ static bool without_file(struct walker *w, const struct action *a) {
     return count_action(w, a, 1) && w->visit(w, &e);
 }
 
+bool workload_has_halo(const struct workload *w, const struct event *e) {
+    return w->halo && e->ndims > 0 && backends[e->file->api].backend->workload->takes_halo;
+}
+
 bool walk(struct walker *w, const struct action *action, size_t n) {
     for (size_t i = 0; i < n; i++)
         if (!(action[i].file >= 0 ? of_file(w, &action[i]) : without_file(w, &action[i])))

@@ -29,6 +29,9 @@ struct walker {
     uint64_t actions;
 };
 
+/* Whether an operation moves a box that has a halo in memory. */
+bool workload_has_halo(const struct workload *workload, const struct event *event);
+
 bool walk(struct walker *walker, const struct action *action, size_t n);
 
 #endif

@@ -61,6 +61,7 @@ READS = {
       - {{read: {api}-in, list: [[4990, 10], [1, 2000]], ranks: "rank > 0"}}
       - {{close: {api}-in}}""",
 }
+HALO = "memory: {read: reused, write: reused, halo: true}\n"
 LOG = """
       - {create: log, ranks: [0, 2]}
       - {write: log, offset: 90, size: 10, count: 10, stride: 0 - 10, ranks: [0, 2]}
@@ -130,8 +131,8 @@ class Workloads(unittest.TestCase):
     def test_what_is_written_is_read(self) -> None:
         apis = launch.apis()
         byte_files, set_files = len(BYTES & set(apis)), len(set(apis) - BYTES)
-        for collective in (False, True):
-            self.file.write_text(description(apis, collective))
+        for collective, memory in ((False, ""), (True, ""), (False, HALO), (True, HALO)):
+            self.file.write_text(memory + description(apis, collective))
             done = launch.run(RANKS, *self.options("--verify", "--cache", "drop", "--repeat", "2"))
             self.assertEqual((done.returncode, done.stderr), (0, ""))
             record = launch.record(self.json)
@@ -149,6 +150,7 @@ class Workloads(unittest.TestCase):
 
     def test_parts_of_an_array_are_where_they_belong(self) -> None:
         self.check_parts_of_an_array()
+        self.check_parts_of_an_array(HALO)
 
     @unittest.skipUnless(launch.has_romio(), "needs Open MPI with ROMIO")
     def test_ranks_without_data_are_fine_with_romio(self) -> None:
@@ -156,7 +158,7 @@ class Workloads(unittest.TestCase):
         with unittest.mock.patch.dict(os.environ, OMPI_MCA_io="^ompio"):
             self.check_parts_of_an_array()
 
-    def check_parts_of_an_array(self) -> None:
+    def check_parts_of_an_array(self, memory: str = "") -> None:
         """Ranks write columns of an array, each in one operation, and read those of the next one; and rows of it.
 
         Rank 0 moves nothing in one collective operation with a shape and in one without.
@@ -170,6 +172,7 @@ class Workloads(unittest.TestCase):
             "{read: a, offset: 1000 + rank * ranks * 21, size: ranks * 21}, "
             "{read: a, offset: rank * 10, size: 10 * (rank > 0), collective: true}, "
             "{read: a, offset: rank * 10, size: 10}, {close: a}",
+            memory,
         )
         done = launch.run(RANKS, *self.options("--verify"))
         self.assertEqual((done.returncode, done.stderr), (0, ""))
@@ -218,6 +221,33 @@ class Workloads(unittest.TestCase):
                 record = launch.record(self.json)
                 self.assertEqual(record["verification"]["bytes_checked"], 24 * 2**20)
                 self.assertEqual(record["memory"]["array_bytes"], mib * 2**20)
+
+    def test_a_halo_is_around_parts_of_arrays_only(self) -> None:
+        """One element on each side of each dimension, 8 bytes at the ends of rows of bytes; netCDF takes none."""
+        for files, count, expected in (
+            ("mpiio, bytes: 2^24 * 3", "offset: 0, shape: [3, 2^24], start: [0, 0], count: [2, 2^23]", 4 * (2**23 + 16)),
+            ("mpiio, bytes: 2^24", "offset: 0, size: 2^24", 2**24),
+            ("hdf5, datasets: {d: {type: int, shape: [5, 2^22]}}", "dataset: d, start: [3, 0], count: [2, 2^21]",
+             4 * (2**21 + 2) * 4),
+            ("pnetcdf, datasets: {d: {type: double, shape: [2^21]}}", "dataset: d, start: [0], count: [2^21]",
+             (2**21 + 2) * 8),
+            ("netcdf4, datasets: {d: {type: double, shape: [2^21]}}", "dataset: d, start: [0], count: [2^21]", 2**24),
+        ):  # fmt: skip
+            api = files.partition(",")[0]
+            if api not in launch.apis():
+                continue
+            with self.subTest(api=api, count=count):
+                self.write(
+                    f"a: {{api: {files}}}",
+                    f"{{create: a, mode: read-write}}, {{write: a, {count}, collective: true}}, "
+                    f"{{read: a, {count}, collective: true}}, {{close: a}}",
+                    HALO,
+                )
+                done = launch.alone(*self.options("--verify"))
+                self.assertEqual((done.returncode, done.stderr), (0, ""))
+                record = launch.record(self.json)
+                self.assertEqual(record["verification"]["bytes_checked"], 2**24)
+                self.assertEqual(record["memory"]["array_bytes"], expected)
 
     def test_what_nobody_wrote_is_found(self) -> None:
         self.write(

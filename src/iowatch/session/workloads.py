@@ -11,8 +11,11 @@ import shlex
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import product
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -109,44 +112,67 @@ def check_replay(
 
 def fit_memory(
     file: Path, document: Mapping[str, Any], log: Path, directory: Path, launcher: str, program: str | None
-) -> dict[str, str | int]:
+) -> dict[str, str | int | bool]:
     """Return the memory that transfers use (`memory` of a description) whose seconds are nearest to those of the log.
 
     Reads and writes are chosen apart, by the medians of three replays with each kind. Memory that is kept is that of a
-    half, a quarter or an eighth of what a rank reads. The log must be of this machine.
+    half, a quarter or an eighth of what a rank reads. Where parts of arrays are moved, all of it is tried with a halo,
+    too. The log must be of this machine.
 
     Raises:
         InputError: the log has no times (DXT). And see `check_replay`.
     """
-    seconds: dict[str, dict[str | int, list[float]]] = {"read": {}, "write": {}}
+    seconds: dict[tuple[bool, str], dict[str | int, list[float]]] = defaultdict(lambda: defaultdict(list))
     with DarshanReader() as reader, tempfile.TemporaryDirectory() as place:
         original = reader.request("profile", log)
         if original["seconds"] is None:
             raise InputError(f"{log}: no times of accesses", hint="Trace the program with DXT_ENABLE_IO_TRACE=1.")
         read = sum(layer.get("bytes read", 0) for layer in original["layers"].values()) // original["ranks"]
         kept = sorted({read // turns for turns in _TURNS} - {0})
-        for kind in (*_MEMORY, *kept) * _FITTED:
-            tried = {**document, "memory": {"read": kind, "write": kind if kind in _MEMORY_OF_WRITES else "rotating"}}
+        halos = (False, True) if any(_moves_parts(phase["actions"]) for phase in document["phases"]) else (False,)
+        for _, halo, kind in product(range(_FITTED), halos, (*_MEMORY, *kept)):
+            memory = {"read": kind, "write": kind if kind in _MEMORY_OF_WRITES else "rotating"}
+            tried = {**document, "memory": {**memory, "halo": halo}}
             described = Path(place, file.name)
             described.write_text(format_description(tried), encoding="utf-8")
             replay = _replay(reader, described, Workload(tried, original["ranks"]), directory, launcher, program)
-            for verb, found in seconds.items():
-                found.setdefault(tried["memory"][verb], []).append(replay["seconds"][verb])
-    return {
-        verb: min(kinds, key=lambda kind: abs(median(kinds[kind]) - wanted))
-        for verb, kinds in seconds.items()
-        if (wanted := original["seconds"][verb]) > 0
-    }
+            for verb, used in memory.items():
+                seconds[halo, verb][used].append(replay["seconds"][verb])
+    wanted = {verb: found for verb, found in original["seconds"].items() if found > 0}
+    return _nearest_memory(seconds, wanted)
 
 
-def write_memory(file: Path, document: Mapping[str, Any], memory: Mapping[str, str | int]) -> dict[str, Any]:
+def _nearest_memory(
+    seconds: Mapping[tuple[bool, str], Mapping[str | int, Sequence[float]]], wanted: Mapping[str, float]
+) -> dict[str, str | int | bool]:
+    """The kind whose median is nearest for each verb; with a halo if reads and writes together are nearer with it."""
+
+    def miss(halo: bool, verb: str, kind: str | int) -> float:
+        return abs(median(seconds[halo, verb][kind]) - wanted[verb])
+
+    halos = sorted({halo for halo, _ in seconds})
+    chosen = {one: {verb: min(seconds[one, verb], key=partial(miss, one, verb)) for verb in wanted} for one in halos}
+    halo = min(halos, key=lambda one: sum(miss(one, *fitted) for fitted in chosen[one].items()))
+    return {**chosen[halo], **({"halo": True} if halo else {})}
+
+
+def _moves_parts(actions: Iterable[Any]) -> bool:
+    """Whether an action moves a part of an array."""
+    return any(
+        "start" in action or _moves_parts(action.get("actions", ()))
+        for action in actions
+        if isinstance(action, Mapping)
+    )
+
+
+def write_memory(file: Path, document: Mapping[str, Any], memory: Mapping[str, str | int | bool]) -> dict[str, Any]:
     """Write `memory` into a description, on its line or as a new one before `files`, and return the description.
 
     Raises:
         InputError: the file has a `memory` of several lines, or `files` does not begin a line.
     """
     text = file.read_text(encoding="utf-8")
-    line = f"memory: {{{', '.join(f'{verb}: {kind}' for verb, kind in memory.items())}}}\n"
+    line = f"memory: {{{', '.join(f'{key}: {str(value).lower()}' for key, value in memory.items())}}}\n"
     place = r"^memory:.*\n" if "memory" in document else r"^(?=files:)"
     changed = re.sub(place, line, text, count=1, flags=re.MULTILINE)
     try:

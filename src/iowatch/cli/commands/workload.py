@@ -75,8 +75,8 @@ def from_darshan(log: Path, output: Path, phases: int | None, grid: str, name: s
               default=".", help="Where benchio writes [default: here].")  # fmt: skip
 @click.option("--launcher", default="mpirun -n", show_default=True, help="Starts MPI programs; the ranks follow.")
 @click.option("--benchio", metavar="PROGRAM", help="benchio [default: on PATH, else the newest that a session built].")
-@click.option("--fit-memory", is_flag=True, help="First find what memory transfers use (reused, rotating, new, kept) "
-              "by the times of LOG, which must be of this machine, and write it into FILE.")  # fmt: skip
+@click.option("--fit-memory", is_flag=True, help="First find what memory transfers use (reused, rotating, new, kept; "
+              "a halo) by the times of LOG, which must be of this machine, and write it into FILE.")  # fmt: skip
 @json_option
 def check(
     file: Path, log: Path, directory: Path, launcher: str, benchio: str | None, fit_memory: bool, as_json: bool
@@ -88,7 +88,8 @@ def check(
     document, how = read_description(file), (log, directory, launcher, benchio)
     if fit_memory:
         document = workloads.write_memory(file, document, workloads.fit_memory(file, document, *how))
-        print_message(f"memory of transfers: {', '.join(f'{v} {kind}' for v, kind in document['memory'].items())}")
+        words = (f"{key} {str(value).lower()}" for key, value in document["memory"].items())
+        print_message(f"memory of transfers: {', '.join(words)}")
     found = workloads.check_replay(file, document, *how)
     print_report(as_json, found.to_json(), lambda console: render_replay(found, console))
     return int(not found.is_equal)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from itertools import groupby
 from typing import Any
 
 from rich.console import Console
@@ -178,9 +179,13 @@ def _stack_words(found: BisectResult, groups: Group) -> str:
         return "GOOD"
     if len(groups) == len(found.groups):
         return "BAD"
-    numbers = sorted(group + 1 for group in groups)
-    is_range = len(numbers) > 2 and numbers[-1] - numbers[0] == len(numbers) - 1
-    return "GOOD + " + (f"{numbers[0]} to {numbers[-1]}" if is_range else ", ".join(map(str, numbers)))
+    return f"GOOD + {_format_numbers(sorted(group + 1 for group in groups))}"
+
+
+def _format_numbers(numbers: Sequence[int]) -> str:
+    """Rising numbers, three or more in a row as a range: `1 to 12, 14, 15`."""
+    runs = [[n for _, n in run] for _, run in groupby(enumerate(numbers), lambda pair: pair[1] - pair[0])]
+    return ", ".join(f"{run[0]} to {run[-1]}" if len(run) > 2 else ", ".join(map(str, run)) for run in runs)
 
 
 def _interval(test: BisectionTest) -> str:

@@ -365,7 +365,7 @@ def test_files_with_arrays_are_created_again_only_if_all_of_them_is(
     [
         ([4, 8], (), ["4 * rank", "0"]),  # the sides become 16 and 8 or 8 and 16: open; see below
         ([8, 4, 4], (), ["0", "4 * (rank / 2)", "32 * (rank % 2)"]),
-        ([5, 8, 4, 4], (), ["0", "4 * (rank / 2)", "32 * (rank % 2)"]),
+        ([5, 8, 4, 4], (), ["0", "0", "4 * (rank / 2)", "32 * (rank % 2)"]),
         ([3, 5], (2, 2), ["3 * (rank / 2)", "40 * (rank % 2)"]),
         ([3, 5], (4,), ["0", "40 * rank"]),
     ],
@@ -399,6 +399,19 @@ def test_blocks_in_a_row_need_no_shape(make_log: MakeLog, reader: DarshanReader)
         assert "shape" not in part(workload)[0]
 
 
+def test_a_view_of_blocks_in_a_row_keeps_the_array(make_log: MakeLog, reader: DarshanReader) -> None:
+    """One piece of the file needs no view unless it is several in memory: HDF5 then sets one, with the dimensions."""
+    uneven = [variable([n, 4, 4], 4 * 16 * 7) for n in (3, 4)]
+    spec = written_together([384, 512, 384, 512])
+    spec["mpiio"][0][2]["MPIIO_VIEWS"] = 8
+    log = make_log(**spec, pnetcdf=[(f"/lus/a{i}", -1, one) for i, one in enumerate(uneven)])
+    workload, _ = describe(log, reader)
+    (action,) = part(workload)
+    assert action["shape"] == [14, 4, 32]
+    assert action["count"][1:] == [4, 32]
+    assert [accesses(workload, r)[0][2:] for r in range(4)] == [(512, 384), (896, 512), (1408, 384), (1792, 512)]
+
+
 @pytest.mark.parametrize(
     "record",
     [
@@ -415,6 +428,13 @@ def test_records_that_do_not_say_a_block_are_not_used(
     found = {**variable([8, 4, 4], 512), **record}
     workload, _ = describe(make_log(**written_together([1024] * 4), pnetcdf=[("/lus/a", -1, found)]), reader)
     assert "shape" not in part(workload)[0]
+
+
+def test_an_array_with_rows_longer_than_an_int_is_one_row() -> None:
+    """Rows of 2^31 bytes one after the other: no array of MPI, but one piece of the file per rank."""
+    found = Arrays(lengths={1 << 31: {((1, 1 << 28), 8)}}).find(range(2), [1 << 31] * 2, [0, 1 << 31])
+    assert found is not None
+    assert found.shape == (1 << 32,)
 
 
 def test_gaps_below_are_no_array(make_log: MakeLog, reader: DarshanReader) -> None:
@@ -571,7 +591,7 @@ def test_parts_of_arrays_make_the_whole_array(seed: int) -> None:
 
 @pytest.mark.parametrize(
     ("grid", "shape", "undecided", "unfit"),
-    [((), None, 1, 0), ((2, 2), (4, 1 << 30), 0, 0), ((1, 4), None, 0, 1), ((4, 1), (1 << 32,), 0, 0)],
+    [((), None, 1, 0), ((2, 2), (4, 1 << 30), 0, 0), ((1, 4), None, 0, 1), ((4, 1), (8, 1 << 29), 0, 0)],
 )
 def test_divisions_that_mpi_cannot_have_are_possible_all_the_same(
     grid: tuple[int, ...], shape: tuple[int, ...] | None, undecided: int, unfit: int

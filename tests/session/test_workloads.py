@@ -140,6 +140,47 @@ def test_a_halo_is_fitted_where_parts_of_arrays_move(
                       {"read": "reused", "write": "reused"})  # fmt: skip
 
 
+def mpi_log_of(path: str, write_s: float, below: float) -> bytes:
+    """Two ranks write a file each through MPI-IO; so much of the time they are in POSIX."""
+    counters = {"MPIIO_INDEP_OPENS": 1, "MPIIO_INDEP_WRITES": 1, "MPIIO_MODE": 5, "MPIIO_F_WRITE_TIME": write_s}
+    under = {"POSIX_OPENS": 1, "POSIX_WRITES": 1, "POSIX_MODE": 0o644, "POSIX_F_WRITE_TIME": below * write_s}
+    # The write time of an input file that benchio makes before is not that of a transfer of MPI-IO.
+    other = {"POSIX_OPENS": 1, "POSIX_MODE": 0o644, "POSIX_F_WRITE_TIME": 50.0}
+    files = [path.format(rank=rank) for rank in range(2)]
+    trace = [(file, rank, [(0, 100, 1.0, 1.0 + write_s)], []) for rank, file in enumerate(files)]
+    return build(
+        LogSpec(
+            ranks=2,
+            mpiio=[(file, rank, counters) for rank, file in enumerate(files)],
+            posix=[*((file, rank, under) for rank, file in enumerate(files)), ("/s/other", 0, other)],
+            dxt_mpiio=trace,
+            dxt=trace,
+            exe="/home/alice/x",
+        )
+    )
+
+
+@pytest.mark.parametrize(("below", "with_halo"), [(0.8, True), (0.95, False)])
+def test_what_mpi_io_takes_itself_says_whether_there_is_a_halo(
+    replay: Callable[..., Result], tmp_path: Path, below: float, with_halo: bool
+) -> None:
+    """The machine was twice as slow in the replays; with a halo POSIX takes 75 % of the time (new: 40 %), else 99 %."""
+    part = {"offset": 0, "collective": True, "shape": [10, 10], "start": [0, 0], "count": [10, 10]}
+    actions = [{"create": "file1"}, {"write": "file1", **part}, {"close": "file1"}]
+    file = {"api": "mpiio", "layout": "per-process", "bytes": 100}
+    document = {**DOCUMENT, "files": {"file1": file}, "phases": [{"name": "write", "actions": actions}]}
+    (tmp_path / "w.yaml").write_text(yaml.safe_dump(document))
+    (tmp_path / "original").write_bytes(mpi_log_of("/home/alice/own.{rank}", 0.1, below))
+    path = "/s/benchio-1/data.file1.0.{rank}"
+    for kind in ("rotating", "reused", "new"):
+        (tmp_path / f"replay-{kind}").write_bytes(mpi_log_of(path, 0.2, 0.99))
+        (tmp_path / f"replay-{kind}-halo").write_bytes(mpi_log_of(path, 0.25, 0.4 if kind == "new" else 0.75))
+    result = replay(mpi_log_of(path, 0.1, below), "--fit-memory")
+    assert "memory of transfers: write rotating" in result.output
+    memory = yaml.safe_load((tmp_path / "w.yaml").read_text())["memory"]
+    assert memory == {"write": "rotating", **({"halo": True} if with_halo else {})}
+
+
 def test_fitted_memory_replaces_one_line_or_nothing(replay: Callable[..., Result], tmp_path: Path) -> None:
     log, rest = log_of("/s/benchio-1/data.file1.0.{rank}", opens=3), (tmp_path / "w.yaml").read_text()
     (tmp_path / "w.yaml").write_text(f"memory: {{read: new}}  # by hand\n{rest}")

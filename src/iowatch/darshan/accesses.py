@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -47,6 +48,8 @@ class LogUse:
         files: those of the application, in order of the first open. What lies below MPI-IO is not among them.
         losses: what the log does not say, or what is left out, as sentences without names.
         traced: whether accesses are those of DXT.
+        below: share of the seconds of MPI-IO transfers that POSIX takes below; the rest is what MPI-IO does itself.
+            None without MPI-IO.
     """
 
     ranks: int
@@ -55,6 +58,7 @@ class LogUse:
     files: list[FileUse] = field(default_factory=list)
     losses: list[str] = field(default_factory=list)
     traced: bool = False
+    below: float | None = None
 
 
 def read_use(path: Path, grid: Sequence[int] = ()) -> LogUse:
@@ -97,10 +101,22 @@ def read_use(path: Path, grid: Sequence[int] = ()) -> LogUse:
         )
     traces = {name: _read_trace(path, header, name, job.ranks) for name in log.DXT_MODULES if name in header.modules}
     use.traced = bool(traces)
+    use.below = _share_below(tables)
     _Reader(use, names, tables, traces, divisions.read_arrays(described, job.ranks, grid)).read()
     if not use.files:
         raise InputError(f"{path}: no file was opened through POSIX or MPI-IO: nothing to replay")
     return use
+
+
+def _share_below(tables: Mapping[str, log.ModuleRecords]) -> float | None:
+    """Seconds in POSIX over those in MPI-IO, of the files and of reads or writes that MPI-IO moves."""
+    seconds: dict[str, dict[tuple[int, str], float]] = {"MPIIO": defaultdict(float), "POSIX": defaultdict(float)}
+    for prefix, module in (("MPIIO", "MPI-IO"), ("POSIX", "POSIX")):
+        for record in _records(tables[module]) if module in tables else ():
+            for verb in ("READ", "WRITE"):
+                seconds[prefix][record.identity, verb] += record.values[f"{prefix}_F_{verb}_TIME"]
+    above = {moved: spent for moved, spent in seconds["MPIIO"].items() if spent > 0}
+    return sum(seconds["POSIX"][moved] for moved in above) / sum(above.values()) if above else None
 
 
 _Trace = dict[int, dict[int, NDArray[np.void]]]

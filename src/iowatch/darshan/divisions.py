@@ -46,8 +46,12 @@ class Division:
 
     @property
     def is_contiguous(self) -> bool:
-        """Whether each part is one piece of the file: dimensions that need not be apart are joined."""
-        return len(self.shape) == 1
+        """Whether each part is one piece of the file: whole in all dimensions behind the first in which it has more."""
+        return all(
+            count[d + 1 :] == self.shape[d + 1 :] or math.prod(count[: d + 1]) <= 1
+            for count in self.counts
+            for d in range(len(count) - 1)
+        )
 
     @property
     def size(self) -> int:
@@ -74,14 +78,30 @@ class Pieces:
 
 
 class _Origin(NamedTuple):
-    """One way in which a division can come about: parts per dimension, and lengths of the first block and of the array.
+    """One way in which a division can come about: lengths of the parts of each dimension, and bytes of an element."""
 
-    Lengths are in elements.
-    """
+    axes: tuple[Lengths, ...]
+    element: int
 
-    grid: Lengths
-    block: Lengths
-    sides: Lengths
+    @property
+    def grid(self) -> Lengths:
+        """Parts per dimension."""
+        return tuple(map(len, self.axes))
+
+    @property
+    def block(self) -> Lengths:
+        """Lengths of the first part in elements."""
+        return tuple(axis[0] for axis in self.axes)
+
+    @property
+    def sides(self) -> Lengths:
+        """Lengths of the array in elements."""
+        return tuple(map(sum, self.axes))
+
+    @property
+    def axes_in_bytes(self) -> tuple[Lengths, ...]:
+        """Lengths of the parts, those of the last dimension in bytes."""
+        return (*self.axes[:-1], tuple(n * self.element for n in self.axes[-1]))
 
 
 @dataclass
@@ -130,12 +150,16 @@ class Arrays:
         moved = np.array([sizes[at] for at in moving], np.int64)
         found: dict[tuple[Lengths, ...], list[_Origin]] = {}
         for axes, element in self._possible_axes(moved):
-            joined = _join([*axes[:-1], tuple(n * element for n in axes[-1])])
+            origin = _Origin(axes, element)
+            joined = _join(origin.axes_in_bytes)
             if begins is None or np.array_equal(_offsets(joined), begins):
-                origin = _Origin(tuple(map(len, axes)), tuple(axis[0] for axis in axes), tuple(map(sum, axes)))
                 found.setdefault(joined, []).append(origin)
         chosen = self._decide(found, max(sizes))
-        return _spread(_divide(chosen), moving, ranks) if chosen else None
+        if chosen is None:
+            return None
+        # All dimensions, where they are known: those of the memory may be longer.
+        first, *others = {origin.axes_in_bytes for origin in found[chosen]}
+        return _spread(_divide(chosen if others or not _fits_mpi(first) else first), moving, ranks)
 
     def _possible_axes(self, moved: NDArray[np.int64]) -> Iterator[tuple[tuple[Lengths, ...], int]]:
         """The lengths of the parts of each dimension, and the bytes of an element, for each array that fits.
@@ -167,7 +191,7 @@ class Arrays:
         if len(left) > 1:
             self.undecided.add(size)
             return None
-        if not left or (len(left[0]) > 1 and max(map(sum, left[0])) > _MAX_LENGTH):
+        if not left or (len(left[0]) > 1 and not _fits_mpi(left[0])):
             self.unfit.add(size)
             return None
         if guess:
@@ -259,6 +283,10 @@ def _join(axes: Sequence[Lengths]) -> tuple[Lengths, ...]:
         elif max(before) == 1:
             out[d - 1 : d + 1] = [last * len(before)]
     return tuple(out)
+
+
+def _fits_mpi(axes: Sequence[Lengths]) -> bool:
+    return max(map(sum, axes)) <= _MAX_LENGTH
 
 
 def _divide(axes: Sequence[Lengths]) -> Division:

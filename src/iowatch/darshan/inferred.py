@@ -192,7 +192,12 @@ def divide_arrays(file: FileUse, arrays: Arrays) -> None:
 
 
 def _set_division(file: FileUse, turn: Sequence[int], division: Division | Pieces, offset: int) -> None:
-    if isinstance(division, Division) and division.is_contiguous:
+    # A view for one piece of the file says that it was several in memory.
+    if (
+        isinstance(division, Division)
+        and division.is_contiguous
+        and not (file.has_view_per_access and len(division.shape) > 1)
+    ):
         return
     for use, at in zip(file.ranks.values(), turn, strict=True):
         use.accesses["division"][at] = file.number_of(division)

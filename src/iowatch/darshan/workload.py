@@ -97,7 +97,8 @@ def profile_log(
     Returns:
         `ranks`; `layers`: per api (`mpiio`, `posix`) numbers of files by sharing, operations and bytes, and `sizes`:
         `read` and `write` to (size in bytes, number), the most frequent first; `phases`: the seconds of each in which
-        at least one rank reads or writes; `seconds`: those of `read` and `write`, None without DXT.
+        at least one rank reads or writes; `seconds`: those of `read` and `write`, None without DXT; `below`: that of
+        `LogUse`.
     """
     use = read_use(path)
     if prepared is not None:
@@ -116,6 +117,7 @@ def profile_log(
         "layers": counts,
         "phases": _phase_times(streams, phases),
         "seconds": {verb: _busy_seconds(_transfers(streams, verb)).sum() for verb in TRANSFERS} if use.traced else None,
+        "below": use.below,
     }
 
 

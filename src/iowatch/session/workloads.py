@@ -13,7 +13,7 @@ import subprocess
 import tempfile
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -122,38 +122,66 @@ def fit_memory(
     Raises:
         InputError: the log has no times (DXT). And see `check_replay`.
     """
-    seconds: dict[tuple[bool, str], dict[str | int, list[float]]] = defaultdict(lambda: defaultdict(list))
+    tried: dict[bool, _Tried] = {False: _Tried()}
     with DarshanReader() as reader, tempfile.TemporaryDirectory() as place:
         original = reader.request("profile", log)
         if original["seconds"] is None:
             raise InputError(f"{log}: no times of accesses", hint="Trace the program with DXT_ENABLE_IO_TRACE=1.")
         read = sum(layer.get("bytes read", 0) for layer in original["layers"].values()) // original["ranks"]
         kept = sorted({read // turns for turns in _TURNS} - {0})
-        halos = (False, True) if any(_moves_parts(phase["actions"]) for phase in document["phases"]) else (False,)
-        for _, halo, kind in product(range(_FITTED), halos, (*_MEMORY, *kept)):
+        if any(_moves_parts(phase["actions"]) for phase in document["phases"]):
+            tried[True] = _Tried()
+        for _, halo, kind in product(range(_FITTED), tried, (*_MEMORY, *kept)):
             memory = {"read": kind, "write": kind if kind in _MEMORY_OF_WRITES else "rotating"}
-            tried = {**document, "memory": {**memory, "halo": halo}}
+            changed = {**document, "memory": {**memory, "halo": halo}}
             described = Path(place, file.name)
-            described.write_text(format_description(tried), encoding="utf-8")
-            replay = _replay(reader, described, Workload(tried, original["ranks"]), directory, launcher, program)
-            for verb, used in memory.items():
-                seconds[halo, verb][used].append(replay["seconds"][verb])
+            described.write_text(format_description(changed), encoding="utf-8")
+            replay = _replay(reader, described, Workload(changed, original["ranks"]), directory, launcher, program)
+            tried[halo].add(memory, replay)
     wanted = {verb: found for verb, found in original["seconds"].items() if found > 0}
-    return _nearest_memory(seconds, wanted)
+    return _nearest_memory(tried, wanted, original["below"])
+
+
+@dataclass
+class _Tried:
+    """Replays with a halo or without: seconds by verb and kind of memory, shares of POSIX by the kind of reads."""
+
+    seconds: dict[str, dict[str | int, list[float]]] = field(
+        default_factory=lambda: defaultdict(lambda: defaultdict(list))
+    )
+    below: dict[str | int, list[float]] = field(default_factory=lambda: defaultdict(list))
+
+    def add(self, memory: Mapping[str, str | int], profile: Mapping[str, Any]) -> None:
+        for verb, used in memory.items():
+            self.seconds[verb][used].append(profile["seconds"][verb])
+        if profile["below"] is not None:
+            self.below[memory["read"]].append(profile["below"])
+
+    def miss(self, wanted: Mapping[str, float], verb: str, kind: str | int) -> float:
+        return abs(median(self.seconds[verb][kind]) - wanted[verb])
+
+    def nearest(self, wanted: Mapping[str, float]) -> dict[str, str | int]:
+        """The kind whose median is nearest, for each verb."""
+        return {verb: min(self.seconds[verb], key=partial(self.miss, wanted, verb)) for verb in wanted}
 
 
 def _nearest_memory(
-    seconds: Mapping[tuple[bool, str], Mapping[str | int, Sequence[float]]], wanted: Mapping[str, float]
+    tried: Mapping[bool, _Tried], wanted: Mapping[str, float], below: float | None
 ) -> dict[str, str | int | bool]:
-    """The kind whose median is nearest for each verb; with a halo if reads and writes together are nearer with it."""
+    """The nearest kinds, with a halo if the share of POSIX in the time of MPI-IO is nearer with it.
 
-    def miss(halo: bool, verb: str, kind: str | int) -> float:
-        return abs(median(seconds[halo, verb][kind]) - wanted[verb])
+    MPI-IO gathers the parts, which is not in the time of POSIX; the share depends less on how fast the machine was in
+    the one run of the log than the seconds do, which decide where there is no such share.
+    """
 
-    halos = sorted({halo for halo, _ in seconds})
-    chosen = {one: {verb: min(seconds[one, verb], key=partial(miss, one, verb)) for verb in wanted} for one in halos}
-    halo = min(halos, key=lambda one: sum(miss(one, *fitted) for fitted in chosen[one].items()))
-    return {**chosen[halo], **({"halo": True} if halo else {})}
+    def miss(halo: bool) -> float:
+        one = tried[halo]
+        if below is not None and all(other.below for other in tried.values()):
+            return min(abs(median(shares) - below) for shares in one.below.values())
+        return sum(one.miss(wanted, *fitted) for fitted in one.nearest(wanted).items())
+
+    halo = min(tried, key=miss)
+    return {**tried[halo].nearest(wanted), **({"halo": True} if halo else {})}
 
 
 def _moves_parts(actions: Iterable[Any]) -> bool:

@@ -6,11 +6,11 @@
     python bench/workload_times.py --directory /tmp/times --summary
 
 Needs benchio, mpirun, and darshan-runtime on PATH; `--throttled` also root, libfuse3-dev and a C compiler. `{}` is the
-directory of the run. The first run of a program is traced with DXT and described; in each pair both are traced alike,
-in alternating order. Counted are the seconds in which at least one rank reads or writes, at the level of the program's
-interface and at that of POSIX: the difference is what MPI-IO does itself. Each pair is a line of `pairs.jsonl` as soon
-as it is measured; repeated, the script goes on. The slow disk is that of bench/layers_planted.py, with ext4 mounted
-`sync`, so that the page cache does not hide it.
+directory of the run. The first run of a program is traced with DXT and described, and two more serve to fit the memory
+of its transfers; in each pair both are traced alike, in alternating order. Counted are the seconds in which at least
+one rank reads or writes, at the level of the program's interface and at that of POSIX: the difference is what MPI-IO
+does itself. Each pair is a line of `pairs.jsonl` as soon as it is measured; repeated, the script goes on. The slow disk
+is that of bench/layers_planted.py, with ext4 mounted `sync`, so that the page cache does not hide it.
 """
 
 from __future__ import annotations
@@ -103,14 +103,14 @@ def describe(name: str, command: str, directory: Path, place: Path, ranks: int, 
     """The workload of a program, made from its first run, as `workload from-darshan` and `check --fit-memory` do it."""
     described = place / f"{name}.yaml"
     if not described.is_file():
-        trace(command, directory, place / f"{name}.darshan", ranks, input_by)
-        document, losses = describe_workload(
-            place / f"{name}.darshan", name, grid=[int(n) for n in grid.split("x") if n]
-        )
+        logs = [place / f"{name}{number}.darshan" for number in ("", "-2", "-3")]
+        for target in logs:
+            trace(command, directory, target, ranks, input_by)
+        document, losses = describe_workload(logs[0], name, grid=[int(n) for n in grid.split("x") if n])
         described.write_text(format_description(document))
         launcher = os.environ.get("LAUNCHER", "mpirun --oversubscribe -n")
         directory.mkdir(parents=True)
-        memory = fit_memory(described, document, place / f"{name}.darshan", directory, launcher, None)
+        memory = fit_memory(described, document, logs, directory, launcher, None)
         write_memory(described, document, memory)
         print(f"{name}: {memory}; {'; '.join(losses) or 'nothing lost'}", flush=True)
     return Workload(read_description(described), ranks)

@@ -140,6 +140,23 @@ def test_a_halo_is_fitted_where_parts_of_arrays_move(
                       {"read": "reused", "write": "reused"})  # fmt: skip
 
 
+def test_the_median_of_several_runs_is_fitted(replay: Callable[..., Result], tmp_path: Path) -> None:
+    """One of three runs met other work; a log of other operations is refused."""
+    path, own = "/s/benchio-1/data.file1.0.{rank}", "/home/alice/own.{rank}"
+    for kind, read_s in (("rotating", 0.2), ("reused", 0.1), ("new", 0.4)):
+        (tmp_path / f"replay-{kind}").write_bytes(log_of(path, opens=3, read_s=read_s))
+    (tmp_path / "original").write_bytes(log_of(own, read_s=0.4))
+    for name, read_s, size in (("second", 0.19, 100), ("third", 0.21, 100), ("other", 0.2, 99)):
+        (tmp_path / name).write_bytes(log_of(own, read_s=read_s, size=size))
+    further = [str(tmp_path / name) for name in ("second", "third")]
+    assert replay(log_of(path, opens=3), *further).exit_code == 2
+    result = replay(log_of(path, opens=3), *further, "--fit-memory")
+    assert "memory of transfers: read rotating, write" in result.output
+    result = replay(log_of(path, opens=3), str(tmp_path / "other"), "--fit-memory")
+    assert result.exit_code == 2
+    assert f"{tmp_path / 'other'}: other operations than {tmp_path / 'original'}" in result.output
+
+
 def mpi_log_of(path: str, write_s: float, below: float) -> bytes:
     """Two ranks write a file each through MPI-IO; so much of the time they are in POSIX."""
     counters = {"MPIIO_INDEP_OPENS": 1, "MPIIO_INDEP_WRITES": 1, "MPIIO_MODE": 5, "MPIIO_F_WRITE_TIME": write_s}

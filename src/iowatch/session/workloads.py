@@ -111,22 +111,26 @@ def check_replay(
 
 
 def fit_memory(
-    file: Path, document: Mapping[str, Any], log: Path, directory: Path, launcher: str, program: str | None
+    file: Path, document: Mapping[str, Any], logs: Sequence[Path], directory: Path, launcher: str, program: str | None
 ) -> dict[str, str | int | bool]:
-    """Return the memory that transfers use (`memory` of a description) whose seconds are nearest to those of the log.
+    """Return the memory that transfers use (`memory` of a description) whose seconds are nearest to those of the logs.
 
     Reads and writes are chosen apart, by the medians of three replays with each kind. Memory that is kept is that of a
     half, a quarter or an eighth of what a rank reads. Where parts of arrays are moved, all of it is tried with a halo,
-    too. The log must be of this machine.
+    too. Logs of several runs of the program count by their median; they must be of this machine.
 
     Raises:
-        InputError: the log has no times (DXT). And see `check_replay`.
+        InputError: a log has no times (DXT), or other operations than the first. And see `check_replay`.
     """
     tried: dict[bool, _Tried] = {False: _Tried()}
     with DarshanReader() as reader, tempfile.TemporaryDirectory() as place:
-        original = reader.request("profile", log)
-        if original["seconds"] is None:
-            raise InputError(f"{log}: no times of accesses", hint="Trace the program with DXT_ENABLE_IO_TRACE=1.")
+        originals = [reader.request("profile", log) for log in logs]
+        original = originals[0]
+        for log, one in zip(logs, originals, strict=True):
+            if one["seconds"] is None:
+                raise InputError(f"{log}: no times of accesses", hint="Trace the program with DXT_ENABLE_IO_TRACE=1.")
+            if (one["ranks"], one["layers"]) != (original["ranks"], original["layers"]):
+                raise InputError(f"{log}: other operations than {logs[0]}", hint="Give logs of the same program.")
         read = sum(layer.get("bytes read", 0) for layer in original["layers"].values()) // original["ranks"]
         kept = sorted({read // turns for turns in _TURNS} - {0})
         if any(_moves_parts(phase["actions"]) for phase in document["phases"]):
@@ -138,8 +142,10 @@ def fit_memory(
             described.write_text(format_description(changed), encoding="utf-8")
             replay = _replay(reader, described, Workload(changed, original["ranks"]), directory, launcher, program)
             tried[halo].add(memory, replay)
-    wanted = {verb: found for verb, found in original["seconds"].items() if found > 0}
-    return _nearest_memory(tried, wanted, original["below"])
+    spent = {verb: median(one["seconds"][verb] for one in originals) for verb in original["seconds"]}
+    shares = [one["below"] for one in originals if one["below"] is not None]
+    wanted = {verb: seconds for verb, seconds in spent.items() if seconds > 0}
+    return _nearest_memory(tried, wanted, median(shares) if shares else None)
 
 
 @dataclass

@@ -70,27 +70,36 @@ def from_darshan(log: Path, output: Path, phases: int | None, grid: str, name: s
 
 @command.command(epilog="Example: iowatch workload check solver.yaml run.darshan --dir /scratch/me")
 @click.argument("file", type=INPUT_FILE)
-@click.argument("log", type=ANY_PATH)
+@click.argument("logs", metavar="LOG...", type=ANY_PATH, nargs=-1, required=True)
 @click.option("--dir", "directory", type=click.Path(exists=True, file_okay=False, writable=True, path_type=Path),
               default=".", help="Where benchio writes [default: here].")  # fmt: skip
 @click.option("--launcher", default="mpirun -n", show_default=True, help="Starts MPI programs; the ranks follow.")
 @click.option("--benchio", metavar="PROGRAM", help="benchio [default: on PATH, else the newest that a session built].")
 @click.option("--fit-memory", is_flag=True, help="First find what memory transfers use (reused, rotating, new, kept; "
-              "a halo) by the times of LOG, which must be of this machine, and write it into FILE.")  # fmt: skip
+              "a halo) by the times of LOG, which must be of this machine, and write it into FILE. Give logs of "
+              "several runs: their median counts.")  # fmt: skip
 @json_option
 def check(
-    file: Path, log: Path, directory: Path, launcher: str, benchio: str | None, fit_memory: bool, as_json: bool
+    file: Path,
+    logs: tuple[Path, ...],
+    directory: Path,
+    launcher: str,
+    benchio: str | None,
+    fit_memory: bool,
+    as_json: bool,
 ) -> int:
-    """Run a workload under Darshan on the ranks of LOG, and compare it with LOG.
+    """Run a workload under Darshan on the ranks of LOG, and compare it with LOG, the first of several.
 
     Operations, bytes, sharing, collectivity and sizes are compared; times are shown. Exit code 1: they differ.
     """
-    document, how = read_description(file), (log, directory, launcher, benchio)
+    document, how = read_description(file), (directory, launcher, benchio)
+    if len(logs) > 1 and not fit_memory:
+        raise UsageError("more than one log", hint="Logs of further runs serve --fit-memory only.")
     if fit_memory:
-        document = workloads.write_memory(file, document, workloads.fit_memory(file, document, *how))
+        document = workloads.write_memory(file, document, workloads.fit_memory(file, document, logs, *how))
         words = (f"{key} {str(value).lower()}" for key, value in document["memory"].items())
         print_message(f"memory of transfers: {', '.join(words)}")
-    found = workloads.check_replay(file, document, *how)
+    found = workloads.check_replay(file, document, logs[0], *how)
     print_report(as_json, found.to_json(), lambda console: render_replay(found, console))
     return int(not found.is_equal)
 

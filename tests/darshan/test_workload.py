@@ -240,6 +240,30 @@ def test_offsets_of_open_mpi_are_those_below(make_log: MakeLog, reader: DarshanR
     assert list(workload.document["files"]) == ["file1"]
 
 
+def test_time_between_accesses_is_not_that_of_io(make_log: MakeLog, reader: DarshanReader) -> None:
+    """Three writes of 1 ms, one behind the other in the file, with 4 ms between them: 3 ms of I/O, one action."""
+    counters = {"POSIX_OPENS": 1, "POSIX_WRITES": 3, "POSIX_MODE": 0o644}
+    trace = [(10 * i, 10, 1 + 0.005 * i, 1.001 + 0.005 * i) for i in range(3)]
+    log = make_log(ranks=1, posix=[("/lus/a", 0, counters)], dxt=[("/lus/a", 0, trace, [])])
+    assert part(describe(log, reader)[0]) == [{"offset": 0, "size": 10, "count": 3}]
+    profile = reader.request("profile", log)
+    assert profile["seconds"] == pytest.approx({"read": 0.0, "write": 0.003})
+    assert profile["phases"] == pytest.approx([0.003])
+
+
+@pytest.mark.parametrize(("got", "short"), [(150, True), (200, False), (400, False), (None, False)])
+def test_reads_that_get_less_than_they_asked_for_may_be_short(
+    got: int | None, short: bool, make_log: MakeLog, reader: DarshanReader
+) -> None:
+    """HDF5 reads what a converted write will not fill, also behind the end of the file; None: nothing is known."""
+    counters = {"MPIIO_INDEP_OPENS": 1, "MPIIO_INDEP_READS": 2, "MPIIO_BYTES_READ": 200, "MPIIO_MODE": 2}
+    below = [("/lus/a", 0, {"POSIX_OPENS": 1, "POSIX_READS": 2, "POSIX_BYTES_READ": got})] if got is not None else []
+    trace = [(0, 100, 1.0, 1.1), (100, 100, 1.1, 1.2)]
+    log = make_log(ranks=1, mpiio=[("/lus/a", 0, counters)], posix=below, dxt_mpiio=[("/lus/a", 0, [], trace)])
+    (phase,) = describe(log, reader)[0].document["phases"]
+    assert {action.get("short", False) for action in phase["actions"] if "read" in action} == {short}
+
+
 def variable(lengths: Sequence[int], points: int, hdf5: bool = False) -> dict[str, int]:
     """Counters of a variable of doubles in which each rank accesses a block with these lengths, as Darshan has them."""
     name = "H5D" if hdf5 else "PNETCDF_VAR"

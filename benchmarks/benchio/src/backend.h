@@ -48,7 +48,8 @@ struct piece {
     int ndims;
     unsigned element; /* bytes */
     const int64_t *dims, *start, *extent;
-    bool halo; /* in memory the box is inside of a larger array: piece_memory() */
+    bool is_short; /* a read that gets what there is before the end of the file */
+    bool halo;     /* in memory the box is inside of a larger array: piece_memory() */
 };
 
 /* The file of a workload: any number of data sets, or bytes. `file->writing` and `collective` are those of

@@ -97,7 +97,7 @@ struct action {
     enum verb verb;
     const struct tree *place;
     int file, dataset, mode; /* -1: none */
-    bool collective;
+    bool collective, is_short; /* is_short: a read may reach behind the end of the file */
     struct selection ranks;
     struct field number, dataset_number, offset, size, count, stride, amount;
     struct field *start, *extent; /* of a box: one per dimension */

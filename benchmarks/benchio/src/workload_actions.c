@@ -8,15 +8,15 @@
 const char *const verb_names[] = {BENCHIO_VERBS(NAME_OF) NULL};
 const char *const mode_names[] = {BENCHIO_MODES(NAME_OF) NULL};
 
-#define KEYS 13
+#define KEYS 14
 /* Members of each verb besides itself. */
 static const char *const members[][KEYS] = {
     [DO_CREATE] = {"create", "mode", "number", "ranks"},
     [DO_OPEN] = {"open", "mode", "number", "ranks"},
     [DO_WRITE] = {"write", "offset", "size", "count", "stride", "list", "shape", "start", "view",
                   "collective", "number", "ranks"},
-    [DO_READ] = {"read", "offset", "size", "count", "stride", "list", "shape", "start", "view", "collective",
-                 "number", "ranks"},
+    [DO_READ] = {"read", "offset", "size", "count", "stride", "list", "shape", "start", "view", "short",
+                 "collective", "number", "ranks"},
     [DO_FLUSH] = {"flush", "number", "ranks"},
     [DO_CLOSE] = {"close", "number", "ranks"},
     [DO_STAT] = {"stat", "number", "ranks"},
@@ -165,8 +165,15 @@ static bool read_view(struct reader *r, const struct tree *t, struct action *a) 
     return a->part != NULL || complain_at(&r->complaint, place, "no memory");
 }
 
+static bool read_short(struct reader *r, const struct tree *t, struct action *a) {
+    if (!read_truth(r, t, "short", &a->is_short))
+        return false;
+    return !a->is_short || strcmp(backends[r->workload->file[a->file].api].name, "mpiio") == 0 ||
+           complain_at(&r->complaint, tree_find(t, "short"), "only a read of mpiio may be short");
+}
+
 static bool read_bytes(struct reader *r, const struct tree *t, struct action *a) {
-    return read_rows(r, t, a) && read_view(r, t, a);
+    return read_rows(r, t, a) && read_view(r, t, a) && read_short(r, t, a);
 }
 
 static bool read_collective(struct reader *r, const struct tree *t, struct action *a) {

@@ -249,6 +249,25 @@ class Workloads(unittest.TestCase):
                 self.assertEqual(record["verification"]["bytes_checked"], 2**24)
                 self.assertEqual(record["memory"]["array_bytes"], expected)
 
+    def test_a_short_read_gets_what_there_is(self) -> None:
+        """Half of it is behind the end of the file: an error, unless the description says so; not verified then."""
+        for short, rc in (("false", 3), ("true", 0)):
+            with self.subTest(short=short):
+                self.write(
+                    "a: {api: mpiio, bytes: 100}",
+                    "{create: a, mode: read-write}, {write: a, offset: 0, size: 50}, {read: a, offset: 20, size: 10}, "
+                    f"{{read: a, offset: 40, size: 20, count: 3, short: {short}}}, {{close: a}}",
+                )
+                done = launch.alone(*self.options("--verify"))
+                self.assertEqual(done.returncode, rc, done.stderr)
+        (phase,) = launch.record(self.json)["phases"]
+        self.assertEqual((phase["operations"], phase["bytes_read"]), (5, 10))
+        self.write(
+            "a: {api: posix, bytes: 100}",
+            "{create: a, mode: read-write}, {read: a, offset: 0, size: 1, short: true}, {close: a}",
+        )
+        self.assertIn("short: only a read of mpiio may be short", launch.alone(*self.options()).stderr)
+
     def test_what_nobody_wrote_is_found(self) -> None:
         self.write(
             "a: {api: posix, bytes: 100}",

@@ -184,6 +184,8 @@ class _Reader:
             own |= session is not None and any(root.endswith(f"/{session[1]}") for root in roots)
             if module == "MPI-IO" or not (identity in parallel or (roots and own)):
                 found.append(self._read_file(module, identity, records))
+                if module == "MPI-IO":
+                    found[-1][1].has_short_reads = _are_short(records, groups.get(("POSIX", identity), ()))
         found = [
             (first, one) for first, one in found if any(rank.opens or len(rank.accesses) for rank in one.ranks.values())
         ]
@@ -288,6 +290,13 @@ class _Reader:
             moved = sum(row["STDIO_BYTES_READ"] + row["STDIO_BYTES_WRITTEN"] for row in rows)
             files = format_count(len({row.identity for row in rows}), "file")
             self._lose(f"{files} of C streams (STDIO, {format_count(moved, 'byte')}) are not replayed")
+
+
+def _are_short(records: Sequence[Record], below: Sequence[Record]) -> bool:
+    """Whether POSIX read less than the independent reads of MPI-IO asked for: nothing is behind the end of the file."""
+    together = sum(one[f"MPIIO_{how}_READS"] for one in records for how in ("COLL", "SPLIT"))
+    wanted, got = sum(one["MPIIO_BYTES_READ"] for one in records), sum(one["POSIX_BYTES_READ"] for one in below)
+    return bool(below) and not together and got < wanted
 
 
 _MPI_KINDS = tuple(f"{how}_{kind}" for how in ("COLL", "SPLIT", "INDEP", "NB") for kind in ("READS", "WRITES"))

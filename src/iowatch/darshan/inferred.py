@@ -62,6 +62,7 @@ class FileUse:
         divisions: of arrays among its ranks, and pieces of them.
         has_views: whether a file view was set.
         has_view_per_access: whether one was set for each collective access, at least.
+        has_short_reads: whether its independent reads got fewer bytes than they asked for.
     """
 
     api: str
@@ -72,6 +73,7 @@ class FileUse:
     divisions: list[Division | Pieces] = field(default_factory=list)
     has_views: bool = False
     has_view_per_access: bool = False
+    has_short_reads: bool = False
 
     def ends(self, rows: NDArray[np.void]) -> NDArray[np.int64]:
         """Return the end of each of its accesses, of the whole array where one is a part of an array."""

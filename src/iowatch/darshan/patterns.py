@@ -39,6 +39,7 @@ class Key(NamedTuple):
         scatter: number of accesses and step of the order in which they are scattered over their range; None otherwise.
         division: of the array of which each rank accesses a part, or the pieces of each rank; None: bytes in a row.
         viewed: whether these bytes in a row are accessed through a file view.
+        short: whether a read may reach behind the end of the file.
     """
 
     verb: str
@@ -48,6 +49,7 @@ class Key(NamedTuple):
     scatter: tuple[int, int] | None = None
     division: Division | Pieces | None = None
     viewed: bool = False
+    short: bool = False
 
     @property
     def is_row(self) -> bool:

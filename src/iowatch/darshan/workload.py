@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 
 from iowatch.core import InputError, format_count
 from iowatch.darshan import patterns
-from iowatch.darshan.accesses import read_use
+from iowatch.darshan.accesses import LogUse, read_use
 from iowatch.darshan.divisions import Division, Pieces
-from iowatch.darshan.inferred import FileUse
+from iowatch.darshan.inferred import ACCESS, FileUse
 from iowatch.darshan.patterns import Key
 from iowatch.darshan.scaling import make_scalable
 from iowatch.darshan.streams import PAUSE_S, TRANSFERS, Family, Streams, choose_cuts, group_files
@@ -115,8 +115,8 @@ def profile_log(
     return {
         "ranks": use.ranks,
         "layers": counts,
-        "phases": _phase_times(streams, phases),
-        "seconds": {verb: _busy_seconds(_transfers(streams, verb)).sum() for verb in TRANSFERS} if use.traced else None,
+        "phases": _phase_times(use, streams, phases),
+        "seconds": {verb: _busy_seconds(_transfers(use, verb)).sum() for verb in TRANSFERS} if use.traced else None,
         "below": use.below,
     }
 
@@ -154,21 +154,21 @@ def _count_layer(files: Sequence[FileUse], ranks: int) -> dict[str, Any]:
     return {**counts, "sizes": ordered} if files else {}
 
 
-def _phase_times(streams: Streams, wanted: int | None) -> list[float]:
+def _phase_times(use: LogUse, streams: Streams, wanted: int | None) -> list[float]:
     cuts = choose_cuts(streams, None)
     if wanted is not None and len(cuts) + 1 != wanted:
         with contextlib.suppress(InputError):
             cuts = choose_cuts(streams, wanted)
     cuts = cuts if wanted in (None, len(cuts) + 1) else []
-    rows = _transfers(streams, *TRANSFERS)
+    rows = _transfers(use, *TRANSFERS)
     return [float(part.sum()) for part in np.split(_busy_seconds(rows), np.searchsorted(rows["start"], cuts))]
 
 
-def _transfers(streams: Streams, *verbs: str) -> NDArray[np.void]:
-    """Reads, writes or both of all ranks, by their start."""
-    rows = np.concatenate([*streams.alone.values(), streams.together.ravel()])
-    chosen = np.array([key.verb in verbs for key in streams.keys], dtype=bool)
-    rows = rows[chosen[rows["key"]]]
+def _transfers(use: LogUse, *verbs: str) -> NDArray[np.void]:
+    """Reads, writes or both of all ranks, by their start: single ones, between which the ranks do something else."""
+    parts = [one.accesses for file in use.files for one in file.ranks.values()]
+    rows = np.concatenate([np.zeros(0, ACCESS), *parts])
+    rows = rows[np.isin(rows["write"], [verb == "write" for verb in verbs])]
     ordered: NDArray[np.void] = rows[np.argsort(rows["start"], kind="stable")]
     return ordered
 
@@ -428,6 +428,8 @@ class _Actions:
         found: dict[str, Any] = {}
         if step.key.collective:
             found["collective"] = True
+        if step.key.short:
+            found["short"] = True
         if "count" in family.document:
             found["number"] = self._value(step, 0, indices)
         if (chosen := patterns.select_ranks(step.ranks, family.members)) is not None:

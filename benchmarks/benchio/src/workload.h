@@ -96,7 +96,7 @@ struct workload_file {
 struct action {
     enum verb verb;
     const struct tree *place;
-    int file, dataset, mode; /* -1: none */
+    int file, dataset, mode;   /* -1: none */
     bool collective, is_short; /* is_short: a read may reach behind the end of the file */
     struct selection ranks;
     struct field number, dataset_number, offset, size, count, stride, amount;

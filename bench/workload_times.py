@@ -6,8 +6,8 @@
     python bench/workload_times.py --directory /tmp/times --summary
 
 Needs benchio, mpirun, and darshan-runtime on PATH; `--throttled` also root, libfuse3-dev and a C compiler. `{}` is the
-directory of the run. The first run of a program is traced with DXT and described, and two more serve to fit the memory
-of its transfers; in each pair both are traced alike, in alternating order. Counted are the seconds in which at least
+directory of the run. On each file system the first run of a program is traced with DXT and described, and two more serve
+to fit the memory of its transfers; in each pair both are traced alike, in alternating order. Counted are the seconds in which at least
 one rank reads or writes, at the level of the program's interface and at that of POSIX: the difference is what MPI-IO
 does itself. Each pair is a line of `pairs.jsonl` as soon as it is measured; repeated, the script goes on. The slow disk
 is that of bench/layers_planted.py, with ext4 mounted `sync`, so that the page cache does not hide it.
@@ -143,8 +143,9 @@ def measure_pairs(arguments: argparse.Namespace, system: str, directory: Path, r
     place = arguments.directory
     for name, command in arguments.programs.items():
         grid, input_by = arguments.grids.get(name, ""), arguments.inputs.get(name, "")
-        workload = describe(name, command, directory, place, arguments.ranks, grid, input_by)
-        replay = f"benchio --workload {place / name}.yaml --repeat 1 --dir {{}}"
+        title = f"{name}-{'full' if system == 'half' else system}"
+        workload = describe(title, command, directory, place, arguments.ranks, grid, input_by)
+        replay = f"benchio --workload {place / title}.yaml --repeat 1 --dir {{}}"
         stop = time.monotonic() + 60 * arguments.minutes
         done = sum(one["name"] == name and one["system"] == system for one in read_pairs(place))
         for turn in range(done, arguments.pairs):

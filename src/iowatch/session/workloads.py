@@ -31,7 +31,7 @@ from iowatch.site import exceeded_limits, load_system, stack_probe
 
 _TIMEOUT_S = 3600
 # Kinds of memory that transfers may use, and replays with each; docs/workloads.md#description.
-_MEMORY_OF_WRITES, _FITTED = ("rotating", "reused"), 3
+_MEMORY_OF_WRITES, _FITTED = ("rotating", "reused"), 5
 _MEMORY = (*_MEMORY_OF_WRITES, "new")
 # How often the application may read into the same memory; of the bytes that a rank reads, this gives the memory kept.
 _TURNS = (2, 4, 8)
@@ -115,7 +115,7 @@ def fit_memory(
 ) -> dict[str, str | int | bool]:
     """Return the memory that transfers use (`memory` of a description) whose seconds are nearest to those of the logs.
 
-    Reads and writes are chosen apart, by the medians of three replays with each kind. Memory that is kept is that of a
+    Reads and writes are chosen apart, by the medians of five replays with each kind. Memory that is kept is that of a
     half, a quarter or an eighth of what a rank reads. Where parts of arrays are moved, all of it is tried with a halo,
     too. Logs of several runs of the program count by their median; they must be of this machine.
 

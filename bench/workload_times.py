@@ -6,11 +6,12 @@
     python bench/workload_times.py --directory /tmp/times --summary
 
 Needs benchio, mpirun, and darshan-runtime on PATH; `--throttled` also root, libfuse3-dev and a C compiler. `{}` is the
-directory of the run. On each file system the first run of a program is traced with DXT and described, and two more serve
-to fit the memory of its transfers; in each pair both are traced alike, in alternating order. Counted are the seconds in which at least
-one rank reads or writes, at the level of the program's interface and at that of POSIX: the difference is what MPI-IO
-does itself. Each pair is a line of `pairs.jsonl` as soon as it is measured; repeated, the script goes on. The slow disk
-is that of bench/layers_planted.py, with ext4 mounted `sync`, so that the page cache does not hide it.
+directory of the run. On each file system the first run of a program is traced with DXT and described, and two more
+serve to fit the memory of its transfers; in each pair both are traced alike, in alternating order. Counted are the
+seconds in which at least one rank reads or writes, at the level of the program's interface and at that of POSIX: the
+difference is what MPI-IO does itself. Each pair is a line of `pairs.jsonl` as soon as it is measured; repeated, the
+script goes on. The slow disk is that of bench/layers_planted.py, with ext4 mounted `sync`, so that the page cache does
+not hide it.
 """
 
 from __future__ import annotations

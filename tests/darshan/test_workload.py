@@ -247,8 +247,10 @@ def test_time_between_accesses_is_not_that_of_io(make_log: MakeLog, reader: Dars
     log = make_log(ranks=1, posix=[("/lus/a", 0, counters)], dxt=[("/lus/a", 0, trace, [])])
     assert part(describe(log, reader)[0]) == [{"offset": 0, "size": 10, "count": 3}]
     profile = reader.request("profile", log)
-    assert profile["seconds"] == pytest.approx({"read": 0.0, "write": 0.003})
     assert profile["phases"] == pytest.approx([0.003])
+    ((size, seconds, deciles),) = profile["durations"]["write"]
+    assert (size, seconds) == (10, pytest.approx(0.003))
+    assert deciles == pytest.approx([0.001] * 9)
 
 
 @pytest.mark.parametrize(("got", "short"), [(150, True), (200, False), (400, False), (None, False)])

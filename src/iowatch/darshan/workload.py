@@ -34,6 +34,8 @@ _MAX_STEPS, _SAMPLE = 200_000, 1_000
 _NO_DXT = (
     "no DXT: order, offsets and pauses are not in the log; each rank accesses its part of a file from beginning to end"
 )
+# Sizes of transfers whose durations a profile has, and quantiles of these.
+_TIMED_SIZES, _DECILES = 4, tuple(n / 10 for n in range(1, 10))
 # Rows of `Step.places`.
 _ROWS = ("number", "offset", "size", "stride")
 
@@ -97,8 +99,8 @@ def profile_log(
     Returns:
         `ranks`; `layers`: per api (`mpiio`, `posix`) numbers of files by sharing, operations and bytes, and `sizes`:
         `read` and `write` to (size in bytes, number), the most frequent first; `phases`: the seconds of each in which
-        at least one rank reads or writes; `seconds`: those of `read` and `write`, None without DXT; `below`: that of
-        `LogUse`.
+        at least one rank reads or writes; `below`: that of `LogUse`; `durations`, None without DXT: of `read` and
+        `write`, for the sizes that take most of the time, (size, their seconds, the deciles .1 to .9 of one transfer).
     """
     use = read_use(path)
     if prepared is not None:
@@ -116,9 +118,17 @@ def profile_log(
         "ranks": use.ranks,
         "layers": counts,
         "phases": _phase_times(use, streams, phases),
-        "seconds": {verb: _busy_seconds(_transfers(use, verb)).sum() for verb in TRANSFERS} if use.traced else None,
         "below": use.below,
+        "durations": {verb: [*_durations(_transfers(use, verb))] for verb in TRANSFERS} if use.traced else None,
     }
+
+
+def _durations(rows: NDArray[np.void]) -> Iterator[tuple[int, float, list[float]]]:
+    seconds = rows["end"] - rows["start"]
+    sizes, places = np.unique(rows["size"], return_inverse=True)
+    spent = np.bincount(places, seconds, len(sizes))
+    for at in np.argsort(-spent, kind="stable")[:_TIMED_SIZES].tolist():
+        yield int(sizes[at]), float(spent[at]), np.quantile(seconds[places == at], _DECILES).tolist()
 
 
 def _drop_preparation(file: FileUse, written: bool, inspections: int) -> None:

@@ -14,13 +14,15 @@ import tempfile
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import product
+from operator import itemgetter
 from pathlib import Path
 from statistics import median
 from typing import Any
 
+import numpy as np
 import yaml
+from numpy.typing import NDArray
 
 from iowatch.benchmarks.suites import read_suite_file
 from iowatch.benchmarks.workloads import Workload, default_ranks, format_description, read_description
@@ -31,8 +33,11 @@ from iowatch.site import exceeded_limits, load_system, stack_probe
 
 _TIMEOUT_S = 3600
 # Kinds of memory that transfers may use, and replays with each; docs/workloads.md#description.
-_MEMORY_OF_WRITES, _FITTED = ("rotating", "reused"), 5
+_MEMORY_OF_WRITES, _FITTED = ("rotating", "reused"), 3
 _MEMORY = (*_MEMORY_OF_WRITES, "new")
+_VERBS = ("read", "write")
+# Of a transfer, for its logarithm: the resolution of a clock.
+_SHORTEST_S = 1e-9
 # How often the application may read into the same memory; of the bytes that a rank reads, this gives the memory kept.
 _TURNS = (2, 4, 8)
 # Of a case that `add_workload` writes; people change the file.
@@ -113,9 +118,9 @@ def check_replay(
 def fit_memory(
     file: Path, document: Mapping[str, Any], logs: Sequence[Path], directory: Path, launcher: str, program: str | None
 ) -> dict[str, str | int | bool]:
-    """Return the memory that transfers use (`memory` of a description) whose seconds are nearest to those of the logs.
+    """Return the memory that transfers use (`memory` of a description) with which these take as long as in the logs.
 
-    Reads and writes are chosen apart, by the medians of five replays with each kind. Memory that is kept is that of a
+    Reads and writes are chosen apart, by three replays with each kind. Memory that is kept is that of a
     half, a quarter or an eighth of what a rank reads. Where parts of arrays are moved, all of it is tried with a halo,
     too. Logs of several runs of the program count by their median; they must be of this machine.
 
@@ -127,7 +132,7 @@ def fit_memory(
         originals = [reader.request("profile", log) for log in logs]
         original = originals[0]
         for log, one in zip(logs, originals, strict=True):
-            if one["seconds"] is None:
+            if one["durations"] is None:
                 raise InputError(f"{log}: no times of accesses", hint="Trace the program with DXT_ENABLE_IO_TRACE=1.")
             if (one["ranks"], one["layers"]) != (original["ranks"], original["layers"]):
                 raise InputError(f"{log}: other operations than {logs[0]}", hint="Give logs of the same program.")
@@ -142,52 +147,71 @@ def fit_memory(
             described.write_text(format_description(changed), encoding="utf-8")
             replay = _replay(reader, described, Workload(changed, original["ranks"]), directory, launcher, program)
             tried[halo].add(memory, replay)
-    spent = {verb: median(one["seconds"][verb] for one in originals) for verb in original["seconds"]}
+    durations = {verb: [one["durations"][verb] for one in originals] for verb in _VERBS if original["durations"][verb]}
     shares = [one["below"] for one in originals if one["below"] is not None]
-    wanted = {verb: seconds for verb, seconds in spent.items() if seconds > 0}
-    return _nearest_memory(tried, wanted, median(shares) if shares else None)
+    return _nearest_memory(tried, durations, median(shares) if shares else None)
+
+
+# Of one profile and verb: (size, seconds of all transfers, deciles of the seconds of one).
+_Durations = Sequence[tuple[int, float, Sequence[float]]]
 
 
 @dataclass
 class _Tried:
-    """Replays with a halo or without: seconds by verb and kind of memory, shares of POSIX by the kind of reads."""
+    """Replays with a halo or without: durations by verb and kind of memory, shares of POSIX by the kind of reads."""
 
-    seconds: dict[str, dict[str | int, list[float]]] = field(
+    durations: dict[str, dict[str | int, list[_Durations]]] = field(
         default_factory=lambda: defaultdict(lambda: defaultdict(list))
     )
     below: dict[str | int, list[float]] = field(default_factory=lambda: defaultdict(list))
 
     def add(self, memory: Mapping[str, str | int], profile: Mapping[str, Any]) -> None:
         for verb, used in memory.items():
-            self.seconds[verb][used].append(profile["seconds"][verb])
+            self.durations[verb][used].append(profile["durations"][verb])
         if profile["below"] is not None:
             self.below[memory["read"]].append(profile["below"])
 
-    def miss(self, wanted: Mapping[str, float], verb: str, kind: str | int) -> float:
-        return abs(median(self.seconds[verb][kind]) - wanted[verb])
+    def nearest(self, wanted: Mapping[str, Sequence[_Durations]]) -> dict[str, tuple[float, str | int]]:
+        """How much the nearest kind of each verb misses, and that kind."""
+        return {
+            verb: min(((_miss(logs, found), kind) for kind, found in self.durations[verb].items()), key=itemgetter(0))
+            for verb, logs in wanted.items()
+        }
 
-    def nearest(self, wanted: Mapping[str, float]) -> dict[str, str | int]:
-        """The kind whose median is nearest, for each verb."""
-        return {verb: min(self.seconds[verb], key=partial(self.miss, wanted, verb)) for verb in wanted}
+
+def _miss(logs: Sequence[_Durations], replays: Sequence[_Durations]) -> float:
+    """Mean |ln ratio| of the deciles of a transfer's duration, median over the runs; sizes weigh by their seconds.
+
+    Most transfers tell more than their sum, in which the few count most that had to wait for something else.
+    """
+
+    def deciles(runs: Sequence[_Durations], size: int) -> NDArray[np.float64]:
+        own = [one for run in runs for known, _, one in run if known == size]
+        return np.log(np.maximum(np.median(own, axis=0), _SHORTEST_S)) if own else np.full(1, np.inf)
+
+    weights = {size: seconds for size, seconds, _ in logs[0]}
+    misses = [float(np.abs(deciles(logs, size) - deciles(replays, size)).mean()) for size in weights]
+    return float(np.average(misses, weights=[max(spent, _SHORTEST_S) for spent in weights.values()]))
 
 
 def _nearest_memory(
-    tried: Mapping[bool, _Tried], wanted: Mapping[str, float], below: float | None
+    tried: Mapping[bool, _Tried], wanted: Mapping[str, Sequence[_Durations]], below: float | None
 ) -> dict[str, str | int | bool]:
     """The nearest kinds, with a halo if the share of POSIX in the time of MPI-IO is nearer with it.
 
     MPI-IO gathers the parts, which is not in the time of POSIX; the share depends less on how fast the machine was in
-    the one run of the log than the seconds do, which decide where there is no such share.
+    the runs of the logs than the durations do, which decide where there is no such share.
     """
 
     def miss(halo: bool) -> float:
         one = tried[halo]
         if below is not None and all(other.below for other in tried.values()):
             return min(abs(median(shares) - below) for shares in one.below.values())
-        return sum(one.miss(wanted, *fitted) for fitted in one.nearest(wanted).items())
+        return sum(missed for missed, _ in one.nearest(wanted).values())
 
     halo = min(tried, key=miss)
-    return {**tried[halo].nearest(wanted), **({"halo": True} if halo else {})}
+    kinds = {verb: kind for verb, (_, kind) in tried[halo].nearest(wanted).items()}
+    return {**kinds, **({"halo": True} if halo else {})}
 
 
 def _moves_parts(actions: Iterable[Any]) -> bool:

@@ -35,7 +35,7 @@ _NO_DXT = (
     "no DXT: order, offsets and pauses are not in the log; each rank accesses its part of a file from beginning to end"
 )
 # Sizes of transfers whose durations a profile has, and quantiles of these.
-_TIMED_SIZES, _DECILES = 4, tuple(n / 10 for n in range(1, 10))
+_TIMED_SIZES, _DECILES = 64, tuple(n / 10 for n in range(1, 10))
 # Rows of `Step.places`.
 _ROWS = ("number", "offset", "size", "stride")
 
@@ -100,7 +100,7 @@ def profile_log(
         `ranks`; `layers`: per api (`mpiio`, `posix`) numbers of files by sharing, operations and bytes, and `sizes`:
         `read` and `write` to (size in bytes, number), the most frequent first; `phases`: the seconds of each in which
         at least one rank reads or writes; `below`: that of `LogUse`; `durations`, None without DXT: of `read` and
-        `write`, for the sizes that take most of the time, (size, their seconds, the deciles .1 to .9 of one transfer).
+        `write`, for the sizes that take most of the time, first, (size, their seconds, deciles .1 to .9 of one transfer).
     """
     use = read_use(path)
     if prepared is not None:

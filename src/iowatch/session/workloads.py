@@ -36,7 +36,9 @@ _TIMEOUT_S = 3600
 _MEMORY_OF_WRITES, _FITTED = ("rotating", "reused"), 3
 _MEMORY = (*_MEMORY_OF_WRITES, "new")
 _VERBS = ("read", "write")
-# Of a transfer, for its logarithm: the resolution of a clock.
+# The sizes of transfers that take most of the time; replays spend it on others.
+_COMPARED_SIZES = 4
+# Of a transfer that took no time: the resolution of a clock.
 _SHORTEST_S = 1e-9
 # How often the application may read into the same memory; of the bytes that a rank reads, this gives the memory kept.
 _TURNS = (2, 4, 8)
@@ -180,18 +182,23 @@ class _Tried:
 
 
 def _miss(logs: Sequence[_Durations], replays: Sequence[_Durations]) -> float:
-    """Mean |ln ratio| of the deciles of a transfer's duration, median over the runs; sizes weigh by their seconds.
+    """Mean difference of the deciles of a transfer's duration (medians over the runs), relative to their mean.
 
-    Most transfers tell more than their sum, in which the few count most that had to wait for something else.
+    Sizes weigh by their seconds. Deciles tell more than the sum, in which the few transfers count most that had to wait
+    for something else.
     """
 
     def deciles(runs: Sequence[_Durations], size: int) -> NDArray[np.float64]:
         own = [one for run in runs for known, _, one in run if known == size]
-        return np.log(np.maximum(np.median(own, axis=0), _SHORTEST_S)) if own else np.full(1, np.inf)
+        return np.asarray(np.median(own, axis=0)) if own else np.full(1, np.inf)
 
-    weights = {size: seconds for size, seconds, _ in logs[0]}
-    misses = [float(np.abs(deciles(logs, size) - deciles(replays, size)).mean()) for size in weights]
-    return float(np.average(misses, weights=[max(spent, _SHORTEST_S) for spent in weights.values()]))
+    weights = {size: max(seconds, _SHORTEST_S) for size, seconds, _ in logs[0][:_COMPARED_SIZES]}
+    misses = [
+        float(np.abs(deciles(replays, size) - wanted).mean() / max(wanted.mean(), _SHORTEST_S))
+        for size in weights
+        for wanted in [deciles(logs, size)]
+    ]
+    return float(np.average(misses, weights=[*weights.values()]))
 
 
 def _nearest_memory(

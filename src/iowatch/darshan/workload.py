@@ -100,7 +100,7 @@ def profile_log(
         `ranks`; `layers`: per api (`mpiio`, `posix`) numbers of files by sharing, operations and bytes, and `sizes`:
         `read` and `write` to (size in bytes, number), the most frequent first; `phases`: the seconds of each in which
         at least one rank reads or writes; `below`: that of `LogUse`; `durations`, None without DXT: of `read` and
-        `write`, for the sizes that take most of the time, first, (size, their seconds, deciles .1 to .9 of one transfer).
+        `write`, for the sizes that take most of the time, (size, seconds of all, deciles .1 to .9 of one transfer).
     """
     use = read_use(path)
     if prepared is not None:

@@ -36,7 +36,7 @@ _TIMEOUT_S = 3600
 _MEMORY_OF_WRITES, _FITTED = ("rotating", "reused"), 3
 _MEMORY = (*_MEMORY_OF_WRITES, "new")
 _VERBS = ("read", "write")
-# The sizes of transfers that take most of the time; replays spend it on others.
+# Sizes of transfers whose durations are compared: those that take most of the time of the application.
 _COMPARED_SIZES = 4
 # Of a transfer that took no time: the resolution of a clock.
 _SHORTEST_S = 1e-9

@@ -67,6 +67,7 @@ def trace(command: str, directory: Path, target: Path, ranks: int, input_by: str
     target.unlink(missing_ok=True)
     if input_by:
         subprocess.run(launched(input_by, directory, ranks), cwd=directory, capture_output=True, check=True)
+    os.sync()  # what earlier runs left to write would be written during this one
     settings = [f"{name}={value}" for name, value in variables.items()]
     done = subprocess.run(
         launched(command, directory, ranks, settings),

@@ -255,8 +255,11 @@ class Streams:
         for at, (write, collective, division) in enumerate(kinds.tolist()):
             key = Key("write" if write else "read", name, collective)
             chosen = file.divisions[division - 1] if division else None
-            key = key._replace(short=not (write or collective) and file.has_short_reads)
-            key = key._replace(division=chosen, viewed=collective and file.has_view_per_access and chosen is None)
+            key = key._replace(
+                division=chosen,
+                viewed=collective and file.has_view_per_access and chosen is None,
+                short=not (write or collective) and file.has_short_reads,
+            )
             out["key"][inverse == at] = self.key_id(key)
         if not flushes or not len(out):
             return _join_runs(out, rows["collective"])

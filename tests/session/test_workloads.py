@@ -157,14 +157,16 @@ def test_the_median_of_several_runs_is_fitted(replay: Callable[..., Result], tmp
     assert f"{tmp_path / 'other'}: other operations than {tmp_path / 'original'}" in result.output
 
 
-def mpi_log_of(path: str, write_s: float, below: float) -> bytes:
-    """Two ranks write a file each through MPI-IO; so much of the time they are in POSIX."""
-    counters = {"MPIIO_INDEP_OPENS": 1, "MPIIO_INDEP_WRITES": 1, "MPIIO_MODE": 5, "MPIIO_F_WRITE_TIME": write_s}
-    under = {"POSIX_OPENS": 1, "POSIX_WRITES": 1, "POSIX_MODE": 0o644, "POSIX_F_WRITE_TIME": below * write_s}
+def mpi_log_of(path: str, seconds: float, below: float, verb: str = "WRITE") -> bytes:
+    """Two ranks write or read a file each through MPI-IO; so much of the time they are in POSIX."""
+    counters = {"MPIIO_INDEP_OPENS": 1, f"MPIIO_INDEP_{verb}S": 1, "MPIIO_MODE": 5, f"MPIIO_F_{verb}_TIME": seconds}
+    under = {"POSIX_OPENS": 1, f"POSIX_{verb}S": 1, "POSIX_MODE": 0o644, f"POSIX_F_{verb}_TIME": below * seconds}
     # The write time of an input file that benchio makes before is not that of a transfer of MPI-IO.
     other = {"POSIX_OPENS": 1, "POSIX_MODE": 0o644, "POSIX_F_WRITE_TIME": 50.0}
     files = [path.format(rank=rank) for rank in range(2)]
-    trace = [(file, rank, [(0, 100, 1.0, 1.0 + write_s)], []) for rank, file in enumerate(files)]
+    access, none = [(0, 100, 1.0, 1.0 + seconds)], list[tuple[int, int, float, float]]()
+    pair = (access, none) if verb == "WRITE" else (none, access)
+    trace = [(file, rank, *pair) for rank, file in enumerate(files)]
     return build(
         LogSpec(
             ranks=2,
@@ -196,6 +198,23 @@ def test_what_mpi_io_takes_itself_says_whether_there_is_a_halo(
     assert "memory of transfers: write rotating" in result.output
     memory = yaml.safe_load((tmp_path / "w.yaml").read_text())["memory"]
     assert memory == {"write": "rotating", **({"halo": True} if with_halo else {})}
+
+
+def test_memory_of_reads_is_fitted_among_those_with_the_same_share_of_posix(
+    replay: Callable[..., Result], tmp_path: Path
+) -> None:
+    """The machine was slow when the program ran: other memory, with which POSIX takes another share, took as long."""
+    part = {"offset": 0, "collective": True, "shape": [10, 10], "start": [0, 0], "count": [10, 10]}
+    actions = [{"open": "file1"}, {"read": "file1", **part}, {"close": "file1"}]
+    file = {"api": "mpiio", "layout": "per-process", "bytes": 100, "input": True}
+    document = {**DOCUMENT, "files": {"file1": file}, "phases": [{"name": "read", "actions": actions}]}
+    (tmp_path / "w.yaml").write_text(yaml.safe_dump(document))
+    (tmp_path / "original").write_bytes(mpi_log_of("/home/alice/own.{rank}", 0.2, 0.74, "READ"))
+    path = "/s/benchio-1/data.file1.0.{rank}"
+    for kind, seconds, below in (("rotating", 0.13, 0.77), ("reused", 0.11, 0.75), ("new", 0.2, 0.55)):
+        (tmp_path / f"replay-{kind}-halo").write_bytes(mpi_log_of(path, seconds, below, "READ"))
+    replay(mpi_log_of(path, 0.2, 0.99, "READ"), "--fit-memory")
+    assert yaml.safe_load((tmp_path / "w.yaml").read_text())["memory"] == {"read": "rotating", "halo": True}
 
 
 def test_fitted_memory_replaces_one_line_or_nothing(replay: Callable[..., Result], tmp_path: Path) -> None:

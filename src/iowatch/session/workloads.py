@@ -13,7 +13,7 @@ import subprocess
 import tempfile
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import product
 from operator import itemgetter
 from pathlib import Path
@@ -33,11 +33,13 @@ from iowatch.site import exceeded_limits, load_system, stack_probe
 
 _TIMEOUT_S = 3600
 # Kinds of memory that transfers may use, and replays with each; docs/workloads.md#description.
-_MEMORY_OF_WRITES, _FITTED = ("rotating", "reused"), 3
+_MEMORY_OF_WRITES, _FITTED = ("rotating", "reused"), 5
 _MEMORY = (*_MEMORY_OF_WRITES, "new")
 _VERBS = ("read", "write")
 # Sizes of transfers whose durations are compared: those that take most of the time of the application.
 _COMPARED_SIZES = 4
+# Shares of POSIX in the time of MPI-IO that are the same: they differ by less from run to run, by .2 with a halo.
+_SAME_SHARE = 0.05
 # Of a transfer that took no time: the resolution of a clock.
 _SHORTEST_S = 1e-9
 # How often the application may read into the same memory; of the bytes that a rank reads, this gives the memory kept.
@@ -122,103 +124,112 @@ def fit_memory(
 ) -> dict[str, str | int | bool]:
     """Return the memory that transfers use (`memory` of a description) with which these take as long as in the logs.
 
-    Reads and writes are chosen apart, by three replays with each kind. Memory that is kept is that of a
+    Reads and writes are chosen apart, by five replays with each kind. Memory that is kept is that of a
     half, a quarter or an eighth of what a rank reads. Where parts of arrays are moved, all of it is tried with a halo,
     too. Logs of several runs of the program count by their median; they must be of this machine.
 
     Raises:
         InputError: a log has no times (DXT), or other operations than the first. And see `check_replay`.
     """
-    tried: dict[bool, _Tried] = {False: _Tried()}
     with DarshanReader() as reader, tempfile.TemporaryDirectory() as place:
-        originals = [reader.request("profile", log) for log in logs]
-        original = originals[0]
-        for log, one in zip(logs, originals, strict=True):
-            if one["durations"] is None:
-                raise InputError(f"{log}: no times of accesses", hint="Trace the program with DXT_ENABLE_IO_TRACE=1.")
-            if (one["ranks"], one["layers"]) != (original["ranks"], original["layers"]):
-                raise InputError(f"{log}: other operations than {logs[0]}", hint="Give logs of the same program.")
-        read = sum(layer.get("bytes read", 0) for layer in original["layers"].values()) // original["ranks"]
-        kept = sorted({read // turns for turns in _TURNS} - {0})
-        if any(_moves_parts(phase["actions"]) for phase in document["phases"]):
-            tried[True] = _Tried()
-        for _, halo, kind in product(range(_FITTED), tried, (*_MEMORY, *kept)):
-            memory = {"read": kind, "write": kind if kind in _MEMORY_OF_WRITES else "rotating"}
-            changed = {**document, "memory": {**memory, "halo": halo}}
-            described = Path(place, file.name)
-            described.write_text(format_description(changed), encoding="utf-8")
-            replay = _replay(reader, described, Workload(changed, original["ranks"]), directory, launcher, program)
-            tried[halo].add(memory, replay)
-    durations = {verb: [one["durations"][verb] for one in originals] for verb in _VERBS if original["durations"][verb]}
-    shares = [one["below"] for one in originals if one["below"] is not None]
-    return _nearest_memory(tried, durations, median(shares) if shares else None)
+        originals = _read_profiles(reader, logs)
+        ranks, kinds = originals[0]["ranks"], _kinds(document, originals[0])
+        tried: dict[_Kind, list[_Profile]] = {kind: [] for kind in kinds}
+        for turn in range(_FITTED):
+            # In another order each time, and nothing left to write: what a replay leaves behind delays the next one.
+            for halo, used in kinds[turn:] + kinds[:turn]:
+                changed = {**document, "memory": {"read": used, "write": _written(used), "halo": halo}}
+                described = Path(place, file.name)
+                described.write_text(format_description(changed), encoding="utf-8")
+                os.sync()
+                replay = _replay(reader, described, Workload(changed, ranks), directory, launcher, program)
+                tried[halo, used].append(replay)
+    return _nearest_memory(tried, originals)
 
 
+_Profile = Mapping[str, Any]
+# Whether parts of arrays have a halo, and the memory of reads.
+_Kind = tuple[bool, str | int]
 # Of one profile and verb: (size, seconds of all transfers, deciles of the seconds of one).
 _Durations = Sequence[tuple[int, float, Sequence[float]]]
 
 
-@dataclass
-class _Tried:
-    """Replays with a halo or without: durations by verb and kind of memory, shares of POSIX by the kind of reads."""
+def _read_profiles(reader: DarshanReader, logs: Sequence[Path]) -> list[_Profile]:
+    """The profiles of runs of one program."""
+    found: list[_Profile] = []
+    for log in logs:
+        one = reader.request("profile", log)
+        if one["durations"] is None:
+            raise InputError(f"{log}: no times of accesses", hint="Trace the program with DXT_ENABLE_IO_TRACE=1.")
+        if found and (one["ranks"], one["layers"]) != (found[0]["ranks"], found[0]["layers"]):
+            raise InputError(f"{log}: other operations than {logs[0]}", hint="Give logs of the same program.")
+        found.append(one)
+    return found
 
-    durations: dict[str, dict[str | int, list[_Durations]]] = field(
-        default_factory=lambda: defaultdict(lambda: defaultdict(list))
-    )
-    below: dict[str | int, list[float]] = field(default_factory=lambda: defaultdict(list))
 
-    def add(self, memory: Mapping[str, str | int], profile: Mapping[str, Any]) -> None:
-        for verb, used in memory.items():
-            self.durations[verb][used].append(profile["durations"][verb])
-        if profile["below"] is not None:
-            self.below[memory["read"]].append(profile["below"])
+def _kinds(document: Mapping[str, Any], original: _Profile) -> list[_Kind]:
+    """What is tried for a program."""
+    read = sum(layer.get("bytes read", 0) for layer in original["layers"].values()) // original["ranks"]
+    kept = sorted({read // turns for turns in _TURNS} - {0})
+    halos = (False, True) if any(_moves_parts(phase["actions"]) for phase in document["phases"]) else (False,)
+    return [*product(halos, (*_MEMORY, *kept) if original["durations"]["read"] else _MEMORY_OF_WRITES)]
 
-    def nearest(self, wanted: Mapping[str, Sequence[_Durations]]) -> dict[str, tuple[float, str | int]]:
-        """How much the nearest kind of each verb misses, and that kind."""
+
+def _written(used: str | int) -> str:
+    """The memory of writes that is tried together with that of reads."""
+    return str(used) if used in _MEMORY_OF_WRITES else "rotating"
+
+
+def _nearest_memory(tried: Mapping[_Kind, Sequence[_Profile]], logs: Sequence[_Profile]) -> dict[str, str | int | bool]:
+    """The kinds with the nearest durations, among those with about the same share of POSIX in the time of MPI-IO.
+
+    MPI-IO gathers the parts of an array with a halo, which is not in the time of POSIX. The share depends less than the
+    durations on how fast the machine was in the runs of the logs.
+    """
+    differences = {kind: abs(_posix_share(replays) - _posix_share(logs)) for kind, replays in tried.items()}
+    near = [kind for kind, one in differences.items() if one <= min(differences.values()) + _SAME_SHARE]
+
+    def misses(halo: bool) -> dict[str, tuple[float, str | int]]:
+        groups: dict[str, dict[str | int, list[_Profile]]] = {verb: defaultdict(list) for verb in _VERBS}
+        for (_, used), replays in ((kind, found) for kind, found in tried.items() if kind[0] == halo):
+            groups["write"][_written(used)] += replays
+            if (halo, used) in near:
+                groups["read"][used] += replays
         return {
-            verb: min(((_miss(logs, found), kind) for kind, found in self.durations[verb].items()), key=itemgetter(0))
-            for verb, logs in wanted.items()
+            verb: min(((_miss(logs, found, verb), used) for used, found in kinds.items()), key=itemgetter(0))
+            for verb, kinds in groups.items()
+            if logs[0]["durations"][verb]
         }
 
+    found = {halo: misses(halo) for halo in sorted({halo for halo, _ in near})}
+    halo = min(found, key=lambda one: sum(missed for missed, _ in found[one].values()))
+    return {**{verb: used for verb, (_, used) in found[halo].items()}, **({"halo": True} if halo else {})}
 
-def _miss(logs: Sequence[_Durations], replays: Sequence[_Durations]) -> float:
+
+def _posix_share(profiles: Sequence[_Profile]) -> float:
+    """Share of POSIX in the time of MPI-IO, the median of several runs; 1 without MPI-IO."""
+    return median(1.0 if one["below"] is None else one["below"] for one in profiles)
+
+
+def _miss(logs: Sequence[_Profile], replays: Sequence[_Profile], verb: str) -> float:
     """Mean difference of the deciles of a transfer's duration (medians over the runs), relative to their mean.
 
     Sizes weigh by their seconds. Deciles tell more than the sum, in which the few transfers count most that had to wait
     for something else.
     """
 
-    def deciles(runs: Sequence[_Durations], size: int) -> NDArray[np.float64]:
-        own = [one for run in runs for known, _, one in run if known == size]
+    def deciles(runs: Sequence[_Profile], size: int) -> NDArray[np.float64]:
+        own = [one for run in runs for known, _, one in run["durations"][verb] if known == size]
         return np.asarray(np.median(own, axis=0)) if own else np.full(1, np.inf)
 
-    weights = {size: max(seconds, _SHORTEST_S) for size, seconds, _ in logs[0][:_COMPARED_SIZES]}
-    misses = [
+    durations: _Durations = logs[0]["durations"][verb][:_COMPARED_SIZES]
+    weights = {size: max(seconds, _SHORTEST_S) for size, seconds, _ in durations}
+    found = [
         float(np.abs(deciles(replays, size) - wanted).mean() / max(wanted.mean(), _SHORTEST_S))
         for size in weights
         for wanted in [deciles(logs, size)]
     ]
-    return float(np.average(misses, weights=[*weights.values()]))
-
-
-def _nearest_memory(
-    tried: Mapping[bool, _Tried], wanted: Mapping[str, Sequence[_Durations]], below: float | None
-) -> dict[str, str | int | bool]:
-    """The nearest kinds, with a halo if the share of POSIX in the time of MPI-IO is nearer with it.
-
-    MPI-IO gathers the parts, which is not in the time of POSIX; the share depends less on how fast the machine was in
-    the runs of the logs than the durations do, which decide where there is no such share.
-    """
-
-    def miss(halo: bool) -> float:
-        one = tried[halo]
-        if below is not None and all(other.below for other in tried.values()):
-            return min(abs(median(shares) - below) for shares in one.below.values())
-        return sum(missed for missed, _ in one.nearest(wanted).values())
-
-    halo = min(tried, key=miss)
-    kinds = {verb: kind for verb, (_, kind) in tried[halo].nearest(wanted).items()}
-    return {**kinds, **({"halo": True} if halo else {})}
+    return float(np.average(found, weights=[*weights.values()]))
 
 
 def _moves_parts(actions: Iterable[Any]) -> bool:

@@ -191,6 +191,41 @@ def test_collective_accesses_are_found_among_independent_ones(make_log: MakeLog,
     ]
 
 
+def test_ranks_open_a_file_again_between_the_same_collective_accesses(make_log: MakeLog, reader: DarshanReader) -> None:
+    """Rank 1 is late in the last of 200 writes, for which rank 0 does not wait; the longest pause is before it."""
+    counters = {"MPIIO_COLL_OPENS": 6, "MPIIO_COLL_WRITES": 400, "MPIIO_COLL_READS": 2, "MPIIO_MODE": 5}
+    traces = []
+    for rank in range(2):
+        times = [1 + 0.01 * i + (0.5 if (rank, i) == (1, 199) else 0.0) for i in range(200)]
+        writes = [(100 * (2 * i + rank), 100, at, at + 0.006) for i, at in enumerate(times)]
+        traces.append(("/lus/a", rank, writes, [(100 * rank, 100, 5.0, 5.1)]))
+    workload, losses = describe(make_log(ranks=2, mpiio=[("/lus/a", -1, counters)], dxt_mpiio=traces), reader)
+    assert losses == []
+    verbs = ["create", *["write"] * 200, "close", "open", "read", "close", "open", "close"]
+    for rank in range(2):
+        found = [o for o in operations(workload, rank) if o.verb not in ("barrier", "compute")]
+        assert [o.verb for o in found] == verbs
+        assert all(o.collective for o in found if o.verb in ("write", "read"))
+
+
+def test_collective_accesses_without_a_common_order_are_independent(make_log: MakeLog, reader: DarshanReader) -> None:
+    """Two ranks write and read in opposite order: the file is opened and closed together all the same."""
+    counters = {"MPIIO_COLL_OPENS": 2, "MPIIO_COLL_WRITES": 2, "MPIIO_COLL_READS": 2, "MPIIO_MODE": 5}
+    first, second = (1.0, 1.5), (2.0, 2.5)
+    traces = [
+        ("/lus/a", rank, [(100 * rank, 100, *write)], [(100 * rank, 100, *read)])
+        for rank, (write, read) in enumerate([(first, second), (second, first)])
+    ]
+    workload, losses = describe(make_log(ranks=2, mpiio=[("/lus/a", -1, counters)], dxt_mpiio=traces), reader)
+    assert any("do not agree about the order" in loss for loss in losses)
+    for rank, order in enumerate([["write", "read"], ["read", "write"]]):
+        found = [o for o in operations(workload, rank) if o.verb not in ("barrier", "compute")]
+        assert [o.verb for o in found] == ["create", *order, "close"]
+        assert not any(o.collective for o in found if o.verb in ("write", "read"))
+    shared = [o for phase in workload.document["phases"] for o in phase["actions"] if isinstance(o, dict)]
+    assert [set(o) & {"ranks"} for o in shared if "create" in o or "close" in o] == [set(), set()]
+
+
 @pytest.mark.parametrize("hdf5", [True, False])
 def test_sizes_of_data_sets_that_ranks_access_alone_are_not_collective(
     hdf5: bool, make_log: MakeLog, reader: DarshanReader

@@ -88,7 +88,7 @@ def test_a_replay_that_does_the_same_is_equal(replay: Callable[..., Result]) -> 
 def test_memory_of_transfers_is_fitted_to_the_times_of_the_log(replay: Callable[..., Result], tmp_path: Path) -> None:
     """The log has 0.1 s of writes and 0.2 s of reads; writes of new memory do not exist."""
     path = "/s/benchio-1/data.file1.0.{rank}"
-    kept = [(str(100 // turns), 0.15, 0.12) for turns in (2, 4, 8)]
+    kept = [(str(100 // turns), 0.15, 0.12) for turns in (2, 3, 4, 8)]
     for kind, write_s, read_s in (("rotating", 0.15, 0.1), ("reused", 0.11, 0.05), ("new", 0.15, 0.21), *kept):
         log = log_of(path, opens=3, write_s=write_s, read_s=read_s)
         (tmp_path / f"replay-{kind}").write_bytes(log)
@@ -105,7 +105,15 @@ def test_memory_of_transfers_is_fitted_to_the_times_of_the_log(replay: Callable[
 def test_memory_that_is_kept_is_fitted(replay: Callable[..., Result], tmp_path: Path) -> None:
     """Each rank reads 100 bytes in 0.2 s, which only a fourth of them as memory that is kept explains."""
     path = "/s/benchio-1/data.file1.0.{rank}"
-    for kind, read_s in (("rotating", 0.1), ("reused", 0.05), ("new", 0.3), ("50", 0.25), ("25", 0.19), ("12", 0.15)):
+    for kind, read_s in (
+        ("rotating", 0.1),
+        ("reused", 0.05),
+        ("new", 0.3),
+        ("50", 0.25),
+        ("33", 0.22),
+        ("25", 0.19),
+        ("12", 0.15),
+    ):
         (tmp_path / f"replay-{kind}").write_bytes(log_of(path, opens=3, read_s=read_s))
     result = replay(log_of(path, opens=3), "--fit-memory")
     assert result.exit_code == 0, result.output
@@ -129,7 +137,7 @@ def test_a_halo_is_fitted_where_parts_of_arrays_move(
     phases = [{**first, "actions": [*first["actions"], never]}, *rest]
     (tmp_path / "w.yaml").write_text(yaml.safe_dump({**DOCUMENT, "files": files, "phases": phases}))
     (tmp_path / "replay-reused").write_bytes(log_of(path, opens=3, write_s=0.11, read_s=0.19))
-    for kind in ("rotating", "reused", "new", "50", "25", "12"):
+    for kind in ("rotating", "reused", "new", "50", "33", "25", "12"):
         log = log_of(path, opens=3, write_s=with_halo[0], read_s=with_halo[1])
         (tmp_path / f"replay-{kind}-halo").write_bytes(log)
     result = replay(log_of(path, opens=3, write_s=0.3, read_s=0.6), "--fit-memory")

@@ -277,13 +277,22 @@ class Streams:
 
     def _take_together(self, streams: dict[int, NDArray[np.void]]) -> NDArray[np.void] | None:
         """Take what all ranks do together out of the streams of a file: (actions, ranks); None if they do not agree."""
+        if (found := self._take_common(streams)) is not None:
+            return found
+        self._lose(
+            "ranks do not agree about the order of collective accesses of a file: they are replayed as independent"
+        )
+        for rank, rows in streams.items():
+            alone = [self.key_id(key._replace(collective=False, viewed=False, division=None)) for key in [*self.keys]]
+            streams[rank]["key"] = np.array(alone)[rows["key"]]
+        return self._take_common(streams)
+
+    def _take_common(self, streams: dict[int, NDArray[np.void]]) -> NDArray[np.void] | None:
+        """Take what only all ranks can do; None, and nothing taken, if these are not the same actions on all ranks."""
         common = [key.collective or key.verb not in (*TRANSFERS, "stat", "remove") for key in self.keys]
         joint = {rank: np.array(common, bool)[rows["key"]] for rank, rows in streams.items()}
         taken = [rows[joint[rank]] for rank, rows in streams.items()]
         if len({rows["key"].tobytes() for rows in taken}) > 1:
-            self._lose(
-                "ranks do not agree about the order of collective accesses of a file: they are replayed as independent"
-            )
             return None
         for rank, rows in streams.items():
             streams[rank] = rows[~joint[rank]]
@@ -307,7 +316,8 @@ def _open_times(file: FileUse, turns: int) -> list[float]:
     """When the file is opened again: at starts of accesses behind a pause of all ranks in it.
 
     First where writing follows reading (or the reverse), then behind the longest pauses, much longer than the usual
-    one, at which all ranks have done the same share of their accesses. Further opens are not followed by any access.
+    one, at which all ranks have done the same share of their accesses. All have done as many collective accesses:
+    ranks that need not wait for each other are not always at the same one. Further opens are not followed by accesses.
     """
     rows = [use.accesses for use in file.ranks.values() if len(use.accesses)]
     if turns < 2 or not rows:
@@ -319,7 +329,9 @@ def _open_times(file: FileUse, turns: int) -> list[float]:
     changes = (found["write"][1:] != found["write"][:-1])[at]
     shares = np.array([np.searchsorted(one["start"], starts) / len(one) for one in rows])
     usual = 0.0 if turns > len(gaps) else float(np.median(np.maximum(gaps, 0.0)))
-    usable = changes | ((np.ptp(shares, axis=0) < _SAME_SHARE) & (gaps[at] > _LONG_PAUSE * usual))
+    together = [use.accesses["start"][use.accesses["collective"]] for use in file.ranks.values()]
+    agreed = np.ptp([np.searchsorted(one, starts) for one in together], axis=0) == 0
+    usable = agreed & (changes | ((np.ptp(shares, axis=0) < _SAME_SHARE) & (gaps[at] > _LONG_PAUSE * usual)))
     starts, changes, gaps = starts[usable], changes[usable], gaps[at][usable]
     chosen = np.lexsort((-gaps, ~changes))[: turns - 1]
     return sorted(starts[chosen].tolist())

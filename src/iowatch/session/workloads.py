@@ -43,7 +43,7 @@ _SAME_SHARE = 0.05
 # Of a transfer that took no time: the resolution of a clock.
 _SHORTEST_S = 1e-9
 # How often the application may read into the same memory; of the bytes that a rank reads, this gives the memory kept.
-_TURNS = (2, 4, 8)
+_TURNS = (2, 3, 4, 8)
 # Of a case that `add_workload` writes; people change the file.
 _TIME_LIMIT_S, _REPEAT = 600, 3
 # As in reframe_tests/mixins/darshan.py: memory for DXT and many files, one process writes the log.
@@ -124,9 +124,9 @@ def fit_memory(
 ) -> dict[str, str | int | bool]:
     """Return the memory that transfers use (`memory` of a description) with which these take as long as in the logs.
 
-    Reads and writes are chosen apart, by five replays with each kind. Memory that is kept is that of a
-    half, a quarter or an eighth of what a rank reads. Where parts of arrays are moved, all of it is tried with a halo,
-    too. Logs of several runs of the program count by their median; they must be of this machine.
+    Reads and writes are chosen apart, by five replays with each kind. Memory that is kept is that of a half, a third,
+    a quarter or an eighth of what a rank reads. Where parts of arrays are moved, all of it is tried with a halo, too.
+    Logs of several runs of the program count by their median; they must be of this machine.
 
     Raises:
         InputError: a log has no times (DXT), or other operations than the first. And see `check_replay`.

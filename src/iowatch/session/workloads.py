@@ -141,7 +141,8 @@ def fit_memory(
                 changed = {**document, "memory": {"read": used, "write": _written(used), "halo": halo}}
                 described = Path(place, file.name)
                 described.write_text(format_description(changed), encoding="utf-8")
-                os.sync()
+                # Of this file system only: one that is gone would block it.
+                subprocess.run(["sync", "-f", directory], check=False)
                 replay = _replay(reader, described, Workload(changed, ranks), directory, launcher, program)
                 tried[halo, used].append(replay)
     return _nearest_memory(tried, originals)

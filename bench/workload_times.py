@@ -2,7 +2,7 @@
 
     python bench/workload_times.py --directory /tmp/times --file-system tmpfs=/dev/shm --file-system ext4=/tmp \
         --program 's3d=s3d_io.x 96 48 48 2 2 1 0 F {}' --program 'h5=benchio --api hdf5 … --dir {}' --grid h5=1x2x2
-    python bench/workload_times.py … --program 'vpic=h5bench_write vpic.cfg {}/x.h5' --shipped vpic=vpic-io:particles=64
+    python bench/workload_times.py … --program 'vpic=h5bench_write /etc/vpic.cfg {}/x.h5' --shipped vpic=vpic-io
                                                   # against a workload of iowatch in the place of a description
     python bench/workload_times.py --directory /tmp/times --throttled …    # also on a disk, and on one of half the rate
     python bench/workload_times.py --directory /tmp/times --summary
@@ -10,12 +10,12 @@
 Needs benchio, mpirun, and darshan-runtime on PATH; `--throttled` also root, libfuse3-dev and a C compiler. `{}` is the
 directory of the run. On each file system the first run of a program is traced with DXT and described, and four more
 serve to fit the memory of its transfers; in each pair both are traced alike, in alternating order. Each runs three
-times in a row, and the fastest counts: a virtual machine may return free memory to its host after two seconds (free
-page reporting), and a run that gets such memory takes up to five times as long. Counted are the seconds in which at
-least one rank reads or writes, at the level of the program's interface and at that of POSIX: the difference is what
-MPI-IO does itself. Each pair is a line of `pairs.jsonl` as soon as it is measured; repeated, the
-script goes on. The slow disk is that of bench/layers_planted.py, with ext4 mounted `sync`, so that the page cache does
-not hide it.
+times in a row (once on the slow disk), and the fastest counts: a virtual machine may return free memory to its host
+after two seconds (free page reporting), and a run that gets such memory takes up to five times as long. Counted are
+the seconds in which at least one rank reads or writes, at the level of the program's interface and at that of POSIX:
+the difference is what MPI-IO does itself. Each pair is a line of `pairs.jsonl` as soon as it is measured; repeated,
+the script goes on. The slow disk is that of bench/layers_planted.py, with ext4 mounted `sync`, so that the page cache
+does not hide it.
 """
 
 from __future__ import annotations
@@ -85,14 +85,13 @@ def trace(command: str, directory: Path, target: Path, ranks: int, input_by: str
         sys.exit(f"{command}: exit code {done.returncode}\n{done.stdout}{done.stderr}")
 
 
-def posix_seconds(path: Path, since: float) -> float:
-    """Seconds in which at least one rank is in read or write, from a time of the job on."""
+def posix_seconds(path: Path) -> float:
+    """Seconds in which at least one rank is in read or write; a workload that reads writes its input in them, too."""
     parts = [
         np.concatenate([record[kind][["start", "end"]] for kind in ("write", "read")])
         for _, _, record in log.read_dxt_records(path, log.read_header(path), "DXT_POSIX")
     ]
     rows = np.sort(np.concatenate(parts), order="start")
-    rows = rows[rows["start"] >= since]
     ends = np.maximum.accumulate(np.concatenate([[0.0], rows["end"]]))
     return float(np.maximum(rows["end"] - np.maximum(rows["start"], ends[:-1]), 0.0).sum())
 
@@ -115,11 +114,12 @@ def measure(
     # benchio writes an input with data sets through the library: a phase of its own, before the first one that reads.
     inputs = any(file.get("input") and "datasets" in file for file in workload.document["files"].values())
     first = 1 if prepared and inputs else 0
-    measured = [
-        {"io_s": sum(profile["phases"][first:]), "posix_s": posix_seconds(target, 0.0)}
-        for target in targets
-        for profile in [reader.request("profile", target, **prepared)]
-    ]
+    measured = []
+    for target in targets:
+        phases = reader.request("profile", target, **prepared)["phases"]
+        if len(phases) <= first:
+            sys.exit(f"{command}: the input that benchio writes, and what it reads, are not apart in {target}")
+        measured.append({"io_s": sum(phases[first:]), "posix_s": posix_seconds(target)})
     return min(measured, key=itemgetter("io_s"))
 
 

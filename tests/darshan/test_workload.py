@@ -226,6 +226,39 @@ def test_collective_accesses_without_a_common_order_are_independent(make_log: Ma
     assert [set(o) & {"ranks"} for o in shared if "create" in o or "close" in o] == [set(), set()]
 
 
+def test_parts_of_arrays_without_a_common_order_are_apart(make_log: MakeLog, reader: DarshanReader) -> None:
+    """Blocks of 3 x 5 doubles, which the last rank reads before it writes: each rank has bytes of its own."""
+    counters = {"MPIIO_COLL_OPENS": 4, "MPIIO_COLL_WRITES": 4, "MPIIO_COLL_READS": 4, "MPIIO_MODE": 5}
+    places = [(512 + 8 * (30 * (rank // 2) + 5 * (rank % 2)), 120) for rank in range(4)]
+    times = [[(1.0, 1.5), (2.0, 2.5)][:: -1 if rank == 3 else 1] for rank in range(4)]
+    traces = [
+        ("/lus/a", rank, [(*places[rank], *times[rank][0])], [(*places[rank], *times[rank][1])]) for rank in range(4)
+    ]
+    log = make_log(mpiio=[("/lus/a", -1, counters)], dxt_mpiio=traces, pnetcdf=[("/lus/a", -1, variable([3, 5], 60))])
+    workload, losses = describe(log, reader)
+    assert any("do not agree about the order" in loss for loss in losses)
+    for rank in range(4):
+        found = {(o.verb, o.offset, o.size) for o in operations(workload, rank) if o.verb in ("write", "read")}
+        assert found == {("write", 512 + 120 * rank, 120), ("read", 512 + 120 * rank, 120)}
+
+
+def test_ranks_that_do_not_write_flush_together_with_the_others(make_log: MakeLog, reader: DarshanReader) -> None:
+    """200 collective writes and a flush; then rank 0 writes a header alone, and both flush."""
+    counters = {"MPIIO_COLL_OPENS": 4, "MPIIO_COLL_WRITES": 400, "MPIIO_INDEP_WRITES": 1, "MPIIO_SYNCS": 4,
+                "MPIIO_MODE": 5}  # fmt: skip
+    traces = []
+    for rank in range(2):
+        writes = [(100 * (2 * i + rank), 100, 1 + 0.01 * i, 1.006 + 0.01 * i) for i in range(200)]
+        traces.append(("/lus/a", rank, [*writes, *([(0, 8, 9.0, 9.1)] if rank == 0 else [])], []))
+    workload, losses = describe(make_log(ranks=2, mpiio=[("/lus/a", -1, counters)], dxt_mpiio=traces), reader)
+    assert losses == []
+    for rank in range(2):
+        found = [o for o in operations(workload, rank) if o.verb not in ("barrier", "compute")]
+        second = ["open", *["write"] * (rank == 0), "flush", "close"]
+        assert [o.verb for o in found] == ["create", *["write"] * 200, "flush", "close", *second]
+        assert sum(o.collective for o in found if o.verb == "write") == 200
+
+
 @pytest.mark.parametrize("hdf5", [True, False])
 def test_sizes_of_data_sets_that_ranks_access_alone_are_not_collective(
     hdf5: bool, make_log: MakeLog, reader: DarshanReader

@@ -13,6 +13,7 @@ import yaml
 from click.testing import Result
 
 from iowatch.benchmarks.suites import load_suite
+from iowatch.session.workloads import _nearest_memory
 from iowatch.site import suite_on_system
 from tests.conftest import ROOT
 from tests.darshan.conftest import LogSpec, build
@@ -223,6 +224,22 @@ def test_memory_of_reads_is_fitted_among_those_with_the_same_share_of_posix(
         (tmp_path / f"replay-{kind}-halo").write_bytes(mpi_log_of(path, seconds, below, "READ"))
     replay(mpi_log_of(path, 0.2, 0.99, "READ"), "--fit-memory")
     assert yaml.safe_load((tmp_path / "w.yaml").read_text())["memory"] == {"read": "rotating", "halo": True}
+
+
+def test_the_share_of_posix_in_writes_says_nothing_about_reads() -> None:
+    """Only writes differ in their share; the program read into the same memory, and wrote from others."""
+
+    def profile(read: float, write: float, of_reads: float, of_writes: float) -> dict[str, Any]:
+        durations = {verb: [(100, s, [s] * 9)] for verb, s in (("read", read), ("write", write))}
+        return {"durations": durations, "below": {"read": of_reads, "write": of_writes}}
+
+    tried = {
+        (False, "rotating"): [profile(0.2, 0.2, 0.95, 0.8)],
+        (False, "reused"): [profile(0.1, 0.2, 0.95, 0.9)],
+        (False, 50): [profile(0.3, 0.2, 0.95, 0.8)],
+    }
+    assert _nearest_memory(tried, [profile(0.1, 0.2, 0.95, 0.8)]) == {"read": "reused", "write": "rotating"}
+    assert _nearest_memory(tried, [profile(0.3, 0.2, 0.95, 0.9)]) == {"read": 50, "write": "reused"}
 
 
 def test_fitted_memory_replaces_one_line_or_nothing(replay: Callable[..., Result], tmp_path: Path) -> None:

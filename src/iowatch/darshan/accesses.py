@@ -48,8 +48,8 @@ class LogUse:
         files: those of the application, in order of the first open. What lies below MPI-IO is not among them.
         losses: what the log does not say, or what is left out, as sentences without names.
         traced: whether accesses are those of DXT.
-        below: share of the seconds of MPI-IO transfers that POSIX takes below; the rest is what MPI-IO does itself.
-            None without MPI-IO.
+        below: of `read` and `write`: share of the seconds of MPI-IO transfers that POSIX takes below; the rest is what
+            MPI-IO does itself. Empty without such transfers.
     """
 
     ranks: int
@@ -58,7 +58,7 @@ class LogUse:
     files: list[FileUse] = field(default_factory=list)
     losses: list[str] = field(default_factory=list)
     traced: bool = False
-    below: float | None = None
+    below: Mapping[str, float] = field(default_factory=dict)
 
 
 def read_use(path: Path, grid: Sequence[int] = ()) -> LogUse:
@@ -108,15 +108,19 @@ def read_use(path: Path, grid: Sequence[int] = ()) -> LogUse:
     return use
 
 
-def _share_below(tables: Mapping[str, log.ModuleRecords]) -> float | None:
-    """Seconds in POSIX over those in MPI-IO, of the files and of reads or writes that MPI-IO moves."""
-    seconds: dict[str, dict[tuple[int, str], float]] = {"MPIIO": defaultdict(float), "POSIX": defaultdict(float)}
+def _share_below(tables: Mapping[str, log.ModuleRecords]) -> dict[str, float]:
+    """Seconds in POSIX over those in MPI-IO, of reads and of writes of the files that MPI-IO so moves."""
+    seconds: dict[tuple[str, str], dict[int, float]] = defaultdict(lambda: defaultdict(float))
     for prefix, module in (("MPIIO", "MPI-IO"), ("POSIX", "POSIX")):
         for record in _records(tables[module]) if module in tables else ():
-            for verb in ("READ", "WRITE"):
-                seconds[prefix][record.identity, verb] += record.values[f"{prefix}_F_{verb}_TIME"]
-    above = {moved: spent for moved, spent in seconds["MPIIO"].items() if spent > 0}
-    return sum(seconds["POSIX"][moved] for moved in above) / sum(above.values()) if above else None
+            for verb in ("read", "write"):
+                seconds[prefix, verb][record.identity] += record.values[f"{prefix}_F_{verb.upper()}_TIME"]
+    found = {}
+    for verb in ("read", "write"):
+        above = {file: spent for file, spent in seconds["MPIIO", verb].items() if spent > 0}
+        if above:
+            found[verb] = sum(seconds["POSIX", verb][file] for file in above) / sum(above.values())
+    return found
 
 
 _Trace = dict[int, dict[int, NDArray[np.void]]]

@@ -58,6 +58,10 @@ class Division:
         """Bytes of the array."""
         return math.prod(self.shape)
 
+    def bytes_before(self, rank: int) -> int:
+        """Bytes of the parts of lower ranks."""
+        return sum(math.prod(count) for own, count in zip(self.ranks, self.counts, strict=True) if own < rank)
+
 
 @dataclass(frozen=True)
 class Pieces:
@@ -75,6 +79,12 @@ class Pieces:
     def size(self) -> int:
         """Bytes from the beginning to the end of the last piece."""
         return max(start + size for own in self.pieces for start, size in own)
+
+    def bytes_before(self, rank: int) -> int:
+        """Bytes of the pieces of lower ranks."""
+        return sum(
+            size for own, pieces in zip(self.ranks, self.pieces, strict=True) if own < rank for _, size in pieces
+        )
 
 
 class _Origin(NamedTuple):

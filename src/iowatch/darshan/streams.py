@@ -160,8 +160,11 @@ class Streams:
                 self._opening(family, own, [rows[turn] for rows in groups.values()], turn) for turn in range(turns)
             ]
             times = _turn_times(own, groups, turns)
+            # MPI-IO flushes together, too, also the ranks that did not write in a turn.
+            writing = [turn for turn in range(turns) if any(rows[turn]["write"].any() for rows in groups.values())]
             for rank, rows in groups.items():
-                found[rank] = self._rank_stream(family.name, file, rank, rows, modes, times, numbers[rank])
+                flushes = _share_flushes(own.ranks[rank].flushes, writing or [turns - 1], turns)
+                found[rank] = self._rank_stream(family.name, file, rank, rows, modes, times, flushes, numbers[rank])
         return found
 
     def _barriers(self, file: FileUse) -> NDArray[np.void]:
@@ -211,10 +214,10 @@ class Streams:
         groups: Sequence[NDArray[np.void]],
         modes: Sequence[Key],
         times: Sequence[tuple[float, float]],
+        flushes: Sequence[int],
         number: int,
     ) -> NDArray[np.void]:
         use, parts = file.ranks[rank], list[NDArray[np.void]]()
-        flushes = _share_flushes(use.flushes, groups)
         clock = 0.0
 
         def mark(verb: Key, start: float, end: float) -> None:
@@ -283,8 +286,13 @@ class Streams:
             "ranks do not agree about the order of collective accesses of a file: they are replayed as independent"
         )
         for rank, rows in streams.items():
-            alone = [self.key_id(key._replace(collective=False, viewed=False, division=None)) for key in [*self.keys]]
-            streams[rank]["key"] = np.array(alone)[rows["key"]]
+            for at, key in enumerate([*self.keys]):
+                mine = rows["key"] == at
+                if key.division is not None:  # its offset is that of the whole
+                    rows["offset"][mine] += key.division.bytes_before(rank)
+                alone = key._replace(collective=False, viewed=False, division=None)
+                if mine.any():
+                    rows["key"][mine] = self.key_id(alone)
         return self._take_common(streams)
 
     def _take_common(self, streams: dict[int, NDArray[np.void]]) -> NDArray[np.void] | None:
@@ -357,12 +365,11 @@ def _split_turns(use: RankUse, cuts: Sequence[float], turns: int) -> list[NDArra
     return [*parts, *[np.zeros(0, ACCESS)] * (max(turns, 1) - len(parts))]
 
 
-def _share_flushes(flushes: int, groups: Sequence[NDArray[np.void]]) -> list[int]:
+def _share_flushes(flushes: int, writing: Sequence[int], turns: int) -> list[int]:
     """How many flushes each turn has: those that write have the same number, the last one the rest."""
-    writing = [i for i, rows in enumerate(groups) if rows["write"].any()] or [len(groups) - 1]
     shares = dict.fromkeys(writing, flushes // len(writing))
     shares[writing[-1]] += flushes % len(writing)
-    return [shares.get(i, 0) for i in range(len(groups))]
+    return [shares.get(turn, 0) for turn in range(turns)]
 
 
 def _join_runs(rows: NDArray[np.void], collective: NDArray[np.bool_]) -> NDArray[np.void]:

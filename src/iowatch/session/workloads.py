@@ -137,11 +137,11 @@ def fit_memory(
         tried: dict[_Kind, list[_Profile]] = {kind: [] for kind in kinds}
         for turn in range(_FITTED):
             # In another order each time, and nothing left to write: what a replay leaves behind delays the next one.
-            for halo, used in kinds[turn:] + kinds[:turn]:
+            for halo, used in (kinds[at] for at in np.random.default_rng(turn).permutation(len(kinds))):
                 changed = {**document, "memory": {"read": used, "write": _written(used), "halo": halo}}
                 described = Path(place, file.name)
                 described.write_text(format_description(changed), encoding="utf-8")
-                # Of this file system only: one that is gone would block it.
+                # Of this file system only: with all of them, one that does not answer any more would block it.
                 subprocess.run(["sync", "-f", directory], check=False)
                 replay = _replay(reader, described, Workload(changed, ranks), directory, launcher, program)
                 tried[halo, used].append(replay)
@@ -187,29 +187,36 @@ def _nearest_memory(tried: Mapping[_Kind, Sequence[_Profile]], logs: Sequence[_P
     MPI-IO gathers the parts of an array with a halo, which is not in the time of POSIX. The share depends less than the
     durations on how fast the machine was in the runs of the logs.
     """
-    differences = {kind: abs(_posix_share(replays) - _posix_share(logs)) for kind, replays in tried.items()}
-    near = [kind for kind, one in differences.items() if one <= min(differences.values()) + _SAME_SHARE]
+    verbs = [verb for verb in _VERBS if logs[0]["durations"][verb]]
+    groups: dict[str, dict[_Kind, list[_Profile]]] = {verb: defaultdict(list) for verb in verbs}
+    for (halo, used), replays in tried.items():
+        for verb in verbs:
+            groups[verb][halo, used if verb == "read" else _written(used)] += replays
+    near = {verb: _with_same_share(kinds, logs, verb) for verb, kinds in groups.items()}
+    halos = {halo for halo, _ in tried if all(halo in {own for own, _ in kinds} for kinds in near.values())}
+    if not halos:  # reads and writes contradict each other
+        near, halos = groups, {halo for halo, _ in tried}
 
-    def misses(halo: bool) -> dict[str, tuple[float, str | int]]:
-        groups: dict[str, dict[str | int, list[_Profile]]] = {verb: defaultdict(list) for verb in _VERBS}
-        for (_, used), replays in ((kind, found) for kind, found in tried.items() if kind[0] == halo):
-            groups["write"][_written(used)] += replays
-            if (halo, used) in near:
-                groups["read"][used] += replays
-        return {
-            verb: min(((_miss(logs, found, verb), used) for used, found in kinds.items()), key=itemgetter(0))
-            for verb, kinds in groups.items()
-            if logs[0]["durations"][verb]
-        }
+    def nearest(halo: bool, verb: str) -> tuple[float, str | int]:
+        rated = [(_miss(logs, groups[verb][kind], verb), kind[1]) for kind in near[verb] if kind[0] == halo]
+        return min(rated, key=itemgetter(0))
 
-    found = {halo: misses(halo) for halo in sorted({halo for halo, _ in near})}
+    found = {halo: {verb: nearest(halo, verb) for verb in verbs} for halo in sorted(halos)}
     halo = min(found, key=lambda one: sum(missed for missed, _ in found[one].values()))
     return {**{verb: used for verb, (_, used) in found[halo].items()}, **({"halo": True} if halo else {})}
 
 
-def _posix_share(profiles: Sequence[_Profile]) -> float:
-    """Share of POSIX in the time of MPI-IO, the median of several runs; 1 without MPI-IO."""
-    return median(1.0 if one["below"] is None else one["below"] for one in profiles)
+def _with_same_share(
+    kinds: Mapping[_Kind, list[_Profile]], logs: Sequence[_Profile], verb: str
+) -> dict[_Kind, list[_Profile]]:
+    """The kinds whose share of POSIX in the time of MPI-IO is that of the logs; all without MPI-IO."""
+
+    def share(profiles: Sequence[_Profile]) -> float:
+        return float(median(one["below"].get(verb, 1.0) for one in profiles))
+
+    differences = {kind: abs(share(replays) - share(logs)) for kind, replays in kinds.items()}
+    most = min(differences.values()) + _SAME_SHARE
+    return {kind: replays for kind, replays in kinds.items() if differences[kind] <= most}
 
 
 def _miss(logs: Sequence[_Profile], replays: Sequence[_Profile], verb: str) -> float:

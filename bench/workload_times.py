@@ -43,7 +43,8 @@ sys.path.pop(0)  # bench/darshan.py is not PyDarshan
 from iowatch.benchmarks.workload_cases import find_description, requested_values
 from iowatch.benchmarks.workloads import Workload, format_description, read_description
 from iowatch.darshan import DarshanReader, describe_workload, log
-from iowatch.session.workloads import _preparations, fit_memory, write_memory
+from iowatch.session.workload_memory import fit_memory, write_memory
+from iowatch.session.workloads import preparations
 from iowatch.site import stack_probe
 
 FULL, HALF = 80 << 20, 40 << 20
@@ -110,7 +111,7 @@ def measure(
     targets = [place / f"{side}-{number}.darshan" for number in range(runs)]
     for target in targets:
         trace(command, directory, target, workload.ranks, input_by if side == "program" else "")
-    prepared = {"prepared": _preparations(workload)} if side == "workload" else {}
+    prepared = {"prepared": preparations(workload)} if side == "workload" else {}
     # benchio writes an input with data sets through the library: a phase of its own, before the first one that reads.
     inputs = any(file.get("input") and "datasets" in file for file in workload.document["files"].values())
     first = 1 if prepared and inputs else 0

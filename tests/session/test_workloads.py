@@ -13,7 +13,7 @@ import yaml
 from click.testing import Result
 
 from iowatch.benchmarks.suites import load_suite
-from iowatch.session.workloads import _nearest_memory
+from iowatch.session.workload_memory import _nearest_memory
 from iowatch.site import suite_on_system
 from tests.conftest import ROOT
 from tests.darshan.conftest import LogSpec, build

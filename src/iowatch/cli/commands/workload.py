@@ -28,7 +28,7 @@ from iowatch.output.workload import (
     summarise_phases,
     workload_files,
 )
-from iowatch.session import workloads
+from iowatch.session import workload_memory, workloads
 
 
 @click.group(
@@ -96,7 +96,7 @@ def check(
     if len(logs) > 1 and not fit_memory:
         raise UsageError("more than one log", hint="Logs of further runs serve --fit-memory only.")
     if fit_memory:
-        document = workloads.write_memory(file, document, workloads.fit_memory(file, document, logs, *how))
+        document = workload_memory.write_memory(file, document, workload_memory.fit_memory(file, document, logs, *how))
         words = (f"{key} {str(value).lower()}" for key, value in document["memory"].items())
         print_message(f"memory of transfers: {', '.join(words)}")
     found = workloads.check_replay(file, document, logs[0], *how)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from iowatch.core import Output, Result
-from iowatch.findings import Finding, update_findings
+from iowatch.findings import Finding, format_outlook, update_findings
 from iowatch.store import History, RunRecord, SessionRecord, StackRecord, write
 
 START = datetime(2025, 1, 1, 2, tzinfo=UTC)
@@ -51,6 +51,17 @@ def mornings(history: History, seed: int, own_change: float = 1.0) -> list[list[
 def test_another_program_alone_is_reported_on_no_morning(history: History, root: Path, seed: int) -> None:
     """As measured, each has findings, some of them open. In these seeds the program comes and goes early on."""
     assert not any(finding.needs_action for found in mornings(history, seed) for finding in found)
+
+
+def test_a_load_that_ends_for_the_first_time_is_named_and_not_reported(history: History, root: Path) -> None:
+    """In this seed the program runs in the first seven sessions, and not in the eighth: nothing shows what it does."""
+    found = mornings(history, 9202)
+    assert not any(found[:7])
+    (finding,) = found[7]
+    assert (finding.state, finding.direction) == ("suspected", "up")
+    assert not finding.needs_action
+    assert "processes of the node blocked by I/O changed at the same time" in format_outlook(finding)
+    assert not any(one.needs_action for later in found for one in later)
 
 
 @pytest.mark.parametrize("seed", [9203, 9208])

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from numpy.typing import NDArray
 
-from iowatch.stats import CovariateTable, adjust_together
+from iowatch.stats import CovariateTable, adjust_together, new_load
 
 Floats = NDArray[np.float64]
 # Noise and effect (ln) of each series: as measured by bench/aggressor.py, and one that the load hardly reaches.
@@ -99,3 +100,41 @@ def test_series_with_few_observations_are_adjusted_with_the_others() -> None:
 def test_few_sessions_are_not_adjusted() -> None:
     logs, tables, _ = store(9173)
     assert adjust(logs, tables, 5) is None
+
+
+def load_of(values: list[float], start: int, direction: int = -1, sign: float = 0.0) -> str | None:
+    """What `new_load` says of two series with this covariate in each session, and one that is always 1."""
+    tables = [table(np.column_stack([values, np.ones(len(values))]), sign)] * 2
+    return new_load(tables, [np.arange(len(values))] * 2, start, direction)
+
+
+QUIET = [1.0, 1.1, 0.9, 1.0, 1.1, 1.0]
+
+
+@pytest.mark.parametrize("since", [[2.0], [2.0, 2.1], [0.2], [2.0, 2.0, 1.0]])
+def test_a_load_that_changes_with_an_event_is_named(since: list[float]) -> None:
+    assert load_of([*QUIET, *since], 6) == "a"
+
+
+@pytest.mark.parametrize(
+    ("values", "start"),
+    [
+        ([*QUIET, 1.1], 6),
+        ([*QUIET, 1.3], 6),  # less than six scatters of 0.05 * 1.48
+        ([*QUIET, 2.0, 1.0, 1.0], 6),  # the load is gone, the event is not
+        ([1.0, 2.0, 1.0, 2.0, 1.0, 2.0, 1.0, 2.0], 7),  # it was so in three of seven sessions before
+        ([*QUIET, *QUIET, *QUIET, 2.0], 18),  # so long a past would show what the load does
+        ([1.0, 1.0, 1.0, 1.0, 2.0], 4),  # too few sessions to know what is usual
+        ([*[float("nan")] * 6, 2.0], 6),
+    ],
+)
+def test_other_loads_are_not_new(values: list[float], start: int) -> None:
+    """Why a long past ends it: a store that gets slow has more blocked processes, too."""
+    assert load_of(values, start) is None
+
+
+def test_a_load_explains_only_changes_with_its_sign() -> None:
+    """Own traffic (sign -1) rises with the speed; only a fall while it rises is an effect of others."""
+    assert load_of([*QUIET, 2.0], 6, direction=-1, sign=-1.0) == "a"
+    assert load_of([*QUIET, 2.0], 6, direction=1, sign=-1.0) is None
+    assert load_of([*QUIET, 0.2], 6, direction=1, sign=-1.0) == "a"

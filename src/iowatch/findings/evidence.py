@@ -518,7 +518,11 @@ def build_finding(
 def _outlook(group: grouping.ChangeGroup) -> Outlook | None:
     e = group.event
     moved = tuple((m.row.id, m.log_gain) for m in group.changes)
-    return Outlook(e.probability_lasting, e.sessions, e.is_open, e.similar, e.over_next, moved=moved) if e else None
+    if e is None:
+        return None
+    return Outlook(
+        e.probability_lasting, e.sessions, e.is_open, e.similar, e.over_next, moved=moved, new_load=e.new_load
+    )
 
 
 def _mean_gain(changes: Sequence[grouping.SeriesChange]) -> float:

@@ -94,6 +94,7 @@ class Outlook:
         similar, over_next: earlier sessions that began like this one, and how many were over in the next session.
         is_current: whether the newest update found it; later the finding depends on the changes of single series.
         moved: id of each series of the event, and natural logarithm of its gain.
+        new_load: covariate that changed with it, and whose effect is not known yet.
     """
 
     probability_lasting: float
@@ -103,6 +104,7 @@ class Outlook:
     over_next: int
     is_current: bool = True
     moved: tuple[tuple[int, float], ...] = ()
+    new_load: str | None = None
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,7 @@ from iowatch.stats import (
     PanelSeries,
     adjust_together,
     assess_panel,
+    new_load,
     session_starts,
 )
 from iowatch.store import History, SeriesPoints, SeriesRow
@@ -39,6 +40,8 @@ from iowatch.store import History, SeriesPoints, SeriesRow
 _PANEL_S = 400 * DAY_S
 # An event with a smaller probability at the end of its newest sessions is not taken for a lasting one.
 _LASTS = 0.5
+# Share of the events with which a load changed for the first time that are no effect of the load: nobody knows.
+_NEW_LOAD_SHARE = 0.5
 # Suspected changes of single series in the other direction join an event that lasts with this probability.
 _PROBABLE = 0.35
 _LASTING_STATES = ("open", "acknowledged", "accepted")
@@ -74,7 +77,8 @@ def assess_newest_sessions(
     starts = session_starts([points[row.id].time.astype(np.float64) for row in rows]) if rows else ()
     # Of the newest sessions the panel itself finds the events.
     established = starts[-NEWEST_SESSIONS] if len(starts) >= NEWEST_SESSIONS else 0.0
-    logs, adjusted, adjustment = _without_load(history, rows, points, starts)
+    load = _SharedLoad(history, rows, points, starts)
+    logs, adjusted, adjustment = load.remove({row.id: np.log(headline_values(row, points[row.id])) for row in rows})
     series = []
     for row in rows:
         one = points[row.id]
@@ -86,29 +90,48 @@ def assess_newest_sessions(
         series.append(PanelSeries(times, values, series_parameters(row), steps))
     current = [f for f in known if f.outlook is not None and f.outlook.is_current and f.resolution is None]
     events = [(f.first_after, side) for f in current for side in sorted({m.direction for m in f.members})]
-    return replace(assess_panel(series, events, *_count_outcomes(known)), adjustment=adjustment)
+    report = assess_panel(series, events, *_count_outcomes(known))
+    found = report.events if adjustment else tuple(load.doubt(event) for event in report.events)
+    return replace(report, events=found, adjustment=adjustment)
 
 
-def _without_load(
-    history: History,
-    rows: Sequence[SeriesRow],
-    points: Mapping[int, SeriesPoints],
-    starts: Sequence[float] | NDArray[np.float64],
-) -> tuple[dict[int, NDArray[np.float64]], set[int], Adjustment | None]:
-    """Value (ln) of each observation, without the effect of a covariate that predicts all series together.
+class _SharedLoad:
+    """The covariates of all series that have some."""
 
-    Returns:
-        By series id; the ids of the series from which levels of the load were removed, too, which detection keeps; and
-        what was done.
-    """
-    logs = {row.id: np.log(headline_values(row, points[row.id])) for row in rows}
-    tables = load_tables(history, rows, points)
-    chosen = [row for row in rows if row.id in tables]
-    sessions = [np.searchsorted(starts, points[row.id].time, side="right") - 1 for row in chosen]
-    found = adjust_together([logs[row.id] for row in chosen], [tables[row.id] for row in chosen], sessions)
-    if found is None:
-        return logs, set(), None
-    return logs | {row.id: one for row, one in zip(chosen, found[0], strict=True)}, set(tables), found[1]
+    def __init__(
+        self,
+        history: History,
+        rows: Sequence[SeriesRow],
+        points: Mapping[int, SeriesPoints],
+        starts: Sequence[float] | NDArray[np.float64],
+    ) -> None:
+        tables = load_tables(history, rows, points)
+        self._ids, self._tables, self._starts = list(tables), list(tables.values()), starts
+        self._sessions = [np.searchsorted(starts, points[number].time, side="right") - 1 for number in tables]
+
+    def remove(
+        self, logs: Mapping[int, NDArray[np.float64]]
+    ) -> tuple[Mapping[int, NDArray[np.float64]], set[int], Adjustment | None]:
+        """Values (ln) by series id, without the effect of a covariate that predicts all series together.
+
+        Returns:
+            By series id; the ids of the series from which levels of the load were removed, too, which detection keeps;
+            and what was done.
+        """
+        found = adjust_together([logs[number] for number in self._ids], self._tables, self._sessions)
+        if found is None:
+            return logs, set(), None
+        return {**logs, **dict(zip(self._ids, found[0], strict=True))}, set(self._ids), found[1]
+
+    def doubt(self, event: PanelEvent) -> PanelEvent:
+        """An event that a new load may explain: as probable as without it or not at all, and not open."""
+        start = int(np.searchsorted(self._starts, event.first_after, side="right")) - 1
+        direction = 1 if event.groups[0].direction == "up" else -1
+        load = new_load(self._tables, self._sessions, start, direction)
+        if load is None:
+            return event
+        lasting = _NEW_LOAD_SHARE * event.probability_lasting
+        return replace(event, probability_lasting=lasting, is_open=False, new_load=load)
 
 
 def _established_steps(

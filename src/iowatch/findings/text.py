@@ -103,7 +103,10 @@ def format_outlook(finding: Finding) -> str:
     since = f"session {outlook.sessions} since {finding_day(finding)}"
     seen = f"of {format_count(outlook.similar, 'such session')} before {outlook.over_next} over in the next"
     seen = seen if outlook.similar else "no such session before"
-    return f"{since}; {seen}; probability that it lasts {100 * outlook.probability_lasting:.0f} %"
+    lasts = f"probability that it lasts {100 * outlook.probability_lasting:.0f} %"
+    new = outlook.new_load
+    load = f"; {covariate_label(new)} changed at the same time, with an effect that is not known yet" if new else ""
+    return f"{since}; {seen}; {lasts}{load}"
 
 
 def short_summary(finding: Finding) -> str:

@@ -71,4 +71,4 @@ from iowatch.stats.rules import (
     short_case_names,
 )
 from iowatch.stats.sequential import NoiseScale, SequentialCentre
-from iowatch.stats.shared_load import adjust_together
+from iowatch.stats.shared_load import adjust_together, new_load

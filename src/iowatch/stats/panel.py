@@ -145,6 +145,7 @@ class PanelEvent:
         is_open: whether it can be treated as a lasting change already.
         similar, over_next: earlier sessions in the same direction with as much evidence, and how many of these were
             over in the next session.
+        new_load: covariate that changed with the event, and whose effect is not known yet.
     """
 
     last_before: int
@@ -156,6 +157,7 @@ class PanelEvent:
     is_open: bool
     similar: int
     over_next: int
+    new_load: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,10 +5,14 @@ another morning. Together they show it earlier, and all are adjusted or none is.
 effect of each series is estimated on differences between consecutive observations, and must predict blocks of sessions
 that the estimate has not seen. Unlike there, the levels of the covariate are removed, too: the result says whether the
 newest sessions are unusual for their load, and detection in single series whether a level changed.
+
+Until a load was seen to come and go, nobody knows what it does: `new_load` names the covariate that changed with an
+event while the history was that young.
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 
 import numpy as np
@@ -22,6 +26,11 @@ from iowatch.stats.method import Adjustment, Floats
 _MEAN_SESSIONS = 30
 # With fewer sessions that have covariates, chance predicts as well as they do.
 _MIN_SESSIONS = 6
+# Fewest sessions before an event that show what load was usual.
+_MIN_LEVELS = 5
+# A load can be new as long as fewer sessions than these have covariates before the event. It is so if it differs by
+# this many scatters of the sessions before, by this share of its value, and was like now in at most this share of them.
+_KNOWN_SESSIONS, _NEW_SCATTERS, _NEW_SHARE, _RARE = 15, 6.0, 0.2, 1 / 3
 
 Integers = NDArray[np.int64] | NDArray[np.intp]
 
@@ -73,13 +82,46 @@ def adjust_together(
     return adjusted, Adjustment(tables[0].names[column], explained)
 
 
-def _with_session_means(tables: Sequence[CovariateTable], sessions: Sequence[Integers]) -> list[CovariateTable]:
-    """Tables with the mean of each covariate over the runs of a session as further ones: one look is a small sample."""
+def new_load(tables: Sequence[CovariateTable], sessions: Sequence[Integers], start: int, direction: int) -> str | None:
+    """Name of the covariate that differs most since a session from most sessions before; None if none clearly does.
+
+    Args:
+        tables, sessions: as in `adjust_together`.
+        start: number of the first session of an event.
+        direction: 1 if performance rose since then, -1 if it fell.
+    """
+    if not tables:
+        return None
+    means = _session_means(tables, sessions)
+    before, since = means[:start], means[start:]
+    before, since = (part[np.isfinite(part).any(axis=1)] for part in (before, since))
+    if not _MIN_LEVELS <= len(before) < _KNOWN_SESSIONS or not len(since):
+        return None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # covariates that were not recorded on one side
+        usual, now = np.nanmedian(before, axis=0), np.nanmedian(since, axis=0)
+        was_so = np.nanmean(np.abs(before - now) < np.abs(before - usual), axis=0)
+        scatter = 1.4826 * np.nanmedian(np.abs(before - usual), axis=0)
+    change = now - usual
+    far = np.abs(change) / np.maximum(_NEW_SCATTERS * scatter, _NEW_SHARE * np.maximum(np.abs(usual), np.abs(now)))
+    is_new = (was_so <= _RARE) & (tables[0].signs * change * direction >= 0)
+    far = np.where(is_new, np.nan_to_num(far), 0.0)
+    return tables[0].names[int(far.argmax())] if far.max() > 1 else None
+
+
+def _session_means(tables: Sequence[CovariateTable], sessions: Sequence[Integers]) -> Floats:
+    """Mean of each covariate over the runs of each session, shape (sessions, p); NaN where not recorded."""
     values, numbers = np.concatenate([table.values for table in tables]), np.concatenate(sessions)
-    total, count = np.zeros((numbers.max() + 1, values.shape[1])), np.zeros((numbers.max() + 1, values.shape[1]))
+    shape = numbers.max() + 1, values.shape[1]
+    total, count = np.zeros(shape), np.zeros(shape)
     np.add.at(total, numbers, np.nan_to_num(values))
     np.add.at(count, numbers, np.isfinite(values))
-    means = np.divide(total, count, out=np.full_like(total, np.nan), where=count > 0)
+    return np.divide(total, count, out=np.full_like(total, np.nan), where=count > 0)
+
+
+def _with_session_means(tables: Sequence[CovariateTable], sessions: Sequence[Integers]) -> list[CovariateTable]:
+    """Tables with the mean of each covariate over the runs of a session as further ones: one look is a small sample."""
+    means = _session_means(tables, sessions)
     return [
         CovariateTable(table.names * 2, np.hstack([table.values, means[s]]), np.tile(table.signs, 2))
         for table, s in zip(tables, sessions, strict=True)

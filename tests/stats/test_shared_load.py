@@ -103,8 +103,8 @@ def test_few_sessions_are_not_adjusted() -> None:
 
 
 def load_of(values: list[float], start: int, direction: int = -1, sign: float = 0.0) -> str | None:
-    """What `new_load` says of two series with this covariate in each session, and one that is always 1."""
-    tables = [table(np.column_stack([values, np.ones(len(values))]), sign)] * 2
+    """What `new_load` says of two series with this covariate in each session, and two that are always 1 and 0."""
+    tables = [table(np.column_stack([values, np.ones(len(values)), np.zeros(len(values))]), sign)] * 2
     return new_load(tables, [np.arange(len(values))] * 2, start, direction)
 
 

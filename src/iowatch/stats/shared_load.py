@@ -103,9 +103,9 @@ def new_load(tables: Sequence[CovariateTable], sessions: Sequence[Integers], sta
         was_so = np.nanmean(np.abs(before - now) < np.abs(before - usual), axis=0)
         scatter = 1.4826 * np.nanmedian(np.abs(before - usual), axis=0)
     change = now - usual
-    far = np.abs(change) / np.maximum(_NEW_SCATTERS * scatter, _NEW_SHARE * np.maximum(np.abs(usual), np.abs(now)))
-    is_new = (was_so <= _RARE) & (tables[0].signs * change * direction >= 0)
-    far = np.where(is_new, np.nan_to_num(far), 0.0)
+    least = np.maximum(_NEW_SCATTERS * scatter, _NEW_SHARE * np.maximum(np.abs(usual), np.abs(now)))
+    is_new = (was_so <= _RARE) & (tables[0].signs * change * direction >= 0) & (least > 0)
+    far = np.divide(np.abs(change), least, out=np.zeros_like(change), where=is_new)
     return tables[0].names[int(far.argmax())] if far.max() > 1 else None
 
 

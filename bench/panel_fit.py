@@ -6,9 +6,8 @@ Panels are made as tests/data/panels.tar.xz describes (README.md inside it): all
 sessions, less their lasting steps and slow variation, so that bad sessions, gaps and outliers stay together; half of
 them with blocks of sessions in another order; 40 % with a lasting event, 30 % with one of 1 to 6 sessions. Every
 candidate of every morning is an input of the fit: whether it is the planted event, and whether that lasts.
-"few series" and "evidence after a short past" are 0 in those panels: their weights are fitted afterwards, all others
-fixed, to panels with 3 to 9 of the series and 6 to 70 sessions before the event, with the noise as it is, a half and a
-quarter of it: small systems may be quiet. Where the noise is smaller, changes of a group are |ln ratio| .06 to .5.
+Models with the input "evidence after a short past" get its weight afterwards, all others fixed, from panels with 3 to 9
+of the series and 6 to 70 sessions before the event: in those above it is 0.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from itertools import combinations, product
+from itertools import combinations
 from multiprocessing import Pool
 
 import numpy as np
@@ -37,9 +36,8 @@ LENGTHS = (0.34, 0.2, 0.15, 0.12, 0.1, 0.09)
 """Share of the transients of 1 to 6 sessions."""
 PENALTY = 2.5
 """Ridge penalty of the standardised weights."""
-SMALL_SEEDS, NOISE = (311, 313, 315), (1.0, 0.5, 0.25)
-SMALL = ("few series", "evidence after a short past")
-"""Inputs whose weights are fitted to small systems."""
+SHORT_SEEDS = (311, 313, 315)
+SHORT_PAST = "evidence after a short past"
 
 
 @dataclass(frozen=True)
@@ -89,12 +87,12 @@ def load_year() -> Year:
     return Year(starts[kept], times[:, kept], residuals[:, kept], cases)
 
 
-def plant(known: Year, rng: np.random.Generator, noise: float = 1.0) -> Planted:
-    """A panel of the year with an event, or without one; the noise is that of the year times `noise`."""
+def plant(known: Year, rng: np.random.Generator) -> Planted:
+    """A panel of the year with an event, or without one."""
     n = int(rng.integers(110, 131))
     begin = int(rng.integers(0, len(known.starts) - n + 1))
     window = slice(begin, begin + n)
-    starts, logs, offsets = known.starts[window], noise * known.residuals[:, window], known.times[:, window]
+    starts, logs, offsets = known.starts[window], known.residuals[:, window], known.times[:, window]
     offsets = offsets - starts
     if rng.random() < 0.5:
         order = _shuffled_blocks(n, rng)
@@ -110,7 +108,7 @@ def plant(known: Year, rng: np.random.Generator, noise: float = 1.0) -> Planted:
         length = None if kind < LASTING else 1 + int(rng.choice(len(LENGTHS), p=LENGTHS))
         end = n if length is None else min(n, first + length)
         logs[rng.random(len(rows)) < 0.1, first] = np.nan
-        for direction, members, sizes in _draw_groups(cases, length is None, rng, noise < 1):
+        for direction, members, sizes in _draw_groups(cases, length is None, rng):
             logs[members, first:end] += sizes[:, None]
             groups[direction] = frozenset(members)
     return Planted(times, logs, starts, cases, groups, first, length)
@@ -125,7 +123,7 @@ def _shuffled_blocks(n: int, rng: np.random.Generator) -> NDArray[np.intp]:
 
 
 def _draw_groups(
-    cases: tuple[Mapping[str, Scalar], ...], lasting: bool, rng: np.random.Generator, small: bool
+    cases: tuple[Mapping[str, Scalar], ...], lasting: bool, rng: np.random.Generator
 ) -> Iterator[tuple[int, list[int], Floats]]:
     """Direction, members and sizes (ln) of one group, or in a quarter of the lasting events of two."""
     free = set(range(len(cases)))
@@ -136,8 +134,6 @@ def _draw_groups(
             return
         free -= set(members)
         size = rng.uniform(math.log(1.08), math.log(4)) if direction else rng.uniform(math.log(0.25), math.log(0.93))
-        if small:
-            size = math.copysign(math.exp(rng.uniform(math.log(0.06), math.log(0.5))), size)
         even = rng.random() < 0.5
         shares = (
             rng.uniform(0.85, 1.15, len(members)) if even else np.clip(rng.lognormal(0, 0.5, len(members)), 0.3, 2.5)
@@ -211,13 +207,12 @@ def examples(one: Planted, rng: np.random.Generator) -> Iterator[Example]:
                 yield Example(candidate.sessions, candidate.features, real, real and one.length is None)
 
 
-def fit_small(inputs: list[Example], weights: Mapping[str, float], names: list[str]) -> dict[str, float]:
-    """Weights of inputs of `SMALL`, all others fixed."""
-    x = np.asarray([[one.features[name] for name in names] for one in inputs])
+def fit_short_past(inputs: list[Example], weights: Mapping[str, float]) -> float:
+    """Weight of `SHORT_PAST`, all others fixed."""
+    x = np.asarray([one.features[SHORT_PAST] for one in inputs])
     known = np.asarray([panel_models.log_odds(weights, one.features) for one in inputs])
     sign = np.where([one.real for one in inputs], 1.0, -1.0)
-    found = minimize(lambda w: np.logaddexp(0, -sign * (known + x @ w)).sum(), np.zeros(len(names))).x
-    return dict(zip(names, map(float, found), strict=True))
+    return float(minimize(lambda w: np.logaddexp(0, -sign * (known + w * x)).sum(), 0.0).x[0])
 
 
 def fit(inputs: list[Example], names: list[str], wanted: list[bool]) -> dict[str, float]:
@@ -238,16 +233,16 @@ def fit(inputs: list[Example], names: list[str], wanted: list[bool]) -> dict[str
     return {"": float(found[0] - weights @ mean)} | dict(zip(names, map(float, weights), strict=True))
 
 
-def _panel_examples(known: Year, seed: int, number: int, noise: float) -> list[Example]:
+def _panel_examples(known: Year, seed: int, number: int) -> list[Example]:
     rng = np.random.default_rng([seed, number])
-    one: Planted | None = plant(known, rng, noise)
-    if one is not None and seed in SMALL_SEEDS:
+    one: Planted | None = plant(known, rng)
+    if one is not None and seed in SHORT_SEEDS:
         one = shorten(one, rng)
     return list(examples(one, rng)) if one is not None else []
 
 
-def _find_examples(known: Year, seeds: tuple[int, ...], noises: tuple[float, ...] = (1.0,)) -> list[Example]:
-    panels = [(known, *which) for which in product(seeds, range(PANELS_PER_SEED), noises)]
+def _find_examples(known: Year, seeds: tuple[int, ...]) -> list[Example]:
+    panels = [(known, seed, number) for seed in seeds for number in range(PANELS_PER_SEED)]
     with Pool() as pool:
         return [one for part in pool.starmap(_panel_examples, panels, chunksize=10) for one in part]
 
@@ -255,15 +250,16 @@ def _find_examples(known: Year, seeds: tuple[int, ...], noises: tuple[float, ...
 def main() -> None:
     """Print the tables of weights."""
     known = load_year()
-    found, small = _find_examples(known, SEEDS), _find_examples(known, SMALL_SEEDS, NOISE)
+    found, short = _find_examples(known, SEEDS), _find_examples(known, SHORT_SEEDS)
     print(
         f"{len(found)} candidates, {sum(one.real for one in found)} planted, {sum(one.lasting for one in found)} last"
     )
     for position, model in enumerate(panel_models.MODELS):
         mine = [one for one in found if panel_models.model_of(one.sessions) is model]
-        real = fit(mine, [name for name in model.real if name not in ("", *SMALL)], [one.real for one in mine])
-        if names := [name for name in SMALL if name in model.real]:
-            real |= fit_small([one for one in small if panel_models.model_of(one.sessions) is model], real, names)
+        real = fit(mine, [name for name in model.real if name not in ("", SHORT_PAST)], [one.real for one in mine])
+        if SHORT_PAST in model.real:
+            some = [one for one in short if panel_models.model_of(one.sessions) is model]
+            real[SHORT_PAST] = fit_short_past(some, real)
         planted = [one for one in mine if one.real]
         lasting = fit(planted, list(model.lasting)[1:], [one.lasting for one in planted])
         print(f"\nmodel {position}: {len(mine)} candidates")

@@ -242,16 +242,3 @@ def test_short_histories_report_nothing(sessions: int) -> None:
     report = assess(noise(11, sessions))
     assert report.events == ()
     assert (report.session is None) == (sessions == 0)
-
-
-def test_a_fall_of_all_series_of_a_small_system_is_reported_within_five_sessions() -> None:
-    """Four series, as in bench/aggressor.py: three that are quiet, and one that says nothing; 15 % slower."""
-    reported = 0
-    for seed in range(20):
-        logs = np.full((len(CASES), 30), np.nan)
-        scatter = np.array([[0.05], [0.07], [0.1], [0.33]])
-        logs[:4] = scatter * np.random.default_rng(seed).standard_t(5, (4, 30)) / math.sqrt(5 / 3)
-        assert not assess(logs).events
-        logs[:4, -5:] += math.log(0.85)
-        reported += bool(assess(logs).events)
-    assert reported >= 17

@@ -76,8 +76,6 @@ _WINDOW_SESSIONS, _LARGEST = 4, 4
 _CLIP = 12.0
 # After fewer sessions than these, levels are so uncertain that evidence counts less.
 _LONG_PAST = 40
-# With fewer series than these, evidence is small because there is not more of it.
-_MANY_SERIES = 8
 # A session is unusual for a series beyond this number of scatters.
 _FAR = 3.0
 # Observations of a series whose median is where it is now.
@@ -581,7 +579,6 @@ class _Group:
         others[members] = False
         distance = float(np.clip(shift / table.scatter[members], -_CLIP, _CLIP).mean())
         past = table.past_evidence(sessions)[self.direction]
-        measured = max(1, int(np.isfinite(self.deviations).any(axis=1).sum()))
         return {
             "evidence": math.log(self.evidence + 2),
             "evidence per series": self.evidence / len(members),
@@ -589,8 +586,7 @@ class _Group:
             "evidence above past": float(np.clip((self.evidence - _largest(past, 12.0)) / 10, -2, 4)),
             "distance above past": distance - _largest(past_distance, 2.5),
             "series": math.log(len(members)),
-            "few series": max(0.0, math.log(_MANY_SERIES / measured)),
-            "share": len(members) / measured,
+            "share": len(members) / max(1, int(np.isfinite(self.deviations).any(axis=1).sum())),
             "size": math.log(size),
             "up": float(self.direction),
             "sessions": math.log(k),

@@ -55,7 +55,6 @@ MODELS = (
             "evidence": 1.483,
             "sessions": -1.211,
             "up": 0.844,
-            "few series": 1.262,
         },
         lasting={"": 0.056, "opposite": 1.639, "sessions": 0.13, "newest session": 0.723},
     ),
@@ -65,8 +64,7 @@ MODELS = (
         real={
             "": -4.109,
             "evidence per series": 0.5,
-            "evidence after a short past": -0.107,
-            "few series": 0.857,
+            "evidence after a short past": -0.12,
             "session before": -1.172,
             "evidence above past": -0.101,
             "size": 0.476,

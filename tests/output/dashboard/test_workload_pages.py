@@ -62,7 +62,7 @@ def test_each_access_is_drawn_at_its_offset(tmp_path: Path) -> None:
     """The file of 800 bytes is as wide as the picture between its margins: 536 units, 67 per access."""
     page = build(DOCUMENT, tmp_path / "two-files.yaml")
     assert page.fault is None
-    assert [row[:3] for row in page.files] == [("field", "mpiio", "shared"), ("log", "posix", "per-process, 3 of them")]
+    assert page.files == [("field", "mpiio", "shared", "800 B"), ("log", "posix", "per-process, 3 of them", "10 B")]
     (write, (field,)), (logs, (log,)) = page.phases
     assert (write.operations["collective write"], write.written_bytes, logs.written_bytes) == (8, 800, 60)
     found = strokes(field.picture)
@@ -133,3 +133,21 @@ def test_replayed_series_have_a_workload_that_measures_them() -> None:
     for series in franklin_scenario().series:
         benchmark, parameters = measured_case(series)
         assert (benchmark, parameters["operation"]) in known
+
+
+def test_a_file_with_datasets_is_as_large_as_these(tmp_path: Path) -> None:
+    """Two ranks: 2 * 1024 doubles, and five data sets of 512 floats."""
+    datasets = {
+        "density": {"type": "double", "shape": ["ranks", 1024]},
+        "level": {"type": "float", "shape": [512], "count": 5},
+    }
+    write = {"write": "field", "dataset": "density", "start": ["rank", 0], "count": [1, 1024]}
+    actions = [{"create": "field"}, write, {"close": "field"}]
+    document = {
+        **DOCUMENT,
+        "files": {"field": {"api": "hdf5", "datasets": datasets}},
+        "phases": [{"name": "write", "actions": actions}],
+    }
+    page = build(document, tmp_path / "two-files.yaml")
+    assert page.fault is None
+    assert page.files == [("field", "hdf5", "shared", "26 KiB")]

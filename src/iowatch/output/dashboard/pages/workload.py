@@ -12,7 +12,15 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
-from iowatch.benchmarks.workloads import Operation, Workload, default_ranks, evaluate, read_description
+from iowatch.benchmarks.workloads import (
+    Operation,
+    Workload,
+    data_bytes,
+    default_ranks,
+    evaluate,
+    file_count,
+    read_description,
+)
 from iowatch.core import InputError, format_count, format_size
 from iowatch.output.dashboard import Page, SiteBuild, drawing
 from iowatch.output.dashboard.data import SeriesEntry
@@ -39,7 +47,7 @@ class WorkloadPage:
     """One workload as its page shows it; `fault` is why it cannot be shown.
 
     Attributes:
-        files: name, interface, layout, and the most bytes of one file.
+        files: name, interface, layout, and bytes of one file (the mean, if they differ).
         phases: summary and pictures of each phase.
         series: those that measure it.
     """
@@ -90,7 +98,7 @@ def _file_facts(workload: Workload, name: str) -> tuple[str, str, str]:
     members = workload.members(name)
     rank = next(iter(members), 0)
     names = workload.file_names(name, rank)
-    size = format_size(int(evaluate(file["bytes"], names))) if "bytes" in file else "datasets"
+    size = format_size(data_bytes(workload, name) // max(1, file_count(workload, name)))
     count = int(evaluate(file.get("count", 1), names))
     many = f", {count} of them" if count > 1 else ""
     return workload.text(file["api"]), f"{layout}{many}{', exists before' if file.get('input') else ''}", size

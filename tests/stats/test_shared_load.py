@@ -126,6 +126,7 @@ def test_a_load_that_changes_with_an_event_is_named(since: list[float]) -> None:
         ([*QUIET, *QUIET, *QUIET, 2.0], 18),  # so long a past would show what the load does
         ([1.0, 1.0, 1.0, 1.0, 2.0], 4),  # too few sessions to know what is usual
         ([*[float("nan")] * 6, 2.0], 6),
+        ([*[float("nan")] * 6, 1.0, 2.0, 1.0, 2.0, 1.0, 2.0], 11),  # two of the five sessions that have it
     ],
 )
 def test_other_loads_are_not_new(values: list[float], start: int) -> None:

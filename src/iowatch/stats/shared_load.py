@@ -26,7 +26,7 @@ from iowatch.stats.method import Adjustment, Floats
 _MEAN_SESSIONS = 30
 # With fewer sessions that have covariates, chance predicts as well as they do.
 _MIN_SESSIONS = 6
-# Fewest sessions before an event that show what load was usual.
+# Fewest sessions before an event with a covariate that show which value was usual.
 _MIN_LEVELS = 5
 # A load can be new as long as fewer sessions than these have covariates before the event. It is so if it differs by
 # this many scatters of the sessions before, by this share of its value, and was like now in at most this share of them.
@@ -95,16 +95,17 @@ def new_load(tables: Sequence[CovariateTable], sessions: Sequence[Integers], sta
     means = _session_means(tables, sessions)
     before, since = means[:start], means[start:]
     before, since = (part[np.isfinite(part).any(axis=1)] for part in (before, since))
-    if not _MIN_LEVELS <= len(before) < _KNOWN_SESSIONS or not len(since):
+    if len(before) >= _KNOWN_SESSIONS or not len(since):
         return None
+    recorded = np.isfinite(before).sum(axis=0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # covariates that were not recorded on one side
         usual, now = np.nanmedian(before, axis=0), np.nanmedian(since, axis=0)
-        was_so = np.nanmean(np.abs(before - now) < np.abs(before - usual), axis=0)
+        was_so = (np.abs(before - now) < np.abs(before - usual)).sum(axis=0) / np.maximum(recorded, 1)
         scatter = 1.4826 * np.nanmedian(np.abs(before - usual), axis=0)
     change = now - usual
     least = np.maximum(_NEW_SCATTERS * scatter, _NEW_SHARE * np.maximum(np.abs(usual), np.abs(now)))
-    is_new = (was_so <= _RARE) & (tables[0].signs * change * direction >= 0) & (least > 0)
+    is_new = (recorded >= _MIN_LEVELS) & (was_so <= _RARE) & (tables[0].signs * change * direction >= 0) & (least > 0)
     far = np.divide(np.abs(change), least, out=np.zeros_like(change), where=is_new)
     return tables[0].names[int(far.argmax())] if far.max() > 1 else None
 

@@ -4,17 +4,20 @@
     python bench/aggressor.py measure BENCHIO FILE 0 33  as root: replays 0 to 32 of benchio on a store, as JSON lines
     python bench/aggressor.py FILE...                    the same, one session per day, as `iowatch findings` sees them
 
-The store is a loop device with ext4, limited by a control group (blkio of cgroup v1) to 10 MiB/s of writes. All that
-write are in that group and share its limit: benchio; a neighbour that always writes, in small calls, because the group
-may exceed its limit for 0.1 s after a pause; and in half of the 40 sessions of a replay, in random order, the
-aggressor. A session is one run of benchio for each of four cases, of 0.5 to 2 seconds, with the covariates that checks
-record. Most replays are that alone; in others the limit is 15 % lower from the 26th session on. Wanted: the slower
-store is found within five sessions; the aggressor alone never is.
+The store is a loop device with ext4, limited by a control group (blkio of cgroup v1) to 10 MiB/s of writes; its image
+is in the folder for temporary files (TMPDIR=/dev/shm keeps the machine's disk out of it). All that write are in that
+group and share its limit: benchio; a neighbour that always writes, in small calls, because the group may exceed its
+limit for 0.1 s after a pause; and in half of the 40 sessions of a replay, in random order, the aggressor. A session is
+one run of benchio for each of eight cases, of 0.6 to 2 seconds, with the covariates that checks record. Most replays
+are that alone; in others the limit is 15 % lower from the 26th session on. Wanted: the slower store is found within
+five sessions; the aggressor alone never is. A replay takes six minutes. One at a time:
+processes that wait for I/O are counted per machine.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import signal
 import subprocess
@@ -39,17 +42,21 @@ from iowatch.store import History, RunRecord, SessionRecord, StackRecord
 SESSIONS, CHANGED_AT, FACTOR, WITHIN = 40, 25, 0.85, 5
 LIMIT_BYTES_PER_S = 10 * 2**20
 _DIRECT = ("--api", "posix", "--cache", "direct")
+_SHARED = ("--transfer", "1m", "--file", "shared")
 CASES = {
-    "small": (*_DIRECT, "--file", "per-process", "--transfer", "64k", "--block", "4m"),
-    "large": (*_DIRECT, "--file", "per-process", "--transfer", "256k", "--block", "5m"),
-    "shared": (*_DIRECT, "--file", "shared", "--transfer", "128k", "--block", "5m"),
-    "synced": ("--api", "mpiio", "--file", "shared", "--sync=each", "--transfer", "128k", "--block", "1m"),
+    "per-process 64k": (*_DIRECT, "--file", "per-process", "--transfer", "64k", "--block", "4m"),
+    "per-process 256k": (*_DIRECT, "--file", "per-process", "--transfer", "256k", "--block", "5m"),
+    "per-process 1m": (*_DIRECT, "--file", "per-process", "--transfer", "1m", "--block", "6m"),
+    "shared 128k": (*_DIRECT, "--file", "shared", "--transfer", "128k", "--block", "4m"),
+    "shared 512k": (*_DIRECT, "--file", "shared", "--transfer", "512k", "--block", "6m"),
+    "MPI-IO, flushed each": ("--api", "mpiio", *_SHARED, "--sync=each", "--block", "4m"),
+    "MPI-IO": ("--api", "mpiio", *_SHARED, "--sync=end", "--block", "6m"),
+    "HDF5": ("--api", "hdf5", *_SHARED, "--sync=end", "--block", "6m"),
 }
-GROUP = Path("/sys/fs/cgroup/blkio/iowatch-aggressor")
+# One per process: stores that are measured at the same time have limits of their own.
+GROUP = Path(f"/sys/fs/cgroup/blkio/iowatch-aggressor-{os.getpid()}")
 # What detection has: the rates only, what the runs recorded, or whether the aggressor was active (the best case).
 KINDS = ("no covariates", "covariates", "the truth as covariate")
-# The earlier replays served to look at the adjustment for load. Of the further ones a third has a change.
-FIRST = 6
 DAY_S, START = 86400, 1_735_689_600
 
 
@@ -138,13 +145,14 @@ def measure_case(store: Store, benchio: str, stage: Path, name: str) -> dict[str
     output = registry.parse_output_file("benchio", record, rc=0, ranks=1, fresh=True)
     return {
         "name": name,
+        "case": output.results[0].case,
         "samples": output.results[0].samples,
         "facts": covariates.read_snapshots(stage, CovariateSettings()),
     }
 
 
 def is_changed(replay: int) -> bool:
-    """Whether the store gets slower in a replay."""
+    """Whether the store gets slower in a replay: in a third of them."""
     return replay % 3 == 1
 
 
@@ -196,8 +204,7 @@ def record_session(history: History, session: Mapping[str, Any], kind: str) -> d
 
 
 def _result(run: Mapping[str, Any]) -> Result:
-    case = {"pattern": run["name"], "ranks": 1}
-    return Result("write", "bandwidth", "MiB/s", tuple(run["samples"]), case)
+    return Result("write", "bandwidth", "MiB/s", tuple(run["samples"]), run["case"])
 
 
 def first_findings(sessions: Sequence[Mapping[str, Any]], kind: str) -> dict[str, int]:
@@ -218,7 +225,7 @@ def report(files: Sequence[Path]) -> None:
     replays: dict[int, list[dict[str, Any]]] = {}
     for line in (line for file in files for line in file.read_text().splitlines()):
         replays.setdefault((session := json.loads(line))["replay"], []).append(session)
-    whole = {n: sessions for n, sessions in replays.items() if len(sessions) == SESSIONS and n >= FIRST}
+    whole = {n: sessions for n, sessions in replays.items() if len(sessions) == SESSIONS}
     for case, name in enumerate(CASES):
         rates = {
             active: [

@@ -66,6 +66,14 @@ def test_five_falling_series_are_reported_on_the_first_morning() -> None:
     assert [m.log_gain for m in event.groups[0].members] == pytest.approx([math.log(0.55)] * 4, abs=5 * SCATTER)
 
 
+def test_a_series_of_the_rule_that_was_low_a_session_earlier_belongs_to_the_event() -> None:
+    logs = planted(1, MPIIO_WRITES, 0.55)
+    logs[MPIIO_WRITES[0], -2] += math.log(0.5)
+    (event,) = assess(logs).events
+    assert members(event, "down") == MPIIO_WRITES
+    assert event.first_after == (SESSIONS - 1) * DAY_S  # the date is that of the others
+
+
 def test_gains_and_losses_of_one_session_are_one_event() -> None:
     logs = planted(1, MPIIO_WRITES, 0.3)
     logs[POSIX_READS, -1:] += math.log(1.8)

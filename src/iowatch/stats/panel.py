@@ -508,14 +508,14 @@ def find_candidates(table: PanelTable) -> Iterator[Candidate]:
         for k in range(longest, 0, -1):
             own = _bounded(evidence[k][direction])
             fresh = np.isfinite(deviations[k]).any(axis=1) & ~((earlier > own + _EARLIER) & (earlier > _MOVED))
-            groups[direction, k] = _Group(table, direction, deviations[k], np.where(fresh, own, 0.0), fresh)
+            groups[direction, k] = _Group(table, direction, deviations[k], own, fresh)
             earlier = np.maximum(earlier, own)
     for (direction, k), group in groups.items():
         if group.evidence >= _MIN_EVIDENCE and len(group.members) >= 2:
             opposite = groups[1 - direction, k].evidence
             neighbours = [groups[direction, q].evidence for q in (k - 1, k + 1) if (direction, q) in groups]
             features = group.features(opposite, max(neighbours, default=0.0))
-            members = tuple(int(i) for i in group.members)
+            members = tuple(int(i) for i in group.series)
             # The date is that of the largest evidence of the members, without bounds.
             by_date = {
                 q: float(evidence[q][direction, group.members].sum()) for q in (k - 1, k, k + 1) if q in evidence
@@ -528,12 +528,17 @@ def find_candidates(table: PanelTable) -> Iterator[Candidate]:
 
 
 class _Group:
-    """The series that one rule, or none, selects as moved since a session, and how this compares with the past."""
+    """The series that one rule, or none, selects as moved since a session, and how this compares with the past.
+
+    Attributes:
+        members: series that left their level in the session; they are the evidence.
+        series: also those of the rule that left it a little earlier and are still away.
+    """
 
     def __init__(self, table: PanelTable, direction: int, deviations: Floats, evidence: Floats, fresh: Bools) -> None:
         self.table, self.direction, self.deviations, self.fresh = table, direction, deviations, fresh
         self.sign = (-1.0, 1.0)[direction]
-        best, position = table.best_rule(evidence[:, None], fresh[:, None])
+        best, position = table.best_rule(np.where(fresh, evidence, 0.0)[:, None], fresh[:, None])
         self.evidence = float(best[0])
         rule = int(position[0])
         self.rule = table.rules[rule] if rule >= 0 else ()
@@ -542,8 +547,9 @@ class _Group:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)  # series without observations
             self.shift = self.sign * np.nanmedian(deviations, axis=1)
-        moved = fresh & (evidence + odds > 0) & (np.nan_to_num(self.shift) > _MIN_SHIFT)
-        self.members = np.flatnonzero(moved)
+        moved = (evidence + odds > 0) & (np.nan_to_num(self.shift) > _MIN_SHIFT)
+        self.members = np.flatnonzero(moved & fresh)
+        self.series = np.flatnonzero(moved & (fresh | self.covered))
 
     @property
     def first_evidence(self) -> float:

@@ -8,9 +8,9 @@ The store is a loop device with ext4, limited by a control group (blkio of cgrou
 is in the folder for temporary files (TMPDIR=/dev/shm keeps the machine's disk out of it). All that write are in that
 group and share its limit: benchio; a neighbour that always writes, in small calls, because the group may exceed its
 limit for 0.1 s after a pause; and in half of the 40 sessions of a replay, in random order, the aggressor. A session is
-one run of benchio for each of eight cases, of 0.6 to 2 seconds, with the covariates that checks record. Most replays
+one run of benchio for each of six cases, of 1.5 to 2.5 seconds, with the covariates that checks record. Most replays
 are that alone; in others the limit is 15 % lower from the 26th session on. Wanted: the slower store is found within
-five sessions; the aggressor alone never is. A replay takes six minutes. One at a time:
+five sessions; the aggressor alone never is. A replay takes eight minutes. One at a time:
 processes that wait for I/O are counted per machine.
 """
 
@@ -44,14 +44,12 @@ LIMIT_BYTES_PER_S = 10 * 2**20
 _DIRECT = ("--api", "posix", "--cache", "direct")
 _SHARED = ("--transfer", "1m", "--file", "shared")
 CASES = {
-    "per-process 64k": (*_DIRECT, "--file", "per-process", "--transfer", "64k", "--block", "4m"),
-    "per-process 256k": (*_DIRECT, "--file", "per-process", "--transfer", "256k", "--block", "5m"),
-    "per-process 1m": (*_DIRECT, "--file", "per-process", "--transfer", "1m", "--block", "6m"),
-    "shared 128k": (*_DIRECT, "--file", "shared", "--transfer", "128k", "--block", "4m"),
-    "shared 512k": (*_DIRECT, "--file", "shared", "--transfer", "512k", "--block", "6m"),
-    "MPI-IO, flushed each": ("--api", "mpiio", *_SHARED, "--sync=each", "--block", "4m"),
-    "MPI-IO": ("--api", "mpiio", *_SHARED, "--sync=end", "--block", "6m"),
-    "HDF5": ("--api", "hdf5", *_SHARED, "--sync=end", "--block", "6m"),
+    "per-process 256k": (*_DIRECT, "--file", "per-process", "--transfer", "256k", "--block", "10m"),
+    "per-process 1m": (*_DIRECT, "--file", "per-process", "--transfer", "1m", "--block", "12m"),
+    "shared 128k": (*_DIRECT, "--file", "shared", "--transfer", "128k", "--block", "9m"),
+    "shared 512k": (*_DIRECT, "--file", "shared", "--transfer", "512k", "--block", "12m"),
+    "MPI-IO": ("--api", "mpiio", *_SHARED, "--sync=end", "--block", "12m"),
+    "HDF5": ("--api", "hdf5", *_SHARED, "--sync=end", "--block", "12m"),
 }
 # One per process: stores that are measured at the same time have limits of their own.
 GROUP = Path(f"/sys/fs/cgroup/blkio/iowatch-aggressor-{os.getpid()}")

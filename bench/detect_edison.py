@@ -39,10 +39,10 @@ class Nights:
     found: Detection
 
 
-def year() -> list[Nights]:
+def year(table: Path = DATA) -> list[Nights]:
     """All series of at least 100 observations, by name."""
     points: dict[str, list[tuple[float, float]]] = defaultdict(list)
-    for run in read_table(DATA, "tokio").runs:
+    for run in read_table(table, "tokio").runs:
         for result in run.output.results:
             case = result.case
             tool = {"ior": "IOR"}.get(run.output.tool or "", str(run.output.tool))

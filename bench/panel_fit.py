@@ -1,8 +1,12 @@
-"""The fit of the models of `iowatch.stats.panel`, on events planted in Edison's year.
+"""The fit of the models of `iowatch.stats.panel`, on events planted in a year of a system.
 
-    python bench/panel_fit.py           prints the tables of weights for src/iowatch/stats/panel_models.py
+    python bench/panel_fit.py SUMMARIES…    prints the weights for src/iowatch/stats/panel_models.py
 
-Panels are made as tests/data/panels.tar.xz describes (README.md inside it): all series of the system over 110 to 130
+The weights in use are those of Edison; those of lasting from the fourth session on are of all systems, each with the
+same weight. SUMMARIES are tables of TOKIO of further systems (`summaries/` of NERSC/tokio-abcutils: Cori and Mira). The
+weights without each of them are printed, too: only with these are scores on its own panels honest.
+
+Panels are made as tests/data/panels.tar.xz describes (README.md inside it): all series of a system over 110 to 130
 sessions, less their lasting steps and slow variation, so that bad sessions, gaps and outliers stay together; half of
 them with blocks of sessions in another order; 40 % with a lasting event, 30 % with one of 1 to 6 sessions. Every
 candidate of every morning is an input of the fit: whether it is the planted event, and whether that lasts.
@@ -13,13 +17,15 @@ of the series and 6 to 70 sessions before the event: in those above it is 0.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from multiprocessing import Pool
+from pathlib import Path
 
 import numpy as np
-from detect_edison import DAY, year
+from detect_edison import DATA, DAY, year
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
@@ -68,9 +74,9 @@ class Planted:
     length: int | None
 
 
-def load_year() -> Year:
-    """Edison's residuals: the running median of 30 days on both sides, between the lasting steps, is removed."""
-    series = year()
+def load_year(table: Path = DATA) -> Year:
+    """Residuals of a system: the running median of 30 days on both sides, between the lasting steps, is removed."""
+    series = year(table)
     starts = panel_module.session_starts([np.asarray(one.times) for one in series])
     shape = len(series), len(starts)
     times, residuals = np.full(shape, np.nan), np.full(shape, np.nan)
@@ -207,7 +213,7 @@ def examples(one: Planted, rng: np.random.Generator) -> Iterator[Example]:
                 yield Example(candidate.sessions, candidate.features, real, real and one.length is None)
 
 
-def fit_short_past(inputs: list[Example], weights: Mapping[str, float]) -> float:
+def fit_short_past(inputs: Sequence[Example], weights: Mapping[str, float]) -> float:
     """Weight of `SHORT_PAST`, all others fixed."""
     x = np.asarray([one.features[SHORT_PAST] for one in inputs])
     known = np.asarray([panel_models.log_odds(weights, one.features) for one in inputs])
@@ -215,18 +221,26 @@ def fit_short_past(inputs: list[Example], weights: Mapping[str, float]) -> float
     return float(minimize(lambda w: np.logaddexp(0, -sign * (known + w * x)).sum(), 0.0).x[0])
 
 
-def fit(inputs: list[Example], names: list[str], wanted: list[bool]) -> dict[str, float]:
-    """Weights of a ridge logistic regression by name, the constant under ""."""
-    x = np.asarray([[one.features[name] for name in names] for one in inputs])
-    mean, spread = x.mean(axis=0), np.maximum(x.std(axis=0), 1e-9)
+def fit(inputs: Sequence[Sequence[Example]], names: list[str], what: str) -> dict[str, float]:
+    """Weights of a ridge logistic regression by name, the constant under "".
+
+    Args:
+        inputs: examples of each system; all systems have the same weight.
+        what: "real" or "lasting".
+    """
+    flat = [one for system in inputs for one in system]
+    x = np.asarray([[one.features[name] for name in names] for one in flat])
+    weight = np.concatenate([np.full(len(system), len(flat) / len(inputs) / len(system)) for system in inputs])
+    mean = np.average(x, axis=0, weights=weight)
+    spread = np.maximum(np.sqrt(np.average((x - mean) ** 2, axis=0, weights=weight)), 1e-9)
     z = np.column_stack([np.ones(len(x)), (x - mean) / spread])
-    sign = np.where(wanted, 1.0, -1.0)
+    sign = np.where([getattr(one, what) for one in flat], 1.0, -1.0)
 
     def loss(weights: Floats) -> tuple[float, Floats]:
         score = sign * (z @ weights)
-        gradient = -(z * (sign / (1 + np.exp(score)))[:, None]).sum(axis=0)
+        gradient = -(z * (weight * sign / (1 + np.exp(score)))[:, None]).sum(axis=0)
         ridge = np.concatenate([[0.0], weights[1:]])
-        return float(np.logaddexp(0, -score).sum() + PENALTY * ridge @ ridge), gradient + 2 * PENALTY * ridge
+        return float(weight @ np.logaddexp(0, -score) + PENALTY * ridge @ ridge), gradient + 2 * PENALTY * ridge
 
     found = minimize(loss, np.zeros(z.shape[1]), jac=True, method="L-BFGS-B").x
     weights = found[1:] / spread
@@ -247,24 +261,36 @@ def _find_examples(known: Year, seeds: tuple[int, ...]) -> list[Example]:
         return [one for part in pool.starmap(_panel_examples, panels, chunksize=10) for one in part]
 
 
+def of_model(examples: Sequence[Example], model: panel_models.PanelModel) -> list[Example]:
+    """The examples that a model rates."""
+    return [one for one in examples if panel_models.model_of(one.sessions) is model]
+
+
+def print_fit(
+    label: str, systems: Sequence[Sequence[Example]], names: Mapping[str, float], what: str
+) -> dict[str, float]:
+    """Fit and print the weights of inputs; return them."""
+    weights = fit(systems, [name for name in names if name not in ("", SHORT_PAST)], what)
+    print(f"    {label}: { ({name: round(weight, 3) for name, weight in weights.items()}) }")
+    return weights
+
+
 def main() -> None:
     """Print the tables of weights."""
-    known = load_year()
-    found, short = _find_examples(known, SEEDS), _find_examples(known, SHORT_SEEDS)
-    print(
-        f"{len(found)} candidates, {sum(one.real for one in found)} planted, {sum(one.lasting for one in found)} last"
-    )
+    tables = [DATA, *map(Path, sys.argv[1:])]
+    years = [load_year(table) for table in tables]
+    found, short = [_find_examples(one, SEEDS) for one in years], _find_examples(years[0], SHORT_SEEDS)
     for position, model in enumerate(panel_models.MODELS):
-        mine = [one for one in found if panel_models.model_of(one.sessions) is model]
-        real = fit(mine, [name for name in model.real if name not in ("", SHORT_PAST)], [one.real for one in mine])
+        mine = [of_model(system, model) for system in found]
+        planted = [[one for one in system if one.real] for system in mine]
+        print(f"model {position}: {[len(system) for system in mine]} candidates")
+        real = print_fit("real", mine[:1], model.real, "real")
         if SHORT_PAST in model.real:
-            some = [one for one in short if panel_models.model_of(one.sessions) is model]
-            real[SHORT_PAST] = fit_short_past(some, real)
-        planted = [one for one in mine if one.real]
-        lasting = fit(planted, list(model.lasting)[1:], [one.lasting for one in planted])
-        print(f"\nmodel {position}: {len(mine)} candidates")
-        for label, weights in (("real", real), ("lasting", lasting)):
-            print(f"    {label}: { ({name: round(weight, 3) for name, weight in weights.items()}) }")
+            print(f"    {SHORT_PAST}: {fit_short_past(of_model(short, model), real):.3f}")
+        print_fit("lasting", planted[:1], model.lasting, "lasting")
+        print_fit("lasting, all systems", planted, model.lasting, "lasting")
+        for held, table in enumerate(tables[1:], start=1):
+            print_fit(f"lasting, without {table.name}", planted[:held] + planted[held + 1 :], model.lasting, "lasting")
 
 
 if __name__ == "__main__":

@@ -86,7 +86,8 @@ def test_a_change_that_lasts_becomes_more_probable_and_opens() -> None:
     found = [assess(planted(2, MPIIO_WRITES, 0.55, since)).events[0] for since in (1, 5, 8)]
     assert [event.sessions for event in found] == [1, 5, 8]
     assert len({event.first_after + (event.sessions - 1) * DAY_S for event in found}) == 1
-    assert found[0].probability_lasting < found[2].probability_lasting
+    assert found[0].probability_lasting < 0.6
+    assert all(event.probability_lasting > 0.8 for event in found[1:])  # nine scatters away in every session
     assert [event.is_open for event in found] == [False, True, True]
 
 

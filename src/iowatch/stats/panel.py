@@ -584,12 +584,16 @@ class _Group:
         others = np.asarray(np.isfinite(self.deviations).any(axis=1))
         others[members] = False
         distance = float(np.clip(shift / table.scatter[members], -_CLIP, _CLIP).mean())
+        own = shift_evidence(self.deviations[members], table.scatter[members])[self.direction]
+        whole = np.clip(own, _LEAST_EVIDENCE, _MOST_EVIDENCE * k)
         past = table.past_evidence(sessions)[self.direction]
         return {
             "evidence": math.log(self.evidence + 2),
             "evidence per series": self.evidence / len(members),
+            "whole evidence per series": float(whole.mean()) / math.sqrt(k),
             "evidence after a short past": self.evidence / len(members) * max(0.0, math.log(_LONG_PAST / start)),
             "evidence above past": float(np.clip((self.evidence - _largest(past, 12.0)) / 10, -2, 4)),
+            "distance": distance,
             "distance above past": distance - _largest(past_distance, 2.5),
             "series": math.log(len(members)),
             "share": len(members) / max(1, int(np.isfinite(self.deviations).any(axis=1).sum())),
@@ -631,7 +635,7 @@ _BACK = 0.2
 # New events per direction and morning.
 _MAX_NEW = 2
 # Probability (of lasting) and number of sessions from which an event is treated as a lasting change.
-_OPEN, _MIN_OPEN_SESSIONS = 0.65, 2
+_OPEN, _MIN_OPEN_SESSIONS = 0.7, 2
 # A past session is similar with this share of the evidence, and at least this evidence.
 _SIMILAR_SHARE, _LEAST_SIMILAR = 0.5, 5.0
 # Sessions with this evidence in one direction are bad (down) or good (up); their usual share, by direction, on Edison,

@@ -635,7 +635,7 @@ _BACK = 0.2
 # New events per direction and morning.
 _MAX_NEW = 2
 # Probability (of lasting) and number of sessions from which an event is treated as a lasting change.
-_OPEN, _MIN_OPEN_SESSIONS = 0.7, 2
+_OPEN, _MIN_OPEN_SESSIONS = 0.8, 2
 # A past session is similar with this share of the evidence, and at least this evidence.
 _SIMILAR_SHARE, _LEAST_SIMILAR = 0.5, 5.0
 # Sessions with this evidence in one direction are bad (down) or good (up); their usual share, by direction, on Edison,

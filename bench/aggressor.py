@@ -10,14 +10,13 @@ group and share its limit: benchio; a neighbour that always writes, in small cal
 limit for 0.1 s after a pause; and in half of the 40 sessions of a replay, in random order, the aggressor. A session is
 one run of benchio for each of six cases, of 1.5 to 2.5 seconds, with the covariates that checks record. Most replays
 are that alone; in others the limit is 15 % lower from the 26th session on. Wanted: the slower store is found within
-five sessions; the aggressor alone never is. A replay takes eight minutes. One at a time:
-processes that wait for I/O are counted per machine.
+five sessions; the aggressor alone never is. A replay takes eight minutes. Measure one store at a time: processes that
+wait for I/O are counted per machine.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import shlex
 import signal
 import subprocess
@@ -51,8 +50,7 @@ CASES = {
     "MPI-IO": ("--api", "mpiio", *_SHARED, "--sync=end", "--block", "12m"),
     "HDF5": ("--api", "hdf5", *_SHARED, "--sync=end", "--block", "12m"),
 }
-# One per process: stores that are measured at the same time have limits of their own.
-GROUP = Path(f"/sys/fs/cgroup/blkio/iowatch-aggressor-{os.getpid()}")
+GROUP = Path("/sys/fs/cgroup/blkio/iowatch-aggressor")
 # What detection has: the rates only, what the runs recorded, or whether the aggressor was active (the best case).
 KINDS = ("no covariates", "covariates", "the truth as covariate")
 DAY_S, START = 86400, 1_735_689_600

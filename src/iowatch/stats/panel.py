@@ -508,7 +508,7 @@ def find_candidates(table: PanelTable) -> Iterator[Candidate]:
         for k in range(longest, 0, -1):
             own = _bounded(evidence[k][direction])
             fresh = np.isfinite(deviations[k]).any(axis=1) & ~((earlier > own + _EARLIER) & (earlier > _MOVED))
-            groups[direction, k] = _Group(table, direction, deviations[k], own, fresh)
+            groups[direction, k] = _Group(table, direction, deviations[k], evidence[k][direction], fresh)
             earlier = np.maximum(earlier, own)
     for (direction, k), group in groups.items():
         if group.evidence >= _MIN_EVIDENCE and len(group.members) >= 2:
@@ -531,13 +531,21 @@ class _Group:
     """The series that one rule, or none, selects as moved since a session, and how this compares with the past.
 
     Attributes:
+        own: evidence (nats) of each series without bounds, shape (S,).
         members: series that left their level in the session; they are the evidence.
         series: also those of the rule that left it a little earlier and are still away.
     """
 
     def __init__(self, table: PanelTable, direction: int, deviations: Floats, evidence: Floats, fresh: Bools) -> None:
-        self.table, self.direction, self.deviations, self.fresh = table, direction, deviations, fresh
+        self.table, self.direction, self.deviations, self.own, self.fresh = (
+            table,
+            direction,
+            deviations,
+            evidence,
+            fresh,
+        )
         self.sign = (-1.0, 1.0)[direction]
+        evidence = _bounded(evidence)
         best, position = table.best_rule(np.where(fresh, evidence, 0.0)[:, None], fresh[:, None])
         self.evidence = float(best[0])
         rule = int(position[0])
@@ -584,8 +592,7 @@ class _Group:
         others = np.asarray(np.isfinite(self.deviations).any(axis=1))
         others[members] = False
         distance = float(np.clip(shift / table.scatter[members], -_CLIP, _CLIP).mean())
-        own = shift_evidence(self.deviations[members], table.scatter[members])[self.direction]
-        whole = np.clip(own, _LEAST_EVIDENCE, _MOST_EVIDENCE * k)
+        whole = np.clip(self.own[members], _LEAST_EVIDENCE, _MOST_EVIDENCE * k)  # the upper limit is that of a session
         past = table.past_evidence(sessions)[self.direction]
         return {
             "evidence": math.log(self.evidence + 2),

@@ -30,9 +30,9 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from iowatch.core import Scalar
-from iowatch.stats import panel as panel_module
-from iowatch.stats import panel_models
-from iowatch.stats.panel import PanelSeries
+from iowatch.stats import PanelSeries, panel_models, session_starts
+from iowatch.stats.panel_candidates import find_candidates
+from iowatch.stats.panel_table import PanelTable
 
 Floats = NDArray[np.float64]
 
@@ -77,7 +77,7 @@ class Planted:
 def load_year(table: Path = DATA) -> Year:
     """Residuals of a system: the running median of 30 days on both sides, between the lasting steps, is removed."""
     series = year(table)
-    starts = panel_module.session_starts([np.asarray(one.times) for one in series])
+    starts = session_starts([np.asarray(one.times) for one in series])
     shape = len(series), len(starts)
     times, residuals = np.full(shape, np.nan), np.full(shape, np.nan)
     for i, one in enumerate(series):
@@ -197,14 +197,14 @@ def examples(one: Planted, rng: np.random.Generator) -> Iterator[Example]:
     begin = one.first - 3 if one.first is not None else int(rng.integers(min(45, last), last + (last <= 45)))
     for newest in range(max(begin, 5), begin + 13):
         upto = slice(0, newest + 1)
-        table = panel_module.PanelTable(
+        table = PanelTable(
             [
                 PanelSeries(at[upto][seen[upto]], logs[upto][seen[upto]], case)
                 for at, logs, case in zip(one.times, one.logs, one.cases, strict=True)
                 for seen in [np.isfinite(logs)]
             ]
         )
-        for candidate in panel_module.find_candidates(table):
+        for candidate in find_candidates(table):
             planted = one.groups.get(candidate.direction, frozenset()) if one.first is not None else frozenset()
             first = table.session_of(one.starts[one.first]) if one.first is not None and newest >= one.first else -9
             near = abs(candidate.session - first) <= 2

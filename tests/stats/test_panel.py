@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from iowatch.core import DAY_S, Scalar
 from iowatch.stats import PanelEvent, PanelReport, PanelSeries, assess_panel
-from iowatch.stats.panel import Candidate, _companions
+from iowatch.stats.panel import _companions
+from iowatch.stats.panel_candidates import Candidate
 
 SESSIONS = 80
 SCATTER = 0.06

@@ -47,16 +47,8 @@ from iowatch.stats.pairs import (
     VerdictKind,
     format_percent,
 )
-from iowatch.stats.panel import (
-    NEWEST_SESSIONS,
-    PanelEvent,
-    PanelGroup,
-    PanelMember,
-    PanelReport,
-    PanelSeries,
-    assess_panel,
-    session_starts,
-)
+from iowatch.stats.panel import PanelEvent, PanelGroup, PanelMember, PanelReport, assess_panel
+from iowatch.stats.panel_table import NEWEST_SESSIONS, PanelSeries, session_starts
 from iowatch.stats.rules import (
     Explanation,
     Magnitude,

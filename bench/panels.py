@@ -88,6 +88,8 @@ def judge(panel: dict[str, Any], state: Morning | None) -> tuple[list[dict[str, 
     found = []
     for finding in morning.findings():
         sides = sorted({member.direction for member in finding.members})
+        outlook = finding.outlook
+        probabilities = dict(outlook.directions) if outlook is not None and outlook.is_current else {}
         for side in sides:
             members = [m for m in finding.members if m.direction == side]
             found.append(
@@ -97,7 +99,7 @@ def judge(panel: dict[str, Any], state: Morning | None) -> tuple[list[dict[str, 
                     "members": [morning.names[_identity(dict(m.parameters))] for m in members],
                     "state": finding.state,
                     # None where changes of single series decide, which state no probability.
-                    "probability_lasting": finding.probability_lasting,
+                    "probability_lasting": probabilities.get(side),
                 }
             )
     return found, morning

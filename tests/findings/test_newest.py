@@ -14,6 +14,7 @@ import pytest
 from iowatch.core import Case
 from iowatch.demo.scenarios import Scenario
 from iowatch.findings import SESSION_REPORT, Finding, state, update_findings
+from iowatch.findings.evidence import _outlook
 from iowatch.findings.finding import TRANSIENT, Outlook
 from iowatch.findings.grouping import ChangeGroup, group_changes
 from iowatch.findings.newest import _count_outcomes, _established_steps, describe_newest_session, join_events
@@ -88,7 +89,7 @@ def event(*members: tuple[int, float], day: int = 10, sessions: int = 1, before:
         )
         for side, sign in (("down", -1), ("up", 1))
     }
-    groups = tuple(PanelGroup(side, found, None) for side, found in sides.items() if found)  # type: ignore[arg-type]
+    groups = tuple(PanelGroup(side, found, None, 0.6) for side, found in sides.items() if found)  # type: ignore[arg-type]
     return PanelEvent((day - 1) * DAY, day * DAY, groups, sessions, 0.8, 0.6, False, 9, 8)
 
 
@@ -156,6 +157,17 @@ def test_suspected_change_in_the_other_direction_joins_a_probable_event(lasting:
     one = replace(event((0, -0.5), (1, -0.5)), probability_lasting=lasting)
     (found,) = joined({5: step(10, 0.5, suspected=True)}, one)
     assert len(found.changes) == size
+
+
+def test_series_of_each_direction_have_their_own_probability() -> None:
+    """That of a change beside the event: .6 x 1 / (1 + exp(-2) (1 - c) / c) with its own confidence c."""
+    confirmed = {n: step(10, -0.5) for n in (0, 1)}
+    weak, sure = step(10, 0.5, suspected=True, confidence=0.25), step(10, 0.5, confidence=0.999)
+    for beside, own in ((weak, 0.427), (sure, 0.6)):
+        (found,) = joined({**confirmed, 5: beside}, event((0, -0.5), (1, -0.5)))
+        outlook = _outlook(found)
+        assert outlook is not None
+        assert dict(outlook.directions) == {"down": 0.6, "up": pytest.approx(own, abs=0.001)}
 
 
 @pytest.mark.parametrize(
@@ -243,6 +255,8 @@ def test_report_of_the_newest_session_has_three_answers(suspected: Finding) -> N
         "session 1 since 10 Feb 2025; "
         "of 9 such sessions before 8 over in the next; probability that it lasts 35 %"
     )
+    beside = replace(found, outlook=Outlook(0.35, 1, False, 9, 8, directions=(("down", 0.35), ("up", 0.12))))
+    assert describe_newest_session(report(), [beside]).endswith("that it lasts 35 % (series up: 12 %)")
 
 
 @pytest.mark.parametrize(

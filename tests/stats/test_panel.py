@@ -10,8 +10,8 @@ import pytest
 from numpy.typing import NDArray
 
 from iowatch.core import DAY_S, Scalar
-from iowatch.stats import PanelEvent, PanelReport, PanelSeries, assess_panel
-from iowatch.stats.panel import _companions
+from iowatch.stats import PanelEvent, PanelReport, PanelSeries, assess_panel, probability_beside
+from iowatch.stats.panel import _companions, _Rated
 from iowatch.stats.panel_candidates import Candidate
 
 SESSIONS = 80
@@ -115,6 +115,17 @@ def test_an_event_that_is_back_for_three_sessions_is_not_reported_anew() -> None
         assert not assess(logs).events
 
 
+@pytest.mark.parametrize("gain", [1.0, 2.5])
+def test_series_that_stay_away_are_not_reported_anew_with_a_later_date(gain: float) -> None:
+    """After a session half-way back, the later ones fit the level before the event best from their own date on."""
+    logs = planted(15, MPIIO_WRITES, 0.2, since=9)
+    logs[MPIIO_WRITES, -6] -= 0.9 * math.log(0.2)
+    logs[POSIX_READS, -5:] += math.log(gain)
+    found = assess(logs, known=[((SESSIONS - 9) * DAY_S, "down")]).events
+    assert [e.first_after for e in found if members(e, "down")] == [(SESSIONS - 9) * DAY_S]
+    assert [members(e, "up") for e in found if members(e, "up")] == ([POSIX_READS] if gain > 1 else [])
+
+
 @pytest.mark.parametrize(
     ("session", "real", "known", "joins"),
     [
@@ -135,9 +146,26 @@ def test_a_weak_group_joins_one_of_the_other_direction(
     def group(direction: int, first: int) -> Candidate:
         return Candidate(direction, first, 3, (0, 1), (), 20.0, 9.0, features, True)
 
-    weak = (group(1, session), real, real / 2)
-    found = [(group(0, 20), 0.9, 0.6), *((group(1, one), 0.9, 0.6) for one in known)]
+    weak = _Rated(group(1, session), real, real / 2)
+    found = [_Rated(group(0, 20), 0.9, 0.6), *(_Rated(group(1, one), 0.9, 0.6) for one in known)]
     assert list(_companions(found, [*found, weak])) == ([weak] if joins else [])
+
+
+@pytest.mark.parametrize("real", [0.1, 0.5, 0.9])
+def test_a_group_beside_an_event_is_as_probable_as_both(real: float) -> None:
+    """Its odds of being real are e² times those without the event; it lasts as the event does."""
+    own = probability_beside(0.6, real) / 0.6
+    assert own / (1 - own) == pytest.approx(math.exp(2) * real / (1 - real))
+
+
+def test_the_surest_group_of_an_event_has_its_probability() -> None:
+    """Gains of three scatters beside losses of twenty."""
+    logs = planted(14, MPIIO_WRITES, 0.3)
+    logs[POSIX_READS, -1] = math.log(1.2)
+    (event,) = assess(logs).events
+    (surest, other) = sorted(event.groups, key=lambda group: -group.probability_lasting)
+    assert event.probability_lasting == surest.probability_lasting > other.probability_lasting
+    assert (surest.direction, other.direction) == ("down", "up")
 
 
 def test_gains_beside_losses_do_not_make_an_event_certain() -> None:

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
-from statistics import median
+from statistics import mean, median
 from typing import Any
 
 import numpy as np
@@ -49,7 +49,15 @@ from iowatch.findings.layers import layer_of_group, probe_responses
 from iowatch.findings.series import load_detections
 from iowatch.reference import Event
 from iowatch.site import system_zone
-from iowatch.stats import ChangePoint, Detection, PossibleCause, explain_changes, rank_causes, short_case_names
+from iowatch.stats import (
+    ChangePoint,
+    Detection,
+    PossibleCause,
+    explain_changes,
+    probability_beside,
+    rank_causes,
+    short_case_names,
+)
 from iowatch.store import History, RunRow, SeriesPoints, SeriesRow, SessionRow
 
 # Every job collects `machine` on its node (reframe_tests/mixins/machine.py). The record of benchio has part of it, for
@@ -517,11 +525,22 @@ def build_finding(
 
 def _outlook(group: grouping.ChangeGroup) -> Outlook | None:
     e = group.event
-    moved = tuple((m.row.id, m.log_gain) for m in group.changes)
     if e is None:
         return None
+    moved = tuple((m.row.id, m.log_gain) for m in group.changes)
+    directions = {one.direction: one.probability_lasting for one in e.groups}
+    for direction in {m.direction for m in group.changes} - set(directions):
+        joined = mean(m.change.confidence for m in group.changes if m.direction == direction)
+        directions[direction] = probability_beside(e.probability_lasting, joined)
     return Outlook(
-        e.probability_lasting, e.sessions, e.is_open, e.similar, e.over_next, moved=moved, new_load=e.new_load
+        e.probability_lasting,
+        e.sessions,
+        e.is_open,
+        e.similar,
+        e.over_next,
+        moved=moved,
+        new_load=e.new_load,
+        directions=tuple(sorted(directions.items())),
     )
 
 

@@ -95,6 +95,8 @@ class Outlook:
         is_current: whether the newest update found it; later the finding depends on the changes of single series.
         moved: id of each series of the event, and natural logarithm of its gain.
         new_load: covariate that changed with it, and whose effect is not known yet.
+        directions: each direction in which series moved, and the probability that these moved with the event and it
+            lasts; the largest is `probability_lasting`.
     """
 
     probability_lasting: float
@@ -105,6 +107,7 @@ class Outlook:
     is_current: bool = True
     moved: tuple[tuple[int, float], ...] = ()
     new_load: str | None = None
+    directions: tuple[tuple[PerformanceDirection, float], ...] = ()
 
 
 @dataclass(frozen=True)

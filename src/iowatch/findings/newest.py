@@ -131,7 +131,8 @@ class _SharedLoad:
         if load is None:
             return event
         lasting = _NEW_LOAD_SHARE * event.probability_lasting
-        return replace(event, probability_lasting=lasting, is_open=False, new_load=load)
+        groups = (replace(g, probability_lasting=_NEW_LOAD_SHARE * g.probability_lasting) for g in event.groups)
+        return replace(event, groups=tuple(groups), probability_lasting=lasting, is_open=False, new_load=load)
 
 
 def _established_steps(
@@ -314,7 +315,7 @@ def _change_of_member(
         ratio=ratio,
         before=before,
         after=before * ratio,
-        confidence=event.probability_lasting,
+        confidence=group.probability_lasting,
         observations=event.sessions,
         suspected=True,
     )

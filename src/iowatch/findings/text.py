@@ -96,7 +96,10 @@ def _format_doubt(finding: Finding) -> str:
 
 
 def format_outlook(finding: Finding) -> str:
-    """`session 1 since 17 Mar 2009; of 9 such sessions before 8 over in the next; probability that it lasts 35 %`."""
+    """`session 1 since 17 Mar 2009; of 9 such sessions before 8 over in the next; probability that it lasts 35 %`.
+
+    That of one direction is added where it is lower, because those series may not have changed with the event.
+    """
     outlook = finding.outlook
     if outlook is None:
         return "no assessment of the newest sessions"
@@ -104,6 +107,11 @@ def format_outlook(finding: Finding) -> str:
     seen = f"of {format_count(outlook.similar, 'such session')} before {outlook.over_next} over in the next"
     seen = seen if outlook.similar else "no such session before"
     lasts = f"probability that it lasts {100 * outlook.probability_lasting:.0f} %"
+    lasts += "".join(
+        f" (series {direction}: {100 * probability:.0f} %)"
+        for direction, probability in outlook.directions
+        if probability < outlook.probability_lasting - 0.01
+    )
     new = outlook.new_load
     load = f"; {covariate_label(new)} changed at the same time, with an effect that is not known yet" if new else ""
     return f"{since}; {seen}; {lasts}{load}"

@@ -47,7 +47,7 @@ from iowatch.stats.pairs import (
     VerdictKind,
     format_percent,
 )
-from iowatch.stats.panel import PanelEvent, PanelGroup, PanelMember, PanelReport, assess_panel
+from iowatch.stats.panel import PanelEvent, PanelGroup, PanelMember, PanelReport, assess_panel, probability_beside
 from iowatch.stats.panel_table import NEWEST_SESSIONS, PanelSeries, session_starts
 from iowatch.stats.rules import (
     Explanation,

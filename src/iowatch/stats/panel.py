@@ -24,9 +24,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
-from scipy.special import logit
+from scipy.special import expit, logit
 
 from iowatch.stats.method import Adjustment, StepDirection
 from iowatch.stats.panel_candidates import NEWEST_OBSERVATIONS, Candidate, find_candidates
@@ -39,6 +40,8 @@ _FAR = 3.0
 # Probability (of a real event) to keep a known event, or a group that began with one of the other direction; sessions
 # between two events.
 _KEEP, _SAME_EVENT_SESSIONS = 0.08, 3
+# Log odds by which groups beside a real event are more often real than others (125 of Edison, Cori and Mira).
+_BESIDE = 2.0
 # A known event keeps its date unless another one is more probable by this.
 _SAME_DATE = 0.15
 # An event is over if this share of its size is left in the newest session, with less than this probability to last.
@@ -83,11 +86,17 @@ class PanelMember:
 
 @dataclass(frozen=True, slots=True)
 class PanelGroup:
-    """Series that moved in one direction; `rule` is what selects them, None if nothing does."""
+    """Series that moved in one direction.
+
+    Attributes:
+        rule: what selects them; None if nothing does.
+        probability_lasting: that these series changed with the event, and that it lasts.
+    """
 
     direction: StepDirection
     members: tuple[PanelMember, ...]
     rule: str | None
+    probability_lasting: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,11 +163,11 @@ def assess_panel(
     if not any(len(one.times) for one in series):
         return PanelReport(None, 0, (), ())
     table = PanelTable(series)
-    found: list[tuple[Candidate, float, float]] = []
-    rated = [(one, *_probabilities(table, one, lasted, ended)) for one in find_candidates(table)]
-    for direction in (0, 1):
-        mine = [one for one in rated if one[0].direction == direction]
-        found += _choose(mine, [table.session_of(time) for time, side in known if side == _DIRECTIONS[direction]])
+    found: list[_Rated] = []
+    rated = [_Rated(one, *_probabilities(table, one, lasted, ended)) for one in find_candidates(table)]
+    for direction, side in enumerate(_DIRECTIONS):
+        mine = [one for one in rated if one.candidate.direction == direction]
+        found += _choose(mine, [table.session_of(time) for time, known_side in known if known_side == side])
     found += _companions(found, rated)
     events = tuple(sorted(_merge_events(table, found), key=lambda event: -event.probability_lasting))
     newest = (table.logs[:, -1] - table.levels[:, -2]) / table.scatter
@@ -169,69 +178,82 @@ def assess_panel(
     return PanelReport(int(table.starts[-1]), int(measured.sum()), unusual, events, levels)
 
 
-def _choose(
-    rated: Sequence[tuple[Candidate, float, float]], known: Sequence[int]
-) -> list[tuple[Candidate, float, float]]:
+class _Rated(NamedTuple):
+    """A candidate, the probability that it is a real event, and that it lasts."""
+
+    candidate: Candidate
+    real: float
+    lasting: float
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the series returned in the newest session and will hardly leave again."""
+        features, sessions = self.candidate.features, self.candidate.sessions
+        if sessions > NEWEST_OBSERVATIONS and features["newest sessions"] < _BACK:
+            return True
+        return sessions > 1 and features["newest session"] < _RETURNED and self.lasting < _HARDLY
+
+
+def _choose(rated: Sequence[_Rated], known: Sequence[int]) -> list[_Rated]:
     """The candidates of one direction to report: those of known events, and the most probable new ones."""
-    kept: list[tuple[Candidate, float, float]] = []
+    kept: list[_Rated] = []
+    left = [one for one in rated if not one.is_over]
     for session in known:
-        near = [one for one in rated if abs(one[0].session - session) <= 1 and one[1] >= _KEEP and not _is_over(*one)]
+        near = [one for one in left if abs(one.candidate.session - session) <= 1 and one.real >= _KEEP]
         if near:
-            best = max(near, key=lambda one: one[1] + (_SAME_DATE if one[0].session == session else 0.0))
+            best = max(near, key=lambda one: one.real + (_SAME_DATE if one.candidate.session == session else 0.0))
             kept += [best] if best not in kept else []
-    dated = sorted(
-        (one for one in rated if one[0].is_dated and one[1] >= model_of(one[0].sessions).report and not _is_over(*one)),
-        key=lambda one: -one[1],
-    )
-    for new in dated[:_MAX_NEW]:
-        if not any(_is_same(one[0], new[0]) for one in kept):
+    dated = [one for one in left if one.candidate.is_dated and one.real >= model_of(one.candidate.sessions).report]
+    for new in sorted(dated, key=lambda one: -one.real)[:_MAX_NEW]:
+        if not any(_is_same(one.candidate, new.candidate) for one in kept):
             kept.append(new)
     return kept
 
 
-def _companions(
-    found: Sequence[tuple[Candidate, float, float]], rated: Sequence[tuple[Candidate, float, float]]
-) -> Iterator[tuple[Candidate, float, float]]:
+def _companions(found: Sequence[_Rated], rated: Sequence[_Rated]) -> Iterator[_Rated]:
     """Groups of the other direction that began with a chosen one: less evidence is enough than for one alone."""
-    for one in found:
-        if not any(c.direction != one[0].direction and abs(c.session - one[0].session) <= 1 for c, _, _ in found):
-            same = [c for c in rated if c[0].direction != one[0].direction and c[0].session == one[0].session]
-            yield from (other for other in same if other[1] >= _KEEP and not _is_over(*other))
+    enough = [one for one in rated if one.real >= _KEEP and not one.is_over]
+    for chosen, _, _ in found:
+        others = [one.candidate for one in found if one.candidate.direction != chosen.direction]
+        if not any(abs(one.session - chosen.session) <= 1 for one in others):
+            for new in enough:
+                begins_with_it = new.candidate.direction != chosen.direction and new.candidate.session == chosen.session
+                if begins_with_it and not any(_is_same(one, new.candidate) for one in others):
+                    yield new
 
 
-def _is_over(candidate: Candidate, _real: float, lasting: float) -> bool:
-    """Whether the series of an event returned in the newest session and will hardly leave again."""
-    features, sessions = candidate.features, candidate.sessions
-    if sessions > NEWEST_OBSERVATIONS and features["newest sessions"] < _BACK:
-        return True
-    return sessions > 1 and features["newest session"] < _RETURNED and lasting < _HARDLY
+def _is_same(known: Candidate, new: Candidate) -> bool:
+    """Whether a candidate is the event of a known one of its direction.
+
+    It is if it began near it with a series of it, or if most of its series are in it: after a change, these are far
+    from the level before in every later session, too.
+    """
+    common = len(set(known.members) & set(new.members))
+    is_near = abs(known.session - new.session) <= _SAME_EVENT_SESSIONS
+    return (is_near and common > 0) or 2 * common > len(new.members)
 
 
-def _is_same(one: Candidate, other: Candidate) -> bool:
-    """Whether two candidates of one direction are one event."""
-    return abs(one.session - other.session) <= _SAME_EVENT_SESSIONS and bool(set(one.members) & set(other.members))
-
-
-def _merge_events(table: PanelTable, found: Sequence[tuple[Candidate, float, float]]) -> Iterator[PanelEvent]:
+def _merge_events(table: PanelTable, found: Sequence[_Rated]) -> Iterator[PanelEvent]:
     """Events: groups of both directions that began in about the same session are one."""
-    left = sorted(found, key=lambda one: -one[0].evidence)
+    left = sorted(found, key=lambda one: -one.candidate.evidence)
     while left:
         first = left.pop(0)
         pair = [first]
+        main = first.candidate
         for other in left:
-            if other[0].direction != first[0].direction and abs(other[0].session - first[0].session) <= 1:
+            if other.candidate.direction != main.direction and abs(other.candidate.session - main.session) <= 1:
                 pair.append(other)
                 left.remove(other)
                 break
-        main = first[0]
         similar, over = table.similar_sessions(main.direction, main.first_evidence)
-        lasting = max(one[2] for one in pair)
+        lasting, surest = max(one.lasting for one in pair), max(one.real for one in pair)
+        beside = [lasting if one.real == surest else probability_beside(lasting, one.real) for one in pair]
         yield PanelEvent(
             last_before=int(table.starts[main.session - 1]),
             first_after=int(table.starts[main.session]),
-            groups=tuple(_make_group(table, one[0]) for one in pair),
+            groups=tuple(_make_group(table, one.candidate, p) for one, p in zip(pair, beside, strict=True)),
             sessions=main.sessions,
-            probability_real=max(one[1] for one in pair),
+            probability_real=surest,
             probability_lasting=lasting,
             is_open=lasting >= _OPEN and main.sessions >= _MIN_OPEN_SESSIONS,
             similar=similar,
@@ -239,7 +261,17 @@ def _merge_events(table: PanelTable, found: Sequence[tuple[Candidate, float, flo
         )
 
 
-def _make_group(table: PanelTable, candidate: Candidate) -> PanelGroup:
+def probability_beside(lasting: float, real: float) -> float:
+    """Probability that changes of the other direction are part of an event, and last with it.
+
+    Args:
+        lasting: that the event lasts.
+        real: that the changes are real, without regard to the event.
+    """
+    return lasting * float(expit(logit(min(real, 1 - 1e-9)) + _BESIDE))
+
+
+def _make_group(table: PanelTable, candidate: Candidate, lasting: float) -> PanelGroup:
     members = []
     start = candidate.session
     for i in candidate.members:
@@ -250,7 +282,7 @@ def _make_group(table: PanelTable, candidate: Candidate) -> PanelGroup:
         distance = abs(gain) / float(table.scatter[i])
         members.append(PanelMember(i, int(times[earlier[-1]]), int(times[after[0]]), before, gain, distance))
     rule = format_conditions(candidate.rule) if candidate.rule else None
-    return PanelGroup(_DIRECTIONS[candidate.direction], tuple(members), rule)
+    return PanelGroup(_DIRECTIONS[candidate.direction], tuple(members), rule, lasting)
 
 
 def _probabilities(table: PanelTable, candidate: Candidate, lasted: int, ended: int) -> tuple[float, float]:

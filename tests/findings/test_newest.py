@@ -109,6 +109,40 @@ def test_suspected_changes_of_single_series_are_no_finding() -> None:
     assert found.event is None
 
 
+@pytest.mark.parametrize(
+    ("since", "confidence", "reported"),
+    [
+        (11, 0.9, True),  # together .9999
+        (10, 0.9, False),
+        (10, 0.99, True),
+        (None, 0.9, True),  # too few sessions to assess all series together
+    ],
+)
+def test_several_changes_are_no_surer_than_one_in_the_newest_sessions(
+    since: int | None, confidence: float, reported: bool
+) -> None:
+    """Series share the bad sessions of a file system; the newest sessions, from day `since` on, show no event."""
+    changes = {0: step(10, -0.5, confidence=confidence), **{n: step(10, -0.5) for n in range(1, 4)}}
+    seen = replace(report(), since=None if since is None else since * DAY)
+    assert bool(join_events(group_changes(rows(8), changes), seen, rows(8))) is reported
+
+
+@pytest.mark.parametrize(
+    ("outlook", "expected"),
+    [
+        (Outlook(0.4, 8, False, 9, 8), "suspected"),
+        (Outlook(0.6, 8, False, 9, 8), "open"),
+        (Outlook(0.4, 8, False, 9, 8, is_current=False), "open"),
+    ],
+)
+def test_single_series_do_not_open_a_finding_against_the_newest_sessions(
+    suspected: Finding, outlook: Outlook, expected: str
+) -> None:
+    members = tuple(replace(m, suspected=False, confidence=0.99, observations=8) for m in suspected.members)
+    finding = replace(suspected, members=members, outlook=outlook)
+    assert state.with_state(finding, None, (), STEP, True, 0.5).state == expected
+
+
 def test_series_seen_later_or_in_the_other_direction_join_the_confirmed_group() -> None:
     """Series 0 and 1 are confirmed and keep their change; 2 and 3 are known from the newest sessions only."""
     confirmed = {n: step(10, -0.5) for n in (0, 1)}
@@ -168,6 +202,10 @@ def test_series_of_each_direction_have_their_own_probability() -> None:
         outlook = _outlook(found)
         assert outlook is not None
         assert dict(outlook.directions) == {"down": 0.6, "up": pytest.approx(own, abs=0.001)}
+    both = event((0, -0.5), (1, -0.5), (2, 0.4), (3, 0.4))
+    down, up = both.groups
+    (found,) = joined({}, replace(both, groups=(down, replace(up, probability_lasting=0.2))))
+    assert {m.row.id: m.change.confidence for m in found.changes} == {0: 0.6, 1: 0.6, 2: 0.2, 3: 0.2}
 
 
 @pytest.mark.parametrize(

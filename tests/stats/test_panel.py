@@ -275,6 +275,11 @@ def test_a_change_after_a_short_past_is_less_certain() -> None:
         assert short < long - 0.15
 
 
+@pytest.mark.parametrize(("sessions", "oldest"), [(SESSIONS, SESSIONS - 10), (9, 6), (7, 6), (6, None)])
+def test_events_begin_in_the_newest_ten_sessions_after_six_others(sessions: int, oldest: int | None) -> None:
+    assert assess(noise(18, sessions)).since == (None if oldest is None else oldest * DAY_S)
+
+
 @pytest.mark.parametrize("sessions", [0, 1, 5, 7])
 def test_short_histories_report_nothing(sessions: int) -> None:
     report = assess(noise(11, sessions))

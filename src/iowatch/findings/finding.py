@@ -19,20 +19,26 @@ from iowatch.stats import Explanation, LayerProbability, RankedCause, TransferDi
 # because weak changes of one date may be one spell of noise.
 _SURE_ALONE, _SURE_TOGETHER, _SURE_OBSERVATIONS = 0.98, 0.998, 7
 
+# Least probability to last, by the newest sessions of all series, of a finding that changes of single series open.
+_LEAST_SURE = 0.5
+
 FindingState = Literal["suspected", "open", "acknowledged", "accepted", "dismissed", "resolved"]
 PerformanceDirection = Literal["up", "down"]
 
 
-def are_sure(confirmed: Iterable[tuple[float, int]]) -> bool:
+def are_sure(confirmed: Iterable[tuple[float, int]], independent: bool = True) -> bool:
     """Whether confirmed changes of single series are enough for a finding without the newest sessions of all series.
 
     Args:
         confirmed: confidence and number of observations of each; shorter ones than a week of sessions may be a burst.
+        independent: whether several are surer than one. Those of a few sessions are not: all series share the bad
+            sessions of a file system.
     """
     chosen = list(confirmed)
     is_enough = any(observations >= _SURE_OBSERVATIONS for _, observations in chosen)
-    least = _SURE_ALONE if len(chosen) == 1 else _SURE_TOGETHER
-    return is_enough and 1 - math.prod(1 - confidence for confidence, _ in chosen) >= least
+    if not independent or len(chosen) == 1:
+        return is_enough and max(confidence for confidence, _ in chosen) >= _SURE_ALONE
+    return is_enough and 1 - math.prod(1 - confidence for confidence, _ in chosen) >= _SURE_TOGETHER
 
 
 @dataclass(frozen=True)
@@ -294,9 +300,13 @@ class Finding:
 
     @property
     def is_sure(self) -> bool:
-        """Whether the changes are enough for an open finding."""
-        if self.outlook is not None and self.outlook.is_current and self.outlook.is_open:
-            return True
+        """Whether the changes are enough for an open finding.
+
+        While the newest sessions of all series show it, changes of single series do not open it against them.
+        """
+        outlook = self.outlook if self.outlook is not None and self.outlook.is_current else None
+        if outlook is not None and (outlook.is_open or outlook.probability_lasting < _LEAST_SURE):
+            return outlook.is_open
         return are_sure((m.confidence, m.observations) for m in self.members if not m.suspected)
 
     @property

@@ -203,7 +203,7 @@ def join_events(
         more = [m for m in made.changes if m.row.id not in best.series_ids]
         changes = tuple(sorted((*best.changes, *more), key=lambda m: m.first_after))
         joined[joined.index(best)] = replace(best, changes=changes, event=event)
-    kept = [one for one in joined if one.event is not None or _is_finding(one, current)]
+    kept = [one for one in joined if one.event is not None or _is_finding(one, current, report.since)]
     return sorted(kept, key=lambda one: (one.first_after, one.direction))
 
 
@@ -245,8 +245,12 @@ def _is_back(series: int, before: float, gain: float, observations: int, newest:
     return is_short and (newest[series] - before) / gain < _RETURNED_SHARE
 
 
-def _is_finding(group: ChangeGroup, known: Sequence[Finding]) -> bool:
-    """Whether changes that the newest sessions do not show are a finding: sure, or those of a known one."""
+def _is_finding(group: ChangeGroup, known: Sequence[Finding], since: int | None) -> bool:
+    """Whether changes that the newest sessions do not show are a finding: sure, or those of a known one.
+
+    Args:
+        since: epoch seconds from which on the newest sessions would show an event of several series.
+    """
     confirmed = [m for m in group.changes if not m.change.suspected]
     changed = {(m.row.id, m.direction) for m in confirmed}
     is_known = any(
@@ -254,7 +258,8 @@ def _is_finding(group: ChangeGroup, known: Sequence[Finding]) -> bool:
         and changed & {(m.series_id, m.direction) for m in f.members}
         for f in known
     )
-    return is_known or are_sure((m.change.confidence, m.change.observations) for m in confirmed)
+    is_older = since is None or group.first_after < since
+    return is_known or are_sure(((m.change.confidence, m.change.observations) for m in confirmed), is_older)
 
 
 def _is_same_event(group: ChangeGroup, event: ChangeGroup) -> bool:

@@ -51,7 +51,7 @@ _BACK = 0.2
 # New events per direction and morning.
 _MAX_NEW = 2
 # Probability (of lasting) and number of sessions from which an event is treated as a lasting change.
-_OPEN, _MIN_OPEN_SESSIONS = 0.8, 2
+_OPEN, _MIN_OPEN_SESSIONS = 0.83, 2
 # Sessions with this evidence in one direction are bad (down) or good (up); their usual share, by direction, on Edison,
 # its weight in sessions, and by how much of its logarithm a system's own share changes the odds of a real event. Not 1:
 # the features compare with the past of the system already.
@@ -137,6 +137,8 @@ class PanelReport:
         unusual: positions of the series that are more than three scatters from their level in it.
         events: the most probable first.
         newest: median of the newest three observations (ln) of each series, NaN without any.
+        since: epoch seconds of the first run of the oldest session that an event can have begun in; None if there are
+            too few sessions.
         adjustment: the covariate whose effect was removed from the series before.
     """
 
@@ -145,6 +147,7 @@ class PanelReport:
     unusual: tuple[int, ...]
     events: tuple[PanelEvent, ...]
     newest: tuple[float, ...] = ()
+    since: int | None = None
     adjustment: Adjustment | None = None
 
 
@@ -175,7 +178,8 @@ def assess_panel(
     unusual = tuple(int(i) for i in np.flatnonzero(np.abs(np.where(measured, newest, 0.0)) > _FAR))
     known_logs = [row[np.isfinite(row)][-NEWEST_OBSERVATIONS:] for row in table.logs]
     levels = tuple(float(np.median(one)) if len(one) else math.nan for one in known_logs)
-    return PanelReport(int(table.starts[-1]), int(measured.sum()), unusual, events, levels)
+    since = int(table.starts[-table.assessed]) if table.assessed else None
+    return PanelReport(int(table.starts[-1]), int(measured.sum()), unusual, events, levels, since)
 
 
 class _Rated(NamedTuple):

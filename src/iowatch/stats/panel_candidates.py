@@ -13,9 +13,7 @@ from scipy.special import logit
 from iowatch.stats.panel_table import (
     FREE,
     LEAST_EVIDENCE,
-    MIN_LEVEL_OBSERVATIONS,
     MOST_EVIDENCE,
-    NEWEST_SESSIONS,
     OUTSIDE,
     Bools,
     Floats,
@@ -62,13 +60,12 @@ class Candidate:
 
 def find_candidates(table: PanelTable) -> Iterator[Candidate]:
     """The best group for each direction and each of the newest sessions."""
-    longest = min(NEWEST_SESSIONS, table.sessions - MIN_LEVEL_OBSERVATIONS - 1)
-    deviations = {k: table.deviations(table.sessions - k, k) for k in range(1, longest + 1)}
+    deviations = {k: table.deviations(table.sessions - k, k) for k in range(1, table.assessed + 1)}
     evidence = {k: shift_evidence(one, table.scatter) for k, one in deviations.items()}
     groups: dict[tuple[int, int], _Group] = {}
     for direction in (0, 1):
         earlier = np.full(len(table.scatter), -math.inf)
-        for k in range(longest, 0, -1):
+        for k in range(table.assessed, 0, -1):
             own = limited_evidence(evidence[k][direction])
             fresh = np.isfinite(deviations[k]).any(axis=1) & ~((earlier > own + _EARLIER) & (earlier > _MOVED))
             groups[direction, k] = _Group(table, direction, deviations[k], evidence[k][direction], fresh)

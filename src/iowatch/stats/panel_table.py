@@ -20,7 +20,7 @@ NEWEST_SESSIONS = 10
 """Sessions in which an event can have begun; older ones are left to the detection in single series."""
 
 # Observations before a session whose median is the level, and the least number of them.
-_LEVEL_OBSERVATIONS, MIN_LEVEL_OBSERVATIONS = 30, 5
+_LEVEL_OBSERVATIONS, _MIN_LEVEL_OBSERVATIONS = 30, 5
 # Sessions of the past that are compared with the newest ones.
 _MAX_SESSIONS = 400
 # A pause of this length, or this time since its first run, ends a session.
@@ -95,6 +95,11 @@ class PanelTable:
         """Number of sessions."""
         return len(self.starts)
 
+    @property
+    def assessed(self) -> int:
+        """Number of newest sessions that an event can have begun in: before each, series need a level."""
+        return max(0, min(NEWEST_SESSIONS, self.sessions - _MIN_LEVEL_OBSERVATIONS - 1))
+
     def session_of(self, time: float) -> int:
         """Position of the session that a time belongs to."""
         return int(np.searchsorted(self.starts, time, side="right")) - 1
@@ -168,12 +173,12 @@ def _levels_before(logs: Floats) -> Floats:
     levels = np.full((logs.shape[0], logs.shape[1] + 1), np.nan)
     for row, level in zip(logs, levels, strict=True):
         known = np.flatnonzero(np.isfinite(row))
-        if len(known) < MIN_LEVEL_OBSERVATIONS:
+        if len(known) < _MIN_LEVEL_OBSERVATIONS:
             continue
         padded = np.concatenate([np.full(_LEVEL_OBSERVATIONS, np.nan), row[known]])
         windows = np.lib.stride_tricks.sliding_window_view(padded, _LEVEL_OBSERVATIONS)
         medians = np.full(len(known) + 1, np.nan)
-        medians[MIN_LEVEL_OBSERVATIONS:] = np.nanmedian(windows[MIN_LEVEL_OBSERVATIONS:], axis=1)
+        medians[_MIN_LEVEL_OBSERVATIONS:] = np.nanmedian(windows[_MIN_LEVEL_OBSERVATIONS:], axis=1)
         level[:] = medians[np.searchsorted(known, np.arange(len(level)))]
     return levels
 
@@ -187,7 +192,7 @@ def _scatter(deviations: Floats) -> Floats:
         own = 1.4826 * np.nanmedian(np.abs(past - centre), axis=1)
     n = np.isfinite(past).sum(axis=1)
     # The deviation of one or two past observations from their own median says nothing.
-    common = float(np.median(own[np.isfinite(own)])) if (n >= MIN_LEVEL_OBSERVATIONS).any() else _USUAL_SCATTER
+    common = float(np.median(own[np.isfinite(own)])) if (n >= _MIN_LEVEL_OBSERVATIONS).any() else _USUAL_SCATTER
     own = np.where(np.isfinite(own), own, common)
     spread = np.sqrt((n * own**2 + _PRIOR_OBSERVATIONS * common**2) / (n + _PRIOR_OBSERVATIONS))
     return np.asarray(np.maximum(spread, _MIN_SCATTER))

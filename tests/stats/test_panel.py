@@ -129,8 +129,8 @@ def test_series_that_stay_away_are_not_reported_anew_with_a_later_date(gain: flo
 @pytest.mark.parametrize(
     ("session", "real", "known", "joins"),
     [
-        (20, 0.10, (), True),
-        (20, 0.05, (), False),
+        (20, 0.05, (), True),
+        (20, 0.03, (), False),
         # Of another session.
         (19, 0.30, (), False),
         # The event has a group of that direction already.
@@ -140,7 +140,7 @@ def test_series_that_stay_away_are_not_reported_anew_with_a_later_date(gain: flo
 def test_a_weak_group_joins_one_of_the_other_direction(
     session: int, real: float, known: tuple[int, ...], joins: bool
 ) -> None:
-    """Limit .08, while a group alone needs .34."""
+    """Limit .04, while a group alone needs .34."""
     features = {"newest session": 1.0, "newest sessions": 1.0}
 
     def group(direction: int, first: int) -> Candidate:

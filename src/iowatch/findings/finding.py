@@ -18,9 +18,10 @@ from iowatch.stats import Explanation, LayerProbability, RankedCause, TransferDi
 # of those below, most dissolve on the years of Cori, Edison and Mira (docs/findings.md, "States"). Several need more,
 # because weak changes of one date may be one spell of noise.
 _SURE_ALONE, _SURE_TOGETHER, _SURE_OBSERVATIONS = 0.98, 0.998, 7
-
+# Confidence of the surest of several changes of a few sessions.
+_SUREST = 0.95
 # Least probability to last, by the newest sessions of all series, of a finding that changes of single series open.
-_LEAST_SURE = 0.5
+_LEAST_SURE = 0.1
 
 FindingState = Literal["suspected", "open", "acknowledged", "accepted", "dismissed", "resolved"]
 PerformanceDirection = Literal["up", "down"]
@@ -31,14 +32,16 @@ def are_sure(confirmed: Iterable[tuple[float, int]], independent: bool = True) -
 
     Args:
         confirmed: confidence and number of observations of each; shorter ones than a week of sessions may be a burst.
-        independent: whether several are surer than one. Those of a few sessions are not: all series share the bad
-            sessions of a file system.
+        independent: whether several uncertain ones are sure together. Those of a few sessions are not: all series
+            share the bad sessions of a file system.
     """
     chosen = list(confirmed)
     is_enough = any(observations >= _SURE_OBSERVATIONS for _, observations in chosen)
-    if not independent or len(chosen) == 1:
-        return is_enough and max(confidence for confidence, _ in chosen) >= _SURE_ALONE
-    return is_enough and 1 - math.prod(1 - confidence for confidence, _ in chosen) >= _SURE_TOGETHER
+    together = 1 - math.prod(1 - confidence for confidence, _ in chosen)
+    if len(chosen) == 1:
+        return is_enough and together >= _SURE_ALONE
+    is_one_sure = any(confidence >= _SUREST for confidence, _ in chosen)
+    return is_enough and together >= _SURE_TOGETHER and (independent or is_one_sure)
 
 
 @dataclass(frozen=True)

@@ -42,8 +42,8 @@ _PANEL_S = 400 * DAY_S
 _LASTS = 0.5
 # Share of the events with which a load changed for the first time that are no effect of the load: nobody knows.
 _NEW_LOAD_SHARE = 0.5
-# Suspected changes of single series in the other direction join an event that lasts with this probability.
-_PROBABLE = 0.35
+# As many suspected changes of single series in the other direction join an event that lasts with this probability.
+_LEAST_BESIDE, _PROBABLE = 2, 0.35
 _LASTING_STATES = ("open", "acknowledged", "accepted")
 # A detected step within this time of an event is part of it.
 _NEAR_S = 4 * DAY_S
@@ -294,16 +294,15 @@ def _group_of_event(event: PanelEvent, rows: Sequence[SeriesRow], suspected: Seq
     changes = [_change_of_member(event, group, one, rows) for group in event.groups for one in group.members]
     least = 0.5 * median(abs(m.log_gain) for m in changes)
     members, sides = {m.row.id for m in changes}, {m.direction for m in changes}
-    is_probable = event.probability_lasting >= _PROBABLE
-    changes += [
+    near = [
         m
         for m in suspected
-        if m.row.id not in members
-        and (m.direction in sides or is_probable)
-        and abs(m.log_gain) >= least
-        and abs(m.first_after - event.first_after) <= _SESSION_S
+        if m.row.id not in members and abs(m.log_gain) >= least and abs(m.first_after - event.first_after) <= _SESSION_S
     ]
-    return ChangeGroup(tuple(changes), event.last_before, event.first_after, event)
+    beside = [m for m in near if m.direction not in sides]
+    if len(beside) < _LEAST_BESIDE or event.probability_lasting < _PROBABLE:
+        near = [m for m in near if m.direction in sides]
+    return ChangeGroup((*changes, *near), event.last_before, event.first_after, event)
 
 
 def _change_of_member(

@@ -37,9 +37,9 @@ from iowatch.stats.rules import format_conditions
 
 # A session is unusual for a series beyond this number of scatters.
 _FAR = 3.0
-# Probability (of a real event) to keep a known event, or a group that began with one of the other direction; sessions
-# between two events.
-_KEEP, _SAME_EVENT_SESSIONS = 0.08, 3
+# Probability (of a real event) to keep a known event, and to add a group that began with one of the other direction;
+# sessions between two events.
+_KEEP, _ADD, _SAME_EVENT_SESSIONS = 0.08, 0.04, 3
 # Log odds by which groups beside a real event are more often real than others (125 of Edison, Cori and Mira).
 _BESIDE = 2.0
 # A known event keeps its date unless another one is more probable by this.
@@ -216,7 +216,7 @@ def _choose(rated: Sequence[_Rated], known: Sequence[int]) -> list[_Rated]:
 
 def _companions(found: Sequence[_Rated], rated: Sequence[_Rated]) -> Iterator[_Rated]:
     """Groups of the other direction that began with a chosen one: less evidence is enough than for one alone."""
-    enough = [one for one in rated if one.real >= _KEEP and not one.is_over]
+    enough = [one for one in rated if one.real >= _ADD and not one.is_over]
     for chosen, _, _ in found:
         others = [one.candidate for one in found if one.candidate.direction != chosen.direction]
         if not any(abs(one.session - chosen.session) <= 1 for one in others):

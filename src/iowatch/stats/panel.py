@@ -207,11 +207,15 @@ def _choose(rated: Sequence[_Rated], known: Sequence[int]) -> list[_Rated]:
         if near:
             best = max(near, key=lambda one: one.real + (_SAME_DATE if one.candidate.session == session else 0.0))
             kept += [best] if best not in kept else []
-    dated = [one for one in left if one.candidate.is_dated and one.real >= model_of(one.candidate.sessions).report]
+    dated = [one for one in left if one.candidate.is_dated and one.real >= _least_real(one.candidate)]
     for new in sorted(dated, key=lambda one: -one.real)[:_MAX_NEW]:
         if not any(_is_same(one.candidate, new.candidate) for one in kept):
             kept.append(new)
     return kept
+
+
+def _least_real(candidate: Candidate) -> float:
+    return model_of(candidate.sessions).report[candidate.direction]
 
 
 def _companions(found: Sequence[_Rated], rated: Sequence[_Rated]) -> Iterator[_Rated]:

@@ -42,7 +42,8 @@ _PANEL_S = 400 * DAY_S
 _LASTS = 0.5
 # Share of the events with which a load changed for the first time that are no effect of the load: nobody knows.
 _NEW_LOAD_SHARE = 0.5
-# As many suspected changes of single series in the other direction join an event that lasts with this probability.
+# Least number of suspected changes of single series in the other direction that join an event, and least probability
+# that it lasts.
 _LEAST_BESIDE, _PROBABLE = 2, 0.35
 _LASTING_STATES = ("open", "acknowledged", "accepted")
 # A detected step within this time of an event is part of it.

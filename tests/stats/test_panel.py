@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from iowatch.core import DAY_S, Scalar
 from iowatch.stats import PanelEvent, PanelReport, PanelSeries, assess_panel, probability_beside
 from iowatch.stats.panel import _companions, _Rated
-from iowatch.stats.panel_candidates import Candidate
+from iowatch.stats.panel_candidates import Candidate, find_candidates
+from iowatch.stats.panel_table import PanelTable
 
 SESSIONS = 80
 SCATTER = 0.06
@@ -73,6 +74,24 @@ def test_a_series_of_the_rule_that_was_low_a_session_earlier_belongs_to_the_even
     (event,) = assess(logs).events
     assert members(event, "down") == MPIIO_WRITES
     assert event.first_after == (SESSIONS - 1) * DAY_S  # the date is that of the others
+
+
+def test_a_series_of_the_rule_that_stayed_at_its_level_is_no_member() -> None:
+    """All but one of the MPI-IO writes fall; that one is within two scatters of its level in that session."""
+    for seed in range(10):
+        logs = planted(seed, MPIIO_WRITES, 0.4)
+        logs[MPIIO_WRITES[2], -1] = SCATTER * np.random.default_rng(seed).uniform(-2, 1)
+        (event, *_) = assess(logs).events
+        assert members(event, "down") == [i for i in MPIIO_WRITES if i != MPIIO_WRITES[2]]
+
+
+def test_a_group_of_two_series_keeps_both_when_a_session_leaves_one_uncertain() -> None:
+    """Otherwise a known event would vanish for a morning."""
+    logs = noise(4)[:2]
+    logs[:, -1] = math.log(0.3), -SCATTER
+    times = DAY_S * np.arange(SESSIONS, dtype=np.float64)
+    table = PanelTable([PanelSeries(times, row, case) for row, case in zip(logs, CASES, strict=False)])
+    assert [one.members for one in find_candidates(table) if one.sessions == 1] == [(0, 1)]
 
 
 def test_gains_and_losses_of_one_session_are_one_event() -> None:

@@ -26,8 +26,9 @@ from iowatch.stats.rules import Condition
 NEWEST_OBSERVATIONS = 3
 """Observations of a series whose median is where it is now."""
 
-# The probability inside a rule that decides on membership: what a rule selects belongs to it unless it stayed.
-_MEMBER_INSIDE = 0.97
+# Probability inside a rule by which a series counts as moved: for the evidence of the group, what a rule selects counts
+# unless it clearly stayed; as a member it is stated if it more probably moved.
+_MOVED_INSIDE, _MEMBER_INSIDE = 0.97, 0.5
 # A series whose evidence for an earlier session is larger by this (nats), and above the second value, moved earlier.
 _EARLIER, _MOVED = 1.0, 1.5
 # Least evidence (nats) of a group, and least shift (ln) of its members.
@@ -93,7 +94,8 @@ class _Group:
     Attributes:
         own: evidence (nats) of each series without bounds, shape (S,).
         members: series that left their level in the session; they are the evidence.
-        series: also those of the rule that left it a little earlier and are still away.
+        series: those that are stated as members; also those of the rule that left it a little earlier and are still
+            away.
     """
 
     def __init__(self, table: PanelTable, direction: int, deviations: Floats, evidence: Floats, fresh: Bools) -> None:
@@ -106,13 +108,19 @@ class _Group:
         rule = int(position[0])
         self.rule = table.rules[rule] if rule >= 0 else ()
         self.covered = table.cover[rule].astype(bool) if rule >= 0 else np.zeros(len(fresh), dtype=bool)
-        odds = np.where(self.covered, logit(_MEMBER_INSIDE), logit(OUTSIDE if rule >= 0 else FREE))
+        outside = logit(OUTSIDE if rule >= 0 else FREE)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)  # series without observations
             self.shift = self.sign * np.nanmedian(deviations, axis=1)
-        moved = (evidence + odds > 0) & (np.nan_to_num(self.shift) > _MIN_SHIFT)
+        shifted = np.nan_to_num(self.shift) > _MIN_SHIFT
+        moved, stated = (
+            shifted & (evidence + np.where(self.covered, logit(inside), outside) > 0)
+            for inside in (_MOVED_INSIDE, _MEMBER_INSIDE)
+        )
         self.members = np.flatnonzero(moved & fresh)
-        self.series = np.flatnonzero(moved & (fresh | self.covered))
+        # An event that one session leaves uncertain keeps its series.
+        stated = stated if (stated & fresh).sum() >= 2 else moved
+        self.series = np.flatnonzero(stated & (fresh | self.covered))
 
     @property
     def first_evidence(self) -> float:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from iowatch.core import DAY_S, Scalar
 from iowatch.stats import PanelEvent, PanelReport, PanelSeries, assess_panel, probability_beside
-from iowatch.stats.panel import _companions, _Rated
+from iowatch.stats.panel import _choose, _companions, _Rated
 from iowatch.stats.panel_candidates import Candidate, find_candidates
 from iowatch.stats.panel_table import PanelTable
 
@@ -145,29 +145,60 @@ def test_series_that_stay_away_are_not_reported_anew_with_a_later_date(gain: flo
     assert [members(e, "up") for e in found if members(e, "up")] == ([POSIX_READS] if gain > 1 else [])
 
 
+def group(direction: int, first: int, sessions: int = 3) -> Candidate:
+    features = {"newest session": 1.0, "newest sessions": 1.0}
+    return Candidate(direction, first, sessions, (0, 1), (), 20.0, 9.0, features, True)
+
+
 @pytest.mark.parametrize(
-    ("session", "real", "known", "joins"),
+    ("session", "sessions", "real", "known", "joins"),
     [
-        (20, 0.05, (), True),
-        (20, 0.03, (), False),
+        (20, 3, 0.05, (), True),
+        (20, 3, 0.03, (), False),
+        # That appears late is hardly ever part of it.
+        (20, 4, 0.30, (), False),
         # Of another session.
-        (19, 0.30, (), False),
+        (19, 3, 0.30, (), False),
         # The event has a group of that direction already.
-        (20, 0.10, (21,), False),
+        (20, 3, 0.10, (21,), False),
     ],
 )
 def test_a_weak_group_joins_one_of_the_other_direction(
-    session: int, real: float, known: tuple[int, ...], joins: bool
+    session: int, sessions: int, real: float, known: tuple[int, ...], joins: bool
 ) -> None:
-    """Limit .04, while a group alone needs .34."""
-    features = {"newest session": 1.0, "newest sessions": 1.0}
-
-    def group(direction: int, first: int) -> Candidate:
-        return Candidate(direction, first, 3, (0, 1), (), 20.0, 9.0, features, True)
-
-    weak = _Rated(group(1, session), real, real / 2)
-    found = [_Rated(group(0, 20), 0.9, 0.6), *(_Rated(group(1, one), 0.9, 0.6) for one in known)]
+    """Limit .04 in the first three sessions, while a group alone needs .50."""
+    weak = _Rated(group(1, session, sessions), real, real / 2)
+    found = [_Rated(group(0, 20, sessions), 0.9, 0.6), *(_Rated(group(1, one), 0.9, 0.6) for one in known)]
     assert list(_companions(found, [*found, weak])) == ([weak] if joins else [])
+
+
+@pytest.mark.parametrize(
+    ("direction", "sessions", "real", "reported"),
+    [
+        *((0, 1, 0.32, True), (1, 1, 0.45, False), (1, 1, 0.55, True)),
+        *((0, 2, 0.40, True), (1, 2, 0.45, False), (1, 2, 0.55, True)),
+        *((0, 5, 0.50, True), (1, 5, 0.55, False), (1, 5, 0.65, True)),
+    ],
+)
+def test_gains_need_more_than_losses(direction: int, sessions: int, real: float, reported: bool) -> None:
+    """Limits of new groups, losses and gains: .30 and .50 in the first session, .38 and .50, then .45 and .60."""
+    one = _Rated(group(direction, 20, sessions), real, real / 2)
+    assert _choose([one], []) == ([one] if reported else [])
+    assert _choose([one], [20]) == [one]  # of a known event
+
+
+def test_an_event_is_less_probable_on_a_system_with_long_bad_spells() -> None:
+    """Twelve bad sessions, as many by themselves as in three spells; the event has stayed for four sessions."""
+    single, spells = range(14, 62, 4), [first + i for first in (14, 30, 46) for i in range(4)]
+    for seed in range(5):
+        found = []
+        for bad in (single, spells):
+            logs = planted(seed, MPIIO_WRITES, 0.6, since=4)
+            logs[:, list(bad)] += math.log(0.75)
+            (event,) = assess(logs).events
+            assert (event.sessions, members(event, "down")) == (4, MPIIO_WRITES)
+            found.append(event.probability_real)
+        assert found[0] > found[1]
 
 
 @pytest.mark.parametrize("real", [0.1, 0.5, 0.9])

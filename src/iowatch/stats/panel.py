@@ -59,8 +59,9 @@ _OPEN, _MIN_OPEN_SESSIONS = 0.87, 2
 # length and direction, on Edison, and its weight in windows. A system with half as many has odds of a real event that
 # are larger by this power of two. It is less than 1, because the features compare with the past of the system, too, and
 # was chosen by the log loss of candidates of Edison, Cori and Mira.
-_BAD, _BAD_WEIGHT, _BAD_EXPONENTS = 6.0, 20.0, (0.75, 0.25)
+_BAD, _BAD_WEIGHT = 6.0, 20.0
 _BAD_SHARES = ((0.19, 0.024), (0.163, 0.05), (0.167, 0.086), (0.19, 0.12))
+_BAD_EXPONENTS = ((0.5, 0.5), (0.75, 0.25), (0.75, 0.25), (0.75, 0.25))
 # Limit of the evidence of the other direction in the probability that an event lasts.
 _MAX_OPPOSITE = 0.8
 # Share of the events that lasted in the fit, and its weight in events.
@@ -304,7 +305,7 @@ def _probabilities(table: PanelTable, candidate: Candidate, lasted: int, ended: 
     length, direction = min(candidate.sessions, len(_BAD_SHARES)), candidate.direction
     usual, past = _BAD_SHARES[length - 1][direction], table.past_evidence(length)[direction]
     bad = ((past > _BAD).sum() + _BAD_WEIGHT * usual) / (len(past) + _BAD_WEIGHT)
-    rarity = -_BAD_EXPONENTS[direction] * math.log(bad / usual)
+    rarity = -_BAD_EXPONENTS[length - 1][direction] * math.log(bad / usual)
     share = (lasted + _LASTING_WEIGHT * _LASTING_SHARE) / (lasted + ended + _LASTING_WEIGHT)
     base_rate = float(logit(share) - logit(_LASTING_SHARE))
     real = probability(model.real, candidate.features, rarity)

@@ -30,7 +30,7 @@ class PanelModel:
 MODELS = (
     PanelModel(
         1,
-        (0.30, 0.50),
+        (0.30, 0.55),
         real={
             "": -3.292,
             "distance above past": 0.188,

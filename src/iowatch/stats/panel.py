@@ -57,8 +57,9 @@ _MAX_NEW = 2
 _OPEN, _MIN_OPEN_SESSIONS = 0.87, 2
 # Past windows of 1 to 4 sessions with this evidence in one direction are bad (down) or good (up); their usual share, by
 # length and direction, on Edison, and its weight in windows. A system with half as many has odds of a real event that
-# are larger by this power of two. It is less than 1, because the features compare with the past of the system, too, and
-# was chosen by the log loss of candidates of Edison, Cori and Mira.
+# are larger by this power of two. It is less than 1, because the features compare with the past of the system, too. By
+# the log loss of candidates of Edison, Cori and Mira; only that of gains in the first session would be .25 or less, but
+# with it Cori's event of 11 August 2017 is not a finding on its first morning (docs/detection.md).
 _BAD, _BAD_WEIGHT = 6.0, 20.0
 _BAD_SHARES = ((0.19, 0.024), (0.163, 0.05), (0.167, 0.086), (0.19, 0.12))
 _BAD_EXPONENTS = ((0.5, 0.5), (0.75, 0.25), (0.75, 0.25), (0.75, 0.25))

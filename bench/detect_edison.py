@@ -1,4 +1,4 @@
-"""The year of Edison: its changes as tables for docs/detection.md, and plots of the largest events.
+"""The year of Edison: its changes as tables for docs/detection-scores.md, and plots of the largest events.
 
     python bench/detect_edison.py           prints the dates on which several series changed
     python bench/detect_edison.py --plot    writes docs/images/edison-*.svg as well

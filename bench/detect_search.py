@@ -3,7 +3,7 @@
     python bench/detect_search.py [--minutes 20] [--seed 1] [--from now|weights.json] [--out weights.json]
 
 CMA-ES (Hansen 2016, arXiv:1604.00772; `pip install cma`, used by nothing else) minimises the shortfall
-from the aims of docs/detection.md, each with a margin: on the series of tests/data/changes.tar.xz, offline
+from the aims of docs/detection-scores.md, each with a margin: on the series of tests/data/changes.tar.xz, offline
 and at every nightly prefix; on three kinds of simulated series; on short histories; and on the events of the
 year of Edison that must be found (all in bench/detect_sets.py). The figures are counts, so they jump: the
 shown series are assessed with slightly shifted intercepts as well, so that a result does not depend on the third

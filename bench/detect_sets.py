@@ -32,7 +32,7 @@ EVENTS = (
     ("2017-08-11", "up", "hacc-io per-process * scratch2 *"),
     ("2017-10-10", "up", "* per-process write scratch1 *"),
 )
-"""Of the year of Edison (docs/detection.md): date, direction, series; found within `SLACK` seconds."""
+"""Of the year of Edison (docs/detection-scores.md): date, direction, series; found within `SLACK` seconds."""
 SLACK = 6 * DAY
 
 

@@ -3,8 +3,8 @@
     python bench/detect_unseen.py SUMMARIES… [--seeds 1 2 3]
 
 SUMMARIES are tables of TOKIO, one per system (`summaries/` of NERSC/tokio-abcutils, for example of Cori and Mira); see
-docs/detection.md, Other machines. Of each seed and system the noise of all series of at least 100 observations gives
-220 series with known changes and 42 to be assessed at every prefix, in the manner of tests/data/changes.tar.xz:
+docs/detection-scores.md, Other machines. Of each seed and system the noise of all series of at least 100 observations
+gives 220 series with known changes and 42 to be assessed at every prefix, in the manner of tests/data/changes.tar.xz:
 kinds, lengths and ratios as there, three quarters of them from random blocks and a quarter from contiguous stretches.
 """
 

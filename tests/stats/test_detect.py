@@ -22,7 +22,7 @@ def indices(detection: Detection) -> list[int]:
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_pure_noise_has_few_false_alarms(family: str) -> None:
-    """At most 0.1 false alarms per series-year: docs/detection.md states 0.05 for noise like Edison's."""
+    """At most 0.1 false alarms per series-year: docs/detection-scores.md states 0.05 for noise like Edison's."""
     rng = np.random.default_rng(1)
     series = [(times(300), 1000 * np.exp(FAMILIES[family](rng, 300))) for _ in range(50)]
     alarms = sum(len(detection.changes) for detection in detect_many(series))

@@ -1,4 +1,4 @@
-"""The scores on the series with known changes; the figures of docs/detection.md must not get worse."""
+"""The scores on the series with known changes; the figures of docs/detection-scores.md must not get worse."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def detect_cases(cases: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]
     }
 
 
-# The bounds are the targets of the detector (docs/detection.md, Scores), less one or two steps where it only just
-# meets one, because another processor may round a borderline step differently.
+# The bounds are the targets of the detector (docs/detection-scores.md), less one or two steps where it only just meets
+# one, because another processor may round a borderline step differently.
 
 
 def test_scores_on_real_noise_reach_the_targets(scorer: ModuleType) -> None:
@@ -59,7 +59,7 @@ def test_scores_with_daily_detection_reach_the_targets(scorer: ModuleType) -> No
     truth = read("truth_online_shown.json")
     score = scorer.online(truth, detect_cases(scorer.expand(read("online_shown.json"), truth)["cases"]))
     assert score["delay_median_snr2"] <= 4
-    assert score["never_snr2"] <= 2 / 46  # the target of 3 % is missed: docs/detection.md states why
+    assert score["never_snr2"] <= 2 / 46  # the target of 3 % is missed: docs/detection-scores.md states why
     assert score["online_fa_per_series_year"] <= 1.1
 
 

@@ -179,19 +179,23 @@ def test_event_that_repeats_the_last_change_of_its_series_is_left_out(
     assert any(g.event is not None for g in found) is reported
 
 
-@pytest.mark.parametrize(("gain", "day", "size"), [(-0.3, 10, 3), (-0.2, 10, 2), (-0.3, 12, 2)])
-def test_suspected_change_of_the_date_and_half_the_size_joins_the_event(gain: float, day: int, size: int) -> None:
+@pytest.mark.parametrize(("gain", "day", "size"), [(-0.4, 10, 3), (-0.35, 10, 2), (-0.4, 12, 2)])
+def test_suspected_change_of_the_date_and_about_the_size_joins_the_event(gain: float, day: int, size: int) -> None:
     """The event's series fell by 0.5 (logarithm)."""
     (found,) = joined({5: step(day, gain, suspected=True)}, event((0, -0.5), (1, -0.5)))
     assert len(found.changes) == size
 
 
-@pytest.mark.parametrize(("lasting", "changed", "size"), [(0.3, (5, 6), 2), (0.5, (5, 6), 4), (0.5, (5,), 2)])
+@pytest.mark.parametrize(
+    ("lasting", "gain", "changed", "size"),
+    [(0.42, 0.3, (5, 6), 2), (0.47, 0.3, (5, 6), 4), (0.47, 0.2, (5, 6), 2), (0.47, 0.3, (5,), 2)],
+)
 def test_two_suspected_changes_in_the_other_direction_join_a_probable_event(
-    lasting: float, changed: tuple[int, ...], size: int
+    lasting: float, gain: float, changed: tuple[int, ...], size: int
 ) -> None:
+    """From half of the size of its series."""
     one = replace(event((0, -0.5), (1, -0.5)), probability_lasting=lasting)
-    (found,) = joined({number: step(10, 0.5, suspected=True) for number in changed}, one)
+    (found,) = joined({number: step(10, gain, suspected=True) for number in changed}, one)
     assert len(found.changes) == size
 
 

@@ -42,9 +42,9 @@ _PANEL_S = 400 * DAY_S
 _LASTS = 0.5
 # Share of the events with which a load changed for the first time that are no effect of the load: nobody knows.
 _NEW_LOAD_SHARE = 0.5
-# Least number of suspected changes of single series in the other direction that join an event, and least probability
-# that it lasts.
-_LEAST_BESIDE, _PROBABLE = 2, 0.35
+# Suspected changes of single series join an event with this share of its typical size in its direction, and with this
+# share, number and probability that it lasts in the other one.
+_SIZE, _SIZE_BESIDE, _LEAST_BESIDE, _PROBABLE = 0.75, 0.5, 2, 0.45
 _LASTING_STATES = ("open", "acknowledged", "accepted")
 # A detected step within this time of an event is part of it.
 _NEAR_S = 4 * DAY_S
@@ -182,7 +182,7 @@ def join_events(
 
     An event joins the group with its date and most of its series, which adds the series that are not yet sure; another
     event is a group of its own. Suspected changes of single series alone are no group; those of the date of an event,
-    and of at least half of its typical size, join it. An event that repeats the last change of its series is left out.
+    and of about its typical size, join it. An event that repeats the last change of its series is left out.
 
     Args:
         groups: from `group_changes`.
@@ -293,12 +293,14 @@ def _is_repeated(event: ChangeGroup, groups: Sequence[ChangeGroup]) -> bool:
 
 def _group_of_event(event: PanelEvent, rows: Sequence[SeriesRow], suspected: Sequence[SeriesChange]) -> ChangeGroup:
     changes = [_change_of_member(event, group, one, rows) for group in event.groups for one in group.members]
-    least = 0.5 * median(abs(m.log_gain) for m in changes)
+    typical = median(abs(m.log_gain) for m in changes)
     members, sides = {m.row.id for m in changes}, {m.direction for m in changes}
     near = [
         m
         for m in suspected
-        if m.row.id not in members and abs(m.log_gain) >= least and abs(m.first_after - event.first_after) <= _SESSION_S
+        if m.row.id not in members
+        and abs(m.log_gain) >= typical * (_SIZE if m.direction in sides else _SIZE_BESIDE)
+        and abs(m.first_after - event.first_after) <= _SESSION_S
     ]
     beside = [m for m in near if m.direction not in sides]
     if len(beside) < _LEAST_BESIDE or event.probability_lasting < _PROBABLE:

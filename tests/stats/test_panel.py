@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from iowatch.core import DAY_S, Scalar
 from iowatch.stats import PanelEvent, PanelReport, PanelSeries, assess_panel, probability_beside
-from iowatch.stats.panel import _choose, _companions, _Rated
+from iowatch.stats.panel import _choose, _companions, _lasting_together, _Rated
 from iowatch.stats.panel_candidates import Candidate, find_candidates
 from iowatch.stats.panel_table import PanelTable
 
@@ -175,13 +175,13 @@ def test_a_weak_group_joins_one_of_the_other_direction(
 @pytest.mark.parametrize(
     ("direction", "sessions", "real", "reported"),
     [
-        *((0, 1, 0.32, True), (1, 1, 0.50, False), (1, 1, 0.57, True)),
+        *((0, 1, 0.23, False), (0, 1, 0.27, True), (1, 1, 0.48, False), (1, 1, 0.52, True)),
         *((0, 2, 0.40, True), (1, 2, 0.45, False), (1, 2, 0.55, True)),
         *((0, 5, 0.50, True), (1, 5, 0.55, False), (1, 5, 0.65, True)),
     ],
 )
 def test_gains_need_more_than_losses(direction: int, sessions: int, real: float, reported: bool) -> None:
-    """Limits of new groups, losses and gains: .30 and .55 in the first session, .38 and .50, then .45 and .60."""
+    """Limits of new groups, losses and gains: .25 and .50 in the first session, .38 and .50, then .45 and .60."""
     one = _Rated(group(direction, 20, sessions), real, real / 2)
     assert _choose([one], []) == ([one] if reported else [])
     assert _choose([one], [20]) == [one]  # of a known event
@@ -227,6 +227,33 @@ def test_gains_beside_losses_do_not_make_an_event_certain() -> None:
         found.append(assess(logs).events[0].probability_lasting)
     assert max(found) < 0.93
     assert found == pytest.approx([found[0]] * 3, abs=0.1)
+
+
+@pytest.mark.parametrize(
+    ("sessions", "other", "lasts"),
+    [
+        (1, 0.75, 0.8 * (0.6 + 0.32 * 0.9568)),  # odds of 3, times e²
+        (3, 0.1, 0.8 * (0.6 + 0.32 * 0.4508)),  # odds of 1 / 9, times e²
+        (4, 0.75, 0.48),  # has been seen long enough
+    ],
+)
+def test_an_event_of_both_directions_lasts_more_probably(sessions: int, other: float, lasts: float) -> None:
+    """As far as its second group is real: from .6 of a real event, what its first group has alone, up to .92."""
+    first = _Rated(group(0, 20, sessions), 0.8, 0.48)
+    second = _Rated(group(1, 20, sessions), other, other / 2)
+    assert _lasting_together([first]) == pytest.approx(0.48)
+    assert _lasting_together([second, first]) == pytest.approx(lasts, abs=1e-4)
+
+
+@pytest.mark.parametrize("direction", [0, 1])
+def test_one_direction_alone_is_as_sure_as_planted_events_lasted(direction: int) -> None:
+    """On the first morning 50 % of events of one direction last (3 of 10 panels have one, 3 a transient).
+
+    With lasting ones whose second group nobody sees 57 % (tests/data/panels.tar.xz, README).
+    """
+    logs = planted(3, MPIIO_WRITES, (0.2, 5.0)[direction])
+    (event,) = assess(logs).events
+    assert 0.5 < event.probability_lasting / event.probability_real < 0.62
 
 
 def test_newest_observations_are_where_each_series_is_now() -> None:

@@ -16,7 +16,7 @@ their level in that session and stay away:
    with that of every earlier session of the same system, and so is the size of the shift of the same series. Two
    logistic models (`stats/panel_models.py`) turn these comparisons into the probability that the series moved by more
    than the usual bad sessions, and that the change lasts. Their weights were fitted to planted events
-   (bench/panel_fit.py); docs/detection.md has the scores.
+   (bench/panel_fit.py); docs/detection-scores.md has the scores.
 """
 
 from __future__ import annotations
@@ -59,12 +59,13 @@ _OPEN, _MIN_OPEN_SESSIONS = 0.87, 2
 # length and direction, on Edison, and its weight in windows. A system with half as many has odds of a real event that
 # are larger by this power of two. It is less than 1, because the features compare with the past of the system, too. By
 # the log loss of candidates of Edison, Cori and Mira; only that of gains in the first session would be .25 or less, but
-# with it Cori's event of 11 August 2017 is not a finding on its first morning (docs/detection.md).
+# with it Cori's event of 11 August 2017 is not a finding on its first morning (docs/detection-scores.md).
 _BAD, _BAD_WEIGHT = 6.0, 20.0
 _BAD_SHARES = ((0.19, 0.024), (0.163, 0.05), (0.167, 0.086), (0.19, 0.12))
 _BAD_EXPONENTS = ((0.5, 0.5), (0.75, 0.25), (0.75, 0.25), (0.75, 0.25))
-# Limit of the evidence of the other direction in the probability that an event lasts.
-_MAX_OPPOSITE = 0.8
+# Largest probability that a real event lasts in its first sessions: all planted ones of both directions do, but one of
+# Cori was over in a session.
+_SUREST, _SUREST_SESSIONS = 0.92, 3
 # Share of the events that lasted in the fit, and its weight in events.
 _LASTING_SHARE, _LASTING_WEIGHT = 0.57, 8.0
 
@@ -261,7 +262,7 @@ def _merge_events(table: PanelTable, found: Sequence[_Rated]) -> Iterator[PanelE
                 left.remove(other)
                 break
         similar, over = table.similar_sessions(main.direction, main.first_evidence)
-        lasting, surest = max(one.lasting for one in pair), max(one.real for one in pair)
+        lasting, surest = _lasting_together(pair), max(one.real for one in pair)
         beside = [lasting if one.real == surest else probability_beside(lasting, one.real) for one in pair]
         yield PanelEvent(
             last_before=int(table.starts[main.session - 1]),
@@ -274,6 +275,21 @@ def _merge_events(table: PanelTable, found: Sequence[_Rated]) -> Iterator[PanelE
             similar=similar,
             over_next=over,
         )
+
+
+def _lasting_together(groups: Sequence[_Rated]) -> float:
+    """Probability that an event of one or two groups lasts.
+
+    All planted events of both directions do, and three real ones, so one of the first sessions is as sure as its second
+    group, from what it is alone up to `_SUREST`.
+    """
+    lasting = max(one.lasting for one in groups)
+    if len(groups) == 1 or groups[0].candidate.sessions > _SUREST_SESSIONS:
+        return lasting
+    surest, other = sorted(groups, key=lambda one: -one.real)
+    alone = surest.lasting / surest.real
+    together = alone + (_SUREST - alone) * probability_beside(1.0, other.real)
+    return max(lasting, surest.real * together)
 
 
 def probability_beside(lasting: float, real: float) -> float:
@@ -310,6 +326,5 @@ def _probabilities(table: PanelTable, candidate: Candidate, lasted: int, ended: 
     share = (lasted + _LASTING_WEIGHT * _LASTING_SHARE) / (lasted + ended + _LASTING_WEIGHT)
     base_rate = float(logit(share) - logit(_LASTING_SHARE))
     real = probability(model.real, candidate.features, rarity)
-    # All planted events of both directions last; real ones may be over in a session.
-    features = {**candidate.features, "opposite": min(candidate.features["opposite"], _MAX_OPPOSITE)}
-    return real, real * probability(model.lasting, features, base_rate)
+    lasting = probability(model.lasting, candidate.features, base_rate)
+    return real, real * (min(lasting, _SUREST) if candidate.sessions <= _SUREST_SESSIONS else lasting)

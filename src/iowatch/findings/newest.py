@@ -42,9 +42,9 @@ _PANEL_S = 400 * DAY_S
 _LASTS = 0.5
 # Share of the events with which a load changed for the first time that are no effect of the load: nobody knows.
 _NEW_LOAD_SHARE = 0.5
-# Suspected changes of single series join an event with this share of its typical size in its direction, and with this
-# share, number and probability that it lasts in the other one.
-_SIZE, _SIZE_BESIDE, _LEAST_BESIDE, _PROBABLE = 0.75, 0.5, 2, 0.45
+# Suspected changes of single series join an event from this share of its typical size on in its direction; in the other
+# one from this share, number of changes and probability that the event lasts on.
+_LEAST_SIZE, _LEAST_SIZE_BESIDE, _LEAST_BESIDE, _PROBABLE = 0.75, 0.5, 2, 0.45
 _LASTING_STATES = ("open", "acknowledged", "accepted")
 # A detected step within this time of an event is part of it.
 _NEAR_S = 4 * DAY_S
@@ -299,7 +299,7 @@ def _group_of_event(event: PanelEvent, rows: Sequence[SeriesRow], suspected: Seq
         m
         for m in suspected
         if m.row.id not in members
-        and abs(m.log_gain) >= typical * (_SIZE if m.direction in sides else _SIZE_BESIDE)
+        and abs(m.log_gain) >= typical * (_LEAST_SIZE if m.direction in sides else _LEAST_SIZE_BESIDE)
         and abs(m.first_after - event.first_after) <= _SESSION_S
     ]
     beside = [m for m in near if m.direction not in sides]

@@ -37,8 +37,9 @@ _MIN_EVIDENCE, _MIN_SHIFT = 1.0, 0.02
 _WINDOW_SESSIONS, _LARGEST = 4, 4
 # Scatters to which the distance of a member is limited in the mean of its group: one wild series is no group.
 _CLIP = 12.0
-# More evidence of the other direction than this (nats above 4) does not make it more probable that an event lasts.
-_MOST_OPPOSITE = 8
+# Evidence of the other direction (nats) counts from the first value on, up to the second in whether an event is real,
+# and up to the third in whether it lasts.
+_LEAST_OPPOSITE, _MOST_OPPOSITE, _MOST_OPPOSITE_LASTING = 4, 24, 12
 # After fewer sessions than these, levels are so uncertain that evidence counts less.
 _LONG_PAST = 40
 
@@ -173,8 +174,8 @@ class _Group:
             "up": float(self.direction),
             "sessions": math.log(k),
             "margin": float(np.clip((self.evidence - neighbour) / 5, -2, 2)),
-            "opposite": min(max(opposite - 4, 0), 20) / 10,
-            "opposite, limited": min(max(opposite - 4, 0), _MOST_OPPOSITE) / 10,
+            "opposite": (min(max(opposite, _LEAST_OPPOSITE), _MOST_OPPOSITE) - _LEAST_OPPOSITE) / 10,
+            "opposite, limited": (min(max(opposite, _LEAST_OPPOSITE), _MOST_OPPOSITE_LASTING) - _LEAST_OPPOSITE) / 10,
             "session before": float(np.clip(np.nan_to_num(np.clip(before, -1, 1)) / size, -0.5, 1)),
             "newest session": float(np.clip(newest / size if math.isfinite(newest) else 1.0, -0.5, 1.5)),
             "newest sessions": recent_size if math.isfinite(recent_size) else 1.0,

@@ -28,8 +28,13 @@ _PAUSE_S, _SESSION_S = DAY_S / 3, DAY_S * 2 / 3
 # Smallest scatter (ln), that of series without a past, and weight of the median scatter of all series in observations.
 _MIN_SCATTER, _USUAL_SCATTER, _PRIOR_OBSERVATIONS = 0.012, 0.1, 10
 
-# Sizes |ln ratio| that a shift may have, equally likely.
-_SIZES = np.exp(np.linspace(math.log(0.06), math.log(1.6), 10))
+# Sizes |ln ratio| that a shift may have, so close together that one between two of them has no less evidence, even with
+# little noise; and their prior probability (ln): equal for small ones, 6 % for all beyond a factor of 5, because single
+# sessions of a few series are that far off on real systems, too. It ends as the density of outliers does, so that the
+# deepest fall has evidence as well.
+_SIZES = np.exp(np.linspace(math.log(0.06), math.log(9.0), 90))
+_SIZE_PRIOR = np.log(np.maximum(1 / (1 + (_SIZES / 1.5) ** 3), np.minimum(0.25 / _SIZES, 0.1)))
+_SIZE_PRIOR -= np.logaddexp.reduce(_SIZE_PRIOR)
 # Noise: t distribution of inliers; share, width (in units of the scatter) and share below the level of outliers.
 _FREEDOM, _OUTLIERS, _OUTLIER_WIDTH, _OUTLIERS_BELOW = 4.0, 0.1, 5.0, 0.8
 _T_PEAK = math.gamma((_FREEDOM + 1) / 2) / (math.sqrt(_FREEDOM * math.pi) * math.gamma(_FREEDOM / 2))
@@ -250,9 +255,10 @@ def shift_evidence(deviations: Floats, scatter: Floats) -> Floats:
     found = []
     for sign in (-1.0, 1.0):
         sizes = [
-            np.nansum(np.log(noise_density(deviations - sign * size, scatter)) - still, axis=-1) for size in _SIZES
+            np.nansum(np.log(noise_density(deviations - sign * size, scatter)) - still, axis=-1) + prior
+            for size, prior in zip(_SIZES, _SIZE_PRIOR, strict=True)
         ]
-        found.append(np.logaddexp.reduce(sizes, axis=0) - math.log(len(_SIZES)))
+        found.append(np.logaddexp.reduce(sizes, axis=0))
     return np.asarray(found)
 
 

@@ -2,7 +2,8 @@
 
     python bench/aggressor.py cost                       time of one snapshot of covariates on this machine
     python bench/aggressor.py measure BENCHIO FILE 0 33  as root: replays 0 to 32 of benchio on a store, as JSON lines
-    python bench/aggressor.py FILE...                    the same, one session per day, as `iowatch findings` sees them
+    python bench/aggressor.py FILE...                    the same, one session per day, as `iowatch findings` sees them;
+                                                         tests/data/aggressor.jsonl.xz has replays 109 to 125
 
 The store is a loop device with ext4, limited by a control group (blkio of cgroup v1) to 10 MiB/s of writes; its image
 is in the folder for temporary files (TMPDIR=/dev/shm keeps the machine's disk out of it). All that write are in that
@@ -17,6 +18,7 @@ wait for I/O are counted per machine.
 from __future__ import annotations
 
 import json
+import lzma
 import shlex
 import signal
 import subprocess
@@ -216,10 +218,14 @@ def first_findings(sessions: Sequence[Mapping[str, Any]], kind: str) -> dict[str
     return found
 
 
+def _read(file: Path) -> str:
+    return lzma.decompress(file.read_bytes()).decode() if file.suffix == ".xz" else file.read_text()
+
+
 def report(files: Sequence[Path]) -> None:
     """Print how the store and the aggressor look, and what findings made of them."""
     replays: dict[int, list[dict[str, Any]]] = {}
-    for line in (line for file in files for line in file.read_text().splitlines()):
+    for line in (line for file in files for line in _read(file).splitlines()):
         replays.setdefault((session := json.loads(line))["replay"], []).append(session)
     whole = {n: sessions for n, sessions in replays.items() if len(sessions) == SESSIONS}
     for case, name in enumerate(CASES):

@@ -68,10 +68,9 @@ def test_event_is_reported_on_the_first_morning_and_keeps_its_id(
     assert updates.count("confirmed") == 1
 
 
-@pytest.mark.parametrize("factor", [0.1, 0.01])
-def test_a_collapse_is_reported_on_the_first_morning(record_and_update: RecordAndUpdate, factor: float) -> None:
-    """All five MPI-IO series fall far below what single bad sessions usually have: as sure as a fall to 55 %."""
-    (first,), (fourth,) = mornings(record_and_update, slower((STEP, factor)), 1, 4)
+def test_a_collapse_is_reported_on_the_first_morning(record_and_update: RecordAndUpdate) -> None:
+    """All five MPI-IO series fall far below what bad sessions usually have: reported and opened like a fall to 55 %."""
+    (first,), (fourth,) = mornings(record_and_update, slower((STEP, 0.05)), 1, 4)
     assert (first.id, first.state, len(first.members)) == ("planted-20250210-down", "suspected", 5)
     assert fourth.id == first.id
     assert (fourth.state, fourth.needs_action) == ("open", True)

@@ -29,7 +29,7 @@ _PAUSE_S, _SESSION_S = DAY_S / 3, DAY_S * 2 / 3
 _MIN_SCATTER, _USUAL_SCATTER, _PRIOR_OBSERVATIONS = 0.012, 0.1, 10
 
 # Sizes |ln ratio| that a shift may have, so close together that one between two of them has no less evidence, even with
-# little noise; and their prior probability: equal for small ones, 6 % for all beyond a factor of 5, because single
+# little noise; and their prior probability: equal for small ones, 7 % for all beyond a factor of 5, because single
 # sessions of a few series are that far off on real systems, too. It ends as the density of outliers does, so that the
 # deepest fall has evidence as well.
 _SIZES = np.exp(np.linspace(math.log(0.06), math.log(9.0), 90))
@@ -238,7 +238,7 @@ def noise_density(deviations: Floats, scatter: Floats) -> Floats:
     """Density of the noise (up to 1 / scatter): inliers of a t distribution, and wide outliers, mostly below."""
     z = deviations / scatter
     base = 1 + z * z / _FREEDOM
-    inliers = _T_PEAK / (base * base * np.sqrt(base))  # to the power of (freedom + 1) / 2, several times as fast
+    inliers = _T_PEAK / (base * base * np.sqrt(base))  # faster than its power of 2.5, (freedom + 1) / 2
     side = np.where(z < 0, 2 * _OUTLIERS_BELOW, 2 * (1 - _OUTLIERS_BELOW))
     outliers = side / (math.pi * _OUTLIER_WIDTH * (1 + (z / _OUTLIER_WIDTH) ** 2))
     return np.asarray((1 - _OUTLIERS) * inliers + _OUTLIERS * outliers)

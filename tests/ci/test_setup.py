@@ -51,10 +51,13 @@ def _python(checkout: Path, version: str) -> None:
 
 
 def _setup(checkout: Path) -> tuple[int, str]:
-    done = subprocess.run(
-        ["bash", "ci/setup"], cwd=checkout, env={"PATH": str(checkout / "bin")}, capture_output=True, text=True
-    )
-    return done.returncode, done.stderr
+    # A file, because the end of a pipe would be that of everything that was started.
+    with (checkout / "messages").open("w+") as messages:
+        done = subprocess.run(
+            ["bash", "ci/setup"], cwd=checkout, env={"PATH": str(checkout / "bin")}, stderr=messages, check=False
+        )
+        messages.seek(0)
+        return done.returncode, messages.read()
 
 
 def test_too_old_python_is_reported_with_packages_to_install(checkout: Path) -> None:
@@ -120,3 +123,32 @@ def test_unavailable_package_does_not_prevent_the_others(checkout: Path) -> None
     assert "setup: no package here: libopenmpi-dev\n" in message
     asked = (checkout / "asked").read_text().splitlines()[-1]
     assert asked.endswith("--no-install-recommends openmpi-bin")
+
+
+def test_packages_are_complete_when_the_environment_fails(checkout: Path) -> None:
+    """Both are installed at the same time; an interrupted apt-get would leave packages half configured."""
+    _python(checkout, "3.12.3")
+    text = (checkout / "bin" / "python3").read_text()
+    _program(checkout, "python3", text.replace("esac\n", '  *"pip install"*) exit 7 ;;\nesac\n'))
+    (checkout / "bin" / "mpicc").unlink()
+    (checkout / "bin" / "id").unlink()
+    _program(checkout, "id", "#!/bin/sh\necho 0\n")
+    _program(checkout, "apt-cache", "#!/bin/sh\necho '  Candidate: 4.1.6'\n")
+    (checkout / "bin" / "sleep").symlink_to(str(shutil.which("sleep")))
+    _program(checkout, "apt-get", '#!/bin/sh\n[ $1 = update ] || { sleep 1; echo "$@" > installed; }\n')
+    code, _ = _setup(checkout)
+    assert code == 7
+    assert (checkout / "installed").read_text().endswith("openmpi-bin libopenmpi-dev\n")
+
+
+def test_failed_installation_of_packages_is_no_failure_of_setup(checkout: Path) -> None:
+    """A session without MPI reports what is missing; the environment is complete."""
+    _python(checkout, "3.12.3")
+    (checkout / "bin" / "mpicc").unlink()
+    (checkout / "bin" / "id").unlink()
+    _program(checkout, "id", "#!/bin/sh\necho 0\n")
+    _program(checkout, "apt-cache", "#!/bin/sh\necho '  Candidate: 4.1.6'\n")
+    _program(checkout, "apt-get", "#!/bin/sh\nexit 100\n")
+    code, message = _setup(checkout)
+    assert (code, "the installation failed; an administrator can repeat it" in message) == (0, True)
+    assert (checkout / ".venv" / "bin" / "iowatch").exists()

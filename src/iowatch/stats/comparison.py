@@ -16,7 +16,7 @@ from statistics import median
 from typing import Literal
 
 import numpy as np
-from scipy import special
+import scipy  # its modules are loaded when they are used: scipy.special takes a fifth of the start of a command
 
 from iowatch.core import METRICS, UsageError, get_metric
 from iowatch.stats import estimates, explanation
@@ -112,7 +112,7 @@ def runs_needed(
         min(noise / sqrt(_RANK_EFFICIENCY), spread or inf), threshold, log_difference, settings.power
     )
     width = _required_sessions(spread or noise, 1 - settings.level, log_difference, settings.power)
-    variance_factor = degrees / float(special.chdtri(degrees, _SPREAD_BOUND_QUANTILE)) if degrees > 1 else 1.0
+    variance_factor = degrees / float(scipy.special.chdtri(degrees, _SPREAD_BOUND_QUANTILE)) if degrees > 1 else 1.0
     fewest = estimates.MIN_SIGNED_RANK_PAIRS if sides.paired else estimates.MIN_RANK_SUM_SESSIONS
     expected = max(rank, width) * _INTERVAL_WIDENING
     return max(fewest, ceil(expected)), max(fewest, ceil(expected * variance_factor))
@@ -161,7 +161,7 @@ def _side_spread(side: estimates.SessionSamples) -> float:
 
 def _required_sessions(noise: float, p: float, difference: float, power: float) -> float:
     """Sessions for a two-sided test at level p of a mean with standard deviation `noise`."""
-    return float(((special.ndtri(power) - special.ndtri(p / 2)) * noise / difference) ** 2)
+    return float(((scipy.special.ndtri(power) - scipy.special.ndtri(p / 2)) * noise / difference) ** 2)
 
 
 # Two sides with samples, and the ratio of their medians.
@@ -280,7 +280,7 @@ def _combine_over_cases(logs: Floats, settings: ComparisonSettings) -> _Combined
     if n < _MIN_CASES:
         return _CombinedEstimate(exp(centre))
     error = float(logs.std(ddof=1)) / n**0.5
-    half = float(special.stdtrit(n - 1, (1 + settings.level) / 2)) * error
+    half = float(scipy.special.stdtrit(n - 1, (1 + settings.level) / 2)) * error
     test = estimates.signed_rank_p_values if n >= estimates.MIN_SIGNED_RANK_PAIRS else estimates.paired_t_test
     p = float(test(logs[None, :])[0])
     return _CombinedEstimate(exp(centre), (exp(centre - half), exp(centre + half)), p, "cases")

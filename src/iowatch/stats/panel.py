@@ -27,11 +27,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import expit, logit
 
 from iowatch.stats.method import Adjustment, StepDirection
 from iowatch.stats.panel_candidates import NEWEST_OBSERVATIONS, Candidate, find_candidates
-from iowatch.stats.panel_models import model_of, probability
+from iowatch.stats.panel_models import expit, logit, model_of, probability
 from iowatch.stats.panel_table import PanelSeries, PanelTable
 from iowatch.stats.rules import format_conditions
 
@@ -299,7 +298,7 @@ def probability_beside(lasting: float, real: float) -> float:
         lasting: that the event lasts.
         real: that the changes are real, without regard to the event.
     """
-    return lasting * float(expit(logit(min(real, 1 - 1e-9)) + _BESIDE))
+    return lasting * expit(logit(min(real, 1 - 1e-9)) + _BESIDE)
 
 
 def _make_group(table: PanelTable, candidate: Candidate, lasting: float) -> PanelGroup:
@@ -324,7 +323,7 @@ def _probabilities(table: PanelTable, candidate: Candidate, lasted: int, ended: 
     bad = ((past > _BAD).sum() + _BAD_WEIGHT * usual) / (len(past) + _BAD_WEIGHT)
     rarity = -_BAD_EXPONENTS[length - 1][direction] * math.log(bad / usual)
     share = (lasted + _LASTING_WEIGHT * _LASTING_SHARE) / (lasted + ended + _LASTING_WEIGHT)
-    base_rate = float(logit(share) - logit(_LASTING_SHARE))
+    base_rate = logit(share) - logit(_LASTING_SHARE)
     real = probability(model.real, candidate.features, rarity)
     lasting = probability(model.lasting, candidate.features, base_rate)
     return real, real * (min(lasting, _SUREST) if candidate.sessions <= _SUREST_SESSIONS else lasting)

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import logit
 
+from iowatch.stats.panel_models import logit
 from iowatch.stats.panel_table import (
     FREE,
     LEAST_EVIDENCE,

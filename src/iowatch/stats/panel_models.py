@@ -95,6 +95,17 @@ def model_of(sessions: int) -> PanelModel:
     return next((model for model in MODELS if sessions <= model.sessions), MODELS[-1])
 
 
+# Those of scipy.special need a fifth of the start of a command.
+def logit(p: float) -> float:
+    """Log odds of a probability above 0 and below 1."""
+    return math.log(p / (1 - p))
+
+
+def expit(log_odds: float) -> float:
+    """Probability of log odds."""
+    return 1 / (1 + math.exp(-log_odds))
+
+
 def log_odds(weights: Mapping[str, float], features: Mapping[str, float]) -> float:
     """Log odds by a logistic model."""
     return weights[""] + sum(weight * features[name] for name, weight in weights.items() if name)
@@ -102,4 +113,4 @@ def log_odds(weights: Mapping[str, float], features: Mapping[str, float]) -> flo
 
 def probability(weights: Mapping[str, float], features: Mapping[str, float], added: float = 0.0) -> float:
     """Probability by a logistic model, with additional log odds."""
-    return 1 / (1 + math.exp(-log_odds(weights, features) - added))
+    return expit(log_odds(weights, features) + added)

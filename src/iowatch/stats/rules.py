@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.special import gammaln
 
 from iowatch.core import HINTS, MIB, Scalar, describe_hints, format_size, split_hints
 
@@ -358,6 +358,7 @@ class _RuleCandidate:
 
 def _label_bits(changed: Floats, total: Floats) -> Floats:
     """Bits needed to encode which of `total` are the `changed`: log2 of (n + 1) C(n, k)."""
+    gammaln = scipy.special.gammaln
     choose = gammaln(total + 1) - gammaln(changed + 1) - gammaln(total - changed + 1)
     return np.asarray((choose + np.log(total + 1)) / np.log(2), dtype=np.float64)
 

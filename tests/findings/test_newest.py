@@ -187,11 +187,34 @@ def test_event_that_repeats_the_last_change_of_its_series_is_left_out(
     assert any(g.event is not None for g in found) is reported
 
 
-@pytest.mark.parametrize(("gain", "day", "size"), [(-0.4, 10, 3), (-0.35, 10, 2), (-0.4, 12, 2)])
-def test_suspected_change_of_the_date_and_about_the_size_joins_the_event(gain: float, day: int, size: int) -> None:
-    """The event's series fell by 0.5 (logarithm)."""
-    (found,) = joined({5: step(day, gain, suspected=True)}, event((0, -0.5), (1, -0.5)))
-    assert len(found.changes) == size
+@pytest.mark.parametrize(
+    ("since", "was", "reported"), [(10, "suspected", False), (10, "open", True), (11, "suspected", True)]
+)
+def test_uncertain_changes_do_not_open_an_event_that_the_newest_sessions_dropped(
+    since: int, was: str, reported: bool
+) -> None:
+    """On the morning after a transient its six sessions may look like confirmed changes of single series.
+
+    `since`: day from which on the newest sessions would show the event, of day 10; `was`: its state a morning before.
+    """
+    known = SimpleNamespace(
+        state=was,
+        resolution=None,
+        first_after=10 * DAY,
+        members=tuple(SimpleNamespace(series_id=n, direction="down") for n in (0, 1)),
+    )
+    changes = {n: tuple(replace(one, observations=6) for one in step(10, -0.5, confidence=0.9)) for n in (0, 1)}
+    seen = replace(report(), since=since * DAY)
+    found = join_events(group_changes(rows(8), changes), seen, rows(8), [known])  # type: ignore[list-item]
+    assert bool(found) is reported
+
+
+def test_suspected_changes_in_the_direction_of_an_event_do_not_join_it() -> None:
+    """Of those that its sessions leave out a quarter belonged to it."""
+    (found,) = joined(
+        {5: step(10, -0.5, suspected=True), 6: step(10, -0.5, suspected=True)}, event((0, -0.5), (1, -0.5))
+    )
+    assert found.series_ids == {0, 1}
 
 
 @pytest.mark.parametrize(

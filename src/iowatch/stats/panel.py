@@ -54,14 +54,13 @@ _BACK = 0.2
 _MAX_NEW = 2
 # Probability (of lasting) and number of sessions from which an event is treated as a lasting change.
 _OPEN, _MIN_OPEN_SESSIONS = 0.87, 2
-# Past windows of 1 to 4 sessions with this evidence in one direction are bad (down) or good (up); their usual share, by
-# length and direction, on Edison, and its weight in windows. A system with half as many has odds of a real event that
-# are larger by this power of two. It is less than 1, because the features compare with the past of the system, too. By
-# the log loss of candidates of Edison, Cori and Mira; only that of gains in the first session would be .25 or less, but
-# with it Cori's event of 11 August 2017 is not a finding on its first morning (docs/detection-scores.md).
-_BAD, _BAD_WEIGHT = 6.0, 20.0
-_BAD_SHARES = ((0.19, 0.024), (0.163, 0.05), (0.167, 0.086), (0.19, 0.12))
-_BAD_EXPONENTS = ((0.5, 0.5), (0.75, 0.25), (0.75, 0.25), (0.75, 0.25))
+# Past windows of 1 to 4 sessions with this evidence of losses are bad; their usual share, by length, on Edison. Where
+# less than half as many are bad, the odds of a real loss are larger by the root of their ratio to that half in the
+# first three sessions; later with every ratio, to the power of .75. The weights of the usual share are in windows.
+# Other corrections of the first sessions, and any for gains, make the probabilities of candidates of Edison, Cori and
+# Mira worse: the features compare with the past of the system already (docs/detection-scores.md).
+_BAD, _BAD_SHARES, _QUIET = 6.0, (0.19, 0.163, 0.167, 0.19), 0.5
+_FIRST_EXPONENT, _FIRST_WEIGHT, _LATER_EXPONENT, _LATER_WEIGHT = 0.5, 5.0, 0.75, 20.0
 # Largest probability that a real event lasts in its first sessions: all planted ones of both directions do, but one of
 # Cori was over in a session.
 _SUREST, _SUREST_SESSIONS = 0.92, 3
@@ -318,12 +317,22 @@ def _make_group(table: PanelTable, candidate: Candidate, lasting: float) -> Pane
 def _probabilities(table: PanelTable, candidate: Candidate, lasted: int, ended: int) -> tuple[float, float]:
     """Probability that a candidate is a real event, and that it lasts."""
     model = model_of(candidate.sessions)
-    length, direction = min(candidate.sessions, len(_BAD_SHARES)), candidate.direction
-    usual, past = _BAD_SHARES[length - 1][direction], table.past_evidence(length)[direction]
-    bad = ((past > _BAD).sum() + _BAD_WEIGHT * usual) / (len(past) + _BAD_WEIGHT)
-    rarity = -_BAD_EXPONENTS[length - 1][direction] * math.log(bad / usual)
     share = (lasted + _LASTING_WEIGHT * _LASTING_SHARE) / (lasted + ended + _LASTING_WEIGHT)
     base_rate = logit(share) - logit(_LASTING_SHARE)
-    real = probability(model.real, candidate.features, rarity)
+    real = probability(model.real, candidate.features, _quietness(table, candidate))
     lasting = probability(model.lasting, candidate.features, base_rate)
     return real, real * (min(lasting, _SUREST) if candidate.sessions <= _SUREST_SESSIONS else lasting)
+
+
+def _quietness(table: PanelTable, candidate: Candidate) -> float:
+    """Log odds to add for losses on a system with fewer bad sessions than usual; negative with more of them."""
+    if _DIRECTIONS[candidate.direction] == "up":
+        return 0.0
+    length = min(candidate.sessions, len(_BAD_SHARES))
+    usual, past = _BAD_SHARES[length - 1], table.past_evidence(length)[candidate.direction]
+    is_first = length < len(_BAD_SHARES)
+    weight = _FIRST_WEIGHT if is_first else _LATER_WEIGHT
+    bad = ((past > _BAD).sum() + weight * usual) / (len(past) + weight)
+    if is_first:
+        return max(0.0, _FIRST_EXPONENT * math.log(_QUIET * usual / bad))
+    return float(_LATER_EXPONENT * math.log(usual / bad))

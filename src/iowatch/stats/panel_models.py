@@ -32,7 +32,7 @@ class PanelModel:
 MODELS = (
     PanelModel(
         1,
-        (0.25, 0.50),
+        (0.25, 0.45),
         real={
             "": -3.292,
             "distance above past": 0.188,

@@ -209,11 +209,11 @@ class Differences:
     signs: Floats
 
 
-def best_column(series: Sequence[Differences], block: int = -1) -> int:
-    """The covariate that explains most in all series, without one block."""
+def shares_of_all(series: Sequence[Differences], block: int = -1) -> Floats:
+    """Sum over all series of the share that each covariate explains, without one block; shape (p,)."""
     kept = [(one, one.block != block) for one in series]
     shares = [_explained_shares(one.changes[k], one.steps[k], one.signs) for one, k in kept if k.any()]
-    return int(np.sum(shares, axis=0).argmax())
+    return np.asarray(np.sum(shares, axis=0))
 
 
 def explained_out_of_sample(series: Sequence[Differences]) -> float:
@@ -224,7 +224,7 @@ def explained_out_of_sample(series: Sequence[Differences]) -> float:
     """
     before, after = np.zeros(BLOCKS), np.zeros(BLOCKS)
     for k in range(BLOCKS):
-        column = best_column(series, k) if any((one.block != k).any() for one in series) else 0
+        column = int(shares_of_all(series, k).argmax()) if any((one.block != k).any() for one in series) else 0
         for one in series:
             train, test = one.block != k, one.block == k
             sign = one.signs[column]

@@ -26,6 +26,9 @@ from iowatch.stats.method import Adjustment, Floats
 _MEAN_SESSIONS = 30
 # With fewer sessions that have covariates, chance predicts as well as they do.
 _MIN_SESSIONS = 6
+# Share of the largest explained variance of differences from which covariates are compared by levels, and the limit of
+# a squared deviation from the median (in scatters of the differences), so that a few outliers do not decide.
+_NEARLY, _MOST_VARIATION = 0.8, 25.0
 # Fewest sessions before an event with a covariate that show which value was usual.
 _MIN_LEVELS = 5
 # A load can be new as long as fewer sessions than these have covariates before the event. It is so if it differs by
@@ -69,9 +72,10 @@ def adjust_together(
     ]
     if not parts:
         return None
-    explained, column = single.explained_out_of_sample(parts), single.best_column(parts)
+    explained = single.explained_out_of_sample(parts)
     if explained < single.least_explained(sum(len(one.changes) for one in parts)):
         return None
+    column = _steadiest_column([(y, load) for y, load, _, _ in chosen], parts)
     levels = [(y, load[:, column], signs[column]) for y, load, _, signs in chosen]
     if len(recorded) >= _MEAN_SESSIONS and not _explains_means(levels):
         return None
@@ -80,6 +84,29 @@ def adjust_together(
         for y, load, table in zip(logs, loads, tables, strict=True)
     ]
     return adjusted, Adjustment(tables[0].names[column], explained)
+
+
+def _steadiest_column(series: Sequence[tuple[Floats, Floats]], parts: Sequence[Differences]) -> int:
+    """Of the covariates that explain about as much of the differences the one without which levels vary least.
+
+    The cached memory of a node rises and falls with the load, too, but from a level that wanders by itself: without
+    its effect the series would wander.
+
+    Args:
+        series: ln of the values in units of their scatter, and all covariates, shapes (n,) and (n, p).
+        parts: their differences.
+    """
+    shares = single.shares_of_all(parts)
+    columns = np.flatnonzero(shares >= _NEARLY * shares.max())
+
+    def variation(column: int) -> float:
+        rests = (
+            logs - single.fit_effect(one.changes, one.steps[:, column], one.signs[column]) * load[:, column]
+            for (logs, load), one in zip(series, parts, strict=True)
+        )
+        return sum(float(np.mean(np.minimum((rest - np.median(rest)) ** 2, _MOST_VARIATION))) for rest in rests)
+
+    return min((int(column) for column in columns), key=variation)
 
 
 def new_load(tables: Sequence[CovariateTable], sessions: Sequence[Integers], start: int, direction: int) -> str | None:

@@ -371,6 +371,46 @@ def test_finding_whose_series_are_back_is_a_transient_at_once(
     assert absent.resolution == ("transient: back after at most 9 sessions" if ends else None)
 
 
+# The session of one night that measures the series of the event, then those of six nights that do not.
+EVERY_WEEK = tuple(
+    (day, measured, "suspected") for week in range(7, 42, 7) for day, measured in ((week, False), (week + 1, True))
+)
+
+
+@pytest.mark.parametrize(
+    ("sessions", "ends"),
+    [
+        (((2, False, "suspected"), (26, False, "suspected"), (27, True, "suspected"), (32, True, "open")), None),
+        ((*EVERY_WEEK, (42, False, "suspected"), (43, True, "open")), None),
+        (
+            ((10, False, "suspected"), (12, False, "suspected"), (40, False, "suspected"), (43, False, "resolved")),
+            "not confirmed by later sessions",
+        ),
+    ],
+    ids=["a pause", "every week", "never again"],
+)
+def test_event_whose_series_are_not_measured_is_not_over(
+    record_and_update: RecordAndUpdate, sessions: tuple[tuple[int, bool, str], ...], ends: str | None
+) -> None:
+    """Neither a file system that is gone after an event nor sessions of another suite end it, but a month does.
+
+    Args:
+        sessions: up to which day after the event, whether they measure its series, and the state of the event then.
+    """
+    scenario = slower_mpiio(last=STEP + timedelta(days=60))
+    others = scenario_of(*(one for one in scenario.series if one.parameters["api"] != "MPIIO"))
+    (first,) = record_and_update(scenario, STEP + timedelta(days=1), None)
+    since = 2
+    for until, are_measured, expected in sessions:
+        found = record_and_update(
+            scenario if are_measured else others, STEP + timedelta(days=until), STEP + timedelta(days=since)
+        )
+        since = until + 1
+        (same,) = [f for f in found if f.id == first.id]
+        assert (until, same.state) == (until, expected)
+    assert same.resolution == ends
+
+
 def test_resolved_finding_reopens_only_after_a_week(record_and_update: RecordAndUpdate) -> None:
     """Detection results that alternate must not cause a notice every second day."""
     (finding,) = record_and_update(slower_mpiio(), END, None)

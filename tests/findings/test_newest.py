@@ -9,6 +9,7 @@ from datetime import date, timedelta
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from iowatch.core import Case
@@ -335,29 +336,35 @@ def test_report_of_the_newest_session_has_three_answers(suspected: Finding) -> N
 
 
 @pytest.mark.parametrize(
-    ("state_of", "before", "steps"),
+    ("state_of", "before", "observations", "steps"),
     [
         # The event is established, and single series do not show it: without the step it would be reported again.
-        ({}, 30, [(10, -0.5)]),
+        ({}, 30, 12, [(10, -0.5)]),
         # Its first session is one of the newest: the panel finds it.
-        ({}, 10, []),
-        ({"resolution": "over"}, 30, []),
+        ({}, 10, 12, []),
+        ({"resolution": "over"}, 30, 12, []),
         # It probably was a long transient, and its end is no event.
-        ({"outlook": Outlook(0.02, 11, False, 9, 8, moved=((0, -0.5),))}, 30, []),
+        ({"outlook": Outlook(0.02, 11, False, 9, 8, moved=((0, -0.5),))}, 30, 4, []),
+        # Nobody knows yet.
+        ({"outlook": Outlook(0.02, 11, False, 9, 8, moved=((0, -0.5),))}, 30, 3, [(10, -0.5)]),
     ],
 )
 def test_established_events_are_steps_of_their_series(
-    suspected: Finding, state_of: dict[str, Any], before: int, steps: list[tuple[int, float]]
+    suspected: Finding, state_of: dict[str, Any], before: int, observations: int, steps: list[tuple[int, float]]
 ) -> None:
+    """`observations`: of the series since the event."""
     outlook = Outlook(0.6, 11, True, 9, 8, moved=((0, -0.5),))
     known = [replace(suspected, **{"first_after": 10 * DAY, "outlook": outlook, **state_of})]
     first, other = rows(2)
     none, own = Detection(40, "ok"), Detection(40, "ok", changes=step(11, -0.6))
-    assert list(_established_steps(first, none, known, before * DAY)) == [(day * DAY, gain) for day, gain in steps]
-    assert _established_steps(other, none, known, before * DAY) == ()
+    times = DAY * np.arange(10 + observations)
+    assert list(_established_steps(first, none, times, known, before * DAY)) == [
+        (day * DAY, gain) for day, gain in steps
+    ]
+    assert _established_steps(other, none, times, known, before * DAY) == ()
     # The change of the series itself has the better date and size.
     if steps:
-        assert [time // DAY for time, _ in _established_steps(first, own, known, before * DAY)] == [11]
+        assert [time // DAY for time, _ in _established_steps(first, own, times, known, before * DAY)] == [11]
 
 
 @pytest.mark.parametrize(

@@ -112,6 +112,28 @@ def test_a_change_that_lasts_becomes_more_probable_and_opens() -> None:
     assert [event.is_open for event in found] == [False, True, True]
 
 
+@pytest.mark.parametrize("measured", [1, 2])
+def test_sessions_that_do_not_measure_the_series_of_an_event_say_nothing_of_it(measured: int) -> None:
+    """It is as probable as on the last morning with observations, however many sessions of others follow."""
+    for seed in range(5):
+        logs = planted(seed, MPIIO_WRITES, 0.55, since=6)
+        logs[MPIIO_WRITES, SESSIONS - 6 + measured :] = math.nan
+        then = assess(logs[:, : SESSIONS - 6 + measured]).events[0]
+        now = assess(logs, known=[(then.first_after, "down")]).events[0]
+        assert (now.first_after, members(now, "down")) == (then.first_after, MPIIO_WRITES)
+        assert now.sessions == 6
+        assert now.probability_real == pytest.approx(then.probability_real, abs=0.1)
+        assert now.probability_lasting == pytest.approx(then.probability_lasting, abs=0.1)
+        assert now.is_open == then.is_open
+
+
+def test_an_event_that_was_back_when_last_measured_stays_over() -> None:
+    logs = noise(3)
+    logs[MPIIO_WRITES, -6:-4] += math.log(0.55)  # two sessions, then one at the level, then three without them
+    logs[MPIIO_WRITES, -3:] = math.nan
+    assert not assess(logs, known=[((SESSIONS - 6) * DAY_S, "down")]).events
+
+
 def test_a_change_that_returned_is_no_event() -> None:
     logs = noise(3)
     logs[MPIIO_WRITES, -5:-2] += math.log(0.55)
@@ -148,7 +170,7 @@ def test_series_that_stay_away_are_not_reported_anew_with_a_later_date(gain: flo
 
 def group(direction: int, first: int, sessions: int = 3) -> Candidate:
     features = {"newest session": 1.0, "newest sessions": 1.0}
-    return Candidate(direction, first, sessions, (0, 1), (), 20.0, 9.0, features, True)
+    return Candidate(direction, first, sessions, sessions, (0, 1), (), 20.0, 9.0, features, True)
 
 
 @pytest.mark.parametrize(

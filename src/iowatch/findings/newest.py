@@ -53,6 +53,8 @@ _NEAR_S = 4 * DAY_S
 _RETURNED_SHARE = 0.3
 # Observations; a longer change does not count as a burst.
 _LONGEST_TRANSIENT = DetectorSettings().transient_observations
+# Observations of a series that confirm a change of its level.
+_CONFIRMED = DetectorSettings().confirm_observations
 # Runs of one session start within this time of each other.
 _SESSION_S = DAY_S // 2
 # A group this near to a known finding with the same change of a series is that finding.
@@ -86,7 +88,7 @@ def assess_newest_sessions(
         one = points[row.id]
         chosen = one.time >= level_starts.get(row.id, 0)
         times, values = one.time[chosen], METRICS[row.metric].sign * logs[row.id][chosen]
-        steps = _established_steps(row, detections[row.id], known, established)
+        steps = _established_steps(row, detections[row.id], times, known, established)
         if row.id in adjusted:
             steps = _remeasure_steps(steps, times, values)
         series.append(PanelSeries(times, values, series_parameters(row), steps))
@@ -138,16 +140,19 @@ class _SharedLoad:
 
 
 def _established_steps(
-    row: SeriesRow, detection: Detection, known: Sequence[Finding], before: float
+    row: SeriesRow, detection: Detection, times: NDArray[np.int64], known: Sequence[Finding], before: float
 ) -> tuple[tuple[float, float], ...]:
     """Steps of a series before a time (epoch seconds): detected ones, and those of events that probably lasted.
 
-    Without the latter an event would be reported again when its first session is no longer among the newest ones.
+    Without the latter an event would be reported again when its first session is no longer among the newest ones. One
+    after which the series was measured too seldom (`times`) to show whether it lasts counts, too.
     """
     steps = [(c.time, METRICS[row.metric].log_gain(c.ratio)) for c in detection.changes if c.time < before]
     for finding in known:
         outlook = finding.outlook if finding.resolution is None else None
-        moved = dict(outlook.moved) if outlook and outlook.probability_lasting >= _LASTS else {}
+        is_unknown = (times >= finding.first_after).sum() < _CONFIRMED
+        may_last = outlook and (outlook.probability_lasting >= _LASTS or (outlook.is_current and is_unknown))
+        moved = dict(outlook.moved) if outlook and may_last else {}
         is_known = any(abs(time - finding.first_after) <= _NEAR_S for time, _ in steps)
         if row.id in moved and finding.first_after < before and not is_known:
             steps.append((float(finding.first_after), moved[row.id]))
@@ -182,8 +187,9 @@ def join_events(
     """Groups with sure changes, and the events of the newest sessions, in order of time.
 
     An event joins the group with its date and most of its series, which adds the series that are not yet sure; another
-    event is a group of its own. Suspected changes of single series alone are no group; those of the date of an event,
-    and of about its typical size, join it. An event that repeats the last change of its series is left out.
+    event is a group of its own. Suspected changes of single series alone are no group; several in the other direction
+    that have the date of an event and half of its size join it. An event that repeats the last change of its series is
+    left out.
 
     Args:
         groups: from `group_changes`.
@@ -212,6 +218,21 @@ def join_events(
 def newest_levels(report: PanelReport, rows: Sequence[SeriesRow]) -> dict[int, float]:
     """Performance (ln) in the newest observations, by series id."""
     return {row.id: level for row, level in zip(rows, report.newest, strict=False) if math.isfinite(level)}
+
+
+def undecided_series(
+    report: PanelReport, rows: Sequence[SeriesRow], detections: Mapping[int, Detection]
+) -> frozenset[int]:
+    """Ids of the series of which the newest session says nothing.
+
+    They were not measured in it, or so seldom that the newest sessions do not reach back to a change that is not
+    confirmed yet (a suite that runs every week).
+    """
+    if report.session is None or report.since is None:
+        return frozenset()
+    absent = {row.id for row in rows if (row.last or 0) < report.session}
+    rare = {number for number, one in detections.items() if any(s.time < report.since for s in one.suspected)}
+    return frozenset(absent | rare)
 
 
 def sessions_until_back(finding: Finding, newest: Mapping[int, float]) -> int:

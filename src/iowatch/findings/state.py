@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import date, datetime
 from statistics import median
@@ -38,6 +38,8 @@ _MAX_REMAINING_CHANGE = 0.4
 # An open finding is dropped after it has not been detected for this time, and a resolved one is reopened after it has
 # been detected for this time, so that a single outlier does not change the state.
 _CONFIRMATION_PERIOD_S = 7 * DAY_S
+# A finding stays while most of its series are not measured, at most for this time.
+_UNDECIDED_S = 30 * DAY_S
 # Attribute of a session: what its results show together, in one line.
 SESSION_REPORT = "report"
 
@@ -62,6 +64,7 @@ def resolve_findings(
     newest_s: int,
     detections: Mapping[int, Detection] = MappingProxyType({}),
     newest_levels: Mapping[int, float] = MappingProxyType({}),
+    undecided: Collection[int] = (),
 ) -> list[Finding]:
     """All findings with their resolution: not confirmed, or level returned.
 
@@ -72,12 +75,16 @@ def resolve_findings(
         newest_s: time of the newest run, epoch seconds.
         detections: of each series, by series id.
         newest_levels: performance (ln) in the newest observations, by series id.
+        undecided: ids of series of which the newest session says nothing.
     """
     before = {finding.id: finding for finding in known}
     settled = {f.id: _update_present(f, before.get(f.id), newest_s) for f in found}
     for finding in known:
         if finding.id not in settled:
-            settled[finding.id] = _update_absent(finding, found, level_starts, newest_s, detections, newest_levels)
+            is_undecided = 2 * sum(m.series_id in undecided for m in finding.members) > len(finding.members)
+            settled[finding.id] = _update_absent(
+                finding, found, level_starts, newest_s, detections, newest_levels, is_undecided
+            )
     for earlier in sorted(found, key=lambda f: f.first_after):
         known_reason = (before[earlier.id].resolution if earlier.id in before else None) or ""
         # For each group of the finding the later one that returns it.
@@ -121,6 +128,7 @@ def _update_absent(
     newest_s: int,
     detections: Mapping[int, Detection],
     newest_levels: Mapping[int, float],
+    is_undecided: bool,
 ) -> Finding:
     """Update a finding that is not detected: hidden by an accepted level, part of another one, or not confirmed."""
     starts = [level_starts.get(m.series_id, 0) for m in finding.members]
@@ -142,6 +150,8 @@ def _update_absent(
     over = _transient_sessions(finding, detections) or newest.sessions_until_back(finding, newest_levels)
     if joined:
         reason: str | None = f"part of {joined.id}"
+    elif is_undecided and newest_s - since < _UNDECIDED_S:
+        reason = None
     elif over:
         reason = f"{TRANSIENT}{format_count(over, 'session')}"
     else:
@@ -314,11 +324,10 @@ def update_findings(
     found = _find_findings(history, system, rows, changes, groups, known, level_starts, seconds, newest_only)
     before = {finding.id: finding for finding in known}
     least = _least_probability(system)
+    levels, undecided = newest.newest_levels(panel, rows), newest.undecided_series(panel, rows, detections)
     resolved = [
         with_state(finding, before.get(finding.id), decisions, day, report, least)
-        for finding in resolve_findings(
-            found, known, level_starts, newest_s, detections, newest.newest_levels(panel, rows)
-        )
+        for finding in resolve_findings(found, known, level_starts, newest_s, detections, levels, undecided)
     ]
     stored = [FindingRow(f.id, f.system, f.first_seen_at, seconds, f.state, f.to_json()) for f in resolved]
     history.save_findings(stored)

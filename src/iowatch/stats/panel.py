@@ -198,7 +198,7 @@ class _Rated(NamedTuple):
     @property
     def is_over(self) -> bool:
         """Whether the series returned in the newest session and will hardly leave again."""
-        features, sessions = self.candidate.features, self.candidate.sessions
+        features, sessions = self.candidate.features, self.candidate.observed
         if sessions > NEWEST_OBSERVATIONS and features["newest sessions"] < _BACK:
             return True
         return sessions > 1 and features["newest session"] < _RETURNED and self.lasting < _HARDLY
@@ -221,12 +221,12 @@ def _choose(rated: Sequence[_Rated], known: Sequence[int]) -> list[_Rated]:
 
 
 def _least_real(candidate: Candidate) -> float:
-    return model_of(candidate.sessions).report[candidate.direction]
+    return model_of(candidate.observed).report[candidate.direction]
 
 
 def _companions(found: Sequence[_Rated], rated: Sequence[_Rated]) -> Iterator[_Rated]:
     """Groups of the other direction that began with a chosen one: less evidence is enough than for one alone."""
-    enough = [one for one in rated if one.real >= _ADD and one.candidate.sessions <= _ADD_SESSIONS and not one.is_over]
+    enough = [one for one in rated if one.real >= _ADD and one.candidate.observed <= _ADD_SESSIONS and not one.is_over]
     for chosen, _, _ in found:
         others = [one.candidate for one in found if one.candidate.direction != chosen.direction]
         if not any(abs(one.session - chosen.session) <= 1 for one in others):
@@ -269,7 +269,7 @@ def _merge_events(table: PanelTable, found: Sequence[_Rated]) -> Iterator[PanelE
             sessions=main.sessions,
             probability_real=surest,
             probability_lasting=lasting,
-            is_open=lasting >= _OPEN and main.sessions >= _MIN_OPEN_SESSIONS,
+            is_open=lasting >= _OPEN and main.observed >= _MIN_OPEN_SESSIONS,
             similar=similar,
             over_next=over,
         )
@@ -282,7 +282,7 @@ def _lasting_together(groups: Sequence[_Rated]) -> float:
     group, from what it is alone up to `_SUREST`.
     """
     lasting = max(one.lasting for one in groups)
-    if len(groups) == 1 or groups[0].candidate.sessions > _SUREST_SESSIONS:
+    if len(groups) == 1 or groups[0].candidate.observed > _SUREST_SESSIONS:
         return lasting
     surest, other = sorted(groups, key=lambda one: -one.real)
     alone = surest.lasting / surest.real
@@ -316,19 +316,19 @@ def _make_group(table: PanelTable, candidate: Candidate, lasting: float) -> Pane
 
 def _probabilities(table: PanelTable, candidate: Candidate, lasted: int, ended: int) -> tuple[float, float]:
     """Probability that a candidate is a real event, and that it lasts."""
-    model = model_of(candidate.sessions)
+    model = model_of(candidate.observed)
     share = (lasted + _LASTING_WEIGHT * _LASTING_SHARE) / (lasted + ended + _LASTING_WEIGHT)
     base_rate = logit(share) - logit(_LASTING_SHARE)
     real = probability(model.real, candidate.features, _quietness(table, candidate))
     lasting = probability(model.lasting, candidate.features, base_rate)
-    return real, real * (min(lasting, _SUREST) if candidate.sessions <= _SUREST_SESSIONS else lasting)
+    return real, real * (min(lasting, _SUREST) if candidate.observed <= _SUREST_SESSIONS else lasting)
 
 
 def _quietness(table: PanelTable, candidate: Candidate) -> float:
     """Log odds to add for losses on a system with fewer bad sessions than usual; negative with more of them."""
     if _DIRECTIONS[candidate.direction] == "up":
         return 0.0
-    length = min(candidate.sessions, len(_BAD_SHARES))
+    length = min(candidate.observed, len(_BAD_SHARES))
     usual, past = _BAD_SHARES[length - 1], table.past_evidence(length)[candidate.direction]
     is_first = length < len(_BAD_SHARES)
     weight = _FIRST_WEIGHT if is_first else _LATER_WEIGHT

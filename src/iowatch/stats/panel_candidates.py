@@ -48,12 +48,16 @@ _LONG_PAST = 40
 class Candidate:
     """A possible event: direction (0 down, 1 up), its first session, and the series that left their level in it.
 
-    `is_dated`: no session beside the first one fits the members better.
+    Attributes:
+        sessions: since the event, the first one included.
+        observed: the same without as many as its members missed on average; at least 1.
+        is_dated: no session beside the first one fits the members better.
     """
 
     direction: int
     session: int
     sessions: int
+    observed: int
     members: tuple[int, ...]
     rule: tuple[Condition, ...]
     evidence: float
@@ -87,7 +91,16 @@ def find_candidates(table: PanelTable) -> Iterator[Candidate]:
             start = table.sessions - k
             dated = max(by_date, key=lambda q: by_date[q]) == k
             yield Candidate(
-                direction, start, k, members, group.rule, group.evidence, group.first_evidence, features, dated
+                direction,
+                start,
+                k,
+                group.observed,
+                members,
+                group.rule,
+                group.evidence,
+                group.first_evidence,
+                features,
+                dated,
             )
 
 
@@ -126,6 +139,11 @@ class _Group:
         self.series = np.flatnonzero(stated & (fresh | self.covered))
 
     @property
+    def observed(self) -> int:
+        """Sessions since this one, without as many as its members missed on average: these say nothing of it."""
+        return max(1, math.ceil(float(np.isfinite(self.deviations[self.members]).sum(axis=1).mean())))
+
+    @property
     def first_evidence(self) -> float:
         """Evidence of the first session alone."""
         first = self.deviations[:, :1]
@@ -140,19 +158,20 @@ class _Group:
             opposite: evidence of the group of the other direction.
             neighbour: larger evidence of the sessions beside this one.
         """
-        table, members, k = self.table, self.members, self.deviations.shape[1]
+        table, members, k = self.table, self.members, self.observed
         shift = self.shift[members]
         size = max(float(shift.mean()), 0.03)
+        measured = self.deviations[members]
+        measured = measured[:, np.isfinite(measured).any(axis=0)]
         sessions = min(k, _WINDOW_SESSIONS)
         windows = self.sign * table.past_windows(sessions, members)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)  # windows without observations
             usual = np.nanmedian(windows, axis=2)
             past_distance = np.nanmean(np.clip(usual / table.scatter[members, None], -_CLIP, _CLIP), axis=0)
-            newest = float(np.nanmean(self.sign * self.deviations[members, -1]))
-            recent = self.sign * np.nanmedian(self.deviations[members, -NEWEST_OBSERVATIONS:], axis=1)
-            recent_size = float(np.nanmean(recent)) / size
-            start = table.sessions - k
+            newest = float(np.nanmean(self.sign * measured[:, -1]))
+            recent = self.sign * np.nanmedian(measured[:, -NEWEST_OBSERVATIONS:], axis=1)
+            start = table.sessions - self.deviations.shape[1]
             before = float(np.nanmean(self.sign * (table.logs[members, start - 1] - table.levels[members, start])))
             far = np.abs(np.nanmedian(self.deviations, axis=1) / table.scatter)
         others = np.asarray(np.isfinite(self.deviations).any(axis=1))
@@ -177,8 +196,8 @@ class _Group:
             "opposite": (min(max(opposite, _LEAST_OPPOSITE), _MOST_OPPOSITE) - _LEAST_OPPOSITE) / 10,
             "opposite, limited": (min(max(opposite, _LEAST_OPPOSITE), _MOST_OPPOSITE_LASTING) - _LEAST_OPPOSITE) / 10,
             "session before": float(np.clip(np.nan_to_num(np.clip(before, -1, 1)) / size, -0.5, 1)),
-            "newest session": float(np.clip(newest / size if math.isfinite(newest) else 1.0, -0.5, 1.5)),
-            "newest sessions": recent_size if math.isfinite(recent_size) else 1.0,
+            "newest session": float(np.clip(newest / size, -0.5, 1.5)),
+            "newest sessions": float(np.nanmean(recent)) / size,
             "others far off": float((far[others] > 2.5).mean()) if others.any() else 0.0,
         }
 

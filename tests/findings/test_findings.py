@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from iowatch.core import UsageError
-from iowatch.findings import finding_from_json, format_finding, load_findings, state, update_findings
+from iowatch.findings import finding_from_json, format_finding, format_outlook, load_findings, state, update_findings
 from iowatch.findings.finding import Outlook, with_updates
 from iowatch.findings.series import headline_series, load_detections
 from iowatch.findings.state import resolve_findings
@@ -408,6 +408,8 @@ def test_event_whose_series_are_not_measured_is_not_over(
         since = until + 1
         (same,) = [f for f in found if f.id == first.id]
         assert (until, same.state) == (until, expected)
+        if until == 10:
+            assert format_outlook(same).startswith("session 10 since 10 Feb 2025, 1 of them with its series; ")
     assert same.resolution == ends
 
 

@@ -121,7 +121,7 @@ def test_sessions_that_do_not_measure_the_series_of_an_event_say_nothing_of_it(m
         then = assess(logs[:, : SESSIONS - 6 + measured]).events[0]
         now = assess(logs, known=[(then.first_after, "down")]).events[0]
         assert (now.first_after, members(now, "down")) == (then.first_after, MPIIO_WRITES)
-        assert now.sessions == 6
+        assert (now.sessions, now.observed) == (6, measured)
         assert now.probability_real == pytest.approx(then.probability_real, abs=0.1)
         assert now.probability_lasting == pytest.approx(then.probability_lasting, abs=0.1)
         assert now.is_open == then.is_open

@@ -541,6 +541,7 @@ def _outlook(group: grouping.ChangeGroup) -> Outlook | None:
         moved=moved,
         new_load=e.new_load,
         directions=tuple(sorted(directions.items())),
+        observed=e.observed,
     )
 
 

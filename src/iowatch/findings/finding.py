@@ -106,6 +106,7 @@ class Outlook:
         new_load: covariate that changed with it, and whose effect is not known yet.
         directions: each direction in which series moved, and the probability that these moved with the event and it
             lasts; the largest is `probability_lasting`.
+        observed: how many of `sessions` measured its series; None: all.
     """
 
     probability_lasting: float
@@ -117,6 +118,7 @@ class Outlook:
     moved: tuple[tuple[int, float], ...] = ()
     new_load: str | None = None
     directions: tuple[tuple[PerformanceDirection, float], ...] = ()
+    observed: int | None = None
 
 
 @dataclass(frozen=True)

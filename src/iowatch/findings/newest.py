@@ -346,7 +346,7 @@ def _change_of_member(
         before=before,
         after=before * ratio,
         confidence=group.probability_lasting,
-        observations=event.sessions,
+        observations=event.observed or event.sessions,
         suspected=True,
     )
     return SeriesChange(row, change, member.log_gain)

@@ -119,6 +119,7 @@ class PanelEvent:
         similar, over_next: earlier sessions in the same direction with as much evidence, and how many of these were
             over in the next session.
         new_load: covariate that changed with the event, and whose effect is not known yet.
+        observed: how many of `sessions` measured its series; None: all.
     """
 
     last_before: int
@@ -131,6 +132,7 @@ class PanelEvent:
     similar: int
     over_next: int
     new_load: str | None = None
+    observed: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,6 +274,7 @@ def _merge_events(table: PanelTable, found: Sequence[_Rated]) -> Iterator[PanelE
             is_open=lasting >= _OPEN and main.observed >= _MIN_OPEN_SESSIONS,
             similar=similar,
             over_next=over,
+            observed=main.observed if main.observed < main.sessions else None,
         )
 
 

@@ -405,12 +405,12 @@ def test_short_histories_report_nothing(sessions: int) -> None:
 
 @pytest.mark.parametrize(
     ("bad", "direction", "sessions", "added"),
-    [(0, 0, 1, 1.18), (10, 0, 1, 0.0), (0, 1, 1, 0.0), (0, 0, 4, 1.34), (40, 0, 4, -0.49), (0, 1, 4, 0.0)],
+    [(0, 0, 1, 1.176), (10, 0, 1, 0.0), (0, 0, 2, 0.896), (0, 0, 4, 1.344), (40, 0, 4, 0.0), (0, 1, 1, 0.448)],
 )
-def test_losses_on_a_system_with_few_bad_sessions_are_more_often_real(
+def test_events_on_a_system_with_few_bad_sessions_are_more_often_real(
     bad: int, direction: int, sessions: int, added: float
 ) -> None:
-    """Of 100 past windows, of which 19 are usual: .5 ln(.5 x 105 / 5), later .75 ln(120 x .19 / (bad + 3.8))."""
+    """`bad` of 100 past windows: exponent x ln(120 x share / (bad + 20 x share)), first losses .5 ln(.5 x 105 / 5)."""
     past = np.where(np.arange(100) < bad, 20.0, 0.0)
     table = SimpleNamespace(past_evidence=lambda _: np.asarray([past, past]))
     found = _quietness(table, group(direction, 50, sessions))  # type: ignore[arg-type]

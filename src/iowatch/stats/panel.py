@@ -54,13 +54,15 @@ _BACK = 0.2
 _MAX_NEW = 2
 # Probability (of lasting) and number of sessions from which an event is treated as a lasting change.
 _OPEN, _MIN_OPEN_SESSIONS = 0.87, 2
-# Past windows of 1 to 4 sessions with this evidence of losses are bad; their usual share, by length, on Edison. Where
-# less than half as many are bad, the odds of a real loss are larger by the root of their ratio to that half in the
-# first three sessions; later with every ratio, to the power of .75. The weights of the usual share are in windows.
-# Other corrections of the first sessions, and any for gains, make the probabilities of candidates of Edison, Cori and
-# Mira worse: the features compare with the past of the system already (docs/detection-scores.md).
-_BAD, _BAD_SHARES, _QUIET = 6.0, (0.19, 0.163, 0.167, 0.19), 0.5
-_FIRST_EXPONENT, _FIRST_WEIGHT, _LATER_EXPONENT, _LATER_WEIGHT = 0.5, 5.0, 0.75, 20.0
+# Past windows of 1 to 4 sessions with this evidence in one direction are bad (down) or good (up); their usual share, by
+# direction and length, on Edison.
+_BAD = 6.0
+_BAD_SHARES = ((0.19, 0.163, 0.167, 0.19), (0.024, 0.05, 0.086, 0.12))
+# Where less than this part of the usual share is bad, the odds of a real event are larger by a power of the ratio:
+# exponent, weight of the usual share in windows, and part, by direction and length. Exponents are less than 1, because
+# the features compare with the past of the system, too; for the same reason nothing is subtracted where more are bad
+# (docs/detection-scores.md has the log loss).
+_QUIETNESS = (((0.5, 5.0, 0.5), (0.5, 20.0, 1.0), (0.5, 20.0, 1.0), (0.75, 20.0, 1.0)), ((0.25, 20.0, 1.0),) * 4)
 # Largest probability that a real event lasts in its first sessions: all planted ones of both directions do, but one of
 # Cori was over in a session.
 _SUREST, _SUREST_SESSIONS = 0.92, 3
@@ -223,12 +225,12 @@ def _choose(rated: Sequence[_Rated], known: Sequence[int]) -> list[_Rated]:
 
 
 def _least_real(candidate: Candidate) -> float:
-    return model_of(candidate.observed).report[candidate.direction]
+    return model_of(candidate.sessions).report[candidate.direction]
 
 
 def _companions(found: Sequence[_Rated], rated: Sequence[_Rated]) -> Iterator[_Rated]:
     """Groups of the other direction that began with a chosen one: less evidence is enough than for one alone."""
-    enough = [one for one in rated if one.real >= _ADD and one.candidate.observed <= _ADD_SESSIONS and not one.is_over]
+    enough = [one for one in rated if one.real >= _ADD and one.candidate.sessions <= _ADD_SESSIONS and not one.is_over]
     for chosen, _, _ in found:
         others = [one.candidate for one in found if one.candidate.direction != chosen.direction]
         if not any(abs(one.session - chosen.session) <= 1 for one in others):
@@ -328,14 +330,9 @@ def _probabilities(table: PanelTable, candidate: Candidate, lasted: int, ended: 
 
 
 def _quietness(table: PanelTable, candidate: Candidate) -> float:
-    """Log odds to add for losses on a system with fewer bad sessions than usual; negative with more of them."""
-    if _DIRECTIONS[candidate.direction] == "up":
-        return 0.0
-    length = min(candidate.observed, len(_BAD_SHARES))
-    usual, past = _BAD_SHARES[length - 1], table.past_evidence(length)[candidate.direction]
-    is_first = length < len(_BAD_SHARES)
-    weight = _FIRST_WEIGHT if is_first else _LATER_WEIGHT
+    """Log odds to add on a system with fewer bad sessions (for gains: good ones) than usual; not negative."""
+    direction, length = candidate.direction, min(candidate.observed, len(_BAD_SHARES[0]))
+    exponent, weight, part = _QUIETNESS[direction][length - 1]
+    usual, past = _BAD_SHARES[direction][length - 1], table.past_evidence(length)[direction]
     bad = ((past > _BAD).sum() + weight * usual) / (len(past) + weight)
-    if is_first:
-        return max(0.0, _FIRST_EXPONENT * math.log(_QUIET * usual / bad))
-    return float(_LATER_EXPONENT * math.log(usual / bad))
+    return max(0.0, exponent * math.log(part * usual / bad))

@@ -6,9 +6,11 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, astuple
+from functools import cache
 from typing import Any
+from weakref import WeakKeyDictionary
 
-from sqlalchemy import Connection, insert, select, update
+from sqlalchemy import Connection, Insert, RootTransaction, Select, bindparam, insert, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import IntegrityError
 
@@ -33,24 +35,50 @@ from iowatch.store.schema import (
     encode_samples,
 )
 
+# Ids that a transaction read or inserted: rows with a natural key do not change, and an import or a session names the
+# same few of them for every run. An id of another transaction may have been rolled back, or deleted since.
+_IDS_OF_TRANSACTIONS: WeakKeyDictionary[RootTransaction, dict[tuple[object, ...], int]] = WeakKeyDictionary()
+
+
+@cache
+def _find_id(model: type[Base], names: tuple[str, ...]) -> Select[Any]:
+    """The id of the row with this natural key; made once, because that takes longer than its execution."""
+    columns = model.__table__.c
+    return select(columns.id).where(*(columns[name] == bindparam(name) for name in names))
+
+
+@cache
+def _insert_into(model: type[Base]) -> Insert:
+    return insert(model.__table__)  # type: ignore[arg-type]
+
 
 def get_or_create_id(connection: Connection, model: type[Base], key: Mapping[str, Any], rest: Mapping[str, Any]) -> int:
     """Return the id of the row with this natural key, inserted if absent; safe against concurrent inserts."""
-    columns = model.__table__.c
-    find = select(columns.id).where(*(columns[name] == value for name, value in key.items()))
-    found = connection.execute(find).scalar()
+    transaction = connection.get_transaction()
+    known = _IDS_OF_TRANSACTIONS.setdefault(transaction, {}) if transaction else {}
+    place = (model, *key.items())
+    if place not in known:
+        known[place] = _read_or_insert_id(connection, model, key, rest)
+    return known[place]
+
+
+def _read_or_insert_id(
+    connection: Connection, model: type[Base], key: Mapping[str, Any], rest: Mapping[str, Any]
+) -> int:
+    find = _find_id(model, tuple(key))
+    found = connection.execute(find, key).scalar()
     if found is not None:
         return int(found)
     try:
         with connection.begin_nested():
             return insert_row(connection, model, {**key, **rest})
     except IntegrityError:
-        return int(connection.execute(find).scalar_one())
+        return int(connection.execute(find, key).scalar_one())
 
 
 def insert_row(connection: Connection, model: type[Base], values: Mapping[str, Any]) -> int:
     """Insert one row; return the first column of its key."""
-    key = connection.execute(insert(model).values(**values)).inserted_primary_key
+    key = connection.execute(_insert_into(model), values).inserted_primary_key
     assert key is not None
     return int(key[0])
 
@@ -139,13 +167,14 @@ def insert_runs(connection: Connection, session_uuid: str, runs: Iterable[record
 
 def _insert_run(connection: Connection, session: int, system: int, run: records.RunRecord) -> bool:
     values = _run_values(connection, session, run)
-    run_id = connection.execute(insert_if_new(connection, RunTable, "fingerprint").returning(RunTable.id), values)
+    run_id = connection.execute(_insert_new_run(connection.dialect.name), values)
     if (found := run_id.scalar()) is None:
         return False
     results = run.output.results if run.output.status == "ok" else ()
     require_partitions(connection, [run.started_at] if results else [])
-    for result in results:
-        insert_row(connection, ResultTable, {"run_id": found, **_result_values(connection, system, run, result)})
+    rows = [{"run_id": found, **_result_values(connection, system, run, result)} for result in results]
+    if rows:
+        connection.execute(_insert_into(ResultTable), rows)
     for artefact in run.artefacts:
         insert_row(connection, ArtefactTable, {"run_id": found, **asdict(artefact)})
     return True
@@ -153,8 +182,18 @@ def _insert_run(connection: Connection, session: int, system: int, run: records.
 
 def insert_if_new(connection: Connection, model: type[Base], key: str) -> Any:
     """Return an INSERT that skips rows whose key exists, also if another process inserts them at the same moment."""
-    dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
-    return dialect.insert(model).on_conflict_do_nothing(index_elements=[key])
+    return _insert_if_new(connection.dialect.name, model, key)
+
+
+@cache
+def _insert_if_new(dialect: str, model: type[Base], key: str) -> Any:
+    statement = (postgresql if dialect == "postgresql" else sqlite).insert(model)
+    return statement.on_conflict_do_nothing(index_elements=[key])
+
+
+@cache
+def _insert_new_run(dialect: str) -> Any:
+    return _insert_if_new(dialect, RunTable, "fingerprint").returning(RunTable.id)
 
 
 def _run_values(connection: Connection, session: int, run: records.RunRecord) -> dict[str, Any]:

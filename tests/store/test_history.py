@@ -303,7 +303,10 @@ def _write(place: str, worker: int) -> None:
 
 def test_eight_processes_write_concurrently(place: str) -> None:
     """Also when all open a history without schema."""
-    workers = [multiprocessing.get_context("spawn").Process(target=_write, args=(place, n)) for n in range(8)]
+    # Each starts from a process that has imported the code and opened nothing.
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([__name__])
+    workers = [context.Process(target=_write, args=(place, n)) for n in range(8)]
     for worker in workers:
         worker.start()
     for worker in workers:

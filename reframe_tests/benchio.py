@@ -45,9 +45,9 @@ class BuildBenchio(rfm.RunOnlyRegressionTest):
         session, stamp = os.environ.get("IOWATCH_SESSION"), place / "built-in-session"
         if session and stamp.is_file() and stamp.read_text(encoding="utf-8").strip() == session:
             return  # by an earlier start of ReFrame in this session
-        compiler = f"-DCMAKE_C_COMPILER={self.current_environ.cc}"
+        options = ["-DCMAKE_BUILD_TYPE=Release", "-DBUILD_TESTING=OFF", f"-DCMAKE_C_COMPILER={self.current_environ.cc}"]
         commands = (
-            ["cmake", "-S", str(source), "-B", str(place), "-DCMAKE_BUILD_TYPE=Release", compiler],
+            ["cmake", "-S", str(source), "-B", str(place), *options],
             ["cmake", "--build", str(place), "--target", "benchio", "--parallel", str(_MAKE_JOBS)],
         )
         # CMake refuses a directory of other sources: iowatch was upgraded or moved to another environment.

@@ -24,12 +24,23 @@ OLDER_SESSIONS = 42
 TYPES = {"time": "<u4", "headline": "<f4", "count": "<u2", "samples": "<f4", "run": "<u4", "session": "<u4"}
 
 
-@pytest.fixture
-def history(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def fill(database: Path) -> Path:
     """The 120 sessions of each of the shapes begin 42 days before a new year."""
-    monkeypatch.setattr(shapes, "START", NEW_YEAR + 3600 - OLDER_SESSIONS * DAY_S)
-    shapes.fill(tmp_path / "history.db")
-    return tmp_path / "history.db"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(shapes, "START", NEW_YEAR + 3600 - OLDER_SESSIONS * DAY_S)
+        shapes.fill(database)
+    return database
+
+
+@pytest.fixture
+def history(tmp_path: Path) -> Path:
+    return fill(tmp_path / "history.db")
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same history, which no test changes."""
+    return fill(tmp_path_factory.mktemp("older") / "history.db")
 
 
 def build(database: Path, site: Path) -> dict[str, str]:
@@ -56,10 +67,33 @@ def arrays(document: dict[str, Any]) -> dict[str, np.ndarray]:
     return {name: np.frombuffer(base64.b64decode(document[name]), kind) for name, kind in TYPES.items()}
 
 
+@pytest.fixture(scope="module")
+def first(kept: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str]]:
+    """A site and its pages."""
+    site = tmp_path_factory.mktemp("first") / "site"
+    return site, build(kept, site)
+
+
+@pytest.fixture(scope="module")
+def again_and_whole(
+    kept: Path, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, dict[str, str], dict[str, str]]:
+    """Pages of the second build of a site, then of a site whose pages contain all observations, with its place."""
+    place = tmp_path_factory.mktemp("again")
+    build(kept, place / "site")
+    again = build(kept, place / "site")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(older_samples, "write_older_sessions", lambda *_: None)
+        return place / "whole", again, build(kept, place / "whole")
+
+
 @pytest.mark.parametrize("shape", shapes.SHAPES)
-def test_page_and_files_together_have_every_observation_in_order(history: Path, tmp_path: Path, shape: str) -> None:
-    page = build(history, tmp_path / "site")[shape]
-    names, samples = files_of(tmp_path / "site", page)
+def test_page_and_files_together_have_every_observation_in_order(
+    first: tuple[Path, dict[str, str]], shape: str
+) -> None:
+    site, pages = first
+    page = pages[shape]
+    names, samples = files_of(site, page)
     older, recent = arrays(content(samples, "olderSamples")), arrays(plotted(page))
     assert len(older["time"]) == OLDER_SESSIONS == plotted(page)["older"]
     assert older["time"].max() < NEW_YEAR <= recent["time"].min()
@@ -73,13 +107,11 @@ def test_page_and_files_together_have_every_observation_in_order(history: Path, 
 
 @pytest.mark.parametrize("shape", shapes.SHAPES)
 def test_page_is_that_of_all_observations(
-    history: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shape: str
+    again_and_whole: tuple[Path, dict[str, str], dict[str, str]], shape: str
 ) -> None:
     """Figures, levels, bands, table and notes are those of a page that contains everything; also from recent ones."""
-    build(history, tmp_path / "site")
-    page = build(history, tmp_path / "site")[shape]
-    monkeypatch.setattr(older_samples, "write_older_sessions", lambda *_: None)
-    whole = build(history, tmp_path / "whole")[shape]
+    place, pages, whole_pages = again_and_whole
+    page, whole = pages[shape], whole_pages[shape]
     inline = {*TYPES, "older", "sessions"}
     for text in (page, whole):
         assert inline < plotted(text).keys()
@@ -90,7 +122,7 @@ def test_page_is_that_of_all_observations(
         r'<script src="\.\./samples.*?</script>\n|<script type="application/json".*?</script>', re.DOTALL
     )
     assert around.sub("", page) == around.sub("", whole)
-    assert files_of(tmp_path / "whole", whole) == []
+    assert files_of(place, whole) == []
 
 
 def test_next_build_links_files_and_reads_recent_observations_only(

@@ -115,7 +115,7 @@ def iowatch(tmp_path_factory: pytest.TempPathFactory) -> Iowatch:
     place = tmp_path_factory.mktemp("new_benchmark")
     checkout, programs = place / "checkout", place / "bin"
     for name in ("src", "reframe_tests", "benchmarks", "systems", "reference", "dashboards"):
-        shutil.copytree(ROOT / name, checkout / name, ignore=shutil.ignore_patterns("__pycache__", "build"))
+        shutil.copytree(ROOT / name, checkout / name, ignore=shutil.ignore_patterns("build"))
     _add_benchmark(checkout)
     programs.mkdir()
     (programs / "madeup").write_text(PROGRAM)

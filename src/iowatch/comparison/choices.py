@@ -289,16 +289,32 @@ def _agree(one: Scalar | None, other: Scalar | None) -> bool:
 
 def suites_that_measure(choices: Sequence[ParameterChoice], workload: Workload) -> dict[str, tuple[str, ...]]:
     """Suites with cases that differ in a parameter only, by its name; the suite with the nearest size first."""
-    found: dict[str, list[tuple[float, str]]] = {choice.name: [] for choice in choices}
-    for name, cases in _suite_cases(workload.operation, tuple(settings.roots())) if choices else ():
-        far = [workload.distance(case, per_rank=False) for case in cases]
-        for choice in choices:
-            pairs = find_contrasts(choice, cases, joint=False, stated=False)
-            if not pairs and choice.joint:
-                pairs = find_contrasts(choice, cases, joint=True, stated=False)
-            if pairs:
-                found[choice.name].append((min(max(far[pair.left], far[pair.right]) for pair in pairs), name))
-    return {choice: tuple(name for _, name in sorted(suites)) for choice, suites in found.items()}
+    roots = tuple(settings.roots())
+    cases = _suite_cases(workload.operation, roots) if choices else []
+    far = {name: [workload.distance(case, per_rank=False) for case in those] for name, those in cases}
+    found: dict[str, tuple[str, ...]] = {}
+    for choice in choices:
+        suites = [
+            (min(max(far[name][left], far[name][right]) for left, right in pairs), name)
+            for name, pairs in _suite_pairs(choice, workload.operation, roots)
+        ]
+        found[choice.name] = tuple(name for _, name in sorted(suites))
+    return found
+
+
+@cache
+def _suite_pairs(
+    choice: ParameterChoice, operation: str, roots: tuple[Path, ...]
+) -> list[tuple[str, list[tuple[int, int]]]]:
+    """Of each suite that has some, the positions of cases that differ in the parameter only, else with joint ones."""
+    found: list[tuple[str, list[tuple[int, int]]]] = []
+    for name, cases in _suite_cases(operation, roots):
+        pairs = find_contrasts(choice, cases, joint=False, stated=False)
+        if not pairs and choice.joint:
+            pairs = find_contrasts(choice, cases, joint=True, stated=False)
+        if pairs:
+            found.append((name, [(pair.left, pair.right) for pair in pairs]))
+    return found
 
 
 @cache

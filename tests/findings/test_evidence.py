@@ -44,7 +44,10 @@ def test_program_of_another_benchmark_is_no_difference_of_a_member() -> None:
         1: document(StackPart("ior", "3.3.0"), StackPart("hpcc", "1.4.3")),
         2: document(StackPart("ior", "4.0.0"), StackPart("hpcc", "1.5.0"), StackPart("fio", "3.33")),
     }
-    history = SimpleNamespace(run=lambda run: SimpleNamespace(stack_document=documents[run], facts={}))
+    history = SimpleNamespace(
+        run=lambda run: SimpleNamespace(stack_document=documents[run], facts={}),
+        run_facts=lambda runs, _names: {run: {} for run in runs},
+    )
     ends = {"last_before": 1, "first_after": 2, "run_before": 1, "run_after": 2, "series_id": 1, "gain": 0.5}
     member = SimpleNamespace(**ends, name="case", stack="s", parameters={"benchmark": "ior"})
     values = np.array([1.0, 1.0])

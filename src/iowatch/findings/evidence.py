@@ -248,7 +248,8 @@ def evidence_differences(
             found.setdefault((one.where, one.what), one)
     for member in strongest[:_MAX_NODE_MEMBERS]:
         around_change = runs_around_change(member, points[member.series_id])
-        old, new = ([history.run(run).facts.get("nodes") or () for run in runs] for runs in around_change)
+        facts_of_runs = history.run_facts([run for runs in around_change for run in runs], ("nodes",))
+        old, new = ([facts_of_runs[run].get("nodes") or () for run in runs] for runs in around_change)
         for one in node_differences(member.name, old, new):
             found.setdefault((one.where, one.what), one)
     return tuple(found.values())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 import os
 import signal
@@ -19,6 +20,7 @@ from tests import datasets, postgresql
 
 ROOT = datasets.ROOT
 
+gc.disable()  # until all tests are imported: objects of modules are no garbage
 # The same examples in every run, and no time limit, so that a busy machine causes no failure.
 settings.register_profile("iowatch", deadline=None, derandomize=True)
 settings.load_profile("iowatch")
@@ -73,6 +75,8 @@ def _need_outside_data(items: list[pytest.Item]) -> None:
 def pytest_collection_finish() -> None:
     """Leave out what was imported when Python looks for garbage: that takes half a second each time."""
     gc.freeze()
+    gc.enable()
+    atexit.register(gc.unfreeze)  # else libraries report what they do not free at the end
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -60,7 +60,9 @@ def test_franklin_date_and_common_factor(finding: Finding) -> None:
     assert (finding.date, finding.direction) == ("2009-03-17", "up")
     assert finding.explanation.rule is not None
     assert finding.explanation.rule.text == "MPI-IO shared file"
-    assert (finding.explanation.changed, finding.explanation.total) == (7, 13)
+    # S3D is not sure after one session, and no series of the rule: it is in neither group yet.
+    whole = finding.state == "open"
+    assert (finding.explanation.changed, finding.explanation.total) == ((7, 13) if whole else (6, 12))
 
 
 def test_franklin_gains_match_the_paper(finding: Finding) -> None:
@@ -73,23 +75,26 @@ def test_franklin_gains_match_the_paper(finding: Finding) -> None:
     assert gains["flash", "read"] == pytest.approx([14.0], rel=0.15)
     assert gains["flash", "write"] == pytest.approx([2.5], rel=0.2)
     assert gains["madbench2", "run"] == pytest.approx([4.0], rel=0.15)
-    # One session of S3D has a "high degree of variability".
-    assert gains["s3d", "write"] == pytest.approx([5.2], rel=0.4 if finding.state == "suspected" else 0.2)
+    if finding.state == "open":
+        assert gains["s3d", "write"] == pytest.approx([5.2], rel=0.2)
 
 
 def test_franklin_control_group_is_unchanged(finding: Finding) -> None:
     control = finding.explanation.control
     assert control is not None
-    assert (control.label, control.unchanged, control.total) == ("POSIX file per process", 5, 6)
+    others = 6 if finding.state == "open" else 5  # without S3D
+    assert (control.label, control.unchanged, control.total) == ("POSIX file per process", 5, others)
     assert control.ratio == pytest.approx(1.0, abs=0.1)
 
 
 def test_franklin_exceptions_are_listed(finding: Finding) -> None:
-    outside, inside = finding.explanation.exceptions
-    assert outside.name.startswith("s3d write POSIX file per process")
+    *outside, inside = finding.explanation.exceptions
+    if finding.state == "open":
+        (s3d,) = outside
+        assert s3d.name.startswith("s3d write POSIX file per process")
+        assert "s3d" in finding.line
     assert inside.name.startswith("ior read MPI-IO shared file")
     assert "1 MiB" in inside.name
-    assert "s3d" in finding.line
 
 
 def test_franklin_upgrade_is_the_first_cause_and_the_load_ranks_lower(finding: Finding) -> None:

@@ -79,6 +79,9 @@ def test_finding_that_became_part_of_another_one_refers_to_it(record_and_update:
     now = finding.first_after + 60 * 86_400
     (_, joined) = resolve_findings([finding], [finding, part], {}, now)
     assert joined.resolution == f"part of {finding.id}"
+    ended = replace(joined, state="resolved")
+    (again,) = resolve_findings([part], [ended], {}, now + 86_400)  # the other one was a transient
+    assert again.resolution is None
     other = replace(part, members=(replace(part.members[0], series_id=99),))
     (_, alone) = resolve_findings([finding], [finding, other], {}, now)
     assert alone.resolution == "not confirmed by later sessions"

@@ -357,11 +357,13 @@ def finding_from_json(document: Mapping[str, Any]) -> Finding:
     return _finding_adapter().validate_python(document)
 
 
-# Beginnings of resolutions: an event of the newest sessions is over; not seen again; a lasting change ended later.
-TRANSIENT, NOT_CONFIRMED, RETURNED = (
+# Beginnings of resolutions: an event of the newest sessions is over; not seen again; a lasting change ended later; the
+# changes are those of another finding.
+TRANSIENT, NOT_CONFIRMED, RETURNED, PART_OF = (
     "transient: back after at most ",
     "not confirmed by later sessions",
     "back at the level before since ",
+    "part of ",
 )
 
 

@@ -17,6 +17,7 @@ from iowatch.core import DAY_S, IowatchError, UsageError, canonical_json, format
 from iowatch.findings import evidence, grouping, newest
 from iowatch.findings.finding import (
     NOT_CONFIRMED,
+    PART_OF,
     RETURNED,
     TRANSIENT,
     AppliedDecision,
@@ -110,6 +111,8 @@ def _update_present(finding: Finding, before: Finding | None, newest_s: int) -> 
     detected = replace(finding, resolution=None, missed_since=None, seen_since=None)
     if before is None or before.resolution is None or before.state == "suspected":
         return detected
+    if before.resolution.startswith(PART_OF):  # it stands alone again
+        return detected
     if finding.probability_lasting is not None:  # the newest sessions show it again
         return detected
     if finding.is_sure and before.resolution == NOT_CONFIRMED and not before.needed_action:
@@ -149,7 +152,7 @@ def _update_absent(
     joined = next((f for f in found if _contains(f, finding)), None)
     over = _transient_sessions(finding, detections) or newest.sessions_until_back(finding, newest_levels)
     if joined:
-        reason: str | None = f"part of {joined.id}"
+        reason: str | None = f"{PART_OF}{joined.id}"
     elif is_undecided and newest_s - since < _UNDECIDED_S:
         reason = None
     elif over:

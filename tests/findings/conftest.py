@@ -76,15 +76,17 @@ RecordAndUpdate = Callable[..., list[Finding]]
 
 @pytest.fixture
 def record_and_update(history: History, root: Path) -> RecordAndUpdate:
-    """Record the sessions of a scenario from `since` (None: all) to the day before `until`, and update findings."""
+    """Record sessions of a scenario from `since` (None: all) to the day before `until`; update findings if wanted."""
 
-    def record(scenario: Scenario, until: date, since: date | None = None, report: bool = True) -> list[Finding]:
+    def record(
+        scenario: Scenario, until: date, since: date | None = None, report: bool = True, update: bool = True
+    ) -> list[Finding]:
         # One transaction for all sessions: the commits of a session are tested in tests/store.
         with history.writing() as connection:
             for session in generate_sessions(replace(scenario, last=until - timedelta(days=1)), seed=5):
                 if since is None or session.session.started_at >= update_time(since).timestamp() - 86400:
                     write.insert_session(connection, session.session, ())
                     write.insert_runs(connection, session.session.uuid, session.runs)
-        return update_findings(history, scenario.system, update_time(until), report=report)
+        return update_findings(history, scenario.system, update_time(until), report=report) if update else []
 
     return record

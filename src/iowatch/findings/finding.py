@@ -315,6 +315,11 @@ class Finding:
         return are_sure((m.confidence, m.observations) for m in self.members if not m.suspected)
 
     @property
+    def has_few_observations(self) -> bool:
+        """Whether no series has enough observations since the change for a sure finding."""
+        return all(m.observations < _SURE_OBSERVATIONS for m in self.members)
+
+    @property
     def groups(self) -> tuple[ChangeGroup, ...]:
         """The changed series of each direction, losses of performance first."""
         main = ChangeGroup(self.size, self.explanation, self.compared)

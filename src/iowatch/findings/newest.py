@@ -40,6 +40,8 @@ from iowatch.store import History, SeriesPoints, SeriesRow
 _PANEL_S = 400 * DAY_S
 # An event with a smaller probability at the end of its newest sessions is not taken for a lasting one.
 _LASTS = 0.5
+# A finding whose series are not measured stays for this time.
+_UNDECIDED_S = 30 * DAY_S
 # Share of the events with which a load changed for the first time that are no effect of the load: nobody knows.
 _NEW_LOAD_SHARE = 0.5
 # Suspected changes of single series in the other direction join an event from this share of its typical size, number
@@ -83,12 +85,13 @@ def assess_newest_sessions(
     established = starts[-NEWEST_SESSIONS] if len(starts) >= NEWEST_SESSIONS else 0.0
     load = _SharedLoad(history, rows, points, starts)
     logs, adjusted, adjustment = load.remove({row.id: np.log(headline_values(row, points[row.id])) for row in rows})
+    lasting = [f for f in known if not _has_returned(f, rows, points)]
     series = []
     for row in rows:
         one = points[row.id]
         chosen = one.time >= level_starts.get(row.id, 0)
         times, values = one.time[chosen], METRICS[row.metric].sign * logs[row.id][chosen]
-        steps = _established_steps(row, detections[row.id], times, known, established)
+        steps = _established_steps(row, detections[row.id], times, lasting, established)
         if row.id in adjusted:
             steps = _remeasure_steps(steps, times, values)
         series.append(PanelSeries(times, values, series_parameters(row), steps))
@@ -159,6 +162,18 @@ def _established_steps(
     return tuple(steps)
 
 
+def _has_returned(finding: Finding, rows: Sequence[SeriesRow], points: Mapping[int, SeriesPoints]) -> bool:
+    """Whether the last observation of most series of an unconfirmed finding is at the level before it."""
+    by_id = {row.id: row for row in rows}
+    back = 0
+    for m in finding.members:
+        one = points.get(m.series_id)
+        if m.suspected and one is not None and (one.time >= m.first_after).any():
+            last = float(headline_values(by_id[m.series_id], one)[-1])
+            back += math.log(last / m.before) / math.log(m.ratio) < _RETURNED_SHARE
+    return 2 * back > len(finding.members)
+
+
 def _remeasure_steps(
     steps: Sequence[tuple[float, float]], times: NDArray[np.int64], logs: NDArray[np.float64]
 ) -> tuple[tuple[float, float], ...]:
@@ -220,19 +235,31 @@ def newest_levels(report: PanelReport, rows: Sequence[SeriesRow]) -> dict[int, f
     return {row.id: level for row, level in zip(rows, report.newest, strict=False) if math.isfinite(level)}
 
 
-def undecided_series(
-    report: PanelReport, rows: Sequence[SeriesRow], detections: Mapping[int, Detection]
-) -> frozenset[int]:
-    """Ids of the series of which the newest session says nothing.
+def undecided_findings(
+    report: PanelReport, rows: Sequence[SeriesRow], detections: Mapping[int, Detection], known: Sequence[Finding]
+) -> frozenset[str]:
+    """Ids of the findings about which nothing new is known, because most of their series are measured too seldom.
 
-    They were not measured in it, or so seldom that the newest sessions do not reach back to a change that is not
-    confirmed yet (a suite that runs every week).
+    The newest sessions do not reach back to them, and did not measure the series, or so seldom that the change is not
+    confirmed yet (a suite that runs every week). Of an event that began in the newest sessions these decide.
     """
     if report.session is None or report.since is None:
         return frozenset()
-    absent = {row.id for row in rows if (row.last or 0) < report.session}
-    rare = {number for number, one in detections.items() if any(s.time < report.since for s in one.suspected)}
-    return frozenset(absent | rare)
+    first, oldest = report.since, report.session - _UNDECIDED_S
+    absent = {row.id for row in rows if oldest < (row.last or 0) < first}
+    seldom = {
+        row.id for row in rows if (row.last or 0) > oldest and _has_older_suspicion(detections.get(row.id), first)
+    }
+    unknown = absent | seldom
+    return frozenset(
+        f.id
+        for f in known
+        if f.first_after < first and 2 * sum(m.series_id in unknown for m in f.members) > len(f.members)
+    )
+
+
+def _has_older_suspicion(detection: Detection | None, time: int) -> bool:
+    return detection is not None and any(one.time < time for one in detection.suspected)
 
 
 def sessions_until_back(finding: Finding, newest: Mapping[int, float]) -> int:

@@ -39,8 +39,6 @@ _MAX_REMAINING_CHANGE = 0.4
 # An open finding is dropped after it has not been detected for this time, and a resolved one is reopened after it has
 # been detected for this time, so that a single outlier does not change the state.
 _CONFIRMATION_PERIOD_S = 7 * DAY_S
-# A finding stays while most of its series are not measured, at most for this time.
-_UNDECIDED_S = 30 * DAY_S
 # Attribute of a session: what its results show together, in one line.
 SESSION_REPORT = "report"
 
@@ -65,7 +63,8 @@ def resolve_findings(
     newest_s: int,
     detections: Mapping[int, Detection] = MappingProxyType({}),
     newest_levels: Mapping[int, float] = MappingProxyType({}),
-    undecided: Collection[int] = (),
+    undecided: Collection[str] = (),
+    since: int | None = None,
 ) -> list[Finding]:
     """All findings with their resolution: not confirmed, or level returned.
 
@@ -76,15 +75,16 @@ def resolve_findings(
         newest_s: time of the newest run, epoch seconds.
         detections: of each series, by series id.
         newest_levels: performance (ln) in the newest observations, by series id.
-        undecided: ids of series of which the newest session says nothing.
+        undecided: ids of findings about which nothing new is known (`newest.undecided_findings`).
+        since: epoch seconds from which on the newest sessions show an event of several series.
     """
     before = {finding.id: finding for finding in known}
     settled = {f.id: _update_present(f, before.get(f.id), newest_s) for f in found}
     for finding in known:
         if finding.id not in settled:
-            is_undecided = 2 * sum(m.series_id in undecided for m in finding.members) > len(finding.members)
+            is_older = since is not None and finding.first_after < since
             settled[finding.id] = _update_absent(
-                finding, found, level_starts, newest_s, detections, newest_levels, is_undecided
+                finding, found, level_starts, newest_s, detections, newest_levels, finding.id in undecided, is_older
             )
     for earlier in sorted(found, key=lambda f: f.first_after):
         known_reason = (before[earlier.id].resolution if earlier.id in before else None) or ""
@@ -132,6 +132,7 @@ def _update_absent(
     detections: Mapping[int, Detection],
     newest_levels: Mapping[int, float],
     is_undecided: bool,
+    is_older: bool,
 ) -> Finding:
     """Update a finding that is not detected: hidden by an accepted level, part of another one, or not confirmed."""
     starts = [level_starts.get(m.series_id, 0) for m in finding.members]
@@ -153,12 +154,12 @@ def _update_absent(
     over = _transient_sessions(finding, detections) or newest.sessions_until_back(finding, newest_levels)
     if joined:
         reason: str | None = f"{PART_OF}{joined.id}"
-    elif is_undecided and newest_s - since < _UNDECIDED_S:
-        reason = None
     elif over:
         reason = f"{TRANSIENT}{format_count(over, 'session')}"
+    elif is_undecided or waiting:
+        reason = None
     else:
-        reason = None if waiting else _reason_over(finding)
+        reason = NOT_CONFIRMED if is_older else _reason_over(finding)
     why = finding.resolution or reason
     outlook = outlook and replace(outlook, is_current=why is None)
     return replace(finding, missed_since=since, seen_since=None, resolution=why, outlook=outlook)
@@ -179,7 +180,7 @@ def _reason_over(finding: Finding) -> str:
     outlook = finding.outlook
     if outlook is None or not outlook.is_current or outlook.sessions >= NEWEST_SESSIONS:
         return NOT_CONFIRMED
-    return f"{TRANSIENT}{format_count(outlook.sessions, 'session')}"
+    return f"{TRANSIENT}{format_count(outlook.observed or outlook.sessions, 'session')}"
 
 
 def _contains(finding: Finding, other: Finding) -> bool:
@@ -327,10 +328,12 @@ def update_findings(
     found = _find_findings(history, system, rows, changes, groups, known, level_starts, seconds, newest_only)
     before = {finding.id: finding for finding in known}
     least = _least_probability(system)
-    levels, undecided = newest.newest_levels(panel, rows), newest.undecided_series(panel, rows, detections)
+    levels, undecided = newest.newest_levels(panel, rows), newest.undecided_findings(panel, rows, detections, known)
     resolved = [
         with_state(finding, before.get(finding.id), decisions, day, report, least)
-        for finding in resolve_findings(found, known, level_starts, newest_s, detections, levels, undecided)
+        for finding in resolve_findings(
+            found, known, level_starts, newest_s, detections, levels, undecided, panel.since
+        )
     ]
     stored = [FindingRow(f.id, f.system, f.first_seen_at, seconds, f.state, f.to_json()) for f in resolved]
     history.save_findings(stored)
@@ -409,7 +412,9 @@ def _continue_finding(finding: Finding, before: Finding | None, level_starts: Ma
     if before is None:
         return replace(finding, first_seen_at=now, updated_at=now, anchor=finding.first_after)
     if finding.outlook is None and before.outlook is not None:
-        finding = replace(finding, outlook=replace(before.outlook, is_current=False))
+        # Of a series that is measured seldom a few observations confirm a change before they make it sure.
+        is_current = before.outlook.is_current and before.state == "suspected" and finding.has_few_observations
+        finding = replace(finding, outlook=replace(before.outlook, is_current=is_current))
     current = {m.series_id for m in finding.members}
     hidden = tuple(m for m in before.members if m.series_id in level_starts and m.series_id not in current)
     if hidden:

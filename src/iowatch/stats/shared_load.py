@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -76,6 +77,8 @@ def adjust_together(
     if explained < single.least_explained(sum(len(one.changes) for one in parts)):
         return None
     column = _steadiest_column([(y, load) for y, load, _, _ in chosen], parts)
+    own = [replace(one, steps=one.steps[:, [column]], signs=one.signs[[column]]) for one in parts]
+    explained = min(explained, single.explained_out_of_sample(own))
     levels = [(y, load[:, column], signs[column]) for y, load, _, signs in chosen]
     if len(recorded) >= _MEAN_SESSIONS and not _explains_means(levels):
         return None

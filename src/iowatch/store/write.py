@@ -10,7 +10,7 @@ from functools import cache
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from sqlalchemy import Connection, Insert, RootTransaction, Select, bindparam, insert, select, update
+from sqlalchemy import Connection, Insert, Select, Transaction, bindparam, insert, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import IntegrityError
 
@@ -37,7 +37,7 @@ from iowatch.store.schema import (
 
 # Ids that a transaction read or inserted: rows with a natural key do not change, and an import or a session names the
 # same few of them for every run. An id of another transaction may have been rolled back, or deleted since.
-_IDS_OF_TRANSACTIONS: WeakKeyDictionary[RootTransaction, dict[tuple[object, ...], int]] = WeakKeyDictionary()
+_IDS_OF_TRANSACTIONS: WeakKeyDictionary[Transaction, dict[tuple[object, ...], int]] = WeakKeyDictionary()
 
 
 @cache
@@ -54,7 +54,7 @@ def _insert_into(model: type[Base]) -> Insert:
 
 def get_or_create_id(connection: Connection, model: type[Base], key: Mapping[str, Any], rest: Mapping[str, Any]) -> int:
     """Return the id of the row with this natural key, inserted if absent; safe against concurrent inserts."""
-    transaction = connection.get_transaction()
+    transaction = connection.get_nested_transaction() or connection.get_transaction()
     known = _IDS_OF_TRANSACTIONS.setdefault(transaction, {}) if transaction else {}
     place = (model, *key.items())
     if place not in known:

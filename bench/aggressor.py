@@ -4,6 +4,7 @@
     python bench/aggressor.py measure BENCHIO FILE 0 33  as root: replays 0 to 32 of benchio on a store, as JSON lines
     python bench/aggressor.py FILE...                    the same, one session per day, as `iowatch findings` sees them;
                                                          tests/data/aggressor.jsonl.xz has replays 109 to 125
+                                                         and 200 to 209
 
 The store is a loop device with ext4, limited by a control group (blkio of cgroup v1) to 10 MiB/s of writes; its image
 is in the folder for temporary files (TMPDIR=/dev/shm keeps the machine's disk out of it). All that write are in that

@@ -84,8 +84,11 @@ def assess_newest_sessions(
     # Of the newest sessions the panel itself finds the events.
     established = starts[-NEWEST_SESSIONS] if len(starts) >= NEWEST_SESSIONS else 0.0
     load = _SharedLoad(history, rows, points, starts)
-    logs, adjusted, adjustment = load.remove({row.id: np.log(headline_values(row, points[row.id])) for row in rows})
-    lasting = [f for f in known if not _has_returned(f, rows, points)]
+    measured = {row.id: np.log(headline_values(row, points[row.id])) for row in rows}
+    logs, adjusted, adjustment = load.remove(measured)
+    last = {row.id: METRICS[row.metric].sign * float(measured[row.id][-1]) for row in rows if len(measured[row.id])}
+    # The end of an event must not look like an event after a step.
+    lasting = [f for f in known if not sessions_until_back(f, last)]
     series = []
     for row in rows:
         one = points[row.id]
@@ -160,18 +163,6 @@ def _established_steps(
         if row.id in moved and finding.first_after < before and not is_known:
             steps.append((float(finding.first_after), moved[row.id]))
     return tuple(steps)
-
-
-def _has_returned(finding: Finding, rows: Sequence[SeriesRow], points: Mapping[int, SeriesPoints]) -> bool:
-    """Whether the last observation of most series of an unconfirmed finding is at the level before it."""
-    by_id = {row.id: row for row in rows}
-    back = 0
-    for m in finding.members:
-        one = points.get(m.series_id)
-        if m.suspected and one is not None and (one.time >= m.first_after).any():
-            last = float(headline_values(by_id[m.series_id], one)[-1])
-            back += math.log(last / m.before) / math.log(m.ratio) < _RETURNED_SHARE
-    return 2 * back > len(finding.members)
 
 
 def _remeasure_steps(

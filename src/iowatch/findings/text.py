@@ -104,7 +104,7 @@ def format_outlook(finding: Finding) -> str:
     if outlook is None:
         return "no assessment of the newest sessions"
     since = f"session {outlook.sessions} since {finding_day(finding)}"
-    since += f", {outlook.observed} of them with its series" if outlook.observed else ""
+    since += f" (its series were measured in {outlook.observed})" if outlook.observed else ""
     seen = f"of {format_count(outlook.similar, 'such session')} before {outlook.over_next} over in the next"
     seen = seen if outlook.similar else "no such session before"
     lasts = f"probability that it lasts {100 * outlook.probability_lasting:.0f} %"

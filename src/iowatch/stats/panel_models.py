@@ -14,7 +14,7 @@ class PanelModel:
     Attributes:
         report: least probability of being real of a new event that is reported, by direction (down, up). Lower for
             the first session, because its morning is the one that counts: of losses just below (.15 to .25) 59 of 296
-            were real, of gains (.30 to .50) 31 of 93 (300 panels each of Edison, Cori and Mira). Higher for gains:
+            were real, of gains from .30 to .50 31 of 93 (300 panels each of Edison, Cori and Mira). Higher for gains:
             those that are not seen at once were real in 16 of 38 cases after two and three sessions and in 2 of 22
             later (100 panels each and the 100 of the tests).
         real: log odds that it is more than the usual bad sessions of the system.

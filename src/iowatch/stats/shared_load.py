@@ -77,6 +77,7 @@ def adjust_together(
     if explained < single.least_explained(sum(len(one.changes) for one in parts)):
         return None
     column = _steadiest_column([(y, load) for y, load, _, _ in chosen], parts)
+    # Its own share; the other one is also honest about the choice among all covariates.
     own = [replace(one, steps=one.steps[:, [column]], signs=one.signs[[column]]) for one in parts]
     explained = min(explained, single.explained_out_of_sample(own))
     levels = [(y, load[:, column], signs[column]) for y, load, _, signs in chosen]

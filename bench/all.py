@@ -25,6 +25,7 @@ BY_HAND = (
     "gate_planted",
     "layers_planted",
     "panel_fit",
+    "panels_fresh",
     "reproduce_planted",
     "scale",
     "workload_times",

@@ -74,10 +74,14 @@ class Year:
 
 @dataclass(frozen=True)
 class Planted:
-    """A panel and what was planted: members by direction, the first session, and its length (None: it lasts)."""
+    """A panel and what was planted: members by direction, the first session, and its length (None: it lasts).
+
+    `noise` are the logs without the event.
+    """
 
     times: Floats
     logs: Floats
+    noise: Floats
     starts: Floats
     cases: tuple[Mapping[str, Scalar], ...]
     groups: Mapping[int, frozenset[int]]
@@ -124,7 +128,8 @@ def plant(known: Year, rng: np.random.Generator) -> Planted:
         order = _shuffled_blocks(n, rng)
         logs, offsets = logs[:, order], offsets[:, order]
     rows = np.flatnonzero(np.isfinite(logs).sum(axis=1) >= 40)
-    logs, times = logs[rows].copy(), (starts + offsets)[rows]
+    noise = logs = logs[rows].copy()
+    times = (starts + offsets)[rows]
     cases = tuple(known.cases[i] for i in rows)
     kind = rng.random()
     first = length = None
@@ -134,10 +139,11 @@ def plant(known: Year, rng: np.random.Generator) -> Planted:
         length = None if kind < LASTING else 1 + int(rng.choice(len(LENGTHS), p=LENGTHS))
         end = n if length is None else min(n, first + length)
         logs[rng.random(len(rows)) < 0.1, first] = np.nan
+        noise = logs.copy()
         for direction, members, sizes in _draw_groups(cases, length is None, rng):
             logs[members, first:end] += sizes[:, None]
             groups[direction] = frozenset(members)
-    return Planted(times, logs, starts, cases, groups, first, length)
+    return Planted(times, logs, noise, starts, cases, groups, first, length)
 
 
 def _shuffled_blocks(n: int, rng: np.random.Generator) -> NDArray[np.intp]:
@@ -196,9 +202,8 @@ def shorten(one: Planted, rng: np.random.Generator) -> Planted | None:
     chosen = slice(start, begin + 14)
     first = one.first - start if one.first is not None else None
     cases = tuple(one.cases[i] for i in rows)
-    return Planted(
-        one.times[rows][:, chosen], one.logs[rows][:, chosen], one.starts[chosen], cases, groups, first, one.length
-    )
+    times, logs, noise = (part[rows][:, chosen] for part in (one.times, one.logs, one.noise))
+    return Planted(times, logs, noise, one.starts[chosen], cases, groups, first, one.length)
 
 
 @dataclass(frozen=True)

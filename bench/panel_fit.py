@@ -76,7 +76,7 @@ class Year:
 class Planted:
     """A panel and what was planted: members by direction, the first session, and its length (None: it lasts).
 
-    `noise` are the logs without the event.
+    `times` (epoch seconds), `logs` (natural logarithm) and `noise`, the logs without the event, have shape (S, T).
     """
 
     times: Floats

@@ -69,7 +69,7 @@ def describe_groups(one: Planted, sigma: Floats) -> list[dict[str, Any]]:
     return found
 
 
-def write_panel(one: Planted, system: str, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]]:
+def build_panel(one: Planted, system: str, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]]:
     """The panel and its truth, in the formats of the archive."""
     sigma = scatters(one.noise)
     last = one.first - 1 if one.first is not None else int(rng.integers(49, len(one.starts) - 14))
@@ -113,7 +113,7 @@ def main() -> None:
     for number in range(given.panels):
         rng = np.random.default_rng([given.seed, number])
         name = f"{system}-{given.seed}-{number:03}"
-        panel, truths[name] = write_panel(plant(known, rng), system, rng)
+        panel, truths[name] = build_panel(plant(known, rng), system, rng)
         (given.folder / "panels" / f"{name}.json").write_text(json.dumps(panel))
     (given.folder / "truth.json").write_text(json.dumps(truths))
 

@@ -69,7 +69,14 @@ def first_session(history: History) -> date:
     others = [replace(run, stack=StackRecord("mpich"), fingerprint=f"mpich-{run.name}") for run in two.runs]
     lacking = [
         {"stack": stack, "run": runs, "reason": f"the stack does not provide {what}", "partition": ""}
-        for stack, runs, what in (("mpich", "2 cases", "netcdf4"), ("openmpi", "4 cases", "h5bench"))
+        for stack in ("mpich", "openmpi")
+        for runs, what in (
+            ("2 cases", "netcdf4"),
+            ("4 cases", "h5bench"),
+            ("1 case", "fio"),
+            ("7 cases", "ior"),
+            ("3 cases", "mdtest"),
+        )
     ]
     attributes = {"unavailable": lacking, "install_commands": ["iowatch stack install reference --system laptop"]}
     session = replace(one.session, origin="run", attributes=attributes)

@@ -71,6 +71,7 @@ def test_first_session_shows_what_stands_out_and_what_is_missing(first_results: 
     assert "What stands outior with MPI-IO is 7 times slower on mpich than on openmpi (2 series)" in text
     assert "POSIX is" not in text  # as fast as the other
     assert "2 cases, stack mpich: the stack does not provide netcdf4" in text
+    assert text.count("the stack does not provide") == 10  # five tools on both stacks
     assert "What they need is installed by:iowatch stack install reference --system laptop" in text
     assert "peak of the file system is unknown" in text
 

@@ -87,6 +87,8 @@ def judge(panel: dict[str, Any], state: Morning | None) -> tuple[list[dict[str, 
     morning.record(panel)
     found = []
     for finding in morning.findings():
+        if finding.outlook is None and all(member.suspected for member in finding.members):
+            continue  # a loss of the control chart alone: bench/losses.py
         sides = sorted({member.direction for member in finding.members})
         outlook = finding.outlook
         probabilities = dict(outlook.directions) if outlook is not None and outlook.is_current else {}

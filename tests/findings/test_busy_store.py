@@ -67,8 +67,9 @@ def test_a_load_that_ends_for_the_first_time_is_named_and_not_reported(history: 
 @pytest.mark.parametrize("seed", [9203, 9208])
 def test_a_slower_store_is_suspected_within_five_sessions(history: History, root: Path, seed: int) -> None:
     found = mornings(history, seed, own_change=0.85)
-    assert not any(found[:CHANGED_AT])
-    (finding,) = found[CHANGED_AT + 4]
+    # The program is unseen in 3 % of its sessions: the control chart reports such a loss for a session.
+    assert not any(one.outlook or one.state == "open" for morning in found[:CHANGED_AT] for one in morning)
+    (finding,) = (one for one in found[CHANGED_AT + 4] if one.resolution is None)
     assert finding.direction == "down"
     assert finding.size == pytest.approx(0.85, abs=0.06)
     assert len(finding.members) >= 2

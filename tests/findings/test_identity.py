@@ -16,7 +16,10 @@ DAY = 86_400
 
 def changed(*series: int, day: int, before: int | None = None) -> ChangeGroup:
     """A loss of some series on a day, after a run on the day `before` (default: the day before)."""
-    moved = tuple(SimpleNamespace(row=SimpleNamespace(id=n), direction="down", log_gain=-0.5) for n in series)
+    sure = SimpleNamespace(suspected=False)
+    moved = tuple(
+        SimpleNamespace(row=SimpleNamespace(id=n), direction="down", log_gain=-0.5, change=sure) for n in series
+    )
     last = (day - 1 if before is None else before) * DAY
     return ChangeGroup(cast("Any", moved), last, day * DAY)
 

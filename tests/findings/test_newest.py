@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from iowatch.core import Case
+from iowatch.core.settings import Thresholds
 from iowatch.demo.scenarios import Scenario
 from iowatch.findings import SESSION_REPORT, Finding, state, update_findings
 from iowatch.findings.evidence import _outlook
@@ -149,7 +150,7 @@ def test_single_series_do_not_open_a_finding_against_the_newest_sessions(
 ) -> None:
     members = tuple(replace(m, suspected=False, confidence=0.99, observations=8) for m in suspected.members)
     finding = replace(suspected, members=members, outlook=outlook)
-    assert state.with_state(finding, None, (), STEP, True, 0.5).state == expected
+    assert state.with_state(finding, None, (), STEP, True, Thresholds()).state == expected
 
 
 def test_series_seen_later_or_in_the_other_direction_join_the_confirmed_group() -> None:
@@ -287,11 +288,13 @@ def suspected(record_and_update: RecordAndUpdate) -> Finding:
 @pytest.mark.parametrize(("least", "counts"), [(0.6, True), (0.61, False)])
 def test_probable_suspicion_counts_as_a_finding(suspected: Finding, least: float, counts: bool) -> None:
     outlook = Outlook(0.6, 1, False, 9, 8)
-    found = state.with_state(replace(suspected, outlook=outlook), None, (), STEP, True, least)
+    found = state.with_state(
+        replace(suspected, outlook=outlook), None, (), STEP, True, Thresholds(suspected_probability=least)
+    )
     assert (found.state, found.needs_action) == ("suspected", counts)
     # The next update does not find it: what it said is no current probability.
     gone = replace(found, outlook=replace(outlook, is_current=False))
-    assert not state.with_state(gone, found, (), STEP, True, least).needs_action
+    assert not state.with_state(gone, found, (), STEP, True, Thresholds(suspected_probability=least)).needs_action
 
 
 def test_probability_from_which_a_suspicion_counts_is_the_site_s(
@@ -299,7 +302,8 @@ def test_probability_from_which_a_suspicion_counts_is_the_site_s(
 ) -> None:
     assert suspected.outlook is not None
     for least, counts in ((0.01, True), (1.0, False)):
-        policy = NightlyPolicy(suspected_probability=least)
+        # Without the control chart, which reports a loss of this size in its second session.
+        policy = NightlyPolicy(suspected_probability=least, smallest_loss=0.9)
         monkeypatch.setattr(state, "load_system", lambda _, policy=policy: SimpleNamespace(night=policy))
         (found,) = update_findings(history, "planted", update_time(STEP + timedelta(days=1)))
         assert found.needs_action is counts
@@ -307,11 +311,11 @@ def test_probability_from_which_a_suspicion_counts_is_the_site_s(
 
 def test_suspicion_that_becomes_probable_is_an_update_once(suspected: Finding) -> None:
     outlook = Outlook(0.3, 1, False, 9, 8)
-    first = state.with_state(replace(suspected, outlook=outlook), None, (), STEP, True, 0.5)
+    first = state.with_state(replace(suspected, outlook=outlook), None, (), STEP, True, Thresholds())
     probable = replace(first, outlook=replace(outlook, probability_lasting=0.7, sessions=2))
-    second = state.with_state(probable, first, (), STEP, True, 0.5)
-    third = state.with_state(probable, second, (), STEP, True, 0.5)
-    over = state.with_state(replace(third, resolution=f"{TRANSIENT}3 sessions"), third, (), STEP, True, 0.5)
+    second = state.with_state(probable, first, (), STEP, True, Thresholds())
+    third = state.with_state(probable, second, (), STEP, True, Thresholds())
+    over = state.with_state(replace(third, resolution=f"{TRANSIENT}3 sessions"), third, (), STEP, True, Thresholds())
     assert [f.updates for f in (first, second, third, over)] == [
         ("new",),
         ("probably lasting",),

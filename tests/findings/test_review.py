@@ -118,8 +118,8 @@ def test_detection_starts_at_the_accepted_level(record_and_update: RecordAndUpda
     )
     record_and_update(scenario, second, None)
     decide("accepted", second)
-    (accepted,) = update_findings(history, "planted", update_time(second))
-    assert accepted.state == "accepted"
+    (accepted,) = (f for f in update_findings(history, "planted", update_time(second)) if f.id == NAME)
+    assert (accepted.state, accepted.session_loss) == ("accepted", None)
     starts = state.accepted_level_starts(history, "planted", second)
     assert starts == {m.series_id: m.first_after for m in accepted.members}
     new, old = record_and_update(scenario, date(2025, 4, 30), second)

@@ -244,8 +244,9 @@ def test_second_method_is_used_by_detect_findings_and_dashboard(
     assert changes_of_command(cli) == {"write": ([], [at(20)])}
     assert changes_of_command(cli, "--method", second_method) == {"write": ([at(20)], [])}
     now = datetime.fromtimestamp(START, UTC) + timedelta(days=22)
-    # Two observations of one series alone are no finding.
-    assert update_findings(history, "site", now, method=second_method) == []
+    # Two observations of one series alone are no sure change; the loss is unusual.
+    (found,) = update_findings(history, "site", now, method=second_method)
+    assert (found.state, found.session_loss is not None) == ("suspected", True)
     (machine,) = data.collect_catalogue(history).machines
     (entry,) = machine.series
     assert entry.detection is not None

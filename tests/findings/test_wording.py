@@ -27,7 +27,13 @@ def line_of(*differences: EvidenceDifference) -> str:
         cast(
             "Finding",
             SimpleNamespace(
-                **facts, system="planted", load=None, layer=None, explanation=explanation, differences=differences
+                **facts,
+                system="planted",
+                load=None,
+                layer=None,
+                session_loss=None,
+                explanation=explanation,
+                differences=differences,
             ),
         )
     )

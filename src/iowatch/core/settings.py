@@ -26,9 +26,16 @@ _HINT = "docs/settings.md lists the settings; `iowatch config` shows those in fo
 
 
 class Thresholds(ClosedModel):
-    """Thresholds of systems that have none of their own in `system.yaml`."""
+    """Thresholds of systems that have none of their own in `system.yaml`.
+
+    Attributes:
+        suspected_probability: a suspected finding that lasts with at least this probability counts as a finding.
+        smallest_loss: share of the performance from which on the loss of a calm series in one session is worth a
+            message; a noisy series needs more, by its own past.
+    """
 
     suspected_probability: Annotated[float, Field(gt=0, le=1)] = 0.5
+    smallest_loss: Annotated[float, Field(ge=0.03, le=0.9)] = 0.2
 
 
 class SiteSettings(ClosedModel):

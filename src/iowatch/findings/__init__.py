@@ -12,6 +12,7 @@ from iowatch.findings.evidence import (
 from iowatch.findings.finding import Finding, FindingMember, FindingState, finding_from_json
 from iowatch.findings.grouping import current_trends, find_trends, format_trends
 from iowatch.findings.layers import assess_newest_layer, layers_of
+from iowatch.findings.losses import ChartYear, OutsideResult, chart_past_year
 from iowatch.findings.review import (
     EVENT_ACTION,
     REVIEW_ACTIONS,
@@ -41,10 +42,12 @@ from iowatch.findings.series import (
 )
 from iowatch.findings.state import (
     SESSION_REPORT,
+    alarm_limits,
     detect_system,
     find_finding,
     load_findings,
     orphaned_decisions,
+    outside_results,
     refresh_findings,
     update_findings,
 )
@@ -64,6 +67,7 @@ from iowatch.findings.text import (
     format_no_findings,
     format_outlook,
     format_percent,
+    format_session_loss,
     name_group,
     remaining_changes,
 )

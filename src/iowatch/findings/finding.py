@@ -122,6 +122,32 @@ class Outlook:
 
 
 @dataclass(frozen=True)
+class SessionLoss:
+    """The largest loss of the members in their newest session, against what is usual for that series.
+
+    Attributes:
+        name: of the series.
+        series: number of members whose loss is unusual.
+        gain: performance of the newest session / level before the loss.
+        lowest: smallest one of `earlier` observations before, each against the level before it.
+        similar: number of earlier losses in the system that were about as bad.
+        sessions: number of observations since the series is below what is usual.
+        is_alone: whether the series is unusual by itself; else with the other series of its file system only.
+        repeated: whether the retest showed the loss, too; None without a retest.
+    """
+
+    name: str
+    series: int
+    gain: float
+    lowest: float
+    earlier: int
+    similar: int
+    sessions: int
+    is_alone: bool
+    repeated: bool | None = None
+
+
+@dataclass(frozen=True)
 class EvidenceDifference:
     """A difference between the runs before and after: a part of the stack, a Darshan counter."""
 
@@ -251,7 +277,9 @@ class Finding:
         label: origin stated by the sessions ("reconstructed from published figures"), or None.
         opposite: the group that changed in the other direction, or None.
         outlook: assessment of the newest sessions of all series together, or None if they never showed it.
-        is_alarm: whether a suspected finding counts as a finding, because it lasts with enough probability.
+        is_alarm: whether a suspected finding counts as a finding: the newest session shows an unusual loss, or it lasts
+            with enough probability.
+        session_loss: the loss of the newest session, if it is unusual for its series.
     """
 
     id: str
@@ -292,6 +320,7 @@ class Finding:
     needed_action: bool = False
     outlook: Outlook | None = None
     is_alarm: bool = False
+    session_loss: SessionLoss | None = None
 
     @property
     def needs_action(self) -> bool:
@@ -394,6 +423,19 @@ def with_updates(finding: Finding, before: Finding | None, report: bool) -> Find
     return replace(finding, updates=updates, pending=() if report else updates, reported_members=reported_members)
 
 
+# A loss of a reported finding is reported again if less than this share of the performance is left.
+_FURTHER = 0.5
+
+
+def _fell_further(finding: Finding, before: Finding) -> bool:
+    """Whether an undecided finding lost much more since the last report."""
+    loss = finding.session_loss
+    if loss is None or finding.resolution is not None:
+        return False
+    reported = before.session_loss.gain if before.session_loss is not None else min(m.gain for m in before.members)
+    return loss.gain < _FURTHER * reported
+
+
 def _list_updates(finding: Finding, before: Finding | None) -> list[str]:
     if before is None:
         # A finding already resolved at its first detection is not reported; a recovery is reported with the finding
@@ -410,7 +452,9 @@ def _list_updates(finding: Finding, before: Finding | None) -> list[str]:
     elif finding.state == "open" and before.state in ("suspected", "resolved"):
         updates.append("confirmed")
     elif finding.needs_action and not was_reported:
-        updates.append("probably lasting")
+        updates.append("probably lasting" if finding.session_loss is None else "unusual loss")
+    if was_reported and _fell_further(finding, before):
+        updates.append(f"fell further: {finding.session_loss.name}" if finding.session_loss else "fell further")
     review = finding.review
     expired = review is not None and review.expired and not (before.review and before.review.expired)
     if review is not None and expired and finding.state != "resolved":

@@ -94,8 +94,8 @@ class ChangeGroup:
 
     @property
     def is_newest(self) -> bool:
-        """Whether only the newest sessions of all series show it, and no confirmed change does."""
-        return self.event is not None and all(m.change.suspected for m in self.changes)
+        """Whether only the newest sessions show it (all series together, or the control chart), and no sure change."""
+        return all(m.change.suspected for m in self.changes)
 
     @property
     def direction(self) -> PerformanceDirection:
@@ -381,7 +381,10 @@ def match_findings(groups: Sequence[ChangeGroup], known: Sequence[Finding]) -> d
             is_far = max(distance_s, anchor_distance_s) > _SAME_EVENT_S or (group.is_newest and not is_near)
             if is_other or is_far:
                 continue
-            dismissed = finding.state == "dismissed"
+            # A decision about other series says nothing of those that only the newest sessions show.
+            dismissed = finding.state == "dismissed" or (
+                group.is_newest and finding.state in ("accepted", "acknowledged")
+            )
             is_missing = finding.missed_since is not None and (finding.resolution is not None or dismissed)
             if (shared or not (is_missing or dismissed)) and (not is_missing or distance_s <= _SAME_DATE_S):
                 distance = (distance_s, abs(group.first_after - finding.first_after))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from statistics import median
 
 import numpy as np
@@ -17,7 +17,7 @@ from iowatch.core import DAY_S, METRICS, covariate_label
 from iowatch.findings.finding import NOT_CONFIRMED, RETURNED, TRANSIENT, Finding, are_sure
 from iowatch.findings.grouping import ChangeGroup, SeriesChange, series_parameters
 from iowatch.findings.series import headline_values, load_observations, load_tables
-from iowatch.findings.text import format_moved_layer, format_outlook, short_summary
+from iowatch.findings.text import format_moved_layer, format_outlook, format_session_loss, short_summary
 from iowatch.stats import (
     NEWEST_SESSIONS,
     Adjustment,
@@ -63,19 +63,35 @@ _SESSION_S = DAY_S // 2
 _SAME_DATE_S = 3 * DAY_S
 
 
-def assess_newest_sessions(
+@dataclass(frozen=True)
+class NewestSeries:
+    """The observations of all series of one system, as the newest sessions are assessed.
+
+    Attributes:
+        series: without the effect of a covariate that predicts all of them together, and with their established steps;
+            in the order of the rows.
+        load: the covariates of the series.
+        adjustment: what was removed; None without such a covariate.
+    """
+
+    series: tuple[PanelSeries, ...]
+    load: _SharedLoad
+    adjustment: Adjustment | None
+
+
+def load_newest_series(
     history: History,
     rows: Sequence[SeriesRow],
     detections: Mapping[int, Detection],
     known: Sequence[Finding],
     level_starts: Mapping[int, int],
-) -> PanelReport:
-    """Assess the newest sessions of the series of one system together.
+) -> NewestSeries:
+    """Load the observations of the last 400 days of all series of one system.
 
     Args:
-        rows: all headline series of the system; positions in the report index them.
+        rows: all headline series of the system.
         detections: of each series, by series id; their established steps are removed from the observations.
-        known: findings of the last update; those of newest sessions are kept with less evidence than new ones need.
+        known: findings of the last update.
         level_starts: starts of the accepted levels in epoch seconds, by series id; earlier observations are left out.
     """
     newest = max((row.last or 0 for row in rows), default=0)
@@ -91,18 +107,29 @@ def assess_newest_sessions(
     lasting = [f for f in known if not sessions_until_back(f, last)]
     series = []
     for row in rows:
-        one = points[row.id]
-        chosen = one.time >= level_starts.get(row.id, 0)
-        times, values = one.time[chosen], METRICS[row.metric].sign * logs[row.id][chosen]
+        observations = points[row.id]
+        chosen = observations.time >= level_starts.get(row.id, 0)
+        times, values = observations.time[chosen], METRICS[row.metric].sign * logs[row.id][chosen]
         steps = _established_steps(row, detections[row.id], times, lasting, established)
         if row.id in adjusted:
             steps = _remeasure_steps(steps, times, values)
         series.append(PanelSeries(times, values, series_parameters(row), steps))
+    return NewestSeries(tuple(series), load, adjustment)
+
+
+def assess_newest_sessions(newest: NewestSeries, known: Sequence[Finding]) -> PanelReport:
+    """Assess the newest sessions of the series of one system together; positions in the report index the series.
+
+    Args:
+        known: findings of the last update; those of newest sessions are kept with less evidence than new ones need.
+    """
     current = [f for f in known if f.outlook is not None and f.outlook.is_current and f.resolution is None]
     events = [(f.first_after, side) for f in current for side in sorted({m.direction for m in f.members})]
-    report = assess_panel(series, events, *_count_outcomes(known))
-    found = report.events if adjustment else tuple(load.doubt(event) for event in report.events)
-    return replace(report, events=found, adjustment=adjustment)
+    report = assess_panel(newest.series, events, *_count_outcomes(known))
+    found = report.events
+    if newest.adjustment is None:
+        found = tuple(newest.load.doubt(event) for event in found)
+    return replace(report, events=found, adjustment=newest.adjustment)
 
 
 class _SharedLoad:
@@ -380,12 +407,31 @@ def describe_newest_session(report: PanelReport, findings: Sequence[Finding]) ->
         return "no series with a known level was measured"
     used = report.adjustment
     load = f" (without the effect of {covariate_label(used.covariate)})" if used else ""
-    current = [f for f in findings if f.outlook is not None and f.outlook.is_current and f.resolution is None]
+    lost = [f for f in findings if f.session_loss is not None and f.resolution is None]
+    current = [
+        f for f in findings if f.outlook is not None and f.outlook.is_current and f.resolution is None and f not in lost
+    ]
+    if lost:
+        count = f"{len(report.unusual)} of {report.measured} series far off{load}"
+        worst = sorted(lost, key=lambda f: f.session_loss.gain if f.session_loss else 1.0)
+        texts = [f"{short_summary(f)}; {format_session_loss(f)}{_format_layer(f)}; {_format_lasting(f)}" for f in worst]
+        texts += [f"{short_summary(f)}{_format_layer(f)}; {format_outlook(f)}" for f in current]
+        return f"{count}, {'; '.join(texts)}"
     if not current:
         far = f"{len(report.unusual)} of {report.measured} series far off, no more than usual"
         return (far if report.unusual else f"nothing unusual in {report.measured} series") + load
     parts = [f"{len(report.unusual)} of {report.measured} series far off{load}"]
     for finding in sorted(current, key=lambda f: -f.outlook.probability_lasting if f.outlook else 0.0):
-        layer = f"; {format_moved_layer(finding.layer)}" if finding.layer and finding.layer.named else ""
-        parts.append(f"{short_summary(finding)}{layer}; {format_outlook(finding)}")
+        parts.append(f"{short_summary(finding)}{_format_layer(finding)}; {format_outlook(finding)}")
     return ", ".join(parts[:2]) + "".join(f"; {one}" for one in parts[2:])
+
+
+def _format_layer(finding: Finding) -> str:
+    return f"; {format_moved_layer(finding.layer)}" if finding.layer and finding.layer.named else ""
+
+
+def _format_lasting(finding: Finding) -> str:
+    """How probably an unusual loss lasts, as far as that is known."""
+    if finding.state != "suspected":
+        return finding.state
+    return "too early to say whether it lasts" if finding.outlook is None else format_outlook(finding)

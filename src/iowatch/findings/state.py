@@ -8,13 +8,14 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import date, datetime
 from statistics import median
 from types import MappingProxyType
 
 from iowatch.core import DAY_S, IowatchError, UsageError, canonical_json, format_count, settings, suggest_name, utc_now
-from iowatch.findings import evidence, grouping, newest
+from iowatch.core.settings import Thresholds
+from iowatch.findings import evidence, grouping, losses, newest
 from iowatch.findings.finding import (
     NOT_CONFIRMED,
     PART_OF,
@@ -32,7 +33,7 @@ from iowatch.findings.text import finding_day, finding_line, format_day
 from iowatch.reference import events, reviews
 from iowatch.site import load_system, system_today, system_zone
 from iowatch.stats import DEFAULT_METHOD, NEWEST_SESSIONS, ChangePoint, Detection
-from iowatch.store import FindingRow, History, SeriesRow
+from iowatch.store import FindingRow, History, SeriesRow, SessionRow
 
 # A level has returned if less than this share of the change (of its logarithm) remains, or if it overshoots.
 _MAX_REMAINING_CHANGE = 0.4
@@ -41,6 +42,8 @@ _MAX_REMAINING_CHANGE = 0.4
 _CONFIRMATION_PERIOD_S = 7 * DAY_S
 # Attribute of a session: what its results show together, in one line.
 SESSION_REPORT = "report"
+# Attribute of a session: its results outside the usual range of their series (`OutsideResult`).
+OUTSIDE_USUAL = "outside_usual"
 
 
 def accepted_since_by_series(
@@ -113,8 +116,8 @@ def _update_present(finding: Finding, before: Finding | None, newest_s: int) -> 
         return detected
     if before.resolution.startswith(PART_OF):  # it stands alone again
         return detected
-    if finding.probability_lasting is not None:  # the newest sessions show it again
-        return detected
+    if finding.probability_lasting is not None or finding.session_loss is not None:
+        return detected  # the newest sessions show it again
     if finding.is_sure and before.resolution == NOT_CONFIRMED and not before.needed_action:
         return detected
     since = before.seen_since or newest_s
@@ -135,6 +138,7 @@ def _update_absent(
     is_older: bool,
 ) -> Finding:
     """Update a finding that is not detected: hidden by an accepted level, part of another one, or not confirmed."""
+    finding = replace(finding, session_loss=None)
     starts = [level_starts.get(m.series_id, 0) for m in finding.members]
     if all(start >= m.first_after for start, m in zip(starts, finding.members, strict=True)):
         later = max(starts) > max(m.first_after for m in finding.members)
@@ -216,27 +220,27 @@ def with_state(
     decisions: Sequence[reviews.Decision],
     today: date,
     report: bool,
-    least_probability: float,
+    limits: Thresholds,
 ) -> Finding:
     """Return the finding with its state, decision, notes and updates.
 
     Args:
         before: the same finding at the last update, or None.
-        least_probability: probability to last from which a suspected finding counts as a finding.
+        limits: from which probability to last on a suspected finding counts as a finding without an unusual loss.
         report: whether the caller reports the updates now.
     """
     review = _applied_decision(finding.id, decisions, today)
     notes = [d for d in decisions if d.finding == finding.id and d.decision == "note"]
     noted = tuple(_to_applied_decision(note, today) for note in notes)
     state = _derive_state(finding, before, review)
-    is_alarm = (finding.probability_lasting or 0.0) >= least_probability
+    probably_lasts = (finding.probability_lasting or 0.0) >= limits.suspected_probability
     decided = replace(
         finding,
         state=state,
         review=review,
         notes=noted,
         owner=_current_owner(finding.id, decisions, today),
-        is_alarm=is_alarm,
+        is_alarm=finding.session_loss is not None or probably_lasts,
     )
     needed = decided.needs_action or (before is not None and before.needed_action)
     return with_updates(replace(decided, needed_action=needed, line=finding_line(decided)), before, report)
@@ -322,22 +326,27 @@ def update_findings(
     most_new = NEWEST_SESSIONS if newest_only else 0
     detections = detect_series(history, rows, level_starts, method, most_new=most_new)
     seconds = int(moment.timestamp())
-    panel = newest.assess_newest_sessions(history, rows, detections, known, level_starts)
+    observed = newest.load_newest_series(history, rows, detections, known, level_starts)
+    panel = newest.assess_newest_sessions(observed, known)
+    limits = alarm_limits(system)
+    lost = losses.assess_losses(history, rows, observed, known, limits.smallest_loss)
     changes = {number: one.steps for number, one in detections.items()}
     groups = newest.join_events(grouping.group_changes(rows, changes), panel, rows, known)
+    groups = losses.join_losses(groups, lost, rows, known)
     found = _find_findings(history, system, rows, changes, groups, known, level_starts, seconds, newest_only)
+    found = [losses.attach_losses(finding, lost, rows) for finding in found]
     before = {finding.id: finding for finding in known}
-    least = _least_probability(system)
     levels, undecided = newest.newest_levels(panel, rows), newest.undecided_findings(panel, rows, detections, known)
     resolved = [
-        with_state(finding, before.get(finding.id), decisions, day, report, least)
+        with_state(finding, before.get(finding.id), decisions, day, report, limits)
         for finding in resolve_findings(
             found, known, level_starts, newest_s, detections, levels, undecided, panel.since
         )
     ]
     stored = [FindingRow(f.id, f.system, f.first_seen_at, seconds, f.state, f.to_json()) for f in resolved]
     history.save_findings(stored)
-    _store_session_report(history, system, newest.describe_newest_session(panel, resolved))
+    outside = losses.list_outside(lost, rows)
+    _store_session_report(history, system, newest.describe_newest_session(panel, resolved), outside)
     return sorted(resolved, key=lambda f: (-f.first_after, f.id))
 
 
@@ -432,21 +441,28 @@ def _group_basis(one: grouping.ChangeGroup, stamp: str, newest_s: int, newest_on
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def _least_probability(system: str) -> float:
-    """Probability to last from which a suspected finding counts as a finding: of the site, or the default."""
+def alarm_limits(system: str) -> Thresholds:
+    """From which loss and probability on a suspected finding counts as a finding: of the system, or of the site."""
+    site = settings.site_settings().thresholds
     try:
         policy = load_system(system).night
     except IowatchError:  # imported data have no system; a damaged file is reported by what needs it
-        policy = None
-    own = policy.suspected_probability if policy else None
-    return settings.site_settings().thresholds.suspected_probability if own is None else own
+        return site
+    stated = policy.model_dump(include=set(Thresholds.model_fields), exclude_none=True)
+    return site.model_copy(update=stated)
 
 
-def _store_session_report(history: History, system: str, report: str) -> None:
-    """Store the report of the newest session with that session, where pages and notices read it."""
+def _store_session_report(history: History, system: str, report: str, outside: Sequence[losses.OutsideResult]) -> None:
+    """Store what the newest session shows with that session, where its verdict, pages and notices read it."""
     session = next(iter(history.sessions(system, limit=1)), None)
-    if session is not None and session.attributes.get(SESSION_REPORT) != report:
-        history.add_attributes(session.uuid, {SESSION_REPORT: report})
+    attributes = {SESSION_REPORT: report, OUTSIDE_USUAL: [asdict(result) for result in outside]}
+    if session is not None and any(session.attributes.get(name) != value for name, value in attributes.items()):
+        history.add_attributes(session.uuid, attributes)
+
+
+def outside_results(session: SessionRow) -> tuple[losses.OutsideResult, ...]:
+    """Results of a session that were outside the usual range of their series when it was the newest one."""
+    return tuple(losses.OutsideResult(**result) for result in session.attributes.get(OUTSIDE_USUAL, ()))
 
 
 def find_finding(history: History, name: str, known: Sequence[Finding] | None = None) -> Finding:
@@ -505,9 +521,13 @@ def detect_system(
 
 
 def suspected_series_ids(history: History, system: str) -> frozenset[int]:
-    """Ids of the series with suspected changes, as of the last update."""
+    """Ids of the series with suspected changes or unusual losses, as of the last update."""
     detections = load_detections(history, [row.id for row in headline_series(history, system)])
-    return frozenset(number for number, one in detections.items() if one.suspected)
+    suspected = {number for number, detection in detections.items() if detection.suspected}
+    for finding in load_findings(history, system):
+        if finding.session_loss is not None:
+            suspected |= {member.series_id for member in finding.members}
+    return frozenset(suspected)
 
 
 def orphaned_decisions(history: History, system: str | None = None) -> list[str]:

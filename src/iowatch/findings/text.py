@@ -70,6 +70,8 @@ def finding_line(finding: Finding) -> str:
             for one, direction in ((finding, finding.direction), (opposite, opposite_direction(finding)))
         ]
     parts = [f"{finding_day(finding)}: {what}", *groups]
+    if finding.session_loss is not None:
+        parts.append(format_session_loss(finding))
     control = explanation.control
     if control is not None and explanation.rule is not None:
         parts.append(f"{control.label} unchanged ({control.unchanged} of {control.total})")
@@ -93,6 +95,30 @@ def _format_doubt(finding: Finding) -> str:
     """Probability that a suspected finding lasts, where the newest sessions give one."""
     probability = finding.probability_lasting
     return "not yet confirmed" if probability is None else f"lasts with a probability of {100 * probability:.0f} %"
+
+
+def format_session_loss(finding: Finding) -> str:
+    """`last session ior write HDF5 ×0.003, never below ×0.95 in 40 sessions before; repeated by the retest`.
+
+    Empty without an unusual loss.
+    """
+    loss = finding.session_loss
+    if loss is None:
+        return ""
+    name = f"{loss.name} " if len(finding.members) > 1 else ""
+    text = f"last session {name}{format_factor(loss.gain)}"
+    if loss.sessions > 1:
+        text += f", {format_count(loss.sessions, 'session')} in a row below what is usual"
+    earlier = format_count(loss.earlier, "session")
+    if loss.gain < loss.lowest:
+        text += f", never below {format_factor(loss.lowest)} in {earlier} before"
+    else:
+        text += f", lowest of {earlier} before {format_factor(loss.lowest)}"
+    if not loss.is_alone:
+        text += ", together with the other series of the file system"
+    if loss.repeated is not None:
+        text += "; repeated by the retest" if loss.repeated else "; the retest shows less"
+    return text
 
 
 def format_outlook(finding: Finding) -> str:
@@ -362,6 +388,7 @@ def _finding_sections(finding: Finding) -> Iterator[tuple[str, list[str]]]:
         yield "Not compared", [f"{finding.changed_otherwise} series changed otherwise or uncertainly"]
     yield "Differences", [f"{d.where}: {d.what} {d.before} -> {d.after}" for d in finding.differences]
     yield "Around the runs", [_format_covariate(one) for one in finding.covariates]
+    yield "Last session", [format_session_loss(finding)] if finding.session_loss else []
     yield "Newest sessions", [format_outlook(finding)] if finding.probability_lasting is not None else []
     yield "Resolved", [finding.resolution] if finding.resolution else []
     decisions = [*([finding.review] if finding.review else []), *finding.notes]

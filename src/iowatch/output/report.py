@@ -64,6 +64,7 @@ def _problem_sections(verdict: Verdict) -> list[tuple[str, list[str]]]:
         "Failed": verdict.failed,
         "Missing": verdict.absent,
         "Outside references, or invalid references": verdict.references,
+        "Outside their usual range (no accepted reference)": verdict.outside_usual,
         "Deferred to another session": verdict.left_out,
         "Added to the plan": verdict.added,
         "Not available here": verdict.unavailable,

@@ -18,6 +18,7 @@ from iowatch.findings import (
     find_retests,
     format_decision,
     history_extent,
+    outside_results,
     remaining_changes,
     update_findings,
 )
@@ -96,6 +97,8 @@ class Verdict:
         repeated: number of runs that were repeated because a change is suspected.
         retests: one line per retest: on other nodes or not, and how much later.
         references: results outside the bounds of their references, and invalid references.
+        outside_usual: results without a reference that are outside the usual range of their series; `changes` has those
+            whose loss is unusual.
         problems: other reasons for exit code 1, one sentence each.
     """
 
@@ -123,6 +126,7 @@ class Verdict:
     repeated: int = 0
     retests: tuple[str, ...] = ()
     references: tuple[RunProblem, ...] = ()
+    outside_usual: tuple[RunProblem, ...] = ()
     problems: tuple[str, ...] = ()
     newest: str = ""
     install_commands: tuple[str, ...] = ()
@@ -180,6 +184,7 @@ def assess_session(history: History, summary: SessionSummary) -> Verdict:
         repeated=summary.retest_count,
         retests=_retest_lines(history, runs),
         references=(*_values_outside_references(history, row, runs), *_reference_errors(summary)),
+        outside_usual=_values_outside_usual(history, history.session(row.uuid), runs),
         problems=_store_problems(
             history,
             row,
@@ -355,6 +360,34 @@ def _values_outside_references(history: History, session: SessionRow, runs: Sequ
             entry = references.find(*place)
             reason = bandwidth.outside_bounds_reason(entry, entry.metric.best(samples)) if entry and samples else None
             found += [RunProblem(run.stack, run.name, reason, run.partition)] if reason else []
+    return tuple(found)
+
+
+def _values_outside_usual(history: History, session: SessionRow, runs: Sequence[RunRow]) -> tuple[RunProblem, ...]:
+    """Results outside the usual range of their series, which is the reference until a person accepts one."""
+    outside = {result.series_id: result for result in outside_results(session)}
+    if not outside:
+        return ()
+    try:
+        references = bandwidth.load_references(session.system)
+    except InputError:
+        return ()  # reported with the checks
+    found: list[RunProblem] = []
+    for run in runs:
+        for series, _ in history.run_results(run.id):
+            result = outside.pop(series.id, None)
+            if result is None:
+                continue
+            case = series.case.parameters
+            operation = str(case.get("operation", ""))
+            if references.find(run.partition, run.stack, case, operation, series.metric) is None:
+                metric = METRICS[series.metric]
+                bounds = f"{format_number(result.lowest_usual)} to {format_number(result.highest_usual)} {metric.unit}"
+                earlier = format_count(result.earlier, "session")
+                reason = (
+                    f"{operation} {metric.label.lower()} {format_number(result.value)}, usually {bounds} ({earlier})"
+                )
+                found.append(RunProblem(run.stack, run.name, reason, run.partition))
     return tuple(found)
 
 

@@ -174,7 +174,8 @@ def _format_blackout(blackout: Blackout, zone: tzinfo) -> str:
 
 def _format_nightly_policy(night: NightlyPolicy, zone: tzinfo) -> str:
     """Return the policy of nightly sessions in one line."""
-    plain = night.model_dump(exclude={"blackouts", "repeat_suspected", "suspected_probability"}, exclude_none=True)
+    other = {"blackouts", "repeat_suspected", "suspected_probability", "smallest_loss"}
+    plain = night.model_dump(exclude=other, exclude_none=True)
     words = [f"{name} {format_size(value) if name == 'bytes' else value}" for name, value in plain.items()]
     words += [_format_blackout(blackout, zone) for blackout in night.blackouts]
     words += [] if night.repeat_suspected else ["suspected cases are not repeated"]

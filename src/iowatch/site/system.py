@@ -123,6 +123,8 @@ class NightlyPolicy(ClosedModel):
         retest_delay_minutes: wait so long before retests that cannot run on other nodes than the first runs.
         suspected_probability: a suspected finding that lasts with at least this probability counts as a finding;
             None: as in site.yaml (0.5).
+        smallest_loss: share of the performance from which on the loss of a calm series in one session counts as a
+            finding; None: as in site.yaml (0.2).
     """
 
     minutes: PositiveInt | None = None
@@ -133,6 +135,7 @@ class NightlyPolicy(ClosedModel):
     repeat_suspected: bool = True
     retest_delay_minutes: PositiveInt | None = None
     suspected_probability: Annotated[float, Field(gt=0, le=1)] | None = None
+    smallest_loss: Annotated[float, Field(ge=0.03, le=0.9)] | None = None
 
 
 class PrometheusSettings(ClosedModel):

@@ -10,6 +10,7 @@ from iowatch.stats.bisection import (
     PairRequest,
 )
 from iowatch.stats.comparison import Subgroup, compare_groups, compare_pairs, decide_pair_verdict, find_subgroups
+from iowatch.stats.control_chart import ChartReport, UnusualLoss, UsualRange, chart_losses
 from iowatch.stats.covariates import CovariateTable
 from iowatch.stats.detection import (
     DEFAULT_METHOD,

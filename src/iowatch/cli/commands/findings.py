@@ -18,7 +18,10 @@ from iowatch.cli.common import (
     print_message,
     system_option,
 )
+from iowatch.core import format_count
 from iowatch.findings import (
+    alarm_limits,
+    chart_past_year,
     find_bisection,
     find_finding,
     find_log_differences,
@@ -126,6 +129,41 @@ def update(
     else:
         print_lines(systems.summarise_updates(found, time.perf_counter() - start))
     return max((one.exit_code for one in found), default=0) or int(any(one.need_action for one in found))
+
+
+# Smallest losses that `messages` compares with the one in force.
+_SMALLEST_LOSSES = (0.1, 0.2, 0.3, 0.5)
+
+
+@command.command("messages", epilog="Example: iowatch findings messages --system local --smallest-loss 0.15")
+@system_option(required=True)
+@click.option(
+    "--smallest-loss", type=click.FloatRange(0.03, 0.9), metavar="SHARE", help="One more value of the setting to try."
+)
+@history_options
+def messages(system: str, smallest_loss: float | None, db: str | None, as_json: bool) -> None:
+    """How often losses of one session would have been reported in the past of a system, by the smallest one worth it.
+
+    The setting `smallest_loss` (docs/detection.md, Losses of the newest session) is compared with other values on the
+    newest 400 sessions.
+    """
+    in_force = alarm_limits(system).smallest_loss
+    tried = {*_SMALLEST_LOSSES, in_force}
+    if smallest_loss is not None:
+        tried.add(smallest_loss)
+    with History.existing(db) as history:
+        years = chart_past_year(history, system, sorted(tried))
+    if as_json:
+        print_json({"in_force": in_force, "smallest_losses": [asdict(year) for year in years]})
+        return
+    first = years[0]
+    print_lines(f"Losses of one session in {format_count(first.sessions, 'session')} of {first.days:.0f} days:")
+    for year in years:
+        mark = " (in force)" if year.smallest_loss == in_force else ""
+        print_lines(
+            f"  from {100 * year.smallest_loss:.0f} %{mark}: {format_count(year.messages, 'message')}, "
+            f"{year.per_year(year.messages):.0f} a year; exit code 1 after {format_count(year.red, 'session')}"
+        )
 
 
 @command.command("show", epilog="Example: iowatch findings show franklin-20090317-up")

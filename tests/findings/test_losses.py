@@ -1,0 +1,211 @@
+"""Losses of the newest session as findings: exit code, retests, decisions, and what a person reads."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from iowatch.core import Output, Result
+from iowatch.findings import RETEST_SINCE, Finding, chart_past_year, load_findings, outside_results, update_findings
+from iowatch.findings.text import format_session_loss
+from iowatch.reference import reviews
+from iowatch.store import History, RunRecord, SessionRecord, StackRecord, write
+
+START = datetime(2025, 1, 1, 2, tzinfo=UTC)
+SERIES = tuple((interface, operation) for interface in ("POSIX", "HDF5", "MPIIO") for operation in ("write", "read"))
+HDF5_WRITE = SERIES.index(("HDF5", "write"))
+Factors = Callable[[int, int], float]
+
+
+def record(
+    history: History, nights: Sequence[int], factor: Factors, *, spread: float = 0.02, retest: float | None = None
+) -> None:
+    """Record one session a night of six series of 1,000 MiB/s times `factor(night, series)`.
+
+    Args:
+        retest: value of the retest of HDF5 writes in the last of the nights, MiB/s.
+    """
+    with history.writing() as connection:
+        for night in nights:
+            moment = int((START + timedelta(days=night)).timestamp())
+            noise = np.random.default_rng([night, 5]).normal(0, spread, len(SERIES))
+            is_retested = retest is not None and night == nights[-1]
+            attributes = {RETEST_SINCE: moment + 900} if is_retested else {}
+            session = SessionRecord(f"night-{night}", "site", "nightly", "run", moment, attributes)
+            write.insert_session(connection, session, ())
+            values = [1000 * factor(night, number) * float(np.exp(noise[number])) for number in range(len(SERIES))]
+            runs = [_run(night, number, value, moment + 60 * number) for number, value in enumerate(values)]
+            if is_retested:
+                runs.append(_run(night, HDF5_WRITE, float(retest or 0), moment + 960, "#retest"))
+            write.insert_runs(connection, f"night-{night}", runs)
+
+
+def _run(night: int, number: int, value: float, moment: int, suffix: str = "") -> RunRecord:
+    interface, operation = SERIES[number]
+    result = Result(operation, "bandwidth", "MiB/s", (value,), {"api": interface, "file": "shared", "ranks": 4})
+    name = f"ior:{interface}-{operation}{suffix}"
+    output = Output("ior", "4.0.0", "ok", None, (result,))
+    return RunRecord(name, "compute", StackRecord("one"), f"{night} {name}", moment, output)
+
+
+def update(history: History, night: int) -> list[Finding]:
+    """The findings on the morning after a night."""
+    return update_findings(history, "site", START + timedelta(days=night, hours=5))
+
+
+def falls(factor: float, *, since: int, series: Sequence[int] = (HDF5_WRITE,)) -> Factors:
+    """Factor of some series from a night on."""
+    return lambda night, number: factor if night >= since and number in series else 1.0
+
+
+@pytest.mark.parametrize("factor", [0.7, 0.3, 0.003])
+def test_fall_of_one_series_needs_action_on_every_morning(history: History, root: Path, factor: float) -> None:
+    """Absence 42: a series at a thousandth was "no findings" on mornings 1, 4 and 5."""
+    record(history, range(40), falls(factor, since=40))
+    update(history, 39)
+    ids = set()
+    for night in range(40, 52):
+        record(history, [night], falls(factor, since=40))
+        found = [one for one in update(history, night) if one.needs_action]
+        assert found, f"nothing needs action on morning {night - 39}"
+        ids |= {one.id for one in found}
+    assert ids == {"site-20250210-down"}
+
+
+def test_line_states_the_loss_and_what_is_usual(history: History, root: Path) -> None:
+    record(history, range(41), falls(0.003, since=40))
+    (finding,) = update(history, 40)
+    assert (finding.state, finding.updates) == ("suspected", ("new",))
+    assert finding.session_loss is not None
+    assert finding.session_loss.lowest == pytest.approx(0.95, abs=0.03)  # of 40 deviations of 2 %
+    text = format_session_loss(finding)
+    assert text.startswith("last session ×0.0031, never below ×0.9")
+    assert text.endswith("in 40 sessions before")
+    assert text in finding.line
+    (session,) = history.sessions("site", limit=1)
+    assert text in session.attributes["report"]
+    assert "too early to say whether it lasts" in session.attributes["report"]
+
+
+def test_loss_that_is_over_resolves_its_finding(history: History, root: Path) -> None:
+    record(history, range(41), falls(0.2, since=40))
+    (lost,) = update(history, 40)
+    record(history, [41], falls(1.0, since=0))
+    (over,) = update(history, 41)
+    assert (lost.needs_action, over.id) == (True, lost.id)
+    assert (over.state, over.resolution, over.session_loss) == (
+        "resolved",
+        "transient: back after at most 1 session",
+        None,
+    )
+
+
+def test_series_that_is_not_measured_keeps_its_loss(history: History, root: Path) -> None:
+    """A later session without the series says nothing of it."""
+    record(history, range(41), falls(0.2, since=40))
+    update(history, 40)
+    with history.writing() as connection:
+        moment = int((START + timedelta(days=41)).timestamp())
+        write.insert_session(connection, SessionRecord("night-41", "site", "nightly", "run", moment), ())
+        write.insert_runs(connection, "night-41", [_run(41, 0, 1000.0, moment)])
+    (kept,) = update(history, 41)
+    assert kept.needs_action
+
+
+@pytest.mark.parametrize(("retest", "repeated"), [(310.0, True), (990.0, False)])
+def test_retest_repeats_a_loss_or_ends_it(history: History, root: Path, retest: float, repeated: bool) -> None:
+    """The better of both values counts: a loss that the retest does not show is none."""
+    record(history, range(41), falls(0.3, since=40), retest=retest)
+    found = [one for one in update(history, 40) if one.needs_action]
+    assert bool(found) is repeated
+    if repeated:
+        assert format_session_loss(found[0]).endswith("; repeated by the retest")
+
+
+def decide(finding: Finding, decision: str) -> None:
+    day = START.date() + timedelta(days=41)
+    entry = {"finding": finding.id, "decision": decision, "by": "A. Administrator", "reason": "ticket 7", "date": day}
+    until = day + timedelta(days=60) if decision == "acknowledged" else None
+    reviews.add_decision("site", entry | {"until": until})
+
+
+@pytest.mark.parametrize("decision", ["acknowledged", "dismissed", "accepted"])
+def test_decided_loss_is_silent_until_the_series_falls_further(history: History, root: Path, decision: str) -> None:
+    record(history, range(41), falls(0.5, since=40))
+    (finding,) = update(history, 40)
+    decide(finding, decision)
+    record(history, [41], falls(0.5, since=40))
+    assert not any(one.needs_action for one in update(history, 41))
+    nights = range(42, 50)
+    record(history, nights, falls(0.5, since=40))
+    assert not any(one.needs_action for one in update(history, 49))
+    record(history, [50], falls(0.02, since=40))
+    (further,) = (one for one in update(history, 50) if one.needs_action)
+    assert further.id == "site-20250220-down"
+
+
+def test_loss_of_other_series_beside_a_decided_one_is_reported(history: History, root: Path) -> None:
+    record(history, range(41), falls(0.5, since=40))
+    (finding,) = update(history, 40)
+    decide(finding, "dismissed")
+    first = falls(0.5, since=40)
+    record(history, [41], lambda night, number: 0.1 if number == 0 else first(night, number))
+    (other,) = (one for one in update(history, 41) if one.needs_action)
+    assert [member.parameters["api"] for member in other.members] == ["POSIX"]
+
+
+def test_losses_of_one_night_are_one_finding_with_their_common_factor(history: History, root: Path) -> None:
+    """On the first morning the panel has no event of two series that fall to a thousandth (absence 41)."""
+    posix = [number for number, (interface, _) in enumerate(SERIES) if interface == "POSIX"]
+    record(history, range(41), falls(0.003, since=40, series=posix))
+    (finding,) = update(history, 40)
+    assert {member.parameters["api"] for member in finding.members} == {"POSIX"}
+    assert finding.needs_action
+    assert "ior read POSIX shared file, ior write POSIX shared file (×0.003)" in finding.line
+
+
+def test_further_fall_of_an_open_finding_is_an_update(history: History, root: Path) -> None:
+    record(history, range(42), falls(0.7, since=41))
+    (first,) = update(history, 41)
+    record(history, [42], falls(0.1, since=41))
+    (second,) = update(history, 42)
+    record(history, [43], falls(0.1, since=41))
+    (third,) = update(history, 43)
+    assert (first.updates, third.updates) == (("new",), ())
+    assert second.updates == ("fell further: ior write HDF5 shared file",)
+
+
+def test_results_outside_the_usual_range_are_stored_with_the_session(history: History, root: Path) -> None:
+    """Losses and gains, with the bounds: 20 % for series with a noise of 2 %."""
+    record(history, range(41), lambda night, number: {1: 0.5, 3: 2.0}.get(number, 1.0) if night == 40 else 1.0)
+    update(history, 40)
+    (session,) = history.sessions("site", limit=1)
+    low, high = sorted(outside_results(session), key=lambda result: result.value)
+    assert (round(low.value, -2), round(high.value, -2)) == (500, 2000)
+    assert (low.lowest_usual, low.highest_usual) == pytest.approx((800, 1250), rel=0.03)
+    assert (low.earlier, high.earlier) == (40, 40)
+
+
+def test_exit_code_and_messages_of_the_command(history: History, root: Path, cli: Callable[..., Any]) -> None:
+    """Losses of 30 % and more on nights 20, 40 and 60 of different series: the first of each size is one."""
+    sizes = {20: 0.85, 40: 0.7, 60: 0.3}
+    record(history, range(80), lambda night, number: sizes.get(night, 1.0) if number == night // 20 else 1.0)
+    update(history, 79)
+    years = {year.smallest_loss: year for year in chart_past_year(history, "site", [0.1, 0.2, 0.5])}
+    assert [years[size].messages for size in (0.1, 0.2, 0.5)] == [3, 2, 1]
+    assert years[0.2].per_year(2) == pytest.approx(2 * 365 / 79)
+    answer = cli("findings", "messages", "--system", "site", "--json")
+    assert answer.exit_code == 0
+    document = json.loads(answer.output)
+    assert document["in_force"] == 0.2
+    assert [row["messages"] for row in document["smallest_losses"] if row["smallest_loss"] == 0.2] == [2]
+    assert cli("findings", "list").exit_code == 0
+    record(history, [80], falls(0.1, since=80))
+    assert cli("findings", "list").exit_code == 1
+    assert any(finding.needs_action for finding in load_findings(history, "site"))

@@ -159,7 +159,7 @@ def test_without_observations_nothing_is_unusual() -> None:
     nights=st.integers(1, 5),
     fallen=st.sets(st.integers(0, 5), min_size=1),
     factors=st.tuples(st.floats(0.001, 0.75), st.floats(0.001, 0.75)),
-    spells=st.lists(st.tuples(st.integers(0, 5), st.integers(5, 50), st.floats(0.01, 0.7)), max_size=6),
+    excursions=st.lists(st.tuples(st.integers(0, 5), st.integers(5, 50), st.floats(0.01, 0.7)), max_size=6),
 )
 def test_larger_loss_is_never_reported_later_than_a_smaller_one(
     seed: int,
@@ -168,11 +168,11 @@ def test_larger_loss_is_never_reported_later_than_a_smaller_one(
     nights: int,
     fallen: set[int],
     factors: tuple[float, float],
-    spells: list[tuple[int, int, float]],
+    excursions: list[tuple[int, int, float]],
 ) -> None:
     """Same past, same noise, same nights: what is unusual at the smaller fall is unusual at the larger one."""
     logs = noise(before + nights, seed, *[spread] * 6)
-    for row, night, depth in spells:
+    for row, night, depth in excursions:
         if night < before:
             logs[row, night] += math.log(depth)
     red = []
@@ -210,7 +210,7 @@ def test_noisy_series_beside_it_never_make_it_quieter(seed: int, factor: float, 
     calm = noise(before + 1, seed, 0.02, 0.02)
     calm[0, -1] += math.log(factor)
     beside = noise(before + 1, seed + 1, *[spread] * 6)
-    # Of normal noise: rare outliers of others are spells, and the system has had them.
+    # Of normal noise: rare outliers of others are excursions, and the system has had them.
     beside = np.clip(beside, math.log(1000) - 2.5 * spread, None)
     alone, together = unusual(calm), unusual(np.concatenate([calm, beside]))
     assert alone & {0} <= together & {0}

@@ -277,7 +277,7 @@ def _start_of_further_fall(finding: Finding, row: SeriesRow, loss: UnusualLoss) 
 
 
 def _change_of_loss(row: SeriesRow, loss: UnusualLoss, start: int, level: float) -> SeriesChange:
-    """The change of a series from observation `start` of its spell on, against a level (ln)."""
+    """The change of a series from observation `start` of its excursion on, against a level (ln)."""
     sign = METRICS[row.metric].sign
     values = loss.level + np.asarray(loss.log_gains[start:])
     log_gain = float(np.median(values)) - level

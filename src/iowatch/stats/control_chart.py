@@ -7,18 +7,18 @@ The chart answers in the first session, without regard to whether the loss lasts
    series.
 2. An observation is *outside* if it is below the level by five times the scatter, and by the smallest loss worth a
    message; with few observations by more (quantiles of Student's t). Several sessions in a row need three times the
-   scatter. From there until it is back the series is in a *spell*, and neither level nor scatter learn from it.
+   scatter. From there until it is back the series is in an *excursion*, and neither level nor scatter learn from it.
 3. A *group* (the series of one file system, or all) has a chart of its own: that of the median of the deviations of
    its series, without those that are unusual already. So the bad sessions that a file system has in common are learnt
    as such.
-4. A spell is *unusual* if one, two, or four of its sessions in a row are all so far off that spells about as bad (with
-   60 % of this loss, as logarithm) came less than once in 90 sessions, in any series of the system; for a group, in any
-   group. One that never occurred before is always unusual. An unusual spell stays so until the series is back.
+4. An excursion is *unusual* if one, two, or four of its sessions in a row are all so far off that excursions about as
+   bad (60 % of this loss, as logarithm) came less than once in 90 sessions, in any series of the system; for a group,
+   in any group. One that never occurred before is always unusual. An unusual one stays so until the series is back.
 
-A larger loss is never less unusual than a smaller one: what it is compared with ended before its spell began. Scatter
-of other series takes no part; their spells do, so that a system on which single series fall to a tenth every second
-week does not report each of them. Control charts: Montgomery, Introduction to Statistical Quality Control, 8th edition,
-sections 5.3 and 10.1.
+A larger loss is never less unusual than a smaller one: what it is compared with ended before its excursion began.
+Scatter of other series takes no part; their excursions do, so that a system on which single series fall to a tenth
+every second week does not report each of them. Control charts: Montgomery, Introduction to Statistical Quality Control,
+8th edition, sections 6.4 (individual values) and 5.3 (runs).
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ _ONE_SESSION, _SEVERAL_SESSIONS = 5.0, 3.0
 _TAIL = 1e-4
 # Numbers of sessions in a row that are tested.
 _LENGTHS = (1, 2, 4)
-# A spell ends when less than this share of its largest loss is left, even if that is still outside.
+# An excursion ends when less than this share of its largest loss is left, even if that is still outside.
 _RETURNED = 0.5
-# Earlier spells with this share of the loss are about as bad; with 75 % the years of Edison, Cori and Mira have a third
-# more unusual spells, nearly all over in the next session (docs/detection-scores.md).
+# Earlier excursions with this share of the loss are about as bad; with 75 % the years of Edison, Cori and Mira have a
+# third more unusual excursions, nearly all over in the next session (docs/detection-scores.md).
 _ABOUT_AS_BAD = 0.6
 # Spells that are about as bad are usual if they come once in so many sessions.
 _RETURN_SESSIONS = 90
@@ -67,13 +67,13 @@ class UnusualLoss:
 
     Attributes:
         series: its position among the series.
-        last_before: epoch seconds of its last observation before the spell.
-        times: epoch seconds of its observations in the spell, shape (n,).
-        level: level before the spell (ln).
-        log_gains: its observations in the spell, less the level (ln, negative), shape (n,).
+        last_before: epoch seconds of its last observation before the excursion.
+        times: epoch seconds of its observations in the excursion, shape (n,).
+        level: level before the excursion (ln).
+        log_gains: its observations in the excursion, less the level (ln, negative), shape (n,).
         lowest: smallest earlier observation, less the level before it (ln); of `earlier` observations.
         limit: loss (ln, positive) from which on an observation is outside.
-        similar: number of earlier spells in the system that were about as bad.
+        similar: number of earlier excursions in the system that were about as bad.
         is_alone: whether the series is unusual by itself, and not only its group.
     """
 
@@ -180,14 +180,14 @@ def _row_medians(values: Floats, counts: NDArray[np.int64]) -> Floats:
 
 
 @dataclass(slots=True)
-class _Spell:
+class _Excursion:
     """A series or group that is outside.
 
     Attributes:
         start: first session.
         sessions, losses: sessions of its observations, and the losses (ln, positive).
-        level: before the spell (ln); 0 for a group.
-        similar: number of earlier spells that were about as bad, once it is unusual; else None.
+        level: before the excursion (ln); 0 for a group.
+        similar: number of earlier excursions that were about as bad, once it is unusual; else None.
     """
 
     start: int
@@ -217,7 +217,7 @@ class _Chart:
         self.lowest = np.full(rows, np.inf)
         self.earlier = np.zeros(rows, dtype=np.int64)
         self.earlier_before = np.zeros(rows, dtype=np.int64)
-        self.spells: dict[int, _Spell] = {}
+        self.excursions: dict[int, _Excursion] = {}
         # Loss that so many sessions in a row reached at the end of each session: lengths by rows by sessions.
         self.depths = np.zeros((len(_LENGTHS), rows, len(self.starts)))
         self.begun = np.zeros(len(self.starts), dtype=np.int64)
@@ -233,13 +233,13 @@ class _Chart:
             # The level is learnt anew; the scatter stays.
             self.usual_levels.counts[row] = 0
             self.usual_levels.values[row] = np.nan
-            self._end_spell(row)
+            self._end_excursion(row)
         self._learn_first_observations(session)
         self._measure(session)
         self.limits, self.limits_several = self._limits()
         is_assessed = np.isfinite(self.deviations) & np.isfinite(self.limits)
-        for row in np.flatnonzero(is_assessed):
-            self._update_spell(int(row), session)
+        for assessed in np.flatnonzero(is_assessed):
+            self._update_excursion(int(assessed), session)
         self.earlier_before = self.earlier + _MIN_OBSERVATIONS
         self._learn(session)
         self._decide(session)
@@ -264,7 +264,9 @@ class _Chart:
         self.deviations = np.full(len(self.limits), np.nan)
         self.deviations[: self.series] = self.logs[:, session] - self.levels
         others = self.deviations[: self.series].copy()
-        reported = [row for row, spell in self.spells.items() if row < self.series and spell.similar is not None]
+        reported = [
+            row for row, excursion in self.excursions.items() if row < self.series and excursion.similar is not None
+        ]
         others[reported] = np.nan
         for number, members in enumerate(self.members):
             measured = others[members]
@@ -286,38 +288,38 @@ class _Chart:
         """Limits of so many sessions in a row, shape (rows,)."""
         return self.limits if length == 1 else self.limits_several
 
-    def _update_spell(self, row: int, session: int) -> None:
-        """Begin, continue or end the spell of a row that was measured."""
+    def _update_excursion(self, row: int, session: int) -> None:
+        """Begin, continue or end the excursion of a row that was measured."""
         loss = -float(self.deviations[row])
-        spell = self.spells.get(row)
+        excursion = self.excursions.get(row)
         least = float(self.limits_several[row])
-        if spell is not None:
-            least = min(least, _RETURNED * max(spell.losses))
+        if excursion is not None:
+            least = min(least, _RETURNED * max(excursion.losses))
         if loss < least:
-            self._end_spell(row)
+            self._end_excursion(row)
             return
-        if spell is None:
+        if excursion is None:
             level = float(self.levels[row]) if row < self.series else 0.0
-            spell = self.spells[row] = _Spell(session, level)
-        spell.sessions.append(session)
-        spell.losses.append(loss)
+            excursion = self.excursions[row] = _Excursion(session, level)
+        excursion.sessions.append(session)
+        excursion.losses.append(loss)
         for position, length in enumerate(_LENGTHS):
-            reached = spell.worst_of_last(length)
+            reached = excursion.worst_of_last(length)
             if reached >= self._limits_of(length)[row]:
                 self.depths[position, row, session] = reached
 
-    def _end_spell(self, row: int) -> None:
-        """The series or group is back: its spell is past."""
-        spell = self.spells.pop(row, None)
-        if spell is not None:
-            self.lowest[row] = min(self.lowest[row], -max(spell.losses))
-            self.earlier[row] += len(spell.losses)
+    def _end_excursion(self, row: int) -> None:
+        """The series or group is back: its excursion is past."""
+        excursion = self.excursions.pop(row, None)
+        if excursion is not None:
+            self.lowest[row] = min(self.lowest[row], -max(excursion.losses))
+            self.earlier[row] += len(excursion.losses)
 
     def _learn(self, session: int) -> None:
-        """Add what is usual to what is known: neither observations in a spell, nor the deviations of large gains."""
-        in_spell = np.zeros(len(self.deviations), dtype=bool)
-        in_spell[list(self.spells)] = True
-        usual = np.flatnonzero(np.isfinite(self.deviations) & ~in_spell)
+        """Add what is usual to what is known: not observations in an excursion, and no deviations of large gains."""
+        in_excursion = np.zeros(len(self.deviations), dtype=bool)
+        in_excursion[list(self.excursions)] = True
+        usual = np.flatnonzero(np.isfinite(self.deviations) & ~in_excursion)
         self.lowest[usual] = np.minimum(self.lowest[usual], self.deviations[usual])
         self.earlier[usual] += 1
         series = usual[usual < self.series]
@@ -328,67 +330,68 @@ class _Chart:
         self.usual_deviations.add(near, self.deviations[near])
 
     def _decide(self, session: int) -> None:
-        """Which spells are unusual after this session."""
-        for row, spell in self.spells.items():
-            if spell.similar is None and spell.sessions[-1] == session:
-                spell.similar = self._similar_if_unusual(row, spell, session)
-                self.begun[session] += spell.similar is not None
-        self.unusual[session] = sum(spell.similar is not None for spell in self.spells.values())
+        """Which excursions are unusual after this session."""
+        for row, excursion in self.excursions.items():
+            if excursion.similar is None and excursion.sessions[-1] == session:
+                excursion.similar = self._similar_if_unusual(row, excursion, session)
+                if excursion.similar is not None:
+                    self.begun[session] += 1
+            self.unusual[session] = sum(excursion.similar is not None for excursion in self.excursions.values())
 
-    def _similar_if_unusual(self, row: int, spell: _Spell, session: int) -> int | None:
-        """Number of earlier spells that were about as bad, if the spell is unusual; else None."""
+    def _similar_if_unusual(self, row: int, excursion: _Excursion, session: int) -> int | None:
+        """Number of earlier excursions that were about as bad, if the excursion is unusual; else None."""
         rows = slice(0, self.series) if row < self.series else slice(self.series, None)
         for position, length in enumerate(_LENGTHS):
             depth = self.depths[position, row, session]
             if depth == 0:
                 continue
-            past = self.depths[position, rows, : spell.start]
+            past = self.depths[position, rows, : excursion.start]
             # What was outside when a series was young may be its usual noise.
             limits = self._limits_of(length)[rows, None]
             similar = _count_runs(((past >= _ABOUT_AS_BAD * depth) & (past >= limits)).any(axis=0))
-            # Half a spell more, and half the time: what never occurred is unusual after any time.
-            if (similar + 0.5) * _RETURN_SESSIONS <= spell.start + _RETURN_SESSIONS / 2:
+            # Half an excursion more, and half the time: what never occurred is unusual after any time.
+            if (similar + 0.5) * _RETURN_SESSIONS <= excursion.start + _RETURN_SESSIONS / 2:
                 return similar
         return None
 
     def report(self) -> ChartReport:
         """State after the newest session."""
-        unusual = {row: spell for row, spell in self.spells.items() if spell.similar is not None}
-        named: dict[int, tuple[_Spell, bool]] = {row: (s, True) for row, s in unusual.items() if row < self.series}
-        for row, spell in unusual.items():
+        unusual = {row: excursion for row, excursion in self.excursions.items() if excursion.similar is not None}
+        named: dict[int, tuple[_Excursion, bool]] = {row: (s, True) for row, s in unusual.items() if row < self.series}
+        for row, excursion in unusual.items():
             if row < self.series:
                 continue
             for member in self.members[row - self.series]:
-                own = self._spell_with_group(int(member), spell)
+                own = self._excursion_with_group(int(member), excursion)
                 if own is not None and int(member) not in named:
                     named[int(member)] = own, False
-        losses = tuple(self._loss(row, spell, alone) for row, (spell, alone) in sorted(named.items()))
+        losses = tuple(self._loss(row, excursion, alone) for row, (excursion, alone) in sorted(named.items()))
         return ChartReport(losses, self._ranges(), self.starts, self.begun, self.unusual)
 
-    def _spell_with_group(self, row: int, group: _Spell) -> _Spell | None:
+    def _excursion_with_group(self, row: int, group: _Excursion) -> _Excursion | None:
         """Observations of a series since its group is outside, if the series moved with it."""
-        spell = _Spell(group.start, float(self.levels[row]), similar=group.similar)
+        excursion = _Excursion(group.start, float(self.levels[row]), similar=group.similar)
         for session in range(group.start, len(self.starts)):
             if np.isfinite(self.logs[row, session]):
-                spell.sessions.append(session)
-                spell.losses.append(float(self.levels[row] - self.logs[row, session]))
-        if not spell.losses or spell.losses[-1] < _NAMED_SHARE * group.losses[-1]:
+                excursion.sessions.append(session)
+                excursion.losses.append(float(self.levels[row] - self.logs[row, session]))
+        if not excursion.losses or excursion.losses[-1] < _NAMED_SHARE * group.losses[-1]:
             return None
-        return spell
+        return excursion
 
-    def _loss(self, row: int, spell: _Spell, is_alone: bool) -> UnusualLoss:
-        known = np.flatnonzero(np.isfinite(self.times[row, : spell.sessions[0]]))
-        last_before = int(self.times[row, known[-1]]) if len(known) else int(self.starts[spell.sessions[0]])
+    def _loss(self, row: int, excursion: _Excursion, is_alone: bool) -> UnusualLoss:
+        known = np.flatnonzero(np.isfinite(self.times[row, : excursion.sessions[0]]))
+        last_before = int(self.times[row, known[-1]]) if len(known) else int(self.starts[excursion.sessions[0]])
         return UnusualLoss(
             series=row,
             last_before=last_before,
-            times=tuple(int(self.times[row, session]) for session in spell.sessions),
-            level=spell.level,
-            log_gains=tuple(-loss for loss in spell.losses),
+            times=tuple(int(self.times[row, session]) for session in excursion.sessions),
+            level=excursion.level,
+            log_gains=tuple(-loss for loss in excursion.losses),
             lowest=float(self.lowest[row]) if self.earlier[row] else 0.0,
             earlier=int(self.earlier[row]) + _MIN_OBSERVATIONS,
             limit=float(self.limits[row]),
-            similar=int(spell.similar or 0),
+            similar=int(excursion.similar or 0),
             is_alone=is_alone,
         )
 
@@ -438,5 +441,5 @@ def _group_members(groups: Sequence[str]) -> list[NDArray[np.intp]]:
 
 
 def _count_runs(marks: NDArray[np.bool_]) -> int:
-    """Number of runs of true values: a spell of several sessions counts once."""
+    """Number of runs of true values: an excursion of several sessions counts once."""
     return int((marks[1:] & ~marks[:-1]).sum()) + int(len(marks) > 0 and marks[0])

@@ -87,7 +87,8 @@ def judge(panel: dict[str, Any], state: Morning | None) -> tuple[list[dict[str, 
     morning.record(panel)
     found = []
     for finding in morning.findings():
-        if finding.outlook is None and all(member.suspected for member in finding.members):
+        is_current = finding.outlook is not None and finding.outlook.is_current
+        if not is_current and all(member.suspected for member in finding.members):
             continue  # a loss of the control chart alone: bench/losses.py
         sides = sorted({member.direction for member in finding.members})
         outlook = finding.outlook

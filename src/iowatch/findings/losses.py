@@ -78,20 +78,26 @@ class SessionLosses:
 
 
 def assess_losses(
-    history: History, rows: Sequence[SeriesRow], newest: NewestSeries, known: Sequence[Finding], smallest_loss: float
+    history: History,
+    rows: Sequence[SeriesRow],
+    newest: NewestSeries,
+    groups: Sequence[ChangeGroup],
+    known: Sequence[Finding],
+    smallest_loss: float,
 ) -> SessionLosses:
     """Compare the newest session of each series of one system with what is usual for it.
 
     Args:
         rows: all headline series of the system.
         newest: their observations, in the order of the rows.
-        known: findings of the last update; a fall that none of them reports is no new level.
+        groups: those that become findings, from `newest.join_events`.
+        known: findings of the last update. A fall that neither reports is no new level.
         smallest_loss: share of the performance from which on a loss of a calm series is worth a message.
     """
     retests = _load_retests(history, rows)
     series: list[PanelSeries] = []
     for row, observed in zip(rows, newest.series, strict=True):
-        steps = _reported_steps(row, observed.steps, known)
+        steps = _reported_steps(row, observed.steps, groups, known)
         logs = observed.logs
         if row.id in retests and len(logs):
             # The observation is the mean of both runs.
@@ -178,25 +184,26 @@ def _group_name(series: PanelSeries) -> str:
 
 
 def _reported_steps(
-    row: SeriesRow, steps: Sequence[tuple[float, float]], known: Sequence[Finding]
+    row: SeriesRow, steps: Sequence[tuple[float, float]], groups: Sequence[ChangeGroup], known: Sequence[Finding]
 ) -> tuple[tuple[float, float], ...]:
     """Established steps without the newest falls that no finding reports: these would become a new level in silence."""
+    reported = [
+        member.first_after
+        for group in groups
+        for member in group.changes
+        if member.row.id == row.id and member.direction == "down" and not member.change.suspected
+    ]
+    for finding in known:
+        is_lasting = finding.state in _LASTING_STATES or (finding.resolution or "").startswith(RETURNED)
+        if is_lasting:
+            reported += [m.first_after for m in finding.members if m.series_id == row.id and m.gain < 1]
     kept = list(steps)
     while kept:
         time, gain = kept[-1]
-        if gain > 0 or any(_reports(finding, row.id, time) for finding in known):
+        if gain > 0 or any(abs(moment - time) <= _SAME_DATE_S for moment in reported):
             break
         kept.pop()
     return tuple(kept)
-
-
-def _reports(finding: Finding, series: int, time: float) -> bool:
-    """Whether a finding reports, or reported, the fall of a series at a time."""
-    is_lasting = finding.state in _LASTING_STATES or (finding.resolution or "").startswith(RETURNED)
-    return is_lasting and any(
-        member.series_id == series and member.gain < 1 and abs(member.first_after - time) <= _SAME_DATE_S
-        for member in finding.members
-    )
 
 
 def _load_retests(history: History, rows: Sequence[SeriesRow]) -> dict[int, RetestedValue]:

@@ -434,4 +434,6 @@ def _format_lasting(finding: Finding) -> str:
     """How probably an unusual loss lasts, as far as that is known."""
     if finding.state != "suspected":
         return finding.state
-    return "too early to say whether it lasts" if finding.outlook is None else format_outlook(finding)
+    if finding.outlook is None or not finding.outlook.is_current:
+        return "too early to say whether it lasts"
+    return format_outlook(finding)

@@ -14,7 +14,6 @@ from statistics import median
 from types import MappingProxyType
 
 from iowatch.core import DAY_S, IowatchError, UsageError, canonical_json, format_count, settings, suggest_name, utc_now
-from iowatch.core.settings import Thresholds
 from iowatch.findings import evidence, grouping, losses, newest
 from iowatch.findings.finding import (
     NOT_CONFIRMED,
@@ -220,7 +219,7 @@ def with_state(
     decisions: Sequence[reviews.Decision],
     today: date,
     report: bool,
-    limits: Thresholds,
+    limits: settings.Thresholds,
 ) -> Finding:
     """Return the finding with its state, decision, notes and updates.
 
@@ -329,11 +328,13 @@ def update_findings(
     observed = newest.load_newest_series(history, rows, detections, known, level_starts)
     panel = newest.assess_newest_sessions(observed, known)
     limits = alarm_limits(system)
-    lost = losses.assess_losses(history, rows, observed, known, limits.smallest_loss)
     changes = {number: one.steps for number, one in detections.items()}
     groups = newest.join_events(grouping.group_changes(rows, changes), panel, rows, known)
+    lost = losses.assess_losses(history, rows, observed, groups, known, limits.smallest_loss)
     groups = losses.join_losses(groups, lost, rows, known)
-    found = _find_findings(history, system, rows, changes, groups, known, level_starts, seconds, newest_only)
+    found = _find_findings(
+        history, system, rows, changes, groups, known, level_starts, seconds, newest_only, panel.since
+    )
     found = [losses.attach_losses(finding, lost, rows) for finding in found]
     before = {finding.id: finding for finding in known}
     levels, undecided = newest.newest_levels(panel, rows), newest.undecided_findings(panel, rows, detections, known)
@@ -360,10 +361,14 @@ def _find_findings(
     level_starts: Mapping[int, int],
     now: int,
     newest_only: bool,
+    since: int | None,
 ) -> list[Finding]:
     """Findings of all groups of changes, without their state; unchanged ones are not rebuilt.
 
     Recent ones are rebuilt after an update with `newest_only`, whose levels lack the newest observations.
+
+    Args:
+        since: epoch seconds from which on the newest sessions show an event of several series.
     """
     matched = grouping.match_findings(groups, known)
     recorded_events = events.load_events(system)
@@ -382,12 +387,12 @@ def _find_findings(
             continue
         name = before.id if before else grouping.new_finding_id(system, one, taken)
         taken.add(name)
-        since = min(one.last_before, *(m.last_before for m in one.changes)) - _COMPARED_S
-        until = max(one.first_after, *(m.first_after for m in one.changes)) + _COMPARED_S
-        points = load_observations(history, rows, since, until)
+        first = min(one.last_before, *(m.last_before for m in one.changes)) - _COMPARED_S
+        last = max(one.first_after, *(m.first_after for m in one.changes)) + _COMPARED_S
+        points = load_observations(history, rows, first, last)
         finding = evidence.build_finding(history, system, name, one, rows, changes, points, recorded_events)
         finding = replace(finding, basis=basis, redated_since=redated_since)
-        updated.append(_continue_finding(finding, before, level_starts, now))
+        updated.append(_continue_finding(finding, before, level_starts, now, since))
     return kept + updated
 
 
@@ -416,13 +421,19 @@ def _keep_date_and_direction(
     return replace(group, last_before=before.last_before, first_after=before.first_after), since
 
 
-def _continue_finding(finding: Finding, before: Finding | None, level_starts: Mapping[int, int], now: int) -> Finding:
+def _continue_finding(
+    finding: Finding, before: Finding | None, level_starts: Mapping[int, int], now: int, since: int | None
+) -> Finding:
     """Copy from the previous finding the first detection, and members whose accepted level hides their change."""
     if before is None:
         return replace(finding, first_seen_at=now, updated_at=now, anchor=finding.first_after)
     if finding.outlook is None and before.outlook is not None:
-        # Of a series that is measured seldom a few observations confirm a change before they make it sure.
-        is_current = before.outlook.is_current and before.state == "suspected" and finding.has_few_observations
+        # Of a series that is measured seldom a few observations confirm a change before they make it sure. A loss that
+        # the control chart alone still shows, and the newest sessions together do not, may last or not.
+        is_newest = since is not None and finding.first_after >= since
+        is_chart_alone = is_newest and all(member.suspected for member in finding.members)
+        is_undecided = before.state == "suspected" and finding.has_few_observations
+        is_current = before.outlook.is_current and is_undecided and not is_chart_alone
         finding = replace(finding, outlook=replace(before.outlook, is_current=is_current))
     current = {m.series_id for m in finding.members}
     hidden = tuple(m for m in before.members if m.series_id in level_starts and m.series_id not in current)
@@ -441,14 +452,14 @@ def _group_basis(one: grouping.ChangeGroup, stamp: str, newest_s: int, newest_on
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def alarm_limits(system: str) -> Thresholds:
+def alarm_limits(system: str) -> settings.Thresholds:
     """From which loss and probability on a suspected finding counts as a finding: of the system, or of the site."""
     site = settings.site_settings().thresholds
     try:
         policy = load_system(system).night
     except IowatchError:  # imported data have no system; a damaged file is reported by what needs it
         return site
-    stated = policy.model_dump(include=set(Thresholds.model_fields), exclude_none=True)
+    stated = policy.model_dump(include=set(settings.Thresholds.model_fields), exclude_none=True)
     return site.model_copy(update=stated)
 
 

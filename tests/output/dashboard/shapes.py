@@ -43,7 +43,7 @@ def values(shape: str) -> NDArray[np.float64]:
     elif shape == "drift":
         factor = 2.0 ** (-days / SESSIONS)
     elif shape == "suspected":
-        factor[-2:] = 0.4
+        factor[-2:] = 0.85
     noise = np.random.default_rng(SHAPES.index(shape)).normal(0, 0.02, SESSIONS)
     return np.asarray(4944 * factor * np.exp(noise))
 

@@ -185,6 +185,7 @@ def _established_steps(
         outlook = finding.outlook if finding.resolution is None else None
         is_unknown = (times >= finding.first_after).sum() < _CONFIRMED
         may_last = outlook and (outlook.probability_lasting >= _LASTS or (outlook.is_current and is_unknown))
+        may_last = may_last and not _is_over_for_panel(finding)
         moved = dict(outlook.moved) if outlook and may_last else {}
         is_known = any(abs(time - finding.first_after) <= _NEAR_S for time, _ in steps)
         if row.id in moved and finding.first_after < before and not is_known:
@@ -209,9 +210,15 @@ def _remeasure_steps(
 def _count_outcomes(known: Sequence[Finding]) -> tuple[int, int]:
     """Numbers of earlier events of the panel that lasted, and that were over after some sessions."""
     past = [f for f in known if f.outlook is not None and not f.outlook.is_current]
-    ended = sum((f.resolution or "").startswith((TRANSIENT, NOT_CONFIRMED)) for f in past)
+    ended = sum((f.resolution or "").startswith((TRANSIENT, NOT_CONFIRMED)) or _is_over_for_panel(f) for f in past)
     lasted = sum((f.resolution or "").startswith(RETURNED) or f.state in _LASTING_STATES for f in past)
     return lasted, ended
+
+
+def _is_over_for_panel(finding: Finding) -> bool:
+    """Whether the newest sessions together show a suspected finding no longer, and the control chart alone does."""
+    outlook = finding.outlook
+    return finding.state == "suspected" and finding.session_loss is not None and not (outlook and outlook.is_current)
 
 
 def join_events(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from dataclasses import replace
+from io import StringIO
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -124,3 +125,40 @@ def test_suite_without_references_is_not_assessed(history: History, monkeypatch:
 def test_no_reference_file_gives_no_remark(history: History) -> None:
     verdict = session(history, (80.0,))
     assert (verdict.references, verdict.exit_code) == ((), 0)
+
+
+@pytest.mark.usefixtures("references")
+def test_usual_range_is_the_reference_until_a_person_accepts_one(history: History) -> None:
+    """Writes have an accepted reference of 90 to 120 MiB/s, reads have none; both fall to a half."""
+    day = 86_400
+    for night in range(21):
+        share = 0.5 if night == 20 else 1.0
+        expected = [ExpectedResult("ior:a", "compute", "gnu", op, "bandwidth") for op in ("write", "read")]
+        history.begin_session(SessionRecord(f"s{night}", "local", "nightly", "run", 1000 + day * night), expected)
+        results = tuple(
+            Result(op, "bandwidth", "MiB/s", (level * share * (1 + 0.01 * (night % 3)),), CASE)
+            for op, level in (("write", 100.0), ("read", 400.0))
+        )
+        run = RunRecord(
+            "ior:a",
+            "compute",
+            StackRecord("gnu"),
+            f"f{night}",
+            1000 + day * night,
+            Output("ior", "4", "ok", None, results),
+        )
+        history.record_runs(f"s{night}", [run])
+        history.end_session(f"s{night}", "ok", 1100 + day * night)
+    verdict = assess_session(history, SessionSummary("s20", (), (), (), 12.0, 7.5, 1))
+    (outside,) = verdict.outside_usual
+    # 20 % on either side of the level of 404 MiB/s, because the noise is 1 %.
+    assert outside.reason == "read bandwidth 204, usually 323.2 to 505 MiB/s (20 sessions)"
+    assert [one.reason.split(":")[0] for one in verdict.references] == ["write_bandwidth is low"]
+    assert verdict.exit_code == 1
+    assert any("last session ior read" in line for line in verdict.changes)
+    console = Console(record=True, width=200, file=StringIO())
+    render_verdict(verdict, console)
+    text = console.export_text()
+    assert "Outside their usual range (no accepted reference):\n  gnu ior:a: read bandwidth 204" in text
+    assert "Outside their usual range" in verdict_markdown(verdict)
+    assert verdict.to_json()["outside_usual"][0]["run"] == "ior:a"

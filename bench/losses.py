@@ -198,9 +198,11 @@ def falls(number: int) -> None:
                 names,
             )
     plain = [one for one in fallen if one[0].calm and one[0].factor <= 0.5 and one[0].before >= 15]
-    first = [one for one in plain if one[0].factor <= 0.1 or one[0].members == 8]
-    _print_row("plain, to x0.1 or all: morning 1", [one for one in first if one[0].morning == 1], names)
-    _print_row("other plain: morning 2", [one for one in plain if one not in first and one[0].morning == 2], names)
+    deep = [one for one in plain if one[0].factor <= 0.1 or one[0].members == 8]
+    others = [one for one in plain if one[0].factor > 0.1 and one[0].members < 8]
+    _print_row("plain, to x0.1 or all: morning 1", [one for one in deep if one[0].morning == 1], names)
+    _print_row("other plain: morning 1", [one for one in others if one[0].morning == 1], names)
+    _print_row("other plain: morning 2", [one for one in others if one[0].morning == 2], names)
     _print_row("all plain, all mornings", plain, names)
 
 

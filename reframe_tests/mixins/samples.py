@@ -146,7 +146,7 @@ class SamplesMixin(rfm.RegressionTestPlugin):
     def is_complete(self) -> bool:
         """The output is complete, shows the requested work, and every expected (operation, metric) is present."""
         output: Output = self.output_record
-        missing = [] if self.is_profiled else handoff.missing_results(self.case, output)
+        missing = [] if self.is_profiled else handoff.missing_case_results(self.case, output)
         return sn.all(
             [
                 sn.assert_eq(output.status, "ok", msg=f"{output.status}: {output.reason}"),

@@ -37,9 +37,11 @@ from iowatch.core import (
     Output,
     OutputStatus,
     Result,
+    RunKey,
     Scalar,
     canonical_json,
     clean_text,
+    missing_results,
     settings,
     write_atomically,
 )
@@ -75,6 +77,11 @@ class SpooledCase:
     facts: Mapping[str, Any] = field(default_factory=dict)
     files: Mapping[str, list[str]] = field(default_factory=dict)
     format: int = SPOOL_FORMAT
+
+    @property
+    def key(self) -> RunKey:
+        """The run in its session."""
+        return RunKey(self.partition, self.stack_name, self.name)
 
 
 def write_json_atomically(path: Path, document: Any) -> None:
@@ -400,8 +407,6 @@ _AVOIDED_VARIABLE = "IOWATCH_AVOIDED_NODES"
 # Pairs of a start without and a start with Darshan that measure its overhead.
 OVERHEAD_PAIRS = 5
 
-RunKey = tuple[str, str, str]
-
 
 @dataclass(frozen=True)
 class ExtraWork:
@@ -507,7 +512,7 @@ def read_extra_work(key: RunKey) -> dict[str, ExtraWork]:
 
 
 def read_selection() -> frozenset[RunKey] | None:
-    """Return (partition, stack, run name) of every selected run, or None if all runs are selected.
+    """Return the key of every selected run, or None if all runs are selected.
 
     Raises:
         InputError: the file is absent or damaged.
@@ -520,7 +525,7 @@ def read_selection() -> frozenset[RunKey] | None:
 def _read_selection_file(path: str) -> frozenset[RunKey]:
     try:
         document = json.loads(Path(path).read_text(encoding="utf-8"))
-        return frozenset((str(p), str(stack), str(name)) for p, stack, name in document)
+        return frozenset(RunKey(str(p), str(stack), str(name)) for p, stack, name in document)
     except (OSError, ValueError, TypeError) as error:
         raise InputError(f"{path} is not a selection of runs: {error}") from error
 
@@ -542,10 +547,10 @@ def merge_outputs(outputs: Sequence[Output]) -> Output:
     return replace(decisive, results=tuple(merged.values()), facts=outputs[0].facts)
 
 
-def missing_results(case: SuiteCase, output: Output) -> list[str]:
+def missing_case_results(case: SuiteCase, output: Output) -> list[str]:
     """Return the missing expected results, for example `write bandwidth`."""
     received = {(result.operation, result.metric) for result in output.results}
-    return [f"{operation} {metric}" for operation, metric in case.expects if (operation, metric) not in received]
+    return [f"{operation} {metric}" for operation, metric in missing_results(case.expects, received)]
 
 
 def validate_output(case: SuiteCase, output: Output, failures: Iterable[str] = ()) -> Output:

@@ -98,7 +98,7 @@ def night(history: History, set_stacks: SetStacks, clock: None, monkeypatch: pyt
 
 
 def absent(verdict: Verdict) -> list[tuple[str, str, str]]:
-    return [(one.stack, one.run, one.reason) for one in verdict.absent]
+    return [(one.stack, one.run, one.reason) for one in verdict.missing]
 
 
 def accept() -> None:
@@ -224,10 +224,11 @@ def test_status_page_shows_the_complete_session_before_a_restricted_one(history:
     assert machine.newest_session is not None
     assert machine.newest_session.uuid == red.session
     received = set(history.received(red.session))
-    coverage = data.session_coverage(history, machine.newest_session, history.runs(red.session), received)
-    assert (coverage.complete, coverage.expected, coverage.received, len(coverage.absent)) == (False, 12, 6, 3)
-    assert all("(the stack no longer exists; last run on " in one.reason for one in coverage.absent)
-    assert coverage.problems == red.problems
+    entry = data.session_entry(history, machine.newest_session, history.runs(red.session), received)
+    coverage = entry.coverage
+    assert (entry.is_complete, coverage.expected, coverage.received, len(coverage.missing)) == (False, 12, 6, 3)
+    assert all("(the stack no longer exists; last run on " in one.reason for one in coverage.missing)
+    assert entry.problems == red.problems
 
 
 def test_deferred_run_stays_in_the_memory(night: Night) -> None:
@@ -235,7 +236,7 @@ def test_deferred_run_stays_in_the_memory(night: Night) -> None:
     case = load_suite("tiny")[0]
     policy = NightlyPolicy(bytes=2 * case.tool.volume_bytes(case.options), repeat_suspected=False)
     verdict = night(policy=policy)
-    assert (verdict.expected, verdict.exit_code, [one.run for one in verdict.left_out]) == (4, 0, ["1 case"])
+    assert (verdict.expected, verdict.exit_code, [one.run for one in verdict.deferred]) == (4, 0, ["1 case"])
     verdict = night(gnu={"mpi"}, policy=policy)
     assert (verdict.expected, [one[1] for one in absent(verdict)], verdict.added) == (6, [HDF5], ())
     assert "it never delivered a result" in absent(verdict)[0][2]

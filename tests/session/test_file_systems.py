@@ -81,7 +81,7 @@ def test_second_file_system_leaves_the_series_of_the_first_as_they_are(site: Sit
     before = site.series()
     site.describe(TWO)
     second = site.run()
-    assert (first.exit_code, second.exit_code, second.added, second.absent) == (0, 0, (), ())
+    assert (first.exit_code, second.exit_code, second.added, second.missing) == (0, 0, (), ())
     assert site.series() == dict.fromkeys(before, (None, 2))
     third = site.run("all")
     assert (third.exit_code, third.expected) == (0, 2 * first.expected)
@@ -109,10 +109,10 @@ def test_file_system_that_is_not_mounted_loses_only_its_runs(site: Site) -> None
     for _ in range(2):
         found = site.run("all")
         assert (found.status, found.expected, found.received, found.exit_code) == ("incomplete", 12, 6, 1)
-        assert {one.run.rpartition("=")[2] for one in found.absent} == {"fast"}
-        assert "file system fast cannot be used" in found.absent[0].reason
-        assert "found mount /dev/shm, type tmpfs, source" in found.absent[0].reason
-        assert "expected type lustre" in found.absent[0].reason
+        assert {one.run.rpartition("=")[2] for one in found.missing} == {"fast"}
+        assert "file system fast cannot be used" in found.missing[0].reason
+        assert "found mount /dev/shm, type tmpfs, source" in found.missing[0].reason
+        assert "expected type lustre" in found.missing[0].reason
     assert not site.memory.exists()
     assert site.run().exit_code == 0
 
@@ -157,7 +157,7 @@ def test_file_system_that_does_not_respond_loses_only_its_runs(site: Site, monke
     found = site.run("all")
     never.set()
     assert (found.expected, found.received, found.exit_code) == (12, 6, 1)
-    assert "does not respond" in found.absent[0].reason
+    assert "does not respond" in found.missing[0].reason
 
 
 def test_file_system_without_space_loses_only_its_runs(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -171,7 +171,7 @@ def test_file_system_without_space_loses_only_its_runs(site: Site, monkeypatch: 
     monkeypatch.setattr(storage, "check_scratch_space", full)
     found = site.run("all")
     assert (found.expected, found.received, found.exit_code) == (12, 6, 1)
-    assert "file system fast cannot be used: 0 B free" in found.absent[0].reason
+    assert "file system fast cannot be used: 0 B free" in found.missing[0].reason
     with pytest.raises(MachineError, match="0 B free"):
         site.run("fast")
 

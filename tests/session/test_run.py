@@ -22,9 +22,10 @@ from iowatch.findings import series, state
 from iowatch.findings.series import load_observations
 from iowatch.handoff import SELECTION_VARIABLE
 from iowatch.session import accepted_plan, conditions, locks, plan, reframe, run, session
+from iowatch.session.coverage import missing_reasons
 from iowatch.session.reframe import ReframePartition, ReframeSite
 from iowatch.session.session import SessionContext
-from iowatch.session.verdict import assess_session, missing_reasons
+from iowatch.session.verdict import assess_session
 from iowatch.site import load_system, schedulers, storage, suite_on_system
 from iowatch.site.file_system import Scratch
 from iowatch.site.system import NightlyPolicy
@@ -293,7 +294,7 @@ def test_deferred_runs_are_reported_and_not_expected(history_with_sessions: Hist
     assert [len(names) for _, names in fake.starts] == [2]
     verdict = assess_session(history_with_sessions, done)
     assert (verdict.status, verdict.expected, verdict.exit_code) == ("ok", 4, 0)
-    assert [(problem.run, problem.reason.split()[:3]) for problem in verdict.left_out] == [
+    assert [(problem.run, problem.reason.split()[:3]) for problem in verdict.deferred] == [
         ("1 case", ["exceeds", "the", "budget"])
     ]
     # It is the first run of the next session.
@@ -318,8 +319,8 @@ def test_session_beyond_its_budget_is_ended_and_not_ok(
     assert history_with_sessions.session(done.uuid).status == "incomplete"
     verdict = assess_session(history_with_sessions, done)
     assert verdict.exit_code == 1
-    assert all(done.stop_reason in problem.reason for problem in verdict.absent)
-    assert len(verdict.absent) == 3
+    assert all(done.stop_reason in problem.reason for problem in verdict.missing)
+    assert len(verdict.missing) == 3
     # The pages read the reasons from the session.
     reasons = missing_reasons(history_with_sessions.session(done.uuid))
     assert list(reasons.values()) == [done.stop_reason] * 3

@@ -124,7 +124,7 @@ def test_time_limit_cancelled_job_and_drained_node_are_reported(
         stdout, stderr = process.communicate(timeout=60)
     verdict = json.loads(stdout)
     assert (process.returncode, verdict["status"], verdict["received"]) == (1, "incomplete", 0), stderr
-    reasons = {problem["run"]: problem["reason"] for problem in verdict["failed"] + verdict["absent"]}
+    reasons = {problem["run"]: problem["reason"] for problem in verdict["failed"] + verdict["missing"]}
     assert len(reasons) == 3
     slow, cancelled, drained = reasons.values()
     assert "state TIMEOUT, reason TimeLimit" in slow

@@ -28,8 +28,8 @@ import numpy as np
 from iowatch.benchmarks.importers import read_table
 from iowatch.core import METRICS, InputError, Output, Result, Scalar, format_time, settings, to_mib_per_s
 from iowatch.findings import Finding, update_findings
+from iowatch.session.coverage import MISSING_REASONS
 from iowatch.session.imports import TOKIO, by_day, run_record
-from iowatch.session.verdict import MISSING_REASONS
 from iowatch.site import Stack, StackPart
 from iowatch.store import ExpectedResult, History, RunRecord, SessionRecord, StackRecord
 

@@ -183,14 +183,16 @@ class Retest:
 
 def find_retests(runs: Iterable[RunRow]) -> list[Retest]:
     """The retests among the runs of one session, each with its first run."""
-    by_key = {(run.partition, run.stack, run.name): run for run in runs}
+    by_key = {run.key: run for run in runs}
     found = []
-    for (partition, stack, name), second in by_key.items():
-        first = by_key.get((partition, stack, name.removesuffix(f"#{RETEST}")))
+    for key, second in by_key.items():
+        first = by_key.get(key._replace(run=key.run.removesuffix(f"#{RETEST}")))
         if first is not None and first is not second:
             nodes = tuple(first.facts.get("nodes") or ()), tuple(second.facts.get("nodes") or ())
             place = _compare_nodes(*map(set, nodes))
-            found.append(Retest(first.name, partition, stack, place, second.started_at - first.started_at, nodes))
+            found.append(
+                Retest(first.name, key.partition, key.stack, place, second.started_at - first.started_at, nodes)
+            )
     return found
 
 

@@ -13,6 +13,7 @@ from typing import BinaryIO, get_args
 
 from iowatch.core import MIB, Case, escape_controls, get_metric, summarise_samples
 from iowatch.findings import Finding, FindingState, load_findings
+from iowatch.session.coverage import assess_coverage
 from iowatch.store import History, ResultFilter, ResultRow, SessionRow
 
 # Unit name in Prometheus, which requires base units, and the factor from iowatch's unit.
@@ -140,13 +141,12 @@ def _session_gauges(history: History, system: str) -> Iterator[_Gauge]:
                 ended.setdefault(row.suite, row)
     for suite, row in newest.items():
         labels = {"system": system, "suite": suite}
-        expected, received = history.expected(row.uuid), set(history.received(row.uuid))
+        coverage = assess_coverage(history, row)
         yield _gauge("iowatch_session_start_timestamp_seconds", labels, float(row.started_at))
-        yield _gauge("iowatch_session_expected_results", labels, len(expected))
-        yield _gauge("iowatch_session_failed_runs", labels, sum(run.status != "ok" for run in history.runs(row.uuid)))
+        yield _gauge("iowatch_session_expected_results", labels, coverage.expected)
+        yield _gauge("iowatch_session_failed_runs", labels, len(coverage.failed))
         if row.ended_at is not None:
-            missing = sum(one not in received for one in expected)
-            yield _gauge("iowatch_session_missing_results", labels, missing)
+            yield _gauge("iowatch_session_missing_results", labels, len(coverage.missing_results))
         if suite in ended:
             yield _gauge("iowatch_session_end_timestamp_seconds", labels, float(ended[suite].ended_at or 0))
 

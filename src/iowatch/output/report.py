@@ -13,10 +13,10 @@ from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite
 from junitparser.junitparser import FinalResult
 from rich.console import Console
 
-from iowatch.core import METRICS, escape_controls, format_count, format_number, format_size, make_table
+from iowatch.core import METRICS, RunProblem, escape_controls, format_count, format_number, format_size, make_table
 from iowatch.findings import format_extent
 from iowatch.session.run import PreparedSession, opening_line
-from iowatch.session.verdict import RunProblem, Verdict
+from iowatch.session.verdict import Verdict
 from iowatch.site import format_profile
 from iowatch.store import History
 
@@ -62,10 +62,10 @@ def _problem_sections(verdict: Verdict) -> list[tuple[str, list[str]]]:
     """Titles with one line per problem; unavailable cases last."""
     sections = {
         "Failed": verdict.failed,
-        "Missing": verdict.absent,
+        "Missing": verdict.missing,
         "Outside references, or invalid references": verdict.references,
         "Outside their usual range (no accepted reference)": verdict.outside_usual,
-        "Deferred to another session": verdict.left_out,
+        "Deferred to another session": verdict.deferred,
         "Added to the plan": verdict.added,
         "Not available here": verdict.unavailable,
     }
@@ -105,7 +105,7 @@ def verdict_line(verdict: Verdict) -> str:
     """Summary in one line: received of expected results, and all problems."""
     parts = [f"{verdict.received} of {verdict.expected} expected results received"]
     parts += [f"{format_count(len(verdict.failed), 'run')} failed"] if verdict.failed else []
-    parts += [f"{format_count(len(verdict.absent), 'run')} missing"] if verdict.absent else []
+    parts += [f"{format_count(len(verdict.missing), 'run')} missing"] if verdict.missing else []
     parts += [f"{format_count(len(verdict.references), 'remark')} on references"] if verdict.references else []
     parts += [format_count(len(verdict.problems), "problem")] if verdict.problems else []
     parts += [verdict.stopped] if verdict.stopped else []
@@ -260,9 +260,9 @@ def junit_document(history: History, verdict: Verdict) -> str:
 
 def _session_cases(history: History, verdict: Verdict) -> Iterator[TestCase]:
     """One case per expected run, per failed run that was not expected, and per group of skipped runs."""
-    runs = {(run.partition, run.stack, run.name): run for run in history.runs(verdict.session)}
-    expected = dict.fromkeys((e.partition, e.stack, e.run_name) for e in history.expected(verdict.session))
-    missing = {(one.partition, one.stack, one.run): one.reason for one in verdict.absent}
+    runs = {run.key: run for run in history.runs(verdict.session)}
+    expected = dict.fromkeys(result.key for result in history.expected(verdict.session))
+    missing = {problem.key: problem.reason for problem in verdict.missing}
     for key in [*expected, *(key for key, run in runs.items() if key not in expected and run.status != "ok")]:
         partition, stack, name = key
         run = runs.get(key)
@@ -272,7 +272,7 @@ def _session_cases(history: History, verdict: Verdict) -> Iterator[TestCase]:
         elif key in missing or run is None:
             result = Error(valid_xml(missing.get(key) or "expected, but not received"), "missing")
         yield junit_case(f"{partition}.{stack}", name, result, (run and run.wall_s) or 0.0)
-    for problem in (*verdict.left_out, *verdict.unavailable):
+    for problem in (*verdict.deferred, *verdict.unavailable):
         # The reason is the name: readers merge cases of equal names, and "2 cases" may name several groups.
         message = valid_xml(f"{problem.run}: {problem.reason}")
         yield junit_case(problem.stack, problem.reason, Skipped(message))

@@ -13,9 +13,8 @@ from dataclasses import asdict
 from typing import Any
 
 from iowatch.benchmarks.suites import suite_names
-from iowatch.core import InputError, IowatchError, format_count, utc_now
+from iowatch.core import InputError, IowatchError, RunKey, format_count, utc_now
 from iowatch.findings import format_day
-from iowatch.handoff import RunKey
 from iowatch.reference import reviews
 from iowatch.session.plan import SessionPlan, UnavailableCase, UnplannedRun, make_session_plan
 from iowatch.session.session import MessageCallback, SessionContext
@@ -66,8 +65,7 @@ def is_restricted(session: SessionRow) -> bool:
 
 def _covers(choice: Mapping[str, Any], key: RunKey) -> bool:
     """Whether a session with this choice includes the run."""
-    _, stack, name = key
-    return stack in choice.get("stacks", (stack,)) and name in choice.get("runs", (name,))
+    return key.stack in choice.get("stacks", (key.stack,)) and key.run in choice.get("runs", (key.run,))
 
 
 def _unplanned_runs(session: SessionRow, attribute: str) -> Iterator[UnplannedRun]:
@@ -100,17 +98,13 @@ def _remembered_results(history: History, context: SessionContext) -> dict[Expec
                 # Retests are not planned, but added while a session runs; file systems that were chosen for one session
                 # are expected only by the next one that chooses them.
                 asked = _PLACES not in choice or item.run_name in known
-                if asked and "#" not in item.run_name and not any(_covers(one, _key(item)) for one in newer):
+                if asked and "#" not in item.run_name and not any(_covers(one, item.key) for one in newer):
                     found[item] = session
             if _PLACES not in choice:
                 newer.append(choice)
         if not is_restricted(session):
             break
     return found
-
-
-def _key(item: ExpectedResult) -> RunKey:
-    return item.partition, item.stack, item.run_name
 
 
 def compare_with_memory(
@@ -125,18 +119,18 @@ def compare_with_memory(
     lost = [
         item
         for item, session in memory.items()
-        if item not in planned and _covers(choice, _key(item)) and accepted.get(item, 0) < session.started_at
+        if item not in planned and _covers(choice, item.key) and accepted.get(item, 0) < session.started_at
     ]
     # What the suite asks for is expected from the first session on, even on a file system that is not mounted.
     lost += [item for one in plan.unavailable for item in one.expected if not (item in memory or item in accepted)]
     # A session with chosen stacks needs no others; to find stacks takes seconds.
     stacks = {} if context.stacks else {stack.name: stack for stack in discover_stacks(context.system_name)}
-    reasons = _loss_reasons(history, context, plan, stacks, dict.fromkeys(map(_key, lost)))
+    reasons = _loss_reasons(history, context, plan, stacks, dict.fromkeys(item.key for item in lost))
     lost_names = {(name, stack) for _, stack, name in reasons}
     unavailable = (*plan.unavailable, *_cases_of_broken_stacks(context, stacks.values()))
     kept = tuple(one for one in unavailable if (one.name, one.stack) not in lost_names)
     added = [item for item in planned if item not in memory] if memory else []
-    added_runs = _group_by_run(added, {_key(item): "not expected by earlier sessions" for item in added})
+    added_runs = _group_by_run(added, {item.key: "not expected by earlier sessions" for item in added})
     return SessionPlan(plan.runs, kept, _group_by_run(lost, reasons)), added_runs
 
 
@@ -149,7 +143,7 @@ def _cases_of_broken_stacks(context: SessionContext, stacks: Iterable[Stack]) ->
 def _group_by_run(items: Iterable[ExpectedResult], reasons: Mapping[RunKey, str]) -> tuple[UnplannedRun, ...]:
     results: dict[RunKey, list[tuple[str, str]]] = {}
     for item in items:
-        results.setdefault(_key(item), []).append((item.operation, item.metric))
+        results.setdefault(item.key, []).append((item.operation, item.metric))
     return tuple(UnplannedRun(*key, tuple(found), reasons[key]) for key, found in results.items())
 
 

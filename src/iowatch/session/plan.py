@@ -16,8 +16,8 @@ from types import MappingProxyType
 from typing import get_args
 
 from iowatch.benchmarks.suites import SuiteCase
-from iowatch.core import IowatchError, UsageError, format_local_time, format_size, suggest_name
-from iowatch.handoff import ExtraWork, RunKey
+from iowatch.core import IowatchError, RunKey, UsageError, format_local_time, format_size, suggest_name
+from iowatch.handoff import ExtraWork
 from iowatch.session.reframe import ReframeSite
 from iowatch.site import (
     Blackout,
@@ -54,7 +54,7 @@ class PlannedRun:
     @property
     def key(self) -> RunKey:
         """Identity of the run: partition, stack, name."""
-        return self.partition, self.stack, self.name
+        return RunKey(self.partition, self.stack, self.name)
 
     @property
     def reframe_test(self) -> str:
@@ -112,7 +112,7 @@ class UnplannedRun:
     @property
     def key(self) -> RunKey:
         """Identity of the run: partition, stack, name."""
-        return self.partition, self.stack, self.name
+        return RunKey(self.partition, self.stack, self.name)
 
     def expected(self) -> list[ExpectedResult]:
         """Its results that are not planned."""
@@ -401,10 +401,9 @@ def load_run_history(history: History, system: str) -> dict[RunKey, RunHistory]:
     known: dict[RunKey, RunHistory] = {}
     for session in history.sessions(system, limit=_HISTORY_SESSIONS):
         for run in history.runs(session.uuid) if session.origin == "run" else ():
-            key = run.partition, run.stack, run.name
-            before = known.get(key, RunHistory(run.started_at, None))
+            before = known.get(run.key, RunHistory(run.started_at, None))
             walls = [wall for wall in (before.longest_wall_s, run.wall_s if run.status == "ok" else None) if wall]
-            known[key] = RunHistory(max(before.last_start_s, run.started_at), max(walls, default=None))
+            known[run.key] = RunHistory(max(before.last_start_s, run.started_at), max(walls, default=None))
     return known
 
 

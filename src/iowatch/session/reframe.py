@@ -24,7 +24,7 @@ from typing import Any
 
 from iowatch import handoff
 from iowatch.benchmarks import registry
-from iowatch.core import InputError, MachineError, plugins, settings
+from iowatch.core import InputError, MachineError, RunKey, plugins, settings
 from iowatch.site import machine
 
 _LOGGER = logging.getLogger(__name__)
@@ -157,7 +157,7 @@ def check_path(name: str) -> Path:
     return path
 
 
-def reframe_command(site: ReframeSite, suite: str, runs: Collection[handoff.RunKey], directory: Path) -> list[str]:
+def reframe_command(site: ReframeSite, suite: str, runs: Collection[RunKey], directory: Path) -> list[str]:
     """ReFrame command line for runs of a suite; `directory` receives all files that ReFrame writes."""
     checks = sorted({name.partition(":")[0] for _, _, name in runs})
     stacks = sorted({stack for _, stack, _ in runs})
@@ -176,12 +176,12 @@ def reframe_command(site: ReframeSite, suite: str, runs: Collection[handoff.RunK
 def execute_runs(
     site: ReframeSite,
     suite: str,
-    runs: Collection[handoff.RunKey],
+    runs: Collection[RunKey],
     directory: Path,
     environment: dict[str, str],
     each_poll: Callable[[], None],
-    extra_work: Mapping[handoff.RunKey, Sequence[handoff.ExtraWork]] = MappingProxyType({}),
-    avoided_nodes: Mapping[handoff.RunKey, Sequence[str]] = MappingProxyType({}),
+    extra_work: Mapping[RunKey, Sequence[handoff.ExtraWork]] = MappingProxyType({}),
+    avoided_nodes: Mapping[RunKey, Sequence[str]] = MappingProxyType({}),
 ) -> None:
     """Execute exactly these runs of a suite in one start of ReFrame (see `run_reframe`)."""
     selection = handoff.write_selection(directory, runs, extra_work, avoided_nodes)

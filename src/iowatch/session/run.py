@@ -12,7 +12,16 @@ from pathlib import Path
 from types import MappingProxyType
 
 from iowatch import handoff
-from iowatch.core import METRICS, UsageError, format_count, format_number, format_size, headline_metrics, utc_now
+from iowatch.core import (
+    METRICS,
+    RunKey,
+    UsageError,
+    format_count,
+    format_number,
+    format_size,
+    headline_metrics,
+    utc_now,
+)
 from iowatch.findings import RETEST_SINCE, state
 from iowatch.session import accepted_plan, reframe, session
 from iowatch.session.extra_work import add_extra_work
@@ -53,7 +62,7 @@ class PreparedSession:
     context: session.SessionContext
     plan: SessionPlan
     meter: UsageMeter
-    run_history: Mapping[handoff.RunKey, RunHistory]
+    run_history: Mapping[RunKey, RunHistory]
     deferred_runs: tuple[UnplannedRun, ...]
     added_runs: tuple[UnplannedRun, ...]
 
@@ -223,7 +232,7 @@ class SessionExecution(session.SessionRunner):
         plan: SessionPlan,
         reframe_directory: Path,
         variables: Mapping[str, str],
-        avoided_nodes: Mapping[handoff.RunKey, Sequence[str]] = MappingProxyType({}),
+        avoided_nodes: Mapping[RunKey, Sequence[str]] = MappingProxyType({}),
     ) -> None:
         """Execute a plan in one start of ReFrame, which writes its files to `reframe_directory`."""
         context = self.context
@@ -232,7 +241,7 @@ class SessionExecution(session.SessionRunner):
 
         def poll() -> None:
             for case in self.ingest():
-                run = planned.get((case.partition, case.stack_name, case.name.removesuffix(f"#{handoff.RETEST}")))
+                run = planned.get(case.key._replace(run=case.name.removesuffix(f"#{handoff.RETEST}")))
                 if run is not None:
                     self.meter.add_run(run, case.wall_s)
             self.meter.raise_if_exhausted()
@@ -279,13 +288,11 @@ class SessionExecution(session.SessionRunner):
         reframe_directory.mkdir(exist_ok=True)
         self._execute_plan(retest, reframe_directory, handoff.RETEST_VARIABLES, avoided)
 
-    def _avoidable_nodes(self, runs: Sequence[PlannedRun]) -> dict[handoff.RunKey, Sequence[str]]:
+    def _avoidable_nodes(self, runs: Sequence[PlannedRun]) -> dict[RunKey, Sequence[str]]:
         """Nodes of the first run of each of these runs that can start on other nodes now."""
-        first = {
-            (run.partition, run.stack, run.name): run.facts.get("nodes") for run in self.history.runs(self.record.uuid)
-        }
+        first = {run.key: run.facts.get("nodes") for run in self.history.runs(self.record.uuid)}
         partitions = {part.name: part for part in self.context.site.partitions}
-        found: dict[handoff.RunKey, Sequence[str]] = {}
+        found: dict[RunKey, Sequence[str]] = {}
         for run in runs:
             part, nodes = partitions[run.partition], first.get(run.key)
             if nodes and schedulers.can_avoid_nodes(part.scheduler, part.queue, nodes, run.case.nodes):
@@ -331,7 +338,7 @@ def find_suspected_runs(history: History, uuid: str, plan: SessionPlan) -> tuple
     state.update_findings(history, system, report=False)
     series = state.suspected_series_ids(history, system)
     keys = {
-        (run.partition, run.stack, run.name)
+        run.key
         for run in (history.runs(uuid) if series else ())
         if any(row.id in series for row, _ in history.run_results(run.id))
     }

@@ -29,6 +29,7 @@ from iowatch.core import (
     artefacts,
     clean_text,
     format_count,
+    missing_results,
     settings,
     suggest_name,
     utc_now,
@@ -542,8 +543,7 @@ class SessionRunner:
 
     def missing(self) -> list[ExpectedResult]:
         """Expected results that were not received."""
-        received = set(self.history.received(self.record.uuid))
-        return [item for item in self.history.expected(self.record.uuid) if item not in received]
+        return missing_results(self.history.expected(self.record.uuid), set(self.history.received(self.record.uuid)))
 
 
 def recover_sessions(history: History, system: str) -> list[str]:

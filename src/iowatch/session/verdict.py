@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import asdict, dataclass, replace
-from types import MappingProxyType
 from typing import Any
 
 from iowatch import handoff
 from iowatch.benchmarks import registry, suites
-from iowatch.core import DAY_S, METRICS, InputError, artefacts, format_count, format_number, headline_metrics
+from iowatch.core import (
+    DAY_S,
+    METRICS,
+    InputError,
+    ProblemKind,
+    RunKey,
+    RunProblem,
+    artefacts,
+    format_count,
+    format_number,
+    headline_metrics,
+)
 from iowatch.findings import (
     SESSION_REPORT,
     Finding,
@@ -22,10 +32,10 @@ from iowatch.findings import (
     remaining_changes,
     update_findings,
 )
-from iowatch.handoff import RunKey
 from iowatch.reference import bandwidth, published_counts
 from iowatch.session import conditions
 from iowatch.session.accepted_plan import loss_reasons
+from iowatch.session.coverage import MISSING_REASONS, assess_coverage
 from iowatch.session.run import SessionSummary
 from iowatch.site import suite_on_system
 from iowatch.store import ExpectedResult, History, RunRow, SessionRow
@@ -34,8 +44,6 @@ from iowatch.store import ExpectedResult, History, RunRow, SessionRow
 # these need.
 UNAVAILABLE = "unavailable"
 INSTALL_COMMANDS = "install_commands"
-# Attribute of a session: partition, stack and name of each missing run with a known reason, and the reason.
-MISSING_REASONS = "missing_reasons"
 # Exception of ReFrame for a value outside its reference.
 _OUTSIDE_REFERENCE = "PerformanceError"
 
@@ -69,16 +77,6 @@ class TransferCounts:
     printed: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class RunProblem:
-    """A failed or missing run with the reason; without a partition if it represents several runs."""
-
-    stack: str
-    run: str
-    reason: str
-    partition: str = ""
-
-
 @dataclass(frozen=True)
 class Verdict:
     """The verdict on a session; the names of the attributes are the keys of the JSON document.
@@ -90,7 +88,7 @@ class Verdict:
         suspected: the other suspected findings, one line each.
         unavailable: cases that cannot run on this system, by stack and reason; `install_commands` install what they
             need and no stack provides.
-        left_out: runs that did not fit the budget, by stack and reason; they were not expected.
+        deferred: runs that did not fit the budget, by stack and reason; they were not expected.
         added: runs with results that no earlier session expected.
         dismissed: changes that a person dismissed and that have not returned, one line each.
         stopped: reason why the session ended before all runs were executed, or None.
@@ -111,7 +109,7 @@ class Verdict:
     headlines: tuple[HeadlineResult, ...]
     transfers: tuple[TransferCounts, ...]
     failed: tuple[RunProblem, ...]
-    absent: tuple[RunProblem, ...]
+    missing: tuple[RunProblem, ...]
     extent: HistoryExtent
     changes: tuple[str, ...]
     suspected: tuple[str, ...]
@@ -119,7 +117,7 @@ class Verdict:
     recovered: tuple[str, ...]
     wall_s: float
     benchmark_s: float
-    left_out: tuple[RunProblem, ...] = ()
+    deferred: tuple[RunProblem, ...] = ()
     added: tuple[RunProblem, ...] = ()
     dismissed: tuple[str, ...] = ()
     stopped: str | None = None
@@ -143,28 +141,33 @@ class Verdict:
 def assess_session(history: History, summary: SessionSummary) -> Verdict:
     """Assess a session that has ended; updates the findings."""
     row = history.session(summary.uuid)
-    expected, received = history.expected(row.uuid), set(history.received(row.uuid))
-    runs, lost = history.runs(row.uuid), loss_reasons(row)
-    failed = _failure_reasons(summary, [one for one in missing_runs(expected, received, runs) if _key(one) not in lost])
+    runs = history.runs(row.uuid)
+    # Why runs that could be planned are missing: their failure, or the end of the session.
+    lost = loss_reasons(row)
+    absent = [problem for problem in assess_coverage(history, row).missing if problem.key not in lost]
+    reasons = _failure_reasons(summary, absent)
     findings = update_findings(history, row.system)
-    unavailable = _count_by_reason((item.stack, item.reason) for item in summary.unavailable)
-    missing = {UNAVAILABLE: [asdict(one) for one in unavailable], INSTALL_COMMANDS: list(summary.install_commands)}
-    history.add_attributes(row.uuid, missing | {MISSING_REASONS: [[*key, reason] for key, reason in failed.items()]})
+    unavailable = _count_by_reason("unavailable", ((item.stack, item.reason) for item in summary.unavailable))
+    history.add_attributes(
+        row.uuid,
+        {
+            UNAVAILABLE: [asdict(problem) for problem in unavailable],
+            INSTALL_COMMANDS: list(summary.install_commands),
+            MISSING_REASONS: [[*key, reason] for key, reason in reasons.items()],
+        },
+    )
+    coverage = assess_coverage(history, row, {**reasons, **lost})
     return Verdict(
         session=row.uuid,
         system=row.system,
         suite=row.suite,
         status=row.status,
-        expected=len(expected),
-        received=sum(item in received for item in expected),
-        headlines=_headline_results(history, runs, set(expected)),
+        expected=coverage.expected,
+        received=coverage.received,
+        headlines=_headline_results(history, runs, set(history.expected(row.uuid))),
         transfers=_transfer_counts(history, runs),
-        failed=tuple(
-            RunProblem(run.stack, run.name, f"{run.status}: {run.reason or 'no reason reported'}", run.partition)
-            for run in runs
-            if run.status != "ok"
-        ),
-        absent=missing_runs(expected, received, runs, {**failed, **lost}),
+        failed=coverage.failed,
+        missing=coverage.missing,
         extent=history_extent(history, [row.system]),
         install_commands=summary.install_commands,
         newest=str(history.session(row.uuid).attributes.get(SESSION_REPORT, "")),
@@ -174,9 +177,9 @@ def assess_session(history: History, summary: SessionSummary) -> Verdict:
         recovered=summary.recovered,
         wall_s=summary.wall_s,
         benchmark_s=summary.benchmark_s,
-        left_out=_count_by_reason((item.stack, item.reason) for item in summary.deferred_runs),
+        deferred=_count_by_reason("deferred", ((item.stack, item.reason) for item in summary.deferred_runs)),
         added=tuple(
-            RunProblem(run.stack, run.name, ", ".join(map(" ".join, run.results)), run.partition)
+            RunProblem("added", run.stack, run.name, ", ".join(map(" ".join, run.results)), run.partition)
             for run in summary.added_runs
         ),
         dismissed=remaining_changes(findings),
@@ -238,12 +241,12 @@ def _headline_results(
 
 def _retest_lines(history: History, runs: Sequence[RunRow]) -> tuple[str, ...]:
     """Where and when each retest ran, with the best values of the first run and of the retest."""
-    by_key = {(run.partition, run.stack, run.name): run.id for run in runs}
+    by_key = {run.key: run.id for run in runs}
     lines = []
     for one in find_retests(runs):
         values: dict[tuple[str, str], list[str]] = {}
         for name in (one.name, handoff.turn_run_name(one.name, {handoff.RETEST: True})):
-            results = history.run_results(by_key[one.partition, one.stack, name])
+            results = history.run_results(by_key[RunKey(one.partition, one.stack, name)])
             metric = next((m for m in headline_metrics() if m in {series.metric for series, _ in results}), None)
             for series, samples in results:
                 if series.metric == metric and samples:
@@ -277,45 +280,8 @@ def _finding_lines(findings: Iterable[Finding]) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def missing_runs(
-    expected: Sequence[ExpectedResult],
-    received: Set[ExpectedResult],
-    runs: Sequence[RunRow],
-    reasons: Mapping[RunKey, str] = MappingProxyType({}),
-) -> tuple[RunProblem, ...]:
-    """Expected results that were not received, one entry per run; a run that failed is reported as failed instead.
-
-    Args:
-        received: received results, expected or not.
-        runs: all received runs.
-        reasons: known ones (`missing_reasons`).
-    """
-    failed = {(run.partition, run.stack, run.name) for run in runs if run.status != "ok"}
-    missing: dict[tuple[str, str, str], list[str]] = {}
-    for item in expected:
-        key = (item.partition, item.stack, item.run_name)
-        if item not in received and key not in failed:
-            missing.setdefault(key, []).append(f"{item.operation} {item.metric}")
-    return tuple(
-        RunProblem(
-            key[1], key[2], f"no {', no '.join(what)}" + (f" ({reasons[key]})" if key in reasons else ""), key[0]
-        )
-        for key, what in missing.items()
-    )
-
-
-def missing_reasons(session: SessionRow) -> dict[RunKey, str]:
-    """Known reasons why runs of a session are missing: what its verdict found, and why runs could not be planned."""
-    found = {(part, stack, run): reason for part, stack, run, reason in session.attributes.get(MISSING_REASONS, ())}
-    return {**found, **loss_reasons(session)}
-
-
-def _key(problem: RunProblem) -> RunKey:
-    return problem.partition, problem.stack, problem.run
-
-
 def _failure_reasons(summary: SessionSummary, missing: Iterable[RunProblem]) -> dict[RunKey, str]:
-    found = {_key(one): _failure_reason(summary, one.stack, one.run) for one in missing}
+    found = {problem.key: _failure_reason(summary, problem.stack, problem.run) for problem in missing}
     return {key: reason for key, reason in found.items() if reason}
 
 
@@ -359,7 +325,8 @@ def _values_outside_references(history: History, session: SessionRow, runs: Sequ
             place = run.partition, run.stack, case, str(case.get("operation", "")), series.metric
             entry = references.find(*place)
             reason = bandwidth.outside_bounds_reason(entry, entry.metric.best(samples)) if entry and samples else None
-            found += [RunProblem(run.stack, run.name, reason, run.partition)] if reason else []
+            if reason:
+                found.append(RunProblem("outside reference", run.stack, run.name, reason, run.partition))
     return tuple(found)
 
 
@@ -387,17 +354,18 @@ def _values_outside_usual(history: History, session: SessionRow, runs: Sequence[
                 reason = (
                     f"{operation} {metric.label.lower()} {format_number(result.value)}, usually {bounds} ({earlier})"
                 )
-                found.append(RunProblem(run.stack, run.name, reason, run.partition))
+                found.append(RunProblem("outside usual range", run.stack, run.name, reason, run.partition))
     return tuple(found)
 
 
 def _reference_errors(summary: SessionSummary) -> tuple[RunProblem, ...]:
     """Failures of checks after the measurement: an invalid reference, or a missing required entry."""
     wrong = [f for f in summary.failures if f.phase == "performance" and f.error != _OUTSIDE_REFERENCE]
-    return _count_by_reason((failure.stack, failure.reason.removeprefix("input error: ")) for failure in wrong)
+    reasons = ((failure.stack, failure.reason.removeprefix("input error: ")) for failure in wrong)
+    return _count_by_reason("outside reference", reasons)
 
 
-def _count_by_reason(stacks_and_reasons: Iterable[tuple[str, str]]) -> tuple[RunProblem, ...]:
+def _count_by_reason(kind: ProblemKind, stacks_and_reasons: Iterable[tuple[str, str]]) -> tuple[RunProblem, ...]:
     """One entry per stack and reason, with the number of cases."""
     counts = Counter(stacks_and_reasons)
-    return tuple(RunProblem(stack, format_count(n, "case"), reason) for (stack, reason), n in counts.items())
+    return tuple(RunProblem(kind, stack, format_count(n, "case"), reason) for (stack, reason), n in counts.items())

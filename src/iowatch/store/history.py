@@ -8,7 +8,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from sqlalchemy import Connection, Engine, text
 
-from iowatch.core import METRICS, Scalar, UsageError, suggest_name
+from iowatch.core import METRICS, RunKey, Scalar, UsageError, suggest_name
 from iowatch.store import bulk, read, write
 from iowatch.store.engine import (
     EMPTY_HISTORY_HINT,
@@ -219,7 +219,7 @@ class History:
         """Return the UUID of the session of these runs, or of all runs, by run id."""
         return self._read(read.session_of_runs, run_ids)
 
-    def last_run_times(self, system: str) -> dict[tuple[str, str, str], int]:
+    def last_run_times(self, system: str) -> dict[RunKey, int]:
         """Return the start of the last successful run by partition, stack and name."""
         return self._read(read.last_run_times, system)
 

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from sqlalchemy import ColumnElement, Connection, Select, func, select
 
-from iowatch.core import Case, Scalar, UsageError
+from iowatch.core import Case, RunKey, Scalar, UsageError
 from iowatch.store.records import (
     Artefact,
     DetectionRow,
@@ -195,8 +195,8 @@ def runs_near(connection: Connection, series_id: int, moment: int, most: int) ->
     return [*reversed(connection.execute(before).scalars().all()), *connection.execute(after).scalars()]
 
 
-def last_run_times(connection: Connection, system: str) -> dict[tuple[str, str, str], int]:
-    """Return the start of the last successful run (epoch seconds) by partition, stack and name."""
+def last_run_times(connection: Connection, system: str) -> dict[RunKey, int]:
+    """Return the start of the last successful run (epoch seconds) by its key."""
     columns = RunTable.partition, StackTable.name.label("stack"), RunTable.name
     statement = (
         select(*columns, func.max(RunTable.started_at).label("last"))
@@ -206,7 +206,7 @@ def last_run_times(connection: Connection, system: str) -> dict[tuple[str, str, 
         .where(SystemTable.name == system, RunTable.status == "ok")
         .group_by(*columns)
     )
-    return {(row.partition, row.stack, row.name): row.last for row in connection.execute(statement)}
+    return {RunKey(row.partition, row.stack, row.name): row.last for row in connection.execute(statement)}
 
 
 def artefacts_by_run(connection: Connection, *conditions: ColumnElement[bool]) -> dict[int, list[Artefact]]:

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from iowatch.core import Case, Output, canonical_json
+from iowatch.core import Case, Output, RunKey, canonical_json
 
 Origin = Literal["run", "import", "demo", "profile"]
 SessionStatus = Literal["running", "ok", "failed", "incomplete"]
@@ -59,6 +59,11 @@ class ExpectedResult:
     stack: str
     operation: str
     metric: str
+
+    @property
+    def key(self) -> RunKey:
+        """The run that it belongs to."""
+        return RunKey(self.partition, self.stack, self.run_name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +138,11 @@ class RunRow:
     wall_s: float | None
     stack_document: Mapping[str, Any] = field(default_factory=dict)
     facts: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def key(self) -> RunKey:
+        """The run in its session."""
+        return RunKey(self.partition, self.stack, self.name)
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ import pytest
 from iowatch.core import Output, Result
 from iowatch.findings import update_findings
 from iowatch.output.dashboard.build import build_site
-from iowatch.output.dashboard.data import evidence_sessions, is_overdue, overdue_after_s, session_coverage
+from iowatch.output.dashboard.data import evidence_sessions, is_overdue, overdue_after_s, session_entry
 from iowatch.reference import reviews
 from iowatch.store import ExpectedResult, FindingRow, History, RunRecord, SessionRecord, SessionStatus, StackRecord
 from iowatch.store.records import Origin
@@ -291,16 +291,16 @@ def test_only_expected_results_count_as_received() -> None:
     others = [ExpectedResult(name, "default", "gcc", "read", "bandwidth") for name in NAMES[:2]]
     history: Any = SimpleNamespace(expected=lambda _uuid: wanted)
     session: Any = SimpleNamespace(uuid="one", status="ok", attributes={})
-    found = session_coverage(history, session, [], {*wanted[:2], *others})
-    assert (found.expected, found.received, found.complete) == (3, 2, False)
-    assert [(one.run, one.reason) for one in found.absent] == [("hdf5", "no write bandwidth")]
+    found = session_entry(history, session, [], {*wanted[:2], *others}).coverage
+    assert (found.expected, found.received, found.is_complete) == (3, 2, False)
+    assert [(one.run, one.reason) for one in found.missing] == [("hdf5", "no write bandwidth")]
 
 
 @pytest.mark.parametrize(("problems", "complete"), [([], True), (["deferred in 3 sessions"], False)])
 def test_session_with_a_problem_is_not_complete(problems: list[str], complete: bool) -> None:
     history: Any = SimpleNamespace(expected=lambda _uuid: [])
     session: Any = SimpleNamespace(uuid="one", status="ok", attributes={"problems": problems})
-    assert session_coverage(history, session, [], set()).complete is complete
+    assert session_entry(history, session, [], set()).is_complete is complete
 
 
 @pytest.mark.parametrize(("hours", "held"), [(-0.1, False), (0, True), (0.5, True), (1, True), (1.1, False)])

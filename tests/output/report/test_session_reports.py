@@ -11,12 +11,12 @@ from xml.etree import ElementTree
 
 import pytest
 
-from iowatch.core import Output, Result, artefacts
+from iowatch.core import Output, Result, RunProblem, artefacts
 from iowatch.findings import SESSION_REPORT, HistoryExtent
 from iowatch.output.report import change_lines, escape_markdown, junit_document, verdict_markdown
 from iowatch.session import verdict as verdict_module
 from iowatch.session.run import SessionSummary
-from iowatch.session.verdict import RunProblem, Verdict, assess_session
+from iowatch.session.verdict import Verdict, assess_session
 from iowatch.store import ExpectedResult, History, RunRecord, SessionRecord, StackRecord
 
 STRANGE = 'rank 3 died: \x1b[31m\x00 <a href="x">|`*_ & "q" \ud800\nline two @all'
@@ -67,7 +67,7 @@ def test_failure_on_one_partition_does_not_hide_missing_runs_on_another(history:
     history.end_session("s1", "incomplete", 1100)
     verdict = assess_session(history, SessionSummary("s1", (), (), (), 12.0, 7.5, 2))
     assert [(one.partition, one.run) for one in verdict.failed] == [("compute", "same")]
-    assert [(one.partition, one.reason) for one in verdict.absent] == [("old", "no write bandwidth")]
+    assert [(one.partition, one.reason) for one in verdict.missing] == [("old", "no write bandwidth")]
     cases = ElementTree.fromstring(junit_document(history, verdict)).iter("testcase")
     assert {case.get("classname"): [child.tag for child in case] for case in cases} == {
         "compute.gnu": ["failure"],
@@ -81,8 +81,8 @@ def test_junit_has_findings_and_unavailable_cases(history: History, verdict: Ver
         verdict,
         changes=("local-20250210-down: 2 of 8 series down",),
         unavailable=(
-            RunProblem("gnu", "3 cases", "the stack does not provide netcdf"),
-            RunProblem("gnu", "3 cases", "the stack does not provide ior"),
+            RunProblem("unavailable", "gnu", "3 cases", "the stack does not provide netcdf"),
+            RunProblem("unavailable", "gnu", "3 cases", "the stack does not provide ior"),
         ),
     )
     found = kinds(junit_document(history, more))
@@ -97,7 +97,9 @@ def test_unexpected_failed_run_is_a_failure(history: History, verdict: Verdict) 
 
 
 def test_junit_is_well_formed_with_any_characters(history: History, verdict: Verdict) -> None:
-    broken = replace(verdict, changes=(f"id: {STRANGE}",), absent=(RunProblem("gnu", "absent", STRANGE, "compute"),))
+    broken = replace(
+        verdict, changes=(f"id: {STRANGE}",), missing=(RunProblem("missing", "gnu", "absent", STRANGE, "compute"),)
+    )
     document = junit_document(history, broken)
     document.encode("utf-8")
     assert kinds(document)["absent"] == "error"
@@ -115,10 +117,12 @@ def test_markdown_starts_with_the_status_and_lists_all_problems(verdict: Verdict
 def test_cause_of_several_runs_is_printed_once(verdict: Verdict) -> None:
     """JSON and JUnit keep it with every run, because programs read one case at a time."""
     cause = f"start: ReFrame ended without a report: {'reason ' * 9}end"
-    absent = [RunProblem("gnu", name, f"no {name} bandwidth ({cause})") for name in ("write", "read")]
+    absent = [RunProblem("missing", "gnu", name, f"no {name} bandwidth ({cause})") for name in ("write", "read")]
     full = f"failed: {'disk full, ' * 9}"
-    failed = [RunProblem("gnu", *both) for both in (("a", full), ("b", full), ("c", "failed: killed"), ("d", full))]
-    several = replace(verdict, absent=tuple(absent), failed=tuple(failed))
+    failed = [
+        RunProblem("failed", "gnu", *both) for both in (("a", full), ("b", full), ("c", "failed: killed"), ("d", full))
+    ]
+    several = replace(verdict, missing=tuple(absent), failed=tuple(failed))
     lines = [line.removeprefix("- ") for line in verdict_markdown(several).splitlines()]
     assert [line for line in lines if line.startswith("gnu ")] == [
         *(f"gnu a: {full.strip()}", "gnu b: same reason (as for gnu a)"),
@@ -126,7 +130,7 @@ def test_cause_of_several_runs_is_printed_once(verdict: Verdict) -> None:
         f"gnu write: no write bandwidth ({cause})",
         "gnu read: no read bandwidth (as for gnu write)",
     ]
-    assert [one["reason"].count(cause) for one in several.to_json()["absent"]] == [1, 1]
+    assert [one["reason"].count(cause) for one in several.to_json()["missing"]] == [1, 1]
 
 
 def test_markdown_has_no_mentions_and_stays_on_one_line() -> None:

@@ -29,6 +29,7 @@ from iowatch.output.history import artefact_location, print_series, print_sessio
 from iowatch.output.monitoring import write_metrics
 from iowatch.session import locks
 from iowatch.session import session as sessions
+from iowatch.session.coverage import assess_coverage
 from iowatch.site import shared_zone
 from iowatch.store import (
     ALL_SESSIONS,
@@ -197,15 +198,14 @@ def show(session: str | None, number: int | None, every_file: bool, db: str | No
         row = history.session(session or history.session_of_runs([history.run(number or 0).id])[number or 0])
         chosen = [run for run in history.runs(row.uuid) if number in (None, run.id)]
         runs = [(run, history.run_results(run.id)) for run in chosen]
-        received = set(history.received(row.uuid))
-        missing = [item for item in history.expected(row.uuid) if item not in received] if number is None else []
+        missing = assess_coverage(history, row).missing_results if number is None else ()
         with history.reading() as connection:
             artefacts = bulk.session_artefacts(connection, row.id)
     if as_json:
         of_runs = [_run_json(run, results, artefacts.get(run.id, ())) for run, results in runs]
-        absent = [asdict(item) for item in missing]
+        lacking = [asdict(result) for result in missing]
         retests = [asdict(one) for one in find_retests([run for run, _ in runs])]
-        common.print_json({**_session_json(row), "absent": absent, "runs": of_runs, "retests": retests})
+        common.print_json({**_session_json(row), "missing": lacking, "runs": of_runs, "retests": retests})
     else:
         print_session(common.stdout_console(), row, runs, missing, artefacts, every_file or number is not None)
 

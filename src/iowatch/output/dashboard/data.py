@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import tzinfo
 from functools import cache, cached_property
@@ -23,7 +23,7 @@ from iowatch.findings import Finding, load_detections, load_findings, monitored_
 from iowatch.output.dashboard.site import SiteWriter, safe_file_name
 from iowatch.reference import bandwidth, events, published, reviews
 from iowatch.session.accepted_plan import is_restricted
-from iowatch.session.verdict import RunProblem, missing_reasons, missing_runs
+from iowatch.session.coverage import SessionCoverage, compare_with_expected, missing_reasons
 from iowatch.site import system
 from iowatch.stats import Detection, short_case_names
 from iowatch.store import ExpectedResult, History, RunRow, SeriesExtent, SeriesRow, SessionRow, StackUse, bulk, read
@@ -276,15 +276,12 @@ def _unique_series_names(rows: Sequence[SeriesRow]) -> list[str]:
 
 
 @dataclass(frozen=True)
-class SessionCoverage:
-    """Coverage of a session: runs, expected and received results, failed and missing runs, and other problems."""
+class SessionEntry:
+    """A session with its runs, and what it lacks."""
 
     session: SessionRow
     runs: Sequence[RunRow]
-    expected: int
-    received: int
-    failed: Sequence[RunProblem]
-    absent: Sequence[RunProblem]
+    coverage: SessionCoverage
 
     @property
     def problems(self) -> Sequence[str]:
@@ -292,9 +289,9 @@ class SessionCoverage:
         return tuple(self.session.attributes.get("problems", ()))
 
     @property
-    def complete(self) -> bool:
+    def is_complete(self) -> bool:
         """Whether all expected results were received, no run failed, and nothing else was wrong."""
-        return not (self.failed or self.absent or self.problems) and self.session.status == "ok"
+        return self.coverage.is_complete and not self.problems and self.session.status == "ok"
 
 
 def session_page_path(session: SessionRow) -> str:
@@ -313,19 +310,12 @@ def evidence_sessions(machine: SystemEntry) -> set[int]:
     return found
 
 
-def session_coverage(
-    history: History, session: SessionRow, runs: Sequence[RunRow], received: set[ExpectedResult]
-) -> SessionCoverage:
-    """Expected, received, missing and failed results of a session."""
+def session_entry(
+    history: History, session: SessionRow, runs: Sequence[RunRow], received: Collection[ExpectedResult]
+) -> SessionEntry:
+    """A session with its runs and received results, as the caller has read them."""
     expected = history.expected(session.uuid)
-    return SessionCoverage(
-        session=session,
-        runs=runs,
-        expected=len(expected),
-        received=sum(item in received for item in expected),
-        failed=[RunProblem(r.stack, r.name, r.reason or r.status, r.partition) for r in runs if r.status != "ok"],
-        absent=missing_runs(expected, received, runs, missing_reasons(session)),
-    )
+    return SessionEntry(session, runs, compare_with_expected(expected, received, runs, missing_reasons(session)))
 
 
 # Seconds after the end of the last session; the default of `overdue_hours` of notices (docs/notices.md).

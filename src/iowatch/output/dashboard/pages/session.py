@@ -120,8 +120,8 @@ def _older_session_values(site: data.SiteBuild, machine: data.SystemEntry, row: 
             received.add(ExpectedResult(run.name, series.partition, series.stack, operation, series.metric))
         names = ", ".join(f"{one.kind} {one.sha256[:12]}" for one in kept.get(run.id, ()))
         rows.append((run, list(_headlines(known)), names))
-    coverage = data.session_coverage(site.history, row, runs, received)
-    return {"machine": machine, "coverage": coverage, "rows": rows, "kept": bool(kept), "sessions": site.sessions}
+    entry = data.session_entry(site.history, row, runs, received)
+    return {"machine": machine, "entry": entry, "rows": rows, "kept": bool(kept), "sessions": site.sessions}
 
 
 def _known_results(site: data.SiteBuild, results: Results) -> RunResults:
@@ -154,7 +154,7 @@ _FACTS_SHOWN_ELSEWHERE = ("darshan", "profile", "partial_results", "nodes", "com
 
 def _session_values(site: data.SiteBuild, machine: data.SystemEntry, row: SessionRow, drawn: bool) -> dict[str, Any]:
     runs = site.history.runs(row.uuid)
-    coverage = data.session_coverage(site.history, row, runs, set(site.history.received(row.uuid)))
+    entry = data.session_entry(site.history, row, runs, set(site.history.received(row.uuid)))
     with site.history.reading() as connection:
         kept = bulk.session_artefacts(connection, row.id)
         results = bulk.session_results(connection, row.id)
@@ -175,7 +175,7 @@ def _session_values(site: data.SiteBuild, machine: data.SystemEntry, row: Sessio
     scale = drawing.forest_scale(((bar.position.gain, bar.limits) for bar in bars if bar.position), _BAR_WIDTH)
     return {
         "machine": machine,
-        "coverage": coverage,
+        "entry": entry,
         "failed": [one for one in shown if one["run"].status != "ok"],
         "passed": [one for one in shown if one["run"].status == "ok"],
         "bars": [(bar, _draw_bar(bar, scale)) for bar in bars[:_MAX_BARS]],

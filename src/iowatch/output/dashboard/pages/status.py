@@ -9,6 +9,7 @@ from functools import cached_property
 
 from markupsafe import Markup
 
+from iowatch.core import RunProblem
 from iowatch.findings import (
     SESSION_REPORT,
     Finding,
@@ -20,7 +21,6 @@ from iowatch.findings import (
 )
 from iowatch.output.dashboard import cards, data, first_session, levels
 from iowatch.output.dashboard.pages import coverage, finding, overview
-from iowatch.session.verdict import RunProblem
 
 _STRIP_SESSIONS = 30
 # To keep the page small: pictures of the largest findings only, and this many cards of a group.
@@ -34,7 +34,7 @@ class SystemStatus:
     """One row of the status page.
 
     Attributes:
-        coverage: of the newest session; None without one.
+        entry: the newest session; None without one.
         strip: the newest sessions as cells.
         outcomes: number of series by their outcome in the newest session (`overview.SERIES_OUTCOMES`).
         worst: the undecided finding with the largest loss.
@@ -43,7 +43,7 @@ class SystemStatus:
     """
 
     machine: data.SystemEntry
-    coverage: data.SessionCoverage | None
+    entry: data.SessionEntry | None
     strip: Markup
     outcomes: Mapping[str, int]
     worst: Finding | None
@@ -75,20 +75,20 @@ class SystemStatus:
     @cached_property
     def problems(self) -> GroupedProblems:
         """Runs by title, and by stack and reason, in order of the first run."""
-        if self.coverage is None:
+        if self.entry is None:
             return {}
         # A running session may still deliver missing results.
         missing = "Not received yet" if self.running else "Missing"
         found: dict[str, dict[tuple[str, str], list[str]]] = {}
-        for title, problems in (("Failed", self.coverage.failed), (missing, self.coverage.absent)):
+        for title, problems in (("Failed", self.entry.coverage.failed), (missing, self.entry.coverage.missing)):
             _group_runs(found.setdefault(title, {}), problems)
         return {title: groups for title, groups in found.items() if groups}
 
     @property
     def has_problem(self) -> bool:
         """Whether files of the system or its newest session need attention."""
-        found = self.coverage
-        ended = found is not None and (bool(found.problems) or (not found.complete and not self.running))
+        entry = self.entry
+        ended = entry is not None and (bool(entry.problems) or (not entry.is_complete and not self.running))
         return bool(self.machine.faults or self.problems) or ended
 
 
@@ -103,7 +103,10 @@ def publish_status_page(site: data.SiteBuild) -> None:
     systems = [_system_status(site, machine) for machine in machines]
     groups = cards.status_cards(machines)
     shown = [card for name in ("new", "waiting", "improvements") for card in groups.get(name, ())][:_MAX_PICTURES]
-    coverages = [(one.coverage, one.running) for one in systems]
+    incomplete = 0
+    for status in systems:
+        if status.entry is not None and not status.entry.is_complete and not status.running:
+            incomplete += 1
     site.write_page(
         "index.html",
         "status.html",
@@ -114,8 +117,8 @@ def publish_status_page(site: data.SiteBuild) -> None:
         pictures={card.finding.id: finding.small_figure(site, card.finding, card.machine) for card in shown},
         newest=max((m.newest_session.started_at for m in machines if m.newest_session), default=None),
         sessions=_STRIP_SESSIONS,
-        incomplete=sum(found is not None and not found.complete and not on for found, on in coverages),
-        running=sum(on for _, on in coverages),
+        incomplete=incomplete,
+        running=sum(status.running for status in systems),
         overdue=sum(one.overdue for one in systems),
         remaining=[(m, text) for m in machines for text in remaining_changes(m.findings)],
         moved=[(m, found) for m in machines if (found := levels.find_suspected_series(m))],
@@ -139,15 +142,15 @@ def _urgency_key(machine: data.SystemEntry, now: int) -> tuple[int, float, str]:
 
 
 def _system_status(site: data.SiteBuild, machine: data.SystemEntry) -> SystemStatus:
-    newest, found = machine.newest_session, None
+    newest, entry = machine.newest_session, None
     if newest is not None:
         runs, received = site.history.runs(newest.uuid), set(site.history.received(newest.uuid))
-        found = data.session_coverage(site.history, newest, runs, received)
+        entry = data.session_entry(site.history, newest, runs, received)
     counts = coverage.count_coverage(site, machine)
     undecided = [f for f in machine.findings if f.is_loss and (f.needs_action or f.state == "acknowledged")]
     return SystemStatus(
         machine=machine,
-        coverage=found,
+        entry=entry,
         strip=coverage.coverage_strip(counts.totals, counts, _STRIP_SESSIONS),
         outcomes=Counter(row.outcome for row in overview.series_rows(site, machine)),
         worst=max(undecided, key=lambda f: f.lost_performance, default=None),

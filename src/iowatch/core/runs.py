@@ -1,0 +1,59 @@
+"""Which run of a session, and what is wrong with it: the records that all rooms use for both."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, TypeVar
+
+ProblemKind = Literal[
+    "failed", "missing", "deferred", "unavailable", "added", "outside reference", "outside usual range"
+]
+"""What is said of a run, in code, JSON, pages and reports:
+
+- failed: it ran, and its output or its job has an error.
+- missing: expected and not received.
+- deferred: planned for another session, because it does not fit the budget; not expected.
+- unavailable: it cannot run on this system; not expected.
+- added: received or planned, and no earlier session expected it.
+- outside reference, outside usual range: received, with a value that a person should see.
+"""
+
+_Result = TypeVar("_Result")
+
+
+class RunKey(NamedTuple):
+    """A run of a session; the same run has the same key in every session of a system.
+
+    Attributes:
+        run: its name, `<benchmark>:<case>`, with the suffix of its turn (`#retest`).
+    """
+
+    partition: str
+    stack: str
+    run: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunProblem:
+    """What is said of a run, or of several with one reason.
+
+    Attributes:
+        run: name of the run; a count ("3 cases") for several, which have no partition.
+    """
+
+    kind: ProblemKind
+    stack: str
+    run: str
+    reason: str
+    partition: str = ""
+
+    @property
+    def key(self) -> RunKey:
+        """The key of the run."""
+        return RunKey(self.partition, self.stack, self.run)
+
+
+def missing_results(expected: Iterable[_Result], received: Collection[_Result]) -> list[_Result]:
+    """The expected results that were not received, in their order."""
+    return [result for result in expected if result not in received]

@@ -1,0 +1,97 @@
+"""What a session expected, received, and lacks: the same for its verdict, the pages, metrics and commands."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from iowatch.core import RunKey, RunProblem, missing_results
+from iowatch.session.accepted_plan import loss_reasons
+from iowatch.store import ExpectedResult, History, RunRow, SessionRow
+
+# Attribute of a session: partition, stack and name of each missing run with a known reason, and the reason.
+MISSING_REASONS = "missing_reasons"
+
+
+@dataclass(frozen=True)
+class SessionCoverage:
+    """The expected set of a session, compared with what it received.
+
+    Attributes:
+        expected: number of expected results; `received` of them came.
+        missing_results: the others, in their order.
+        failed: runs that have an error.
+        missing: runs that lack an expected result, without the failed ones.
+    """
+
+    expected: int
+    received: int
+    missing_results: tuple[ExpectedResult, ...]
+    failed: tuple[RunProblem, ...]
+    missing: tuple[RunProblem, ...]
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all expected results were received and no run failed."""
+        return not (self.failed or self.missing)
+
+
+def assess_coverage(
+    history: History, session: SessionRow, further_reasons: Mapping[RunKey, str] = MappingProxyType({})
+) -> SessionCoverage:
+    """Compare what a session expected with what the history has of it.
+
+    Args:
+        further_reasons: why runs are missing, if more is known than the session records.
+    """
+    expected, received = history.expected(session.uuid), set(history.received(session.uuid))
+    reasons = {**missing_reasons(session), **further_reasons}
+    return compare_with_expected(expected, received, history.runs(session.uuid), reasons)
+
+
+def compare_with_expected(
+    expected: Sequence[ExpectedResult],
+    received: Collection[ExpectedResult],
+    runs: Sequence[RunRow],
+    reasons: Mapping[RunKey, str] = MappingProxyType({}),
+) -> SessionCoverage:
+    """Compare expected with received results; a run that failed is reported as failed and not as missing, too.
+
+    Args:
+        received: received results, expected or not.
+        runs: all received runs.
+        reasons: why runs are missing, as far as it is known.
+    """
+    failed = tuple(
+        RunProblem("failed", run.stack, run.name, f"{run.status}: {run.reason or 'no reason reported'}", run.partition)
+        for run in runs
+        if run.status != "ok"
+    )
+    absent = missing_results(expected, received)
+    missing = _missing_runs(absent, {problem.key for problem in failed}, reasons)
+    return SessionCoverage(len(expected), len(expected) - len(absent), tuple(absent), failed, missing)
+
+
+def _missing_runs(
+    absent: Sequence[ExpectedResult], failed: Collection[RunKey], reasons: Mapping[RunKey, str]
+) -> tuple[RunProblem, ...]:
+    """The runs of missing results, one entry per run, without those that failed."""
+    results: dict[RunKey, list[str]] = {}
+    for result in absent:
+        if result.key not in failed:
+            results.setdefault(result.key, []).append(f"no {result.operation} {result.metric}")
+    missing: list[RunProblem] = []
+    for key, texts in results.items():
+        reason = ", ".join(texts)
+        if key in reasons:
+            reason += f" ({reasons[key]})"
+        missing.append(RunProblem("missing", key.stack, key.run, reason, key.partition))
+    return tuple(missing)
+
+
+def missing_reasons(session: SessionRow) -> dict[RunKey, str]:
+    """Known reasons why runs of a session are missing: what its verdict found, and why runs could not be planned."""
+    recorded = session.attributes.get(MISSING_REASONS, ())
+    reasons = {RunKey(partition, stack, run): reason for partition, stack, run, reason in recorded}
+    return {**reasons, **loss_reasons(session)}

@@ -31,8 +31,7 @@ from tests.stats.planted import trial  # noqa: E402
 
 from iowatch.core import Output, Result, Scalar, local_day  # noqa: E402
 from iowatch.findings import Finding, update_findings  # noqa: E402
-from iowatch.findings.finding import TRANSIENT  # noqa: E402
-from iowatch.findings.text import short_summary  # noqa: E402
+from iowatch.findings.text import format_resolution, short_summary  # noqa: E402
 from iowatch.store import History, RunRecord, SessionRecord, StackRecord  # noqa: E402
 from iowatch.store.schema import ResultTable, RunTable, SeriesTable  # noqa: E402
 
@@ -181,13 +180,13 @@ def replay(whole: History, history: History) -> None:
     for what, times in reported.most_common():
         print(f"    {times:4}  {what}")
     needed = [f for f in found if f.needed_action]
-    over = [f for f in needed if (f.resolution or "").startswith(("not confirmed", TRANSIENT))]
+    over = [f for f in needed if f.is_resolved_as("transient", "not confirmed")]
     single = sum(len(f.members) == 1 for f in needed if f not in over)
     print(f"{len(needed)} findings needed action, {len(over)} of them were dropped, {single} others have one series")
     print(f"the date of an open or suspected finding changed {redated} times")
     print("\n| morning | events of the newest sessions | lasts | what became of it |\n|---|---|---|---|")
     for finding in sorted((f for f in found if f.id in first), key=lambda f: first[f.id]):
-        became = [one for one in (opened.get(finding.id), finding.resolution) if one]
+        became = [one for one in (opened.get(finding.id), format_resolution(finding)) if one]
         print(f"| {first[finding.id]} | {'; '.join(became) or finding.state} |")
 
 

@@ -13,9 +13,11 @@ import pytest
 
 from iowatch.core import UsageError
 from iowatch.findings import finding_from_json, format_finding, load_findings, state, update_findings
-from iowatch.findings.finding import Outlook, with_updates
+from iowatch.findings.finding import Outlook, Resolution
 from iowatch.findings.series import headline_series, load_detections
 from iowatch.findings.state import resolve_findings
+from iowatch.findings.text import format_resolution
+from iowatch.findings.updates import with_updates
 from iowatch.stats import Detection, Transient, detect_many, detection
 from iowatch.store import History
 from tests.findings import conftest
@@ -78,13 +80,13 @@ def test_finding_that_became_part_of_another_one_refers_to_it(record_and_update:
     part = replace(finding, id="part", state="suspected", members=finding.members[:1])
     now = finding.first_after + 60 * 86_400
     (_, joined) = resolve_findings([finding], [finding, part], {}, now)
-    assert joined.resolution == f"part of {finding.id}"
+    assert format_resolution(joined) == f"part of {finding.id}"
     ended = replace(joined, state="resolved")
     (again,) = resolve_findings([part], [ended], {}, now + 86_400)  # the other one was a transient
     assert again.resolution is None
     other = replace(part, members=(replace(part.members[0], series_id=99),))
     (_, alone) = resolve_findings([finding], [finding, other], {}, now)
-    assert alone.resolution == "not confirmed by later sessions"
+    assert format_resolution(alone) == "not confirmed by later sessions"
 
 
 @pytest.mark.parametrize(
@@ -117,7 +119,7 @@ def test_change_that_detection_finds_to_be_a_transient_is_resolved_at_once(recor
     for transient, expected in ((away, "transient: back after at most 5 sessions"), (earlier, None)):
         detections = {m.series_id: Detection(100, "ok", transients=(transient,)) for m in finding.members}
         (absent,) = resolve_findings([], [finding], {}, finding.first_after + 86_400, detections)
-        assert absent.resolution == expected
+        assert (format_resolution(absent) or None) == expected
 
 
 def test_steady_noise_gives_no_finding(record_and_update: RecordAndUpdate) -> None:
@@ -167,8 +169,8 @@ def test_recovery_resolves_the_finding(record_and_update: RecordAndUpdate) -> No
     )
     recovery, loss = record_and_update(scenario, END, None)
     assert (loss.state, recovery.state) == ("resolved", "resolved")
-    assert loss.resolution == f"back at the level before since 7 Mar 2025 ({recovery.id})"
-    assert recovery.resolution == f"recovery of {loss.id}"
+    assert format_resolution(loss) == f"back at the level before since 7 Mar 2025 ({recovery.id})"
+    assert format_resolution(recovery) == f"recovery of {loss.id}"
 
 
 @pytest.mark.parametrize(("stays", "state"), [(True, "open"), (False, "resolved")])
@@ -195,7 +197,7 @@ def test_recovery_is_reported_once_and_does_not_reopen(record_and_update: Record
     )
     record_and_update(scenario, back, None)
     recovery, loss = record_and_update(scenario, END, back)
-    assert (recovery.updates, loss.updates) == ((), (loss.resolution,))
+    assert (recovery.updates, loss.updates) == ((), (format_resolution(loss),))
     known, now = [recovery, loss], loss.first_after + 60 * 86_400
     for days in range(10):
         known = resolve_findings([recovery, loss], known, {}, now + days * 86_400)
@@ -371,7 +373,7 @@ def test_finding_whose_series_are_back_is_a_transient_at_once(
     short = replace(finding, members=tuple(replace(m, observations=9) for m in finding.members))
     newest = {m.series_id: math.log(m.before) + left * math.log(m.gain) for m in short.members}
     (absent,) = resolve_findings([], [short], {}, finding.first_after + 9 * 86_400, newest_levels=newest)
-    assert absent.resolution == ("transient: back after at most 9 sessions" if ends else None)
+    assert (format_resolution(absent) or None) == ("transient: back after at most 9 sessions" if ends else None)
 
 
 def test_resolved_finding_reopens_only_after_a_week(record_and_update: RecordAndUpdate) -> None:
@@ -380,7 +382,7 @@ def test_resolved_finding_reopens_only_after_a_week(record_and_update: RecordAnd
     week, now = 7 * 86_400, finding.first_after + 60 * 86_400
     (missing,) = resolve_findings([], [finding], {}, now)
     (resolved,) = resolve_findings([], [missing], {}, now + week)
-    assert (missing.resolution, resolved.resolution) == (None, "not confirmed by later sessions")
+    assert (missing.resolution, resolved.resolution) == (None, Resolution("not confirmed"))
     (seen,) = resolve_findings([finding], [resolved], {}, now + week + 1)
     (still,) = resolve_findings([finding], [seen], {}, now + 2 * week)
     (back,) = resolve_findings([finding], [still], {}, now + 2 * week + 1)
@@ -396,11 +398,13 @@ def test_resolved_finding_reopens_at_once_only_with_more_series(record_and_updat
         scenario_of(*scenario.series, *(level("PNETCDF", op, (STEP, 0.5)) for op in ("write", "read"))), END
     )
     finding = replace(finding, session_loss=None)
-    two = replace(finding, members=finding.members[:2], resolution="over", state="resolved", reported_members=2)
+    two = replace(
+        finding, members=finding.members[:2], resolution=Resolution("recovery"), state="resolved", reported_members=2
+    )
     now = finding.first_after + 60 * 86_400
     (first,) = resolve_findings([finding], [two], {}, now)
     (again,) = resolve_findings([finding], [replace(two, reported_members=4)], {}, now)
-    assert (first.resolution, again.resolution) == (None, "over")
+    assert (first.resolution, again.resolution) == (None, Resolution("recovery"))
 
 
 @pytest.mark.parametrize(

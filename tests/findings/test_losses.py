@@ -13,7 +13,7 @@ import pytest
 
 from iowatch.core import Output, Result
 from iowatch.findings import RETEST_SINCE, Finding, chart_past_year, load_findings, outside_results, update_findings
-from iowatch.findings.text import format_session_loss
+from iowatch.findings.text import format_resolution, format_session_loss
 from iowatch.reference import reviews
 from iowatch.store import History, RunRecord, SessionRecord, StackRecord, write
 
@@ -99,7 +99,7 @@ def test_loss_that_is_over_resolves_its_finding(history: History, root: Path) ->
     record(history, [41], falls(1.0, since=0))
     (over,) = update(history, 41)
     assert (lost.needs_action, over.id) == (True, lost.id)
-    assert (over.state, over.resolution, over.session_loss) == (
+    assert (over.state, format_resolution(over), over.session_loss) == (
         "resolved",
         "transient: back after at most 1 session",
         None,

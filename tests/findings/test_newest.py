@@ -17,7 +17,7 @@ from iowatch.core.settings import Thresholds
 from iowatch.demo.scenarios import Scenario
 from iowatch.findings import SESSION_REPORT, Finding, state, update_findings
 from iowatch.findings.evidence import _outlook
-from iowatch.findings.finding import TRANSIENT, Outlook
+from iowatch.findings.finding import Outlook, Resolution
 from iowatch.findings.grouping import ChangeGroup, group_changes
 from iowatch.findings.newest import _count_outcomes, _established_steps, describe_newest_session, join_events
 from iowatch.site import NightlyPolicy
@@ -87,7 +87,7 @@ def test_two_bad_sessions_are_a_transient_with_their_length(record_and_update: R
     # Also if the panel was sure of it: without a confirmed change nothing is waited for.
     (over,) = (f for f in found[-2] if f.id == bad.id)
     # The session in which it is over may still be assessed with the bad ones.
-    assert over.resolution in (f"{TRANSIENT}2 sessions", f"{TRANSIENT}3 sessions")
+    assert over.resolution in (Resolution("transient", sessions=2), Resolution("transient", sessions=3))
     assert [f.state for f in found[-1] if f.state != "resolved"] == []
 
 
@@ -315,12 +315,14 @@ def test_suspicion_that_becomes_probable_is_an_update_once(suspected: Finding) -
     probable = replace(first, outlook=replace(outlook, probability_lasting=0.7, sessions=2))
     second = state.with_state(probable, first, (), STEP, True, Thresholds())
     third = state.with_state(probable, second, (), STEP, True, Thresholds())
-    over = state.with_state(replace(third, resolution=f"{TRANSIENT}3 sessions"), third, (), STEP, True, Thresholds())
+    over = state.with_state(
+        replace(third, resolution=Resolution("transient", sessions=3)), third, (), STEP, True, Thresholds()
+    )
     assert [f.updates for f in (first, second, third, over)] == [
         ("new",),
         ("probably lasting",),
         (),
-        (f"{TRANSIENT}3 sessions",),
+        ("transient: back after at most 3 sessions",),
     ]
 
 
@@ -346,7 +348,7 @@ def test_report_of_the_newest_session_has_three_answers(suspected: Finding) -> N
         ({}, 30, 12, [(10, -0.5)]),
         # Its first session is one of the newest: the panel finds it.
         ({}, 10, 12, []),
-        ({"resolution": "over"}, 30, 12, []),
+        ({"resolution": Resolution("recovery")}, 30, 12, []),
         # It probably was a long transient, and its end is no event.
         ({"outlook": Outlook(0.02, 11, False, 9, 8, moved=((0, -0.5),))}, 30, 4, []),
         # Nobody knows yet.
@@ -375,9 +377,9 @@ def test_established_events_are_steps_of_their_series(
     ("state_of", "counts"),
     [
         ({"state": "open"}, (1, 0)),
-        ({"state": "resolved", "resolution": "back at the level before since 1 Mar 2025 (other)"}, (1, 0)),
-        ({"state": "resolved", "resolution": f"{TRANSIENT}2 sessions"}, (0, 1)),
-        ({"state": "resolved", "resolution": "part of other"}, (0, 0)),
+        ({"state": "resolved", "resolution": Resolution("returned", finding="other")}, (1, 0)),
+        ({"state": "resolved", "resolution": Resolution("transient", sessions=2)}, (0, 1)),
+        ({"state": "resolved", "resolution": Resolution("part of another", finding="other")}, (0, 0)),
         ({"state": "suspected"}, (0, 0)),
         # Not yet known.
         ({"state": "suspected", "outlook": Outlook(0.6, 2, False, 9, 8)}, (0, 0)),

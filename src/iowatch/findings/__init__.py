@@ -67,6 +67,7 @@ from iowatch.findings.text import (
     format_no_findings,
     format_outlook,
     format_percent,
+    format_resolution,
     format_session_loss,
     name_group,
     remaining_changes,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import cache
 from typing import Any, Literal
 
@@ -119,6 +119,34 @@ class Outlook:
     new_load: str | None = None
     directions: tuple[tuple[PerformanceDirection, float], ...] = ()
     observed: int | None = None
+
+
+ResolutionKind = Literal["transient", "not confirmed", "returned", "part of another", "recovery", "superseded"]
+"""Why a finding is resolved:
+
+- transient: an event of the newest sessions, or a short change, is over.
+- not confirmed: later sessions do not show it.
+- returned: it lasted, and its level is back since a later finding.
+- part of another: its changes are those of another finding.
+- recovery: it is the end of an earlier loss.
+- superseded: a later level of its series is accepted.
+"""
+
+
+@dataclass(frozen=True)
+class Resolution:
+    """Why a finding is resolved; `iowatch.findings.text.format_resolution` has the sentence.
+
+    Attributes:
+        sessions: of a transient: the largest number of sessions that it lasted.
+        finding: id of the other finding, where there is one.
+        since: epoch seconds of the return, or of the accepted level.
+    """
+
+    kind: ResolutionKind
+    sessions: int | None = None
+    finding: str | None = None
+    since: int | None = None
 
 
 @dataclass(frozen=True)
@@ -306,7 +334,7 @@ class Finding:
     anchor: int = 0
     missed_since: int | None = None
     seen_since: int | None = None
-    resolution: str | None = None
+    resolution: Resolution | None = None
     review: AppliedDecision | None = None
     notes: tuple[AppliedDecision, ...] = ()
     owner: str | None = None
@@ -371,6 +399,10 @@ class Finding:
 
     covariates: tuple[CovariateDifference, ...] = ()
 
+    def is_resolved_as(self, *kinds: ResolutionKind) -> bool:
+        """Whether it is resolved for one of these reasons."""
+        return self.resolution is not None and self.resolution.kind in kinds
+
     def to_json(self) -> dict[str, Any]:
         """Plain JSON, read by `finding_from_json`; the rules include their precision and recall."""
         document = asdict(self)
@@ -389,74 +421,3 @@ def _finding_adapter() -> TypeAdapter[Finding]:
 def finding_from_json(document: Mapping[str, Any]) -> Finding:
     """Create a finding from the output of `Finding.to_json`."""
     return _finding_adapter().validate_python(document)
-
-
-# Beginnings of resolutions: an event of the newest sessions is over; not seen again; a lasting change ended later; the
-# changes are those of another finding.
-TRANSIENT, NOT_CONFIRMED, RETURNED, PART_OF = (
-    "transient: back after at most ",
-    "not confirmed by later sessions",
-    "back at the level before since ",
-    "part of ",
-)
-
-
-# New members are reported if the number of members has grown by half.
-_MIN_REPORTED_GROWTH = 1.5
-
-
-def with_updates(finding: Finding, before: Finding | None, report: bool) -> Finding:
-    """Return the finding with its updates.
-
-    Args:
-        before: the same finding at the last update, or None.
-        report: whether the caller reports the updates now; else they stay pending.
-    """
-    size, reported = len(finding.members), before.reported_members if before else 0
-    least = max(_MIN_REPORTED_GROWTH * reported, reported + 2)
-    grown = before is not None and finding.state == "open" and size >= least
-    new_updates = _list_updates(finding, before) + ([f"{size - reported} series joined"] if grown else [])
-    pending = [*(before.pending if before else ()), *new_updates]
-    # Dismissed and accepted findings have no updates; pending ones are dropped, too.
-    updates = () if finding.state in ("dismissed", "accepted") else tuple(dict.fromkeys(pending))
-    reported_members = size if grown or before is None else reported
-    return replace(finding, updates=updates, pending=() if report else updates, reported_members=reported_members)
-
-
-# A loss of a reported finding is reported again if less than this share of the performance is left.
-_FURTHER = 0.5
-
-
-def _fell_further(finding: Finding, before: Finding) -> bool:
-    """Whether an undecided finding lost much more since the last report."""
-    loss = finding.session_loss
-    if loss is None or finding.resolution is not None:
-        return False
-    reported = before.session_loss.gain if before.session_loss is not None else min(m.gain for m in before.members)
-    return loss.gain < _FURTHER * reported
-
-
-def _list_updates(finding: Finding, before: Finding | None) -> list[str]:
-    if before is None:
-        # A finding already resolved at its first detection is not reported; a recovery is reported with the finding
-        # that it resolves.
-        return [] if finding.resolution else ["new"]
-    updates = []
-    # The state, because findings stored by earlier versions do not record it.
-    was_reported = before.needed_action or before.state in ("open", "acknowledged")
-    # A suspicion that was only shown and is not confirmed is no update.
-    if finding.state == "resolved" and before.resolution is None and was_reported:
-        updates.append(finding.resolution or "resolved")
-    if finding.needs_action and before.resolution is not None and was_reported:
-        updates.append("recurred")
-    elif finding.state == "open" and before.state in ("suspected", "resolved"):
-        updates.append("confirmed")
-    elif finding.needs_action and not was_reported:
-        updates.append("probably lasting" if finding.session_loss is None else "unusual loss")
-    if was_reported and _fell_further(finding, before):
-        updates.append(f"fell further: {finding.session_loss.name}" if finding.session_loss else "fell further")
-    review = finding.review
-    expired = review is not None and review.expired and not (before.review and before.review.expired)
-    if review is not None and expired and finding.state != "resolved":
-        updates.append(f"decision expired: {review.decision} by {review.by}")
-    return updates

@@ -16,7 +16,7 @@ import numpy as np
 
 from iowatch.core import DAY_S, METRICS
 from iowatch.findings import grouping
-from iowatch.findings.finding import RETURNED, Finding, FindingMember, SessionLoss
+from iowatch.findings.finding import Finding, FindingMember, SessionLoss
 from iowatch.findings.grouping import ChangeGroup, SeriesChange
 from iowatch.findings.newest import NewestSeries, load_newest_series
 from iowatch.findings.series import RETEST_SINCE, headline_series, load_detections
@@ -194,7 +194,7 @@ def _reported_steps(
         if member.row.id == row.id and member.direction == "down" and not member.change.suspected
     ]
     for finding in known:
-        is_lasting = finding.state in _LASTING_STATES or (finding.resolution or "").startswith(RETURNED)
+        is_lasting = finding.state in _LASTING_STATES or finding.is_resolved_as("returned")
         if is_lasting:
             reported += [m.first_after for m in finding.members if m.series_id == row.id and m.gain < 1]
     kept = list(steps)

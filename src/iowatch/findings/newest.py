@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iowatch.core import DAY_S, METRICS, covariate_label
-from iowatch.findings.finding import NOT_CONFIRMED, RETURNED, TRANSIENT, Finding, are_sure
+from iowatch.findings.finding import Finding, are_sure
 from iowatch.findings.grouping import ChangeGroup, SeriesChange, series_parameters
 from iowatch.findings.series import headline_values, load_observations, load_tables
 from iowatch.findings.text import format_moved_layer, format_outlook, format_session_loss, short_summary
@@ -210,8 +210,8 @@ def _remeasure_steps(
 def _count_outcomes(known: Sequence[Finding]) -> tuple[int, int]:
     """Numbers of earlier events of the panel that lasted, and that were over after some sessions."""
     past = [f for f in known if f.outlook is not None and not f.outlook.is_current]
-    ended = sum((f.resolution or "").startswith((TRANSIENT, NOT_CONFIRMED)) or _is_over_for_panel(f) for f in past)
-    lasted = sum((f.resolution or "").startswith(RETURNED) or f.state in _LASTING_STATES for f in past)
+    ended = sum(f.is_resolved_as("transient", "not confirmed") or _is_over_for_panel(f) for f in past)
+    lasted = sum(f.is_resolved_as("returned") or f.state in _LASTING_STATES for f in past)
     return lasted, ended
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from iowatch.core import IowatchError, MachineError
 from iowatch.findings.finding import Finding, FindingState, finding_from_json
 from iowatch.findings.state import find_finding, load_findings, update_findings
+from iowatch.findings.text import format_resolution
 from iowatch.reference import events, reviews
 from iowatch.site import system_today
 from iowatch.store import History
@@ -208,7 +209,9 @@ def _describe_conflict(finding: Finding, basis: ReviewBasis | None, decisions: S
     new = [d for d in decisions if d.finding == finding.id][basis.decisions if basis else 0 :]
     if new:
         return f"{finding.id} was meanwhile {'; '.join(map(describe_decision, new))}"
-    return f"{finding.id} is meanwhile {finding.state}" + (f": {finding.resolution}" if finding.resolution else "")
+    return f"{finding.id} is meanwhile {finding.state}" + (
+        f": {format_resolution(finding)}" if finding.resolution else ""
+    )
 
 
 def record_event(history: History, system: str, entry: Mapping[str, Any]) -> tuple[Path, list[IowatchError]]:

@@ -13,22 +13,19 @@ from datetime import date, datetime
 from statistics import median
 from types import MappingProxyType
 
-from iowatch.core import DAY_S, IowatchError, UsageError, canonical_json, format_count, settings, suggest_name, utc_now
+from iowatch.core import DAY_S, IowatchError, UsageError, canonical_json, settings, suggest_name, utc_now
 from iowatch.findings import evidence, grouping, losses, newest
 from iowatch.findings.finding import (
-    NOT_CONFIRMED,
-    PART_OF,
-    RETURNED,
-    TRANSIENT,
     AppliedDecision,
     Finding,
     FindingState,
     PerformanceDirection,
+    Resolution,
     finding_from_json,
-    with_updates,
 )
 from iowatch.findings.series import detect_series, headline_series, load_detections, load_observations
-from iowatch.findings.text import finding_day, finding_line, format_day
+from iowatch.findings.text import finding_line
+from iowatch.findings.updates import with_updates
 from iowatch.reference import events, reviews
 from iowatch.site import load_system, system_today, system_zone
 from iowatch.stats import DEFAULT_METHOD, NEWEST_SESSIONS, ChangePoint, Detection
@@ -89,21 +86,21 @@ def resolve_findings(
                 finding, found, level_starts, newest_s, detections, newest_levels, finding.id in undecided, is_older
             )
     for earlier in sorted(found, key=lambda f: f.first_after):
-        known_reason = (before[earlier.id].resolution if earlier.id in before else None) or ""
+        known_return = _finding_of_return(before.get(earlier.id))
         # For each group of the finding the later one that returns it.
         returns = [
-            next((f for f in found if _reverses(f, earlier, side, known_reason.endswith(f"({f.id})"))), None)
+            next((f for f in found if _reverses(f, earlier, side, known_return == f.id)), None)
             for side in sorted({m.direction for m in earlier.members})
         ]
         last = max((f for f in returns if f is not None), key=lambda f: f.first_after, default=None)
         if last is not None and None not in returns:
             # Resolved now: the confirmation period starts at the first update without this reason.
-            why = f"{RETURNED}{finding_day(last)} ({last.id})"
+            why = Resolution("returned", finding=last.id, since=last.first_after)
             settled[earlier.id] = replace(settled[earlier.id], resolution=why, seen_since=None)
         for later in (f for f in returns if f is not None):
             mostly_shared = 2 * _count_shared(later, earlier) > len(later.members)
             if later.direction == "up" and later.opposite is None and mostly_shared:
-                why = f"recovery of {earlier.id}"
+                why = Resolution("recovery", finding=earlier.id)
                 settled[later.id] = replace(settled[later.id], resolution=why, seen_since=None)
     return list(settled.values())
 
@@ -113,11 +110,11 @@ def _update_present(finding: Finding, before: Finding | None, newest_s: int) -> 
     detected = replace(finding, resolution=None, missed_since=None, seen_since=None)
     if before is None or before.resolution is None or before.state == "suspected":
         return detected
-    if before.resolution.startswith(PART_OF):  # it stands alone again
+    if before.is_resolved_as("part of another"):  # it stands alone again
         return detected
     if finding.probability_lasting is not None or finding.session_loss is not None:
         return detected  # the newest sessions show it again
-    if finding.is_sure and before.resolution == NOT_CONFIRMED and not before.needed_action:
+    if finding.is_sure and before.is_resolved_as("not confirmed") and not before.needed_action:
         return detected
     since = before.seen_since or newest_s
     known = max(len(before.members), before.reported_members)
@@ -140,13 +137,10 @@ def _update_absent(
     finding = replace(finding, session_loss=None)
     starts = [level_starts.get(m.series_id, 0) for m in finding.members]
     if all(start >= m.first_after for start, m in zip(starts, finding.members, strict=True)):
-        later = max(starts) > max(m.first_after for m in finding.members)
-        why = (
-            f"superseded: the level since {format_day(max(starts), system_zone(finding.system))} is accepted"
-            if later
-            else None
-        )
-        return replace(finding, resolution=why)
+        # Its own level is accepted, or a later one.
+        if max(starts) <= max(m.first_after for m in finding.members):
+            return replace(finding, resolution=None)
+        return replace(finding, resolution=Resolution("superseded", since=max(starts)))
     since = finding.missed_since or newest_s
     # The newest sessions state themselves when an event is over.
     outlook = finding.outlook
@@ -156,13 +150,13 @@ def _update_absent(
     joined = next((f for f in found if _contains(f, finding)), None)
     over = _transient_sessions(finding, detections) or newest.sessions_until_back(finding, newest_levels)
     if joined:
-        reason: str | None = f"{PART_OF}{joined.id}"
+        reason: Resolution | None = Resolution("part of another", finding=joined.id)
     elif over:
-        reason = f"{TRANSIENT}{format_count(over, 'session')}"
+        reason = Resolution("transient", sessions=over)
     elif is_undecided or waiting:
         reason = None
     else:
-        reason = NOT_CONFIRMED if is_older else _reason_over(finding)
+        reason = Resolution("not confirmed") if is_older else _reason_over(finding)
     why = finding.resolution or reason
     outlook = outlook and replace(outlook, is_current=why is None)
     return replace(finding, missed_since=since, seen_since=None, resolution=why, outlook=outlook)
@@ -178,12 +172,19 @@ def _transient_sessions(finding: Finding, detections: Mapping[int, Detection]) -
     return round(median(lengths)) if 2 * len(lengths) > len(finding.members) else 0
 
 
-def _reason_over(finding: Finding) -> str:
+def _reason_over(finding: Finding) -> Resolution:
     """Why a finding that is no longer detected is resolved."""
     outlook = finding.outlook
     if outlook is None or not outlook.is_current or outlook.sessions >= NEWEST_SESSIONS:
-        return NOT_CONFIRMED
-    return f"{TRANSIENT}{format_count(outlook.observed or outlook.sessions, 'session')}"
+        return Resolution("not confirmed")
+    return Resolution("transient", sessions=outlook.observed or outlook.sessions)
+
+
+def _finding_of_return(finding: Finding | None) -> str | None:
+    """Id of the finding with which the level of another one returned."""
+    if finding is None or finding.resolution is None or finding.resolution.kind != "returned":
+        return None
+    return finding.resolution.finding
 
 
 def _contains(finding: Finding, other: Finding) -> bool:

@@ -97,6 +97,28 @@ def _format_doubt(finding: Finding) -> str:
     return "not yet confirmed" if probability is None else f"lasts with a probability of {100 * probability:.0f} %"
 
 
+def format_resolution(finding: Finding) -> str:
+    """Why a finding is resolved, in a sentence; empty while it is not.
+
+    For example `transient: back after at most 2 sessions`, `back at the level before since 7 Mar 2025 (archer-…-up)`.
+    """
+    resolution = finding.resolution
+    if resolution is None:
+        return ""
+    if resolution.kind == "transient":
+        return f"transient: back after at most {format_count(resolution.sessions or 0, 'session')}"
+    if resolution.kind == "not confirmed":
+        return "not confirmed by later sessions"
+    if resolution.kind == "part of another":
+        return f"part of {resolution.finding}"
+    if resolution.kind == "recovery":
+        return f"recovery of {resolution.finding}"
+    day = format_day(resolution.since or 0, system_zone(finding.system))
+    if resolution.kind == "returned":
+        return f"back at the level before since {day} ({resolution.finding})"
+    return f"superseded: the level since {day} is accepted"
+
+
 def format_session_loss(finding: Finding) -> str:
     """`last session ior write HDF5 ×0.003, never below ×0.95 in 40 sessions before; repeated by the retest`.
 
@@ -295,7 +317,7 @@ def format_finding_list(findings: Iterable[Finding]) -> Iterator[str]:
         yield f"{finding.id}  [{finding.state}]  {finding.line}"
         label = f"({finding.label})" if finding.label else None
         owner = f"owner: {finding.owner}" if finding.owner else None
-        for note in (finding.resolution, finding.review and format_decision(finding.review), owner, label):
+        for note in (format_resolution(finding), finding.review and format_decision(finding.review), owner, label):
             if note:
                 yield f"    {note}"
 
@@ -390,7 +412,7 @@ def _finding_sections(finding: Finding) -> Iterator[tuple[str, list[str]]]:
     yield "Around the runs", [_format_covariate(one) for one in finding.covariates]
     yield "Last session", [format_session_loss(finding)] if finding.session_loss else []
     yield "Newest sessions", [format_outlook(finding)] if finding.probability_lasting is not None else []
-    yield "Resolved", [finding.resolution] if finding.resolution else []
+    yield "Resolved", [format_resolution(finding)] if finding.resolution else []
     decisions = [*([finding.review] if finding.review else []), *finding.notes]
     yield "Owner", [finding.owner] if finding.owner else []
     yield "Decided", [format_decision(one) for one in decisions]

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from iowatch.findings import load_findings
+from iowatch.findings.finding import Resolution
 from iowatch.output.dashboard import year_calendar
 from iowatch.output.dashboard.build import build_site
 from iowatch.output.dashboard.pages import finding as finding_page
@@ -36,7 +37,7 @@ def site(franklin_history: Path, tmp_path_factory: pytest.TempPathFactory) -> Pa
         (gain,) = load_findings(history, SYSTEM)
         flash = tuple(one for one in gain.members if one.parameters["benchmark"] == "flash")
         lost = replace(gain, id=LOSS, state="acknowledged", size=0.5, first_after=_time(2009, 3, 1))
-        old = replace(lost, id=OLD, state="resolved", resolution="back", size=0.8, members=flash)
+        old = replace(lost, id=OLD, state="resolved", resolution=Resolution("not confirmed"), size=0.8, members=flash)
         stored = [replace(lost, owner="B. Operator"), replace(old, first_after=_time(2007, 6, 1))]
         history.save_findings([FindingRow(f.id, SYSTEM, 0, 1, f.state, f.to_json()) for f in stored])
         build_site(history, place / "site", pages=[list_page.PAGE, finding_page.PAGE])

@@ -31,6 +31,7 @@ from iowatch.findings import (
     format_largest,
     format_outlook,
     format_percent,
+    format_resolution,
 )
 from iowatch.output.dashboard import (
     Catalogue,
@@ -195,6 +196,7 @@ def make_template_environment(zone: tzinfo, pages: Sequence[Page]) -> Environmen
         headline=finding_headline,
         extent=format_extent,
         outlook=format_outlook,
+        resolution=format_resolution,
         percent=format_share,
         signed_percent=format_percent,
         slug=safe_file_name,

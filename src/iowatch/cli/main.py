@@ -45,7 +45,7 @@ def _read_short_help(command: str) -> str:
 
 # Commands in `iowatch --help`, by what they are used for. A command that is absent here is listed under "Other".
 AREAS = {
-    "Set up": ("init", "doctor", "config", "system", "stack", "upgrade"),
+    "Set up": ("init", "doctor", "config", "system", "stack"),
     "Measure": ("run", "nightly", "import", "parse", "logs", "darshan", "workload"),
     "What changed": ("findings", "detect", "review", "event"),
     "Compare": ("compare", "gate", "reproduce", "bisect", "advise", "reference"),

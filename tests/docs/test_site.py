@@ -114,7 +114,7 @@ def test_pages_fit_a_desk_and_a_telephone(site: Path, browser: Browser) -> None:
 
 def test_every_picture_is_made_by_a_command() -> None:
     """And is shown on a page."""
-    made = set(re.findall(r'"([\w-]+\.(?:png|svg))": Picture', (ROOT / "bench" / "pictures.py").read_text()))
+    made = set(re.findall(r'"([\w-]+\.(?:png|svg))": Picture', (ROOT / "tools" / "pictures.py").read_text()))
     assert made == {path.name for path in (ROOT / "docs" / "images").iterdir()}
     shown = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "docs").glob("*.md"))
     assert all(f"](images/{name})" in shown for name in made)

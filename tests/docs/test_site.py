@@ -26,7 +26,7 @@ SOURCES = ("docs", "ci/docs_hook.py", "mkdocs.yml", "README.md", "CONTRIBUTING.m
 def build(root: Path, target: Path) -> subprocess.CompletedProcess[str]:
     """Build the site of a directory; warnings are errors."""
     words = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(target)]
-    environment = {"NO_MKDOCS_2_WARNING": "1", "PATH": "/usr/bin:/bin"}
+    environment = {"NO_MKDOCS_2_WARNING": "1", "PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT / "src")}
     return subprocess.run(words, cwd=root, env=environment, capture_output=True, text=True, check=False)
 
 

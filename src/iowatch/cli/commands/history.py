@@ -28,7 +28,6 @@ from iowatch.core import (
 from iowatch.findings import find_retests
 from iowatch.output.history import artefact_location, print_series, print_session, print_sessions
 from iowatch.output.monitoring import write_metrics
-from iowatch.session import locks
 from iowatch.session import session as sessions
 from iowatch.site import shared_zone
 from iowatch.store import (
@@ -44,6 +43,7 @@ from iowatch.store import (
     bulk,
     database_url,
     export,
+    locks,
     maintenance,
 )
 

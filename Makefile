@@ -37,8 +37,8 @@ test-postgresql: setup ## all tests that need a history, on PostgreSQL instead o
 
 .PHONY: lint
 lint: setup ## style, types, security of code and dependencies
-	.venv/bin/ruff check src tests reframe_tests bench ci/docs_hook.py
-	.venv/bin/ruff format --check src tests reframe_tests bench ci/docs_hook.py
+	.venv/bin/ruff check src tests reframe_tests bench tools ci/docs_hook.py
+	.venv/bin/ruff format --check src tests reframe_tests bench tools ci/docs_hook.py
 	.venv/bin/clang-format --dry-run -Werror $(wildcard benchmarks/benchio/*/*.[ch])
 	.venv/bin/mypy
 	.venv/bin/bandit -q -ll -r src -c pyproject.toml
@@ -47,6 +47,7 @@ lint: setup ## style, types, security of code and dependencies
 .PHONY: bench
 bench: setup ## figures of speed, memory and detection quality (docs/ has measured figures), and the campaign of faults
 	$(OUR_PYTHON) bench/all.py
+	$(OUR_PYTHON) -m tests.faults.hostile
 	$(OUR_PYTHON) -m tests.faults.campaign
 
 .PHONY: docs

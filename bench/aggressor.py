@@ -27,19 +27,22 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+# In the place of bench/, where files have names of packages.
+sys.path[0] = str(Path(__file__).resolve().parents[1])
 
-from iowatch.benchmarks import registry
-from iowatch.core import Output, Result
-from iowatch.findings import update_findings
-from iowatch.site import CovariateSettings, covariates
-from iowatch.store import History, RunRecord, SessionRecord, StackRecord
+import numpy as np  # noqa: E402
+from tests.slow_storage import ThrottledStore, throttled_store  # noqa: E402
+
+from iowatch.benchmarks import registry  # noqa: E402
+from iowatch.core import Output, Result  # noqa: E402
+from iowatch.findings import update_findings  # noqa: E402
+from iowatch.site import CovariateSettings, covariates  # noqa: E402
+from iowatch.store import History, RunRecord, SessionRecord, StackRecord  # noqa: E402
 
 SESSIONS, CHANGED_AT, FACTOR, WITHIN = 40, 25, 0.85, 5
 LIMIT_BYTES_PER_S = 10 * 2**20
@@ -53,52 +56,10 @@ CASES = {
     "MPI-IO": ("--api", "mpiio", *_SHARED, "--sync=end", "--block", "12m"),
     "HDF5": ("--api", "hdf5", *_SHARED, "--sync=end", "--block", "12m"),
 }
-GROUP = Path("/sys/fs/cgroup/blkio/iowatch-aggressor")
+GROUP_NAME = "iowatch-aggressor"
 # What detection has: the rates only, what the runs recorded, or whether the aggressor was active (the best case).
 KINDS = ("no covariates", "covariates", "the truth as covariate")
 DAY_S, START = 86400, 1_735_689_600
-
-
-@dataclass(frozen=True)
-class Store:
-    """A mounted store: its directory, and the number of its device."""
-
-    directory: Path
-    device: str
-
-    def limit(self, bytes_per_s: float) -> None:
-        """Set the speed of the store."""
-        (GROUP / "blkio.throttle.write_bps_device").write_text(f"{self.device} {int(bytes_per_s)}")
-
-
-@contextmanager
-def open_store(place: Path) -> Iterator[Store]:
-    """A loop device of 256 MiB with ext4, and the control group; removed afterwards."""
-    image, directory = place / "image", place / "store"
-    directory.mkdir()
-    with image.open("wb") as stream:
-        stream.write(bytes(2**28))
-    with ExitStack() as undo:
-        device = _run("losetup", "--find", "--show", str(image)).strip()
-        undo.callback(_run, "losetup", "--detach", device)
-        _run("mkfs.ext4", "-q", "-E", "lazy_itable_init=0", device)
-        _run("mount", device, str(directory))
-        undo.callback(_run, "umount", str(directory))
-        GROUP.mkdir(exist_ok=True)
-        undo.callback(_remove_group)
-        yield Store(directory, Path(f"/sys/block/{Path(device).name}/dev").read_text().strip())
-
-
-def _remove_group() -> None:
-    for _ in range(50):  # until its processes are gone
-        with suppress(OSError):
-            GROUP.rmdir()
-            return
-        time.sleep(0.1)
-
-
-def _run(*words: str) -> str:
-    return subprocess.run(words, check=True, capture_output=True, text=True).stdout
 
 
 # Writes without pause, past the page cache, until it is killed: the group, the file, bytes per call.
@@ -115,10 +76,10 @@ _NEIGHBOUR_BYTES, _AGGRESSOR_BYTES = 2**15, 2**17
 
 
 @contextmanager
-def others(store: Store, active: bool) -> Iterator[None]:
+def others(store: ThrottledStore, active: bool) -> Iterator[None]:
     """The neighbour, and the aggressor while it is active; they share the control group with benchio."""
     sizes = [_NEIGHBOUR_BYTES, *([_AGGRESSOR_BYTES] if active else [])]
-    words = [sys.executable, "-c", _WRITER, str(GROUP / "tasks")]
+    words = [sys.executable, "-c", _WRITER, str(store.tasks_file)]
     running = [subprocess.Popen([*words, str(store.directory / f"other-{size}"), str(size)]) for size in sizes]
     time.sleep(0.3)
     try:
@@ -129,14 +90,14 @@ def others(store: Store, active: bool) -> Iterator[None]:
             process.wait()
 
 
-def measure_case(store: Store, benchio: str, stage: Path, name: str) -> dict[str, Any]:
+def measure_case(store: ThrottledStore, benchio: str, stage: Path, name: str) -> dict[str, Any]:
     """One run of benchio with covariates before and after it, as a check does."""
     options = ["--pattern", "disjoint", "--repeat", "1"]
     target, record = str(store.directory), stage / "record.json"
     words = [benchio, *options, *CASES[name], "--dir", target, "--json", str(record), "--quiet"]
     lines = [
         covariates.snapshot_command(target, "before"),
-        f"(echo $BASHPID > {GROUP}/tasks; exec {shlex.join(words)} > /dev/null)",
+        f"(echo $BASHPID > {store.tasks_file}; exec {shlex.join(words)} > /dev/null)",
         covariates.snapshot_command(target, "after"),
     ]
     (stage / covariates.SCRIPT_NAME).write_text(covariates.snapshot_script(CovariateSettings()))
@@ -159,7 +120,11 @@ def measure(benchio: str, file: Path, first: int, end: int) -> None:
     """Add replays to a file, one session per line: those that are in it are not repeated."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # which would leave the store mounted, and its writers
     known = first * SESSIONS + (sum(1 for _ in file.open()) if file.exists() else 0)
-    with tempfile.TemporaryDirectory() as name, open_store(Path(name)) as store, file.open("a") as lines:
+    with (
+        tempfile.TemporaryDirectory() as name,
+        throttled_store(Path(name), GROUP_NAME) as store,
+        file.open("a") as lines,
+    ):
         for number in range(known, end * SESSIONS):
             replay, session = divmod(number, SESSIONS)
             is_active = np.random.default_rng(replay).permutation(SESSIONS)[session] < SESSIONS // 2

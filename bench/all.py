@@ -16,19 +16,15 @@ HERE = Path(__file__).resolve().parent
 BY_HAND = (
     "aggressor",
     "bisection",
-    "bisection_planted",
     "compare_same_stack",
     "darshan_overhead",
     "detect_edison",
     "detect_search",
     "detect_unseen",
-    "gate_planted",
     "layers_planted",
     "panel_fit",
     "panels_fresh",
-    "reproduce_planted",
     "scale",
-    "workload_times",
 )
 SHORT = {
     "detect_added": ("--series", "10"),

@@ -28,11 +28,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-import numpy as np
+# In the place of bench/, where files have names of packages.
+sys.path[0] = str(Path(__file__).resolve().parents[1])
 
-from iowatch.benchmarks.registry import BENCHMARKS
-from iowatch.findings import assess_newest_layer, format_moved_layer
-from iowatch.store import History
+import numpy as np  # noqa: E402
+from tests.slow_storage import PacedDisk, SlowStorageError, mount_paced_disk, run_command, unmount_paced_disk  # noqa: E402
+
+from iowatch.benchmarks.registry import BENCHMARKS  # noqa: E402
+from iowatch.findings import assess_newest_layer, format_moved_layer  # noqa: E402
+from iowatch.store import History  # noqa: E402
 
 NAME = "iowatch-layers"
 CGROUP = Path(f"/sys/fs/cgroup/cpu/{NAME}")
@@ -149,67 +153,6 @@ int nc_put_vara(int f, int v, const size_t *s, const size_t *c, const void *b) {
 }
 """
 
-# A file in memory that is read and written at the rate of /rate (bytes per second), one request after the other.
-DISK = r"""
-#define FUSE_USE_VERSION 31
-#define _GNU_SOURCE
-#include <errno.h>
-#include <fcntl.h>
-#include <fuse.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <time.h>
-#include <unistd.h>
-
-static int memory;
-static double rate;
-static struct timespec free_at;
-
-static void take_time(size_t bytes) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  if (now.tv_sec > free_at.tv_sec || (now.tv_sec == free_at.tv_sec && now.tv_nsec > free_at.tv_nsec)) free_at = now;
-  long ns = free_at.tv_nsec + (long)(1e9 * bytes / rate);
-  free_at.tv_sec += ns / 1000000000;
-  free_at.tv_nsec = ns % 1000000000;
-  clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &free_at, NULL);
-}
-static int attributes(const char *path, struct stat *s, struct fuse_file_info *f) {
-  (void)f;
-  memset(s, 0, sizeof *s);
-  s->st_mode = strcmp(path, "/") ? S_IFREG | 0600 : S_IFDIR | 0700;
-  s->st_nlink = 1;
-  s->st_size = !strcmp(path, "/image") ? 4l << 30 : 32;
-  return strcmp(path, "/") && strcmp(path, "/image") && strcmp(path, "/rate") ? -ENOENT : 0;
-}
-static int open_file(const char *path, struct fuse_file_info *f) { (void)path; f->direct_io = 1; return 0; }
-static int truncate_file(const char *path, off_t n, struct fuse_file_info *f) {
-  (void)path, (void)n, (void)f;
-  return 0;
-}
-static int read_file(const char *path, char *b, size_t n, off_t at, struct fuse_file_info *f) {
-  (void)path, (void)f;
-  take_time(n);
-  return (int)pread(memory, b, n, at);
-}
-static int write_file(const char *path, const char *b, size_t n, off_t at, struct fuse_file_info *f) {
-  (void)f;
-  if (!strcmp(path, "/rate")) { rate = atof(b); return (int)n; }
-  take_time(n);
-  return (int)pwrite(memory, b, n, at);
-}
-static const struct fuse_operations operations = {
-  .getattr = attributes, .open = open_file, .truncate = truncate_file, .read = read_file, .write = write_file};
-
-int main(int n, char **words) {
-  memory = memfd_create("disk", 0);
-  rate = 1e12;
-  return memory < 0 || ftruncate(memory, 4l << 30) ? 1 : fuse_main(n, words, &operations, NULL);
-}
-"""
-
 # Streams through 3 arrays of 64 MiB until it is ended.
 PRESSURE = r"""
 #include <stdlib.h>
@@ -222,34 +165,13 @@ int main(void) {
 """
 
 
-class CannotPlantError(RuntimeError):
-    """What the machine refused."""
-
-
-def run(*command: object, check: bool = True) -> subprocess.CompletedProcess[str]:
-    """A command of the machine."""
-    words = [str(word) for word in command]
-    try:
-        done = subprocess.run(words, check=False, capture_output=True, text=True)
-    except OSError as error:
-        raise CannotPlantError(f"{words[0]}: {error.strerror}") from error
-    if check and done.returncode:
-        raise CannotPlantError(f"{' '.join(words)}: {done.stderr.strip() or f'exit code {done.returncode}'}")
-    return done
-
-
 def clean(place: Path) -> None:
     """Remove what a run leaves on the machine; safe to repeat."""
     for hog in place.glob("pressure-*.pid"):
-        run("kill", hog.read_text(), check=False)
+        run_command("kill", hog.read_text(), check=False)
         hog.unlink()
-    run("umount", place / "mnt", check=False)
-    for line in run(
-        "losetup", "--noheadings", "--output", "NAME", "-j", place / "disk" / "image", check=False
-    ).stdout.split():
-        run("losetup", "-d", line, check=False)
-    run("ip", "netns", "del", NAME, check=False)
-    run("umount", place / "disk", check=False)
+    unmount_paced_disk(place)
+    run_command("ip", "netns", "del", NAME, check=False)
     if CGROUP.is_dir():
         CGROUP.rmdir()
 
@@ -261,23 +183,15 @@ def prepare(place: Path) -> dict[str, str]:
         place.mkdir(parents=True, exist_ok=True)
         (place / "planted.c").write_text(SOURCE)
         (place / "pressure.c").write_text(PRESSURE)
-        (place / "slow-disk.c").write_text(DISK)
-        run("cc", "-O2", "-shared", "-fPIC", "-o", place / "planted.so", place / "planted.c", "-ldl")
-        run("cc", "-O2", "-o", place / "pressure", place / "pressure.c")
-        fuse = run("pkg-config", "--cflags", "--libs", "fuse3").stdout.split()
-        run("cc", "-O2", "-o", place / "slow-disk", place / "slow-disk.c", *fuse)
-        run("iowatch", "init", place / "site")
-    (place / "disk").mkdir(exist_ok=True)
-    run(place / "slow-disk", "-s", place / "disk")
-    device = run("losetup", "-f", "--show", place / "disk" / "image").stdout.strip()
-    run("mkfs.ext4", "-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0", device)
-    (place / "mnt").mkdir(exist_ok=True)
-    run("mount", device, place / "mnt")
-    run("ip", "netns", "add", NAME)
+        run_command("cc", "-O2", "-shared", "-fPIC", "-o", place / "planted.so", place / "planted.c", "-ldl")
+        run_command("cc", "-O2", "-o", place / "pressure", place / "pressure.c")
+        run_command("iowatch", "init", place / "site")
+    disk = mount_paced_disk(place)
+    run_command("ip", "netns", "add", NAME)
     in_network("ip", "link", "set", "lo", "up")
     if CGROUP.parent.is_dir():
         CGROUP.mkdir(exist_ok=True)
-    set_rate(place, USUAL_RATE)
+    disk.set_rate(USUAL_RATE)
     limit_network(USUAL_NETWORK)
     return os.environ | {
         "LD_PRELOAD": str(place / "planted.so"),
@@ -288,11 +202,7 @@ def prepare(place: Path) -> dict[str, str]:
 
 
 def in_network(*command: object, check: bool = True) -> subprocess.CompletedProcess[str]:
-    return run("nsenter", f"--net=/var/run/netns/{NAME}", *command, check=check)
-
-
-def set_rate(place: Path, rate: int) -> None:
-    (place / "disk" / "rate").write_text(f"{rate:<31}\n")
+    return run_command("nsenter", f"--net=/var/run/netns/{NAME}", *command, check=check)
 
 
 def limit_network(rate: str) -> None:
@@ -305,7 +215,7 @@ def planted(place: Path, fault: str) -> Iterator[None]:
     """A fault outside of the processes, for one session."""
     with ExitStack() as undo:
         if fault == "cpu" and not CGROUP.is_dir():
-            raise CannotPlantError(f"no {CGROUP.parent}: the limit of processors needs control groups of version 1")
+            raise SlowStorageError(f"no {CGROUP.parent}: the limit of processors needs control groups of version 1")
         if fault == "cpu":
             quota = CGROUP / "cpu.cfs_quota_us"
             (CGROUP / "cpu.cfs_period_us").write_text("20000")
@@ -325,8 +235,9 @@ def planted(place: Path, fault: str) -> Iterator[None]:
                 limit_network(SLOW_NETWORK)
             undo.callback(limit_network, USUAL_NETWORK)
         if fault == "disk":
-            set_rate(place, SLOW_RATE)
-            undo.callback(set_rate, place, USUAL_RATE)
+            disk = PacedDisk(place)
+            disk.set_rate(SLOW_RATE)
+            undo.callback(disk.set_rate, USUAL_RATE)
         yield
 
 
@@ -443,13 +354,13 @@ def main() -> None:
                 date_back(database)
             try:
                 seconds = run_session(place, environment, database, fault)
-            except CannotPlantError as error:
+            except SlowStorageError as error:
                 print(f"{name}: not planted: {error}", flush=True)
                 continue
             with results.open("a") as file:
                 file.write(json.dumps({"name": name, "seconds": seconds}) + "\n")
             print(f"{name}: {seconds:.1f} s", flush=True)
-    except CannotPlantError as error:
+    except SlowStorageError as error:
         sys.exit(f"cannot prepare the sessions: {error}")
     finally:
         clean(place)

@@ -18,8 +18,7 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from pydantic import BaseModel
 
-from iowatch.cli.help import walk_commands
-from iowatch.cli.main import iowatch
+from iowatch.cli.main import iowatch, walk_commands
 from iowatch.core import METRICS
 from iowatch.site.system import System
 

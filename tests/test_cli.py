@@ -18,8 +18,7 @@ from click.shell_completion import ShellComplete
 from click.testing import Result
 
 from iowatch.cli.common import stdout_console
-from iowatch.cli.help import walk_commands
-from iowatch.cli.main import AREAS, iowatch, restrict_permissions
+from iowatch.cli.main import COMMANDS, iowatch, restrict_permissions, walk_commands
 from iowatch.site import machine
 from iowatch.site.system import load_system, system_names
 from iowatch.store import FindingRow, History, SessionRecord
@@ -50,55 +49,36 @@ def test_every_command_has_help_with_an_example(cli: Callable[..., Result], word
     assert f"iowatch {words[0]}" in result.output
 
 
-@pytest.mark.parametrize("words", contexts(), ids=" ".join)
-def test_help_fits_one_screen(
-    cli: Callable[..., Result], words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+def test_help_lists_every_command_once_by_what_it_is_for(
+    cli: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """24 lines of 80 columns: a terminal as it opens. What is left out is in --help-all."""
-    monkeypatch.setenv("COLUMNS", "80")
-    lines = cli(*words, "--help").output.splitlines()
-    assert len(lines) <= 24, "\n".join(lines)
-    assert max(map(len, lines)) <= 80, max(lines, key=len)
-    everything = cli(*words, "--help-all").output
-    for option in command_of(words).params:
-        assert option.opts[-1] in everything or isinstance(option, click.Argument)
-
-
-def test_required_options_and_examples_stay_on_the_first_screen(cli: Callable[..., Result]) -> None:
-    """`run` has the most options. Its examples can be pasted: what does not fit continues after a backslash."""
-    shown = cli("run", "--help").output
-    assert "--junit" not in shown
-    assert "--junit" in cli("run", "--help-all").output
-    assert "    iowatch run --ab system-openmpi system-mpich \\\n        --case benchio:api=mpiio,file=shared" in shown
-    for words in commands():
-        for option in command_of(words).params:
-            if option.required and isinstance(option, click.Option):
-                assert option.opts[-1] in cli(*words, "--help").output, words
-
-
-def test_first_screen_names_every_command_once(cli: Callable[..., Result], monkeypatch: pytest.MonkeyPatch) -> None:
-    """By area; a command without one is listed as well."""
-    monkeypatch.setitem(AREAS, "Measure", tuple(name for name in AREAS["Measure"] if name != "darshan"))
-    table = cli("--help").output.split("Commands:")[1].split("Options:")[0]
-    named = re.findall(r"([a-z]+)(?:,|$)", table, re.MULTILINE)
+    """First what an administrator of nightly sessions uses; a command that is not in the table is listed as well."""
+    assert next(iter(COMMANDS)) == "Every night"
+    assert [*COMMANDS["Every night"]] == ["nightly", "findings", "review", "event", "dashboard", "notify"]
+    assert {name for lines in COMMANDS.values() for name in lines} == {*iowatch.list_commands(click.Context(iowatch))}
+    measuring = {name: line for name, line in COMMANDS["Measure"].items() if name != "darshan"}
+    monkeypatch.setitem(COMMANDS, "Measure", measuring)
+    shown = cli("--help").output.split("\nEvery night:")[1].split("Example")[0]
+    named = re.findall(r"^  ([a-z]+)  +\S", shown, re.MULTILINE)
     assert sorted(named) == iowatch.list_commands(click.Context(iowatch))
-    assert re.search(r"Other +darshan\n", table)
+    assert re.search(r"^Other:\n  darshan  Summarise a Darshan log", shown, re.MULTILINE)
 
 
 @pytest.mark.parametrize("position", [0, 2], ids=["before the command", "behind it"])
-def test_quiet_and_verbose(cli: Callable[..., Result], tmp_path: Path, position: int) -> None:
-    """The number of pages is a message; that a file was written is for --verbose."""
+@pytest.mark.sqlite_file
+def test_quiet_and_verbose(cli: Callable[..., Result], history: History, tmp_path: Path, position: int) -> None:
+    """The size of a backup is a message; which history is opened is for --verbose."""
     outputs = []
-    for flag in ([], ["--quiet"], ["--verbose"], []):
-        words: list[object] = ["man", tmp_path / "man1"]
+    for number, flag in enumerate(([], ["--quiet"], ["--verbose"], [])):
+        words: list[object] = ["history", "backup", tmp_path / f"{number}.db"]
         words[position:position] = flag
         outputs.append(cli(*words).stderr)
     normal, quiet, verbose, again = outputs
-    assert re.fullmatch(r"\d+ pages written to .*\n", normal)
+    assert re.fullmatch(r".*/0\.db: \S+ KiB\n", normal)
     assert quiet == ""
-    assert f"wrote {tmp_path}/man1/iowatch-run.1\n" in verbose
-    assert verbose.endswith(normal)
-    assert again == normal  # the level is that of one command, not of the process
+    assert "history: sqlite:///" in verbose
+    assert verbose.endswith(normal.replace("0.db", "2.db"))
+    assert again == normal.replace("0.db", "3.db")  # the level is that of one command, not of the process
 
 
 def test_verbose_shows_programs_and_tracebacks(cli: Callable[..., Result], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -183,20 +163,6 @@ def test_bash_completes_with_the_printed_script(tmp_path: Path) -> None:
     assert done.stdout == "history\n", done.stderr
 
 
-def test_manual_pages(cli: Callable[..., Result], tmp_path: Path) -> None:
-    """One per command; groff reads them without a warning, and shows options and examples."""
-    assert cli("man", tmp_path).exit_code == 0
-    assert {path.name for path in tmp_path.iterdir()} == {f"{'-'.join(['iowatch', *words])}.1" for words in contexts()}
-    assert "\n.B \\-\\-system TEXT\n" in (tmp_path / "iowatch-run.1").read_text()
-    if shutil.which("groff"):
-        pages = sorted(tmp_path.iterdir())
-        done = subprocess.run(
-            ["groff", "-man", "-Tutf8", "-ww", "-P-c", *pages], capture_output=True, text=True, check=True
-        )
-        assert done.stderr == ""
-        assert "iowatch compare stack:netcdf-4.3.3.1 stack:netcdf-4.4.0,operation=write" in done.stdout
-
-
 def test_help_imports_no_slow_library() -> None:
     """Importing NumPy, SQLAlchemy and ReFrame takes seconds on a shared login node."""
     program = (
@@ -205,13 +171,6 @@ def test_help_imports_no_slow_library() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "[]"
-
-
-def test_help_lists_every_command_with_its_short_help(cli: Callable[..., Result]) -> None:
-    """The lines are read from the source files of the commands; these are the imported commands."""
-    shown = " ".join(cli("--help-all").output.split())
-    for name in iowatch.list_commands(click.Context(iowatch)):
-        assert f" {name} {command_of((name,)).short_help}" in shown
 
 
 JSON_HELP = "One JSON document on stdout and nothing else."

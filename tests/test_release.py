@@ -68,13 +68,17 @@ def test_citation_has_the_required_fields() -> None:
 
 
 def test_changelog_has_a_section_per_release() -> None:
-    """`[Unreleased]`, then versions with their dates, the newest first."""
-    first, *others = re.findall(r"^## (.*)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
-    assert first == "[Unreleased]"
-    found = [re.fullmatch(r"\[(\d+)\.(\d+)\.(\d+)\] - (\d{4}-\d\d-\d\d)", title) for title in others]
-    assert all(found), others
-    releases = [(*map(int, match.groups()[:3]), date.fromisoformat(match[4])) for match in found if match]
-    assert releases == sorted(releases, reverse=True)
+    """Versions with their dates, the newest first; the next release has no date yet."""
+    titles = re.findall(r"^## (.*)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    releases = []
+    for position, title in enumerate(titles):
+        found = re.fullmatch(r"(\d+)\.(\d+)\.(\d+)( - \d{4}-\d\d-\d\d)?", title)
+        assert found, title
+        assert found[4] or position == 0, f"{title} has no date"
+        if found[4]:
+            date.fromisoformat(found[4].removeprefix(" - "))
+        releases.append(tuple(map(int, found.groups()[:3])))
+    assert releases == sorted(releases, reverse=True) != []
 
 
 def test_spack_recipe_requires_what_the_wheel_requires() -> None:

@@ -26,7 +26,7 @@ SOURCES = ("docs", "ci/docs_hook.py", "mkdocs.yml", "README.md", "CONTRIBUTING.m
 def build(root: Path, target: Path) -> subprocess.CompletedProcess[str]:
     """Build the site of a directory; warnings are errors."""
     words = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(target)]
-    environment = {"NO_MKDOCS_2_WARNING": "1", "PATH": "/usr/bin:/bin"}
+    environment = {"NO_MKDOCS_2_WARNING": "1", "PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT / "src")}
     return subprocess.run(words, cwd=root, env=environment, capture_output=True, text=True, check=False)
 
 
@@ -114,7 +114,7 @@ def test_pages_fit_a_desk_and_a_telephone(site: Path, browser: Browser) -> None:
 
 def test_every_picture_is_made_by_a_command() -> None:
     """And is shown on a page."""
-    made = set(re.findall(r'"([\w-]+\.(?:png|svg))": Picture', (ROOT / "bench" / "pictures.py").read_text()))
+    made = set(re.findall(r'"([\w-]+\.(?:png|svg))": Picture', (ROOT / "tools" / "pictures.py").read_text()))
     assert made == {path.name for path in (ROOT / "docs" / "images").iterdir()}
     shown = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "docs").glob("*.md"))
     assert all(f"](images/{name})" in shown for name in made)

@@ -17,10 +17,10 @@ from click.testing import Result
 from sqlalchemy import text
 
 from iowatch.core import MachineError
-from iowatch.session import locks, session
+from iowatch.session import session
 from iowatch.session.plan import SessionPlan
 from iowatch.site import FileSystemIdentity, storage
-from iowatch.store import History, maintenance
+from iowatch.store import History, locks, maintenance
 from iowatch.store.locks import ALL_SESSIONS, HeldLockError, SessionLocks
 from tests.faults.outages import Session
 from tests.store.test_availability import end_connections

@@ -10,9 +10,8 @@ import pytest
 from click.testing import Result as Done
 
 from iowatch.core import MachineError
-from iowatch.session import locks
-from iowatch.session.locks import exclusive_lock
-from iowatch.store import History, maintenance
+from iowatch.store import History, locks, maintenance
+from iowatch.store.locks import exclusive_lock
 
 
 def test_exclusive_lock_prevents_sessions(var: Path) -> None:

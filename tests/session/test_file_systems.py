@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from iowatch.core import MachineError, UsageError
-from iowatch.session import accepted_plan, locks, run
+from iowatch.session import accepted_plan, run
 from iowatch.session.session import SessionContext
 from iowatch.session.verdict import Verdict, assess_session
 from iowatch.site import load_system, storage
-from iowatch.store import History, SeriesFilter
+from iowatch.store import History, SeriesFilter, locks
 from tests.conftest import ROOT
 from tests.session.test_run import FakeReframe, fake
 

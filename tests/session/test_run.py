@@ -21,7 +21,7 @@ from iowatch.core import MachineError, Output, OutputStatus, Result, Scalar, utc
 from iowatch.findings import series, state
 from iowatch.findings.series import load_observations
 from iowatch.handoff import SELECTION_VARIABLE
-from iowatch.session import accepted_plan, conditions, locks, plan, reframe, run, session
+from iowatch.session import accepted_plan, conditions, plan, reframe, run, session
 from iowatch.session.coverage import missing_reasons
 from iowatch.session.reframe import ReframePartition, ReframeSite
 from iowatch.session.session import SessionContext
@@ -29,7 +29,7 @@ from iowatch.session.verdict import assess_session
 from iowatch.site import load_system, schedulers, storage, suite_on_system
 from iowatch.site.file_system import Scratch
 from iowatch.site.system import NightlyPolicy
-from iowatch.store import History, RunRecord, SessionRecord, StackRecord
+from iowatch.store import History, RunRecord, SessionRecord, StackRecord, locks
 from tests.faults.places import small
 
 DAY = 86400

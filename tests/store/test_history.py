@@ -27,7 +27,6 @@ from iowatch.store import (
     StackRecord,
     bulk,
 )
-from iowatch.store.bulk import covariate_matrix, encode_covariates
 from iowatch.store.engine import SCHEMA_HEAD, schema_revision
 from iowatch.store.schema import VIEW_NAMES, Base
 
@@ -217,21 +216,6 @@ def test_migrations_give_the_schema_of_the_models(history: History) -> None:
         assert schema_revision(connection) == SCHEMA_HEAD
         views = inspect(connection).get_view_names()
     assert set(views) == (set(VIEW_NAMES) if history.engine.dialect.name == "postgresql" else set())
-
-
-def test_a_history_of_the_first_schema_is_upgraded(history: History, place: str) -> None:
-    """Without the table of the covariates; the results stay."""
-    history.begin_session(session())
-    history.record_runs("s1", [run("f1")])
-    with history.engine.begin() as connection:
-        connection.exec_driver_sql("DROP TABLE run_covariates")
-        connection.exec_driver_sql("UPDATE alembic_version SET version_num = '0100'")
-    with History.existing(place) as upgraded:
-        (kept,) = upgraded.runs("s1")
-        upgraded.save_run_covariates({kept.id: encode_covariates({"fill": 7.5, "load_1m": 0.1})})
-        names, values = covariate_matrix(np.array([kept.id]), upgraded.run_covariates([kept.id]))
-    assert names == ("fill", "load_1m")
-    assert values.tolist() == [[7.5, 0.1]]
 
 
 def test_file_that_is_no_database_is_refused(var: Path) -> None:

@@ -1,4 +1,4 @@
-"""Results in PostgreSQL by year: new years, the conversion of an older history, and what a query reads."""
+"""Results in PostgreSQL by year: new years, and what a query reads."""
 
 from __future__ import annotations
 
@@ -16,18 +16,6 @@ from tests import postgresql
 from tests.store.test_history import run, session
 
 YEARS = (2009, 2010, 2026, 2027)
-_WHOLE = (
-    "DROP VIEW iowatch_results",
-    "CREATE TABLE whole AS SELECT * FROM result",
-    "DROP TABLE result CASCADE",
-    "DROP FUNCTION iowatch_result_partition",
-    "ALTER TABLE whole RENAME TO result",
-    "ALTER TABLE result ADD PRIMARY KEY (run_id, series_id)",
-    "ALTER TABLE result ADD FOREIGN KEY (run_id) REFERENCES run (id) ON DELETE CASCADE",
-    "ALTER TABLE result ADD FOREIGN KEY (series_id) REFERENCES series (id)",
-    "CREATE INDEX ix_result_series_time ON result (series_id, time)",
-    "UPDATE alembic_version SET version_num = '0101'",
-)
 
 
 def new_year(year: int, after_s: int = 0) -> int:
@@ -71,23 +59,6 @@ def test_each_year_gets_a_partition_with_its_first_result(filled: History) -> No
     found = [(place, datetime.fromtimestamp(time, UTC).year) for place, time, _ in content(filled)]
     assert found == [(f"result_{year}", year) for year in YEARS for _ in range(2)]
     assert [one.n for one in filled.series()] == [2 * len(YEARS)]
-
-
-def test_a_history_without_partitions_is_converted(filled: History, postgresql_url: str) -> None:
-    """Rows, views, keys and the deletion of results with their run are those of a new history."""
-    before = content(filled)
-    with filled.engine.begin() as connection:
-        for statement in _WHOLE:
-            connection.exec_driver_sql(statement)
-    with History.existing(postgresql_url) as upgraded:
-        assert content(upgraded) == before
-        upgraded.record_runs("s1", [replace(run("later"), started_at=new_year(2031))])
-        with upgraded.writing() as connection:
-            assert connection.execute(text("SELECT count(*) FROM iowatch_results")).scalar() == len(before) + 1
-            assert "result_2031" in partitions(connection)
-            connection.execute(text("DELETE FROM artefact"))
-            connection.execute(text("DELETE FROM run WHERE fingerprint = 'later'"))
-            assert connection.execute(text("SELECT count(*) FROM result")).scalar() == len(before)
 
 
 def test_recent_points_are_read_from_recent_years_only(filled: History) -> None:

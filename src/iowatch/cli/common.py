@@ -6,12 +6,14 @@ import json
 import logging
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 from rich.console import Console
 
+from iowatch.cli.completion import complete_system
 from iowatch.core import SafeConsole, escape_json_controls
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -41,7 +43,29 @@ def system_option(default: str | None = None, required: bool = False) -> Decorat
     """`--system S`; without a default, None means all systems."""
     # click takes an explicit `default=None` as a value, and an option that has one is never missing.
     given: dict[str, Any] = {} if default is None else {"default": default, "show_default": True}
-    return click.option("--system", required=required, help="Name in systems/.", **given)
+    return click.option(
+        "--system", required=required, help="Name in systems/.", shell_complete=complete_system, **given
+    )
+
+
+def examples(*commands: str) -> str:
+    """Return the epilog of a command: its examples, which click does not wrap because of the `\\b`."""
+    title = "Example:" if len(commands) == 1 else "Examples:"
+    return "\n".join(["\b", title, *(f"  {command}" for command in commands)])
+
+
+def verbosity_options() -> list[click.Option]:
+    """Options of `iowatch` that every command accepts as well."""
+    flag = partial(click.Option, is_flag=True, expose_value=False, is_eager=True, callback=_set_level)
+    return [
+        flag(["-q", "--quiet"], help="Results and errors only: no progress, no messages."),
+        flag(["-v", "--verbose"], help="Also programs started, files written, the history."),
+    ]
+
+
+def _set_level(ctx: click.Context, option: click.Parameter, given: bool) -> None:
+    if given and not ctx.resilient_parsing:
+        _LOG.setLevel(logging.ERROR if option.name == "quiet" else logging.DEBUG)
 
 
 class _PercentType(click.ParamType[float]):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import errno
 import gc
 import importlib
@@ -12,16 +11,14 @@ import os
 import pkgutil
 import re
 import sys
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Iterator, Sequence
 
 import click
 from click.shell_completion import CompletionItem
 
 from iowatch import describe_version
 from iowatch.cli import commands
-from iowatch.cli.common import reset_log
-from iowatch.cli.help import first_sentence, global_options, prepare_command
+from iowatch.cli.common import examples, reset_log, verbosity_options
 from iowatch.core import IowatchError, UsageError, escape_controls, suggest_name
 
 
@@ -30,27 +27,50 @@ def _module_name(command: str) -> str:
     return f"{command}_" if command == "import" else command
 
 
-def _read_short_help(command: str) -> str:
-    """The line of a command in `iowatch --help`, from its source: importing all commands takes seconds."""
-    files = (Path(folder, f"{_module_name(command)}.py") for folder in commands.__path__)
-    file = next(file for file in files if file.is_file())
-    tree = ast.parse(file.read_text(encoding="utf-8"), str(file))
-    function = next((n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == "command"), None)
-    if function is None:
-        return f"(no command: {file} defines no function `command`)"
-    keywords = [word for node in function.decorator_list if isinstance(node, ast.Call) for word in node.keywords]
-    given = next((word.value for word in keywords if word.arg == "short_help"), None)
-    return str(ast.literal_eval(given)) if given else first_sentence(ast.get_docstring(function) or "")
-
-
-# Commands in `iowatch --help`, by what they are used for. A command that is absent here is listed under "Other".
-AREAS = {
-    "Set up": ("init", "doctor", "config", "system", "stack", "upgrade"),
-    "Measure": ("run", "nightly", "import", "parse", "logs", "darshan", "workload"),
-    "What changed": ("findings", "detect", "review", "event"),
-    "Compare": ("compare", "gate", "reproduce", "bisect", "advise", "reference"),
-    "Report": ("history", "dashboard", "notify"),
-    "Try and learn": ("demo", "completion", "man"),
+# Commands in `iowatch --help`, by what they are for; first what an administrator of nightly sessions uses. Each has its
+# line here, because importing all commands takes seconds. A command that is absent here is listed under "Other".
+COMMANDS: dict[str, dict[str, str]] = {
+    "Every night": {
+        "nightly": "Run a nightly session, build the dashboard and send notices.",
+        "findings": "What changed, since when, and what the changed cases share.",
+        "review": "Decide about findings and lost runs.",
+        "event": "List or record events of a machine.",
+        "dashboard": "Build or serve the dashboard.",
+        "notify": "Send notices about findings: chat, mail, issue.",
+    },
+    "Set up a site": {
+        "init": "Write the repository of a site.",
+        "doctor": "Show what this machine provides and lacks.",
+        "config": "Show all settings in force, with the origin of each.",
+        "system": "List, show and describe machines.",
+        "stack": "List, show, install and compare stacks of libraries.",
+    },
+    "Measure": {
+        "run": "Run a suite, store its results and assess them.",
+        "import": "Import existing outputs and tables into the history.",
+        "parse": "Parse one output of a benchmark and validate it.",
+        "darshan": "Summarise a Darshan log, or show the differences of two.",
+    },
+    "Assess and compare": {
+        "history": "Sessions and series; export; backup.",
+        "detect": "Print what changed in each series of a file or a system.",
+        "compare": "Compare two stacks, periods, systems or published tables.",
+        "reference": "Published figures, and the accepted bandwidths of systems.",
+    },
+    "Experiments": {
+        "gate": "Decide whether a build of a library is slower than another.",
+        "bisect": "Find the part of two stacks that causes their difference.",
+        "reproduce": "Measure both sides of a finding or an A/B session again.",
+        "advise": "The best striping, interface and layout for a volume.",
+    },
+    "Applications": {
+        "workload": "Applications' I/O as benchmarks: describe, compare, measure.",
+        "logs": "Darshan logs of all jobs: who moves how much, what changed.",
+    },
+    "Learn": {
+        "demo": "Generate example histories and show iowatch's reports.",
+        "completion": "Print the completion script of a shell.",
+    },
 }
 
 
@@ -58,38 +78,50 @@ class LazyCommandGroup(click.Group):
     """A group whose commands are the modules of `iowatch.cli.commands`, imported only when used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted(m.name.rstrip("_") for m in pkgutil.iter_modules(commands.__path__))
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, _read_short_help(name)) for name in self.list_commands(ctx)])
-
-    def get_help(self, ctx: click.Context) -> str:
-        """The names of all commands by area; `--help-all` has a line per command."""
-        formatter, names = ctx.make_formatter(), self.list_commands(ctx)
-        self.format_usage(ctx, formatter)
-        formatter.write_paragraph()
-        with formatter.indentation():
-            formatter.write_text((self.help or "").split("\n\n")[0])
-        rows = [(area, ", ".join(name for name in AREAS[area] if name in names)) for area in AREAS]
-        other = ", ".join(sorted(set(names).difference(*AREAS.values())))
-        with formatter.section("Commands"):
-            formatter.write_dl([*rows, *([("Other", other)] if other else [])])
-        click.Command.format_options(self, ctx, formatter)
-        self.format_epilog(ctx, formatter)
-        return formatter.getvalue().rstrip("\n")
-
-    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Commands without their import, then options."""
-        names = [name for name in self.list_commands(ctx) if name.startswith(incomplete)]
-        found = [CompletionItem(name, help=_read_short_help(name)) for name in names]
-        return [*found, *click.Command.shell_complete(self, ctx, incomplete)]
+        return sorted(module.name.rstrip("_") for module in pkgutil.iter_modules(commands.__path__))
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in self.list_commands(ctx):
             return None
         module = importlib.import_module(f"{commands.__name__}.{_module_name(cmd_name)}")
-        return prepare_command(module.command)
+        command = getattr(module, "command", None)
+        if not isinstance(command, click.Command):
+            raise UsageError(f"{module.__file__} defines no click command named `command`")
+        _accept_verbosity(command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        for area, lines in self._areas(ctx).items():
+            with formatter.section(area):
+                formatter.write_dl(list(lines.items()))
+
+    def _areas(self, ctx: click.Context) -> dict[str, dict[str, str]]:
+        """The commands that exist, with their lines, by area."""
+        names = self.list_commands(ctx)
+        areas = {area: {name: lines[name] for name in lines if name in names} for area, lines in COMMANDS.items()}
+        listed = {name for lines in areas.values() for name in lines}
+        other = [name for name in names if name not in listed]
+        if other:
+            areas["Other"] = {name: self._line_of(ctx, name) for name in other}
+        return areas
+
+    def _line_of(self, ctx: click.Context, name: str) -> str:
+        """The line of a command that is not in `COMMANDS`."""
+        try:
+            command = self.get_command(ctx, name)
+        except UsageError as error:
+            return error.message
+        return command.get_short_help_str(limit=60) if command else ""
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Commands without their import, then options."""
+        found = [
+            CompletionItem(name, help=line)
+            for lines in self._areas(ctx).values()
+            for name, line in lines.items()
+            if name.startswith(incomplete)
+        ]
+        return [*found, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -97,6 +129,25 @@ class LazyCommandGroup(click.Group):
         if args and not args[0].startswith("-") and args[0] not in self.list_commands(ctx):
             ctx.fail(f"no command '{args[0]}'. {suggest_name(args[0], self.list_commands(ctx))}")
         return super().resolve_command(ctx, args)
+
+
+def _accept_verbosity(command: click.Command) -> None:
+    """Accept `--quiet` and `--verbose` behind the name of a command, too, and of its subcommands."""
+    if not any(option.name == "quiet" for option in command.params):
+        command.params += verbosity_options()
+    if isinstance(command, click.Group):
+        for subcommand in command.commands.values():
+            _accept_verbosity(subcommand)
+
+
+def walk_commands(ctx: click.Context) -> Iterator[click.Context]:
+    """The context of a command, then those of all its subcommands at all depths, in alphabetical order."""
+    yield ctx
+    if isinstance(ctx.command, click.Group):
+        for name in ctx.command.list_commands(ctx):
+            subcommand = ctx.command.get_command(ctx, name)
+            assert subcommand is not None
+            yield from walk_commands(click.Context(subcommand, ctx, info_name=name))
 
 
 def _show_version(context: click.Context, _option: click.Parameter, wanted: bool) -> None:
@@ -108,8 +159,8 @@ def _show_version(context: click.Context, _option: click.Parameter, wanted: bool
 @click.group(
     cls=LazyCommandGroup,
     context_settings={"help_option_names": ["-h", "--help"]},
-    params=list(global_options()),
-    epilog="\b\nExamples:\n  iowatch demo franklin\n  iowatch run --system local --suite smoke",
+    params=list(verbosity_options()),
+    epilog=examples("iowatch demo franklin", "iowatch run --system local --suite smoke"),
 )
 @click.option(
     "--version",

@@ -102,25 +102,6 @@ ENVIRONMENT = (
 
 
 @dataclass(frozen=True)
-class Renamed:
-    """A name that people wrote and that is another one now; `iowatch upgrade --check` finds the old one.
-
-    Attributes:
-        kind: `environment`; `command` (a program or option in `ci/`); `site.yaml`, or a kind of files (`KINDS`), in
-            which `old` and `new` are fields, as `night.budget`.
-        since: the version that has the new name.
-    """
-
-    kind: str
-    old: str
-    new: str
-    since: str
-
-
-RENAMED = (Renamed("command", "ci/nightly", "iowatch nightly", "0.1.0"),)
-
-
-@dataclass(frozen=True)
 class EffectiveSetting:
     """A setting in force: its value, and where it comes from (a variable, a file with line, or `default`)."""
 
@@ -213,19 +194,6 @@ def product_root() -> Path:
     found = next((place for place in (package / "data", package.parents[1]) if _is_product(place)), None)
     if found is None:
         raise MachineError(f"the installation in {package} is incomplete: no data/", hint="Install iowatch again.")
-    return found
-
-
-def installed_product(directory: Path) -> Path:
-    """Return the product's own files of another installation: a clone, or a virtual environment with the package.
-
-    Raises:
-        UsageError: the directory has neither.
-    """
-    packages = (found / "data" for found in directory.glob("lib/python3*/site-packages/iowatch"))
-    found = next((place.resolve() for place in (directory, *packages) if _is_product(place)), None)
-    if found is None:
-        raise UsageError(f"{directory} is no installation of iowatch", hint="Name a virtual environment, or a clone.")
     return found
 
 

@@ -42,7 +42,7 @@ from iowatch.darshan import (
     keep_darshan_log,
     privacy_mode,
 )
-from iowatch.session import conditions, locks, reframe
+from iowatch.session import conditions, reframe
 from iowatch.session.plan import SessionPlan
 from iowatch.site import (
     FileSystemIdentity,
@@ -64,6 +64,7 @@ from iowatch.store import (
     SessionRecord,
     SessionStatus,
     StackRecord,
+    locks,
 )
 
 MessageCallback = Callable[[str], None]

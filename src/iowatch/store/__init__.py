@@ -12,7 +12,7 @@ from iowatch.store.engine import (
     database_url,
 )
 from iowatch.store.history import History
-from iowatch.store.locks import ALL_SESSIONS, HELD_LOCK_HINT
+from iowatch.store.locks import ALL_SESSIONS
 from iowatch.store.records import (
     Artefact,
     DetectionRow,

@@ -13,19 +13,16 @@ import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Engine, create_engine, event, inspect, make_url, text
 from sqlalchemy.exc import ArgumentError, DBAPIError
 
 from iowatch.core import InputError, IowatchError, MachineError, UsageError, files, format_size, settings
 
-if TYPE_CHECKING:
-    from alembic.config import Config
-
 _LOG = logging.getLogger(__name__)
-# Revisions of `migrations/versions`, oldest first; the schemas 0001 to 0004 of development are not upgraded.
-FIRST_SCHEMA = "0100"
+# The oldest revision of `migrations/versions` (earlier schemas are not upgraded) and the newest one.
+FIRST_SCHEMA = "0102"
 SCHEMA_HEAD = "0102"
 MOUNT_TABLE = Path("/proc/self/mounts")
 NETWORK_FILE_SYSTEMS = {"nfs", "nfs4", "cifs", "smb3", "lustre", "gpfs", "beegfs", "panfs", "9p", "afs", "ceph"}
@@ -78,13 +75,12 @@ def database_url(place: str | None = None) -> str:
     return chosen if "://" in chosen else f"sqlite:///{Path(chosen).absolute()}"
 
 
-def open_engine(place: str | None = None, *, create: bool = True, upgrade: bool = True) -> Engine:
+def open_engine(place: str | None = None, *, create: bool = True) -> Engine:
     """Open the history; create it or upgrade its schema if needed.
 
     Args:
         place: path or URL.
         create: create a missing history; if False, a missing history is an error.
-        upgrade: upgrade an older schema; if False, the history is opened read-only, whatever its schema.
 
     Raises:
         InputError: not a history, schema too old or too new, or no history.
@@ -92,7 +88,7 @@ def open_engine(place: str | None = None, *, create: bool = True, upgrade: bool 
     """
     url = database_url(place)
     try:
-        engine = create_engine(url, json_serializer=_compact_json, **_engine_options(url, read_only=not upgrade))
+        engine = create_engine(url, json_serializer=_compact_json, **_engine_options(url))
     except ModuleNotFoundError as error:
         raise MachineError(
             f"PostgreSQL needs the Python package {error.name}, which is not installed",
@@ -108,13 +104,12 @@ def open_engine(place: str | None = None, *, create: bool = True, upgrade: bool 
             raise _no_history_error(engine)
         _refuse_foreign_file(path)
         _refuse_network_file_system(path)
-        if upgrade:
-            event.listen(engine, "connect", _set_pragmas)
+        event.listen(engine, "connect", _set_pragmas)
         event.listen(engine, "begin", _begin_transaction)
     else:
         event.listen(engine, "connect", _set_timeouts)
     try:
-        repeat_while_unavailable(partial(_upgrade_to_head if upgrade else _require_history, engine, create))
+        repeat_while_unavailable(partial(_upgrade_to_head, engine, create))
     except IowatchError:
         engine.dispose()
         raise
@@ -162,7 +157,7 @@ def _no_history_error(engine: Engine) -> NoHistoryError:
     return NoHistoryError(f"there is no history at {engine_place(engine)}", hint=EMPTY_HISTORY_HINT)
 
 
-def _engine_options(url: str, *, read_only: bool = False) -> dict[str, Any]:
+def _engine_options(url: str) -> dict[str, Any]:
     """Return options for a server that may restart, or for SQLite on a read-only file system.
 
     There, SQLite could not write next to the file. A log that has content needs other options.
@@ -170,15 +165,10 @@ def _engine_options(url: str, *, read_only: bool = False) -> dict[str, Any]:
     if url.startswith("postgresql"):
         given = make_url(url).query
         settings = {name: value for name, value in _CONNECT_OPTIONS.items() if name not in given}
-        options: dict[str, Any] = {"pool_pre_ping": True, "connect_args": settings}
-        as_one = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
-        return {**options, "execution_options": as_one} if read_only else options
+        return {"pool_pre_ping": True, "connect_args": settings}
     if not url.startswith("sqlite"):
         raise ArgumentError("it is neither SQLite nor PostgreSQL")
     path = Path(make_url(url).database or "")
-    if path.is_file() and read_only and not _is_read_only(path):
-        place = f"{path.absolute().as_uri()}?mode=ro"
-        return {"creator": lambda: sqlite3.connect(place, uri=True, check_same_thread=False)}
     if not path.is_file() or not _is_read_only(path):
         return {}
     log = path.with_name(f"{path.name}-wal")
@@ -366,28 +356,14 @@ def _upgrade_to_head(engine: Engine, create: bool) -> None:
         ) from error
 
 
-def _alembic_config() -> Config:
+def _run_migrations(engine: Engine) -> None:
+    """Upgrade the schema to the newest version, in one transaction."""
     # Imported here: Alembic takes 0.2 s, which sessions with a current schema save.
+    from alembic import command
     from alembic.config import Config
 
     config = Config()
     config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
-    return config
-
-
-def pending_migrations(revision: str) -> list[str]:
-    """Return the migrations from a schema version to the newest one, oldest first: `0101: what it does`."""
-    from alembic.script import ScriptDirectory
-
-    found = ScriptDirectory.from_config(_alembic_config()).iterate_revisions("head", revision)
-    return [f"{one.revision}: {one.doc}" for one in found][::-1]
-
-
-def _run_migrations(engine: Engine) -> None:
-    """Upgrade the schema to the newest version, in one transaction."""
-    from alembic import command
-
-    config = _alembic_config()
     with reported_errors(engine), engine.execution_options(iowatch_write=True).begin() as connection:
         if engine.dialect.name == "postgresql":
             # Two concurrent first starts: the second waits here and then finds the current schema.

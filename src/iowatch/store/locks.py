@@ -1,23 +1,29 @@
-"""Locks of a PostgreSQL history: sessions of several accounts, checkouts and hosts exclude each other.
+"""Locks of systems and file systems: only one session at a time measures on them.
 
-They are PostgreSQL's advisory locks of one connection that a session keeps open. The server releases them when the
-connection ends for any reason; a session that loses the connection continues, and takes them again when it is back.
+- Lock files in `var/lock` exclude sessions of one checkout on one host. The kernel releases them with their process.
+- In a PostgreSQL history (`History.locks`), advisory locks of the same meaning also exclude sessions of other accounts,
+  checkouts and hosts. They belong to one connection that a session keeps open. The server releases them when the
+  connection ends for any reason; a session that loses the connection continues, and takes them again when it is back.
 """
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import os
 import platform
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
 
 from sqlalchemy import Connection, Engine, text
 from sqlalchemy.exc import DBAPIError, InvalidRequestError
 
-from iowatch.core import IowatchError, MachineError
-from iowatch.store.engine import engine_place, repeat_while_unavailable, reported_errors
+from iowatch.core import IowatchError, MachineError, settings
+from iowatch.site import storage, system_names
+from iowatch.store.engine import NETWORK_FILE_SYSTEMS, engine_place, repeat_while_unavailable, reported_errors
 
 # Held shared by every session, and exclusively while a history is restored.
 ALL_SESSIONS = "all sessions"
@@ -29,7 +35,7 @@ _SETTINGS = {
     "tcp_keepalives_count": "3",
     "idle_session_timeout": "0",
 }
-HELD_LOCK_HINT = "Wait for it to end: concurrent I/O disturbs bandwidth, so only one session may run at a time."
+_HELD_LOCK_HINT = "Wait for it to end: concurrent I/O disturbs bandwidth, so only one session may run at a time."
 _PROGRAM = "iowatch: "
 _CONFIGURE = "SELECT set_config(name, CAST(:values AS json) ->> name, false) FROM pg_settings WHERE name = ANY(:names)"
 _HOLDER = """
@@ -40,8 +46,76 @@ AND classid::bigint = :high AND objid::bigint = :low LIMIT 1
 """
 
 
+def file_system_lock_path(directory: Path) -> Path:
+    """Lock of the file system of a directory (which need not exist yet); two systems may share the lock."""
+    return settings.var_directory() / "lock" / f"device-{_first_existing(directory).stat().st_dev:x}.lock"
+
+
+def file_system_lock_name(directory: Path) -> str:
+    """Name of the lock in a common history: on two hosts equal for the same network file system, else different."""
+    existing = _first_existing(directory)
+    found = storage.find_identity(existing)
+    if found is not None and found.type in NETWORK_FILE_SYSTEMS:
+        return f"file system {found.type} {found.source}"
+    return f"file system {existing.stat().st_dev:x} of {platform.node()}"
+
+
+def _first_existing(directory: Path) -> Path:
+    return next(path for path in (directory, *directory.parents) if path.exists())
+
+
+@contextmanager
+def hold_lock(path: Path) -> Iterator[None]:
+    """Hold the lock file during the block; the kernel releases it when the process ends for any reason.
+
+    Raises:
+        MachineError: another process holds it (the message contains its PID), or the file cannot be written.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        stream = path.open("a+", encoding="utf-8")
+    except OSError as error:
+        raise MachineError(f"cannot write the lock {path}: {error.strerror}") from error
+    with stream:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise MachineError(
+                f"another session is running (process {_lock_owner_pid(path)}, lock {path})", hint=_HELD_LOCK_HINT
+            ) from None
+        stream.truncate(0)
+        stream.write(str(os.getpid()))
+        stream.flush()
+        yield
+
+
+def _lock_owner_pid(path: Path) -> str:
+    """PID of the process that holds the lock; the PID is written shortly after the lock is taken."""
+    for _ in range(20):
+        number = path.read_text(encoding="utf-8").strip()
+        if number and Path("/proc", number).exists():
+            return number
+        time.sleep(0.05)
+    return number or "unknown"
+
+
+@contextmanager
+def exclusive_lock() -> Iterator[None]:
+    """Exclude all sessions: hold the locks of all systems of this checkout, and all other locks in this `var/`.
+
+    Raises:
+        MachineError: a session is running.
+    """
+    directory = settings.var_directory() / "lock"
+    known = {f"{name}.lock" for name in system_names()} | {path.name for path in directory.glob("*.lock")}
+    with ExitStack() as held:
+        for name in sorted(known):
+            held.enter_context(hold_lock(directory / name))
+        yield
+
+
 class HeldLockError(MachineError):
-    """Another session holds a lock."""
+    """Another session holds a lock of the history."""
 
 
 def lock_key(name: str) -> int:
@@ -138,7 +212,7 @@ class SessionLocks:
         if holder is not None:
             who = f"{holder.application_name.removeprefix(_PROGRAM)}, account {holder.usename}"
         message = f"another session is running ({who}; lock '{name}' in {engine_place(self.engine)})"
-        return HeldLockError(message, hint=HELD_LOCK_HINT)
+        return HeldLockError(message, hint=_HELD_LOCK_HINT)
 
     def _call(self, function: str, name: str) -> bool:
         """Call a function of PostgreSQL with a lock; return whether it succeeded."""
@@ -160,8 +234,8 @@ class SessionLocks:
 
     def _connect(self) -> Connection:
         connection = self.engine.connect().execution_options(isolation_level="AUTOCOMMIT")
-        settings = {**_SETTINGS, "application_name": f"{_PROGRAM}process {os.getpid()} on {platform.node()}"}
-        connection.execute(text(_CONFIGURE), {"values": json.dumps(settings), "names": list(settings)})
+        values = {**_SETTINGS, "application_name": f"{_PROGRAM}process {os.getpid()} on {platform.node()}"}
+        connection.execute(text(_CONFIGURE), {"values": json.dumps(values), "names": list(values)})
         return connection
 
     def _is_connected(self) -> bool:

@@ -15,19 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import (
-    ColumnElement,
-    Connection,
-    MetaData,
-    create_engine,
-    delete,
-    func,
-    insert,
-    not_,
-    select,
-    text,
-    update,
-)
+from sqlalchemy import ColumnElement, Connection, delete, func, insert, not_, select, text, update
 from sqlalchemy.exc import DatabaseError
 
 from iowatch import handoff
@@ -45,7 +33,7 @@ from iowatch.core import (
     summarise_samples,
 )
 from iowatch.store import read, write
-from iowatch.store.engine import engine_place, open_engine, pending_migrations, reported_errors, schema_revision
+from iowatch.store.engine import engine_place
 from iowatch.store.history import History
 from iowatch.store.partitions import require_partitions
 from iowatch.store.schema import (
@@ -68,7 +56,6 @@ MessageCallback = Callable[[str], None]
 # Number of newest results whose summaries are compared with their samples.
 _CHECKED_RESULTS = 10_000
 _NAMED_FILES = 5
-_ROWS_AT_ONCE = 5_000
 _UNFINISHED_AFTER_S = 2 * DAY_S
 _LOW_SPACE_BYTES = 2**30
 # Large chunks, because each statement reads the whole table.
@@ -232,63 +219,6 @@ def backup_history(history: History, target: Path) -> int:
         for suffix in ("", "-wal", "-shm", "-journal"):
             Path(f"{draft}{suffix}").unlink(missing_ok=True)
     return target.stat().st_size
-
-
-@dataclass(frozen=True, slots=True)
-class Snapshot:
-    """A copy of a history with its own schema version, and the migrations to the newest one."""
-
-    revision: str
-    size_bytes: int
-    migrations: tuple[str, ...]
-
-
-def snapshot_history(place: str | None, target: Path) -> Snapshot:
-    """Copy a history of any supported schema version to a new SQLite file; the history is opened read-only.
-
-    Args:
-        place: path or URL of the history.
-        target: does not exist; opening it as a history upgrades it.
-
-    Raises:
-        InputError: no history, or its schema is too old or too new.
-        MachineError: the history cannot be read, or there is not enough space for the copy.
-    """
-    engine = open_engine(place, create=False, upgrade=False)
-    try:
-        with reported_errors(engine), engine.begin() as connection:
-            size, revision = database_size_bytes(connection), schema_revision(connection) or ""
-            if (free := files.free_bytes(target.parent)) < 2 * size:
-                lack = (
-                    f"{target.parent} has {format_size(free)} free; a copy of the history needs {format_size(2 * size)}"
-                )
-                raise MachineError(lack, hint="Set TMPDIR to a directory with more space.")
-            with closing(sqlite3.connect(target)) as copied:
-                if isinstance(driver := connection.connection.driver_connection, sqlite3.Connection):
-                    driver.backup(copied)
-            if engine.dialect.name != "sqlite":
-                _copy_tables(connection, target)
-    except (sqlite3.Error, OSError) as error:
-        raise MachineError(f"cannot copy the history to {target}: {error}") from error
-    finally:
-        engine.dispose()
-    return Snapshot(revision, size, tuple(pending_migrations(revision)))
-
-
-def _copy_tables(source: Connection, target: Path) -> None:
-    """Copy all tables of a server as they are to an SQLite file; types and keys are kept, defaults are not."""
-    tables = MetaData()
-    tables.reflect(source)
-    for column in (column for table in tables.tables.values() for column in table.columns):
-        column.type, column.server_default = column.type.as_generic(), None
-    engine = create_engine(f"sqlite:///{target}")
-    with engine.begin() as connection:
-        tables.create_all(connection)
-        for table in tables.sorted_tables:
-            rows = source.execution_options(yield_per=_ROWS_AT_ONCE).execute(select(table)).mappings()
-            for chunk in rows.partitions():
-                connection.execute(insert(table), list(map(dict, chunk)))
-    engine.dispose()
 
 
 def refuse_damaged_history(history: History, source: History | None = None) -> None:

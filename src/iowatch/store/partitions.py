@@ -12,19 +12,13 @@ from datetime import UTC, datetime
 
 from sqlalchemy import Connection, func, select, text
 
-from iowatch.core import DAY_S
-
-# Without the limit of time of other statements: ten years of a hundred systems take minutes.
-_CONVERSION = (
-    "SET LOCAL statement_timeout = 0",
-    "DROP VIEW IF EXISTS iowatch_results",
-    "ALTER TABLE result RENAME TO result_whole",
-    "ALTER INDEX result_pkey RENAME TO result_whole_pkey",
-    "ALTER INDEX ix_result_series_time RENAME TO ix_result_whole_series_time",
-    "CREATE TABLE result (LIKE result_whole) PARTITION BY RANGE (time)",
+_PARTITIONED_TABLE = (
+    "ALTER TABLE result RENAME TO result_columns",
+    "CREATE TABLE result (LIKE result_columns) PARTITION BY RANGE (time)",
+    "DROP TABLE result_columns",
     "ALTER TABLE result ADD PRIMARY KEY (run_id, series_id, time)",
-    "ALTER TABLE result ADD FOREIGN KEY (run_id) REFERENCES run (id) ON DELETE CASCADE",
-    "ALTER TABLE result ADD FOREIGN KEY (series_id) REFERENCES series (id)",
+    "ALTER TABLE result ADD CONSTRAINT result_run_id_fkey1 FOREIGN KEY (run_id) REFERENCES run (id) ON DELETE CASCADE",
+    "ALTER TABLE result ADD CONSTRAINT result_series_id_fkey1 FOREIGN KEY (series_id) REFERENCES series (id)",
     "CREATE INDEX ix_result_series_time ON result (series_id, time)",
 )
 _FUNCTION = """CREATE OR REPLACE FUNCTION iowatch_result_partition(year int) RETURNS void
@@ -43,27 +37,13 @@ END $$"""
 
 
 def partition_results(connection: Connection) -> None:
-    """Replace the table of results by one with a partition per year, with all its rows; nothing in SQLite.
-
-    Takes the space of the table once more until the transaction ends.
-    """
-    if connection.dialect.name != "postgresql" or is_partitioned(connection):
+    """Replace the empty table of results by one with a partition per year; nothing in SQLite."""
+    if connection.dialect.name != "postgresql":
         return
-    for statement in _CONVERSION:
+    for statement in _PARTITIONED_TABLE:
         connection.exec_driver_sql(statement)
     connection.execute(text(_FUNCTION))  # the driver would take %I for a placeholder
     connection.exec_driver_sql("REVOKE EXECUTE ON FUNCTION iowatch_result_partition FROM PUBLIC")
-    first, last = connection.exec_driver_sql("SELECT min(time), max(time) FROM result_whole").one()
-    if first is not None:
-        require_partitions(connection, [*range(first, last, 365 * DAY_S), last])
-    connection.exec_driver_sql("INSERT INTO result SELECT * FROM result_whole")
-    connection.exec_driver_sql("DROP TABLE result_whole")
-
-
-def is_partitioned(connection: Connection) -> bool:
-    """Return whether the results are in partitions."""
-    kind = connection.exec_driver_sql("SELECT relkind FROM pg_class WHERE oid = to_regclass('result')").scalar()
-    return kind in ("p", b"p")
 
 
 def require_partitions(connection: Connection, times: Iterable[int]) -> None:

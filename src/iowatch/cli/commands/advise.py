@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from iowatch.cli.common import OUTPUT_FILE, history_options, print_message, print_report, system_option
+from iowatch.cli.common import OUTPUT_FILE, examples, history_options, print_message, print_report, system_option
 from iowatch.comparison import (
     MIN_SESSIONS,
     Advice,
@@ -25,10 +25,7 @@ from iowatch.reference import published
 from iowatch.store import History, NoHistoryError
 
 
-@click.command(
-    short_help="The best striping, interface, access and layout for a volume, from your own results.",
-    epilog="Example: iowatch advise --write 100g --ranks 512 --file-system scratch",
-)
+@click.command(epilog=examples("iowatch advise --write 100g --ranks 512 --file-system scratch"))
 @click.option("--write", "write_size", metavar="SIZE", help="Volume to write, over all ranks (100g).")
 @click.option("--read", "read_size", metavar="SIZE", help="Volume to read.")
 @click.option("--ranks", type=click.IntRange(min=1), help="Number of MPI processes.")

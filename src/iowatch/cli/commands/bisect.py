@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from iowatch.cli import common
+from iowatch.cli.completion import complete_benchmark, complete_finding, complete_stack, complete_suite
 from iowatch.core import UsageError, write_atomically
 from iowatch.output import bisection
 from iowatch.session import bisect, bisect_commits
@@ -17,21 +18,32 @@ from iowatch.stats import BisectionSettings
 from iowatch.store import History
 
 
-@click.command(
-    epilog="Example: iowatch bisect gnu-12 gnu-13 --case benchio:api=mpiio,file=shared --budget 30",
-    short_help="Find the part of two stacks that causes their difference.",
-)
+@click.command(epilog=common.examples("iowatch bisect gnu-12 gnu-13 --case benchio:api=mpiio,file=shared --budget 30"))
 @click.argument("sides", nargs=-1, metavar="[GOOD BAD]")
-@click.option("--finding", metavar="ID", help="Both sides, and the case, as the runs of a finding recorded them.")
+@click.option(
+    "--finding",
+    shell_complete=complete_finding,
+    metavar="ID",
+    help="Both sides, and the case, as the runs of a finding recorded them.",
+)
 @click.option("--package", metavar="NAME", help="The commit of this package, between those of GOOD..BAD.")
 @click.option("--git", "repository", type=common.ANY_PATH, metavar="DIR", help="Its repository, which is not changed.")
-@click.option("--stack", metavar="NAME", help="Stack that the package is built for.")
+@click.option("--stack", shell_complete=complete_stack, metavar="NAME", help="Stack that the package is built for.")
 @click.option(
     "--build", metavar="COMMAND", help="Builds and installs into $IOWATCH_PREFIX [default: CMake, configure]."
 )
 @common.system_option(default="local")
-@click.option("--suite", default="smoke", show_default=True, help="Parameter set with the cases.")
-@click.option("--benchmark", "benchmarks", multiple=True, metavar="NAME", help="Only cases of this (may be repeated).")
+@click.option(
+    "--suite", shell_complete=complete_suite, default="smoke", show_default=True, help="Parameter set with the cases."
+)
+@click.option(
+    "--benchmark",
+    "benchmarks",
+    shell_complete=complete_benchmark,
+    multiple=True,
+    metavar="NAME",
+    help="Only cases of this (may be repeated).",
+)
 @click.option(
     "--case", "cases", multiple=True, metavar="NAME",
     help="Only this case, as `iowatch run --dry-run` lists it (may be repeated).",

@@ -7,7 +7,7 @@ from functools import cache
 
 import click
 
-from iowatch.cli.common import history_options, print_report
+from iowatch.cli.common import examples, history_options, print_report
 from iowatch.comparison import ComparisonOptions, compare_sides, parse_side
 from iowatch.core import UsageError, get_metric
 from iowatch.output import comparison
@@ -21,10 +21,7 @@ after it on the right), published:SOURCE/TABLE, or a file of `iowatch history ex
 """
 
 
-@click.command(
-    short_help="Two stacks, periods, systems or published tables: ratios with confidence intervals.",
-    epilog="Example: iowatch compare stack:netcdf-4.3.3.1 stack:netcdf-4.4.0,operation=write",
-)
+@click.command(epilog=examples("iowatch compare stack:netcdf-4.3.3.1 stack:netcdf-4.4.0,operation=write"))
 @click.argument("left")
 @click.argument("right", required=False)
 @click.option(

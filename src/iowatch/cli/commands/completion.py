@@ -5,10 +5,13 @@ from __future__ import annotations
 import click
 from click.shell_completion import get_completion_class
 
+from iowatch.cli.common import examples
+
 
 @click.command(
-    epilog='Examples:\n  eval "$(iowatch completion bash)"\n'
-    "  iowatch completion fish > ~/.config/fish/completions/iowatch.fish"
+    epilog=examples(
+        'eval "$(iowatch completion bash)"', "iowatch completion fish > ~/.config/fish/completions/iowatch.fish"
+    )
 )
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context

@@ -7,7 +7,7 @@ from dataclasses import asdict
 import click
 from rich.console import Console
 
-from iowatch.cli.common import json_option, print_report
+from iowatch.cli.common import examples, json_option, print_report
 from iowatch.core import make_table, settings
 
 
@@ -21,7 +21,7 @@ def _render(rows: list[settings.EffectiveSetting], console: Console) -> None:
     console.print(table)
 
 
-@click.command(epilog="Example: iowatch config --json")
+@click.command(epilog=examples("iowatch config --json"))
 @json_option
 def command(as_json: bool) -> None:
     """Show all settings in force, with the origin of each.

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from iowatch.cli.common import ANY_PATH, OUTPUT_FILE, json_option, print_json, print_lines, print_report
+from iowatch.cli.common import ANY_PATH, OUTPUT_FILE, examples, json_option, print_json, print_lines, print_report
 from iowatch.core import InputError
 from iowatch.darshan import (
     DarshanReader,
@@ -22,7 +22,11 @@ from iowatch.darshan import (
 )
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        "iowatch darshan run.darshan --timeline run.png", "iowatch darshan before.darshan after.darshan --json"
+    )
+)
 @click.argument("logs", metavar="LOG [LOG_B]", nargs=-1, required=True, type=ANY_PATH)
 @json_option
 @click.option("--html", type=OUTPUT_FILE, help="Write PyDarshan's full report to this file.")
@@ -36,11 +40,6 @@ def command(
     """Summarise a Darshan log, or show the differences between LOG and LOG_B.
 
     Exit code 1: a log is partial (some of it is missing or damaged, the rest is shown); 2: it is unreadable.
-
-    \b
-    Example:
-      iowatch darshan run.darshan --timeline run.png
-      iowatch darshan before.darshan after.darshan --json
     """
     if len(logs) > 2:
         raise click.UsageError("one log to summarise, or two to compare")

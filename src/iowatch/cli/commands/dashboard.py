@@ -14,6 +14,7 @@ from iowatch.cli.common import (
     ANY_PATH,
     database_option,
     engine_options,
+    examples,
     history_options,
     print_json,
     print_lines,
@@ -26,12 +27,16 @@ from iowatch.output.dashboard.serve import make_access, make_server, serve_site
 from iowatch.store import History
 
 
-@click.group(epilog="Example: iowatch dashboard build", short_help="Build or serve the dashboard.")
+@click.group(epilog=examples("iowatch dashboard build"))
 def command() -> None:
     """Build or serve a static site generated from the history. No server or network is needed to view it."""
 
 
-@command.command("build", epilog="Example: iowatch dashboard build --output /srv/www/iowatch --zone Europe/London")
+@command.command(
+    "build",
+    short_help="Build the site and replace the old one.",
+    epilog=examples("iowatch dashboard build --output /srv/www/iowatch --zone Europe/London"),
+)
 @click.option("--output", type=ANY_PATH, help="Where [default: site/ in var/, with --system site-S/].")
 @system_option()
 @click.option("--zone", help="Time zone of the times on the pages (IANA name) [default: that of the systems].")
@@ -107,7 +112,11 @@ def _build_each_system(
     return max((one.exit_code for one in built), default=0)
 
 
-@command.command("serve", epilog="Examples:\n  iowatch dashboard serve --port 8000\n  iowatch dashboard serve --review")
+@command.command(
+    "serve",
+    short_help="Serve the built site on the loopback address.",
+    epilog=examples("iowatch dashboard serve --port 8000", "iowatch dashboard serve --review"),
+)
 @click.option("--port", type=click.IntRange(0, 65535), default=8000, show_default=True)
 @click.option("--site", type=ANY_PATH, help="Directory of the site [default: site/ in var/].")
 @click.option("--review", is_flag=True, help="Offer review on the pages: accept, acknowledge, dismiss, note, assign.")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from iowatch.cli.common import OUTPUT_FILE, Decorator, json_option, print_json, print_lines, print_message
+from iowatch.cli.common import OUTPUT_FILE, Decorator, examples, json_option, print_json, print_lines, print_message
 from iowatch.core import settings
 from iowatch.demo.scenarios import DEMONSTRATIONS, largest_findings, prepare_demo_path, replay_demonstration
 from iowatch.findings import format_finding, format_finding_list
@@ -21,14 +21,16 @@ def _database_option(name: str) -> Decorator:
     return click.option("--db", type=OUTPUT_FILE, help=f"File to write [default: var/demo-{name}.db].")
 
 
-@click.group(
-    epilog="Example: iowatch demo franklin", short_help="Generate example histories and show iowatch's reports."
-)
+@click.group(epilog=examples("iowatch demo franklin"))
 def command() -> None:
     """Generate an example history in a new database and show the findings."""
 
 
-@command.command("franklin", epilog="Example: iowatch demo franklin --db /tmp/franklin.db")
+@command.command(
+    "franklin",
+    short_help="Franklin in spring 2009, from published figures.",
+    epilog=examples("iowatch demo franklin --db /tmp/franklin.db"),
+)
 @_database_option("franklin")
 @_seed_option
 @json_option
@@ -37,7 +39,7 @@ def franklin(db: Path | None, seed: int, as_json: bool) -> int:
     return _run_demo("franklin", db, seed, as_json)
 
 
-@command.command("edison", epilog="Example: iowatch demo edison")
+@command.command("edison", short_help="Edison in 2017, a measured year.", epilog=examples("iowatch demo edison"))
 @_database_option("edison")
 @json_option
 def edison(db: Path | None, as_json: bool) -> int:
@@ -45,7 +47,7 @@ def edison(db: Path | None, as_json: bool) -> int:
     return _run_demo("edison", db, 0, as_json)
 
 
-@command.command("regress", epilog="Example: iowatch demo regress")
+@command.command("regress", short_help="Two simulated faults.", epilog=examples("iowatch demo regress"))
 @_database_option("regress")
 @_seed_option
 @json_option

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from iowatch.cli.common import INPUT_FILE, history_options, print_json, stdout_console, system_option
+from iowatch.cli.common import INPUT_FILE, examples, history_options, print_json, stdout_console, system_option
 from iowatch.core import PlainTable, covariate_label
 from iowatch.findings import detect_csv, detect_system, detection_cells
 from iowatch.output.history import format_case_name
@@ -18,7 +18,7 @@ from iowatch.stats import DEFAULT_METHOD, METHODS, Detection
 from iowatch.store import History
 
 
-@click.command()
+@click.command(epilog=examples("iowatch detect --csv nightly.csv --json", "iowatch detect --system local"))
 @click.option("--csv", "csv_file", type=INPUT_FILE, help="Series: header series,time,value.")
 @system_option()
 @click.option("--method", default=DEFAULT_METHOD, show_default=True, help=f"Method: {', '.join(METHODS)}.")
@@ -33,11 +33,6 @@ def command(
     observation. Exit code 1: something changed.
     A difference of only the newest one to three observations is "suspected", which is no change; fewer than 7
     observations are not assessed. With --system, accepted levels are not reported as changes.
-
-    \b
-    Example:
-      iowatch detect --csv nightly.csv --json
-      iowatch detect --system local
     """
     if (csv_file is None) == (system is None):
         raise click.UsageError("give either --csv FILE or --system S")

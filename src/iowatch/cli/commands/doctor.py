@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import click
 
-from iowatch.cli.common import json_option, print_report, system_option
+from iowatch.cli.common import examples, json_option, print_report, system_option
 from iowatch.output.dashboard import pages
 from iowatch.site import doctor, show
 
 
-@click.command(
-    epilog="Example: iowatch doctor",
-    short_help="Show what this machine provides, what is missing, and the command that installs it.",
-)
+@click.command(epilog=examples("iowatch doctor"))
 @system_option(default="local")
 @json_option
 def command(system: str, as_json: bool) -> int:

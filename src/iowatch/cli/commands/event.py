@@ -7,7 +7,7 @@ from typing import get_args
 
 import click
 
-from iowatch.cli.common import DATE, json_option, print_json, print_lines, system_option
+from iowatch.cli.common import DATE, examples, json_option, print_json, print_lines, system_option
 from iowatch.core import IowatchError
 from iowatch.reference import EventKind, current_author, events, parse_scope
 from iowatch.store import History
@@ -21,13 +21,15 @@ def _systems_in_history() -> list[str]:
         return []
 
 
-@click.group(epilog="Example: iowatch event list --system franklin", short_help="List or record events of a machine.")
+@click.group(epilog=examples("iowatch event list --system franklin"))
 def command() -> None:
     """Events of a machine. Stored in reference/events/<system>.yaml; commit that file."""
 
 
 @command.command(
-    "add", epilog="Example: iowatch event add 'Lustre 2.15.5' --system local --kind upgrade --date 2026-05-12"
+    "add",
+    short_help="Record an event.",
+    epilog=examples("iowatch event add 'Lustre 2.15.5' --system local --kind upgrade --date 2026-05-12"),
 )
 @click.argument("title")
 @system_option(required=True)
@@ -73,7 +75,7 @@ def add(
         print_lines(f"written to {events.event_file_path(system)}")
 
 
-@command.command("list", epilog="Example: iowatch event list --system franklin --json")
+@command.command("list", epilog=examples("iowatch event list --system franklin --json"))
 @system_option(required=True)
 @json_option
 def list_(system: str, as_json: bool) -> None:

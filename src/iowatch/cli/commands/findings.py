@@ -12,12 +12,14 @@ from iowatch.cli.common import (
     OUTPUT_FILE,
     database_option,
     engine_options,
+    examples,
     history_options,
     print_json,
     print_lines,
     print_message,
     system_option,
 )
+from iowatch.cli.completion import complete_finding
 from iowatch.core import format_count
 from iowatch.findings import (
     alarm_limits,
@@ -41,11 +43,7 @@ from iowatch.store import History
 _all_option = click.option("--all", "everything", is_flag=True, help="Include closed findings.")
 
 
-@click.group(
-    invoke_without_command=True,
-    epilog="Example: iowatch findings list --system local",
-    short_help="What changed, since when, what the changed cases have in common.",
-)
+@click.group(invoke_without_command=True, epilog=examples("iowatch findings list --system local"))
 @system_option()
 @_all_option
 @history_options
@@ -62,7 +60,7 @@ def command(ctx: click.Context, system: str | None, everything: bool, db: str | 
     return 0 if ctx.invoked_subcommand else int(ctx.invoke(list_, **ctx.default_map["list"]))
 
 
-@command.command("list", epilog="Example: iowatch findings list --all --json")
+@command.command("list", epilog=examples("iowatch findings list --all --json"))
 @system_option()
 @_all_option
 @history_options
@@ -95,7 +93,11 @@ def list_(system: str | None, everything: bool, db: str | None, as_json: bool) -
     return 1 if any(f.needs_action for f in shown) else 0
 
 
-@command.command("update", epilog="Example: iowatch findings update --newest --workers 2")
+@command.command(
+    "update",
+    short_help="Update the findings of all systems.",
+    epilog=examples("iowatch findings update --newest --workers 2"),
+)
 @system_option()
 @click.option("--newest", is_flag=True, help="Only what the newest sessions show: seconds, not minutes.")
 @engine_options
@@ -135,7 +137,11 @@ def update(
 _SMALLEST_LOSSES = (0.1, 0.2, 0.3, 0.5)
 
 
-@command.command("messages", epilog="Example: iowatch findings messages --system local --smallest-loss 0.15")
+@command.command(
+    "messages",
+    short_help="How often losses would have been reported.",
+    epilog=examples("iowatch findings messages --system local --smallest-loss 0.15"),
+)
 @system_option(required=True)
 @click.option(
     "--smallest-loss", type=click.FloatRange(0.03, 0.9), metavar="SHARE", help="One more value of the setting to try."
@@ -166,8 +172,8 @@ def messages(system: str, smallest_loss: float | None, db: str | None, as_json: 
         )
 
 
-@command.command("show", epilog="Example: iowatch findings show franklin-20090317-up")
-@click.argument("finding", metavar="ID")
+@command.command("show", epilog=examples("iowatch findings show franklin-20090317-up"))
+@click.argument("finding", shell_complete=complete_finding, metavar="ID")
 @history_options
 def show(finding: str, db: str | None, as_json: bool) -> int:
     """Show one finding with its evidence. A unique prefix of the ID is enough. Exit code 1 if it needs action."""
@@ -183,8 +189,12 @@ def show(finding: str, db: str | None, as_json: bool) -> int:
     return 1 if found.needs_action else 0
 
 
-@command.command("export", epilog="Example: iowatch findings export franklin-20090317-up --output ticket.tar.gz")
-@click.argument("finding", metavar="ID")
+@command.command(
+    "export",
+    short_help="Write one archive of a finding for a ticket.",
+    epilog=examples("iowatch findings export franklin-20090317-up --output ticket.tar.gz"),
+)
+@click.argument("finding", shell_complete=complete_finding, metavar="ID")
 @click.option("--output", type=OUTPUT_FILE, metavar="FILE", help="Archive to write [default: ID.tar.gz].")
 @database_option
 def export(finding: str, output: Path | None, db: str | None) -> None:

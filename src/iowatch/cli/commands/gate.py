@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from iowatch.cli import common
+from iowatch.cli.completion import complete_benchmark, complete_suite
 from iowatch.core import write_atomically
 from iowatch.output import gate
 from iowatch.session.gate import GateOptions, GateRun
@@ -24,8 +25,9 @@ def _print_schema(context: click.Context, _option: click.Parameter, wanted: bool
 
 
 @click.command(
-    epilog="Example: iowatch gate --base prefix:/opt/hdf5-release --head prefix:/opt/hdf5-mine --markdown gate.md",
-    short_help="Decide whether a build of a library is slower than another.",
+    epilog=common.examples(
+        "iowatch gate --base prefix:/opt/hdf5-release --head prefix:/opt/hdf5-mine --markdown gate.md"
+    )
 )
 @click.option("--base", required=True, metavar="BUILD", help="Build to compare with, as --head.")
 @click.option(
@@ -35,8 +37,17 @@ def _print_schema(context: click.Context, _option: click.Parameter, wanted: bool
     help="Name of a stack, modules:a,b, prefix:/opt/hdf5-mine, spack:SPEC or git:DIR@REV.",
 )
 @common.system_option(default="local")
-@click.option("--suite", default="gate", show_default=True, help="Parameter set with the cases.")
-@click.option("--benchmark", "benchmarks", multiple=True, metavar="NAME", help="Only cases of this (may be repeated).")
+@click.option(
+    "--suite", shell_complete=complete_suite, default="gate", show_default=True, help="Parameter set with the cases."
+)
+@click.option(
+    "--benchmark",
+    "benchmarks",
+    shell_complete=complete_benchmark,
+    multiple=True,
+    metavar="NAME",
+    help="Only cases of this (may be repeated).",
+)
 @click.option(
     "--case", "cases", multiple=True, metavar="NAME",
     help="Only this case, as `iowatch run --dry-run` lists it (may be repeated).",

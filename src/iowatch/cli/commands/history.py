@@ -13,6 +13,7 @@ from typing import Any, BinaryIO
 import click
 
 from iowatch.cli import common
+from iowatch.cli.completion import complete_benchmark, complete_stack
 from iowatch.core import (
     DAY_S,
     UsageError,
@@ -27,7 +28,6 @@ from iowatch.core import (
 from iowatch.findings import find_retests
 from iowatch.output.history import artefact_location, print_series, print_session, print_sessions
 from iowatch.output.monitoring import write_metrics
-from iowatch.session import locks
 from iowatch.session import session as sessions
 from iowatch.session.coverage import assess_coverage
 from iowatch.site import shared_zone
@@ -44,16 +44,17 @@ from iowatch.store import (
     bulk,
     database_url,
     export,
+    locks,
     maintenance,
 )
 
 
-@click.group(epilog="Example: iowatch history list --system local", short_help="Sessions and series; export; backup.")
+@click.group(epilog=common.examples("iowatch history list --system local"))
 def command() -> None:
     """List, show and export results of the history; check, back up and copy the database; prune old files."""
 
 
-@command.command("check", epilog="Example: iowatch history check")
+@command.command("check", epilog=common.examples("iowatch history check"))
 @common.history_options
 def check(db: str | None, as_json: bool) -> int:
     """Check the database for damage; exit code 1 if there is any."""
@@ -74,7 +75,11 @@ def _format_counts(**numbers: int) -> str:
     return ", ".join(format_count(number, name) for name, number in numbers.items())
 
 
-@command.command("backup", epilog="Example: iowatch history backup /backup/iowatch-2026-11-21.db")
+@command.command(
+    "backup",
+    short_help="Write the whole history into a new SQLite file.",
+    epilog=common.examples("iowatch history backup /backup/iowatch-2026-11-21.db"),
+)
 @click.argument("file", type=common.ANY_PATH)
 @common.database_option
 def backup(file: Path, db: str | None) -> None:
@@ -84,7 +89,7 @@ def backup(file: Path, db: str | None) -> None:
     common.print_message(f"{file}: {format_size(size)}")
 
 
-@command.command("copy", epilog="Example: iowatch history copy var/iowatch.db postgresql://iowatch@db/iowatch")
+@command.command("copy", epilog=common.examples("iowatch history copy var/iowatch.db postgresql://iowatch@db/iowatch"))
 @click.argument("source", metavar="FROM")
 @click.argument("target", metavar="TO")
 @common.system_option()
@@ -105,7 +110,11 @@ def copy(source: str, target: str, system: str | None, as_json: bool) -> None:
         common.print_message(f"{format_count(done.sessions, 'session')} compared; new: {new}")
 
 
-@command.command("roles", epilog="Example: iowatch history roles | psql postgresql://iowatch@db/iowatch")
+@command.command(
+    "roles",
+    short_help="Print SQL for the roles of a PostgreSQL history.",
+    epilog=common.examples("iowatch history roles | psql postgresql://iowatch@db/iowatch"),
+)
 def roles() -> None:
     """Print SQL for the roles of a PostgreSQL history: reader, reviewer, writer.
 
@@ -114,7 +123,11 @@ def roles() -> None:
     click.echo(ROLES_FILE.read_text(encoding="utf-8"), nl=False)
 
 
-@command.command("prune", epilog="Example: iowatch history prune --days 400 --size 50g --dry-run")
+@command.command(
+    "prune",
+    short_help="Remove old outputs and Darshan logs.",
+    epilog=common.examples("iowatch history prune --days 400 --size 50g --dry-run"),
+)
 @click.option("--days", type=click.FloatRange(min=0), help="Remove files older than this many days.")
 @click.option("--size", help="Then remove the oldest files until the rest is within this size (50g, 1t).")
 @click.option("--delete-records", is_flag=True, help="Also delete their names and SHA-256 from the history.")
@@ -155,10 +168,10 @@ def _format_epoch(seconds: int | None) -> str | None:
     return None if seconds is None else format_time(datetime.fromtimestamp(seconds, UTC))
 
 
-@command.command("list", epilog="Example: iowatch history list --series --benchmark benchio")
+@command.command("list", epilog=common.examples("iowatch history list --series --benchmark benchio"))
 @common.system_option()
 @click.option("--series", "show_series", is_flag=True, help="Series instead of sessions.")
-@click.option("--benchmark", help="Only series of this benchmark.")
+@click.option("--benchmark", shell_complete=complete_benchmark, help="Only series of this benchmark.")
 @click.option("--limit", type=click.IntRange(min=1), default=30, show_default=True, help="Newest sessions to show.")
 @common.history_options
 def list_(
@@ -180,7 +193,11 @@ def list_(
         print_sessions(common.stdout_console(), newest)
 
 
-@command.command("show", epilog="Example: iowatch history show 3f2a --files")
+@command.command(
+    "show",
+    short_help="One session with its runs, or one run.",
+    epilog=common.examples("iowatch history show 3f2a --files"),
+)
 @click.argument("session", required=False)
 @click.option("--run", "number", type=click.IntRange(min=1), help="Only this run, by its number in findings.")
 @click.option(
@@ -210,7 +227,11 @@ def show(session: str | None, number: int | None, every_file: bool, db: str | No
         print_session(common.stdout_console(), row, runs, missing, artefacts, every_file or number is not None)
 
 
-@command.command("export", epilog="Example: iowatch history export --format csv --system local --output results.csv")
+@command.command(
+    "export",
+    short_help="Write results for other programs.",
+    epilog=common.examples("iowatch history export --format csv --system local --output results.csv"),
+)
 @click.option(
     "--format",
     "form",
@@ -220,8 +241,8 @@ def show(session: str | None, number: int | None, every_file: bool, db: str | No
 )
 @click.option("--output", type=common.OUTPUT_FILE, help="File [default: standard output].")
 @common.system_option()
-@click.option("--benchmark", help="Only this benchmark.")
-@click.option("--stack", help="Only this stack.")
+@click.option("--benchmark", shell_complete=complete_benchmark, help="Only this benchmark.")
+@click.option("--stack", shell_complete=complete_stack, help="Only this stack.")
 @click.option("--metric", help="Only this metric.")
 @click.option("--session", help="Only this session (UUID).")
 @click.option("--since", help="Only results from this time on: ISO 8601 (in the system's time zone) or epoch seconds.")

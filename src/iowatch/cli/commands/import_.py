@@ -10,6 +10,7 @@ import click
 from iowatch.benchmarks.importers.maps import load_map, ready_maps
 from iowatch.benchmarks.importers.proposal import propose_map
 from iowatch.cli import common
+from iowatch.cli.completion import complete_stack
 from iowatch.core import UsageError, format_count, parse_time, write_atomically
 from iowatch.output.history import print_table_preview
 from iowatch.session.imports import (
@@ -31,8 +32,7 @@ _MAX_MESSAGES = 20
 
 @click.command(
     "import",
-    epilog="Example: iowatch import csv results.csv --map results.yaml --system archer --preview",
-    short_help="Import existing outputs and tables into the history.",
+    epilog=common.examples("iowatch import csv results.csv --map results.yaml --system archer --preview"),
     help=f"""Import outputs of TOOL ({", ".join(imported_tools())}) or tables (csv: docs/import.md) into the history.
 
     The same file twice has no further effect. A failed or incomplete run is stored as failed (exit code 1). A file or
@@ -48,7 +48,13 @@ _MAX_MESSAGES = 20
     help="When it ran, ISO 8601 (in the system's time zone) or epoch seconds [default: as the output or name states].",
 )
 @click.option("--partition", default="default", show_default=True)
-@click.option("--stack", default="unknown", show_default=True, help="Name of the stack it ran with.")
+@click.option(
+    "--stack",
+    shell_complete=complete_stack,
+    default="unknown",
+    show_default=True,
+    help="Name of the stack it ran with.",
+)
 @click.option(
     "--map", "map_name", help="csv: meaning of the columns: a file, or tokio, reframe-perflog, io500, xdmod, …"
 )

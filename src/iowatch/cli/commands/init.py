@@ -7,11 +7,11 @@ from pathlib import Path
 
 import click
 
-from iowatch.cli.common import ANY_PATH, print_lines
+from iowatch.cli.common import ANY_PATH, examples, print_lines
 from iowatch.site import repository
 
 
-@click.command(epilog="Example: iowatch init ~/iowatch-site --timezone Europe/Berlin")
+@click.command(epilog=examples("iowatch init ~/iowatch-site --timezone Europe/Berlin"))
 @click.argument("directory", type=ANY_PATH)
 @click.option("--title", help="Title of the pages.")
 @click.option(

@@ -11,6 +11,7 @@ import click
 from iowatch.cli.common import (
     ANY_PATH,
     DATE,
+    examples,
     history_options,
     json_option,
     print_json,
@@ -28,15 +29,16 @@ from iowatch.site import system_names, system_zone
 from iowatch.store import History
 
 
-@click.group(
-    epilog="Example: iowatch logs add /darshan/2026/11 --system local",
-    short_help="Darshan logs of all jobs: who moves how much, which applications changed.",
-)
+@click.group(epilog=examples("iowatch logs add /darshan/2026/11 --system local"))
 def command() -> None:
     """Darshan logs of all jobs of a system (docs/fleet.md)."""
 
 
-@command.command("add", epilog="Example: iowatch logs add /darshan/2026/11 --system local --workers 2")
+@command.command(
+    "add",
+    short_help="Add the Darshan logs below a directory.",
+    epilog=examples("iowatch logs add /darshan/2026/11 --system local --workers 2"),
+)
 @click.argument("directory", type=ANY_PATH)
 @system_option(required=True)
 @click.option("--scheduler", metavar="ADDRESS", help="A running Dask scheduler [default: workers on this host].")
@@ -53,7 +55,11 @@ def add(directory: Path, system: str, scheduler: str | None, workers: int | None
     print_json(summary.to_json()) if as_json else print_lines(*summary.format_lines())
 
 
-@command.command("report", epilog="Example: iowatch logs report --system local --since 2026-11-01")
+@command.command(
+    "report",
+    short_help="Report who moves how much.",
+    epilog=examples("iowatch logs report --system local --since 2026-11-01"),
+)
 @system_option(required=True)
 @click.option("--since", type=DATE, help="Count jobs from this day on [default: all].")
 @click.option("--finding", "finding_id", metavar="ID", help="Whether applications changed with this finding.")

@@ -7,12 +7,13 @@ import sys
 
 import click
 
+from iowatch.cli.common import examples
 from iowatch.core import settings
 
 
 @click.command(
     context_settings={"ignore_unknown_options": True, "allow_extra_args": True},
-    epilog="Example: iowatch nightly --system local --suite nightly",
+    epilog=examples("iowatch nightly --system local --suite nightly"),
 )
 @click.pass_context
 def command(context: click.Context) -> None:

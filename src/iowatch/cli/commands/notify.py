@@ -7,15 +7,12 @@ from dataclasses import asdict
 
 import click
 
-from iowatch.cli.common import history_options, print_json, print_lines, print_message, system_option
+from iowatch.cli.common import examples, history_options, print_json, print_lines, print_message, system_option
 from iowatch.output import notice_channels, notices
 from iowatch.store import History
 
 
-@click.command(
-    epilog="Example: iowatch notify --system local --dry-run",
-    short_help="Send notices about findings: chat, mail, issue.",
-)
+@click.command(epilog=examples("iowatch notify --system local --dry-run"))
 @system_option(required=True)
 @click.option("--dry-run", is_flag=True, help="Show what would be sent, without sending it.")
 @history_options

@@ -9,12 +9,12 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from iowatch.cli.common import INPUT_FILE, json_option, print_report
+from iowatch.cli.common import INPUT_FILE, examples, json_option, print_report
 from iowatch.core import Output, PlainTable, format_number, summarise_samples
 from iowatch.darshan import parse_tool_file, parsed_tools
 
 
-@click.command()
+@click.command(epilog=examples("iowatch parse ior ior.out --stderr ior.err --rc 0 --ranks 64 --json"))
 @click.argument("tool", type=click.Choice(parsed_tools()), metavar="TOOL")
 @click.argument("file", type=INPUT_FILE)
 @click.option("--stderr", type=INPUT_FILE, help="File with the stderr of the same run.")
@@ -31,10 +31,6 @@ def command(
 
     The output alone often hides a failure; add what else the run wrote (--stderr, --rc) and what was requested
     (--ranks). Exit code 1: the run failed or its output is incomplete.
-
-    \b
-    Example:
-      iowatch parse ior ior.out --stderr ior.err --rc 0 --ranks 64 --json
     """
     output = parse_tool_file(tool, file, stderr=stderr, rc=rc, ranks=ranks)
     print_report(as_json, output.to_json(), lambda console: _print_output(output, console))

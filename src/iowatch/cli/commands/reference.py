@@ -6,26 +6,33 @@ from dataclasses import asdict
 
 import click
 
-from iowatch.cli.common import history_options, json_option, print_message, print_report, system_option
+from iowatch.cli.common import examples, history_options, json_option, print_message, print_report, system_option
 from iowatch.core import UsageError
 from iowatch.findings import MIN_OBSERVATIONS, proposals
 from iowatch.reference import current_author, show
 from iowatch.store import History, NoHistoryError
 
 
-@click.group()
+@click.group(
+    epilog=examples(
+        "iowatch reference show --published lawrence2017 2   # Table 2",
+        "iowatch reference propose --system local            # old and new values",
+        "iowatch reference check",
+    )
+)
 def command() -> None:
-    """Published figures, and the accepted bandwidths of each system.
-
-    \b
-    Examples:
-      iowatch reference show --published lawrence2017 2   # Table 2
-      iowatch reference propose --system local            # old and new values
-      iowatch reference check
-    """
+    """Published figures, and the accepted bandwidths of each system."""
 
 
-@command.command("show")
+@command.command(
+    "show",
+    epilog=examples(
+        "iowatch reference show --published",
+        "iowatch reference show --published bartz2014 A.5",
+        "iowatch reference show --published lawrence2017 6 --long --json",
+        "iowatch reference show --system archer",
+    ),
+)
 @click.argument("names", nargs=-1, metavar="[SOURCE [TABLE]]")
 @system_option()
 @click.option("--published", is_flag=True, help="Tables of papers; SOURCE is a key or a number.")
@@ -34,15 +41,7 @@ def command() -> None:
 def show_references(
     names: tuple[str, ...], system: str | None, published: bool, long_form: bool, as_json: bool
 ) -> None:
-    """Show the references of a system, or published tables.
-
-    \b
-    Examples:
-      iowatch reference show --published
-      iowatch reference show --published bartz2014 A.5
-      iowatch reference show --published lawrence2017 6 --long --json
-      iowatch reference show --system archer
-    """
+    """Show the references of a system, or published tables."""
     if system is not None:
         accepted = show.references_with_peak(system)
         print_report(as_json, accepted, lambda console: show.print_references(accepted, console))
@@ -64,7 +63,8 @@ def show_references(
 @command.command(
     help="Compute references from the accepted level of each series, from at least "
     f"{MIN_OBSERVATIONS} observations; show what would change.",
-    epilog='Example: iowatch reference propose --system local --write --why "first two weeks"',
+    short_help="Compute references from accepted levels.",
+    epilog=examples('iowatch reference propose --system local --write --why "first two weeks"'),
 )
 @system_option(required=True)
 @click.option("--write", is_flag=True, help="Write the file; without it nothing is changed.")
@@ -82,7 +82,10 @@ def propose(system: str, write: bool, by: str | None, why: str, db: str | None, 
         print_message(done if change.diff else "nothing to change")
 
 
-@command.command(epilog="Example: iowatch reference check --system local")
+@command.command(
+    short_help="Validate reference files and published tables.",
+    epilog=examples("iowatch reference check --system local"),
+)
 @system_option()
 @history_options
 def check(system: str | None, db: str | None, as_json: bool) -> int:

@@ -12,10 +12,7 @@ from iowatch.session.reproduce import reproduce
 from iowatch.store import History
 
 
-@click.command(
-    epilog="Example: iowatch reproduce local-20261123-down",
-    short_help="Measure both sides of a finding or an A/B session again.",
-)
+@click.command(epilog=common.examples("iowatch reproduce local-20261123-down"))
 @click.argument("what", metavar="ID|SESSION")
 @click.option(
     "--minutes", type=click.FloatRange(min=0, min_open=True), default=15.0, show_default=True, help="End in this time."

@@ -9,7 +9,17 @@ from typing import Any
 
 import click
 
-from iowatch.cli.common import DATE, Decorator, history_options, print_json, print_lines, print_message, system_option
+from iowatch.cli.common import (
+    DATE,
+    Decorator,
+    examples,
+    history_options,
+    print_json,
+    print_lines,
+    print_message,
+    system_option,
+)
+from iowatch.cli.completion import complete_finding, complete_stack, complete_suite
 from iowatch.core import UsageError
 from iowatch.findings import REVIEW_ACTIONS, ReviewAction, record_decision
 from iowatch.reference import current_author, reviews
@@ -17,10 +27,7 @@ from iowatch.session import accepted_plan
 from iowatch.store import History
 
 
-@click.group(
-    epilog="Example: iowatch review accept franklin-20090317-up --reason 'CLE 2.1UP01, intended'",
-    short_help="Decide about findings and lost runs: accept, dismiss, acknowledge, note, assign, plan.",
-)
+@click.group(epilog=examples("iowatch review accept franklin-20090317-up --reason 'CLE 2.1UP01, intended'"))
 def command() -> None:
     """Decide about findings and lost runs. Stored in reference/reviews/<system>.yaml; commit that file."""
 
@@ -65,12 +72,18 @@ def _add_subcommand(action: ReviewAction) -> None:
         _record(decision="unassigned" if nobody else action.decision, **entry)
 
     by = click.option("--by", help="Author [default: git's user.name].")
-    options: list[Decorator] = [click.argument("finding", metavar="ID"), *given, by, history_options]
+    options: list[Decorator] = [
+        click.argument("finding", shell_complete=complete_finding, metavar="ID"),
+        *given,
+        by,
+        history_options,
+    ]
     function: Callable[..., Any] = record
     for option in reversed(options):
         function = option(function)
-    example = f"Example: iowatch review {action.name} ID {action.example}"
-    command.command(action.name, help=action.help, epilog=example)(function)
+    example = f"iowatch review {action.name} ID {action.example}"
+    line = action.help.partition(":")[0].removesuffix(".") + "."
+    command.command(action.name, help=action.help, short_help=line, epilog=examples(example))(function)
 
 
 for _action in REVIEW_ACTIONS:
@@ -80,12 +93,21 @@ for _action in REVIEW_ACTIONS:
 @command.command(
     "plan",
     short_help="List runs that are not planned any more; with --reason, accept this.",
-    epilog="Examples:\n  iowatch review plan --system local\n"
-    "  iowatch review plan --system local --suite smoke --reason 'HDF5 moved to stack gnu14'",
+    epilog=examples(
+        "iowatch review plan --system local",
+        "iowatch review plan --system local --suite smoke --reason 'HDF5 moved to stack gnu14'",
+    ),
 )
 @system_option(required=True)
-@click.option("--suite", help="Only this suite [default: all].")
-@click.option("--stack", "stacks", multiple=True, metavar="STACK", help="Only this stack (may be repeated).")
+@click.option("--suite", shell_complete=complete_suite, help="Only this suite [default: all].")
+@click.option(
+    "--stack",
+    "stacks",
+    shell_complete=complete_stack,
+    multiple=True,
+    metavar="STACK",
+    help="Only this stack (may be repeated).",
+)
 @click.option("--reason", help="Accept the listed losses, for this reason.")
 @click.option("--by", help="Author [default: git's user.name].")
 @history_options

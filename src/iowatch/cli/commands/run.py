@@ -9,6 +9,7 @@ from typing import Literal
 import click
 
 from iowatch.cli import common
+from iowatch.cli.completion import complete_benchmark, complete_stack, complete_suite
 from iowatch.comparison import interference_effects
 from iowatch.core import format_count, utc_now, write_atomically
 from iowatch.output import comparison, report
@@ -106,14 +107,36 @@ def run_and_report(
 
 
 @click.command(
-    epilog="Examples:\n  iowatch run --system local --suite smoke\n  iowatch run --suite survey --benchmark ior "
-    "--dry-run\n  iowatch run --ab system-openmpi system-mpich --case benchio:api=mpiio,file=shared --pairs 5",
-    short_help="Run a suite, store its results and assess them.",
+    epilog=common.examples(
+        "iowatch run --system local --suite smoke",
+        "iowatch run --suite survey --benchmark ior --dry-run",
+        "iowatch run --ab system-openmpi system-mpich --case benchio:api=mpiio,file=shared",
+    )
 )
 @common.system_option(default="local")
-@click.option("--stack", "stacks", multiple=True, metavar="STACK", help="Only this stack (may be repeated).")
-@click.option("--suite", default="smoke", show_default=True, help="Parameter set: smoke, nightly, survey, ….")
-@click.option("--benchmark", "benchmarks", multiple=True, metavar="NAME", help="Only cases of this (may be repeated).")
+@click.option(
+    "--stack",
+    "stacks",
+    shell_complete=complete_stack,
+    multiple=True,
+    metavar="STACK",
+    help="Only this stack (may be repeated).",
+)
+@click.option(
+    "--suite",
+    shell_complete=complete_suite,
+    default="smoke",
+    show_default=True,
+    help="Parameter set: smoke, nightly, survey, ….",
+)
+@click.option(
+    "--benchmark",
+    "benchmarks",
+    shell_complete=complete_benchmark,
+    multiple=True,
+    metavar="NAME",
+    help="Only cases of this (may be repeated).",
+)
 @click.option(
     "--case", "cases", multiple=True, metavar="NAME", help="Only this case, as --dry-run lists it (may be repeated)."
 )
@@ -136,7 +159,7 @@ def run_and_report(
 )  # fmt: skip
 @click.option("--no-jitter", is_flag=True, help="With --night: start immediately.")
 @click.option(
-    "--ab", nargs=2, metavar="STACK STACK",
+    "--ab", nargs=2, metavar="STACK STACK", shell_complete=complete_stack,
     help="Interleaved A/B run of two stacks, with comparison (docs/comparison.md).",
 )  # fmt: skip
 @click.option(

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import click
 
-from iowatch.cli.common import json_option, print_json, print_message, print_report, system_option
+from iowatch.cli.common import examples, json_option, print_json, print_message, print_report, system_option
+from iowatch.cli.completion import complete_stack
 from iowatch.site import show, stack, stack_install, stacks
 
 
-@click.group(
-    epilog="Example: iowatch stack diff netcdf-4.3.3.1 netcdf-4.4.0",
-    short_help="List, show, install and compare stacks of libraries.",
-)
+@click.group(epilog=examples("iowatch stack diff netcdf-4.3.3.1 netcdf-4.4.0"))
 def command() -> None:
     """List, show, install and compare stacks: the pinned libraries that benchmarks run with."""
 
 
-@command.command("list", epilog="Example: iowatch stack list --system local")
+@command.command("list", epilog=examples("iowatch stack list --system local"))
 @system_option(default="local")
 @json_option
 def list_stacks(system: str, as_json: bool) -> None:
@@ -26,8 +24,8 @@ def list_stacks(system: str, as_json: bool) -> None:
     print_report(as_json, document, lambda console: show.render_stack_list(known, console))
 
 
-@command.command("show", epilog="Example: iowatch stack show system-openmpi")
-@click.argument("name")
+@command.command("show", epilog=examples("iowatch stack show system-openmpi"))
+@click.argument("name", shell_complete=complete_stack)
 @system_option(default="local")
 @json_option
 def show_stack(name: str, system: str, as_json: bool) -> None:
@@ -36,8 +34,10 @@ def show_stack(name: str, system: str, as_json: bool) -> None:
     print_report(as_json, found.to_json(), lambda console: show.render_stack(found, console))
 
 
-@command.command(epilog="Example: iowatch stack install reference --bootstrap")
-@click.argument("name")
+@command.command(
+    short_help="Build a stack from its lock.", epilog=examples("iowatch stack install reference --bootstrap")
+)
+@click.argument("name", shell_complete=complete_stack)
 @system_option(default="local")
 @click.option("--bootstrap", is_flag=True, help="Clone the pinned Spack if SPACK_ROOT and PATH provide none.")
 @click.option("--concretize", is_flag=True, help="Concretize on this machine instead of using the committed lock.")
@@ -54,9 +54,9 @@ def install(name: str, system: str, bootstrap: bool, concretize: bool, jobs: int
         print_message(f"{name} is ready: . {directory / 'activate.sh'}")
 
 
-@command.command(epilog="Example: iowatch stack diff netcdf-4.3.3.1 netcdf-4.4.0")
-@click.argument("left")
-@click.argument("right")
+@command.command(epilog=examples("iowatch stack diff netcdf-4.3.3.1 netcdf-4.4.0"))
+@click.argument("left", shell_complete=complete_stack)
+@click.argument("right", shell_complete=complete_stack)
 @system_option(default="local")
 @json_option
 def diff(left: str, right: str, system: str, as_json: bool) -> None:

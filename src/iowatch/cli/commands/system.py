@@ -7,16 +7,17 @@ from typing import Any
 
 import click
 
-from iowatch.cli.common import json_option, print_json, print_message, print_report
+from iowatch.cli.common import examples, json_option, print_json, print_message, print_report
+from iowatch.cli.completion import complete_system
 from iowatch.site import init, show, system
 
 
-@click.group(epilog="Example: iowatch system init mycluster", short_help="List, show and describe machines.")
+@click.group(epilog=examples("iowatch system init mycluster"))
 def command() -> None:
     """List, show and describe machines: the folders of systems/."""
 
 
-@command.command("list", epilog="Example: iowatch system list")
+@command.command("list", epilog=examples("iowatch system list"))
 @json_option
 def list_systems(as_json: bool) -> None:
     """List the known systems."""
@@ -25,8 +26,8 @@ def list_systems(as_json: bool) -> None:
     print_report(as_json, document, lambda console: show.render_system_list(known, console))
 
 
-@command.command("show", epilog="Example: iowatch system show archer")
-@click.argument("name")
+@command.command("show", epilog=examples("iowatch system show archer"))
+@click.argument("name", shell_complete=complete_system)
 @json_option
 def show_system(name: str, as_json: bool) -> None:
     """Show all facts of one system, with their sources."""
@@ -34,7 +35,9 @@ def show_system(name: str, as_json: bool) -> None:
     print_report(as_json, found.to_json(), lambda console: show.render_system(found, console))
 
 
-@command.command("init", epilog="Example: iowatch system init mycluster")
+@command.command(
+    "init", short_help="Describe this machine as a new system.", epilog=examples("iowatch system init mycluster")
+)
 @click.argument("name")
 @click.option("--scheduler", help="local, slurm, pbs, lsf or flux [default: detected].")
 @click.option("--scratch", metavar="DIR", help="Where benchmarks write; measures its file system.")

@@ -13,11 +13,13 @@ from iowatch.cli.common import (
     ANY_PATH,
     INPUT_FILE,
     OUTPUT_FILE,
+    examples,
     json_option,
     print_message,
     print_report,
     system_option,
 )
+from iowatch.cli.completion import complete_suite
 from iowatch.core import UsageError, files, suggest_name
 from iowatch.darshan import describe_workload
 from iowatch.output.workload import (
@@ -31,15 +33,12 @@ from iowatch.output.workload import (
 from iowatch.session import workload_memory, workloads
 
 
-@click.group(
-    epilog="Example: iowatch workload from-darshan run.darshan -o solver.yaml",
-    short_help="Applications' I/O as benchmarks: describe, compare, measure.",
-)
+@click.group(epilog=examples("iowatch workload from-darshan run.darshan -o solver.yaml"))
 def command() -> None:
     """Workloads: descriptions of an application's I/O that benchio runs."""
 
 
-@command.command("from-darshan", epilog="Example: iowatch workload from-darshan run.darshan -o solver.yaml")
+@command.command("from-darshan", epilog=examples("iowatch workload from-darshan run.darshan -o solver.yaml"))
 @click.argument("log", type=ANY_PATH)
 @click.option("-o", "--output", type=OUTPUT_FILE, required=True, help="The description to write (NAME.yaml).")
 @click.option("--phases", type=click.IntRange(1), metavar="N", help="Divide it at the N - 1 longest pauses "
@@ -68,7 +67,10 @@ def from_darshan(log: Path, output: Path, phases: int | None, grid: str, name: s
     print_message(f"wrote {output}")
 
 
-@command.command(epilog="Example: iowatch workload check solver.yaml run.darshan --dir /scratch/me")
+@command.command(
+    short_help="Run a workload under Darshan and compare it with a log.",
+    epilog=examples("iowatch workload check solver.yaml run.darshan --dir /scratch/me"),
+)
 @click.argument("file", type=INPUT_FILE)
 @click.argument("logs", metavar="LOG...", type=ANY_PATH, nargs=-1, required=True)
 @click.option("--dir", "directory", type=click.Path(exists=True, file_okay=False, writable=True, path_type=Path),
@@ -104,7 +106,7 @@ def check(
     return int(not found.is_equal)
 
 
-@command.command("list", epilog="Example: iowatch workload list")
+@command.command("list", epilog=examples("iowatch workload list"))
 @json_option
 def list_(as_json: bool) -> None:
     """List the workloads of iowatch and of the site."""
@@ -112,7 +114,7 @@ def list_(as_json: bool) -> None:
     print_report(as_json, {"workloads": rows}, lambda console: render_list(rows, console))
 
 
-@command.command(epilog="Example: iowatch workload show s3d-io --ranks 8")
+@command.command(epilog=examples("iowatch workload show s3d-io --ranks 8"))
 @click.argument("name")
 @click.option(
     "--ranks", type=click.IntRange(1, 65536), metavar="N", help="For so many ranks [default: as traced, or 4]."
@@ -130,10 +132,13 @@ def show(name: str, ranks: int | None, as_json: bool) -> None:
     print_report(as_json, report, lambda console: render_workload(document, workload, console))
 
 
-@command.command(epilog="Example: iowatch workload add solver.yaml --system local")
+@command.command(
+    short_help="Put a workload into the nightly suite of the site.",
+    epilog=examples("iowatch workload add solver.yaml --system local"),
+)
 @click.argument("file", type=INPUT_FILE)
 @system_option(required=True)
-@click.option("--suite", default="nightly", show_default=True, help="Suite to add to.")
+@click.option("--suite", shell_complete=complete_suite, default="nightly", show_default=True, help="Suite to add to.")
 @click.option("--ranks", type=click.IntRange(1, 65536), metavar="N", help="MPI processes [default: as traced, or 4].")
 @click.option("--nodes", type=click.IntRange(1), default=1, show_default=True, metavar="N", help="Nodes.")
 def add(file: Path, system: str, suite: str, ranks: int | None, nodes: int) -> None:

@@ -56,4 +56,4 @@ class Iowatch(PythonPackage):
         """the command starts, and its data are complete"""
         iowatch = which(self.prefix.bin.iowatch, required=True)
         assert "iowatch" in iowatch("--version", output=str.split, error=str.split)
-        assert "smoke" in iowatch("run", "--help-all", output=str.split, error=str.split)
+        assert "smoke" in iowatch("run", "--help", output=str.split, error=str.split)

@@ -1,6 +1,6 @@
 """Sizes of the source: files, lines, imports, functions, names (docs/architecture.md quotes them).
 
-    .venv/bin/python bench/house.py [DIRECTORY]
+    .venv/bin/python tools/house.py [DIRECTORY]
 
 DIRECTORY is a package, by default src/iowatch; any other, such as an installed ReFrame, gives figures to compare with.
 Lines of code are lines without blank ones, comments and docstrings. An internal import is one `import` statement, at

@@ -1,6 +1,6 @@
 """Screenshots of every kind of page on six mornings, for a person to look at, and what a browser can check of them.
 
-    python bench/screens.py [MORNING ...]     writes var/screenshots/MORNING/PAGE-VARIANT.png
+    python tools/screens.py [MORNING ...]     writes var/screenshots/MORNING/PAGE-VARIANT.png
 
 Variants: 1440 and 390 pixels wide, dark, print. A page that scrolls sideways on a phone, or writes to the console, is
 reported, and the exit code is 1. Franklin and Edison are made by `iowatch demo`.
@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-# In the place of bench/, where files have names of packages.
+# In the place of tools/, to import from tests/.
 sys.path[0] = str(ROOT)
 
 from tests.output.dashboard import mornings  # noqa: E402

@@ -1,6 +1,6 @@
 """The pictures of the documentation, each made by the commands that it shows.
 
-    python bench/pictures.py [NAME ...]     renews docs/images, or only these
+    python tools/pictures.py [NAME ...]     renews docs/images, or only these
 
 Pages are photographed in Chromium after the commands have run in an empty directory.
 """
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-# In the place of bench/, where files have names of packages.
+# In the place of tools/, to import from tests/.
 sys.path[0] = str(ROOT)
 
 from PIL import Image  # noqa: E402

@@ -8,7 +8,7 @@ from alembic import op
 
 from iowatch.store.schema import create_schema
 
-revision = "0100"
+revision = "0102"
 down_revision = None
 
 

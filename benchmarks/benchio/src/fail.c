@@ -5,9 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "record.h"
-#include "scratch.h"
-
 noreturn void fail(const struct context *c, int code, struct place place, const char *format, ...) {
     char text[2048], message[4096];
     va_list arguments;
@@ -19,8 +16,8 @@ noreturn void fail(const struct context *c, int code, struct place place, const 
              has_path ? " of " : "", has_path ? place.path : "", text);
     fprintf(stderr, "benchio: %s (%s:%d)\n", message, place.file, place.line);
     fflush(stderr);
-    record_write_failed(c, place, text, message);
-    scratch_remove(c);
+    if (c->end_failed_run != NULL)
+        c->end_failed_run(c, &(struct failure){.place = place, .text = text, .message = message});
     MPI_Abort(c->world, code);
     _Exit(code);
 }

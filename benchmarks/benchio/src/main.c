@@ -60,8 +60,14 @@ static void run(struct context *c, const struct placement *placement, struct wor
     results_free(&results);
 }
 
+/* On the rank that fails. */
+static void end_failed_run(const struct context *c, const struct failure *failure) {
+    record_write_failed(c, failure);
+    scratch_remove(c);
+}
+
 static struct context context_make(const struct options *options) {
-    struct context c = {.options = options, .started = utc_now()};
+    struct context c = {.options = options, .started = utc_now(), .end_failed_run = end_failed_run};
     int length;
     MPI_Comm_dup(MPI_COMM_WORLD, &c.world);
     MPI_Comm_set_errhandler(c.world, MPI_ERRORS_RETURN);

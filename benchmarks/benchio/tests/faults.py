@@ -183,8 +183,20 @@ class Faults(unittest.TestCase):
                 self.check_failed_record("data.000000")
                 self.check_scratch_gone()
 
-    def running(self, api: str) -> tuple:
-        process = launch.start(3, *self.options(api), *ENDLESS)
+    def test_a_failed_run_needs_no_guard_to_remove_its_files(self) -> None:
+        process, processes = self.running("posix", ranks=1)
+        for guard in filter(is_guard, processes):
+            os.kill(guard, signal.SIGKILL)
+        while process.poll() is None:
+            with contextlib.suppress(OSError):  # the directory is removed, too
+                for path in self.scratch.glob("benchio-*/data.*"):
+                    path.unlink(missing_ok=True)
+        process.communicate(timeout=60)
+        self.check_failed_record("data.000000")
+        self.check_scratch_gone()
+
+    def running(self, api: str, ranks: int = 3) -> tuple:
+        process = launch.start(ranks, *self.options(api), *ENDLESS)
         self.addCleanup(process.kill)
         self.assertTrue(launch.wait_for(lambda: list(self.scratch.glob("benchio-*/data.*"))), "never started")
         return process, launch.ranks_in(self.scratch)

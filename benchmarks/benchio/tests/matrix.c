@@ -28,8 +28,13 @@ static void add(struct words *words, char *text) {
         words->word[words->n++] = word;
 }
 
+static void end_failed_run(const struct context *c, const struct failure *failure) {
+    (void)failure;
+    scratch_remove(c);
+}
+
 static struct context make_context(const struct options *options) {
-    struct context c = {.options = options, .started = utc_now()};
+    struct context c = {.options = options, .started = utc_now(), .end_failed_run = end_failed_run};
     int length;
     MPI_Comm_dup(MPI_COMM_WORLD, &c.world);
     MPI_Comm_set_errhandler(c.world, MPI_ERRORS_RETURN);

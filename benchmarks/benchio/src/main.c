@@ -57,6 +57,7 @@ static void run(struct context *c, const struct placement *placement, struct wor
         scratch_remove(c);
         record_write(c, placement, &results);
     }
+    workload_report_free(results.report);
     results_free(&results);
 }
 

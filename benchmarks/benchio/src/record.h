@@ -8,7 +8,8 @@
 #include <stddef.h>
 
 #include "fail.h"
-#include "measure.h"
+#include "placement.h"
+#include "results.h"
 
 #define BENCHIO_SCHEMA "benchio-record/2"
 

@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "backend.h"
+
 #define MIB 1048576.0
 
 static void print_head(const struct context *c, const struct placement *p, const struct results *r) {

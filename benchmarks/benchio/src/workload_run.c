@@ -17,6 +17,7 @@
 #include "cache.h"
 #include "clock.h"
 #include "fail.h"
+#include "measure.h"
 #include "scratch.h"
 #include "watchdog.h"
 #include "workload_data.h"

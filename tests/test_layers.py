@@ -112,3 +112,25 @@ CHECKS = sorted((ROOT / "reframe_tests").rglob("*.py"))
 @pytest.mark.parametrize("path", CHECKS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_checks_use_only_packages_that_run_inside_reframe(path: Path) -> None:
     assert {package_of(name) for name in imports(path)} <= ALLOWED_TO_CHECKS
+
+
+BENCHIO = ROOT / "benchmarks" / "benchio" / "src"
+INCLUDE = re.compile(r'^#include "(.+)\.h"$', re.MULTILINE)
+
+
+def includes(name: str) -> set[str]:
+    """Files of benchio, without `.c` and `.h`, that NAME.c and NAME.h include."""
+    included = set()
+    for path in BENCHIO.glob(f"{name}.[ch]"):
+        included |= set(INCLUDE.findall(path.read_text(encoding="utf-8")))
+    return included - {name}
+
+
+def test_files_of_benchio_have_no_circular_includes() -> None:
+    """A .c file and its header are one: what `fail.c` includes is below all that use `fail.h`."""
+    remaining = {path.stem: includes(path.stem) for path in BENCHIO.glob("*.[ch]")}
+    assert {"fail", "record", "scratch"} <= remaining.keys()
+    while free := [name for name, included in remaining.items() if not included & remaining.keys()]:
+        for name in free:
+            del remaining[name]
+    assert remaining == {}, "these files include each other, directly or through others"

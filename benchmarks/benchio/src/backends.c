@@ -1,7 +1,6 @@
 #include "backend.h"
 #include "fail.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #ifdef BENCHIO_HDF5
@@ -20,7 +19,7 @@
 #define PNETCDF NULL, BENCHIO_NO_PNETCDF
 #endif
 
-const struct backend_entry backends[BACKEND_N] = {
+const struct backend_entry backends[] = {
     {"posix", &backend_posix, NULL},
     {"mpiio", &backend_mpiio, NULL},
     {"hdf5", HDF5},
@@ -28,6 +27,8 @@ const struct backend_entry backends[BACKEND_N] = {
     {"pnetcdf", PNETCDF},
     {"null", &backend_null, NULL},
 };
+
+const int backend_count = sizeof backends / sizeof *backends;
 
 void backend_append_info(const struct context *c, MPI_Info info, struct hints *hints) {
     int n = 0;
@@ -41,7 +42,8 @@ void backend_append_info(const struct context *c, MPI_Info info, struct hints *h
             hints->repeats = true;
             continue;
         }
-        hints->item = realloc(hints->item, (hints->n + 1) * sizeof *hints->item);
-        hints->item[hints->n++] = (struct hint){strdup(key), strdup(value)};
+        hints->item = reallocate(c, hints->item, (hints->n + 1) * sizeof *hints->item, "hints in force");
+        hints->item[hints->n++] = (struct hint){.key = copy_text(c, key, "hints in force"),
+                                                .value = copy_text(c, value, "hints in force")};
     }
 }

@@ -2,7 +2,9 @@
 #ifndef BENCHIO_BENCH_H
 #define BENCHIO_BENCH_H
 
-#include "measure.h"
+#include "backend.h"
+#include "placement.h"
+#include "results.h"
 
 /* What stays the same over all repetitions. */
 struct bench {

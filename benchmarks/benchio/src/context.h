@@ -6,6 +6,7 @@
 #include <mpi.h>
 #include <stdbool.h>
 
+struct failure;
 struct options;
 
 struct context {
@@ -15,6 +16,9 @@ struct context {
     char host[MPI_MAX_PROCESSOR_NAME];
     char directory[PATH_MAX]; /* DIR/NAME, this run's own; empty before it is made */
     double started;           /* seconds since 1970, UTC */
+    /* What a run that fails still has to do before MPI_Abort; NULL: nothing. main() sets it: record and
+     * scratch files are above fail.c, which must not include them. */
+    void (*end_failed_run)(const struct context *context, const struct failure *failure);
 };
 
 /* Seconds since 1970, UTC. */

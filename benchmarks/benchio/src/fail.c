@@ -5,9 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "record.h"
-#include "scratch.h"
-
 noreturn void fail(const struct context *c, int code, struct place place, const char *format, ...) {
     char text[2048], message[4096];
     va_list arguments;
@@ -19,8 +16,8 @@ noreturn void fail(const struct context *c, int code, struct place place, const 
              has_path ? " of " : "", has_path ? place.path : "", text);
     fprintf(stderr, "benchio: %s (%s:%d)\n", message, place.file, place.line);
     fflush(stderr);
-    record_write_failed(c, place, text, message);
-    scratch_remove(c);
+    if (c->end_failed_run != NULL)
+        c->end_failed_run(c, &(struct failure){.place = place, .text = text, .message = message});
     MPI_Abort(c->world, code);
     _Exit(code);
 }
@@ -33,11 +30,29 @@ noreturn void fail_mpi(const struct context *c, int status, struct place place) 
     fail(c, EXIT_BROKEN, place, "%s", text);
 }
 
+static noreturn void fail_without_memory(const struct context *c, size_t n, const char *purpose) {
+    fail(c, EXIT_BROKEN, PLACE("", purpose), "no memory for %zu bytes", n);
+}
+
 void *allocate(const struct context *c, size_t n, const char *purpose) {
     void *memory = NULL;
     n = n == 0 ? 1 : n;
     if (posix_memalign(&memory, 4096, n) != 0)
-        fail(c, EXIT_BROKEN, PLACE("", purpose), "no memory for %zu bytes", n);
+        fail_without_memory(c, n, purpose);
     memset(memory, 0, n);
     return memory;
+}
+
+void *reallocate(const struct context *c, void *memory, size_t n, const char *purpose) {
+    void *larger = realloc(memory, n);
+    if (larger == NULL)
+        fail_without_memory(c, n, purpose);
+    return larger;
+}
+
+char *copy_text(const struct context *c, const char *text, const char *purpose) {
+    char *copy = strdup(text);
+    if (copy == NULL)
+        fail_without_memory(c, strlen(text) + 1, purpose);
+    return copy;
 }

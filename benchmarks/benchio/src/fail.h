@@ -1,5 +1,6 @@
 /* The end of a run that cannot go on: one line on stderr that names rank, operation, file and the library's
- * text, the record with status `failed`, scratch removed, MPI_Abort. A rank never leaves alone. */
+ * text, then end_failed_run() of the context (the record with status `failed`, scratch removed), MPI_Abort. A
+ * rank never leaves alone. */
 #ifndef BENCHIO_FAIL_H
 #define BENCHIO_FAIL_H
 
@@ -15,6 +16,13 @@ struct place {
     int line;
 };
 #define PLACE(path, operation) ((struct place){(path), (operation), __FILE__, __LINE__})
+
+/* What a failed run reports. */
+struct failure {
+    struct place place;
+    const char *text;    /* of the library, or of errno */
+    const char *message; /* the line on stderr, without the name of the program */
+};
 
 noreturn void fail(const struct context *context, int code, struct place place, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
@@ -36,5 +44,9 @@ noreturn void fail_mpi(const struct context *context, int status, struct place p
 
 /* Allocate `n` zeroed bytes aligned to pages, or fail. Free with free(). */
 void *allocate(const struct context *context, size_t n, const char *purpose);
+/* realloc() to `n` bytes, or fail. What is new is not zeroed. */
+void *reallocate(const struct context *context, void *memory, size_t n, const char *purpose);
+/* strdup(), or fail. */
+char *copy_text(const struct context *context, const char *text, const char *purpose);
 
 #endif

@@ -28,7 +28,7 @@ static void print_version(void) {
     mpi_identity(name, sizeof name, version, sizeof version);
     printf("benchio %s\nrecord %s\ncompiler %s\nMPI %s %s\n", BENCHIO_VERSION, BENCHIO_SCHEMA,
            BENCHIO_COMPILER, name, version);
-    for (int i = 0; i < BACKEND_N; i++) {
+    for (int i = 0; i < backend_count; i++) {
         if (backends[i].backend == NULL) {
             printf("%s: not built: %s\n", backends[i].name, backends[i].absent);
             continue;
@@ -57,11 +57,18 @@ static void run(struct context *c, const struct placement *placement, struct wor
         scratch_remove(c);
         record_write(c, placement, &results);
     }
+    workload_report_free(results.report);
     results_free(&results);
 }
 
+/* On the rank that fails. */
+static void end_failed_run(const struct context *c, const struct failure *failure) {
+    record_write_failed(c, failure);
+    scratch_remove(c);
+}
+
 static struct context context_make(const struct options *options) {
-    struct context c = {.options = options, .started = utc_now()};
+    struct context c = {.options = options, .started = utc_now(), .end_failed_run = end_failed_run};
     int length;
     MPI_Comm_dup(MPI_COMM_WORLD, &c.world);
     MPI_Comm_set_errhandler(c.world, MPI_ERRORS_RETURN);

@@ -15,17 +15,9 @@
 #include "clock.h"
 #include "fail.h"
 #include "scratch.h"
-#include "workload_run.h"
 
 /* A file of which more than this share stays in memory was not dropped (tmpfs has nowhere to drop it to). */
 #define MOSTLY_DROPPED 0.01
-
-#define NAME_OF(symbol, text) text,
-const char *const phase_names[] = {BENCHIO_PHASES(NAME_OF) NULL};
-
-double bandwidth(uint64_t bytes, double seconds) {
-    return seconds > 0 ? (double)bytes / seconds : 0;
-}
 
 /* As the policy wants; returns the largest share of a file that is still in the page cache of a reading node.
  */
@@ -225,19 +217,4 @@ void measure(const struct context *c, const struct placement *p, struct results 
         MPI_Info_free(&b.info);
     free(b.array);
     free(b.buffer);
-}
-
-void results_free(struct results *r) {
-    for (int i = 0; i < r->series_n; i++) {
-        for (size_t k = 0; k < r->series[i].n; k++)
-            free(r->series[i].item[k].instance_seconds);
-        free(r->series[i].item);
-    }
-    for (size_t i = 0; i < r->hints.n; i++) {
-        free(r->hints.item[i].key);
-        free(r->hints.item[i].value);
-    }
-    free(r->hints.item);
-    free(r->instance_bytes);
-    workload_report_free(r->report);
 }

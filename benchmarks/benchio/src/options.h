@@ -1,5 +1,5 @@
-/* Everything that a user can choose. One table (options.c) holds name, type, default, help and target of
- * each. */
+/* Everything that a user can choose. One table (options_table.c) holds name, type, default, help and target
+ * of each. */
 #ifndef BENCHIO_OPTIONS_H
 #define BENCHIO_OPTIONS_H
 

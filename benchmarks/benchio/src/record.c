@@ -71,7 +71,7 @@ static void write_libraries(const struct options *o, struct json *json) {
     json_string(json, "description", full);
     json_close(json, '}');
     json_open(json, "libraries", '{');
-    for (int i = 0; i < BACKEND_N; i++) {
+    for (int i = 0; i < backend_count; i++) {
         if (backends[i].backend == NULL)
             continue;
         backends[i].backend->version(version, sizeof version);
@@ -413,7 +413,7 @@ void record_write(const struct context *c, const struct placement *p, const stru
     CHECK_POSIX(c, c->options->json, "writing the record", status == 0);
 }
 
-void record_write_failed(const struct context *c, struct place place, const char *text, const char *message) {
+void record_write_failed(const struct context *c, const struct failure *failure) {
     char name[PATH_MAX];
     struct draft draft;
     if (c->options == NULL || c->options->json == NULL || !replaceable(c->options->json))
@@ -424,12 +424,12 @@ void record_write_failed(const struct context *c, struct place place, const char
     struct json *json = &draft.json;
     write_head(c, json, "failed", utc_now());
     json_open(json, "failure", '{');
-    json_string(json, "message", message);
+    json_string(json, "message", failure->message);
     json_integer(json, "rank", c->rank);
     json_string(json, "host", c->host);
-    json_string(json, "operation", place.operation);
-    json_string(json, "path", place.path);
-    json_string(json, "text", text);
+    json_string(json, "operation", failure->place.operation);
+    json_string(json, "path", failure->place.path);
+    json_string(json, "text", failure->text);
     json_close(json, '}');
     json_open(json, "operations", '[');
     json_close(json, ']');

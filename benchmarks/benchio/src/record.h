@@ -8,7 +8,8 @@
 #include <stddef.h>
 
 #include "fail.h"
-#include "measure.h"
+#include "placement.h"
+#include "results.h"
 
 #define BENCHIO_SCHEMA "benchio-record/2"
 
@@ -17,9 +18,8 @@ void record_prepare(const struct context *context);
 /* Rank 0, at the end. */
 void record_write(const struct context *context, const struct placement *placement,
                   const struct results *results);
-/* Any rank; never fails itself. `text`: the error text of the library; `message`: the whole line. */
-void record_write_failed(const struct context *context, struct place place, const char *text,
-                         const char *message);
+/* Any rank; never fails itself. */
+void record_write_failed(const struct context *context, const struct failure *failure);
 
 /* Name and version of the MPI library, from its own description: "Open MPI", "4.1.4". */
 void mpi_identity(char *name, size_t name_n, char *version, size_t version_n);

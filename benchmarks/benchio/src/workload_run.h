@@ -2,7 +2,7 @@
 #ifndef BENCHIO_WORKLOAD_RUN_H
 #define BENCHIO_WORKLOAD_RUN_H
 
-#include "measure.h"
+#include "results.h"
 #include "workload.h"
 
 /* What a rank's time in a phase is made of. */

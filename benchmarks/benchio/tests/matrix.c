@@ -28,8 +28,13 @@ static void add(struct words *words, char *text) {
         words->word[words->n++] = word;
 }
 
+static void end_failed_run(const struct context *c, const struct failure *failure) {
+    (void)failure;
+    scratch_remove(c);
+}
+
 static struct context make_context(const struct options *options) {
-    struct context c = {.options = options, .started = utc_now()};
+    struct context c = {.options = options, .started = utc_now(), .end_failed_run = end_failed_run};
     int length;
     MPI_Comm_dup(MPI_COMM_WORLD, &c.world);
     MPI_Comm_set_errhandler(c.world, MPI_ERRORS_RETURN);
@@ -231,7 +236,7 @@ static void each_layout(const char *dir, const struct backend *backend, bool ful
 }
 
 static void each_backend(const char *dir, bool full) {
-    for (int api = 0; api < BACKEND_N; api++) {
+    for (int api = 0; api < backend_count; api++) {
         const struct backend *backend = backends[api].backend;
         if (backend == NULL)
             printf("not built: %s\n", backends[api].name);

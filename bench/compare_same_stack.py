@@ -15,8 +15,8 @@ from collections import Counter
 import numpy as np
 
 from iowatch.core import Case
-from iowatch.stats import Pair, SideSamples, compare_pairs
-from iowatch.stats.interleaving import AbSchedule, SideName, StopRule
+from iowatch.statistics import Pair, SideSamples, compare_pairs
+from iowatch.statistics.interleaving import AbSchedule, SideName, StopRule
 from iowatch.store import History, ResultFilter
 
 Samples = dict[int, dict[SideName, tuple[float, ...]]]

@@ -21,7 +21,7 @@ PACKAGES = (
     "darshan",
     "reference",
     "store",
-    "stats",
+    "statistics",
     "findings",
     "comparison",
     "session",
@@ -64,7 +64,7 @@ def test_modules_import_only_from_packages_below(module: str) -> None:
     assert own in RANK, f"{own} is not a package of the floor plan: add it to docs/architecture.md and here"
     used = {package_of(name) for name in imports(MODULES[module])} - {own}
     assert {name for name in used if RANK[name] > RANK[own]} == set()
-    if own == "stats":
+    if own == "statistics":
         assert not used & FORBIDDEN_TO_STATISTICS
 
 
@@ -89,7 +89,7 @@ def test_modules_are_imported_by_name_only_by_the_registries_of_files() -> None:
 
 
 # A package with a public interface: names that its `__init__.py` exports.
-WITH_INTERFACE = ("core", "site", "reference", "store", "stats", "findings", "comparison", "darshan")
+WITH_INTERFACE = ("core", "site", "reference", "store", "statistics", "findings", "comparison", "darshan")
 # Not part of an interface: pydantic and YAML take long to import, and most commands need neither.
 NAMED_DIRECTLY = {"iowatch.core.yamlfile"}
 

@@ -8,7 +8,7 @@ from functools import cache
 
 from iowatch.benchmarks.importers import read_table
 from iowatch.core import Case
-from iowatch.stats import Pair, SideSamples, detect_many
+from iowatch.statistics import Pair, SideSamples, detect_many
 from tests.datasets import EDISON
 
 _DAY_S = 86_400

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import get_args
 
 from iowatch.reference.events import EventKind
-from iowatch.stats.explanation import REACH_BY_KIND
+from iowatch.statistics.explanation import REACH_BY_KIND
 
 
 def test_every_event_kind_has_a_reach() -> None:

@@ -23,7 +23,7 @@ from iowatch.findings import (
 from iowatch.output.dashboard import data
 from iowatch.output.dashboard.levels import drawn_levels
 from iowatch.output.dashboard.pages.finding import points_around_change
-from iowatch.stats import (
+from iowatch.statistics import (
     METHODS,
     ChangePoint,
     Detection,

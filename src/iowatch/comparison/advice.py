@@ -1,12 +1,12 @@
 """Advice: the best value of each parameter that a user can choose, from the history or from published tables.
 
-For each parameter, cases are paired that are equal in everything else. The pairs of two values of the parameter are
-one comparison (`stats.compare_groups`: sessions as blocks). All comparisons of one answer are a family: their intervals
-have the level 1 - 5 % / number of comparisons (Bonferroni), so that all of them hold together with 95 %, also those of
-the value that was selected for being the best. Whether the gain depends on another parameter is a second family: the
-pairs are divided in two by a condition, and the intervals of the two parts must not overlap. Published figures have no
-sessions: their sample are the cases, each interval has 95 % by itself, and a dependence is a rule that selects the
-cases in which a value is better (`stats.find_subgroups`).
+For each parameter, cases are paired that are equal in everything else. The pairs of two values of the parameter are one
+comparison (`statistics.compare_groups`: sessions as blocks). All comparisons of one answer are a family: their
+intervals have the level 1 - 5 % / number of comparisons (Bonferroni), so that all of them hold together with 95 %, also
+those of the value that was selected for being the best. Whether the gain depends on another parameter is a second
+family: the pairs are divided in two by a condition, and the intervals of the two parts must not overlap. Published
+figures have no sessions: their sample are the cases, each interval has 95 % by itself, and a dependence is a rule that
+selects the cases in which a value is better (`statistics.find_subgroups`).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from iowatch.comparison.choices import (
 )
 from iowatch.comparison.sides import SideEntry
 from iowatch.core import METRICS, Case, Scalar
-from iowatch.stats import (
+from iowatch.statistics import (
     ComparisonSettings,
     OverallComparison,
     Pair,

@@ -19,7 +19,7 @@ from iowatch.comparison.sides import SideEntry, parse_filter_value, published_si
 from iowatch.core import DAY_S, Scalar, UsageError, format_size, settings, suggest_name
 from iowatch.findings import headline_series, load_detections, load_observations
 from iowatch.reference import published
-from iowatch.stats import SideSamples, format_parameter_value
+from iowatch.statistics import SideSamples, format_parameter_value
 from iowatch.store import History, SeriesRow
 
 Parameters = Mapping[str, Scalar]

@@ -9,7 +9,7 @@ from statistics import fmean, median
 
 from iowatch.comparison.sides import SideEntry, gather_entries, session_labels
 from iowatch.core import METRICS, Case, headline_metrics
-from iowatch.stats import Pair, PairComparison, SideSamples, compare_pairs
+from iowatch.statistics import Pair, PairComparison, SideSamples, compare_pairs
 from iowatch.store import History, ResultFilter
 
 

@@ -27,7 +27,7 @@ from iowatch.comparison.sides import (
 from iowatch.core import METRICS, Case, InputError, Scalar, UsageError, canonical_json, format_count, headline_metrics
 from iowatch.darshan import DarshanReader, TraceChange, diff_trace_groups, read_first_kept_trace
 from iowatch.site import StackDiff, diff_stacks, stack_from_json
-from iowatch.stats import (
+from iowatch.statistics import (
     ComparisonSettings,
     OverallComparison,
     Pair,

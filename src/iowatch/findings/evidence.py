@@ -49,7 +49,7 @@ from iowatch.findings.layers import layer_of_group, probe_responses
 from iowatch.findings.series import load_detections
 from iowatch.reference import Event
 from iowatch.site import system_zone
-from iowatch.stats import (
+from iowatch.statistics import (
     ChangePoint,
     Detection,
     PossibleCause,

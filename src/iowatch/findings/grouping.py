@@ -21,7 +21,7 @@ from iowatch.findings.finding import Finding, FindingMember, PerformanceDirectio
 from iowatch.findings.series import headline_series, headline_values, load_detections
 from iowatch.findings.text import format_day, format_factor
 from iowatch.site import system_zone, with_file_system
-from iowatch.stats import (
+from iowatch.statistics import (
     ChangePoint,
     Detection,
     PanelEvent,

@@ -1,6 +1,6 @@
 """The newest sessions of all series together: groups of changes before single series are sure, and the report of them.
 
-`iowatch.stats.panel` has the statistics; here are its observations, and how its events join the groups of changes.
+`iowatch.statistics.panel` has the statistics; here are its observations, and how its events join the groups of changes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from iowatch.findings.finding import NOT_CONFIRMED, RETURNED, TRANSIENT, Finding
 from iowatch.findings.grouping import ChangeGroup, SeriesChange, series_parameters
 from iowatch.findings.series import headline_values, load_observations, load_tables
 from iowatch.findings.text import format_moved_layer, format_outlook, format_session_loss, short_summary
-from iowatch.stats import (
+from iowatch.statistics import (
     NEWEST_SESSIONS,
     Adjustment,
     ChangePoint,

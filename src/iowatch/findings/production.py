@@ -27,7 +27,7 @@ from iowatch.findings.finding import Finding, are_sure
 from iowatch.findings.series import MIN_OBSERVATIONS
 from iowatch.findings.text import format_change, format_day
 from iowatch.site import system_zone
-from iowatch.stats import ChangePoint, Explanation, detect_many, explain_changes
+from iowatch.statistics import ChangePoint, Explanation, detect_many, explain_changes
 from iowatch.store import SeriesPoints, SeriesRow, logs
 
 # Smaller or shorter runs say more about caches and latencies than about the file system.

@@ -35,7 +35,7 @@ from iowatch.core import (
 )
 from iowatch.handoff import INTERLEAVED_PARAMETERS, RETEST
 from iowatch.site import load_system, system_names
-from iowatch.stats import (
+from iowatch.statistics import (
     DEFAULT_METHOD,
     CollectDetections,
     CovariateTable,
@@ -228,7 +228,7 @@ def detect_series(
 
     Args:
         accepted_since: start of the accepted level in epoch seconds, by series id.
-        method: a name in `iowatch.stats.METHODS`.
+        method: a name in `iowatch.statistics.METHODS`.
         save: write new detections to the history.
         most_new: stored detections of series with at most so many newer points are used, too.
 

@@ -19,7 +19,7 @@ from iowatch.findings.finding import (
 )
 from iowatch.findings.series import MIN_OBSERVATIONS, HistoryExtent
 from iowatch.site import system_zone
-from iowatch.stats import Detection, Explanation, Magnitude, RankedCause, Rule, RuleException
+from iowatch.statistics import Detection, Explanation, Magnitude, RankedCause, Rule, RuleException
 
 _MAX_EXCEPTIONS = 3
 _MAX_NAMED = 2

@@ -25,7 +25,7 @@ from iowatch.core import (
 )
 from iowatch.darshan import TraceChange, escape_control_characters
 from iowatch.site import shared_zone
-from iowatch.stats import MAX_STATED_RANGE, PairComparison, SideSummary, format_percent, short_case_names
+from iowatch.statistics import MAX_STATED_RANGE, PairComparison, SideSummary, format_percent, short_case_names
 from iowatch.store import fold_node_names
 
 _MAX_LINES = 12

@@ -1,8 +1,8 @@
 """`iowatch run --ab`: an interleaved A/B run of two stacks, on the nodes of one allocation if possible.
 
 One session contains all turns. A turn is one execution of all cases with one stack; a batch of turns is one start of
-ReFrame. The schedule (iowatch.stats.interleaving) determines the order of turns and the end. Warm-ups are executed like
-any turn, and discarded.
+ReFrame. The schedule (iowatch.statistics.interleaving) determines the order of turns and the end. Warm-ups are executed
+like any turn, and discarded.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from iowatch.core import MachineError, Result, UsageError, format_count, format_
 from iowatch.session import reframe, session
 from iowatch.session.plan import PlannedRun, SessionPlan, check_byte_budget, make_session_plan, require_runs
 from iowatch.site import Allocation, SystemLimits, current_allocation
-from iowatch.stats import AbSchedule, AbTurn, StopRule
+from iowatch.statistics import AbSchedule, AbTurn, StopRule
 from iowatch.store import History, SessionRecord, fold_node_names
 
 # ReFrame's names of Slurm.

@@ -46,7 +46,7 @@ from iowatch.output.dashboard import (
 from iowatch.output.dashboard.pages import PAGES, all_pages
 from iowatch.reference import EventKind, cite_table
 from iowatch.site import shared_zone, system_zone
-from iowatch.stats import format_parameter_value
+from iowatch.statistics import format_parameter_value
 from iowatch.store import History
 
 DEFAULT_SESSIONS = 30

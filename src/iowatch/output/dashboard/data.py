@@ -25,7 +25,7 @@ from iowatch.reference import bandwidth, events, published, reviews
 from iowatch.session.accepted_plan import is_restricted
 from iowatch.session.verdict import RunProblem, missing_reasons, missing_runs
 from iowatch.site import system
-from iowatch.stats import Detection, short_case_names
+from iowatch.statistics import Detection, short_case_names
 from iowatch.store import ExpectedResult, History, RunRow, SeriesExtent, SeriesRow, SessionRow, StackUse, bulk, read
 
 

@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 
 from iowatch.core import Scalar
 from iowatch.site import with_file_system
-from iowatch.stats import format_parameter_value, prior_cost_bits
+from iowatch.statistics import format_parameter_value, prior_cost_bits
 from iowatch.store import SeriesRow
 
 _T = TypeVar("_T")

@@ -11,7 +11,7 @@ from typing import Any
 from iowatch.core import DAY_S, MIB, Scalar
 from iowatch.output.dashboard import data
 from iowatch.reference import published
-from iowatch.stats import format_parameter_value
+from iowatch.statistics import format_parameter_value
 from iowatch.store import History
 
 Rows = Sequence[Mapping[str, Any]]

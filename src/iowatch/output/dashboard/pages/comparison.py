@@ -24,7 +24,7 @@ from iowatch.output.comparison import (
 )
 from iowatch.output.dashboard import Page, SiteBuild, SystemEntry, drawing
 from iowatch.site import system_zone
-from iowatch.stats import ComparisonSettings, SideSamples, short_case_names
+from iowatch.statistics import ComparisonSettings, SideSamples, short_case_names
 
 _MAX_STACKS = 3
 _MAX_EVENTS = 3

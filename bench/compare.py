@@ -233,7 +233,7 @@ def _simulate_ab_run(
         schedule.record(turn, {"case": values}, 1.0)
         if not turn.warm_up:
             samples[turn.side][str(turn.pair)] = tuple(values)
-    pair = Pair(Case("ior", {}), "bandwidth", SideSamples(samples["left"]), SideSamples(samples["right"]))
+    pair = Pair(Case("ior", {}), "bandwidth", SideSamples(samples["left"]), SideSamples(samples["right"]), sign=1)
     return compare_pairs([pair])[0][0]
 
 

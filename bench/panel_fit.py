@@ -32,6 +32,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from iowatch.core import Scalar
+from iowatch.findings import CASE_PARAMETERS
 from iowatch.statistics import PanelSeries, panel_models, session_starts
 from iowatch.statistics.panel_candidates import find_candidates
 from iowatch.statistics.panel_table import PanelTable
@@ -236,7 +237,8 @@ def examples(one: Planted, rng: np.random.Generator) -> Iterator[Example]:
                 PanelSeries(at[upto][seen[upto]], logs[upto][seen[upto]], case)
                 for at, logs, case in zip(one.times, one.logs, one.cases, strict=True)
                 for seen in [np.isfinite(logs)]
-            ]
+            ],
+            CASE_PARAMETERS,
         )
         for candidate in find_candidates(table):
             planted = one.groups.get(candidate.direction, frozenset()) if one.first is not None else frozenset()

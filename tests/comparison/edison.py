@@ -53,7 +53,7 @@ def windows(days: int) -> Iterator[list[Pair]]:
             if not any(start < time < stop for time in changes):
                 left, right = _by_day(found, start, cut), _by_day(found, cut, stop)
                 if min(len(left), len(right)) >= _PRESENT * days:
-                    pairs.append(Pair(case, "bandwidth", SideSamples(left), SideSamples(right)))
+                    pairs.append(Pair(case, "bandwidth", SideSamples(left), SideSamples(right), sign=1))
         if len(pairs) > 2:
             yield pairs
         start += days * _DAY_S / 2

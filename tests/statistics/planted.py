@@ -13,8 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iowatch.core import Scalar
-from iowatch.statistics import Rule, SeriesResponse, derive_parameters, explain_changes
+from iowatch.findings import derive_parameters
+from iowatch.statistics import Rule, SeriesResponse
 from iowatch.statistics.rules import Condition
+from tests.statistics.storage import explain_changes
 
 MIB = 2**20
 _AXES = tuple(

@@ -93,7 +93,7 @@ def make_pairs(
         left, right = left * common, right * common
     names = ("n", "n") if shared else ("l", "r")
     return [
-        Pair(Case("ior", {"operation": "write", "segments": index + 1}), "bandwidth", *sides)
+        Pair(Case("ior", {"operation": "write", "segments": index + 1}), "bandwidth", *sides, sign=1)
         for index, sides in enumerate(
             zip(*(_sides(values, name) for values, name in ((left, names[0]), (right, names[1]))), strict=True)
         )
@@ -104,7 +104,7 @@ def make_consecutive_pairs(rng: np.random.Generator, noise: Noise, pairs: int, s
     """Null pairs of which the right side follows the left one without a break: one series, cut in the middle."""
     values = 1000 * np.exp(noise(rng, pairs, 2 * sessions, 3))
     sides = zip(_sides(values[:, :sessions], "l"), _sides(values[:, sessions:], "r"), strict=True)
-    return [Pair(Case("ior", {"segments": n + 1}), "bandwidth", *both) for n, both in enumerate(sides)]
+    return [Pair(Case("ior", {"segments": n + 1}), "bandwidth", *both, sign=1) for n, both in enumerate(sides)]
 
 
 def make_common_factor_pairs(
@@ -132,7 +132,7 @@ def make_common_factor_pairs(
             for n, row in enumerate(values)
         ])  # fmt: skip
     return [
-        Pair(Case("ior", {"segments": n + 1}), "bandwidth", left, right)
+        Pair(Case("ior", {"segments": n + 1}), "bandwidth", left, right, sign=1)
         for n, (left, right) in enumerate(zip(*sides, strict=True))
         if left.sessions and right.sessions
     ]

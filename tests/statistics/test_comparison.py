@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from iowatch.core import Case, UsageError
+from iowatch.core import METRICS, Case
+from iowatch.findings import CASE_PARAMETERS
 from iowatch.statistics import (
     ComparisonSettings,
     OverallComparison,
@@ -17,6 +18,7 @@ from iowatch.statistics import (
     PairComparison,
     SideSamples,
     SideSummary,
+    StatisticsError,
     compare_pairs,
     find_subgroups,
     format_percent,
@@ -44,7 +46,7 @@ def side(*sessions: tuple[float, ...], name: str = "n") -> SideSamples:
 
 
 def one(left: SideSamples | SideSummary, right: SideSamples | SideSummary, metric: str = "bandwidth") -> PairComparison:
-    return compare_pairs([Pair(CASE, metric, left, right)])[0][0]
+    return compare_pairs([Pair(CASE, metric, left, right, METRICS[metric].sign)])[0][0]
 
 
 def noisy(seed: int, sessions: int, level: float, name: str, cv: float = 0.05) -> SideSamples:
@@ -107,7 +109,7 @@ def test_p_values_are_adjusted_over_the_pairs_with_samples() -> None:
     """Pairs of figures without samples have no p value and are not counted."""
     rng = np.random.default_rng(3)
     measured = make_pairs(rng, NOISE["normal"], 40, (10, 10), 3, ratio=1.1)
-    printed = Pair(measured[0].case, "bandwidth", SideSummary(max=1.0), SideSummary(max=2.0))
+    printed = Pair(measured[0].case, "bandwidth", SideSummary(max=1.0), SideSummary(max=2.0), sign=1)
     compared, _ = compare_pairs([*measured[:7], printed, *measured[7:]], DRAWS)
     p = [one.p for one in compared if one.p is not None]
     adjusted = [one.p_adjusted for one in compared if one.p_adjusted is not None]
@@ -176,7 +178,7 @@ def test_direction_depends_on_the_metric() -> None:
 
 
 def test_metric_without_a_better_direction_is_refused() -> None:
-    with pytest.raises(UsageError, match="neither higher nor lower"):
+    with pytest.raises(StatisticsError, match="neither higher nor lower"):
         one(noisy(1, 8, 400, "l"), noisy(2, 8, 800, "r"), "count")
 
 
@@ -266,10 +268,10 @@ def test_useless_number_of_runs_is_replaced_by_the_difference_that_can_be_found(
     assert int(found[1].replace(",", "")) > 10_000
     asked = ComparisonSettings(difference=float(found[2]) - 1)
     # The factor is printed with two digits, so the number may be just above or below the limit.
-    again = compare_pairs([Pair(CASE, "bandwidth", left, right)], asked)[0][0]
+    again = compare_pairs([Pair(CASE, "bandwidth", left, right, sign=1)], asked)[0][0]
     assert again.runs_needed == 1000 or "about 1,000 runs" in (again.runs_reason or "")
     easier = ComparisonSettings(difference=float(found[2]) * 1.2 - 1)
-    assert compare_pairs([Pair(CASE, "bandwidth", left, right)], easier)[0][0].runs_reason is None
+    assert compare_pairs([Pair(CASE, "bandwidth", left, right, sign=1)], easier)[0][0].runs_reason is None
 
 
 def test_few_runs_that_differ_are_a_first_step_and_their_interval_is_not_printed() -> None:
@@ -308,6 +310,7 @@ def test_peaks_and_scaling_follow_the_direction_of_the_metric() -> None:
             "time",
             SideSummary(min=left, mean=left),
             SideSummary(min=right, mean=right),
+            sign=-1,
         )
         for ranks, left, right in ((1, 4.0, 2.0), (2, 8.0, 16.0))
     ]
@@ -328,12 +331,13 @@ def test_differing_published_figures_have_a_common_factor(value: float, directio
             "bandwidth",
             SideSummary(max=100.0),
             SideSummary(max=value if api == "HDF5" else 104.0),
+            sign=1,
         )
         for operation in ("write", "read")
         for api in ("POSIX", "MPIIO", "HDF5")
         for ranks in (1, 2)
     ]
-    (found,) = find_subgroups(compare_pairs(pairs)[0], ComparisonSettings())
+    (found,) = find_subgroups(compare_pairs(pairs)[0], ComparisonSettings(), CASE_PARAMETERS)
     assert (found.direction, found.rule, found.ratio) == (direction, "HDF5", pytest.approx(value / 100))
     assert (found.inside, found.inside_total, found.outside) == (4, 4, 0)
 
@@ -341,7 +345,13 @@ def test_differing_published_figures_have_a_common_factor(value: float, directio
 def test_interval_of_four_published_figures_is_that_of_student() -> None:
     """Logarithms of the ratios 0.1, 0.2, 0.3, 0.4: mean 0.25, standard error 0.0645, Student's t of 3 degrees 3.182."""
     pairs = [
-        Pair(Case("ior", {"ranks": n}), "bandwidth", SideSummary(max=100.0), SideSummary(max=100 * np.exp(0.1 * n)))
+        Pair(
+            Case("ior", {"ranks": n}),
+            "bandwidth",
+            SideSummary(max=100.0),
+            SideSummary(max=100 * np.exp(0.1 * n)),
+            sign=1,
+        )
         for n in (1, 2, 3, 4)
     ]
     overall = compare_pairs(pairs)[1]
@@ -399,7 +409,7 @@ def test_difference_over_all_is_found_among_incomplete_sessions() -> None:
 
 def test_cases_with_too_few_sessions_are_left_out_of_the_whole() -> None:
     pairs = make_common_factor_pairs(np.random.default_rng(3), 6, 12)
-    sparse = Pair(CASE, "bandwidth", side((1.0,), name="l"), side((90.0,), name="r"))
+    sparse = Pair(CASE, "bandwidth", side((1.0,), name="l"), side((90.0,), name="r"), sign=1)
     found = compare_pairs([*pairs, sparse], DRAWS)[1]
     assert found.ratio == pytest.approx(compare_pairs(pairs, DRAWS)[1].ratio)
     assert found.reason.startswith("1 of 7 cases have fewer than 3 runs per side; without them ")
@@ -443,7 +453,7 @@ def test_side_with_larger_scatter_is_not_reported_as_faster() -> None:
         for scale, sessions in ((0.03, 25), (0.3, 6))
     )
     pairs = [
-        Pair(CASE, "bandwidth", side(*map(tuple, a), name="l"), side(*map(tuple, b), name="r"))
+        Pair(CASE, "bandwidth", side(*map(tuple, a), name="l"), side(*map(tuple, b), name="r"), sign=1)
         for a, b in zip(narrow, wide, strict=True)
     ]
     compared, _ = compare_pairs(pairs, DRAWS)

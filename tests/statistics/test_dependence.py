@@ -97,7 +97,7 @@ def test_large_difference_is_found_despite_autocorrelation() -> None:
 def test_large_difference_is_found_despite_a_trend() -> None:
     """Nine consecutive pairs of 1.5 to 1.46: strongly autocorrelated, but clearly different."""
     sides = [{f"n{n}": (level + n,) for n in range(9)} for level in (100.0, 150.0)]
-    pair = Pair(Case("ior", {}), "bandwidth", SideSamples(sides[0]), SideSamples(sides[1]))
+    pair = Pair(Case("ior", {}), "bandwidth", SideSamples(sides[0]), SideSamples(sides[1]), sign=1)
     (one,), _ = compare_pairs([pair])
     assert one.inflation > 3
     assert one.words == "faster"

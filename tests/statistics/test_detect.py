@@ -8,8 +8,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from iowatch.core import InputError
-from iowatch.statistics import Detection, DetectorSettings, detect_many, extend_detection
+from iowatch.statistics import Detection, DetectorSettings, StatisticsError, detect_many, extend_detection
 from iowatch.statistics.detection import detect
 from tests.statistics.series import DAY, FAMILIES, START, Floats, stepped, times
 
@@ -352,7 +351,7 @@ def test_detect_many_equals_detect_of_each_series() -> None:
     [([1.0, 2.0], [1.0]), ([[1.0]], [[1.0]]), ([1.0], [0.0]), ([1.0], [-3.0]), ([1.0], [np.nan]), ([np.inf], [1.0])],
 )
 def test_invalid_input_is_refused(moments: Floats, values: Floats) -> None:
-    with pytest.raises(InputError, match="series 0"):
+    with pytest.raises(StatisticsError, match="series 0"):
         detect(moments, values)
 
 

@@ -6,7 +6,8 @@ import math
 
 import pytest
 
-from iowatch.statistics import Explanation, PossibleCause, SeriesResponse, explain_changes, rank_causes
+from iowatch.statistics import Explanation, SeriesResponse
+from tests.statistics.storage import explain_changes, possible_cause, rank_causes
 
 DAY = 86400
 BEFORE, AFTER = 100 * DAY, 101 * DAY
@@ -68,12 +69,12 @@ def test_control_group_and_exceptions_are_named(found: Explanation) -> None:
 
 def test_load_ranks_below_software_because_of_the_control_group(found: Explanation) -> None:
     likely_causes = [
-        PossibleCause("load falls", "workload", "workload", BEFORE, AFTER),
-        PossibleCause(
+        possible_cause("load falls", "workload", "workload", BEFORE, AFTER),
+        possible_cause(
             "links return", "maintenance", "hardware", BEFORE, AFTER, {}, (("contradicts", "no congestion"),)
         ),
-        PossibleCause("upgrade", "maintenance", "software", BEFORE, AFTER),
-        PossibleCause("shutdown", "outage", "outage", BEFORE - 17 * DAY, BEFORE - 16 * DAY),
+        possible_cause("upgrade", "maintenance", "software", BEFORE, AFTER),
+        possible_cause("shutdown", "outage", "outage", BEFORE - 17 * DAY, BEFORE - 16 * DAY),
     ]
     causes = rank_causes(likely_causes, BEFORE, AFTER, OBSERVATIONS, found)
     assert [c.name for c in causes] == ["upgrade", "load falls", "links return"]
@@ -85,8 +86,8 @@ def test_load_ranks_below_software_because_of_the_control_group(found: Explanati
 
 def test_event_after_the_change_ranks_lower(found: Explanation) -> None:
     likely_causes = [
-        PossibleCause("the day before", "other", "other", BEFORE - 2 * DAY, BEFORE - DAY),
-        PossibleCause("the day after", "other", "other", AFTER + DAY, AFTER + 2 * DAY),
+        possible_cause("the day before", "other", "other", BEFORE - 2 * DAY, BEFORE - DAY),
+        possible_cause("the day after", "other", "other", AFTER + DAY, AFTER + 2 * DAY),
     ]
     causes = rank_causes(likely_causes, BEFORE, AFTER, OBSERVATIONS, found)
     assert [c.when for c in causes] == ["1 day before the change", "1 day after the change"]
@@ -95,8 +96,8 @@ def test_event_after_the_change_ranks_lower(found: Explanation) -> None:
 
 def test_event_with_matching_scope_ranks_first(found: Explanation) -> None:
     likely_causes = [
-        PossibleCause("HDF5 only", "software", "software", BEFORE, AFTER, {"api": "HDF5"}),
-        PossibleCause("MPI-IO", "software", "software", BEFORE, AFTER, {"mpiio": True}),
+        possible_cause("HDF5 only", "software", "software", BEFORE, AFTER, {"api": "HDF5"}),
+        possible_cause("MPI-IO", "software", "software", BEFORE, AFTER, {"mpiio": True}),
     ]
     causes = rank_causes(likely_causes, BEFORE, AFTER, OBSERVATIONS, found)
     assert causes[0].name == "MPI-IO"

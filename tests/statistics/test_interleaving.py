@@ -8,8 +8,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from iowatch.core import Case, UsageError
-from iowatch.statistics import ComparisonSettings, Pair, SideSamples, compare_pairs
+from iowatch.core import Case
+from iowatch.statistics import ComparisonSettings, Pair, SideSamples, StatisticsError, compare_pairs
 from iowatch.statistics.interleaving import AbSchedule, AbTurn, StopRule
 
 Measure = Callable[[AbTurn], float]
@@ -96,7 +96,7 @@ def test_drift_of_the_machine_cancels() -> None:
         schedule.record(turn, {"case": [value]}, 1.0)
         if not turn.warm_up:
             samples[turn.side][str(turn.pair)] = (value,)
-    pair = Pair(Case("ior", {}), "bandwidth", SideSamples(samples["left"]), SideSamples(samples["right"]))
+    pair = Pair(Case("ior", {}), "bandwidth", SideSamples(samples["left"]), SideSamples(samples["right"]), sign=1)
     (one,), _ = compare_pairs([pair])
     assert one.ratio == pytest.approx(1.0, abs=0.006)
     assert one.verdict == "no difference"
@@ -131,7 +131,7 @@ def test_half_width_is_that_of_the_farther_end(sign: float) -> None:
         schedule.record(turn, {"case": [1e6 if turn.warm_up and turn.side == "left" else value]}, 1.0)
         if not turn.warm_up:
             samples[turn.side][str(turn.pair)] = (value,)
-    pair = Pair(Case("ior", {}), "bandwidth", SideSamples(samples["left"]), SideSamples(samples["right"]))
+    pair = Pair(Case("ior", {}), "bandwidth", SideSamples(samples["left"]), SideSamples(samples["right"]), sign=1)
     (one,), _ = compare_pairs([pair])
     assert one.ratio is not None
     assert one.ci is not None
@@ -152,7 +152,7 @@ def test_case_without_samples_on_one_side_prevents_the_interval_stop() -> None:
 
 @pytest.mark.parametrize("wrong", [{}, {"pairs": 0}, {"half_width": 0.0}, {"half_width": 5.0}])
 def test_invalid_stop_rule_is_refused(wrong: dict[str, float]) -> None:
-    with pytest.raises(UsageError):
+    with pytest.raises(StatisticsError):
         StopRule(**wrong)  # type: ignore[arg-type]
 
 
@@ -168,7 +168,7 @@ def test_stack_compared_with_itself_shows_no_difference() -> None:
             schedule.record(turn, {"case": [value]}, 1.0)
             if not turn.warm_up:
                 samples[turn.side][str(turn.pair)] = (value,)
-        pair = Pair(Case("ior", {}), "bandwidth", SideSamples(samples["left"]), SideSamples(samples["right"]))
+        pair = Pair(Case("ior", {}), "bandwidth", SideSamples(samples["left"]), SideSamples(samples["right"]), sign=1)
         (one,), _ = compare_pairs([pair])
         verdicts.append(one.verdict)
         covered.append(one.ci is not None and one.ci[0] <= 1 <= one.ci[1])

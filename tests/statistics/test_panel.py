@@ -11,6 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from iowatch.core import DAY_S, Scalar
+from iowatch.findings import CASE_PARAMETERS
 from iowatch.statistics import PanelEvent, PanelReport, PanelSeries, assess_panel, probability_beside
 from iowatch.statistics.panel import _choose, _companions, _lasting_together, _quietness, _Rated
 from iowatch.statistics.panel_candidates import Candidate, find_candidates
@@ -43,7 +44,7 @@ def assess(logs: Table, **options: object) -> PanelReport:
         PanelSeries((times + 60 * i)[np.isfinite(row)], 7 + row[np.isfinite(row)], case)
         for i, (row, case) in enumerate(zip(logs, CASES, strict=True))
     ]
-    return assess_panel(series, **options)  # type: ignore[arg-type]
+    return assess_panel(series, **options, vocabulary=CASE_PARAMETERS)  # type: ignore[arg-type]
 
 
 def members(event: PanelEvent, direction: str) -> list[int]:
@@ -91,7 +92,7 @@ def test_a_group_of_two_series_keeps_both_when_a_session_leaves_one_uncertain() 
     logs = noise(4)[:2]
     logs[:, -1] = math.log(0.3), -SCATTER
     times = DAY_S * np.arange(SESSIONS, dtype=np.float64)
-    table = PanelTable([PanelSeries(times, row, case) for row, case in zip(logs, CASES, strict=False)])
+    table = PanelTable([PanelSeries(times, row, case) for row, case in zip(logs, CASES, strict=False)], CASE_PARAMETERS)
     assert [one.members for one in find_candidates(table) if one.sessions == 1] == [(0, 1)]
 
 
@@ -345,8 +346,8 @@ def test_established_steps_are_removed() -> None:
         PanelSeries(times, row, case, step if i in MPIIO_WRITES else ())
         for i, (row, case) in enumerate(zip(logs, CASES, strict=True))
     ]
-    assert not assess_panel(series).events
-    assert not assess_panel(series).unusual
+    assert not assess_panel(series, vocabulary=CASE_PARAMETERS).events
+    assert not assess_panel(series, vocabulary=CASE_PARAMETERS).unusual
 
 
 def test_a_known_event_keeps_its_date() -> None:
@@ -369,7 +370,10 @@ def test_the_order_of_series_does_not_matter() -> None:
     logs = planted(10, MPIIO_WRITES, 0.6)
     times = DAY_S * np.arange(SESSIONS, dtype=np.float64)
     series = [PanelSeries(times, row, case) for row, case in zip(logs, CASES, strict=True)]
-    one, other = assess_panel(series).events[0], assess_panel(series[::-1]).events[0]
+    one, other = (
+        assess_panel(series, vocabulary=CASE_PARAMETERS).events[0],
+        assess_panel(series[::-1], vocabulary=CASE_PARAMETERS).events[0],
+    )
     assert sorted(len(CASES) - 1 - i for i in members(other, "down")) == sorted(members(one, "down"))
     assert one.probability_lasting == pytest.approx(other.probability_lasting)
 

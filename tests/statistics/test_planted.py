@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 
 from iowatch.core import Scalar
+from iowatch.findings import CASE_PARAMETERS
 from iowatch.findings.text import format_equivalents
-from iowatch.statistics import Explanation, PossibleCause, SeriesResponse, explain_changes, rank_causes
+from iowatch.statistics import Explanation, SeriesResponse
 from iowatch.statistics.rules import Condition
 from tests.statistics.planted import MIB, cases, trial
+from tests.statistics.storage import explain_changes, possible_cause, rank_causes
 
 TRIALS = 30
 DAY = 86_400
@@ -84,7 +86,7 @@ def test_named_stripe_counts_have_no_order() -> None:
     ]
     rule = explained(known, [c["stripe_count"] in (-1, 0) for c in known]).rule
     assert rule is not None
-    texts = [c.words for c in (*rule.conditions, *(c for group in rule.equivalents for c in group))]
+    texts = [c.words(CASE_PARAMETERS) for c in (*rule.conditions, *(c for group in rule.equivalents for c in group))]
     assert not [words for words in texts if ">" in words or "<" in words]
 
 
@@ -149,10 +151,10 @@ def test_cause_is_assessed_with_the_common_factor_that_it_fits() -> None:
     seen = [SeriesResponse(c, is_, math.log(0.5) * is_) for c, is_ in zip(known, changed, strict=True)]
     causes = rank_causes(
         [
-            PossibleCause("scheduler", "software", "software", 0, 1),
-            PossibleCause("netcdf-c", "upgrade", "upgrade", 2 * DAY, 2 * DAY, {"api": "NETCDF4"}),
-            PossibleCause("full", "configuration", "configuration", 2 * DAY, 2 * DAY, {"file_system": "scratch1"}),
-            PossibleCause("other", "upgrade", "upgrade", 2 * DAY, 2 * DAY, {"api": "MPIIO"}),
+            possible_cause("scheduler", "software", "software", 0, 1),
+            possible_cause("netcdf-c", "upgrade", "upgrade", 2 * DAY, 2 * DAY, {"api": "NETCDF4"}),
+            possible_cause("full", "configuration", "configuration", 2 * DAY, 2 * DAY, {"file_system": "scratch1"}),
+            possible_cause("other", "upgrade", "upgrade", 2 * DAY, 2 * DAY, {"api": "MPIIO"}),
         ],
         last_before=DAY,
         first_after=2 * DAY,

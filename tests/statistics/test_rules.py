@@ -9,15 +9,9 @@ import numpy as np
 import pytest
 
 from iowatch.core import Scalar
-from iowatch.statistics import (
-    Explanation,
-    PossibleCause,
-    SeriesResponse,
-    derive_parameters,
-    explain_changes,
-    rank_causes,
-)
-from iowatch.statistics.rules import short_case_names
+from iowatch.findings import CASE_PARAMETERS, derive_parameters, short_case_names
+from iowatch.statistics import Explanation, PossibleCause, SeriesResponse
+from tests.statistics.storage import explain_changes, possible_cause, rank_causes
 
 MIB = 2**20
 
@@ -119,7 +113,8 @@ def test_equivalent_conditions_are_listed() -> None:
     """In this matrix shared file, MPI-IO and `not POSIX` are the same cases."""
     rule = explained([case["file"] == "shared" for case in matrix()]).rule
     assert rule is not None
-    words = {c.words for group in rule.equivalents for c in group} | {c.words for c in rule.conditions}
+    equivalents = [condition for group in rule.equivalents for condition in group]
+    words = {condition.words(CASE_PARAMETERS) for condition in (*rule.conditions, *equivalents)}
     assert {"shared file", "MPI-IO", "not POSIX"} <= words
 
 
@@ -305,20 +300,20 @@ def ranked(*likely_causes: PossibleCause, cases: list[dict[str, Scalar]] | None 
 def test_event_distance_is_from_the_gap_between_the_runs(start: int, end: int, expected: str | None) -> None:
     """Events up to seven days before and three days after count; an event that overlaps the gap is at the change."""
     observations = [SeriesResponse(c, c["api"] == "HDF5", 0.0) for c in matrix()]
-    event = PossibleCause("event", "other", "other", start, end)
+    event = possible_cause("event", "other", "other", start, end)
     causes = rank_causes([event], BEFORE, AFTER, observations, explain_changes(observations))
     assert [cause.when for cause in causes] == ([] if expected is None else [expected])
 
 
 def test_nearer_events_have_a_higher_score() -> None:
-    events = [PossibleCause(f"{d}", "other", "other", BEFORE - d * DAY, BEFORE - d * DAY) for d in (6, 3, 1)]
-    assert list(ranked(PossibleCause("0", "other", "other", BEFORE, AFTER), *events)) == ["0", "1", "3", "6"]
+    events = [possible_cause(f"{d}", "other", "other", BEFORE - d * DAY, BEFORE - d * DAY) for d in (6, 3, 1)]
+    assert list(ranked(possible_cause("0", "other", "other", BEFORE, AFTER), *events)) == ["0", "1", "3", "6"]
 
 
 def test_events_after_the_change_have_a_lower_score_than_events_before() -> None:
     """exp(-6 / 2) = 0.050 for six days before, 0.1 exp(-1) = 0.037 for one day after."""
-    after = PossibleCause("after", "other", "other", AFTER + DAY, AFTER + DAY)
-    before = PossibleCause("before", "other", "other", BEFORE - 6 * DAY, BEFORE - 6 * DAY)
+    after = possible_cause("after", "other", "other", AFTER + DAY, AFTER + DAY)
+    before = possible_cause("before", "other", "other", BEFORE - 6 * DAY, BEFORE - 6 * DAY)
     scores = ranked(after, before)
     assert list(scores) == ["before", "after"]
     assert scores["after"] / scores["before"] == pytest.approx(0.1 * math.exp(-1) / math.exp(-3))
@@ -335,7 +330,7 @@ def test_scope_is_evidence_for_an_event_only_if_it_holds_all_changed_series(
     scope: dict[str, Scalar], supports: bool, text: str
 ) -> None:
     observations = [SeriesResponse(c, c["api"] == "HDF5", 0.0) for c in matrix()]
-    event = PossibleCause("event", "other", "other", BEFORE, AFTER, scope)
+    event = possible_cause("event", "other", "other", BEFORE, AFTER, scope)
     (cause,) = rank_causes([event], BEFORE, AFTER, observations, explain_changes(observations))
     assert (text in cause.speaks_for, text in cause.speaks_against) == (supports, not supports)
 
@@ -349,7 +344,7 @@ def test_change_outside_the_common_factor_is_evidence_for_global_causes(kind: st
     observations = [SeriesResponse(c, is_, 0.0) for c, is_ in zip(matrix(), changed, strict=True)]
     found = explain_changes(observations)
     (odd,) = (one.name for one in found.exceptions if not one.inside)
-    event = PossibleCause("event", kind, kind, BEFORE, AFTER)
+    event = possible_cause("event", kind, kind, BEFORE, AFTER)
     (cause,) = rank_causes([event], BEFORE, AFTER, observations, found)
     text = f"{odd} changed too, outside the common factor"
     assert (text in cause.speaks_for, text in cause.speaks_against) == (supports, not supports)
@@ -357,7 +352,7 @@ def test_change_outside_the_common_factor_is_evidence_for_global_causes(kind: st
 
 def test_evidence_for_and_against_an_event_changes_its_rank() -> None:
     supported, neutral, contradicted = (
-        PossibleCause(name, "other", "other", BEFORE, AFTER, {}, evidence)
+        possible_cause(name, "other", "other", BEFORE, AFTER, {}, evidence)
         for name, evidence in (
             ("supported", (("supports", "reproduced with the old driver"),)),
             ("neutral", ()),
@@ -373,8 +368,8 @@ def test_global_cause_is_assessed_by_the_series_in_its_scope() -> None:
         {**case, "file_system": "scratch1" if case["api"] == "HDF5" else "scratch2"} for case in matrix()
     ]
     scores = ranked(
-        PossibleCause("scratch1", "workload", "workload", BEFORE, AFTER, {"file_system": "scratch1"}),
-        PossibleCause("everywhere", "workload", "workload", BEFORE, AFTER),
+        possible_cause("scratch1", "workload", "workload", BEFORE, AFTER, {"file_system": "scratch1"}),
+        possible_cause("everywhere", "workload", "workload", BEFORE, AFTER),
         cases=cases,
     )
     assert scores["scratch1"] == pytest.approx(1.0)

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iowatch.core import DAY_S, METRICS, covariate_label
+from iowatch.findings.case_parameters import CASE_PARAMETERS
 from iowatch.findings.finding import NOT_CONFIRMED, RETURNED, TRANSIENT, Finding, are_sure
 from iowatch.findings.grouping import ChangeGroup, SeriesChange, series_parameters
 from iowatch.findings.series import headline_values, load_observations, load_tables
@@ -125,7 +126,7 @@ def assess_newest_sessions(newest: NewestSeries, known: Sequence[Finding]) -> Pa
     """
     current = [f for f in known if f.outlook is not None and f.outlook.is_current and f.resolution is None]
     events = [(f.first_after, side) for f in current for side in sorted({m.direction for m in f.members})]
-    report = assess_panel(newest.series, events, *_count_outcomes(known))
+    report = assess_panel(newest.series, events, *_count_outcomes(known), vocabulary=CASE_PARAMETERS)
     found = report.events
     if newest.adjustment is None:
         found = tuple(newest.load.doubt(event) for event in found)

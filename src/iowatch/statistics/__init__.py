@@ -21,7 +21,8 @@ from iowatch.statistics.detection import (
     extend_detection,
     get_method,
 )
-from iowatch.statistics.explanation import PossibleCause, RankedCause, explain_changes, rank_causes
+from iowatch.statistics.errors import StatisticsError
+from iowatch.statistics.explanation import EventReach, PossibleCause, RankedCause, explain_changes, rank_causes
 from iowatch.statistics.gate import Gate, GateDecision, GateResult, GateSettings, GateState
 from iowatch.statistics.interleaving import AbSchedule, AbTurn, SideName, StopRule
 from iowatch.statistics.layers import LayerInference, LayerProbability, LayerSeries, TransferDirection, infer_layer
@@ -57,11 +58,8 @@ from iowatch.statistics.rules import (
     RuleException,
     SeriesResponse,
     candidate_conditions,
-    derive_parameters,
     find_rule,
-    format_parameter_value,
-    prior_cost_bits,
-    short_case_names,
 )
 from iowatch.statistics.sequential import NoiseScale, SequentialCentre
 from iowatch.statistics.shared_load import adjust_together, new_load
+from iowatch.statistics.vocabulary import ParameterVocabulary

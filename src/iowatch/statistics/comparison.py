@@ -18,11 +18,13 @@ from typing import Literal
 import numpy as np
 import scipy  # its modules are loaded when they are used: scipy.special takes a fifth of the start of a command
 
-from iowatch.core import METRICS, UsageError, get_metric
 from iowatch.statistics import estimates, explanation
+from iowatch.statistics.errors import StatisticsError
 from iowatch.statistics.pairs import (
     MAX_STATED_RANGE,
     BestValues,
+    CaseT,
+    ComparedCase,
     ComparisonSettings,
     Floats,
     IntervalBasis,
@@ -38,6 +40,9 @@ from iowatch.statistics.pairs import (
     format_percent,
 )
 from iowatch.statistics.rules import SeriesResponse
+from iowatch.statistics.vocabulary import ParameterVocabulary
+
+AnyComparison = PairComparison[ComparedCase]
 
 
 def decide_pair_verdict(
@@ -172,7 +177,7 @@ _MIN_CASES = 3
 
 
 def summarise_comparison(
-    compared: Sequence[PairComparison], estimated: Sequence[EstimatedPair | None], settings: ComparisonSettings
+    compared: Sequence[AnyComparison], estimated: Sequence[EstimatedPair | None], settings: ComparisonSettings
 ) -> OverallComparison:
     """Combine the pairs into the overall comparison.
 
@@ -211,7 +216,7 @@ class _CombinedEstimate:
 
 
 def _combine_pairs(
-    compared: Sequence[PairComparison], estimated: Sequence[EstimatedPair | None], settings: ComparisonSettings
+    compared: Sequence[AnyComparison], estimated: Sequence[EstimatedPair | None], settings: ComparisonSettings
 ) -> _CombinedEstimate:
     rated = [one for one in compared if one.ratio is not None]
     logs = np.array([pair_log_gain(one) for one in rated])
@@ -237,7 +242,7 @@ def _verdict_reason(found: _CombinedEstimate, settings: ComparisonSettings) -> s
     return decide_pair_verdict(found.p, found.ci, 1, settings)[2]
 
 
-def _too_few_sessions(rated: Sequence[PairComparison], ratio: float, runs: int) -> _CombinedEstimate:
+def _too_few_sessions(rated: Sequence[AnyComparison], ratio: float, runs: int) -> _CombinedEstimate:
     """No interval and no test: the cases of a session share the state of the machine, however many they are."""
     needed = [one.runs_needed for one in rated if one.runs_needed is not None]
     wanted = round(median(needed)) if needed else None
@@ -251,7 +256,7 @@ def _too_few_sessions(rated: Sequence[PairComparison], ratio: float, runs: int) 
 
 
 def _combine_over_sessions(
-    assessed: Sequence[tuple[PairComparison, EstimatedPair]], settings: ComparisonSettings
+    assessed: Sequence[tuple[AnyComparison, EstimatedPair]], settings: ComparisonSettings
 ) -> _CombinedEstimate:
     """Combine pairs that have intervals.
 
@@ -259,7 +264,7 @@ def _combine_over_sessions(
     draws of each pair include the autocorrelation of consecutive sessions.
     """
     centre = float(np.mean([pair_log_gain(one) for one, _ in assessed]))
-    signs = np.array([METRICS[one.metric].sign for one, _ in assessed])
+    signs = np.array([one.sign for one, _ in assessed])
     drawn = estimates.draw_pairs_together([(sides, found.dependence) for _, (sides, found) in assessed], settings)
     draws = centre + np.nanmean(signs[:, None] * drawn, axis=0)
     inflation = VarianceInflation(spread=median(found.dependence.spread for _, (_, found) in assessed))
@@ -286,12 +291,12 @@ def _combine_over_cases(logs: Floats, settings: ComparisonSettings) -> _Combined
     return _CombinedEstimate(exp(centre), (exp(centre - half), exp(centre + half)), p, "cases")
 
 
-def pair_log_gain(one: PairComparison) -> float:
+def pair_log_gain(one: AnyComparison) -> float:
     """Log of the gain right / left; 0 if the metric has no direction."""
-    return METRICS[one.metric].log_gain(one.ratio) if one.ratio is not None else 0.0
+    return one.sign * log(one.ratio) if one.ratio is not None else 0.0
 
 
-def scaling_ratios(compared: Sequence[PairComparison]) -> Mapping[str, tuple[ScalingPoint, ...]]:
+def scaling_ratios(compared: Sequence[AnyComparison]) -> Mapping[str, tuple[ScalingPoint, ...]]:
     """Gains by number of ranks, nodes and instances, for each of these parameters with several values."""
     found = {}
     for axis in _SIZE_PARAMETERS:
@@ -308,18 +313,21 @@ def scaling_ratios(compared: Sequence[PairComparison]) -> Mapping[str, tuple[Sca
     return found
 
 
-def _best_values(compared: Sequence[PairComparison]) -> tuple[BestValues, ...]:
-    groups: dict[tuple[str, str], list[tuple[float, float]]] = defaultdict(list)
+def _best_values(compared: Sequence[AnyComparison]) -> tuple[BestValues, ...]:
+    groups: dict[tuple[str, str, int], list[tuple[float, float]]] = defaultdict(list)
     for one in compared:
-        name = METRICS[one.metric].best_bound("min", "max")
-        best = getattr(one.left, name), getattr(one.right, name)
-        if best[0] and best[1]:
-            groups[str(one.case.parameters.get("operation", "")), one.metric].append(best)
-    found = []
-    for (operation, name), values in sorted(groups.items()):
-        best_of = METRICS[name].best
-        found.append(BestValues(operation, name, *(best_of(side) for side in zip(*values, strict=True))))
-    return tuple(found)
+        if one.sign < 0:
+            left, right = one.left.min, one.right.min
+        else:
+            left, right = one.left.max, one.right.max
+        if left and right:
+            groups[str(one.case.parameters.get("operation", "")), one.metric, one.sign].append((left, right))
+    best_values = []
+    for (operation, metric, sign), values in sorted(groups.items()):
+        best = min if sign < 0 else max
+        left_values, right_values = zip(*values, strict=True)
+        best_values.append(BestValues(operation, metric, best(left_values), best(right_values)))
+    return tuple(best_values)
 
 
 _DIRECTIONS: tuple[tuple[Literal["faster", "slower"], int], ...] = (("faster", 1), ("slower", -1))
@@ -346,7 +354,9 @@ class Subgroup:
     ratio: float
 
 
-def find_subgroups(compared: Sequence[PairComparison], settings: ComparisonSettings) -> tuple[Subgroup, ...]:
+def find_subgroups(
+    compared: Sequence[AnyComparison], settings: ComparisonSettings, vocabulary: ParameterVocabulary
+) -> tuple[Subgroup, ...]:
     """At most one subgroup per direction; empty if no rule separates the pairs.
 
     Pairs of published figures have no verdict; they count as different beyond `settings.difference`.
@@ -359,7 +369,10 @@ def find_subgroups(compared: Sequence[PairComparison], settings: ComparisonSetti
     found = []
     for direction, sign in _DIRECTIONS:
         changed = [_is_difference(one, settings) == direction for one in usable]
-        rule = explanation.explain_changes(list(map(SeriesResponse, cases, changed, gains))).rule
+        responses = [
+            SeriesResponse(case, differs, gain) for case, differs, gain in zip(cases, changed, gains, strict=True)
+        ]
+        rule = explanation.explain_changes(responses, vocabulary=vocabulary).rule
         if rule is None:
             continue
         inside = [gain for gain, differs in zip(gains, changed, strict=True) if differs and sign * gain > 0]
@@ -376,7 +389,7 @@ def find_subgroups(compared: Sequence[PairComparison], settings: ComparisonSetti
     return tuple(found)
 
 
-def _is_difference(one: PairComparison, settings: ComparisonSettings) -> str | None:
+def _is_difference(one: AnyComparison, settings: ComparisonSettings) -> str | None:
     if one.p is None and one.left.runs is None and one.right.runs is None:
         gain = pair_log_gain(one)
         large = abs(gain) > log(1 + settings.difference)
@@ -389,8 +402,8 @@ _STATISTICS: tuple[_Statistic, ...] = ("median", "max", "mean")
 
 
 def compare_pairs(
-    pairs: Sequence[Pair], settings: ComparisonSettings | None = None
-) -> tuple[list[PairComparison], OverallComparison]:
+    pairs: Sequence[Pair[CaseT]], settings: ComparisonSettings | None = None
+) -> tuple[list[PairComparison[CaseT]], OverallComparison]:
     """Compare each pair, and combine all pairs.
 
     Args:
@@ -401,7 +414,7 @@ def compare_pairs(
         the verdicts in the order of `pairs`, and the overall comparison.
 
     Raises:
-        UsageError: a metric has no direction.
+        StatisticsError: a metric has no direction.
     """
     chosen = settings or ComparisonSettings()
     compared, estimated = _estimate_pairs(pairs, chosen)
@@ -409,8 +422,8 @@ def compare_pairs(
 
 
 def compare_groups(
-    pairs: Sequence[Pair], groups: Sequence[tuple[Sequence[int], float]], settings: ComparisonSettings
-) -> tuple[list[PairComparison], list[OverallComparison]]:
+    pairs: Sequence[Pair[CaseT]], groups: Sequence[tuple[Sequence[int], float]], settings: ComparisonSettings
+) -> tuple[list[PairComparison[CaseT]], list[OverallComparison]]:
     """Compare each pair, and combine the pairs of each group; a pair may be in several groups.
 
     Autocorrelation is estimated from all pairs.
@@ -423,7 +436,7 @@ def compare_groups(
         the verdicts in the order of `pairs`, and the overall comparison of each group.
 
     Raises:
-        UsageError: a metric has no direction.
+        StatisticsError: a metric has no direction.
     """
     compared, estimated = _estimate_pairs(pairs, settings)
     return compared, [
@@ -435,11 +448,11 @@ def compare_groups(
 
 
 def _estimate_pairs(
-    pairs: Sequence[Pair], chosen: ComparisonSettings
-) -> tuple[list[PairComparison], list[EstimatedPair | None]]:
-    neutral = sorted({pair.metric for pair in pairs if get_metric(pair.metric).sign == 0})
+    pairs: Sequence[Pair[CaseT]], chosen: ComparisonSettings
+) -> tuple[list[PairComparison[CaseT]], list[EstimatedPair | None]]:
+    neutral = sorted({pair.metric for pair in pairs if pair.sign == 0})
     if neutral:
-        raise UsageError(
+        raise StatisticsError(
             f"neither higher nor lower is better for {', '.join(neutral)}: no side can be faster",
             hint="--metric chooses others, for example bandwidth or time.",
         )
@@ -489,17 +502,17 @@ _MIN_REPORTED_INFLATION = 1.2
 
 
 def _assess_pair(
-    pair: Pair,
+    pair: Pair[CaseT],
     work: EstimatedPair,
     p: float | None,
     adjusted: float | None,
     threshold: float,
     settings: ComparisonSettings,
-) -> PairComparison:
+) -> PairComparison[CaseT]:
     sides, medians = work
     maxima = estimates.ratio_of_maxima(sides, settings, medians.dependence)
     inflation = medians.dependence.variance
-    verdict, bound, reason = decide_pair_verdict(adjusted, medians.ci, METRICS[pair.metric].sign, settings)
+    verdict, bound, reason = decide_pair_verdict(adjusted, medians.ci, pair.sign, settings)
     if sides.fewest < estimates.MIN_SESSIONS:
         left, right = len(sides.left), len(sides.right)
         runs = f"{left} against {right} run{'s' * (right != 1)}"
@@ -518,6 +531,7 @@ def _assess_pair(
     return PairComparison(
         case=pair.case,
         metric=pair.metric,
+        sign=pair.sign,
         left=_summarise_side(sides.left),
         right=_summarise_side(sides.right),
         statistic="median",
@@ -545,7 +559,7 @@ def _summarise_side(side: estimates.SessionSamples) -> SideSummary:
     return SideSummary(n=n, max=most, median=middle, mean=mean, min=least, runs=runs)
 
 
-def _compare_figures(pair: Pair) -> PairComparison:
+def _compare_figures(pair: Pair[CaseT]) -> PairComparison[CaseT]:
     """Compare published figures: a ratio without a statement about noise."""
     left, right = (
         side if isinstance(side, SideSummary) else _summarise_side(estimates.SessionSamples.of(side.sessions))
@@ -557,6 +571,7 @@ def _compare_figures(pair: Pair) -> PairComparison:
     return PairComparison(
         case=pair.case,
         metric=pair.metric,
+        sign=pair.sign,
         left=left,
         right=right,
         statistic=statistic,

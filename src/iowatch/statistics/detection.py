@@ -19,8 +19,8 @@ from multiprocessing.connection import wait
 import numpy as np
 from numpy.typing import ArrayLike
 
-from iowatch.core import UsageError, suggest_name
 from iowatch.statistics.covariates import CovariateTable, adjust_for_covariates, align_unrecorded, with_adjustment
+from iowatch.statistics.errors import StatisticsError, suggest_name
 from iowatch.statistics.method import Detection, DetectionMethod, DetectorSettings, ObservedSeries
 from iowatch.statistics.segments import Segment, SeriesFit, segment_many, step_penalty
 from iowatch.statistics.steps import (
@@ -65,10 +65,10 @@ def get_method(name: str) -> DetectionMethod:
     """Detection method by name.
 
     Raises:
-        UsageError: unknown method.
+        StatisticsError: unknown method.
     """
     if name not in METHODS:
-        raise UsageError(f"no detection method '{name}'", hint=suggest_name(name, list(METHODS)))
+        raise StatisticsError(f"no detection method '{name}'", hint=suggest_name(name, list(METHODS)))
     return METHODS[name]
 
 
@@ -93,9 +93,8 @@ def detect_many(
         covariates: per series those of its points, or None; a series that they predict is adjusted for them.
 
     Raises:
-        InputError: shapes differ, or a time or value is not finite, or a value is not positive; the message states
-            the position of the series.
-        UsageError: unknown method.
+        StatisticsError: unknown method; shapes differ, or a time or value is not finite, or a value is not positive:
+            the message states the position of the series.
     """
     chosen, settings = get_method(method), settings or DetectorSettings()
     starts = since or [None] * len(series)

@@ -16,7 +16,6 @@ from typing import Literal
 
 import numpy as np
 
-from iowatch.core import DAY_S, Scalar, format_count
 from iowatch.statistics.rules import (
     Bools,
     Condition,
@@ -30,32 +29,35 @@ from iowatch.statistics.rules import (
     RuleException,
     SeriesResponse,
     condition_coverage,
-    derive_parameters,
     find_rule,
     format_conditions,
-    short_case_names,
     stated_conditions,
 )
+from iowatch.statistics.vocabulary import ParameterVocabulary, Scalar
 
 # Ratios within a factor of 1.5 of each other are reported as one number.
 _MAX_SIMILAR_RATIO = math.log(1.5)
 _MAX_GROUPS = 6
 
 
-def group_magnitudes(derived: Sequence[Parameters], log_ratios: Floats, members: Positions) -> tuple[Magnitude, ...]:
+def group_magnitudes(
+    derived: Sequence[Parameters], log_ratios: Floats, members: Positions, vocabulary: ParameterVocabulary
+) -> tuple[Magnitude, ...]:
     """Groups of `members` with similar ratios, largest effect first.
 
     Args:
         derived: parameters of each case.
         log_ratios: natural logarithm of after / before of each case, shape (n,).
         members: positions of the cases to describe.
+        vocabulary: prior costs and words of the parameters.
     """
     if not len(members):
         return ()
     inside = [derived[m] for m in members]
     ratios = log_ratios[members]
-    conditions = stated_conditions(inside, np.ones(len(inside), dtype=bool))
+    conditions = stated_conditions(inside, np.ones(len(inside), dtype=bool), vocabulary)
     cover = condition_coverage(conditions, inside)
+    costs = [condition.bits(vocabulary) for condition in conditions]
     programs = [str(parameters.get("benchmark", "")) for parameters in inside]
     operations = np.asarray([str(parameters.get("operation")) for parameters in inside])
     # Start with one group if the ratios are similar, else with one group per operation.
@@ -67,14 +69,14 @@ def group_magnitudes(derived: Sequence[Parameters], log_ratios: Floats, members:
     while start:
         start.sort(key=lambda g: float(np.ptp(ratios[g])))
         group = start.pop()
-        best = _best_split(group, ratios, conditions, cover)
+        best = _best_split(group, ratios, costs, cover)
         if best is None or len(done) + len(start) + 2 > _MAX_GROUPS:
             done.append(group)
         else:
             start += [group[best], group[~best]]
     magnitudes = [
         Magnitude(
-            label=_with_benchmarks(_group_label(group, conditions, cover), group, programs),
+            label=_with_benchmarks(_group_label(group, conditions, cover, vocabulary), group, programs),
             ratio=float(np.exp(ratios[group].mean())),
             lowest=float(np.exp(ratios[group].min())),
             highest=float(np.exp(ratios[group].max())),
@@ -85,7 +87,7 @@ def group_magnitudes(derived: Sequence[Parameters], log_ratios: Floats, members:
     return tuple(sorted(magnitudes, key=lambda m: -abs(math.log(m.ratio))))
 
 
-def _best_split(group: Positions, ratios: Floats, conditions: list[Condition], cover: Bools) -> Bools | None:
+def _best_split(group: Positions, ratios: Floats, costs: Sequence[float], cover: Bools) -> Bools | None:
     """Coverage, shape (members,), of the condition that best explains the variance at low prior cost.
 
     None if the ratios are similar.
@@ -95,12 +97,12 @@ def _best_split(group: Positions, ratios: Floats, conditions: list[Condition], c
         return None
     best, best_value = None, 0.0
     spread = float(np.var(inside)) * len(inside)
-    for condition, row in zip(conditions, cover[:, group], strict=True):
+    for cost, row in zip(costs, cover[:, group], strict=True):
         if row.all() or not row.any():
             continue
         rest = sum(float(np.var(part)) * len(part) for part in (inside[row], inside[~row]))
         # Of conditions that explain about the same variance, prefer the one with the lower prior cost.
-        value = (spread - rest) / spread - 0.05 * condition.bits
+        value = (spread - rest) / spread - 0.05 * cost
         if value > best_value:
             best, best_value = row, value
     return best
@@ -116,32 +118,36 @@ def _with_benchmarks(label: str, group: Positions, programs: Sequence[str]) -> s
     return f"{label} ({', '.join(benchmarks)})" if label and distinctive else label
 
 
-def _group_label(group: Positions, conditions: list[Condition], cover: Bools) -> str:
+def _group_label(group: Positions, conditions: list[Condition], cover: Bools, vocabulary: ParameterVocabulary) -> str:
     """The one or two conditions of lowest cost that select exactly the group, or the conditions its members share."""
     wanted = np.zeros(cover.shape[1], dtype=bool)
     wanted[group] = True
     if wanted.all():
         return ""
-    exact = _exact_conditions(wanted, conditions, cover, 2)
+    exact = _exact_conditions(wanted, conditions, cover, 2, vocabulary)
     if exact:
-        return format_conditions(exact)
+        return format_conditions(exact, vocabulary)
     shared = [p for p in range(len(conditions)) if cover[p][wanted].all()]
     distinctive = [conditions[p] for p in shared if conditions[p].operator == "=" and not cover[p].all()]
-    return f"other {format_conditions(distinctive[:2])}" if distinctive else "others"
+    return f"other {format_conditions(distinctive[:2], vocabulary)}" if distinctive else "others"
 
 
-def _exact_conditions(wanted: Bools, conditions: list[Condition], cover: Bools, most: int) -> list[Condition]:
+def _exact_conditions(
+    wanted: Bools, conditions: list[Condition], cover: Bools, most: int, vocabulary: ParameterVocabulary
+) -> list[Condition]:
     """The conditions of lowest cost, at most `most`, that select exactly the `wanted` cases; empty without such."""
     shared = [p for p in range(len(conditions)) if cover[p][wanted].all()]
     options: list[tuple[float, tuple[int, ...]]] = []
     for size in range(1, most + 1):
         for chosen in combinations(shared, size):
             if (cover[list(chosen)].all(axis=0) == wanted).all():
-                options.append((sum(conditions[p].bits for p in chosen), chosen))
+                options.append((sum(conditions[p].bits(vocabulary) for p in chosen), chosen))
     return [conditions[p] for p in min(options)[1]] if options else []
 
 
-def describe_largest(derived: Sequence[Parameters], changed: Bools, log_ratios: Floats) -> Magnitude | None:
+def describe_largest(
+    derived: Sequence[Parameters], changed: Bools, log_ratios: Floats, vocabulary: ParameterVocabulary
+) -> Magnitude | None:
     """What only the k largest changes share, for the k > 1 after which the size drops most; None without any.
 
     Not tested against chance, unlike a rule: too few series may have changed for one.
@@ -150,64 +156,72 @@ def describe_largest(derived: Sequence[Parameters], changed: Bools, log_ratios: 
         derived: parameters of each case.
         changed: whether each case changed, shape (n,).
         log_ratios: natural logarithm of after / before of each case, shape (n,).
+        vocabulary: prior costs and words of the parameters.
     """
     order = sorted(np.flatnonzero(changed), key=lambda p: -abs(log_ratios[p]))
     drops = -np.diff(np.abs(log_ratios[order]), append=0.0)
-    conditions = [c for c in stated_conditions(derived, changed) if c.operator == "="]
+    conditions = [c for c in stated_conditions(derived, changed, vocabulary) if c.operator == "="]
     cover = condition_coverage(conditions, derived)
     for k in sorted(range(2, len(order) + 1), key=lambda k: -drops[k - 1]):
         if k < len(order) and drops[k - 1] < _MAX_SIMILAR_RATIO:
             continue  # as large as the next one
         wanted = np.zeros(len(derived), dtype=bool)
         wanted[order[:k]] = True
-        if exact := _exact_conditions(wanted, conditions, cover, 3):
+        if exact := _exact_conditions(wanted, conditions, cover, 3, vocabulary):
             ratios = np.exp(log_ratios[order[:k]])
             mean = float(np.exp(log_ratios[order[:k]].mean()))
             members = tuple(int(p) for p in order[:k])
-            return Magnitude(format_conditions(exact), mean, float(ratios.min()), float(ratios.max()), members)
+            return Magnitude(
+                format_conditions(exact, vocabulary), mean, float(ratios.min()), float(ratios.max()), members
+            )
     return None
 
-
-# Parameters that may name a control group; others are usually equal in it by chance.
-_CONTROL_PARAMETERS = ("api", "file", "aligned", "operation", "collective", "file_system", "partition", "stack")
 
 # Fewer changed series outside a rule are exceptions, not a second event.
 _MIN_SECOND_RULE_SERIES = 2
 
 
-def explain_changes(observations: Sequence[SeriesResponse], contrast: Sequence[SeriesResponse] = ()) -> Explanation:
+def explain_changes(
+    observations: Sequence[SeriesResponse], contrast: Sequence[SeriesResponse] = (), *, vocabulary: ParameterVocabulary
+) -> Explanation:
     """Find the rule that separates changed from unchanged series, the magnitudes, control group and exceptions.
 
     Args:
         observations: all series with data before and after the event; at least one.
         contrast: series that changed in the other direction: outside of the rule, but neither control nor exceptions.
+        vocabulary: prior costs and words of the parameters.
     """
-    derived = [derive_parameters(o.parameters) for o in observations]
-    apart = [derive_parameters(o.parameters) for o in contrast]
+    derived = [vocabulary.derive(o.parameters) for o in observations]
+    apart = [vocabulary.derive(o.parameters) for o in contrast]
     changed = np.asarray([o.changed for o in observations], dtype=bool)
     log_ratios = np.asarray([o.log_ratio for o in observations], dtype=np.float64)
     everything, labels = [*derived, *apart], np.append(changed, np.zeros(len(apart), dtype=bool))
-    rule = find_rule(everything, labels)
+    rule = find_rule(everything, labels, vocabulary)
     first = _series_inside(rule, derived)
     second = None
     others = np.flatnonzero(~_series_inside(rule, everything))
     if labels[others].sum() >= _MIN_SECOND_RULE_SERIES:
-        found = find_rule([everything[i] for i in others], labels[others])
+        found = find_rule([everything[i] for i in others], labels[others], vocabulary)
         if found and found.conditions and found.changed_in >= _MIN_SECOND_RULE_SERIES:
             second = found
     rest = _series_inside(second, derived) & ~first if second else np.zeros_like(first)
     inside = first | rest
     outside = ~inside if rule and rule.conditions else np.ones_like(inside)
+    # Without a rule, what only the largest changes share; the contrast did not change in this direction.
+    largest = None
+    if not rule:
+        all_log_ratios = np.append(log_ratios, np.zeros(len(apart)))
+        largest = describe_largest(everything, labels, all_log_ratios, vocabulary)
     return Explanation(
         rule=rule,
-        magnitudes=group_magnitudes(derived, log_ratios, np.flatnonzero(changed & first)),
-        control=_find_control_group(derived, changed, outside, log_ratios),
-        exceptions=_find_exceptions(derived, changed, inside, log_ratios) if rule else (),
+        magnitudes=group_magnitudes(derived, log_ratios, np.flatnonzero(changed & first), vocabulary),
+        control=_find_control_group(derived, changed, outside, log_ratios, vocabulary),
+        exceptions=_find_exceptions(derived, changed, inside, log_ratios, vocabulary) if rule else (),
         changed=int(changed.sum()),
         total=len(everything),
         second=second,
-        second_magnitudes=group_magnitudes(derived, log_ratios, np.flatnonzero(changed & rest)),
-        largest=None if rule else describe_largest(everything, labels, np.append(log_ratios, np.zeros(len(apart)))),
+        second_magnitudes=group_magnitudes(derived, log_ratios, np.flatnonzero(changed & rest), vocabulary),
+        largest=largest,
     )
 
 
@@ -217,7 +231,7 @@ def _series_inside(rule: Rule | None, derived: Sequence[Parameters]) -> Bools:
 
 
 def _find_control_group(
-    derived: Sequence[Parameters], changed: Bools, outside: Bools, log_ratios: Floats
+    derived: Sequence[Parameters], changed: Bools, outside: Bools, log_ratios: Floats, vocabulary: ParameterVocabulary
 ) -> ControlGroup | None:
     """The unchanged series outside the rule and their shared conditions.
 
@@ -228,7 +242,7 @@ def _find_control_group(
         return None
     shared = [
         Condition(name, "=", (derived[unchanged[0]][name],))
-        for name in _CONTROL_PARAMETERS
+        for name in vocabulary.control_parameters
         if name in derived[unchanged[0]] and len({str(derived[u].get(name)) for u in unchanged}) == 1
     ]
     distinctive = [c for c in shared if any(not c.holds(d) for d in derived)]
@@ -236,7 +250,7 @@ def _find_control_group(
     if not distinctive and outside.all():  # without a rule the others are those that did not change
         group = unchanged
     return ControlGroup(
-        label=format_conditions(distinctive) if distinctive else "the other series",
+        label=format_conditions(distinctive, vocabulary) if distinctive else "the other series",
         unchanged=len(unchanged),
         total=len(group),
         ratio=float(np.exp(np.median(log_ratios[unchanged]))),
@@ -245,10 +259,10 @@ def _find_control_group(
 
 
 def _find_exceptions(
-    derived: Sequence[Parameters], changed: Bools, inside: Bools, log_ratios: Floats
+    derived: Sequence[Parameters], changed: Bools, inside: Bools, log_ratios: Floats, vocabulary: ParameterVocabulary
 ) -> tuple[RuleException, ...]:
     """Changed series outside the rule, then unchanged series inside it."""
-    names = short_case_names(derived)
+    names = vocabulary.name_cases(derived)
     found = []
     for member in [*np.flatnonzero(changed & ~inside), *np.flatnonzero(~changed & inside)]:
         ratio = float(np.exp(log_ratios[member]))
@@ -263,20 +277,11 @@ def _find_exceptions(
 
 
 EventReach = Literal["uniform", "selective", "unknown"]
-REACH_BY_KIND: dict[str, EventReach] = {
-    "workload": "uniform",
-    "hardware": "uniform",
-    "network": "uniform",
-    "outage": "uniform",
-    "software": "selective",
-    "upgrade": "selective",
-    "configuration": "selective",
-    "maintenance": "unknown",
-    "other": "unknown",
-}
+"""A cause acts on all accesses, can act on a single code path, or may do either."""
 
 # Days; events farther from the change are ignored. A cause acts at once, but may be recorded late.
 DAYS_BEFORE, DAYS_AFTER = 7, 3
+_DAY_S = 86_400
 _WEIGHT = {"supports": 1.5, "contradicts": 0.5}
 
 
@@ -287,10 +292,11 @@ class PossibleCause:
     Attributes:
         name: for display.
         event: kind of the event that it is, or is a part of, for display (`maintenance`).
-        kind: a key of `REACH_BY_KIND`.
+        kind: kind of the cause itself, for display (`workload`).
         start, end: epoch seconds UTC; the event lies between them.
         scope: parameters of the series that it can affect (`file_system: scratch`); empty is the whole system.
         evidence: (`supports` | `contradicts`, text) as recorded by administrators.
+        reach: which series a cause of this kind changes.
     """
 
     name: str
@@ -300,6 +306,7 @@ class PossibleCause:
     end: int
     scope: Mapping[str, Scalar] = field(default_factory=dict)
     evidence: tuple[tuple[Literal["supports", "contradicts"], str], ...] = ()
+    reach: EventReach = "unknown"
 
 
 @dataclass(frozen=True)
@@ -330,6 +337,8 @@ def rank_causes(
     first_after: int,
     observations: Sequence[SeriesResponse],
     explanation: Explanation,
+    *,
+    vocabulary: ParameterVocabulary,
 ) -> tuple[RankedCause, ...]:
     """Possible causes near the change, best fit first.
 
@@ -337,24 +346,29 @@ def rank_causes(
         suspects: all recorded events.
         last_before, first_after: epoch seconds of the last run at the old level and the first run at the new level.
         observations, explanation: series at the change, and their explanation.
+        vocabulary: that of the explanation.
     """
     causes = []
     for suspect in suspects:
         # Distance from the gap between the last old and the first new run; negative if the event is earlier.
-        days = min(suspect.end - last_before, 0) / DAY_S or max(suspect.start - first_after, 0) / DAY_S
+        days = min(suspect.end - last_before, 0) / _DAY_S or max(suspect.start - first_after, 0) / _DAY_S
         if -DAYS_BEFORE <= days <= DAYS_AFTER:
-            causes.append(_score_cause(suspect, days, observations, explanation))
+            causes.append(_score_cause(suspect, days, observations, explanation, vocabulary))
     return tuple(sorted(causes, key=lambda c: -c.score))
 
 
 def _score_cause(
-    suspect: PossibleCause, days: float, observations: Sequence[SeriesResponse], explanation: Explanation
+    suspect: PossibleCause,
+    days: float,
+    observations: Sequence[SeriesResponse],
+    explanation: Explanation,
+    vocabulary: ParameterVocabulary,
 ) -> RankedCause:
     when, by_date = _date_evidence(days)
     evidence = [
         by_date,
-        *_scope_evidence(suspect, observations, explanation),
-        *_reach_evidence(suspect, observations, explanation),
+        *_scope_evidence(suspect, observations, explanation, vocabulary),
+        *_reach_evidence(suspect, observations, explanation, vocabulary),
         *((_WEIGHT[verdict], verdict, text) for verdict, text in suspect.evidence),
     ]
     supports, contradicts = (
@@ -370,7 +384,8 @@ def _date_evidence(days: float) -> tuple[str, Evidence]:
     if days == 0:
         text = "lies between the last run at the old level and the first at the new level"
         return "at the change", (1.0, "supports", text)
-    apart = format_count(max(1, round(abs(days))), "day")
+    count = max(1, round(abs(days)))
+    apart = "1 day" if count == 1 else f"{count} days"
     if days < 0:
         text = f"{apart} earlier, with unchanged runs in between"
         return f"{apart} before the change", (math.exp(days / 2), "contradicts", text)
@@ -378,13 +393,16 @@ def _date_evidence(days: float) -> tuple[str, Evidence]:
     return f"{apart} after the change", (0.1 * math.exp(-days), "contradicts", text)
 
 
-def _is_in_scope(suspect: PossibleCause, observation: SeriesResponse) -> bool:
-    derived = derive_parameters(observation.parameters)
+def _is_in_scope(suspect: PossibleCause, observation: SeriesResponse, vocabulary: ParameterVocabulary) -> bool:
+    derived = vocabulary.derive(observation.parameters)
     return all(derived.get(name) == value for name, value in suspect.scope.items())
 
 
 def _scope_evidence(
-    suspect: PossibleCause, observations: Sequence[SeriesResponse], explanation: Explanation
+    suspect: PossibleCause,
+    observations: Sequence[SeriesResponse],
+    explanation: Explanation,
+    vocabulary: ParameterVocabulary,
 ) -> Iterator[Evidence]:
     """Share of the changed series that lie in a stated scope; of two common factors, the better share counts."""
     changed = [o for o in observations if o.changed]
@@ -393,8 +411,9 @@ def _scope_evidence(
     groups = [("changed series", changed)]
     for rule in (explanation.rule, explanation.second):
         if rule is not None and explanation.second:
-            groups.append((f"changed series of {rule.text}", [o for o in changed if rule.holds(o.parameters)]))
-    held = [sum(_is_in_scope(suspect, o) for o in group) for _, group in groups]
+            inside = [o for o in changed if rule.holds(vocabulary.derive(o.parameters))]
+            groups.append((f"changed series of {rule.text}", inside))
+    held = [sum(_is_in_scope(suspect, o, vocabulary) for o in group) for _, group in groups]
     best = max(range(len(groups)), key=lambda i: held[i] / len(groups[i][1]))
     description, group = groups[best]
     stated = ", ".join(f"{name} {value}" for name, value in suspect.scope.items())
@@ -403,11 +422,14 @@ def _scope_evidence(
 
 
 def _reach_evidence(
-    suspect: PossibleCause, observations: Sequence[SeriesResponse], explanation: Explanation
+    suspect: PossibleCause,
+    observations: Sequence[SeriesResponse],
+    explanation: Explanation,
+    vocabulary: ParameterVocabulary,
 ) -> Iterator[Evidence]:
     """Whether the changed series are those that a cause of this kind affects."""
-    reach, rule, control = REACH_BY_KIND[suspect.kind], explanation.rule, explanation.control
-    in_scope = [o for o in observations if _is_in_scope(suspect, o)] or observations
+    reach, rule, control = suspect.reach, explanation.rule, explanation.control
+    in_scope = [o for o in observations if _is_in_scope(suspect, o, vocabulary)] or observations
     share = sum(o.changed for o in in_scope) / len(in_scope)
     outside = [e.name for e in explanation.exceptions if not e.inside]
     others = f"{', '.join(outside)} changed too, outside the common factor"

@@ -16,7 +16,7 @@ from typing import Literal
 
 import numpy as np
 
-from iowatch.core import UsageError
+from iowatch.statistics.errors import StatisticsError
 from iowatch.statistics.estimates import (
     MIN_SIGNED_RANK_PAIRS,
     AlignedSides,
@@ -69,11 +69,11 @@ class StopRule:
 
     def __post_init__(self) -> None:
         if self.pairs is None and self.half_width is None and self.budget_s is None:
-            raise UsageError("an interleaved run needs a stop rule", hint="--pairs N, --until-ci 5% or a budget.")
+            raise StatisticsError("an interleaved run needs a stop rule", hint="--pairs N, --until-ci 5% or a budget.")
         if self.pairs is not None and self.pairs < 1:
-            raise UsageError(f"{self.pairs} pairs cannot be run", hint="At least 1; 8 for a verdict.")
+            raise StatisticsError(f"{self.pairs} pairs cannot be run", hint="At least 1; 8 for a verdict.")
         if self.half_width is not None and not 0 < self.half_width < 1:
-            raise UsageError("the interval must be between 0 and 100 %", hint="For example --until-ci 5%")
+            raise StatisticsError("the interval must be between 0 and 100 %", hint="For example --until-ci 5%")
 
 
 @dataclass

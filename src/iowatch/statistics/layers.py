@@ -15,16 +15,15 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal, Protocol, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from iowatch.core import Layer, LayerWork
-
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 TransferDirection = Literal["write", "read"]
+LayerWork = Literal["share", "bytes", "operations"]
 
 # Probability from which a layer is named; else the likeliest layers with this probability together are candidates.
 NAMED, _TOGETHER = 0.8, 0.95
@@ -66,6 +65,26 @@ _SHIFT_WEIGHTS = np.exp(-(_SHIFT_NODES**2) / 2)
 _FREEDOM, _LEAST_NOISE = 6.0, 0.03
 # A series has moved if its change is at least 10 % and this many times its noise.
 _MOVED_SIZE, _MOVED_NOISE = math.log(1.1), 3.0
+
+
+class Layer(Protocol):
+    """What the inference needs to know about a layer between a program and the hardware."""
+
+    @property
+    def name(self) -> str:
+        """As in the paths of the series."""
+
+    @property
+    def work(self) -> LayerWork:
+        """What a fault costs: a share of the time of whatever passes through, or time per byte or per operation."""
+
+    @property
+    def has_directions(self) -> bool:
+        """Whether writes and reads can change separately."""
+
+    @property
+    def controls_notice(self) -> float:
+        """Probability that a control series notices a fault of the layer."""
 
 
 @dataclass(frozen=True)

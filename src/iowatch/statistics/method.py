@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from iowatch.core import InputError, format_time
+from iowatch.statistics.errors import StatisticsError
 
 Floats = NDArray[np.float64]
 
@@ -239,7 +239,12 @@ _TIMES = ("time", "last_time", "last_before", "added_since")
 
 
 def _times_to_text(record: Mapping[str, Any]) -> dict[str, Any]:
-    return {k: format_time(datetime.fromtimestamp(v, UTC)) if v and k in _TIMES else v for k, v in record.items()}
+    return {k: _format_time(v) if v and k in _TIMES else v for k, v in record.items()}
+
+
+def _format_time(epoch_s: float) -> str:
+    """ISO 8601 in UTC to the second, ending in Z."""
+    return datetime.fromtimestamp(epoch_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _times_from_text(record: Mapping[str, Any]) -> dict[str, Any]:
@@ -274,11 +279,11 @@ class ObservedSeries:
 def _check_series(number: int, times: ArrayLike, values: ArrayLike) -> tuple[Floats, Floats]:
     t, v = np.asarray(times, dtype=float), np.asarray(values, dtype=float)
     if t.ndim != 1 or t.shape != v.shape:
-        raise InputError(f"series {number}: times have shape {t.shape}, values {v.shape}; expected the same (n,)")
+        raise StatisticsError(f"series {number}: times have shape {t.shape}, values {v.shape}; expected the same (n,)")
     wrong = np.flatnonzero(~(np.isfinite(t) & np.isfinite(v) & (v > 0)))
     if len(wrong):
         i = int(wrong[0])
-        raise InputError(
+        raise StatisticsError(
             f"series {number}, point {i}: time {t[i]}, value {v[i]}; expected finite numbers and a value > 0",
             hint="Leave out what was not measured.",
         )

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Generic, Literal, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from iowatch.core import Case
+from iowatch.statistics.vocabulary import Scalar
 
 Floats = NDArray[np.float64]
 VerdictKind = Literal["slower", "faster", "no difference", "not enough data"]
@@ -18,6 +18,22 @@ IntervalBasis = Literal["sessions", "paired sessions", "cases", "none"]
 SLOW_AUTOCORRELATION = 0.97
 # An interval whose ends have a larger ratio states nothing, and its ends are not printed.
 MAX_STATED_RANGE = 100
+
+
+class ComparedCase(Protocol):
+    """What was measured on both sides."""
+
+    @property
+    def benchmark(self) -> str:
+        """Name of the program."""
+
+    @property
+    def parameters(self) -> Mapping[str, Scalar]:
+        """Parameters of the case by name; `operation` is one of them."""
+
+
+CaseT = TypeVar("CaseT", bound=ComparedCase)
+CaseT_co = TypeVar("CaseT_co", bound=ComparedCase, covariant=True)
 
 
 @dataclass(frozen=True)
@@ -52,13 +68,20 @@ Side = SideSamples | SideSummary
 
 
 @dataclass(frozen=True)
-class Pair:
-    """The same case on both sides; `case` does not contain the axis in which the sides differ."""
+class Pair(Generic[CaseT_co]):
+    """The same case on both sides.
 
-    case: Case
+    Attributes:
+        case: without the axis in which the sides differ.
+        metric: its name, for display and to group pairs.
+        sign: direction of the metric: 1 if higher is better, -1 if lower is better, 0 if neither.
+    """
+
+    case: CaseT_co
     metric: str
     left: Side
     right: Side
+    sign: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,10 +184,11 @@ class RatioEstimate:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PairComparison:
+class PairComparison(Generic[CaseT_co]):
     """One pair with its verdict.
 
     Attributes:
+        case, metric, sign: as in `Pair`.
         statistic: statistic of which `ratio` is the ratio: `median`, or `max` or `mean` for published tables.
         ratio: right / left; above 1 is faster if higher is better, slower if lower is better.
         values: value of each side; `ratio` is their quotient. With `paired`, not the median of all samples, but the
@@ -181,8 +205,9 @@ class PairComparison:
         reason: evidence for the verdict, or missing data, as text.
     """
 
-    case: Case
+    case: CaseT_co
     metric: str
+    sign: int
     left: SideSummary
     right: SideSummary
     statistic: Literal["median", "max", "mean"] | None

@@ -33,6 +33,7 @@ from iowatch.statistics.panel_candidates import NEWEST_OBSERVATIONS, Candidate, 
 from iowatch.statistics.panel_models import expit, logit, model_of, probability
 from iowatch.statistics.panel_table import PanelSeries, PanelTable
 from iowatch.statistics.rules import format_conditions
+from iowatch.statistics.vocabulary import ParameterVocabulary
 
 # A session is unusual for a series beyond this number of scatters.
 _FAR = 3.0
@@ -162,7 +163,12 @@ class PanelReport:
 
 
 def assess_panel(
-    series: Sequence[PanelSeries], known: Sequence[tuple[int, StepDirection]] = (), lasted: int = 0, ended: int = 0
+    series: Sequence[PanelSeries],
+    known: Sequence[tuple[int, StepDirection]] = (),
+    lasted: int = 0,
+    ended: int = 0,
+    *,
+    vocabulary: ParameterVocabulary,
 ) -> PanelReport:
     """Assess the newest sessions of all series of a system together.
 
@@ -172,10 +178,11 @@ def assess_panel(
             enough to keep them than to report a new one.
         lasted, ended: earlier events of this system that lasted, and that were over after some sessions; they correct
             the base rate of the probability that an event lasts.
+        vocabulary: prior costs and words of the parameters.
     """
     if not any(len(one.times) for one in series):
         return PanelReport(None, 0, (), ())
-    table = PanelTable(series)
+    table = PanelTable(series, vocabulary)
     found: list[_Rated] = []
     rated = [_Rated(one, *_probabilities(table, one, lasted, ended)) for one in find_candidates(table)]
     for direction, side in enumerate(_DIRECTIONS):
@@ -315,7 +322,7 @@ def _make_group(table: PanelTable, candidate: Candidate, lasting: float) -> Pane
         gain = float(np.median(table.logs[i, after])) - before
         distance = abs(gain) / float(table.scatter[i])
         members.append(PanelMember(i, int(times[earlier[-1]]), int(times[after[0]]), before, gain, distance))
-    rule = format_conditions(candidate.rule) if candidate.rule else None
+    rule = format_conditions(candidate.rule, table.vocabulary) if candidate.rule else None
     return PanelGroup(_DIRECTIONS[candidate.direction], tuple(members), rule, lasting)
 
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from iowatch.core import DAY_S, Scalar
-from iowatch.statistics.rules import Condition, candidate_conditions, condition_coverage, derive_parameters
+from iowatch.statistics.rules import Condition, candidate_conditions, condition_coverage
+from iowatch.statistics.vocabulary import ParameterVocabulary, Scalar
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
@@ -24,7 +24,8 @@ _LEVEL_OBSERVATIONS, _MIN_LEVEL_OBSERVATIONS = 30, 5
 # Sessions of the past that are compared with the newest ones.
 _MAX_SESSIONS = 400
 # A pause of this length, or this time since its first run, ends a session.
-_PAUSE_S, _SESSION_S = DAY_S / 3, DAY_S * 2 / 3
+_DAY_S = 86_400
+_PAUSE_S, _SESSION_S = _DAY_S / 3, _DAY_S * 2 / 3
 # Smallest scatter (ln), that of series without a past, and weight of the median scatter of all series in observations.
 _MIN_SCATTER, _USUAL_SCATTER, _PRIOR_OBSERVATIONS = 0.012, 0.1, 10
 
@@ -75,10 +76,12 @@ class PanelTable:
         times, logs: first observation of each series in each session, shape (S, T); NaN without one.
         levels: level before each session and after the last one, shape (S, T + 1).
         scatter: shape (S,).
+        vocabulary: prior costs and words of the parameters.
         rules, cover, costs: conditions, coverage (R, S) and cost in nats (R,) of the rules.
     """
 
-    def __init__(self, series: Sequence[PanelSeries]) -> None:
+    def __init__(self, series: Sequence[PanelSeries], vocabulary: ParameterVocabulary) -> None:
+        self.vocabulary = vocabulary
         self.starts = session_starts([np.asarray(one.times, dtype=np.float64) for one in series])[-_MAX_SESSIONS:]
         shape = len(series), len(self.starts)
         self.times, self.logs = np.full(shape, np.nan), np.full(shape, np.nan)
@@ -94,7 +97,7 @@ class PanelTable:
             self.logs[i, column[chosen][::-1]] = logs[chosen][::-1]
         self.levels = _levels_before(self.logs)
         self.scatter = _scatter(self.logs - self.levels[:, :-1])
-        self.rules, self.cover, self.costs = _candidate_rules([one.parameters for one in series])
+        self.rules, self.cover, self.costs = _candidate_rules([one.parameters for one in series], vocabulary)
         self._past: dict[int, Floats] = {}
 
     @property
@@ -205,11 +208,15 @@ def _scatter(deviations: Floats) -> Floats:
     return np.asarray(np.maximum(spread, _MIN_SCATTER))
 
 
-def _candidate_rules(parameters: Sequence[Mapping[str, Scalar]]) -> tuple[list[tuple[Condition, ...]], Floats, Floats]:
+def _candidate_rules(
+    parameters: Sequence[Mapping[str, Scalar]], vocabulary: ParameterVocabulary
+) -> tuple[list[tuple[Condition, ...]], Floats, Floats]:
     """Rules of at most two conditions that select different sets of at least two series, the cheapest of each set."""
-    derived = [derive_parameters(one) for one in parameters]
+    derived = [vocabulary.derive(one) for one in parameters]
     n = len(derived)
-    conditions = [c for c in candidate_conditions(derived, np.zeros(n, dtype=bool)) if c.operator in ("=", ">=", "<")]
+    nothing_changed = np.zeros(n, dtype=bool)
+    candidates = candidate_conditions(derived, nothing_changed, vocabulary)
+    conditions = [c for c in candidates if c.operator in ("=", ">=", "<")]
     cover = condition_coverage(conditions, derived)
     everything = np.ones(n, dtype=bool)
     cheapest: dict[bytes, tuple[float, tuple[Condition, ...], Bools]] = {everything.tobytes(): (0.0, (), everything)}
@@ -220,7 +227,7 @@ def _candidate_rules(parameters: Sequence[Mapping[str, Scalar]]) -> tuple[list[t
             cheapest[key] = bits, rule, covered
 
     for condition, covered in zip(conditions, cover, strict=True):
-        add(condition.bits, (condition,), covered)
+        add(condition.bits(vocabulary), (condition,), covered)
     single = [one for one in cheapest.values() if one[1]]
     for position, (bits, (first,), covered) in enumerate(single):
         for other_bits, (second,), other in single[position + 1 :]:

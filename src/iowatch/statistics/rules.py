@@ -8,7 +8,7 @@ precision, recall and brevity in one unit and needs no threshold: a rule that sa
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -17,104 +17,18 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from iowatch.core import HINTS, MIB, Scalar, describe_hints, format_size, split_hints
+from iowatch.statistics.vocabulary import Parameters, ParameterVocabulary, Scalar
 
-Parameters = Mapping[str, Scalar]
 Operator = Literal["=", "!=", "in", ">=", "<"]
 Bools = NDArray[np.bool_]
 Floats = NDArray[np.float64]
 Positions = NDArray[np.intp]
 
-# HDF5, NetCDF-4 and PnetCDF write a shared file through MPI-IO.
-_OVER_MPIIO = {"HDF5", "NETCDF4", "PNETCDF"}
-
-# Prior cost in bits of a condition on each parameter. Interfaces, file layout and alignment are code paths of a file
-# system; the name of a benchmark or a size is hardly ever a cause by itself.
-_PRIOR_COST_BITS: dict[str, float] = {
-    "mpiio": 1.0,
-    "file": 1.1,
-    "operation": 1.2,
-    "aligned": 1.2,
-    "file_system": 1.2,
-    "stack": 1.3,
-    "partition": 1.3,
-    "api": 1.5,
-    "stripe_count": 1.6,
-    "collective": 1.6,
-    "cb": 1.6,
-    "ds": 2.0,
-    "pattern": 2.0,
-    "nodes": 2.2,
-    "layout": 2.2,
-    "ranks": 2.5,
-    "transfer_bytes": 2.5,
-    "benchmark": 2.6,
-    "total_bytes": 5.0,
-    "block_bytes": 5.0,
-    "segments": 5.0,
-    "local_size": 5.0,
-    "global_size": 5.0,
-}
-_DEFAULT_PRIOR_COST_BITS = 3.5
-# `POSIX` or `file per process` is more specific than `not MPI-IO`.
-_VALUE_BITS: dict[tuple[str, Scalar], float] = {("mpiio", False): 0.6}
 # Numbers are ordered, so `ranks >= 64` is simpler than `ranks != 16` or `ranks in 64, 256`.
 _NO_ORDER_BITS = 0.6
-_SIZES = (
-    *("transfer_bytes", "block_bytes", "total_bytes", "stripe_bytes", "alignment_bytes"),
-    *(name for name, hint in HINTS.items() if hint.is_size),
-)
-
-# Order of the conditions in text: "unaligned MPI-IO shared file reads".
-_ORDER = ["file_system", "partition", "stack", "benchmark", "aligned", "mpiio", "api", "file", "operation"]
-_VALUE_LABELS: dict[tuple[str, Scalar], str] = {
-    ("mpiio", True): "MPI-IO",
-    ("mpiio", False): "not MPI-IO",
-    ("api", "MPIIO"): "MPI-IO",
-    ("api", "NETCDF4"): "NetCDF-4",
-    ("api", "PNETCDF"): "PnetCDF",
-    ("file", "shared"): "shared file",
-    ("file", "per-process"): "file per process",
-    ("file", "per-node"): "file per node",
-    ("aligned", True): "aligned",
-    ("aligned", False): "unaligned",
-    ("collective", True): "collective",
-    ("collective", False): "independent",
-    ("stripe_count", -1): "full striping",
-    ("stripe_count", 0): "default striping",
-    ("operation", "write"): "writes",
-    ("operation", "read"): "reads",
-    **{(name, word): describe_hints(f"{name}={word}") for name, hint in HINTS.items() for word in hint.values or ()},
-}
-_BARE = ("operation", "api", "benchmark", "stack", "partition", "file_system", "pattern", "hints", "layout")
-
-
 # A parameter with more values than this is compared for equality and order only.
 _MAX_VALUES = 24
 _ORDER_OPERATORS: tuple[Operator, Operator] = (">=", "<")
-
-
-def derive_parameters(parameters: Parameters) -> dict[str, Scalar]:
-    """Parameters, and those derived from them that matter to a file system.
-
-    `aligned`: whole MiB transfers (Lustre's and GPFS's blocks are multiples of 2^20 bytes, or divide it);
-    `mpiio`: the file is reached through MPI-IO, directly or below HDF5, NetCDF-4, PnetCDF; each of the `hints`.
-    """
-    derived = dict(parameters)
-    for name, value in split_hints(str(derived.pop("hints", ""))).items():
-        derived.setdefault(name, int(value) if value.isdecimal() else value)
-    transfer = parameters.get("transfer_bytes")
-    if isinstance(transfer, int) and transfer > 0:
-        derived["aligned"] = transfer % MIB == 0
-    api = parameters.get("api")
-    if isinstance(api, str):
-        derived["mpiio"] = api == "MPIIO" or (api in _OVER_MPIIO and parameters.get("file") == "shared")
-    return derived
-
-
-def prior_cost_bits(parameter: str) -> float:
-    """Prior cost of a condition on a parameter; lower for parameters that matter more to a file system."""
-    return _PRIOR_COST_BITS.get(parameter, _DEFAULT_PRIOR_COST_BITS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,52 +56,48 @@ class Condition:
         assert isinstance(limit, (int, float))
         return found >= limit if self.operator == ">=" else found < limit
 
-    @property
-    def bits(self) -> float:
+    def bits(self, vocabulary: ParameterVocabulary) -> float:
         """Prior cost: that of the parameter, plus a surcharge for operators other than equality."""
         extra = {"=": 0.0, "!=": 0.9, "in": 0.4 * len(self.values), ">=": 1.0, "<": 1.0}[self.operator]
         if self.operator in ("!=", "in") and _is_number(self.values[0]):
             extra += _NO_ORDER_BITS
-        return prior_cost_bits(self.parameter) + extra + _VALUE_BITS.get((self.parameter, self.values[0]), 0.0)
+        value_bits = vocabulary.value_cost_bits.get((self.parameter, self.values[0]), 0.0)
+        return vocabulary.prior_cost_bits(self.parameter) + extra + value_bits
 
-    @property
-    def words(self) -> str:
+    def words(self, vocabulary: ParameterVocabulary) -> str:
         """The condition as text: `MPI-IO`, `unaligned`, `ranks >= 64`."""
-        if self.operator == "=" and (self.parameter, self.values[0]) in _VALUE_LABELS:
-            return _VALUE_LABELS[self.parameter, self.values[0]]
-        values = [format_parameter_value(self.parameter, v) for v in self.values]
-        if self.parameter in _BARE and self.operator in ("=", "in"):
+        if self.operator == "=" and (self.parameter, self.values[0]) in vocabulary.labels:
+            return vocabulary.labels[self.parameter, self.values[0]]
+        values = [vocabulary.format_value(self.parameter, v) for v in self.values]
+        if self.parameter in vocabulary.named_by_value and self.operator in ("=", "in"):
             return " or ".join(values)
-        if self.parameter in _BARE and self.operator == "!=":
+        if self.parameter in vocabulary.named_by_value and self.operator == "!=":
             return f"not {values[0]}"
         return f"{self.parameter} {self.operator} {', '.join(values)}"
 
 
-def format_parameter_value(parameter: str, value: Scalar) -> str:
-    """The value of a parameter as text: `1 MiB`, `1,000,000 B`, `shared file`."""
-    if (parameter, value) in _VALUE_LABELS:
-        return _VALUE_LABELS[parameter, value]
-    if parameter == "hints":
-        return describe_hints(str(value))
-    if parameter in _SIZES and isinstance(value, int):
-        return format_size(value) if value % 1024 == 0 else f"{value:,} B"
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def format_conditions(conditions: Sequence[Condition]) -> str:
+def format_conditions(conditions: Sequence[Condition], vocabulary: ParameterVocabulary) -> str:
     """A conjunction as text, ordered for reading; `all cases` without a condition."""
     if not conditions:
         return "all cases"
-    ordered = sorted(conditions, key=lambda c: _ORDER.index(c.parameter) if c.parameter in _ORDER else 99)
-    return " ".join(c.words if c.parameter in _ORDER else f"with {c.words}" for c in ordered)
+    order = vocabulary.text_order
+    ordered = sorted(conditions, key=lambda c: order.index(c.parameter) if c.parameter in order else len(order))
+    words = []
+    for condition in ordered:
+        text = condition.words(vocabulary)
+        words.append(text if condition.parameter in order else f"with {text}")
+    return " ".join(words)
 
 
-def candidate_conditions(derived: Sequence[Parameters], changed: Bools) -> list[Condition]:
+def candidate_conditions(
+    derived: Sequence[Parameters], changed: Bools, vocabulary: ParameterVocabulary
+) -> list[Condition]:
     """All conditions that could separate the cases, in order of their cost.
 
     Args:
-        derived: parameters of each case, from `derive_parameters`.
+        derived: parameters of each case, from `vocabulary.derive`.
         changed: whether each case changed, shape (n,); it orders the values of a parameter for `in`.
+        vocabulary: prior costs and special numbers of the parameters.
     """
     found: list[Condition] = []
     for name in sorted({key for parameters in derived for key in parameters}):
@@ -197,16 +107,19 @@ def candidate_conditions(derived: Sequence[Parameters], changed: Bools) -> list[
         if 2 < len(distinct) <= _MAX_VALUES:
             found += [Condition(name, "!=", (v,)) for v in distinct]
             found += [Condition(name, "in", chosen) for chosen in _value_sets(values, distinct, changed)]
-        # Split numbers by their order; stripe counts that mean "default" and "all" are not ordered.
-        named = name == "stripe_count" and any((name, v) in _VALUE_LABELS for v in distinct)
-        if len(distinct) > 2 and not named and all(_is_number(v) for v in distinct):
+        # Split numbers by their order; numbers that mean "default" or "all" are not ordered.
+        special = vocabulary.special_numbers.get(name, frozenset())
+        has_order = not any(v in special for v in distinct)
+        if len(distinct) > 2 and has_order and all(_is_number(v) for v in distinct):
             found += [Condition(name, operator, (limit,)) for limit in distinct[1:] for operator in _ORDER_OPERATORS]
-    return sorted(found, key=lambda c: (c.bits, c.parameter, str(c.values)))
+    return sorted(found, key=lambda c: (c.bits(vocabulary), c.parameter, str(c.values)))
 
 
-def stated_conditions(derived: Sequence[Parameters], changed: Bools) -> list[Condition]:
+def stated_conditions(
+    derived: Sequence[Parameters], changed: Bools, vocabulary: ParameterVocabulary
+) -> list[Condition]:
     """`candidate_conditions` that can be a common factor: what an import does not know is none."""
-    return [c for c in candidate_conditions(derived, changed) if "unknown" not in c.values]
+    return [c for c in candidate_conditions(derived, changed, vocabulary) if "unknown" not in c.values]
 
 
 def _value_sets(
@@ -258,9 +171,8 @@ class Rule:
     total_out: int
     text: str
 
-    def holds(self, parameters: Mapping[str, Scalar]) -> bool:
-        """Whether a case with these stored parameters meets all conditions."""
-        derived = derive_parameters(parameters)
+    def holds(self, derived: Parameters) -> bool:
+        """Whether a case with these `derived` parameters meets all conditions."""
         return all(condition.holds(derived) for condition in self.conditions)
 
     @property
@@ -335,8 +247,6 @@ class Explanation:
         return " and ".join(rule.text for rule in (self.rule, self.second) if rule is not None)
 
 
-# Each concept is named once: MPI-IO and `api != POSIX` mean the same.
-_CONCEPT = {"mpiio": "interface", "api": "interface", "transfer_bytes": "transfer", "aligned": "transfer"}
 _MAX_FAMILIAR_COST_BITS = 1.3
 _MAX_CONDITIONS = 3
 _BEAM = 40
@@ -396,22 +306,23 @@ def _extend_rules(
     return sorted(cheapest.values(), key=lambda f: f.bits)[:_BEAM]
 
 
-def find_rule(derived: Sequence[Parameters], changed: Bools) -> Rule | None:
+def find_rule(derived: Sequence[Parameters], changed: Bools, vocabulary: ParameterVocabulary) -> Rule | None:
     """The shortest rule of at most three conditions, or None if no rule saves enough bits.
 
     Args:
-        derived: parameters of each case, from `derive_parameters`.
+        derived: parameters of each case, from `vocabulary.derive`.
         changed: whether each case changed, shape (n,).
+        vocabulary: prior costs of the parameters, and words for the text of the rule.
     """
     if not changed.any():
         return None
     if changed.all():
         return Rule((), (), len(changed), len(changed), 0, 0, "all cases")
-    conditions = stated_conditions(derived, changed)
+    conditions = stated_conditions(derived, changed, vocabulary)
     cover = condition_coverage(conditions, derived)
     # For a parameter with many values the choice among them costs, too.
     values = Counter(c.parameter for c in conditions if c.operator == "=")
-    costs = np.asarray([c.bits + max(0.0, np.log2(values[c.parameter] / _FEW_VALUES)) for c in conditions])
+    costs = np.asarray([c.bits(vocabulary) + max(0.0, np.log2(values[c.parameter] / _FEW_VALUES)) for c in conditions])
     # For each different cover only the condition of lowest cost.
     cheapest: dict[bytes, int] = {}
     for position in np.argsort(costs, kind="stable"):
@@ -427,10 +338,12 @@ def find_rule(derived: Sequence[Parameters], changed: Bools) -> Rule | None:
     best = min(found, key=lambda candidate: candidate.bits, default=None)
     if best is None or best.bits > bits_without_rule - _MIN_SAVING_BITS:
         return None
-    return _make_rule(best, conditions, cover, changed)
+    return _make_rule(best, conditions, cover, changed, vocabulary)
 
 
-def _make_rule(found: _RuleCandidate, conditions: list[Condition], cover: Bools, changed: Bools) -> Rule:
+def _make_rule(
+    found: _RuleCandidate, conditions: list[Condition], cover: Bools, changed: Bools, vocabulary: ParameterVocabulary
+) -> Rule:
     kept = sorted(found.conditions)
     equivalents = []
     named = [conditions[p] for p in kept]
@@ -440,9 +353,9 @@ def _make_rule(found: _RuleCandidate, conditions: list[Condition], cover: Bools,
         equivalents.append(tuple(c for p, c in enumerate(conditions) if same[p] and p not in kept))
         # Equivalents of low prior cost are familiar and are named with the conditions of the rule.
         for condition in equivalents[-1]:
-            concepts = {_CONCEPT.get(c.parameter, c.parameter) for c in named}
-            concept = _CONCEPT.get(condition.parameter, condition.parameter)
-            if condition.bits <= _MAX_FAMILIAR_COST_BITS and concept not in concepts:
+            concepts = {vocabulary.concept(c.parameter) for c in named}
+            concept = vocabulary.concept(condition.parameter)
+            if condition.bits(vocabulary) <= _MAX_FAMILIAR_COST_BITS and concept not in concepts:
                 named.append(condition)
     inside, hit = int(found.cover.sum()), int((found.cover & changed).sum())
     return Rule(
@@ -452,70 +365,5 @@ def _make_rule(found: _RuleCandidate, conditions: list[Condition], cover: Bools,
         total_in=inside,
         changed_out=int(changed.sum()) - hit,
         total_out=len(changed) - inside,
-        text=format_conditions(named),
+        text=format_conditions(named, vocabulary),
     )
-
-
-_ALWAYS_NAMED = ("benchmark", "operation", "api", "file")
-_HIDDEN = ("aligned", "mpiio", *_ALWAYS_NAMED)
-
-
-# A case with more differing parameters than this is named without those that have their usual value.
-_MAX_NAMED = 4
-
-
-def short_case_names(cases: Sequence[Parameters]) -> list[str]:
-    """One name per case: benchmark, operation, api, file layout, and other parameters that differ in the benchmark.
-
-    Where these are many, those with the usual value of such cases are left out, unless two cases would get one name.
-
-    Args:
-        cases: parameters with `benchmark` among them.
-    """
-    groups: dict[str, list[Parameters]] = defaultdict(list)
-    alike: dict[str, list[Parameters]] = defaultdict(list)
-    heads = [_format_head(case) for case in cases]
-    for case, head in zip(cases, heads, strict=True):
-        groups[str(case.get("benchmark"))].append(case)
-        alike[head].append(case)
-    differing = {name: _differing_parameters(group) for name, group in groups.items()}
-    usual = {head: _usual_values(group) for head, group in alike.items()}
-    whole: list[str] = []
-    brief: list[str] = []
-    for case, head in zip(cases, heads, strict=True):
-        own = [key for key in differing[str(case.get("benchmark"))] if key in case]
-        named = own if len(own) <= _MAX_NAMED else [key for key in own if (case[key] or None) != usual[head][key]]
-        for names, keys in ((whole, own), (brief, named)):
-            names.append(" ".join([head, *(_format_parameter(key, case[key]) for key in keys)]))
-    # Several series may have one case.
-    times = Counter(name for name, _ in set(zip(brief, whole, strict=True)))
-    return [short if times[short] == 1 else full for short, full in zip(brief, whole, strict=True)]
-
-
-def _format_head(case: Parameters) -> str:
-    """The parameters that every name has: `ior read MPI-IO shared file`."""
-    own = {key: case[key] for key in _ALWAYS_NAMED if key in case}
-    return " ".join(str(v) if key == "operation" else format_parameter_value(key, v) for key, v in own.items())
-
-
-def _usual_values(alike: Sequence[Parameters]) -> dict[str, Scalar | None]:
-    """The most common value of each parameter; None (absent, false or 0) where it is not set in some of the cases."""
-    values = {key: Counter(case.get(key) or None for case in alike) for case in alike for key in case}
-    return {key: None if None in found else found.most_common(1)[0][0] for key, found in values.items()}
-
-
-def _differing_parameters(inside: Sequence[Parameters]) -> list[str]:
-    keys = sorted({key for case in inside for key in case} - set(_HIDDEN), key=lambda k: (prior_cost_bits(k), k))
-    kept: dict[tuple[int, ...], str] = {}
-    for key in keys:
-        order: dict[str, int] = {}
-        # Two parameters that vary together (transfer and block of IOR) are one difference.
-        kept.setdefault(tuple(order.setdefault(str(case.get(key)), len(order)) for case in inside), key)
-    return [key for pattern, key in kept.items() if any(pattern)]
-
-
-def _format_parameter(key: str, value: Scalar) -> str:
-    """Text of a parameter: `scratch1`, `full striping`, or with the name of the parameter (`cache drop`, `ranks 4`)."""
-    text = format_parameter_value(key, value)
-    has_label = text != str(value).lower() and text != value and not key.endswith("_bytes")
-    return text if key in _BARE or has_label else f"{key.removesuffix('_bytes')} {text}"

@@ -3,7 +3,7 @@ recommended number of runs, early stopping, speed.
 
     python bench/compare.py [--pairs 4000] [--only tails|coverage|wandering|moving|edison|nights|power|ab_run|speed]
 
-The same properties as tests/stats/test_comparison.py at larger size; figures are in docs/comparison.md.
+The same properties as tests/statistics/test_comparison.py at larger size; figures are in docs/comparison.md.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import numpy as np
 sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 from tests.comparison.edison import windows  # noqa: E402
-from tests.stats.simulation import (  # noqa: E402
+from tests.statistics.simulation import (  # noqa: E402
     EDISON,
     NOISE,
     Floats,
@@ -33,10 +33,10 @@ from tests.stats.simulation import (  # noqa: E402
 )
 
 from iowatch.core import Case  # noqa: E402
-from iowatch.stats import OverallComparison, Pair, PairComparison, SideSamples, compare_pairs, estimates  # noqa: E402
-from iowatch.stats import wandering as wandering_module  # noqa: E402
-from iowatch.stats.estimates import NO_INFLATION, independent_p_values, paired_p_values  # noqa: E402
-from iowatch.stats.interleaving import AbSchedule, StopRule  # noqa: E402
+from iowatch.statistics import OverallComparison, Pair, PairComparison, SideSamples, compare_pairs, estimates  # noqa: E402
+from iowatch.statistics import wandering as wandering_module  # noqa: E402
+from iowatch.statistics.estimates import NO_INFLATION, independent_p_values, paired_p_values  # noqa: E402
+from iowatch.statistics.interleaving import AbSchedule, StopRule  # noqa: E402
 
 # sessions left, sessions right, repetitions, same sessions on both sides
 LAYOUTS = (
@@ -233,7 +233,7 @@ def _simulate_ab_run(
         schedule.record(turn, {"case": values}, 1.0)
         if not turn.warm_up:
             samples[turn.side][str(turn.pair)] = tuple(values)
-    pair = Pair(Case("ior", {}), "bandwidth", SideSamples(samples["left"]), SideSamples(samples["right"]))
+    pair = Pair(Case("ior", {}), "bandwidth", SideSamples(samples["left"]), SideSamples(samples["right"]), sign=1)
     return compare_pairs([pair])[0][0]
 
 

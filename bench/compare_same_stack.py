@@ -15,8 +15,8 @@ from collections import Counter
 import numpy as np
 
 from iowatch.core import Case
-from iowatch.stats import Pair, SideSamples, compare_pairs
-from iowatch.stats.interleaving import AbSchedule, SideName, StopRule
+from iowatch.statistics import Pair, SideSamples, compare_pairs
+from iowatch.statistics.interleaving import AbSchedule, SideName, StopRule
 from iowatch.store import History, ResultFilter
 
 Samples = dict[int, dict[SideName, tuple[float, ...]]]
@@ -48,7 +48,7 @@ def simulate_ab_run(pairs: Samples, start: int, half_width: float) -> str:
         samples = pairs[numbers[turn.pair - 1]][turn.side]
         schedule.record(turn, {"case": samples}, 1.0)
         kept[turn.side][str(turn.pair)] = samples
-    pair = Pair(Case("benchio", {}), "bandwidth", SideSamples(kept["left"]), SideSamples(kept["right"]))
+    pair = Pair(Case("benchio", {}), "bandwidth", SideSamples(kept["left"]), SideSamples(kept["right"]), sign=1)
     return compare_pairs([pair])[0][0].verdict
 
 

@@ -33,8 +33,8 @@ from tests.datasets import EDISON  # noqa: E402
 
 from iowatch.findings.series import headline_series, headline_values, load_covariates, load_observations  # noqa: E402
 from iowatch.session.imports import import_files  # noqa: E402
-from iowatch.stats import ChangePoint, CovariateTable, Detection, detect_many  # noqa: E402
-from iowatch.stats.covariates import fit_covariate  # noqa: E402
+from iowatch.statistics import ChangePoint, CovariateTable, Detection, detect_many  # noqa: E402
+from iowatch.statistics.covariates import fit_covariate  # noqa: E402
 from iowatch.store import History  # noqa: E402
 
 Floats = NDArray[np.float64]

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from iowatch.stats import detect_many
+from iowatch.statistics import detect_many
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))
 from tests.datasets import unpacked

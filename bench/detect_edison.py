@@ -18,7 +18,7 @@ from math import log
 from pathlib import Path
 
 from iowatch.benchmarks.importers import read_table
-from iowatch.stats import ChangePoint, Detection, detect_many
+from iowatch.statistics import ChangePoint, Detection, detect_many
 
 ROOT = Path(__file__).resolve().parents[1]
 DATA = ROOT / "reference/series/edison/edison-summaries_2017-02-14-2018-02-15.csv.xz"

@@ -26,13 +26,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-from iowatch.stats import DetectorSettings, detect_many
-from iowatch.stats.segments import SeriesFit, segment_many, step_penalty
-from iowatch.stats.steps import StepFeatures, date_step, refine_segments, step_features
+from iowatch.statistics import DetectorSettings, detect_many
+from iowatch.statistics.segments import SeriesFit, segment_many, step_penalty
+from iowatch.statistics.steps import StepFeatures, date_step, refine_segments, step_features
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))
 from tests.datasets import unpacked
-from tests.stats.series import FAMILIES
+from tests.statistics.series import FAMILIES
 
 DATA = unpacked("changes")
 

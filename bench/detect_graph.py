@@ -4,7 +4,7 @@ Only what follows the search for levels depends on the weights of the confidence
 `newest_weights`, `min_confidence`) and on `drift_penalty`. So a series becomes a graph of states: each has
 its levels and, computed on demand, the facts of its steps and the states without a step, with a slope instead of
 steps, and with dated borders. The detector's own functions compute all of that; this module only walks
-through the states. tests/stats/test_search.py compares its results with those of `detect_many`.
+through the states. tests/statistics/test_search.py compares its results with those of `detect_many`.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from typing import TypedDict
 
 import numpy as np
 
-from iowatch.stats import DetectorSettings, steps
-from iowatch.stats.method import Floats
-from iowatch.stats.segments import Segment, SeriesFit, segment_many, step_penalty
-from iowatch.stats.steps import StepFeatures, step_features
+from iowatch.statistics import DetectorSettings, steps
+from iowatch.statistics.method import Floats
+from iowatch.statistics.segments import Segment, SeriesFit, segment_many, step_penalty
+from iowatch.statistics.steps import StepFeatures, step_features
 
 
 class Change(TypedDict):

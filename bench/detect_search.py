@@ -30,7 +30,7 @@ import numpy as np
 from detect_fit import Floats
 from detect_sets import Edison, Figures, Group, kinds, shown, simulated
 
-from iowatch.stats import DetectorSettings
+from iowatch.statistics import DetectorSettings
 
 
 @dataclass(frozen=True)

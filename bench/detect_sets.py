@@ -15,7 +15,7 @@ from detect_edison import DAY, year
 from detect_fit import FAMILIES, RATIOS, Floats, Known, Noise, bare, blocks, draw, residuals
 from detect_graph import Change, State, assess, roots
 
-from iowatch.stats import DetectorSettings
+from iowatch.statistics import DetectorSettings
 
 Figures = dict[str, Any]
 

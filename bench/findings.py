@@ -27,7 +27,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[0] = str(ROOT)
 
 from tests.datasets import EDISON  # noqa: E402
-from tests.stats.planted import trial  # noqa: E402
+from tests.statistics.planted import trial  # noqa: E402
 
 from iowatch.core import Output, Result, Scalar, local_day  # noqa: E402
 from iowatch.findings import Finding, update_findings  # noqa: E402

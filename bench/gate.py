@@ -1,4 +1,4 @@
-"""Error rates and duration of `iowatch.stats.gate`, on simulated pairs whose noise is that of Edison's nights.
+"""Error rates and duration of `iowatch.statistics.gate`, on simulated pairs whose noise is that of Edison's nights.
 
     python bench/gate.py [--trials 1000] [--results 10] [--noise 0.03 …] [--only EFFECT …]
 
@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from iowatch.stats import Gate
+from iowatch.statistics import Gate
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from bisection import nights, pieces

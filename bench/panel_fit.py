@@ -1,6 +1,6 @@
-"""The fit of the models of `iowatch.stats.panel`, on events planted in a year of a system.
+"""The fit of the models of `iowatch.statistics.panel`, on events planted in a year of a system.
 
-    python bench/panel_fit.py SUMMARIES…    prints the weights for src/iowatch/stats/panel_models.py
+    python bench/panel_fit.py SUMMARIES…    prints the weights for src/iowatch/statistics/panel_models.py
 
 The weights in use are those of Edison; those of lasting from the fourth session on are of all systems, each with the
 same weight. What lasts is fitted to candidates that begin with their event, kinds of events weighted as described.
@@ -32,9 +32,10 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from iowatch.core import Scalar
-from iowatch.stats import PanelSeries, panel_models, session_starts
-from iowatch.stats.panel_candidates import find_candidates
-from iowatch.stats.panel_table import PanelTable
+from iowatch.findings import CASE_PARAMETERS
+from iowatch.statistics import PanelSeries, panel_models, session_starts
+from iowatch.statistics.panel_candidates import find_candidates
+from iowatch.statistics.panel_table import PanelTable
 
 Floats = NDArray[np.float64]
 
@@ -236,7 +237,8 @@ def examples(one: Planted, rng: np.random.Generator) -> Iterator[Example]:
                 PanelSeries(at[upto][seen[upto]], logs[upto][seen[upto]], case)
                 for at, logs, case in zip(one.times, one.logs, one.cases, strict=True)
                 for seen in [np.isfinite(logs)]
-            ]
+            ],
+            CASE_PARAMETERS,
         )
         for candidate in find_candidates(table):
             planted = one.groups.get(candidate.direction, frozenset()) if one.first is not None else frozenset()

@@ -30,8 +30,8 @@ sys.path[0] = str(ROOT)
 from tests.datasets import unpacked  # noqa: E402
 
 from iowatch.core import Output, Result  # noqa: E402
-from iowatch.findings import Finding, update_findings  # noqa: E402
-from iowatch.stats import PanelSeries, assess_panel  # noqa: E402
+from iowatch.findings import CASE_PARAMETERS, Finding, update_findings  # noqa: E402
+from iowatch.statistics import PanelSeries, assess_panel  # noqa: E402
 from iowatch.store import History, RunRecord, SessionRecord, StackRecord  # noqa: E402
 
 SYSTEM = "panel"
@@ -178,7 +178,7 @@ def cost() -> None:
         for i in range(200)
     ]
     start = time.perf_counter()
-    assess_panel(series)
+    assess_panel(series, vocabulary=CASE_PARAMETERS)
     print(f"evidence of 200 series x 3,650 sessions: {time.perf_counter() - start:.2f} s")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,7 @@ PACKAGES = (
     "darshan",
     "reference",
     "store",
-    "stats",
+    "statistics",
     "findings",
     "comparison",
     "session",
@@ -30,8 +31,8 @@ PACKAGES = (
     "cli",
 )
 RANK = {name: rank for rank, name in enumerate(PACKAGES)}
-# Statistics use arrays and records, never the database or files (docs/architecture.md, "Floor plan").
-FORBIDDEN_TO_STATISTICS = {"store", "handoff", "darshan", "site", "benchmarks", "reference"}
+# The statistics are a library of their own, which imports nothing of iowatch (docs/architecture.md, "Floor plan").
+ALLOWED_TO_STATISTICS = {"numpy", "scipy", *sys.stdlib_module_names}
 # The checks run inside ReFrame: no store, no statistics, no session.
 ALLOWED_TO_CHECKS = {"core", "benchmarks", "site", "handoff", "reference"}
 
@@ -64,8 +65,23 @@ def test_modules_import_only_from_packages_below(module: str) -> None:
     assert own in RANK, f"{own} is not a package of the floor plan: add it to docs/architecture.md and here"
     used = {package_of(name) for name in imports(MODULES[module])} - {own}
     assert {name for name in used if RANK[name] > RANK[own]} == set()
-    if own == "stats":
-        assert not used & FORBIDDEN_TO_STATISTICS
+
+
+@pytest.mark.parametrize("module", [name for name in MODULES if package_of(name) == "statistics"])
+def test_statistics_import_only_numpy_scipy_and_the_standard_library(module: str) -> None:
+    others = []
+    for node in ast.walk(ast.parse(MODULES[module].read_text(encoding="utf-8"))):
+        imported: list[str] = []
+        if isinstance(node, ast.Import):
+            imported = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{module}: relative import in line {node.lineno}"
+            imported = [node.module or ""]
+        for name in imported:
+            is_own = name == "iowatch.statistics" or name.startswith("iowatch.statistics.")
+            if not is_own and name.partition(".")[0] not in ALLOWED_TO_STATISTICS:
+                others.append(name)
+    assert others == []
 
 
 def test_modules_have_no_circular_imports() -> None:
@@ -89,7 +105,7 @@ def test_modules_are_imported_by_name_only_by_the_registries_of_files() -> None:
 
 
 # A package with a public interface: names that its `__init__.py` exports.
-WITH_INTERFACE = ("core", "site", "reference", "store", "stats", "findings", "comparison", "darshan")
+WITH_INTERFACE = ("core", "site", "reference", "store", "statistics", "findings", "comparison", "darshan")
 # Not part of an interface: pydantic and YAML take long to import, and most commands need neither.
 NAMED_DIRECTLY = {"iowatch.core.yamlfile"}
 

@@ -8,7 +8,7 @@ from functools import cache
 
 from iowatch.benchmarks.importers import read_table
 from iowatch.core import Case
-from iowatch.stats import Pair, SideSamples, detect_many
+from iowatch.statistics import Pair, SideSamples, detect_many
 from tests.datasets import EDISON
 
 _DAY_S = 86_400
@@ -53,7 +53,7 @@ def windows(days: int) -> Iterator[list[Pair]]:
             if not any(start < time < stop for time in changes):
                 left, right = _by_day(found, start, cut), _by_day(found, cut, stop)
                 if min(len(left), len(right)) >= _PRESENT * days:
-                    pairs.append(Pair(case, "bandwidth", SideSamples(left), SideSamples(right)))
+                    pairs.append(Pair(case, "bandwidth", SideSamples(left), SideSamples(right), sign=1))
         if len(pairs) > 2:
             yield pairs
         start += days * _DAY_S / 2

@@ -13,7 +13,7 @@ import numpy as np
 
 from iowatch.comparison.sides import SideEntry
 from iowatch.core import Case, Scalar
-from iowatch.stats import SideSamples
+from iowatch.statistics import SideSamples
 
 Level = Callable[[Mapping[str, Scalar]], float]
 GIB = 2**30

@@ -29,7 +29,7 @@ from iowatch.core import DAY_S, MIB, Case, Output, Result, Scalar
 from iowatch.findings import headline_series
 from iowatch.findings.series import detect_series
 from iowatch.output.advice import hints_file
-from iowatch.stats import SideSamples
+from iowatch.statistics import SideSamples
 from iowatch.store import History, RunRecord, SessionRecord, StackRecord
 from tests.comparison.planted_advice import AXES, GIB, Level, collective_with_hdf5, flat, full_striping, planted_entries
 

@@ -20,7 +20,7 @@ from iowatch.session.reframe import ReframePartition, ReframeSite
 from iowatch.site import schedulers
 from iowatch.site.schedulers import Allocation, current_allocation
 from iowatch.site.system import SystemLimits
-from iowatch.stats.interleaving import StopRule
+from iowatch.statistics.interleaving import StopRule
 from iowatch.store import History
 from tests.comparison.known_ratios import record
 

@@ -7,7 +7,7 @@ from math import exp, log
 import pytest
 
 from iowatch.comparison import ComparisonOptions, Outcome, compare_sides, parse_side
-from iowatch.stats import PairComparison
+from iowatch.statistics import PairComparison
 from iowatch.store import History
 
 

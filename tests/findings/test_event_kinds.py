@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import get_args
 
+from iowatch.findings.evidence import REACH_BY_KIND
 from iowatch.reference.events import EventKind
-from iowatch.stats.explanation import REACH_BY_KIND
 
 
 def test_every_event_kind_has_a_reach() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from iowatch.core import Case
 from iowatch.findings.grouping import ChangeGroup, compare_around_date, group_changes, make_member
-from iowatch.stats import ChangePoint, SeriesResponse
+from iowatch.statistics import ChangePoint, SeriesResponse
 from iowatch.store import SeriesPoints, SeriesRow
 
 DAY = 86_400

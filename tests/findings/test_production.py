@@ -18,7 +18,7 @@ from iowatch.darshan import COUNTED, log_schema
 from iowatch.findings import grouping, production
 from iowatch.output.dashboard.build import build_site
 from iowatch.output.logs import build_log_report
-from iowatch.stats import ChangePoint
+from iowatch.statistics import ChangePoint
 from iowatch.store import History, SeriesPoints, SeriesRow
 from iowatch.store.logs import LogStore
 

@@ -14,6 +14,8 @@ from iowatch.core import Output, Result, UsageError
 from iowatch.findings import (
     MIN_OBSERVATIONS,
     RETEST_SINCE,
+    detect_csv,
+    detection_version,
     headline_series,
     history_extent,
     load_detections,
@@ -23,7 +25,7 @@ from iowatch.findings import (
 from iowatch.output.dashboard import data
 from iowatch.output.dashboard.levels import drawn_levels
 from iowatch.output.dashboard.pages.finding import points_around_change
-from iowatch.stats import (
+from iowatch.statistics import (
     METHODS,
     ChangePoint,
     Detection,
@@ -268,10 +270,13 @@ def test_method_option_applies_to_csv_files(cli: Cli, tmp_path: Path, second_met
     assert cli("detect", "--csv", str(file)).exit_code == 0
 
 
-def test_unknown_method_is_a_usage_error() -> None:
-    with pytest.raises(UsageError, match="no detection method 'level'") as caught:
-        detect_many([], method="level")
-    assert "levels" in str(caught.value.hint)
+def test_unknown_method_is_a_usage_error(tmp_path: Path) -> None:
+    file = tmp_path / "s.csv"
+    file.write_text("series,time,value\n")
+    for detect in (lambda: detection_version("franklin", "level"), lambda: detect_csv(file, "level")):
+        with pytest.raises(UsageError, match="no detection method 'level'") as caught:
+            detect()
+        assert caught.value.hint == "Did you mean 'levels'? Known: levels."
 
 
 def test_detection_is_equal_after_json() -> None:

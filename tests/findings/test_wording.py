@@ -9,7 +9,7 @@ import pytest
 
 from iowatch.findings.finding import EvidenceDifference, Finding
 from iowatch.findings.text import finding_line
-from iowatch.stats import Explanation
+from iowatch.statistics import Explanation
 
 
 def line_of(*differences: EvidenceDifference) -> str:

@@ -116,7 +116,7 @@ def reframe_(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, var: Path) -> Fake
 
 
 def test_equal_builds_pass_with_the_fewest_pairs(reframe_: FakeReframe, cli: Cli, history: History) -> None:
-    """Six pairs (tests/stats/test_gate.py has the arithmetic); a case that only one build can run is named."""
+    """Six pairs (tests/statistics/test_gate.py has the arithmetic); a case that only one build can run is named."""
     found = cli(*WORDS, "--json")
     document = json.loads(found.stdout)
     assert (found.exit_code, document["decision"]) == (0, "pass")

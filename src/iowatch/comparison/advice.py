@@ -1,12 +1,12 @@
 """Advice: the best value of each parameter that a user can choose, from the history or from published tables.
 
-For each parameter, cases are paired that are equal in everything else. The pairs of two values of the parameter are
-one comparison (`stats.compare_groups`: sessions as blocks). All comparisons of one answer are a family: their intervals
-have the level 1 - 5 % / number of comparisons (Bonferroni), so that all of them hold together with 95 %, also those of
-the value that was selected for being the best. Whether the gain depends on another parameter is a second family: the
-pairs are divided in two by a condition, and the intervals of the two parts must not overlap. Published figures have no
-sessions: their sample are the cases, each interval has 95 % by itself, and a dependence is a rule that selects the
-cases in which a value is better (`stats.find_subgroups`).
+For each parameter, cases are paired that are equal in everything else. The pairs of two values of the parameter are one
+comparison (`statistics.compare_groups`: sessions as blocks). All comparisons of one answer are a family: their
+intervals have the level 1 - 5 % / number of comparisons (Bonferroni), so that all of them hold together with 95 %, also
+those of the value that was selected for being the best. Whether the gain depends on another parameter is a second
+family: the pairs are divided in two by a condition, and the intervals of the two parts must not overlap. Published
+figures have no sessions: their sample are the cases, each interval has 95 % by itself, and a dependence is a rule that
+selects the cases in which a value is better (`statistics.find_subgroups`).
 """
 
 from __future__ import annotations
@@ -33,8 +33,9 @@ from iowatch.comparison.choices import (
     suites_that_measure,
 )
 from iowatch.comparison.sides import SideEntry
-from iowatch.core import METRICS, Case, Scalar
-from iowatch.stats import (
+from iowatch.core import METRICS, Case, Scalar, UsageError, get_metric
+from iowatch.findings import CASE_PARAMETERS, derive_parameters, reported_as
+from iowatch.statistics import (
     ComparisonSettings,
     OverallComparison,
     Pair,
@@ -43,7 +44,6 @@ from iowatch.stats import (
     candidate_conditions,
     compare_groups,
     decide_pair_verdict,
-    derive_parameters,
     find_subgroups,
 )
 
@@ -212,14 +212,14 @@ def advise(
     """
     cases = [describe_case(entry) for entry in entries]
     plans = [_plan(choice, entries, cases, workload, is_published) for choice in CHOICES]
-    pairs: list[Pair] = []
+    pairs: list[Pair[Case]] = []
     for plan in plans:
         plan.first = len(pairs)
         plan.covers = [] if is_published else _conditions(plan)
         for contrast in plan.contrasts:
             left, right = entries[contrast.left], entries[contrast.right]
             case = Case(left.case.benchmark, {k: v for k, v in contrast.common.items() if k != "benchmark"})
-            pairs.append(Pair(case, left.metric, left.side, right.side))
+            pairs.append(Pair(case, left.metric, left.side, right.side, get_metric(left.metric).sign))
     decided = _Decisions(plans, pairs, is_published)
     silent = [plan.choice for plan in plans if not plan.contrasts]
     suites = {} if is_published else suites_that_measure(silent, workload)
@@ -258,7 +258,8 @@ def _conditions(plan: _Plan) -> list[_Division]:
     """Divisions of the pairs in two, the simplest first."""
     derived = [derive_parameters(contrast.common) for contrast in plan.contrasts]
     found: dict[tuple[bool, ...], _Division] = {}
-    for condition in candidate_conditions(derived, np.zeros(len(derived), dtype=bool)):
+    nothing_changed = np.zeros(len(derived), dtype=bool)
+    for condition in candidate_conditions(derived, nothing_changed, CASE_PARAMETERS):
         cover = tuple(condition.holds(parameters) for parameters in derived)
         opposite = tuple(not one for one in cover)
         if condition.operator not in ("=", ">=") or cover in found or opposite in found:
@@ -266,10 +267,12 @@ def _conditions(plan: _Plan) -> list[_Division]:
         if set(plan.groups(cover)) & set(plan.groups(cover, inside=False)):
             others = {p.get(condition.parameter) for p, met in zip(derived, cover, strict=True) if not met}
             only = others.pop() if len(others) == 1 else None
-            outside = (
-                f"not {condition.words}" if only is None else replace(condition, operator="=", values=(only,)).words
-            )
-            found[cover] = _Division(condition.words, outside, cover)
+            inside = condition.words(CASE_PARAMETERS)
+            if only is None:
+                outside = f"not {inside}"
+            else:
+                outside = replace(condition, operator="=", values=(only,)).words(CASE_PARAMETERS)
+            found[cover] = _Division(inside, outside, cover)
     return list(found.values())[:_MAX_CONDITIONS]
 
 
@@ -281,7 +284,7 @@ _Found = dict[tuple[Scalar, Scalar], tuple[OverallComparison, list[int]]]
 class _Decisions:
     """Comparisons of all plans, and the parts of the advice that follow from them."""
 
-    def __init__(self, plans: Sequence[_Plan], pairs: Sequence[Pair], is_published: bool) -> None:
+    def __init__(self, plans: Sequence[_Plan], pairs: Sequence[Pair[Case]], is_published: bool) -> None:
         self.settings = ComparisonSettings()
         families: list[dict[_Key, _Groups]] = [
             {(plan.first, None, True): plan.groups() for plan in plans if plan.contrasts},
@@ -298,8 +301,9 @@ class _Decisions:
             size = 1 if is_published else len(members)
             groups += [(of, 1 - FAMILY_ERROR / size) for _, _, of in members]
             keys += [(key, values, of) for key, values, of in members]
-        compared, overall = compare_groups(pairs, groups, self.settings)
-        self.compared: list[PairComparison] = compared
+        with reported_as(UsageError):
+            compared, overall = compare_groups(pairs, groups, self.settings)
+        self.compared: list[PairComparison[Case]] = compared
         self.found: dict[_Key, _Found] = defaultdict(dict)
         for (key, values, of), one in zip(keys, overall, strict=True):
             self.found[key][values] = one, of
@@ -359,14 +363,16 @@ class _Decisions:
         sessions = int(median(counts)) if counts else None
         return ValueComparison(value, ratio, ci, verdict, bound, len(of), ahead, sessions, rules)
 
-    def _rules(self, best: Scalar, value: Scalar, compared: Sequence[PairComparison], sign: int) -> Iterator[ValueRule]:
-        for group in find_subgroups(compared, self.settings):
+    def _rules(
+        self, best: Scalar, value: Scalar, compared: Sequence[PairComparison[Case]], sign: int
+    ) -> Iterator[ValueRule]:
+        for group in find_subgroups(compared, self.settings, CASE_PARAMETERS):
             ahead = (group.direction == "faster") == (sign > 0)
             gain = max(group.ratio, 1 / group.ratio)
             yield ValueRule(best if ahead else value, group.rule, gain, group.inside, group.inside_total)
 
 
-def _runs(one: PairComparison) -> tuple[int, int] | None:
+def _runs(one: PairComparison[Case]) -> tuple[int, int] | None:
     if one.left.runs is None or one.right.runs is None:
         return None
     return one.left.runs, one.right.runs

@@ -17,9 +17,9 @@ from pathlib import Path
 from iowatch.benchmarks.suites import load_suite, suite_names
 from iowatch.comparison.sides import SideEntry, parse_filter_value, published_side_entries, series_axes
 from iowatch.core import DAY_S, Scalar, UsageError, format_size, settings, suggest_name
-from iowatch.findings import headline_series, load_detections, load_observations
+from iowatch.findings import format_parameter_value, headline_series, load_detections, load_observations
 from iowatch.reference import published
-from iowatch.stats import SideSamples, format_parameter_value
+from iowatch.statistics import SideSamples
 from iowatch.store import History, SeriesRow
 
 Parameters = Mapping[str, Scalar]

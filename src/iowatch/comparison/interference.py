@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from statistics import fmean, median
 
 from iowatch.comparison.sides import SideEntry, gather_entries, session_labels
-from iowatch.core import METRICS, Case, headline_metrics
-from iowatch.stats import Pair, PairComparison, SideSamples, compare_pairs
+from iowatch.core import METRICS, Case, UsageError, headline_metrics
+from iowatch.findings import reported_as
+from iowatch.statistics import Pair, PairComparison, SideSamples, compare_pairs
 from iowatch.store import History, ResultFilter
 
 
@@ -30,7 +31,7 @@ class LevelEffect:
     case: Case
     metric: str
     level: int
-    comparison: PairComparison
+    comparison: PairComparison[Case]
     slowdown: float | None
     ci: tuple[float, float] | None
     samples: tuple[float, ...]
@@ -82,8 +83,9 @@ def interference_effects(history: History, session: str) -> InterferenceEffects:
         for level, entry in sorted(levels.items())
         if level and 0 in levels
     ]
-    pairs = [Pair(case, one.metric, zero.side, one.side) for case, _, zero, one in chosen]
-    compared = compare_pairs(pairs)[0] if pairs else []
+    pairs = [Pair(case, one.metric, zero.side, one.side, METRICS[one.metric].sign) for case, _, zero, one in chosen]
+    with reported_as(UsageError):
+        compared = compare_pairs(pairs)[0] if pairs else []
     found = [
         _make_effect(case, level, zero, one, comparison, entries)
         for (case, level, zero, one), comparison in zip(chosen, compared, strict=True)
@@ -97,7 +99,12 @@ def interference_effects(history: History, session: str) -> InterferenceEffects:
 
 
 def _make_effect(
-    case: Case, level: int, zero: SideEntry, one: SideEntry, comparison: PairComparison, entries: Sequence[SideEntry]
+    case: Case,
+    level: int,
+    zero: SideEntry,
+    one: SideEntry,
+    comparison: PairComparison[Case],
+    entries: Sequence[SideEntry],
 ) -> LevelEffect:
     gain = METRICS[one.metric].gain
     assert isinstance(zero.side, SideSamples)

@@ -24,10 +24,21 @@ from iowatch.comparison.sides import (
     query_side_results,
     session_labels,
 )
-from iowatch.core import METRICS, Case, InputError, Scalar, UsageError, canonical_json, format_count, headline_metrics
+from iowatch.core import (
+    METRICS,
+    Case,
+    InputError,
+    Scalar,
+    UsageError,
+    canonical_json,
+    format_count,
+    get_metric,
+    headline_metrics,
+)
 from iowatch.darshan import DarshanReader, TraceChange, diff_trace_groups, read_first_kept_trace
+from iowatch.findings import CASE_PARAMETERS, reported_as
 from iowatch.site import StackDiff, diff_stacks, stack_from_json
-from iowatch.stats import (
+from iowatch.statistics import (
     ComparisonSettings,
     OverallComparison,
     Pair,
@@ -61,7 +72,7 @@ class MatchedSides:
         common: axes with the same value in all pairs.
     """
 
-    pairs: tuple[Pair, ...]
+    pairs: tuple[Pair[Case], ...]
     entries: tuple[tuple[SideEntry, SideEntry], ...]
     differing: DifferingValues
     common: Mapping[str, str]
@@ -149,13 +160,18 @@ def _merge_entries(first: SideEntry, second: SideEntry) -> SideEntry:
 
 def _make_pair(
     left: SideEntry, right: SideEntry, removed: Collection[str], axes: Mapping[str, Sequence[str]], last: int
-) -> Pair:
+) -> Pair[Case]:
     several = {name: value for name, value in left.axes.items() if len(axes.get(name, ())) > 1}
     if "file_system" in left.axes and "file_system" not in removed:
         several["file_system"] = left.axes["file_system"]
     case = left.case.without(*removed)
-    samples = (_limit_side_runs(one.side, last) for one in (left, right))
-    return Pair(Case(case.benchmark, {**case.parameters, **several}), left.metric, *samples)
+    return Pair(
+        case=Case(case.benchmark, {**case.parameters, **several}),
+        metric=left.metric,
+        left=_limit_side_runs(left.side, last),
+        right=_limit_side_runs(right.side, last),
+        sign=get_metric(left.metric).sign,
+    )
 
 
 @dataclass(frozen=True)
@@ -296,7 +312,9 @@ class TraceComparison:
     left_out: int = 0
 
 
-def compare_side_traces(compared: Sequence[PairComparison], matched: MatchedSides, history: History) -> TraceComparison:
+def compare_side_traces(
+    compared: Sequence[PairComparison[Case]], matched: MatchedSides, history: History
+) -> TraceComparison:
     """Compare the logs of the newest runs on both sides of each case.
 
     Args:
@@ -324,7 +342,7 @@ def compare_side_traces(compared: Sequence[PairComparison], matched: MatchedSide
     return TraceComparison(tuple(found), len(remaining))
 
 
-def _difference_rank(one: PairComparison) -> tuple[bool, float]:
+def _difference_rank(one: PairComparison[Case]) -> tuple[bool, float]:
     """Sort key: pairs with a verdict of a difference first, the largest first."""
     return one.verdict not in ("faster", "slower"), -abs(log(one.ratio)) if one.ratio else 0.0
 
@@ -369,7 +387,7 @@ class Outcome:
     right: SideSpec
     names: tuple[str, str]
     matched: MatchedSides
-    compared: tuple[PairComparison, ...]
+    compared: tuple[PairComparison[Case], ...]
     overall: OverallComparison
     subgroups: tuple[Subgroup, ...]
     options: ComparisonOptions
@@ -402,8 +420,9 @@ def compare_sides(left: SideSpec, right: SideSpec, history: Opened, options: Com
     if not matched.pairs:
         why = _no_pairs_reason(left, right, sides[0], sides[1])
         raise UsageError(f"no case is on both sides of '{left.text}' and '{right.text}'", hint=why)
-    compared, overall = compare_pairs(matched.pairs, options.settings)
-    groups = find_subgroups(compared, options.settings)
+    with reported_as(UsageError):
+        compared, overall = compare_pairs(matched.pairs, options.settings)
+    groups = find_subgroups(compared, options.settings, CASE_PARAMETERS)
     names = name_sides(left, right, matched.differing, matched.common)
     notes = _exclusion_notes(names, gathered, options)
     measured_here = bool({left.kind, right.kind} - {"file", "published"})

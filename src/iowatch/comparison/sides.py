@@ -37,7 +37,7 @@ from iowatch.core import (
 )
 from iowatch.reference import events, published
 from iowatch.site import shared_zone, with_file_system
-from iowatch.stats import Side, SideSamples, SideSummary
+from iowatch.statistics import Side, SideSamples, SideSummary
 from iowatch.store import History, ResultFilter, ResultRow, SeriesFilter
 
 SideKind = Literal["stack", "system", "file_system", "session", "since", "event", "published", "file"]

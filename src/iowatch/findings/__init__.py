@@ -1,6 +1,12 @@
 """Findings: the changes of several series that belong to one event."""
 
 from iowatch.findings.card import card_facts, waiting_text
+from iowatch.findings.case_parameters import (
+    CASE_PARAMETERS,
+    derive_parameters,
+    format_parameter_value,
+    short_case_names,
+)
 from iowatch.findings.evidence import (
     BISECT_ANSWER,
     BISECT_ATTRIBUTE,
@@ -51,6 +57,7 @@ from iowatch.findings.state import (
     refresh_findings,
     update_findings,
 )
+from iowatch.findings.statistics_errors import reported_as
 from iowatch.findings.text import (
     detection_cells,
     finding_day,

@@ -36,6 +36,7 @@ from iowatch.darshan import (
     read_first_kept_trace,
 )
 from iowatch.findings import grouping
+from iowatch.findings.case_parameters import CASE_PARAMETERS, short_case_names
 from iowatch.findings.finding import (
     ChangeGroup,
     CovariateDifference,
@@ -49,14 +50,14 @@ from iowatch.findings.layers import layer_of_group, probe_responses
 from iowatch.findings.series import load_detections
 from iowatch.reference import Event
 from iowatch.site import system_zone
-from iowatch.stats import (
+from iowatch.statistics import (
     ChangePoint,
     Detection,
+    EventReach,
     PossibleCause,
     explain_changes,
     probability_beside,
     rank_causes,
-    short_case_names,
 )
 from iowatch.store import History, RunRow, SeriesPoints, SeriesRow, SessionRow
 
@@ -484,7 +485,7 @@ def build_finding(
     changed = zip((*group.main, *group.opposite), names, strict=False)
     members = tuple(grouping.make_member(one, points[one.row.id], member_name) for one, member_name in changed)
     steady = names[len(members) :]
-    explanation = explain_changes([*main, *unchanged], opposite)
+    explanation = explain_changes([*main, *unchanged], opposite, vocabulary=CASE_PARAMETERS)
     possible_causes = [s for event in happened for s in _causes_from_event(event)]
     run = next((m.run_after for m in members if m.run_after is not None), None)
     # Origin stated by the run if it was not measured on this installation.
@@ -504,7 +505,14 @@ def build_finding(
         compared=names[: len(main)] + steady,
         without_data=compared.without_data,
         changed_otherwise=compared.changed_otherwise,
-        causes=rank_causes(possible_causes, group.last_before, group.first_after, [*main, *unchanged], explanation),
+        causes=rank_causes(
+            possible_causes,
+            group.last_before,
+            group.first_after,
+            [*main, *unchanged],
+            explanation,
+            vocabulary=CASE_PARAMETERS,
+        ),
         differences=evidence_differences(history, members, points),
         first_seen_at=0,
         updated_at=0,
@@ -512,7 +520,7 @@ def build_finding(
         outlook=_outlook(group),
         opposite=ChangeGroup(
             size=_mean_gain(group.opposite),
-            explanation=explain_changes([*opposite, *unchanged], main),
+            explanation=explain_changes([*opposite, *unchanged], main, vocabulary=CASE_PARAMETERS),
             compared=names[len(main) : len(members)] + steady,
         )
         if opposite
@@ -571,6 +579,20 @@ def share_of_load(changes: Sequence[grouping.SeriesChange], detections: Mapping[
     return LoadShare(part / whole, tuple(name for name, _ in names.most_common()), len(used), explained)
 
 
+# Which series an event of each kind changes.
+REACH_BY_KIND: dict[str, EventReach] = {
+    "workload": "uniform",
+    "hardware": "uniform",
+    "network": "uniform",
+    "outage": "uniform",
+    "software": "selective",
+    "upgrade": "selective",
+    "configuration": "selective",
+    "maintenance": "unknown",
+    "other": "unknown",
+}
+
+
 def _causes_from_event(event: Event) -> Iterator[PossibleCause]:
     """Possible causes from an event: each of its parts, or the event itself if it has no parts."""
     parts = [
@@ -579,4 +601,4 @@ def _causes_from_event(event: Event) -> Iterator[PossibleCause]:
     ]
     for name, kind, scope, evidence in parts or [(event.title, event.kind, event.scope, event.evidence)]:
         texts = tuple((e.verdict, f"{e.text} ({e.source})" if e.source else e.text) for e in evidence)
-        yield PossibleCause(name, event.kind, kind, event.start, event.end, scope, texts)
+        yield PossibleCause(name, event.kind, kind, event.start, event.end, scope, texts, REACH_BY_KIND[kind])

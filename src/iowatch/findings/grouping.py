@@ -17,19 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iowatch.core import DAY_S, METRICS, Scalar, local_day
+from iowatch.findings.case_parameters import CASE_PARAMETERS, derive_parameters, short_case_names
 from iowatch.findings.finding import Finding, FindingMember, PerformanceDirection
 from iowatch.findings.series import headline_series, headline_values, load_detections
 from iowatch.findings.text import format_day, format_factor
 from iowatch.site import system_zone, with_file_system
-from iowatch.stats import (
-    ChangePoint,
-    Detection,
-    PanelEvent,
-    SeriesResponse,
-    derive_parameters,
-    find_rule,
-    short_case_names,
-)
+from iowatch.statistics import ChangePoint, Detection, PanelEvent, SeriesResponse, find_rule
 from iowatch.store import History, SeriesPoints, SeriesRow
 
 Floats = NDArray[np.float64]
@@ -179,7 +172,7 @@ def _separate_first_event(group: ChangeGroup) -> ChangeGroup:
     other = _strongest_date_s(late)
     nearer = [_distance_s(m, other) < _distance_s(m, group.first_after) for m in group.changes]
     derived = [derive_parameters(series_parameters(m.row)) for m in group.changes]
-    rule = find_rule(derived, np.asarray(nearer))
+    rule = find_rule(derived, np.asarray(nearer), CASE_PARAMETERS)
     if rule is None or not rule.conditions or min(rule.precision, rule.recall) < _MIN_RULE_QUALITY:
         return group
     first_event = [

@@ -1,4 +1,4 @@
-"""Which layer moved: what the series of one event are for `iowatch.stats.layers`.
+"""Which layer moved: what the series of one event are for `iowatch.statistics.layers`.
 
 Also what the probes did, which measure the lowest layers.
 """
@@ -18,7 +18,7 @@ from iowatch.core import DAY_S, METRICS, MIB, Layer, Scalar
 from iowatch.findings.finding import MovedLayer, ProbeResponse
 from iowatch.findings.grouping import ChangeGroup, levels_around
 from iowatch.findings.series import headline_series, load_detections, load_observations
-from iowatch.stats import ChangePoint, LayerInference, LayerSeries, SeriesResponse, TransferDirection, infer_layer
+from iowatch.statistics import ChangePoint, LayerInference, LayerSeries, SeriesResponse, TransferDirection, infer_layer
 from iowatch.store import History, SeriesPoints, SeriesRow
 
 # Observations, over days with slow noise, are not as good as this many independent ones.

@@ -1,7 +1,7 @@
 """Losses of the newest session against what is usual for these very series, and the findings that report them.
 
-`iowatch.stats.control_chart` has the statistics. A loss belongs to the finding of its date and series where there is
-one; the others of one date are a finding of their own, which is suspected until changes of single series confirm it.
+`iowatch.statistics.control_chart` has the statistics. A loss belongs to the finding of its date and series where there
+is one; the others of one date are a finding of their own, which is suspected until changes of single series confirm it.
 
     observations ── chart ──> unusual losses ── join_losses ──> groups ──> findings ── attach_losses ──> needs action
 """
@@ -20,7 +20,7 @@ from iowatch.findings.finding import Finding, FindingMember, SessionLoss
 from iowatch.findings.grouping import ChangeGroup, SeriesChange
 from iowatch.findings.newest import NewestSeries, load_newest_series
 from iowatch.findings.series import RETEST_SINCE, headline_series, load_detections
-from iowatch.stats import ChangePoint, ChartReport, Detection, PanelSeries, UnusualLoss, chart_losses
+from iowatch.statistics import ChangePoint, ChartReport, Detection, PanelSeries, UnusualLoss, chart_losses
 from iowatch.store import History, SeriesRow
 
 # A series that was not measured for this time has no newest session.

@@ -1,6 +1,6 @@
 """The newest sessions of all series together: groups of changes before single series are sure, and the report of them.
 
-`iowatch.stats.panel` has the statistics; here are its observations, and how its events join the groups of changes.
+`iowatch.statistics.panel` has the statistics; here are its observations, and how its events join the groups of changes.
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iowatch.core import DAY_S, METRICS, covariate_label
+from iowatch.findings.case_parameters import CASE_PARAMETERS
 from iowatch.findings.finding import Finding, are_sure
 from iowatch.findings.grouping import ChangeGroup, SeriesChange, series_parameters
 from iowatch.findings.series import headline_values, load_observations, load_tables
 from iowatch.findings.text import format_moved_layer, format_outlook, format_session_loss, short_summary
-from iowatch.stats import (
+from iowatch.statistics import (
     NEWEST_SESSIONS,
     Adjustment,
     ChangePoint,
@@ -125,7 +126,7 @@ def assess_newest_sessions(newest: NewestSeries, known: Sequence[Finding]) -> Pa
     """
     current = [f for f in known if f.outlook is not None and f.outlook.is_current and f.resolution is None]
     events = [(f.first_after, side) for f in current for side in sorted({m.direction for m in f.members})]
-    report = assess_panel(newest.series, events, *_count_outcomes(known))
+    report = assess_panel(newest.series, events, *_count_outcomes(known), vocabulary=CASE_PARAMETERS)
     found = report.events
     if newest.adjustment is None:
         found = tuple(newest.load.doubt(event) for event in found)

@@ -20,14 +20,16 @@ from numpy.typing import NDArray
 from scipy.cluster.hierarchy import fcluster, linkage
 from scipy.stats import false_discovery_control, ttest_ind_from_stats
 
-from iowatch.core import DAY_S, MIB, Case, Scalar, format_count, format_size
+from iowatch.core import DAY_S, MIB, Case, InputError, Scalar, format_count, format_size
 from iowatch.darshan import report
 from iowatch.findings import grouping
+from iowatch.findings.case_parameters import CASE_PARAMETERS, derive_parameters
 from iowatch.findings.finding import Finding, are_sure
 from iowatch.findings.series import MIN_OBSERVATIONS
+from iowatch.findings.statistics_errors import reported_as
 from iowatch.findings.text import format_change, format_day
 from iowatch.site import system_zone
-from iowatch.stats import ChangePoint, Explanation, detect_many, explain_changes
+from iowatch.statistics import ChangePoint, Explanation, detect_many, explain_changes
 from iowatch.store import SeriesPoints, SeriesRow, logs
 
 # Smaller or shorter runs say more about caches and latencies than about the file system.
@@ -123,7 +125,8 @@ def _make_series(
 
 def detect_applications(series: Sequence[ApplicationSeries]) -> dict[int, tuple[ChangePoint, ...]]:
     """Return the confirmed changes of each series by its number."""
-    detections = detect_many([(one.points.time, one.points.median) for one in series])
+    with reported_as(InputError):
+        detections = detect_many([(one.points.time, one.points.median) for one in series])
     return {
         one.row.id: tuple(change for change in detection.changes if not change.suspected)
         for one, detection in zip(series, detections, strict=True)
@@ -200,7 +203,11 @@ def _compare(
 ) -> ProductionChange:
     rows, points = [one.row for one in series], {one.row.id: one.points for one in series}
     compared = grouping.compare_around_date(group, rows, changes, points)
-    explanation = explain_changes([*compared.main, *compared.unchanged], compared.opposite) if compared.main else None
+    explanation = (
+        explain_changes([*compared.main, *compared.unchanged], compared.opposite, vocabulary=CASE_PARAMETERS)
+        if compared.main
+        else None
+    )
     changed = {str(one.row.case.parameters["application"]) for one in group.main}
     unchanged = {str(one.parameters["application"]) for one in compared.unchanged} - changed
     others = compared.without_data, compared.changed_otherwise
@@ -353,7 +360,8 @@ def _is_part(group: grouping.ChangeGroup, larger: ProductionChange) -> bool:
     rule = larger.explanation.rule if larger.explanation else None
     parameters = [one.row.case.parameters for one in group.changes]
     return all(
-        one["application"] in larger.changed or (rule is not None and rule.conditions and rule.holds(one))
+        one["application"] in larger.changed
+        or (rule is not None and rule.conditions and rule.holds(derive_parameters(one)))
         for one in parameters
     )
 

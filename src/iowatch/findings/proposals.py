@@ -20,7 +20,7 @@ from iowatch.reference import (
     read_reference_text,
 )
 from iowatch.site import load_system, system_names, system_today, system_zone
-from iowatch.stats import ChangePoint
+from iowatch.statistics import ChangePoint
 from iowatch.store import History, SeriesFilter, SeriesPoints, SeriesRow
 
 

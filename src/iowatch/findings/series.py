@@ -28,14 +28,16 @@ from iowatch.core import (
     DAY_S,
     METRICS,
     InputError,
+    UsageError,
     get_covariate,
     headline_metrics,
     parse_time,
     run_covariates,
 )
+from iowatch.findings.statistics_errors import reported_as
 from iowatch.handoff import INTERLEAVED_PARAMETERS, RETEST
 from iowatch.site import load_system, system_names
-from iowatch.stats import (
+from iowatch.statistics import (
     DEFAULT_METHOD,
     CollectDetections,
     CovariateTable,
@@ -230,7 +232,7 @@ def detect_series(
 
     Args:
         accepted_since: start of the accepted level in epoch seconds, by series id.
-        method: a name in `iowatch.stats.METHODS`.
+        method: a name in `iowatch.statistics.METHODS`.
         save: write new detections to the history.
         most_new: stored detections of series with at most so many newer points are used, too.
 
@@ -258,7 +260,9 @@ def detect_series(
 
     def collect_first() -> dict[int, Detection]:
         chunk, collect = pending.popleft()
-        found = dict(zip((row.id for row in chunk), collect(), strict=True))
+        with reported_as(InputError):
+            detections = collect()
+        found = dict(zip((row.id for row in chunk), detections, strict=True))
         if save:
             history.save_detections([DetectionRow(id_, *keys[id_], one.to_json()) for id_, one in found.items()])
         return found
@@ -328,7 +332,9 @@ def detection_version(system: str, method: str = DEFAULT_METHOD) -> str:
 
 
 def _detection_version(method: str, adjusted: bool) -> str:
-    return f"{method}-{get_method(method).version}/{_FORMAT}" + ("" if adjusted else " unadjusted")
+    with reported_as(UsageError):
+        method_version = get_method(method).version
+    return f"{method}-{method_version}/{_FORMAT}" + ("" if adjusted else " unadjusted")
 
 
 def _adjusts_for_covariates(system: str) -> bool:
@@ -452,7 +458,11 @@ def detect_csv(path: Path, method: str = DEFAULT_METHOD) -> dict[str, Detection]
     except UnicodeDecodeError as error:
         text = f"{path}: not UTF-8 text ({error.reason} at byte {error.start})"
         raise InputError(text, hint="Save it as UTF-8, for example with iconv -t UTF-8.") from error
-    return dict(zip(series, detect_many(list(series.values()), method=method), strict=True))
+    with reported_as(UsageError):
+        get_method(method)
+    with reported_as(InputError):
+        detections = detect_many(list(series.values()), method=method)
+    return dict(zip(series, detections, strict=True))
 
 
 CSV_COLUMNS = ("series", "time", "value")

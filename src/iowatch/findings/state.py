@@ -28,7 +28,7 @@ from iowatch.findings.text import finding_line
 from iowatch.findings.updates import with_updates
 from iowatch.reference import events, reviews
 from iowatch.site import load_system, system_today, system_zone
-from iowatch.stats import DEFAULT_METHOD, NEWEST_SESSIONS, ChangePoint, Detection
+from iowatch.statistics import DEFAULT_METHOD, NEWEST_SESSIONS, ChangePoint, Detection
 from iowatch.store import FindingRow, History, SeriesRow, SessionRow
 
 # A level has returned if less than this share of the change (of its logarithm) remains, or if it overshoots.
@@ -305,7 +305,7 @@ def update_findings(
     Args:
         now: time that determines expired decisions [default: the current time].
         report: whether the caller reports the updates; otherwise they stay pending.
-        method: detection method, a name in `iowatch.stats.METHODS`.
+        method: detection method, a name in `iowatch.statistics.METHODS`.
         newest_only: assess the newest sessions of all series together, with the stored detection of each series: the
             detection of single series, which takes ten times as long for ten years, remains for the next update.
 

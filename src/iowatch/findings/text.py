@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import tzinfo
 
 from iowatch.core import covariate_label, format_count, format_local_time, format_number, format_size, local_day
+from iowatch.findings.case_parameters import CASE_PARAMETERS
 from iowatch.findings.finding import (
     AppliedDecision,
     ChangeGroup,
@@ -19,7 +20,7 @@ from iowatch.findings.finding import (
 )
 from iowatch.findings.series import MIN_OBSERVATIONS, HistoryExtent
 from iowatch.site import system_zone
-from iowatch.stats import Detection, Explanation, Magnitude, RankedCause, Rule, RuleException
+from iowatch.statistics import Detection, Explanation, Magnitude, RankedCause, Rule, RuleException
 
 _MAX_EXCEPTIONS = 3
 _MAX_NAMED = 2
@@ -468,14 +469,16 @@ def _magnitude_lines(explanation: Explanation) -> Iterator[str]:
 def format_equivalents(rule: Rule) -> Iterator[str]:
     """Equivalents of the conditions of a rule, one line per condition; each parameter is listed once."""
     for condition, group in zip(rule.conditions, rule.equivalents, strict=True):
+        condition_words = condition.words(CASE_PARAMETERS)
         same: dict[str, str] = {}
         for other in group:
-            if other.parameter != condition.parameter and other.words != condition.words:
-                same.setdefault(other.parameter, other.words)
+            other_words = other.words(CASE_PARAMETERS)
+            if other.parameter != condition.parameter and other_words != condition_words:
+                same.setdefault(other.parameter, other_words)
         if same:
             # `api = MPIIO` and the derived `mpiio` have one name.
             others = "; ".join(list(dict.fromkeys(same.values()))[:_MAX_EQUIVALENTS])
-            yield f"these data do not distinguish '{condition.words}' from: {others}"
+            yield f"these data do not distinguish '{condition_words}' from: {others}"
 
 
 def _format_causes(causes: Sequence[RankedCause]) -> Iterator[str]:

@@ -24,7 +24,7 @@ from iowatch.comparison import (
 from iowatch.core import NO_HINTS, InputError, Scalar, format_count, format_size, text
 from iowatch.output.comparison import format_interval
 from iowatch.site import default_file_system, load_system, system_names
-from iowatch.stats import format_percent
+from iowatch.statistics import format_percent
 
 _MAX_SUITES = 3
 _ANY_RANKS = 2**20

@@ -24,8 +24,9 @@ from iowatch.core import (
     text,
 )
 from iowatch.darshan import TraceChange, escape_control_characters
+from iowatch.findings import short_case_names
 from iowatch.site import shared_zone
-from iowatch.stats import MAX_STATED_RANGE, PairComparison, SideSummary, format_percent, short_case_names
+from iowatch.statistics import MAX_STATED_RANGE, PairComparison, SideSummary, format_percent
 from iowatch.store import fold_node_names
 
 _MAX_LINES = 12
@@ -90,7 +91,7 @@ def comparison_document(outcome: Outcome) -> dict[str, Any]:
         "settings": asdict(outcome.options.settings),
         "pairs": [
             {
-                **{name: value for name, value in asdict(one).items() if name != "bound"},
+                **{name: value for name, value in asdict(one).items() if name not in ("bound", "sign")},
                 "case": _case_parameters(one.case),
                 "unit": get_metric(one.metric).unit,
                 "values": _values_document(one.values) and {"statistic": one.basis, **_values_document(one.values)},
@@ -140,7 +141,7 @@ def _side_document(side: SideProvenance) -> dict[str, Any]:
     return {**plain, **times}
 
 
-def additional_runs(one: PairComparison) -> int | None:
+def additional_runs(one: PairComparison[Case]) -> int | None:
     """Additional runs per side at which `ComparisonSettings.difference` would be detected; 0 if there are enough."""
     if one.runs_needed is None:
         return None
@@ -154,7 +155,7 @@ def _header(outcome: Outcome) -> tuple[str, ...]:
     return ("case", *outcome.names, "unit", "runs", "ratio", "95 % interval", "of maxima", "verdict", "more runs")
 
 
-def _pair_rows(outcome: Outcome) -> Iterator[tuple[PairComparison, tuple[str, ...]]]:
+def _pair_rows(outcome: Outcome) -> Iterator[tuple[PairComparison[Case], tuple[str, ...]]]:
     names = short_case_names([_case_parameters(one.case) for one in outcome.compared])
     several = len({one.metric for one in outcome.compared}) > 1
     for name, one in zip(names, outcome.compared, strict=True):
@@ -173,7 +174,7 @@ def _pair_rows(outcome: Outcome) -> Iterator[tuple[PairComparison, tuple[str, ..
         yield one, cells
 
 
-def format_more_runs(one: PairComparison) -> str:
+def format_more_runs(one: PairComparison[Case]) -> str:
     """Additional runs per side; a dash where the verdict needs none, `would not help` where they would not help."""
     more = additional_runs(one)
     if one.verdict in ("faster", "slower") or (more is None and one.runs_reason is None):

@@ -16,11 +16,12 @@ from pydantic import TypeAdapter
 from rich.console import Console
 
 from iowatch.core import METRICS, Scalar, format_count, format_number, make_table
+from iowatch.findings import short_case_names
 from iowatch.output.dashboard.drawing import AxisScale, svg_line, svg_text
 from iowatch.output.report import escape_markdown, junit_case, junit_suite, valid_xml
 from iowatch.session.gate import GateOutcome, MeasuredResult
 from iowatch.session.reproduce import Reproduction
-from iowatch.stats import GateDecision, short_case_names
+from iowatch.statistics import GateDecision
 
 _COLUMNS = ("change", "interval", "pairs", "decision")
 

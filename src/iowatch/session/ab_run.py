@@ -1,8 +1,8 @@
 """`iowatch run --ab`: an interleaved A/B run of two stacks, on the nodes of one allocation if possible.
 
 One session contains all turns. A turn is one execution of all cases with one stack; a batch of turns is one start of
-ReFrame. The schedule (iowatch.stats.interleaving) determines the order of turns and the end. Warm-ups are executed like
-any turn, and discarded.
+ReFrame. The schedule (iowatch.statistics.interleaving) determines the order of turns and the end. Warm-ups are executed
+like any turn, and discarded.
 """
 
 from __future__ import annotations
@@ -22,10 +22,11 @@ from typing import Any
 from iowatch import handoff
 from iowatch.comparison import ComparisonOptions, Outcome, compare_sides, parse_side
 from iowatch.core import MachineError, Result, UsageError, format_count, format_size, headline_metrics, write_atomically
+from iowatch.findings import reported_as
 from iowatch.session import reframe, session
 from iowatch.session.plan import PlannedRun, SessionPlan, check_byte_budget, make_session_plan, require_runs
 from iowatch.site import Allocation, SystemLimits, current_allocation
-from iowatch.stats import AbSchedule, AbTurn, StopRule
+from iowatch.statistics import AbSchedule, AbTurn, StopRule
 from iowatch.store import History, SessionRecord, fold_node_names
 
 # ReFrame's names of Slurm.
@@ -205,7 +206,8 @@ def make_stop_rule(pairs: int | None, half_width: float | None, minutes: float |
         half_width = _HALF_WIDTH
     if pairs is None and minutes is None:
         minutes = _BUDGET_MIN
-    return StopRule(pairs, half_width, None if minutes is None else minutes * 60)
+    with reported_as(UsageError):
+        return StopRule(pairs, half_width, None if minutes is None else minutes * 60)
 
 
 def run_ab(history: History, context: AbContext, schedule: AbSchedule, **attributes: object) -> AbRunResult:

@@ -1,6 +1,6 @@
 """`iowatch bisect`: which parts of two stacks of modules cause their difference (docs/bisect.md).
 
-The search (iowatch.stats.bisection) requests pairs; each of its tests is one session of `iowatch run --ab`, whose
+The search (iowatch.statistics.bisection) requests pairs; each of its tests is one session of `iowatch run --ab`, whose
 attribute `bisect` names the search and both hybrids. An interrupted search goes on from the pairs in the history.
 """
 
@@ -27,7 +27,7 @@ from iowatch.session.ab_run import WarmUpError, request_allocation
 from iowatch.session.pairs import PairContext, PairedResult, PairGains, measure_pairs, read_pairs
 from iowatch.session.plan import PlannedRun
 from iowatch.site import HybridPart, HybridSource, Stack, recorded_hybrids, stack_from_json, stack_probe
-from iowatch.stats import Bisection, BisectionAnswer, BisectionSettings, PairRequest, StopRule
+from iowatch.statistics import Bisection, BisectionAnswer, BisectionSettings, PairRequest, StopRule
 from iowatch.store import History
 
 _SCREENING_PAIRS = 4

@@ -1,7 +1,8 @@
 """`iowatch gate`: is one build slower than another by more than a margin (docs/gate.md).
 
-One A/B session (iowatch.session.pairs) contains all pairs. It measures the cases whose results `iowatch.stats.gate` has
-not decided, until the decision is known or time is up. Before it, every case is counted on both builds.
+One A/B session (iowatch.session.pairs) contains all pairs. It measures the cases whose results
+`iowatch.statistics.gate` has not decided, until the decision is known or time is up. Before it, every case is counted
+on both builds.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from iowatch.session.bisect_commits import CommitRange, CommitSource
 from iowatch.session.pairs import PairContext, PairedResult, PairGains, measure_pairs
 from iowatch.session.profile_run import run_profile
 from iowatch.site import Build, Stack, StackDiff, build_digest, counters, diff_stacks, find_build, load_stack, machine
-from iowatch.stats import Gate, GateDecision, GateResult, GateSettings, StopRule
+from iowatch.statistics import Gate, GateDecision, GateResult, GateSettings, StopRule
 from iowatch.store import History, ResultFilter
 
 _ATTRIBUTE, _COUNTED, _GIT = "gate", "counted_builds", "git"

@@ -1,9 +1,9 @@
 """`iowatch run --interference`: how much slower one job, the victim, is while independent jobs, the aggressors, run.
 
 One session contains all turns. A turn is one run of the victim at a level, the number of aggressors; the schedule
-(iowatch.stats.interleaving) mixes the levels, level 0 is the reference. The aggressors are one start of ReFrame for the
-whole session, whose jobs wait where they are not needed (iowatch.site.aggressors). A result of the victim is stored
-after the turn, when it is known that its aggressors ran during all of it; else the run is stored as failed.
+(iowatch.statistics.interleaving) mixes the levels, level 0 is the reference. The aggressors are one start of ReFrame
+for the whole session, whose jobs wait where they are not needed (iowatch.site.aggressors). A result of the victim is
+stored after the turn, when it is known that its aggressors ran during all of it; else the run is stored as failed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from iowatch.session.ab_run import Batch, InterleavedRunner
 from iowatch.session.aggressors import AggressorError, Aggressors, aggregate_rates
 from iowatch.session.plan import PlannedRun, SessionPlan, make_session_plan, require_runs
 from iowatch.site import aggressors, current_allocation, on_file_systems
-from iowatch.stats import AbSchedule, AbTurn, StopRule
+from iowatch.statistics import AbSchedule, AbTurn, StopRule
 from iowatch.store import History
 
 # Beyond the budget, for the last pair; without a budget.

@@ -11,7 +11,7 @@ from iowatch.cli.common import examples, history_options, print_report
 from iowatch.comparison import ComparisonOptions, compare_sides, parse_side
 from iowatch.core import UsageError, get_metric
 from iowatch.output import comparison
-from iowatch.stats import ComparisonSettings
+from iowatch.statistics import ComparisonSettings
 from iowatch.store import History
 
 _SIDES = """

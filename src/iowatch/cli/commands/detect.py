@@ -14,7 +14,7 @@ from iowatch.core import PlainTable, covariate_label
 from iowatch.findings import detect_csv, detect_system, detection_cells
 from iowatch.output.history import format_case_name
 from iowatch.site import system_zone
-from iowatch.stats import DEFAULT_METHOD, METHODS, Detection
+from iowatch.statistics import DEFAULT_METHOD, METHODS, Detection
 from iowatch.store import History
 
 

@@ -30,6 +30,7 @@ from iowatch.findings import (
     format_factor,
     format_largest,
     format_outlook,
+    format_parameter_value,
     format_percent,
     format_resolution,
 )
@@ -47,7 +48,6 @@ from iowatch.output.dashboard import (
 from iowatch.output.dashboard.pages import PAGES, all_pages
 from iowatch.reference import EventKind, cite_table
 from iowatch.site import shared_zone, system_zone
-from iowatch.stats import format_parameter_value
 from iowatch.store import History
 
 DEFAULT_SESSIONS = 30

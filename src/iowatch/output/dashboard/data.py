@@ -19,13 +19,13 @@ import numpy as np
 from jinja2 import Environment, FileSystemLoader, TemplateError
 
 from iowatch.core import METRICS, IowatchError, MachineError, Metric, Scalar, headline_metrics, settings
-from iowatch.findings import Finding, load_detections, load_findings, monitored_series
+from iowatch.findings import Finding, load_detections, load_findings, monitored_series, short_case_names
 from iowatch.output.dashboard.site import SiteWriter, safe_file_name
 from iowatch.reference import bandwidth, events, published, reviews
 from iowatch.session.accepted_plan import is_restricted
 from iowatch.session.coverage import SessionCoverage, compare_with_expected, missing_reasons
 from iowatch.site import system
-from iowatch.stats import Detection, short_case_names
+from iowatch.statistics import Detection
 from iowatch.store import ExpectedResult, History, RunRow, SeriesExtent, SeriesRow, SessionRow, StackUse, bulk, read
 
 

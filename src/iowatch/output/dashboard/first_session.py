@@ -12,11 +12,10 @@ import numpy as np
 from markupsafe import Markup
 
 from iowatch.core import METRICS, format_count
-from iowatch.findings import MIN_OBSERVATIONS, HistoryExtent
+from iowatch.findings import MIN_OBSERVATIONS, HistoryExtent, format_parameter_value
 from iowatch.output.dashboard import data, drawing
 from iowatch.output.dashboard.pages import overview
 from iowatch.session.verdict import INSTALL_COMMANDS, UNAVAILABLE
-from iowatch.stats import format_parameter_value
 
 # Smallest ratio between two stacks that is worth a sentence; below it, one session proves nothing.
 _MIN_RATIO = 2.0

@@ -10,8 +10,8 @@ from itertools import groupby
 from typing import Any, Generic, TypeVar
 
 from iowatch.core import Scalar
+from iowatch.findings import CASE_PARAMETERS, format_parameter_value
 from iowatch.site import with_file_system
-from iowatch.stats import format_parameter_value, prior_cost_bits
 from iowatch.store import SeriesRow
 
 _T = TypeVar("_T")
@@ -121,7 +121,9 @@ def _choose_axes(values: Sequence[CaseValues]) -> tuple[list[str], list[str]]:
 
 def _distinguishing_parameters(values: Sequence[CaseValues]) -> list[str]:
     """Parameters that distinguish the cases, lowest prior cost first, without those determined by previous ones."""
-    names = sorted({name for one in values for name in one}, key=lambda name: (prior_cost_bits(name), name))
+    names = sorted(
+        {name for one in values for name in one}, key=lambda name: (CASE_PARAMETERS.prior_cost_bits(name), name)
+    )
     kept: list[str] = []
     cells = 1
     for name in names:

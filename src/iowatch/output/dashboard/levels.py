@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from iowatch.core import DAY_S, format_count, format_number
 from iowatch.findings import MIN_OBSERVATIONS, current_trends, format_factor, load_observations
 from iowatch.output.dashboard.data import SeriesEntry, SiteBuild, SystemEntry
-from iowatch.stats import ChangePoint, Detection, DetectorSettings
+from iowatch.statistics import ChangePoint, Detection, DetectorSettings
 from iowatch.store import SeriesPoints, SeriesSamples
 
 _TYPICAL_SESSIONS = 60

@@ -18,7 +18,7 @@ from iowatch.core import DAY_S
 from iowatch.findings import load_covariates
 from iowatch.output.dashboard import data, levels
 from iowatch.output.dashboard.site import OLDER_SAMPLES_FOLDER, embed_json
-from iowatch.stats import CovariateTable
+from iowatch.statistics import CovariateTable
 from iowatch.store import RunSessions, SeriesSamples, SessionRow, bulk
 
 # Observations that a page needs at least, for its accepted level and its table.

@@ -9,9 +9,9 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 from iowatch.core import DAY_S, MIB, Scalar
+from iowatch.findings import format_parameter_value
 from iowatch.output.dashboard import data
 from iowatch.reference import published
-from iowatch.stats import format_parameter_value
 from iowatch.store import History
 
 Rows = Sequence[Mapping[str, Any]]

@@ -11,6 +11,7 @@ from typing import Any
 
 from iowatch.comparison import ComparisonOptions, Outcome, SideSpec, compare_sides, parse_side
 from iowatch.core import IowatchError, local_day, settings, yamlfile
+from iowatch.findings import short_case_names
 from iowatch.output.comparison import (
     comparison_document,
     explanation_lines,
@@ -24,7 +25,7 @@ from iowatch.output.comparison import (
 )
 from iowatch.output.dashboard import Page, SiteBuild, SystemEntry, drawing
 from iowatch.site import system_zone
-from iowatch.stats import ComparisonSettings, SideSamples, short_case_names
+from iowatch.statistics import ComparisonSettings, SideSamples
 
 _MAX_STACKS = 3
 _MAX_EVENTS = 3

@@ -18,7 +18,7 @@ from iowatch.output.dashboard import cards, data, drawing, levels, safe_file_nam
 from iowatch.output.dashboard.traces import TracedRun, compare_run_traces
 from iowatch.output.history import artefact_location
 from iowatch.reference import Event
-from iowatch.stats import Explanation
+from iowatch.statistics import Explanation
 from iowatch.store import History, SeriesPoints, SessionRow
 
 _AROUND_S = 60 * drawing.DAY_S

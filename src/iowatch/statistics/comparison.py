@@ -1,0 +1,584 @@
+"""Comparison of many pairs: verdicts, sessions needed, overall answer, and subgroups that differ.
+
+A verdict of faster or slower requires that the rank test rejects and that the interval excludes 1. Each needs
+(z_test + z_power)^2 * variance / difference^2 sessions; `sessions needed` is the larger of the two. The variance is
+the upper bound of a one-sided 85 % interval (chi-squared), because the first sessions may scatter little by chance and
+would then give too few sessions.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import ceil, exp, hypot, inf, log, sqrt
+from statistics import median
+from typing import Literal
+
+import numpy as np
+import scipy  # its modules are loaded when they are used: scipy.special takes a fifth of the start of a command
+
+from iowatch.statistics import estimates, explanation
+from iowatch.statistics.errors import StatisticsError
+from iowatch.statistics.pairs import (
+    MAX_STATED_RANGE,
+    BestValues,
+    CaseT,
+    ComparedCase,
+    ComparisonSettings,
+    Floats,
+    IntervalBasis,
+    OverallComparison,
+    Pair,
+    PairComparison,
+    RatioEstimate,
+    ScalingPoint,
+    SideSamples,
+    SideSummary,
+    VarianceInflation,
+    VerdictKind,
+    format_percent,
+)
+from iowatch.statistics.rules import SeriesResponse
+from iowatch.statistics.vocabulary import ParameterVocabulary
+
+AnyComparison = PairComparison[ComparedCase]
+
+
+def decide_pair_verdict(
+    p: float | None, ci: tuple[float, float] | None, sign: int, settings: ComparisonSettings
+) -> tuple[VerdictKind, float | None, str]:
+    """Return the verdict of a ratio, the x of "no difference above x %" (a fraction), and the reason as text.
+
+    Faster and slower need both: the corrected test rejects, and the interval excludes 1. The interval is needed
+    if the spreads of the sides differ, because a rank test can reject for that alone.
+
+    Args:
+        p: corrected p value, or None if the pair was not tested.
+        ci: interval of right / left, or None.
+        sign: direction of the metric: 1 if higher is better, -1 if lower is better.
+        settings: alpha, negligible and widest are used.
+    """
+    if p is None or ci is None:
+        return "not enough data", None, "too few sessions to estimate the noise"
+    low, high = ci
+    bound = max(high - 1, 1 - low)
+    if p <= settings.alpha and not low <= 1 <= high and bound > settings.negligible:
+        faster = (low > 1) == (sign > 0)
+        return "faster" if faster else "slower", None, f"corrected p = {p:.2g}, interval excludes 1"
+    if bound <= settings.widest:
+        return "no difference", bound, f"the {settings.level:.0%} interval lies within {format_percent(bound)}"
+    if high > MAX_STATED_RANGE * low:
+        return (
+            "not enough data",
+            None,
+            f"the {settings.level:.0%} interval spans more than a factor of {MAX_STATED_RANGE}",
+        )
+    return "not enough data", None, f"the {settings.level:.0%} interval, {low:.2g} to {high:.2g}, is too wide"
+
+
+# Standard deviation of ln(value) between sessions of a shared file system, assumed if too few sessions were measured.
+_ASSUMED_SESSION_SPREAD = 0.15
+# Efficiency of the rank tests against Student's under normal noise: 3 / pi (Hodges and Lehmann, 1956).
+_RANK_EFFICIENCY = 3 / np.pi
+# With fewer sessions the spread between sessions is assumed, not estimated.
+_FEW_SESSIONS = 3
+_SPREAD_BOUND_QUANTILE = 0.85
+# Future sessions are corrected for autocorrelation, too; this widens the interval of a single pair by 7 % even
+# without autocorrelation (bench/compare.py, `wandering`).
+_INTERVAL_WIDENING = 1.07**2
+# More nightly sessions than in three years are not a recommendation.
+MAX_RUNS_NEEDED = 1_000
+
+
+def runs_needed(
+    sides: estimates.AlignedSides, estimate: RatioEstimate, threshold: float, settings: ComparisonSettings
+) -> tuple[int, int]:
+    """Total number of sessions per side (or pairs) needed for a verdict, with the measured spread and its upper bound.
+
+    Args:
+        estimate: of the median; its spread is the standard deviation of the log ratio at one session per side.
+        threshold: p value that the rank test must reach after the correction.
+        settings: difference to find, and power.
+    """
+    spread, dependence = estimate.spread, estimate.dependence
+    observed = len(sides.left) + len(sides.right) - 2
+    if sides.fewest < _FEW_SESSIONS:  # use single samples instead
+        observed = max(1, len(sides.left.values) + len(sides.right.values) - 2)
+    elif sides.paired:
+        observed = sides.fewest - 1
+    degrees = max(1.0, observed / dependence.spread)
+    # Standard deviation of the log ratio between one session of each side.
+    spreads = hypot(_side_spread(sides.left), _side_spread(sides.right))
+    noise = (float(np.std(sides.log_ratios, ddof=1)) if sides.paired else spreads) * sqrt(dependence.variance)
+    log_difference = log(1 + settings.difference)
+    # Ranks are robust to outliers, as medians are; the standard deviation is not, so the smaller spread is used.
+    rank = _required_sessions(
+        min(noise / sqrt(_RANK_EFFICIENCY), spread or inf), threshold, log_difference, settings.power
+    )
+    width = _required_sessions(spread or noise, 1 - settings.level, log_difference, settings.power)
+    variance_factor = degrees / float(scipy.special.chdtri(degrees, _SPREAD_BOUND_QUANTILE)) if degrees > 1 else 1.0
+    fewest = estimates.MIN_SIGNED_RANK_PAIRS if sides.paired else estimates.MIN_RANK_SUM_SESSIONS
+    expected = max(rank, width) * _INTERVAL_WIDENING
+    return max(fewest, ceil(expected)), max(fewest, ceil(expected * variance_factor))
+
+
+def recommend_runs(
+    needed: tuple[int, int], sides: estimates.AlignedSides, difference: float, wanders: bool = False
+) -> tuple[int | None, str | None]:
+    """Useful total number of sessions per side, and why there is none or why it is only the next step.
+
+    The number needed grows with 1 / log(1 + difference)^2, which gives the difference that a limited number can find.
+
+    Args:
+        needed: from `runs_needed`, for `difference`.
+        wanders: the level moves slowly, so consecutive sessions add little.
+    """
+    expected, upper = needed
+    if wanders:
+        return None, (
+            "more runs one after the other would help little, because the level moves slowly over many runs: measure "
+            "both sides alternately (`iowatch run --ab`)"
+        )
+    if upper > MAX_RUNS_NEEDED and sides.fewest < estimates.MIN_RANK_SUM_SESSIONS:
+        return estimates.MIN_RANK_SUM_SESSIONS, "a first step: so few runs do not show how much runs differ"
+    if expected <= MAX_RUNS_NEEDED:
+        return min(upper, MAX_RUNS_NEEDED), None
+    findable = exp(log(1 + difference) * sqrt(expected / MAX_RUNS_NEEDED)) - 1
+    return None, (
+        f"more runs would not help: runs differ so much that {format_percent(difference)} would need about "
+        f"{float(f'{expected:.1g}'):,.0f} runs per side; {MAX_RUNS_NEEDED:,} runs would find {_format_change(findable)}"
+    )
+
+
+def _format_change(fraction: float) -> str:
+    """A relative difference as per cent, from 100 % on as a factor."""
+    return format_percent(fraction) if fraction < 1 else f"a factor of {1 + fraction:.2g}"
+
+
+def _side_spread(side: estimates.SessionSamples) -> float:
+    """Standard deviation of log session medians; with too few sessions, sample scatter and assumed spread combined."""
+    if len(side) >= _FEW_SESSIONS:
+        return float(np.std(np.log(side.medians), ddof=1))
+    within = float(np.std(np.log(side.values), ddof=1)) if len(side.values) > 1 else _ASSUMED_SESSION_SPREAD
+    return hypot(within, _ASSUMED_SESSION_SPREAD)
+
+
+def _required_sessions(noise: float, p: float, difference: float, power: float) -> float:
+    """Sessions for a two-sided test at level p of a mean with standard deviation `noise`."""
+    return float(((scipy.special.ndtri(power) - scipy.special.ndtri(p / 2)) * noise / difference) ** 2)
+
+
+# Two sides with samples, and the ratio of their medians.
+EstimatedPair = tuple[estimates.AlignedSides, RatioEstimate]
+_VERDICTS: tuple[VerdictKind, ...] = ("faster", "slower", "no difference", "not enough data")
+_SIZE_PARAMETERS = ("ranks", "nodes", "instances")
+_MIN_CASES = 3
+
+
+def summarise_comparison(
+    compared: Sequence[AnyComparison], estimated: Sequence[EstimatedPair | None], settings: ComparisonSettings
+) -> OverallComparison:
+    """Combine the pairs into the overall comparison.
+
+    Args:
+        compared: pairs with their verdicts.
+        estimated: aligned sides and estimate of the median of each pair, None for a pair without samples; same order.
+        settings: the same as for the pairs.
+    """
+    counts = Counter(one.verdict for one in compared)
+    combined = _combine_pairs(compared, estimated, settings)
+    verdict, bound, reason = decide_pair_verdict(combined.p, combined.ci, 1, settings)
+    return OverallComparison(
+        counts={verdict: counts[verdict] for verdict in _VERDICTS},
+        ratio=combined.ratio,
+        ci=combined.ci,
+        basis=combined.basis,
+        verdict=verdict,
+        bound=bound,
+        reason=combined.reason or reason,
+        runs_needed=combined.runs_needed,
+        scaling=scaling_ratios(compared),
+        peaks=_best_values(compared),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _CombinedEstimate:
+    """Estimate over all pairs; `reason` replaces that of the verdict, `runs_needed` is per side."""
+
+    ratio: float | None = None
+    ci: tuple[float, float] | None = None
+    p: float | None = None
+    basis: IntervalBasis = "none"
+    reason: str = ""
+    runs_needed: int | None = None
+
+
+def _combine_pairs(
+    compared: Sequence[AnyComparison], estimated: Sequence[EstimatedPair | None], settings: ComparisonSettings
+) -> _CombinedEstimate:
+    rated = [one for one in compared if one.ratio is not None]
+    logs = np.array([pair_log_gain(one) for one in rated])
+    if not len(logs):
+        return _CombinedEstimate(reason="" if compared else "no pairs")
+    assessed = [
+        (one, work)
+        for one, work in zip(compared, estimated, strict=True)
+        if work is not None and work[1].ci is not None
+    ]
+    if assessed:
+        found = _combine_over_sessions(assessed, settings)
+        left_out = len(rated) - len(assessed)
+        why = f"{left_out} of {len(rated)} cases have fewer than {estimates.MIN_SESSIONS} runs per side; without them "
+        return replace(found, reason=why + _verdict_reason(found, settings)) if left_out else found
+    runs = [side.runs for one in rated for side in (one.left, one.right) if side.runs is not None]
+    if runs and min(runs) < estimates.MIN_SESSIONS:
+        return _too_few_sessions(rated, exp(logs.mean()), max(runs))
+    return _combine_over_cases(logs, settings)
+
+
+def _verdict_reason(found: _CombinedEstimate, settings: ComparisonSettings) -> str:
+    return decide_pair_verdict(found.p, found.ci, 1, settings)[2]
+
+
+def _too_few_sessions(rated: Sequence[AnyComparison], ratio: float, runs: int) -> _CombinedEstimate:
+    """No interval and no test: the cases of a session share the state of the machine, however many they are."""
+    needed = [one.runs_needed for one in rated if one.runs_needed is not None]
+    wanted = round(median(needed)) if needed else None
+    what = f", and about {wanted} to find a difference of the size asked for" if wanted else ""
+    return _CombinedEstimate(
+        ratio,
+        reason=f"all cases of a run share the state of the machine, so cases do not replace runs: a verdict over all "
+        f"needs at least {estimates.MIN_SESSIONS} runs per side{what}",
+        runs_needed=wanted,
+    )
+
+
+def _combine_over_sessions(
+    assessed: Sequence[tuple[AnyComparison, EstimatedPair]], settings: ComparisonSettings
+) -> _CombinedEstimate:
+    """Combine pairs that have intervals.
+
+    All pairs are drawn with the same sessions, so the draws of their mean include the dependence between pairs. The
+    draws of each pair include the autocorrelation of consecutive sessions.
+    """
+    centre = float(np.mean([pair_log_gain(one) for one, _ in assessed]))
+    signs = np.array([one.sign for one, _ in assessed])
+    drawn = estimates.draw_pairs_together([(sides, found.dependence) for _, (sides, found) in assessed], settings)
+    draws = centre + np.nanmean(signs[:, None] * drawn, axis=0)
+    inflation = VarianceInflation(spread=median(found.dependence.spread for _, (_, found) in assessed))
+    sessions = int(median(sides.fewest for _, (sides, _) in assessed))
+    spread = estimates.uncertainty_from_draws(draws, sessions, inflation)
+    low, high = estimates.expanded_percentile_interval(centre, draws, spread, settings.level)
+    basis: IntervalBasis = "paired sessions" if all(one.paired for one, _ in assessed) else "sessions"
+    return _CombinedEstimate(exp(centre), (exp(low), exp(high)), estimates.t_test_p_value(centre, spread), basis)
+
+
+def _combine_over_cases(logs: Floats, settings: ComparisonSettings) -> _CombinedEstimate:
+    """Combine pairs of figures whose sessions are not known: the cases are the sample.
+
+    The result holds for similar cases of the same measurement, not for other sessions.
+    """
+    n = len(logs)
+    centre = float(logs.mean())
+    if n < _MIN_CASES:
+        return _CombinedEstimate(exp(centre))
+    error = float(logs.std(ddof=1)) / n**0.5
+    half = float(scipy.special.stdtrit(n - 1, (1 + settings.level) / 2)) * error
+    test = estimates.signed_rank_p_values if n >= estimates.MIN_SIGNED_RANK_PAIRS else estimates.paired_t_test
+    p = float(test(logs[None, :])[0])
+    return _CombinedEstimate(exp(centre), (exp(centre - half), exp(centre + half)), p, "cases")
+
+
+def pair_log_gain(one: AnyComparison) -> float:
+    """Log of the gain right / left; 0 if the metric has no direction."""
+    return one.sign * log(one.ratio) if one.ratio is not None else 0.0
+
+
+def scaling_ratios(compared: Sequence[AnyComparison]) -> Mapping[str, tuple[ScalingPoint, ...]]:
+    """Gains by number of ranks, nodes and instances, for each of these parameters with several values."""
+    found = {}
+    for axis in _SIZE_PARAMETERS:
+        groups: dict[int, list[float]] = defaultdict(list)
+        for one in compared:
+            value = one.case.parameters.get(axis)
+            if one.ratio is not None and isinstance(value, int | float):
+                groups[int(value)].append(pair_log_gain(one))
+        if len(groups) > 1:
+            found[axis] = tuple(
+                ScalingPoint(value, len(gains), exp(sum(gains) / len(gains)), exp(min(gains)), exp(max(gains)))
+                for value, gains in sorted(groups.items())
+            )
+    return found
+
+
+def _best_values(compared: Sequence[AnyComparison]) -> tuple[BestValues, ...]:
+    groups: dict[tuple[str, str, int], list[tuple[float, float]]] = defaultdict(list)
+    for one in compared:
+        if one.sign < 0:
+            left, right = one.left.min, one.right.min
+        else:
+            left, right = one.left.max, one.right.max
+        if left and right:
+            groups[str(one.case.parameters.get("operation", "")), one.metric, one.sign].append((left, right))
+    best_values = []
+    for (operation, metric, sign), values in sorted(groups.items()):
+        best = min if sign < 0 else max
+        left_values, right_values = zip(*values, strict=True)
+        best_values.append(BestValues(operation, metric, best(left_values), best(right_values)))
+    return tuple(best_values)
+
+
+_DIRECTIONS: tuple[tuple[Literal["faster", "slower"], int], ...] = (("faster", 1), ("slower", -1))
+_MIN_SUBGROUP_PAIRS = 4  # with fewer pairs any rule is due to chance
+
+
+@dataclass(frozen=True, slots=True)
+class Subgroup:
+    """A rule that selects the faster or the slower pairs.
+
+    Attributes:
+        rule: as text.
+        inside, inside_total: of the pairs that meet the rule, the number of faster (slower) ones, and the total.
+        outside, outside_total: the same for the other pairs.
+        ratio: gain right / left of the differing pairs that meet the rule (geometric mean).
+    """
+
+    direction: Literal["faster", "slower"]
+    rule: str
+    inside: int
+    inside_total: int
+    outside: int
+    outside_total: int
+    ratio: float
+
+
+def find_subgroups(
+    compared: Sequence[AnyComparison], settings: ComparisonSettings, vocabulary: ParameterVocabulary
+) -> tuple[Subgroup, ...]:
+    """At most one subgroup per direction; empty if no rule separates the pairs.
+
+    Pairs of published figures have no verdict; they count as different beyond `settings.difference`.
+    """
+    usable = [one for one in compared if one.ratio is not None]
+    if len(usable) < _MIN_SUBGROUP_PAIRS:
+        return ()
+    gains = [pair_log_gain(one) for one in usable]
+    cases = [{"benchmark": one.case.benchmark, **one.case.parameters} for one in usable]
+    found = []
+    for direction, sign in _DIRECTIONS:
+        changed = [_is_difference(one, settings) == direction for one in usable]
+        responses = [
+            SeriesResponse(case, differs, gain) for case, differs, gain in zip(cases, changed, gains, strict=True)
+        ]
+        rule = explanation.explain_changes(responses, vocabulary=vocabulary).rule
+        if rule is None:
+            continue
+        inside = [gain for gain, differs in zip(gains, changed, strict=True) if differs and sign * gain > 0]
+        group = Subgroup(
+            direction=direction,
+            rule=rule.text,
+            inside=rule.changed_in,
+            inside_total=rule.total_in,
+            outside=rule.changed_out,
+            outside_total=rule.total_out,
+            ratio=exp(sum(inside) / len(inside)),
+        )
+        found.append(group)
+    return tuple(found)
+
+
+def _is_difference(one: AnyComparison, settings: ComparisonSettings) -> str | None:
+    if one.p is None and one.left.runs is None and one.right.runs is None:
+        gain = pair_log_gain(one)
+        large = abs(gain) > log(1 + settings.difference)
+        return None if not large else "faster" if gain > 0 else "slower"
+    return one.verdict if one.verdict in ("faster", "slower") else None
+
+
+_Statistic = Literal["median", "max", "mean"]
+_STATISTICS: tuple[_Statistic, ...] = ("median", "max", "mean")
+
+
+def compare_pairs(
+    pairs: Sequence[Pair[CaseT]], settings: ComparisonSettings | None = None
+) -> tuple[list[PairComparison[CaseT]], OverallComparison]:
+    """Compare each pair, and combine all pairs.
+
+    Args:
+        pairs: the same case on both sides; the metric has a direction.
+        settings: thresholds of the comparison [default: `ComparisonSettings()`].
+
+    Returns:
+        the verdicts in the order of `pairs`, and the overall comparison.
+
+    Raises:
+        StatisticsError: a metric has no direction.
+    """
+    chosen = settings or ComparisonSettings()
+    compared, estimated = _estimate_pairs(pairs, chosen)
+    return compared, summarise_comparison(compared, estimated, chosen)
+
+
+def compare_groups(
+    pairs: Sequence[Pair[CaseT]], groups: Sequence[tuple[Sequence[int], float]], settings: ComparisonSettings
+) -> tuple[list[PairComparison[CaseT]], list[OverallComparison]]:
+    """Compare each pair, and combine the pairs of each group; a pair may be in several groups.
+
+    Autocorrelation is estimated from all pairs.
+
+    Args:
+        pairs: as for `compare_pairs`.
+        groups: positions of the pairs of each group, and the confidence level of its interval.
+
+    Returns:
+        the verdicts in the order of `pairs`, and the overall comparison of each group.
+
+    Raises:
+        StatisticsError: a metric has no direction.
+    """
+    compared, estimated = _estimate_pairs(pairs, settings)
+    return compared, [
+        summarise_comparison(
+            [compared[i] for i in members], [estimated[i] for i in members], replace(settings, level=level)
+        )
+        for members, level in groups
+    ]
+
+
+def _estimate_pairs(
+    pairs: Sequence[Pair[CaseT]], chosen: ComparisonSettings
+) -> tuple[list[PairComparison[CaseT]], list[EstimatedPair | None]]:
+    neutral = sorted({pair.metric for pair in pairs if pair.sign == 0})
+    if neutral:
+        raise StatisticsError(
+            f"neither higher nor lower is better for {', '.join(neutral)}: no side can be faster",
+            hint="--metric chooses others, for example bandwidth or time.",
+        )
+    estimated: list[EstimatedPair | None] = [None] * len(pairs)
+    aligned = {
+        index: estimates.align_sides(pair.left, pair.right)
+        for index, pair in enumerate(pairs)
+        if isinstance(pair.left, SideSamples) and isinstance(pair.right, SideSamples)
+    }
+    # The autocorrelation of the sessions is estimated from all pairs together.
+    inflations = estimates.estimate_inflations(list(aligned.values()))
+    for (index, sides), dependence in zip(aligned.items(), inflations, strict=True):
+        estimated[index] = sides, estimates.ratio_of_medians(sides, chosen, dependence)
+    p_values, adjusted = _test_pairs(estimated)
+    # p value that one more pair must reach to be accepted by Benjamini-Hochberg.
+    known = [p for p in adjusted if p is not None]
+    threshold = chosen.alpha * min(1.0, (sum(p <= chosen.alpha for p in known) + 1) / max(1, len(known)))
+    compared = [
+        _assess_pair(pair, work, p, corrected, threshold, chosen) if work else _compare_figures(pair)
+        for pair, work, p, corrected in zip(pairs, estimated, p_values, adjusted, strict=True)
+    ]
+    return compared, estimated
+
+
+def _test_pairs(estimated: Sequence[EstimatedPair | None]) -> tuple[list[float | None], list[float | None]]:
+    """P values of the pairs with enough sessions, raw and corrected for the number of pairs.
+
+    The correction of Benjamini and Hochberg (1995) limits the share of false ones among those <= q to q. It is also
+    valid for positively dependent pairs, such as cases of one session (Benjamini and Yekutieli, 2001).
+    """
+    from scipy import stats
+
+    found: list[float | None] = [None] * len(estimated)
+    for members, parts in estimates.stack_sessions([work[0] if work else None for work in estimated]):
+        p_values = estimates.paired_p_values(*parts) if len(parts) == 1 else estimates.independent_p_values(*parts)
+        sessions = [part.shape[1] for part in parts]
+        for index, p in zip(members, p_values, strict=True):
+            if work := estimated[index]:
+                found[index] = estimates.correct_p_for_autocorrelation(float(p), sessions, work[1].dependence)
+    known = [p for p in found if p is not None]
+    adjusted = iter(stats.false_discovery_control(known).tolist() if known else ())
+    return found, [None if p is None else next(adjusted) for p in found]
+
+
+# From this inflation on, the reason states that sessions are autocorrelated.
+_MIN_REPORTED_INFLATION = 1.2
+
+
+def _assess_pair(
+    pair: Pair[CaseT],
+    work: EstimatedPair,
+    p: float | None,
+    adjusted: float | None,
+    threshold: float,
+    settings: ComparisonSettings,
+) -> PairComparison[CaseT]:
+    sides, medians = work
+    maxima = estimates.ratio_of_maxima(sides, settings, medians.dependence)
+    inflation = medians.dependence.variance
+    verdict, bound, reason = decide_pair_verdict(adjusted, medians.ci, pair.sign, settings)
+    if sides.fewest < estimates.MIN_SESSIONS:
+        left, right = len(sides.left), len(sides.right)
+        runs = f"{left} against {right} run{'s' * (right != 1)}"
+        reason = f"{runs}: the noise between sessions cannot be estimated below {estimates.MIN_SESSIONS} per side"
+        verdict, bound = "not enough data", None
+    else:
+        reason += f"; compared {'paired by session' if sides.paired else 'as independent samples'}"
+        if sides.left_out:
+            reason += f"; {sides.left_out} sessions without a counterpart excluded"
+        if medians.dependence.wandering:
+            reason += f"; the level moves slowly over many runs: {min(sides.fewest, inflation):.1f} count as one"
+        elif inflation >= _MIN_REPORTED_INFLATION:
+            reason += f"; consecutive sessions are correlated: {inflation:.1f} count as one"
+    wanders = medians.dependence.wandering > 0
+    needed, why = recommend_runs(runs_needed(sides, medians, threshold, settings), sides, settings.difference, wanders)
+    return PairComparison(
+        case=pair.case,
+        metric=pair.metric,
+        sign=pair.sign,
+        left=_summarise_side(sides.left),
+        right=_summarise_side(sides.right),
+        statistic="median",
+        ratio=medians.ratio,
+        values=medians.values,
+        ci=medians.ci,
+        ratio_max=maxima.ratio,
+        values_max=maxima.values,
+        ci_max=maxima.ci,
+        p=p,
+        p_adjusted=adjusted,
+        paired=sides.paired,
+        verdict=verdict,
+        bound=bound,
+        runs_needed=needed,
+        runs_reason=why,
+        reason=reason,
+        inflation=inflation,
+    )
+
+
+def _summarise_side(side: estimates.SessionSamples) -> SideSummary:
+    n, runs = len(side.values), len(side)
+    most, middle, mean, least = (float(of(side.values)) for of in (np.max, np.median, np.mean, np.min))
+    return SideSummary(n=n, max=most, median=middle, mean=mean, min=least, runs=runs)
+
+
+def _compare_figures(pair: Pair[CaseT]) -> PairComparison[CaseT]:
+    """Compare published figures: a ratio without a statement about noise."""
+    left, right = (
+        side if isinstance(side, SideSummary) else _summarise_side(estimates.SessionSamples.of(side.sessions))
+        for side in (pair.left, pair.right)
+    )
+    statistic = next((name for name in _STATISTICS if getattr(left, name) and getattr(right, name)), None)
+    values = (getattr(left, statistic), getattr(right, statistic)) if statistic else None
+    best = (left.max, right.max) if left.max and right.max else None
+    return PairComparison(
+        case=pair.case,
+        metric=pair.metric,
+        sign=pair.sign,
+        left=left,
+        right=right,
+        statistic=statistic,
+        ratio=values[1] / values[0] if values else None,
+        values=values,
+        ratio_max=best[1] / best[0] if best else None,
+        values_max=best,
+        verdict="not enough data",
+        reason="printed figures without samples" if statistic else "no statistic in common",
+    )

@@ -1,0 +1,445 @@
+"""A control chart of losses: is the newest observation of a series below what is usual for this very series?
+
+The chart answers in the first session, without regard to whether the loss lasts (that is `iowatch.statistics.panel`):
+
+1. *Level* of a series before a session: median of its last 30 usual observations. *Scatter*: 1.4826 times the median
+   absolute deviation of its last 100 usual observations from the levels before them. Nothing of it is taken from other
+   series.
+2. An observation is *outside* if it is below the level by five times the scatter, and by the smallest loss worth a
+   message; with few observations by more (quantiles of Student's t). Several sessions in a row need three times the
+   scatter. From there until it is back the series is in an *excursion*, and neither level nor scatter learn from it.
+3. A *group* (the series of one file system, or all) has a chart of its own: that of the median of the deviations of
+   its series, without those that are unusual already. So the bad sessions that a file system has in common are learnt
+   as such.
+4. An excursion is *unusual* if one, two, or four of its sessions in a row are all so far off that excursions about as
+   bad (60 % of this loss, as logarithm) came less than once in 90 sessions, in any series of the system; for a group,
+   in any group. One that never occurred before is always unusual. An unusual one stays so until the series is back.
+
+A larger loss is never less unusual than a smaller one: what it is compared with ended before its excursion began.
+Scatter of other series takes no part; their excursions do, so that a system on which single series fall to a tenth
+every second week does not report each of them. Control charts: Montgomery, Introduction to Statistical Quality Control,
+8th edition, sections 6.4 (individual values) and 5.3 (runs).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import t as student_t
+
+from iowatch.statistics.panel_table import PanelSeries, session_starts
+
+Floats = NDArray[np.float64]
+
+# Sessions that are compared; older ones say little about what is usual.
+_MAX_SESSIONS = 400
+# Usual observations whose median is the level, and which give the scatter; fewest of each before a series is assessed.
+_LEVEL_OBSERVATIONS, _SCATTER_OBSERVATIONS, _MIN_OBSERVATIONS = 30, 100, 5
+# Smallest scatter (ln): a constant series would otherwise have none.
+_MIN_SCATTER = 0.01
+# Limits in scatters, of one session and of several in a row; as in the usual chart of individual values, but wider by
+# two for one session, because I/O has heavier tails than the normal distribution.
+_ONE_SESSION, _SEVERAL_SESSIONS = 5.0, 3.0
+# With few observations limits grow as this one-sided quantile of Student's t does.
+_TAIL = 1e-4
+# Numbers of sessions in a row that are tested.
+_LENGTHS = (1, 2, 4)
+# An excursion ends when less than this share of its largest loss is left, even if that is still outside.
+_RETURNED = 0.5
+# Earlier excursions with this share of the loss are about as bad; with 75 % the years of Edison, Cori and Mira have a
+# third more unusual excursions, nearly all over in the next session (docs/detection-scores.md).
+_ABOUT_AS_BAD = 0.6
+# Spells that are about as bad are usual if they come once in so many sessions.
+_RETURN_SESSIONS = 90
+# Series of a group that must be measured in a session.
+_MIN_GROUP = 3
+# A series of an unusual group is named with it from this share of the group's loss on.
+_NAMED_SHARE = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class UnusualLoss:
+    """A series that is below what is usual for it, up to its newest observation.
+
+    Attributes:
+        series: its position among the series.
+        last_before: epoch seconds of its last observation before the excursion.
+        times: epoch seconds of its observations in the excursion, shape (n,).
+        level: level before the excursion (ln).
+        log_gains: its observations in the excursion, less the level (ln, negative), shape (n,).
+        lowest: smallest earlier observation, less the level before it (ln); of `earlier` observations.
+        limit: loss (ln, positive) from which on an observation is outside.
+        similar: number of earlier excursions in the system that were about as bad.
+        is_alone: whether the series is unusual by itself, and not only its group.
+    """
+
+    series: int
+    last_before: int
+    times: tuple[int, ...]
+    level: float
+    log_gains: tuple[float, ...]
+    lowest: float
+    earlier: int
+    limit: float
+    similar: int
+    is_alone: bool
+
+
+@dataclass(frozen=True, slots=True)
+class UsualRange:
+    """What is usual for a series in the newest session (ln): its level, and the distance from it on either side."""
+
+    series: int
+    level: float
+    limit: float
+    log_gain: float
+    earlier: int
+
+
+@dataclass(frozen=True, slots=True)
+class ChartReport:
+    """State of the control chart after the newest session.
+
+    Attributes:
+        losses: the series that are unusual in their newest observation.
+        ranges: of each series that was measured in the newest session and is assessed.
+        starts: epoch seconds of the first run of each session, shape (T,).
+        begun: number of series and groups that became unusual in each session, shape (T,).
+        unusual: number of series and groups that were unusual after each session, shape (T,).
+    """
+
+    losses: tuple[UnusualLoss, ...]
+    ranges: tuple[UsualRange, ...]
+    starts: Floats = field(default_factory=lambda: np.zeros(0))
+    begun: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    unusual: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+
+
+def chart_losses(series: Sequence[PanelSeries], groups: Sequence[str], smallest_loss: float = 0.2) -> ChartReport:
+    """Assess every session of the series of a system, in order of time, and return the state after the newest one.
+
+    Args:
+        series: observations; from an established step on the level is a new one.
+        groups: of each series the name of its group, usually its file system, shape (S,).
+        smallest_loss: share of the performance (0 to 1) from which on the loss of a calm series is worth a message.
+    """
+    if not any(len(one.times) for one in series):
+        return ChartReport((), ())
+    chart = _Chart(series, groups, -math.log(1 - smallest_loss))
+    for session in range(len(chart.starts)):
+        chart.assess(session)
+    return chart.report()
+
+
+class _Usual:
+    """The newest usual values of each row in a ring: levels or deviations. NaN where there are fewer.
+
+    Attributes:
+        counts: number of values that were ever added, shape (rows,).
+    """
+
+    def __init__(self, rows: int, size: int) -> None:
+        self.values = np.full((rows, size), np.nan)
+        self.counts = np.zeros(rows, dtype=np.int64)
+
+    def add(self, rows: NDArray[np.intp], values: Floats) -> None:
+        """Add one value to each of these rows."""
+        self.values[rows, self.counts[rows] % self.values.shape[1]] = values
+        self.counts[rows] += 1
+
+    @property
+    def held(self) -> NDArray[np.int64]:
+        """Number of values in the ring, shape (rows,)."""
+        return np.minimum(self.counts, self.values.shape[1])
+
+    def medians(self) -> Floats:
+        """Median of each row, shape (rows,)."""
+        return _row_medians(self.values, self.held)
+
+    def scatter(self) -> Floats:
+        """Robust scatter of each row, shape (rows,)."""
+        distances = np.abs(self.values - self.medians()[:, None])
+        return np.maximum(_MIN_SCATTER, 1.4826 * _row_medians(distances, self.held))
+
+
+def _row_medians(values: Floats, counts: NDArray[np.int64]) -> Floats:
+    """Median of the values of each row that are not NaN; `np.nanmedian` takes ten times as long.
+
+    Args:
+        counts: number of values that are not NaN, shape (rows,); a row without any has the median NaN.
+    """
+    ordered = np.sort(values, axis=1)  # NaN last
+    rows = np.arange(len(values))
+    lower = ordered[rows, np.maximum(counts - 1, 0) // 2]
+    upper = ordered[rows, counts // 2 % values.shape[1]]
+    return np.asarray(np.where(counts % 2 == 1, lower, (lower + upper) / 2))
+
+
+@dataclass(slots=True)
+class _Excursion:
+    """A series or group that is outside.
+
+    Attributes:
+        start: first session.
+        sessions, losses: sessions of its observations, and the losses (ln, positive).
+        level: before the excursion (ln); 0 for a group.
+        similar: number of earlier excursions that were about as bad, once it is unusual; else None.
+    """
+
+    start: int
+    level: float
+    sessions: list[int] = field(default_factory=list)
+    losses: list[float] = field(default_factory=list)
+    similar: int | None = None
+
+    def worst_of_last(self, length: int) -> float:
+        """Loss that the last `length` observations reach, all of them; 0 with fewer observations."""
+        return min(self.losses[-length:]) if len(self.losses) >= length else 0.0
+
+
+class _Chart:
+    """Series by sessions; the rows after the series are those of the groups."""
+
+    def __init__(self, series: Sequence[PanelSeries], groups: Sequence[str], least: float) -> None:
+        self.starts = session_starts([np.asarray(one.times, dtype=np.float64) for one in series])[-_MAX_SESSIONS:]
+        self.least = least
+        self.series = len(series)
+        self.times, self.logs = _tabulate(series, self.starts)
+        self.new_levels = _new_levels(series, self.starts)
+        self.members = _group_members(groups)
+        rows = self.series + len(self.members)
+        self.usual_levels = _Usual(self.series, _LEVEL_OBSERVATIONS)
+        self.usual_deviations = _Usual(rows, _SCATTER_OBSERVATIONS)
+        self.lowest = np.full(rows, np.inf)
+        self.earlier = np.zeros(rows, dtype=np.int64)
+        self.earlier_before = np.zeros(rows, dtype=np.int64)
+        self.excursions: dict[int, _Excursion] = {}
+        # Loss that so many sessions in a row reached at the end of each session: lengths by rows by sessions.
+        self.depths = np.zeros((len(_LENGTHS), rows, len(self.starts)))
+        self.begun = np.zeros(len(self.starts), dtype=np.int64)
+        self.unusual = np.zeros(len(self.starts), dtype=np.int64)
+        self.levels = np.full(self.series, np.nan)
+        self.limits = np.full(rows, np.nan)
+        self.limits_several = np.full(rows, np.nan)
+        self.deviations = np.full(rows, np.nan)
+
+    def assess(self, session: int) -> None:
+        """Continue the chart with the observations of one session."""
+        for row in self.new_levels.get(session, ()):
+            # The level is learnt anew; the scatter stays.
+            self.usual_levels.counts[row] = 0
+            self.usual_levels.values[row] = np.nan
+            self._end_excursion(row)
+        self._learn_first_observations(session)
+        self._measure(session)
+        self.limits, self.limits_several = self._limits()
+        is_assessed = np.isfinite(self.deviations) & np.isfinite(self.limits)
+        for assessed in np.flatnonzero(is_assessed):
+            self._update_excursion(int(assessed), session)
+        self.earlier_before = self.earlier + _MIN_OBSERVATIONS
+        self._learn(session)
+        self._decide(session)
+
+    def _learn_first_observations(self, session: int) -> None:
+        """The first observations of a series are usual by definition: nothing is known to compare them with."""
+        young = np.flatnonzero(np.isfinite(self.logs[:, session]) & (self.usual_levels.counts < _MIN_OBSERVATIONS))
+        self.usual_levels.add(young, self.logs[young, session])
+        complete = young[self.usual_levels.counts[young] == _MIN_OBSERVATIONS]
+        first = self.usual_levels.values[complete, :_MIN_OBSERVATIONS]
+        for deviations in (first - np.median(first, axis=1, keepdims=True)).T:
+            self.usual_deviations.add(complete, deviations)
+        self.logs[young, session] = np.nan
+
+    def _measure(self, session: int) -> None:
+        """Deviation of each series from its level, and of each group: the median of its series.
+
+        Series that are unusual already say nothing of a new loss of the group.
+        """
+        known = self.usual_levels.counts >= _MIN_OBSERVATIONS
+        self.levels = np.where(known, self.usual_levels.medians(), np.nan)
+        self.deviations = np.full(len(self.limits), np.nan)
+        self.deviations[: self.series] = self.logs[:, session] - self.levels
+        others = self.deviations[: self.series].copy()
+        reported = [
+            row for row, excursion in self.excursions.items() if row < self.series and excursion.similar is not None
+        ]
+        others[reported] = np.nan
+        for number, members in enumerate(self.members):
+            measured = others[members]
+            measured = measured[np.isfinite(measured)]
+            if len(measured) >= _MIN_GROUP:
+                self.deviations[self.series + number] = np.median(measured)
+
+    def _limits(self) -> tuple[Floats, Floats]:
+        """Loss from which an observation is outside: one alone, and several in a row; NaN for rows without a past."""
+        held = self.usual_deviations.held
+        known = held >= _MIN_OBSERVATIONS
+        widened = student_t.isf(_TAIL, np.maximum(held - 1, 1)) / student_t.isf(_TAIL, 1e6)
+        scatter = np.where(known, self.usual_deviations.scatter() * widened, np.nan)
+        one = np.maximum(_ONE_SESSION * scatter, self.least)
+        several = np.maximum(_SEVERAL_SESSIONS * scatter, self.least)
+        return one, several
+
+    def _limits_of(self, length: int) -> Floats:
+        """Limits of so many sessions in a row, shape (rows,)."""
+        return self.limits if length == 1 else self.limits_several
+
+    def _update_excursion(self, row: int, session: int) -> None:
+        """Begin, continue or end the excursion of a row that was measured."""
+        loss = -float(self.deviations[row])
+        excursion = self.excursions.get(row)
+        least = float(self.limits_several[row])
+        if excursion is not None:
+            least = min(least, _RETURNED * max(excursion.losses))
+        if loss < least:
+            self._end_excursion(row)
+            return
+        if excursion is None:
+            level = float(self.levels[row]) if row < self.series else 0.0
+            excursion = self.excursions[row] = _Excursion(session, level)
+        excursion.sessions.append(session)
+        excursion.losses.append(loss)
+        for position, length in enumerate(_LENGTHS):
+            reached = excursion.worst_of_last(length)
+            if reached >= self._limits_of(length)[row]:
+                self.depths[position, row, session] = reached
+
+    def _end_excursion(self, row: int) -> None:
+        """The series or group is back: its excursion is past."""
+        excursion = self.excursions.pop(row, None)
+        if excursion is not None:
+            self.lowest[row] = min(self.lowest[row], -max(excursion.losses))
+            self.earlier[row] += len(excursion.losses)
+
+    def _learn(self, session: int) -> None:
+        """Add what is usual to what is known: not observations in an excursion, and no deviations of large gains."""
+        in_excursion = np.zeros(len(self.deviations), dtype=bool)
+        in_excursion[list(self.excursions)] = True
+        usual = np.flatnonzero(np.isfinite(self.deviations) & ~in_excursion)
+        self.lowest[usual] = np.minimum(self.lowest[usual], self.deviations[usual])
+        self.earlier[usual] += 1
+        series = usual[usual < self.series]
+        self.usual_levels.add(series, self.logs[series, session])
+        # Groups have no limit before their first deviations.
+        limits = np.where(np.isfinite(self.limits[usual]), self.limits[usual], np.inf)
+        near = usual[np.abs(self.deviations[usual]) < limits]
+        self.usual_deviations.add(near, self.deviations[near])
+
+    def _decide(self, session: int) -> None:
+        """Which excursions are unusual after this session."""
+        for row, excursion in self.excursions.items():
+            if excursion.similar is None and excursion.sessions[-1] == session:
+                excursion.similar = self._similar_if_unusual(row, excursion, session)
+                if excursion.similar is not None:
+                    self.begun[session] += 1
+            self.unusual[session] = sum(excursion.similar is not None for excursion in self.excursions.values())
+
+    def _similar_if_unusual(self, row: int, excursion: _Excursion, session: int) -> int | None:
+        """Number of earlier excursions that were about as bad, if the excursion is unusual; else None."""
+        rows = slice(0, self.series) if row < self.series else slice(self.series, None)
+        for position, length in enumerate(_LENGTHS):
+            depth = self.depths[position, row, session]
+            if depth == 0:
+                continue
+            past = self.depths[position, rows, : excursion.start]
+            # What was outside when a series was young may be its usual noise.
+            limits = self._limits_of(length)[rows, None]
+            similar = _count_runs(((past >= _ABOUT_AS_BAD * depth) & (past >= limits)).any(axis=0))
+            # Half an excursion more, and half the time: what never occurred is unusual after any time.
+            if (similar + 0.5) * _RETURN_SESSIONS <= excursion.start + _RETURN_SESSIONS / 2:
+                return similar
+        return None
+
+    def report(self) -> ChartReport:
+        """State after the newest session."""
+        unusual = {row: excursion for row, excursion in self.excursions.items() if excursion.similar is not None}
+        named: dict[int, tuple[_Excursion, bool]] = {row: (s, True) for row, s in unusual.items() if row < self.series}
+        for row, excursion in unusual.items():
+            if row < self.series:
+                continue
+            for member in self.members[row - self.series]:
+                own = self._excursion_with_group(int(member), excursion)
+                if own is not None and int(member) not in named:
+                    named[int(member)] = own, False
+        losses = tuple(self._loss(row, excursion, alone) for row, (excursion, alone) in sorted(named.items()))
+        return ChartReport(losses, self._ranges(), self.starts, self.begun, self.unusual)
+
+    def _excursion_with_group(self, row: int, group: _Excursion) -> _Excursion | None:
+        """Observations of a series since its group is outside, if the series moved with it."""
+        excursion = _Excursion(group.start, float(self.levels[row]), similar=group.similar)
+        for session in range(group.start, len(self.starts)):
+            if np.isfinite(self.logs[row, session]):
+                excursion.sessions.append(session)
+                excursion.losses.append(float(self.levels[row] - self.logs[row, session]))
+        if not excursion.losses or excursion.losses[-1] < _NAMED_SHARE * group.losses[-1]:
+            return None
+        return excursion
+
+    def _loss(self, row: int, excursion: _Excursion, is_alone: bool) -> UnusualLoss:
+        known = np.flatnonzero(np.isfinite(self.times[row, : excursion.sessions[0]]))
+        last_before = int(self.times[row, known[-1]]) if len(known) else int(self.starts[excursion.sessions[0]])
+        return UnusualLoss(
+            series=row,
+            last_before=last_before,
+            times=tuple(int(self.times[row, session]) for session in excursion.sessions),
+            level=excursion.level,
+            log_gains=tuple(-loss for loss in excursion.losses),
+            lowest=float(self.lowest[row]) if self.earlier[row] else 0.0,
+            earlier=int(self.earlier[row]) + _MIN_OBSERVATIONS,
+            limit=float(self.limits[row]),
+            similar=int(excursion.similar or 0),
+            is_alone=is_alone,
+        )
+
+    def _ranges(self) -> tuple[UsualRange, ...]:
+        ranges = []
+        for row in range(self.series):
+            if np.isfinite(self.deviations[row]) and np.isfinite(self.limits[row]):
+                level, limit, log_gain = self.levels[row], self.limits[row], self.deviations[row]
+                earlier = int(self.earlier_before[row])
+                ranges.append(UsualRange(row, float(level), float(limit), float(log_gain), earlier))
+        return tuple(ranges)
+
+
+def _tabulate(series: Sequence[PanelSeries], starts: Floats) -> tuple[Floats, Floats]:
+    """Time and value (ln) of the last observation of each series in each session, shape (S, T); NaN without one.
+
+    The last one, because a suite that is repeated after a repair shows the state of now.
+    """
+    times, logs = np.full((len(series), len(starts)), np.nan), np.full((len(series), len(starts)), np.nan)
+    for row, observed in enumerate(series):
+        moments = np.asarray(observed.times, dtype=np.float64)
+        session = np.searchsorted(starts, moments, side="right") - 1
+        chosen = session >= 0
+        times[row, session[chosen]] = moments[chosen]
+        logs[row, session[chosen]] = np.asarray(observed.logs, dtype=np.float64)[chosen]
+    return times, logs
+
+
+def _new_levels(series: Sequence[PanelSeries], starts: Floats) -> dict[int, list[int]]:
+    """Rows whose level is a new one from a session on, by session."""
+    found: dict[int, list[int]] = {}
+    for row, observed in enumerate(series):
+        for time, _ in observed.steps:
+            session = int(np.searchsorted(starts, time, side="right")) - 1
+            found.setdefault(session, []).append(row)
+    return found
+
+
+def _group_members(groups: Sequence[str]) -> list[NDArray[np.intp]]:
+    """Positions of the series of each group with enough series, and of all series where these are several groups."""
+    names = np.asarray(groups)
+    found = [np.flatnonzero(names == name) for name in dict.fromkeys(groups)]
+    found = [members for members in found if len(members) >= _MIN_GROUP]
+    if len(groups) >= _MIN_GROUP and not any(len(members) == len(groups) for members in found):
+        found.append(np.arange(len(groups)))
+    return found
+
+
+def _count_runs(marks: NDArray[np.bool_]) -> int:
+    """Number of runs of true values: an excursion of several sessions counts once."""
+    return int((marks[1:] & ~marks[:-1]).sum()) + int(len(marks) > 0 and marks[0])

@@ -1,0 +1,37 @@
+"""Errors of the statistics: what is wrong with the arguments, and what to do about it.
+
+The statistics know no command line and no exit codes: who calls them reports these errors in its own way
+(in iowatch: `iowatch.findings.reported_as`).
+"""
+
+from __future__ import annotations
+
+
+class StatisticsError(ValueError):
+    """Arguments that have no answer.
+
+    Args:
+        message: what is wrong, and what was expected.
+        hint: what to do next.
+    """
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+def suggest_name(word: str, names: list[str]) -> str:
+    """Return a hint that lists the names and, if there is one, the closest match.
+
+    Args:
+        word: the name that was asked for.
+        names: accepted names, in the order to show.
+    """
+    from difflib import get_close_matches
+
+    listing = ", ".join(names) if names else "none"
+    closest = get_close_matches(word, names, n=1)
+    if not closest:
+        return f"Known: {listing}."
+    return f"Did you mean '{closest[0]}'? Known: {listing}."

@@ -1,0 +1,375 @@
+"""Which layer moved: how well "a fault of this layer alone" explains the changes of all series of one event.
+
+A hypothesis is a layer and, for layers of files, the direction of the transfers that it concerns. Under it every series
+that passes through the layer takes longer by about the same amount per unit of work (bytes, operations, or a share of
+its time), and every other series does not. What is not known is summed over: the size of the fault (log-uniform), the
+share of the series that notice it, how far each one's amount is from that of the others, and a shift that all series of
+a session have in common. A gain is the loss that it would be if the two sides were exchanged.
+
+The numbers below are those of the prior, set by judgement; the threshold is from simulated sessions
+(`bench/layers.py`), not from the planted faults of docs/layers.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+TransferDirection = Literal["write", "read"]
+LayerWork = Literal["share", "bytes", "operations"]
+
+# Probability from which a layer is named; else the likeliest layers with this probability together are candidates.
+NAMED, _TOGETHER = 0.8, 0.95
+# If all layers together are less likely, no single layer explains the changes.
+_LEAST_TOGETHER = 0.5
+# Prior probability that no single layer explains the event, and that nothing changed; the layers share the rest.
+_SEVERAL, _NOTHING = 0.1, 0.1
+# Share of the faults of a layer of files that concern writes and reads, only writes, only reads.
+_DIRECTIONS: dict[TransferDirection | None, float] = {None: 0.5, "write": 0.3, "read": 0.2}
+# Amount of a fault: 5 % to 300 times the time of the median series of the layer.
+_AMOUNTS = np.geomspace(0.05, 300, 24)
+# Share of the series of one kind that notice the fault of a layer below them, equally likely; of the control series of
+# the faulty layer see `Layer`.
+_NOTICE = (0.05, 0.3, 0.7, 0.97)
+# Probability that at least one control series of a layer notices its fault.
+_CONTROLS_TELL = 0.97
+# Share of the faults of a layer that cost what is usual for it; the rest costs a share of the time.
+_USUAL_WORK = 0.7
+# Of a series that notices it, the amount is about that of its kind (a factor of exp(0.6)), or any other.
+_ALIKE, _SPREAD = 0.7, 0.6
+# So dense that the noise of a series spans several nodes: with few, chance decides how near the next one is.
+_SPREAD_NODES = np.linspace(-2.5, 2.5, 41)
+_SPREAD_WEIGHTS = np.exp(-(_SPREAD_NODES**2) / 2)
+# Series of another kind may make more or fewer of the slow calls (messages between ranks that wait for a processor lose
+# more than calculations): their amount is that of the control series, or any part or multiple of it. In steps of
+# `_AMOUNTS`: factors of 0.03 to 1000.
+_KIND_ALIKE, _KIND_STEPS = 0.7, np.arange(-9, 19)
+# Where `_AMOUNTS` are among the amounts of a kind.
+_SAME_AMOUNTS = slice(-_KIND_STEPS[0], -_KIND_STEPS[0] + len(_AMOUNTS))
+_TRANSFERS = "transfers"
+# Series that are not concerned and change all the same, by any amount.
+_OUTLIERS = 0.01
+# Standard deviation of the shift that all series of one session share: natural logarithm, and share of their noise,
+# because what disturbs one of them disturbs the others as well.
+_COMMON_SHIFT, _COMMON_NOISE = 0.05, 0.7
+_SHIFT_NODES = np.linspace(-2.5, 2.5, 11)
+_SHIFT_WEIGHTS = np.exp(-(_SHIFT_NODES**2) / 2)
+# Noise is a t distribution, and at least 3 %.
+_FREEDOM, _LEAST_NOISE = 6.0, 0.03
+# A series has moved if its change is at least 10 % and this many times its noise.
+_MOVED_SIZE, _MOVED_NOISE = math.log(1.1), 3.0
+
+
+class Layer(Protocol):
+    """What the inference needs to know about a layer between a program and the hardware."""
+
+    @property
+    def name(self) -> str:
+        """As in the paths of the series."""
+
+    @property
+    def work(self) -> LayerWork:
+        """What a fault costs: a share of the time of whatever passes through, or time per byte or per operation."""
+
+    @property
+    def has_directions(self) -> bool:
+        """Whether writes and reads can change separately."""
+
+    @property
+    def controls_notice(self) -> float:
+        """Probability that a control series notices a fault of the layer."""
+
+
+@dataclass(frozen=True)
+class LayerSeries:
+    """The change of one series.
+
+    Attributes:
+        path: names of the layers that it passes through; the last is the one that it measures (its *control* series).
+        log_gain: natural logarithm of the gain of performance; negative for a loss.
+        noise: standard deviation of `log_gain` without a change.
+        seconds: time per MiB or per operation before the change.
+        mib: MiB per operation; 0 if `seconds` is that of an operation without data; NaN if unknown.
+        direction: None if it is neither a write nor a read.
+    """
+
+    path: tuple[str, ...]
+    log_gain: float
+    noise: float
+    seconds: float
+    mib: float
+    direction: TransferDirection | None = None
+
+
+@dataclass(frozen=True)
+class LayerProbability:
+    """Posterior probability of a layer."""
+
+    layer: str
+    probability: float
+
+
+@dataclass(frozen=True)
+class LayerInference:
+    """Which layer moved.
+
+    Attributes:
+        named: the layer, or None if none is likely enough.
+        candidates: the likeliest layers, best first; empty if no single layer explains the changes.
+        ranked: all layers, the likeliest first.
+        moved, unmoved: layers whose control series mostly moved, or did not, in the order of the layers.
+        measured: layers that have control series.
+        direction: of the transfers that the fault of the named layer concerns.
+    """
+
+    named: str | None
+    candidates: tuple[LayerProbability, ...]
+    ranked: tuple[LayerProbability, ...]
+    moved: tuple[str, ...]
+    unmoved: tuple[str, ...]
+    measured: tuple[str, ...]
+    direction: TransferDirection | None = None
+
+
+def infer_layer(series: Sequence[LayerSeries], layers: Sequence[Layer]) -> LayerInference:
+    """Infer the layer whose fault, or improvement, explains the changes of all series.
+
+    Args:
+        series: changed and unchanged ones; those without a path are left out.
+        layers: in ascending order; every name of a path is one of them.
+    """
+    known = [one for one in series if one.path]
+    measured = tuple(one.name for one in layers if any(s.path[-1] == one.name for s in known))
+    if not known:
+        return LayerInference(None, (), (), (), (), measured)
+    evidence = _combine_signs([_evidence(known, layers, sign) for sign in (-1.0, 1.0)])
+    total = float(np.logaddexp.reduce(list(evidence.values())))
+    by_layer = {
+        one.name: math.exp(float(np.logaddexp.reduce(found)) - total)
+        for one in layers
+        if (found := [value for (name, _), value in evidence.items() if name == one.name])
+    }
+    ranked = tuple(LayerProbability(*item) for item in sorted(by_layer.items(), key=lambda item: -item[1]))
+    named = ranked[0].layer if ranked[0].probability >= NAMED else None
+    directions = {direction: value for (name, direction), value in evidence.items() if name == named}
+    moved, unmoved = _control_layers(known, layers)
+    return LayerInference(
+        named=named,
+        candidates=_candidates(ranked),
+        ranked=ranked,
+        moved=moved,
+        unmoved=unmoved,
+        measured=measured,
+        direction=max(directions, key=directions.__getitem__) if directions else None,
+    )
+
+
+Hypothesis = tuple[str, TransferDirection | None]
+# Hypotheses that are not a layer.
+_SEVERAL_LAYERS, _NO_LAYER = "several", "nothing"
+
+
+def _combine_signs(both: Sequence[Mapping[Hypothesis, float]]) -> dict[Hypothesis, float]:
+    return {one: float(np.logaddexp.reduce([side[one] for side in both])) for one in both[0]}
+
+
+def _candidates(ranked: Sequence[LayerProbability]) -> tuple[LayerProbability, ...]:
+    """The fewest layers that are likely enough together; none if they are too many, or not likely enough."""
+    totals = np.cumsum([one.probability for one in ranked])
+    if not len(totals) or totals[-1] < _LEAST_TOGETHER:
+        return ()
+    enough = [i for i, total in enumerate(totals / totals[-1], start=1) if total >= (NAMED if i == 1 else _TOGETHER)]
+    return tuple(ranked[: enough[0]])
+
+
+@dataclass(frozen=True)
+class _Likelihoods:
+    """ln p(change) of each series if it is not concerned, or concerned; shape (series, amounts, shifts).
+
+    Attributes:
+        still, free: unchanged, and changed by any amount; shape (series, 1, shifts).
+        concerned: by work.
+    """
+
+    still: Floats
+    free: Floats
+    concerned: Mapping[LayerWork, Floats]
+
+
+def _evidence(series: Sequence[LayerSeries], layers: Sequence[Layer], sign: float) -> dict[Hypothesis, float]:
+    """ln of prior x likelihood of each hypothesis.
+
+    Args:
+        sign: -1 for a fault, 1 for an improvement.
+    """
+    found = _likelihoods(series, sign)
+    possible = [one for one in layers if any(one.name in s.path for s in series)]
+    several = np.logaddexp(found.still, found.free) + math.log(0.5)
+    outside = np.logaddexp(math.log(1 - _OUTLIERS) + found.still, math.log(_OUTLIERS) + found.free)
+    evidence: dict[Hypothesis, float] = {
+        (_SEVERAL_LAYERS, None): math.log(_SEVERAL) + _sum_unknown(several),
+        (_NO_LAYER, None): math.log(_NOTHING) + _sum_unknown(outside),
+    }
+    with_directions = {one.name for one in layers if one.has_directions}
+    kinds = [_TRANSFERS if s.path[-1] in with_directions else s.path[-1] for s in series]
+    for layer in possible:
+        prior = (1 - _SEVERAL - _NOTHING) / len(possible)
+        directions = _DIRECTIONS if layer.has_directions else {None: 1.0}
+        for direction, share in directions.items():
+            concerned = _concerned(series, layer, direction)
+            if concerned.any():
+                rest = outside[~concerned].sum(axis=0)
+                total = _layer_evidence(series, layer, kinds, concerned, found, rest)
+                evidence[layer.name, direction] = math.log(prior * share) + total
+    return evidence
+
+
+def _concerned(series: Sequence[LayerSeries], layer: Layer, direction: TransferDirection | None) -> Mask:
+    """Series through a layer; with a direction only those of that direction."""
+    return np.array([layer.name in s.path and (direction is None or s.direction == direction) for s in series])
+
+
+def _layer_evidence(
+    series: Sequence[LayerSeries],
+    layer: Layer,
+    kinds: Sequence[str],
+    concerned: Mask,
+    found: _Likelihoods,
+    rest: Floats,
+) -> float:
+    """ln p of all series under faults of a layer.
+
+    Args:
+        kinds: name of the layer of which a series is a control, or "transfers", which are alike whatever their layer.
+        rest: that of the series that are not concerned, summed.
+    """
+    control = concerned & np.array([s.path[-1] == layer.name for s in series])
+    of_kind = np.array(kinds)
+    own_kind = _TRANSFERS if layer.has_directions else layer.name
+    parts, weights = [], []
+    for work, usual in (layer.work, _USUAL_WORK), ("share", 1 - _USUAL_WORK):
+        changed, logs = found.concerned[work], rest
+        if control.any():
+            own = changed[control][:, _SAME_AMOUNTS]
+            logs = logs + _some_notice(own, found.still[control], layer.controls_notice)
+        for kind in np.unique(of_kind[concerned & ~control]):
+            group = concerned & ~control & (of_kind == kind)
+            by_amount = _any_notice(changed[group], found.still[group])
+            logs = logs + (by_amount[_SAME_AMOUNTS] if kind == own_kind else _any_multiple(by_amount))
+        parts.append(_average(logs))
+        weights.append(usual)
+    return float(np.logaddexp.reduce(np.array(parts) + np.log(weights)))
+
+
+def _any_notice(changed: Floats, still: Floats) -> Floats:
+    """ln p of series of one kind, of which an unknown share notices a fault; shape (amounts of a kind, shifts)."""
+    shares = [_mix(changed, still, notice).sum(axis=0) for notice in _NOTICE]
+    mixed: Floats = np.logaddexp.reduce(shares) - math.log(len(_NOTICE))
+    return mixed
+
+
+def _any_multiple(by_amount: Floats) -> Floats:
+    """ln p of series of one kind for each amount of the fault; shape (amounts, shifts)."""
+    weights = np.full(len(_KIND_STEPS), (1 - _KIND_ALIKE) / len(_KIND_STEPS))
+    weights[np.abs(_KIND_STEPS) <= 1] += _KIND_ALIKE / 3
+    multiples = np.stack([by_amount[first : first + len(_AMOUNTS)] for first in range(len(_KIND_STEPS))])
+    mixed: Floats = np.logaddexp.reduce(multiples + np.log(weights)[:, None, None])
+    return mixed
+
+
+def _mix(changed: Floats, still: Floats, notice: float) -> Floats:
+    mixed: Floats = np.logaddexp(math.log(notice) + changed, math.log1p(-notice) + still)
+    return mixed
+
+
+def _some_notice(changed: Floats, still: Floats, notice: float) -> Floats:
+    """ln p of all control series of a layer, of which at least one nearly always notices a fault of it."""
+    all_cases = _mix(changed, still, notice).sum(axis=0)
+    none = still.sum(axis=0) + len(still) * math.log1p(-notice)
+    some = all_cases + np.log1p(-np.exp(np.minimum(none - all_cases, -1e-12)))
+    some -= math.log1p(-((1 - notice) ** len(still)))
+    mixed: Floats = np.logaddexp(math.log(_CONTROLS_TELL) + some, math.log1p(-_CONTROLS_TELL) + still.sum(axis=0))
+    return mixed
+
+
+def _sum_unknown(each: Floats) -> float:
+    return _average(each.sum(axis=0))
+
+
+def _average(logs: Floats) -> float:
+    """Mean of a likelihood over amounts and shifts; shape (amounts or 1, shifts)."""
+    weights = _SHIFT_WEIGHTS / _SHIFT_WEIGHTS.sum() / len(logs)
+    return float(np.logaddexp.reduce(logs + np.log(weights), axis=None))
+
+
+def _likelihoods(series: Sequence[LayerSeries], sign: float) -> _Likelihoods:
+    slower = np.array([sign * s.log_gain for s in series])
+    # Of an improvement the time after it is the time before the fault that it would be.
+    seconds = np.array([s.seconds for s in series]) * (np.exp(-slower) if sign > 0 else 1.0)
+    noise = np.maximum([s.noise for s in series], _LEAST_NOISE)
+    shifts = np.hypot(_COMMON_SHIFT, _COMMON_NOISE * noise)[:, None] * _SHIFT_NODES
+    rest = (slower[:, None] - shifts)[:, None, :]  # (series, 1, shifts)
+
+    def density(effects: Floats, weights: Floats) -> Floats:
+        """ln of the mixture over the last axis of `effects` (series, amounts, parts); (series, amounts, shifts)."""
+        mixed = np.zeros(())
+        for part, weight in enumerate(weights):
+            scaled = (rest - effects[:, :, part, None]) / noise[:, None, None]
+            base = 1 + scaled * scaled / _FREEDOM
+            # base ** (-(_FREEDOM + 1) / 2), which falls too slowly to be 0 anywhere; a general power takes far longer.
+            mixed = mixed + weight / (base * base * base * np.sqrt(base))
+        return np.asarray(np.log(mixed / noise[:, None, None]))
+
+    still = density(np.zeros((len(series), 1, 1)), np.ones(1))
+    any_amount = np.log1p(np.geomspace(0.03, 300, 24))
+    both_signs = np.concatenate([any_amount, -any_amount])
+    free = density(np.tile(both_signs, (len(series), 1, 1)), np.full(len(both_signs), 1 / len(both_signs)))
+    factors, weights = np.exp(_SPREAD * _SPREAD_NODES), _SPREAD_WEIGHTS / _SPREAD_WEIGHTS.sum()
+    ratio = _AMOUNTS[1] / _AMOUNTS[0]
+    amounts = _AMOUNTS[0] * ratio ** np.arange(_KIND_STEPS[0], len(_AMOUNTS) + _KIND_STEPS[-1])
+    concerned: dict[LayerWork, Floats] = {}
+    for work in get_args(LayerWork):
+        units = _relative_units(series, seconds, work)
+        effects = np.log1p(amounts[:, None] * np.nan_to_num(units)[:, None, None] * factors)
+        changed = np.logaddexp(math.log(_ALIKE) + density(effects, weights), math.log(1 - _ALIKE) + free)
+        # Without a common unit a series has any amount of its own.
+        concerned[work] = np.where(np.isnan(units)[:, None, None], free, changed)
+    return _Likelihoods(still, free, concerned)
+
+
+def _relative_units(series: Sequence[LayerSeries], seconds: Floats, work: LayerWork) -> Floats:
+    """Share of its time that one unit of a fault costs each series, relative to the median; NaN if unknown."""
+    mib = np.array([s.mib for s in series])
+    if work == "share":
+        return np.ones(len(series))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        if work == "bytes":
+            units = np.where(mib > 0, 1 / seconds, np.nan)
+        else:
+            units = np.where(mib == 0, 1 / seconds, 1 / (seconds * mib))
+    typical = mib == 0 if work == "operations" and (mib == 0).any() else np.ones(len(units), dtype=bool)
+    known = units[typical & np.isfinite(units)]
+    return units / np.median(known) if len(known) else units
+
+
+def _control_layers(series: Sequence[LayerSeries], layers: Sequence[Layer]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Layers of whose control series at least a third moved in the main direction, and none did."""
+    gains = np.array([s.log_gain for s in series])
+    limits = np.maximum(_MOVED_SIZE, _MOVED_NOISE * np.array([max(s.noise, _LEAST_NOISE) for s in series]))
+    strong = np.abs(gains) >= limits
+    main = np.sign(gains[strong].sum()) if strong.any() else 0.0
+    has_moved = strong & (np.sign(gains) == main)
+    shares = {
+        one.name: float(np.mean(has_moved[chosen]))
+        for one in layers
+        if (chosen := [i for i, s in enumerate(series) if s.path[-1] == one.name])
+    }
+    moved = tuple(name for name, share in shares.items() if share >= 1 / 3)
+    return moved, tuple(name for name, share in shares.items() if share == 0)

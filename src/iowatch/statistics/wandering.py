@@ -1,0 +1,75 @@
+"""Whether the level of a file system wandered slowly while a comparison was measured.
+
+A level that moves over weeks (a lag-1 autocorrelation of 0.97 per night) scatters little within a month and much
+between months, so a month does not show how uncertain its mean is, and the autocorrelation of consecutive sessions,
+which the noise of each session hides, underestimates it (`iowatch.statistics.estimates`). Two families of models are
+compared by their marginal likelihood, with unknown means and variance integrated out (Harville, 1974): autocorrelation
+that is over within days, and a slowly moving level, a first-order autoregression, each with independent noise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from itertools import product
+
+import numpy as np
+
+from iowatch.statistics.pairs import SLOW_AUTOCORRELATION, Floats
+
+# Lag-1 autocorrelation of the level, and its share of the variance between sessions.
+_FAST = ((0.0, 0.0), *product((0.5, 0.7), (0.3, 0.6, 1.0)))
+_SLOW = tuple(product((0.9, SLOW_AUTOCORRELATION, 0.99), (0.3, 0.6, 0.9, 1.0)))
+_SLOW_SHARES = np.array([share for _, share in _SLOW])
+# Prior probability of a slowly moving level. bench/compare.py (`slow`) measures what is found and what it costs.
+_PRIOR = 0.35
+_LOG_PRIOR = np.log([(1 - _PRIOR) / len(_FAST)] * len(_FAST) + [_PRIOR / len(_SLOW)] * len(_SLOW))
+# With fewer sessions per side no series can show a moving level; the newest of many show it as well as all.
+MIN_SESSIONS, _MAX_SESSIONS = 8, 60
+
+
+@lru_cache(maxsize=512)
+def _residual_weights(sessions: int, autocorrelation: float, share: float) -> tuple[Floats, float]:
+    """Matrix P of the generalised residual sum of squares y'Py about an unknown mean, and its log determinant term."""
+    lag = np.abs(np.subtract.outer(np.arange(sessions), np.arange(sessions)))
+    inverse = np.linalg.inv(share * autocorrelation**lag + (1 - share) * np.eye(sessions))
+    rows = inverse.sum(axis=1)
+    constant = (np.linalg.slogdet(inverse)[1] - np.log(rows.sum())) / 2
+    return inverse - np.outer(rows, rows) / rows.sum(), float(constant)
+
+
+def log_evidence(parts: Sequence[Floats]) -> Floats:
+    """Log marginal likelihood of each model: shape (models, pairs).
+
+    Args:
+        parts: one array per side, or one of log ratios, shape (pairs, sessions): log values in time order.
+    """
+    parts = [part[:, -_MAX_SESSIONS:] for part in parts]
+    degrees = sum(part.shape[1] - 1 for part in parts)
+    scale = np.sqrt(sum(part.var(axis=1) for part in parts)) + 1e-12  # constants have no evidence for any model
+    centred = [(part - part.mean(axis=1, keepdims=True)) / scale[:, None] for part in parts]
+    found = []
+    for model in _FAST + _SLOW:
+        weights = [_residual_weights(part.shape[1], *model) for part in parts]
+        squares = sum(np.sum(part @ matrix * part, axis=1) for part, (matrix, _) in zip(centred, weights, strict=True))
+        found.append(sum(constant for _, constant in weights) - degrees / 2 * np.log(np.maximum(squares, 1e-12)))
+    return np.array(found)
+
+
+def wandering_shares(evidence: Mapping[int, Floats]) -> dict[int, float]:
+    """Share of the variance between sessions that a slowly moving level has; pairs without such a level are absent.
+
+    Pairs of one comparison were measured on one machine, so their mean counts as one more pair.
+
+    Args:
+        evidence: a column of `log_evidence` by pair.
+    """
+    if not evidence:
+        return {}
+    columns = np.array(list(evidence.values()))
+    columns = columns + (columns.mean(axis=0) if len(columns) > 1 else 0) + _LOG_PRIOR
+    weights = np.exp(columns - columns.max(axis=1, keepdims=True))
+    slow = weights[:, len(_FAST) :]
+    shares = slow @ _SLOW_SHARES / slow.sum(axis=1)
+    wanders = slow.sum(axis=1) > weights.sum(axis=1) / 2
+    return {index: float(share) for index, share, moves in zip(evidence, shares, wanders, strict=True) if moves}

@@ -1,7 +1,6 @@
 #include "backend.h"
 #include "fail.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #ifdef BENCHIO_HDF5
@@ -41,7 +40,8 @@ void backend_append_info(const struct context *c, MPI_Info info, struct hints *h
             hints->repeats = true;
             continue;
         }
-        hints->item = realloc(hints->item, (hints->n + 1) * sizeof *hints->item);
-        hints->item[hints->n++] = (struct hint){strdup(key), strdup(value)};
+        hints->item = reallocate(c, hints->item, (hints->n + 1) * sizeof *hints->item, "hints in force");
+        hints->item[hints->n++] = (struct hint){.key = copy_text(c, key, "hints in force"),
+                                                .value = copy_text(c, value, "hints in force")};
     }
 }

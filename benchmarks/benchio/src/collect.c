@@ -53,7 +53,7 @@ void collect(const struct bench *b, struct series *series, struct times times, d
     for (int phase = 0; phase < PHASE_N; phase++)
         spread_of(all, c->size, phase, &r.phase[phase]);
     intervals(b, all, &r);
-    series->item = realloc(series->item, (series->n + 1) * sizeof r);
+    series->item = reallocate(c, series->item, (series->n + 1) * sizeof r, "results");
     series->item[series->n++] = r;
     free(all);
 }

@@ -30,11 +30,29 @@ noreturn void fail_mpi(const struct context *c, int status, struct place place) 
     fail(c, EXIT_BROKEN, place, "%s", text);
 }
 
+static noreturn void fail_without_memory(const struct context *c, size_t n, const char *purpose) {
+    fail(c, EXIT_BROKEN, PLACE("", purpose), "no memory for %zu bytes", n);
+}
+
 void *allocate(const struct context *c, size_t n, const char *purpose) {
     void *memory = NULL;
     n = n == 0 ? 1 : n;
     if (posix_memalign(&memory, 4096, n) != 0)
-        fail(c, EXIT_BROKEN, PLACE("", purpose), "no memory for %zu bytes", n);
+        fail_without_memory(c, n, purpose);
     memset(memory, 0, n);
     return memory;
+}
+
+void *reallocate(const struct context *c, void *memory, size_t n, const char *purpose) {
+    void *larger = realloc(memory, n);
+    if (larger == NULL)
+        fail_without_memory(c, n, purpose);
+    return larger;
+}
+
+char *copy_text(const struct context *c, const char *text, const char *purpose) {
+    char *copy = strdup(text);
+    if (copy == NULL)
+        fail_without_memory(c, strlen(text) + 1, purpose);
+    return copy;
 }

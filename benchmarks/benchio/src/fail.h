@@ -44,5 +44,9 @@ noreturn void fail_mpi(const struct context *context, int status, struct place p
 
 /* Allocate `n` zeroed bytes aligned to pages, or fail. Free with free(). */
 void *allocate(const struct context *context, size_t n, const char *purpose);
+/* realloc() to `n` bytes, or fail. What is new is not zeroed. */
+void *reallocate(const struct context *context, void *memory, size_t n, const char *purpose);
+/* strdup(), or fail. */
+char *copy_text(const struct context *context, const char *text, const char *purpose);
 
 #endif

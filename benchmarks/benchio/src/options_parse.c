@@ -10,6 +10,9 @@
 #include "options_table.h"
 #include "size.h"
 
+#define NOT_A_HINT "expected KEY=VALUE"
+#define NO_MEMORY "no memory"
+
 bool refuse(struct refusal *refusal, const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
@@ -57,28 +60,39 @@ static bool parse_seconds(const char *value, double *seconds) {
            *seconds >= 0;
 }
 
-/* Add a hint, whose texts the list then owns; a key given again replaces the older value. */
-static void put_hint(struct hints *hints, struct hint hint) {
-    for (size_t i = 0; i < hints->n; i++) {
-        if (strcmp(hints->item[i].key, hint.key) == 0) {
-            free(hints->item[i].key);
-            free(hints->item[i].value);
-            hints->item[i] = hint;
-            return;
-        }
-    }
-    hints->item = realloc(hints->item, (hints->n + 1) * sizeof *hints->item);
-    hints->item[hints->n++] = hint;
+static void free_hint(struct hint hint) {
+    free(hint.key);
+    free(hint.value);
 }
 
-/* Add `key=value`, both trimmed. */
-static bool add_hint(struct hints *hints, const char *text) {
-    const char *equals = strchr(text, '=');
-    char *copy = strdup(text);
-    if (copy == NULL || equals == NULL || equals == text) {
-        free(copy);
+/* Add a hint, whose texts the list then owns; a key given again replaces the older value. False: there is no
+ * memory, and the hint is freed. */
+static bool put_hint(struct hints *hints, struct hint hint) {
+    for (size_t i = 0; i < hints->n; i++) {
+        if (strcmp(hints->item[i].key, hint.key) == 0) {
+            free_hint(hints->item[i]);
+            hints->item[i] = hint;
+            return true;
+        }
+    }
+    struct hint *longer = realloc(hints->item, (hints->n + 1) * sizeof *hints->item);
+    if (longer == NULL) {
+        free_hint(hint);
         return false;
     }
+    hints->item = longer;
+    hints->item[hints->n++] = hint;
+    return true;
+}
+
+/* Add `key=value`, both trimmed. Returns NULL, or why not. */
+static const char *add_hint(struct hints *hints, const char *text) {
+    const char *equals = strchr(text, '=');
+    if (equals == NULL)
+        return NOT_A_HINT;
+    char *copy = strdup(text);
+    if (copy == NULL)
+        return NO_MEMORY;
     char *key = copy, *key_end = copy + (equals - text);
     char *value = key_end + 1, *value_end = value + strlen(value);
     for (; isspace((unsigned char)*key); key++)
@@ -90,10 +104,17 @@ static bool add_hint(struct hints *hints, const char *text) {
     for (; value_end > value && isspace((unsigned char)value_end[-1]); value_end--)
         ;
     *key_end = *value_end = '\0';
-    struct hint hint = {strdup(key), strdup(value)};
+    if (*key == '\0' || *value == '\0') {
+        free(copy);
+        return NOT_A_HINT;
+    }
+    struct hint hint = {.key = strdup(key), .value = strdup(value)};
     free(copy);
-    put_hint(hints, hint);
-    return hint.key[0] != '\0' && hint.value[0] != '\0';
+    if (hint.key == NULL || hint.value == NULL) {
+        free_hint(hint);
+        return NO_MEMORY;
+    }
+    return put_hint(hints, hint) ? NULL : NO_MEMORY;
 }
 
 static bool parse_value(struct options *options, const struct entry *entry, const char *value,
@@ -133,7 +154,7 @@ static bool parse_value(struct options *options, const struct entry *entry, cons
         reason = *value == '\0' ? "expected some text" : NULL;
         break;
     case T_HINT:
-        reason = add_hint(TARGET(options, entry, struct hints), value) ? NULL : "expected KEY=VALUE";
+        reason = add_hint(TARGET(options, entry, struct hints), value);
         break;
     }
     return reason == NULL || refuse(refusal, "--%s %s: %s", entry->name, value, reason);
@@ -203,16 +224,18 @@ static bool read_hints_file(struct options *options, struct refusal *refusal) {
     errno = 0;
     for (int number = 1; fine && getline(&line, &room, file) != -1; number++) {
         line[strcspn(line, "#\n")] = '\0';
-        if (line[strspn(line, " \t\r")] != '\0' && !add_hint(&options->hints, line))
-            fine =
-                refuse(refusal, "--hints-file %s, line %d: expected KEY=VALUE", options->hints_file, number);
+        bool is_empty = line[strspn(line, " \t\r")] == '\0';
+        const char *reason = is_empty ? NULL : add_hint(&options->hints, line);
+        if (reason != NULL)
+            fine = refuse(refusal, "--hints-file %s, line %d: %s", options->hints_file, number, reason);
     }
     if (fine && !feof(file))
         fine = refuse(refusal, "--hints-file %s: %s", options->hints_file, strerror(errno));
     free(line);
     fclose(file);
     for (size_t i = 0; i < given.n; i++)
-        put_hint(&options->hints, given.item[i]);
+        if (!put_hint(&options->hints, given.item[i]))
+            fine = refuse(refusal, "--hint: %s", NO_MEMORY);
     free(given.item);
     return fine;
 }
@@ -254,10 +277,8 @@ bool options_parse(struct options *options, int argc, char **argv, char *message
 }
 
 static void free_hints(struct hints *hints) {
-    for (size_t i = 0; i < hints->n; i++) {
-        free(hints->item[i].key);
-        free(hints->item[i].value);
-    }
+    for (size_t i = 0; i < hints->n; i++)
+        free_hint(hints->item[i]);
     free(hints->item);
     *hints = (struct hints){0};
 }

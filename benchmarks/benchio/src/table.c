@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "backend.h"
+#include "fail.h"
 
 #define MIB 1048576.0
 
@@ -75,9 +76,8 @@ void table_print(const struct context *c, const struct placement *p, const struc
         print_series(p, r, &r->series[i], has_files);
     putchar('\n');
     for (int i = 0; i < r->series_n && has_files; i++) {
-        double *rates = malloc(r->series[i].n * sizeof *rates);
-        if (rates != NULL)
-            print_summary(&r->series[i], r->bytes, rates);
+        double *rates = allocate(c, r->series[i].n * sizeof *rates, "the table");
+        print_summary(&r->series[i], r->bytes, rates);
         free(rates);
     }
     if (c->options->verify)

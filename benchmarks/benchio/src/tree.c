@@ -76,13 +76,17 @@ static bool read_key(struct reader *r, const yaml_event_t *event, const struct t
         return false;
     }
     *key = strdup((const char *)event->data.scalar.value);
+    if (*key == NULL) {
+        complain(r, &event->start_mark, "no memory");
+        return false;
+    }
     char words[128];
-    snprintf(words, sizeof words, "'%.64s' is there twice", *key != NULL ? *key : "");
+    snprintf(words, sizeof words, "'%.64s' is there twice", *key);
     if (map->n == MOST_KEYS)
         complain(r, &event->start_mark, "more than 4096 members");
-    else if (*key != NULL && tree_find(map, *key) != NULL)
+    else if (tree_find(map, *key) != NULL)
         complain(r, &event->start_mark, words);
-    return *key != NULL && r->why[0] == '\0';
+    return r->why[0] == '\0';
 }
 
 static struct tree *read_collection(struct reader *r, const yaml_event_t *start, const struct tree *parent,

@@ -90,9 +90,14 @@ static bool read_parameter(struct reader *r, const struct tree *t, const struct 
     const char *text = set != NULL ? set->value : t->text;
     struct expression *e = expression_parse(text, &w->constants, why, sizeof why);
     int slot = scope_push(&w->constants, t->key);
-    if (slot < 0 || (w->text[slot] = strdup(text)) == NULL) {
+    if (slot < 0) {
         expression_free(e);
         return complain_at(&r->complaint, t, "more than %d names", SCOPE_SLOTS);
+    }
+    w->text[slot] = strdup(text);
+    if (w->text[slot] == NULL) {
+        expression_free(e);
+        return complain_at(&r->complaint, t, "no memory");
     }
     struct slot *s = &w->constants.slot[slot];
     s->text = e == NULL ? w->text[slot] : NULL;
@@ -408,17 +413,21 @@ static bool read_parts(struct reader *r, const struct context *c, const struct p
 }
 
 /* The text of the file on rank 0; NULL and a message where it cannot be read. */
-static char *read_text(const char *path, size_t *length, char *message, size_t n) {
+static char *read_text(const struct context *c, size_t *length, char *message, size_t n) {
+    const char *path = c->options->workload;
     FILE *file = fopen(path, "rb");
-    char *text = file != NULL ? malloc(WORKLOAD_FILE_BYTES + 1) : NULL;
-    errno = file != NULL ? 0 : errno;
-    *length = text != NULL ? fread(text, 1, WORKLOAD_FILE_BYTES + 1, file) : 0;
-    if (text == NULL || ferror(file))
+    if (file == NULL) {
+        snprintf(message, n, "--workload %s: %s", path, strerror(errno));
+        return NULL;
+    }
+    char *text = reallocate(c, NULL, WORKLOAD_FILE_BYTES + 1, "the description");
+    errno = 0;
+    *length = fread(text, 1, WORKLOAD_FILE_BYTES + 1, file);
+    if (ferror(file))
         snprintf(message, n, "--workload %s: %s", path, strerror(errno));
     else if (*length > WORKLOAD_FILE_BYTES)
         snprintf(message, n, "--workload %s: larger than 16 MiB", path);
-    if (file != NULL)
-        fclose(file);
+    fclose(file);
     if (message[0] == '\0')
         return text;
     free(text);
@@ -427,7 +436,7 @@ static char *read_text(const char *path, size_t *length, char *message, size_t n
 
 /* Rank 0 reads, all have it. */
 static char *share_text(const struct context *c, size_t *length, char *message, size_t n) {
-    char *text = c->rank == 0 ? read_text(c->options->workload, length, message, n) : NULL;
+    char *text = c->rank == 0 ? read_text(c, length, message, n) : NULL;
     uint64_t size = c->rank != 0 ? 0 : text != NULL ? *length : UINT64_MAX;
     CHECK_MPI(c, "", "MPI_Bcast", MPI_Bcast(&size, 1, MPI_UINT64_T, 0, c->world));
     if (size == UINT64_MAX)

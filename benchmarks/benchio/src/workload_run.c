@@ -461,9 +461,8 @@ static void progress(const struct run *r, const struct phase_time *t, double *la
 static void repetition(struct run *r, double *last) {
     struct workload_report *report = r->results->report;
     size_t phases = (size_t)r->workload->phase_n;
-    report->time = realloc(report->time, (report->n + 1) * phases * sizeof *report->time);
-    if (report->time == NULL)
-        fail(r->context, EXIT_BROKEN, PLACE("", "results"), "no memory");
+    size_t bytes = (report->n + 1) * phases * sizeof *report->time;
+    report->time = reallocate(r->context, report->time, bytes, "results");
     struct phase_time *t = &report->time[report->n * phases];
     r->offset = clock_offset(r->context, r->placement);
     remove_files(r);

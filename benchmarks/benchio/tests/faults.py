@@ -18,6 +18,12 @@ LIES = os.environ["BENCHIO_LIES"]  # the library of lies.c
 ENDLESS = ("--repeat", "1000000", "--local", "64x64x64", "--quiet", "--timeout", "10")
 
 
+def liar(lie: str) -> tuple[str, ...]:
+    """The words before a command that is to be told LIE (lies.c)."""
+    preload = ":".join(filter(None, (LIES, os.environ.get("LD_PRELOAD"))))
+    return ("env", f"LD_PRELOAD={preload}", f"BENCHIO_LIE={lie}")
+
+
 def is_guard(pid: int) -> bool:
     """The guard leads a session of its own and has nothing open but its pipe."""
     return os.getsid(pid) == pid and len(list(pathlib.Path(f"/proc/{pid}/fd").iterdir())) == 1
@@ -120,10 +126,40 @@ class Faults(unittest.TestCase):
     def lied_to(self, lie: str, *options: str) -> int:
         if "hdf5" not in launch.apis():
             self.skipTest("this benchio was built without HDF5")
-        preload = ":".join(filter(None, (LIES, os.environ.get("LD_PRELOAD"))))
         shape = ("--pattern", "disjoint", "--block", "64k", "--transfer", "64k", "--repeat", "1")
-        lied_to = ("env", f"LD_PRELOAD={preload}", f"BENCHIO_LIE={lie}")
-        return launch.alone(*self.options("hdf5"), *shape, *options, before=lied_to).returncode
+        return launch.alone(*self.options("hdf5"), *shape, *options, before=liar(lie)).returncode
+
+    def without_memory(self, call: int, *options: str) -> str:
+        """Errors of a run without memory for benchio's own CALLth call of realloc or strdup; empty: it has fewer."""
+        done = launch.alone(*options, before=(*liar("memory"), f"BENCHIO_LIE_CALL={call}"))
+        if done.returncode == 0:
+            self.assertNotIn("no memory", done.stderr)
+            return ""
+        self.assertIn(done.returncode, (2, 3), done.stderr)  # 2: before there is a run that could fail
+        self.assertRegex(done.stderr, r"benchio: .*: no memory( for \d+ bytes \(.*fail\.c:\d+\))?\n")
+        self.check_scratch_gone()
+        return done.stderr
+
+    def test_no_memory(self) -> None:
+        """Of the command line, the hints in force, the rows of results."""
+        hints = self.home / "hints"
+        hints.write_text("cb_nodes = 1\nromio_cb_write = enable\n")
+        options = ("--hint", "cb_buffer_size=1048576", "--hints-file", str(hints), "--local", "8x8x8", "--repeat", "2")
+        messages = []
+        while message := self.without_memory(len(messages) + 1, *self.options("mpiio"), *options, "--quiet"):
+            messages.append(message)
+        for words in ("--hint cb_buffer_size=1048576", "--hints-file", "hints in force", "results"):
+            self.assertTrue([message for message in messages if words in message], f"{words}: {messages}")
+
+    def test_no_memory_for_a_description(self) -> None:
+        if "workloads: not built" in launch.version():
+            self.skipTest("this benchio was built without libyaml")
+        workload = pathlib.Path(__file__).parent.parent / "workloads" / "flash-io.yaml"
+        options = ("--workload", str(workload), "--check")
+        call = 1
+        while self.without_memory(call, *options):
+            call += 1 if FULL else call
+        self.assertGreater(call, 100)
 
     def test_a_read_that_moves_nothing(self) -> None:
         """The memory holds what was just written: the same bytes, where one transfer is the whole file."""

@@ -20,11 +20,13 @@ MPIEXEC = os.environ["BENCHIO_MPIEXEC"]
 HYDRA = "HYDRA" in subprocess.run([MPIEXEC, "--version"], capture_output=True, text=True, check=False).stdout
 
 
+def version() -> str:
+    return subprocess.run([BENCHIO, "--version"], capture_output=True, text=True, check=True).stdout
+
+
 def apis() -> list[str]:
     """Interfaces that this benchio was built with and that leave files."""
-    lines = subprocess.run(
-        [BENCHIO, "--version"], capture_output=True, text=True, check=True
-    ).stdout.splitlines()[4:]
+    lines = version().splitlines()[4:]
     built = [line.split(":")[0] for line in lines if "not built" not in line]
     return [name for name in built if name not in ("null", "workloads")]
 

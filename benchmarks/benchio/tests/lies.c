@@ -1,6 +1,8 @@
 /* A file system and a library that report wrong results, for tests. Preloaded, with BENCHIO_LIE=blocks a
  * file has no blocks until a process that only reads it flushes it, as on ZFS (libraries may flush what they
- * write); with BENCHIO_LIE=read H5Dread reports success and moves nothing. */
+ * write); with BENCHIO_LIE=read H5Dread reports success and moves nothing; with
+ * BENCHIO_LIE=memory and BENCHIO_LIE_CALL=N there is no memory for benchio's own Nth call of realloc or
+ * strdup. */
 #define _GNU_SOURCE
 #define _FILE_OFFSET_BITS 64 /* as benchio: `fstat` may have another name then */
 #include <dlfcn.h>
@@ -14,6 +16,7 @@
 int H5Dread(int64_t set, int64_t type, int64_t memory, int64_t file, int64_t transfer, void *data);
 
 static bool flushed;
+static long memory_calls;
 
 static bool lies(const char *about) {
     const char *lie = getenv("BENCHIO_LIE");
@@ -40,4 +43,32 @@ int H5Dread(int64_t set, int64_t type, int64_t memory, int64_t file, int64_t tra
     int (*real)(int64_t, int64_t, int64_t, int64_t, int64_t, void *);
     *(void **)&real = dlsym(RTLD_NEXT, "H5Dread");
     return lies("read") ? 0 : real(set, type, memory, file, transfer, data);
+}
+
+/* Whether the call of a function for memory that returns to `caller` shall fail. Libraries get theirs. */
+static bool lies_about_memory(const void *caller) {
+    Dl_info origin;
+    if (!lies("memory") || dladdr(caller, &origin) == 0)
+        return false;
+    const char *slash = strrchr(origin.dli_fname, '/');
+    if (strcmp(slash != NULL ? slash + 1 : origin.dli_fname, "benchio") != 0)
+        return false;
+    const char *call = getenv("BENCHIO_LIE_CALL");
+    memory_calls++;
+    return call != NULL && memory_calls == atol(call);
+}
+
+void *realloc(void *memory, size_t bytes) {
+    /* Once: with dlsym() in each call, programs with UCX crashed when they were loaded (reason unknown). */
+    static void *(*real)(void *, size_t);
+    if (real == NULL)
+        *(void **)&real = dlsym(RTLD_NEXT, "realloc");
+    return lies_about_memory(__builtin_return_address(0)) ? NULL : real(memory, bytes);
+}
+
+char *strdup(const char *text) {
+    static char *(*real)(const char *);
+    if (real == NULL)
+        *(void **)&real = dlsym(RTLD_NEXT, "strdup");
+    return lies_about_memory(__builtin_return_address(0)) ? NULL : real(text);
 }

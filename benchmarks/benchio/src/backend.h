@@ -92,8 +92,8 @@ struct backend_entry {
     const char *absent;            /* why not */
 };
 
-#define BACKEND_N 6
-extern const struct backend_entry backends[BACKEND_N];
+extern const struct backend_entry backends[];
+extern const int backend_count;
 extern const struct backend backend_null, backend_posix, backend_mpiio, backend_hdf5, backend_netcdf4,
     backend_pnetcdf;
 

@@ -81,7 +81,10 @@ static hid_t access_properties(const struct file *f) {
 #define SZIP_PIXELS 32
 
 static const char *refuse(const struct options *o) {
-    static const H5Z_filter_t ids[] = {H5Z_FILTER_NONE, H5Z_FILTER_DEFLATE, H5Z_FILTER_SZIP, FILTER_ID_ZSTD};
+    static const H5Z_filter_t ids[] = {[FILTER_NONE] = H5Z_FILTER_NONE,
+                                       [FILTER_DEFLATE] = H5Z_FILTER_DEFLATE,
+                                       [FILTER_SZIP] = H5Z_FILTER_SZIP,
+                                       [FILTER_ZSTD] = FILTER_ID_ZSTD};
 #if !H5_VERSION_GE(1, 10, 0)
     if (o->collective_metadata)
         return "--collective-metadata: this HDF5 has no H5Pset_coll_metadata_write (it came with 1.10.0)";

@@ -202,7 +202,11 @@ static int move_call(const struct file *f, int id, const MPI_Offset *start, cons
 }
 
 static void move_box(struct file *f, const struct piece *p) {
-    const MPI_Datatype types[] = {MPI_UNSIGNED_CHAR, MPI_INT, MPI_INT64_T, MPI_FLOAT, MPI_DOUBLE};
+    const MPI_Datatype types[] = {[ELEMENT_BYTE] = MPI_UNSIGNED_CHAR,
+                                  [ELEMENT_INT] = MPI_INT,
+                                  [ELEMENT_LONG] = MPI_INT64_T,
+                                  [ELEMENT_FLOAT] = MPI_FLOAT,
+                                  [ELEMENT_DOUBLE] = MPI_DOUBLE};
     const struct dataset *d = &f->workload->dataset[p->dataset];
     MPI_Offset start[WORKLOAD_DIMENSIONS], count[WORKLOAD_DIMENSIONS];
     for (int i = 0; i < d->ndims; i++)

@@ -19,7 +19,7 @@
 #define PNETCDF NULL, BENCHIO_NO_PNETCDF
 #endif
 
-const struct backend_entry backends[BACKEND_N] = {
+const struct backend_entry backends[] = {
     {"posix", &backend_posix, NULL},
     {"mpiio", &backend_mpiio, NULL},
     {"hdf5", HDF5},
@@ -27,6 +27,8 @@ const struct backend_entry backends[BACKEND_N] = {
     {"pnetcdf", PNETCDF},
     {"null", &backend_null, NULL},
 };
+
+const int backend_count = sizeof backends / sizeof *backends;
 
 void backend_append_info(const struct context *c, MPI_Info info, struct hints *hints) {
     int n = 0;

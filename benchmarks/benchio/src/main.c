@@ -28,7 +28,7 @@ static void print_version(void) {
     mpi_identity(name, sizeof name, version, sizeof version);
     printf("benchio %s\nrecord %s\ncompiler %s\nMPI %s %s\n", BENCHIO_VERSION, BENCHIO_SCHEMA,
            BENCHIO_COMPILER, name, version);
-    for (int i = 0; i < BACKEND_N; i++) {
+    for (int i = 0; i < backend_count; i++) {
         if (backends[i].backend == NULL) {
             printf("%s: not built: %s\n", backends[i].name, backends[i].absent);
             continue;

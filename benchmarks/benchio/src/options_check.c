@@ -161,17 +161,11 @@ static bool check_run(const struct options *o, struct refusal *refusal) {
 
 /* A description has the place of the options of patterns and interfaces. */
 static bool check_workload(const struct options *o, int argc, char **argv, struct refusal *refusal) {
-    static const char *const fitting[] = {"workload", "set",        "check",        "repeat",     "min-time",
-                                          "timeout",  "verify",     "seed",         "cache",      "keep",
-                                          "dir",      "name",       "json",         "run-id",     "quiet",
-                                          "hint",     "hints-file", "stripe-count", "stripe-size"};
-    for (size_t i = 0; i < OPTION_N; i++) {
-        bool fits = false;
-        for (size_t k = 0; k < sizeof fitting / sizeof *fitting; k++)
-            fits = fits || strcmp(option_table[i].name, fitting[k]) == 0;
-        if (!fits && option_given(argc, argv, option_table[i].name))
+    for (size_t i = 0; i < option_count; i++) {
+        const struct entry *entry = &option_table[i];
+        if (!entry->with_workload && option_given(argc, argv, entry->name))
             return refuse(refusal, "--%s has no meaning with --workload, whose description has it",
-                          option_table[i].name);
+                          entry->name);
     }
     if (o->cache == CACHE_DIRECT)
         return refuse(refusal, "--cache direct has no meaning with --workload; use --cache drop");

@@ -37,7 +37,7 @@ static bool parse_choice(const struct entry *entry, const char *const *choices, 
 
 static bool parse_api(const char *value, int *target, struct refusal *refusal) {
     char built[256] = "";
-    for (int i = 0; i < BACKEND_N; i++) {
+    for (int i = 0; i < backend_count; i++) {
         size_t used = strlen(built);
         if (backends[i].backend != NULL && strcmp(backends[i].name, value) == 0) {
             *target = i;
@@ -161,7 +161,7 @@ static bool parse_value(struct options *options, const struct entry *entry, cons
 }
 
 static const struct entry *find(const char *name, size_t length) {
-    for (size_t i = 0; i < OPTION_N; i++)
+    for (size_t i = 0; i < option_count; i++)
         if (strlen(option_table[i].name) == length && strncmp(option_table[i].name, name, length) == 0)
             return &option_table[i];
     return NULL;
@@ -171,7 +171,7 @@ static const struct entry *find(const char *name, size_t length) {
 static const char *near_miss(const char *name) {
     const char *best = NULL;
     size_t longest = 2;
-    for (size_t i = 0; i < OPTION_N; i++) {
+    for (size_t i = 0; i < option_count; i++) {
         size_t common = 0;
         while (name[common] != '\0' && name[common] == option_table[i].name[common])
             common++;
@@ -260,7 +260,7 @@ static void resolve(struct options *options) {
 bool options_parse(struct options *options, int argc, char **argv, char *message, size_t n) {
     struct refusal refusal = {message, n};
     *options = (struct options){0};
-    for (size_t i = 0; i < OPTION_N; i++)
+    for (size_t i = 0; i < option_count; i++)
         if (option_table[i].initial[0] != '\0' &&
             !parse_value(options, &option_table[i], option_table[i].initial, &refusal))
             return false;

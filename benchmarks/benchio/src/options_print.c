@@ -33,7 +33,8 @@ static void help_entry(const struct entry *entry) {
     snprintf(right, sizeof right, "%s", entry->help);
     const char *separator = ": ";
     for (int i = 0;
-         entry->type == T_API ? i < BACKEND_N : entry->choices != NULL && entry->choices[i] != NULL; i++) {
+         entry->type == T_API ? i < backend_count : entry->choices != NULL && entry->choices[i] != NULL;
+         i++) {
         size_t used = strlen(right);
         bool absent = entry->type == T_API && backends[i].backend == NULL;
         snprintf(right + used, sizeof right - used, "%s%s%s", separator,
@@ -54,7 +55,7 @@ void options_help(void) {
     puts("Usage: mpirun -n RANKS benchio [OPTION]...\n"
          "Measure the bandwidth of parallel reads and writes through one of several interfaces.\n\n"
          "Options (--name VALUE or --name=VALUE; defaults in brackets):");
-    for (size_t i = 0; i < OPTION_N; i++)
+    for (size_t i = 0; i < option_count; i++)
         help_entry(&option_table[i]);
     puts("\nSizes: 1000000, 1m or 1MiB (2^20 bytes), 1mb (10^6 bytes), 1.5g; a fraction of a byte is "
          "refused.\n"
@@ -130,7 +131,7 @@ static void json_entry(const struct options *options, const struct entry *entry,
 }
 
 void options_json(const struct options *options, struct json *json, bool identity) {
-    for (size_t i = 0; i < OPTION_N; i++)
+    for (size_t i = 0; i < option_count; i++)
         if (option_table[i].identity || !identity)
             json_entry(options, &option_table[i], json);
 }

@@ -7,7 +7,8 @@
 enum type { T_CHOICE, T_API, T_SIZE, T_COUNT, T_SHIFT, T_SIZES, T_SECONDS, T_SWITCH, T_FLAG, T_TEXT, T_HINT };
 
 /* identity: part of the hash (what is measured, not where or how it is reported).
- * bare: for T_CHOICE, the value of the option without `=VALUE`; otherwise unused. */
+ * bare: for T_CHOICE, the value of the option without `=VALUE`; otherwise unused.
+ * with_workload: has a meaning for a description of a workload, too. */
 struct entry {
     const char *name;
     enum type type;
@@ -16,11 +17,13 @@ struct entry {
     const char *const *choices;
     const char *bare;
     bool identity;
+    bool with_workload;
     const char *help;
 };
 
-#define OPTION_N 46
-extern const struct entry option_table[OPTION_N];
+/* In the order of --help and of the record. An option has no other number than its place here. */
+extern const struct entry option_table[];
+extern const size_t option_count;
 
 /* Where an entry's value lives in `options`. */
 #define TARGET(options, entry, ctype) ((ctype *)(void *)((char *)(uintptr_t)(options) + (entry)->target))

@@ -71,7 +71,7 @@ static void write_libraries(const struct options *o, struct json *json) {
     json_string(json, "description", full);
     json_close(json, '}');
     json_open(json, "libraries", '{');
-    for (int i = 0; i < BACKEND_N; i++) {
+    for (int i = 0; i < backend_count; i++) {
         if (backends[i].backend == NULL)
             continue;
         backends[i].backend->version(version, sizeof version);

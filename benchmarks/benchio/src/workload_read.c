@@ -11,7 +11,8 @@
 
 #define NAME_OF(symbol, text) text,
 const char *const element_names[] = {BENCHIO_ELEMENTS(NAME_OF) NULL};
-const unsigned element_bytes[] = {1, 4, 8, 4, 8};
+const unsigned element_bytes[] = {
+    [ELEMENT_BYTE] = 1, [ELEMENT_INT] = 4, [ELEMENT_LONG] = 8, [ELEMENT_FLOAT] = 4, [ELEMENT_DOUBLE] = 8};
 
 /* Lower-case letters, digits and the characters of `more`; begins with a letter. Not what YAML has for truth.
  */
@@ -191,18 +192,23 @@ static bool read_datasets(struct reader *r, const struct tree *map, struct workl
 }
 
 static bool read_api(struct reader *r, const struct tree *t, struct workload_file *f) {
-    const char *names[BACKEND_N + 1] = {NULL};
     const struct tree *place = tree_find(t, "api");
-    for (int i = 0, n = 0; i < BACKEND_N; i++)
-        if (strcmp(backends[i].name, "null") != 0)
-            names[n++] = backends[i].name;
     if (place == NULL)
         return complain_at(&r->complaint, t, "'api' is missing");
+    /* All but null, and NULL at the end. */
+    const char **names = calloc((size_t)backend_count, sizeof *names);
+    if (names == NULL)
+        return complain_at(&r->complaint, place, "no memory");
+    for (int i = 0, n = 0; i < backend_count; i++)
+        if (strcmp(backends[i].name, "null") != 0)
+            names[n++] = backends[i].name;
     int choice = 0;
-    if (!read_choice(r, place, names, &choice))
-        return false;
-    for (f->api = 0; strcmp(backends[f->api].name, names[choice]) != 0;)
+    bool is_name = read_choice(r, place, names, &choice);
+    for (f->api = 0; is_name && strcmp(backends[f->api].name, names[choice]) != 0;)
         f->api++;
+    free(names);
+    if (!is_name)
+        return false;
     return backends[f->api].backend != NULL ||
            complain_at(&r->complaint, place, "this benchio was built without %s (%s)", backends[f->api].name,
                        backends[f->api].absent);

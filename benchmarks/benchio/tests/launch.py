@@ -24,6 +24,10 @@ def version() -> str:
     return subprocess.run([BENCHIO, "--version"], capture_output=True, text=True, check=True).stdout
 
 
+def help_text() -> str:
+    return subprocess.run([BENCHIO, "--help"], capture_output=True, text=True, check=True).stdout
+
+
 def apis() -> list[str]:
     """Interfaces that this benchio was built with and that leave files."""
     lines = version().splitlines()[4:]

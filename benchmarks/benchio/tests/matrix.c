@@ -236,7 +236,7 @@ static void each_layout(const char *dir, const struct backend *backend, bool ful
 }
 
 static void each_backend(const char *dir, bool full) {
-    for (int api = 0; api < BACKEND_N; api++) {
+    for (int api = 0; api < backend_count; api++) {
         const struct backend *backend = backends[api].backend;
         if (backend == NULL)
             printf("not built: %s\n", backends[api].name);

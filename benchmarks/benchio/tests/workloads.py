@@ -73,6 +73,14 @@ LOG = """
       - {work: 1000}"""
 
 
+WITH_WORKLOAD = """--check --set=n=2 --repeat=2 --min-time=0 --timeout=60 --verify --seed=2 --cache=drop --keep
+    --name=kept --run-id=x --quiet --hint=cb_nodes=1 --stripe-count=1 --stripe-size=64k"""
+WITHOUT_WORKLOAD = """--api=posix --file=shared --instances=1 --pattern=disjoint --op=read --local=8x8x8 --global=8x8x8
+    --transfer=1m --block=1m --segments=2 --row=8 --access=independent --sync=end --shift=1 --chunk=8x8x8
+    --filter=deflate --filter-level=1 --chunk-cache=1m --vfd=mpio --byte-order=big --unlimited --fill --align=1m
+    --collective-metadata --existing"""
+
+
 def description(apis: list[str], collective: bool) -> str:
     """All interfaces in one run."""
 
@@ -330,6 +338,26 @@ class Workloads(unittest.TestCase):
             self.assertEqual((done.returncode, done.stdout), (2, ""))
             self.assertIn(reason, done.stderr)
         self.assertIn("--check needs --workload", launch.alone("--check").stderr)
+
+    def test_options_that_have_no_meaning_are_refused(self) -> None:
+        self.write("a: {api: posix, bytes: 10}", "{create: a}, {close: a}", "parameters: {n: 1}\n")
+        hints = self.home / "hints"
+        hints.write_text("cb_nodes = 1\n")
+        with_workload = [*WITH_WORKLOAD.split(), f"--hints-file={hints}"]
+        done = launch.alone(*self.options(*with_workload))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        for option in WITHOUT_WORKLOAD.split():
+            with self.subTest(option=option):
+                name = option.split("=")[0]
+                done = launch.alone(*self.options("--check", option))
+                self.assertEqual((done.returncode, done.stdout), (2, ""))
+                self.assertIn(f"{name} has no meaning with --workload", done.stderr)
+        # Each option is in one of the two lists.
+        words = [*self.options(*with_workload), *WITHOUT_WORKLOAD.split()]
+        known = {word.split("=")[0] for word in words if word.startswith("--")}
+        lines = launch.help_text().splitlines()
+        in_help = {line.split()[0].split("=")[0] for line in lines if line.startswith("  --")}
+        self.assertEqual(in_help, known | {"--help", "--version"})
 
 
 if __name__ == "__main__":

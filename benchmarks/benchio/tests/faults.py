@@ -312,6 +312,15 @@ class Faults(unittest.TestCase):
                     rf"rank \d .*at byte {where} of the data: expected 0x.., found 0x..; 1 bytes differ",
                 )
 
+    def test_a_file_without_the_variable(self) -> None:
+        """The name of the variable is plain text in the header of CDF-5; the check is that of netcdf4, too."""
+        if "pnetcdf" not in launch.apis():
+            self.skipTest("this benchio was built without PnetCDF")
+        message = self.damaged(
+            "pnetcdf", lambda path: path.write_bytes(path.read_bytes().replace(b"data", b"dato", 1))
+        )
+        self.assertRegex(message, r"rank \d on .*: ncmpi_inq_varid of .*data\.000000: .*not found")
+
     def test_short_file(self) -> None:
         for api in ("posix", "mpiio", "hdf5"):
             if api in launch.apis():

@@ -59,13 +59,16 @@ static bool lies_about_memory(const void *caller) {
 }
 
 void *realloc(void *memory, size_t bytes) {
-    void *(*real)(void *, size_t);
-    *(void **)&real = dlsym(RTLD_NEXT, "realloc");
+    /* Once: with dlsym() in each call, programs with UCX crashed when they were loaded (reason unknown). */
+    static void *(*real)(void *, size_t);
+    if (real == NULL)
+        *(void **)&real = dlsym(RTLD_NEXT, "realloc");
     return lies_about_memory(__builtin_return_address(0)) ? NULL : real(memory, bytes);
 }
 
 char *strdup(const char *text) {
-    char *(*real)(const char *);
-    *(void **)&real = dlsym(RTLD_NEXT, "strdup");
+    static char *(*real)(const char *);
+    if (real == NULL)
+        *(void **)&real = dlsym(RTLD_NEXT, "strdup");
     return lies_about_memory(__builtin_return_address(0)) ? NULL : real(text);
 }

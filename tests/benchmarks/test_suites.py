@@ -74,7 +74,7 @@ def test_matrix_expands_to_all_combinations_with_distinct_names(tmp_path: Path) 
         (GOOD.replace("[posix, mpiio]", "[posix, posix]"), "defined twice"),
         ("format: 1\nsummary: x\nmatrix: []\n", "matrix"),
         ("{", "not YAML"),
-        ("", "expected fields"),
+        ("", "Input should be a valid dictionary"),
     ],
 )
 def test_invalid_suite_is_reported(tmp_path: Path, text: str, message: str) -> None:

@@ -236,7 +236,7 @@ def test_invalid_date_is_refused_with_its_line(root: Path) -> None:
     path.write_text("system: planted\nevents:\n  - date: 2025-02-30\n    kind: outage\n    title: a\n")
     with pytest.raises(InputError) as caught:
         events.load_events("planted")
-    assert caught.value.message.startswith(f"{path}:3:11: '2025-02-30' is no date")
+    assert caught.value.message.startswith(f"{path}:3:11: '2025-02-30' is not a valid timestamp")
 
 
 def test_list_without_entries_is_empty(root: Path) -> None:
@@ -250,9 +250,9 @@ def test_list_without_entries_is_empty(root: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("system: planted\ndecisions:\n  finding: a\n", ":2:1: field 'decisions': expected a list"),
-        ("system: planted\ndecisions:\n  - a\n", ":3:5: field 'decisions.0': expected fields, 'name: value'"),
-        ("- finding: a\n", ":1:1: expected fields, 'name: value'"),
+        ("system: planted\ndecisions:\n  finding: a\n", ":2:1: field 'decisions': Input should be a valid tuple"),
+        ("system: planted\ndecisions:\n  - a\n", ":3:5: field 'decisions.0': Input should be a valid dictionary"),
+        ("- finding: a\n", ":1:1: Input should be a valid dictionary"),
     ],
 )
 def test_file_of_wrong_structure_is_refused(root: Path, text: str, message: str) -> None:

@@ -63,8 +63,8 @@ def test_written_entry_is_read_back(written: Written) -> None:
         ("$index: [$partition", "$index: [$system", r":4:3: BenchioCheck.\$index must be"),
         ("n: 9", "nights: 9", r":14:\d+: field '.*nights': unknown field"),
         ("n: 9", "n: many", r":14:\d+: field 'provenance\..*\.n': .*found 'many'"),
-        ("write_bandwidth: {", "write_bandwidth:  # {", r":14:\d+: field 'provenance\..*expected fields"),
-        ("statistic: median of maxima", "statistic: best", r"statistic': expected 'max'"),
+        ("write_bandwidth: {", "write_bandwidth:  # {", r":14:\d+: field 'provenance\..*valid dictionary"),
+        ("statistic: median of maxima", "statistic: best", r"statistic': Input should be 'max'"),
         ("api=MPIIO,ranks=4:\n        write_bandwidth: [", "api=MPIIO: [", r":7:7: expected 'variable: …' below"),
     ],
 )  # fmt: skip

@@ -152,7 +152,7 @@ def test_nightly_session_in_a_blackout_is_reported_and_not_recorded(
         ("minutes: 0", "night.yaml:1:10: field 'minutes'"),
         ("node-hours: 3", "night.yaml:1:1: field 'node-hours': unknown field"),
         ("bytes: much", "'much' is not a size"),
-        ("blackouts:\n  - {start: 06:00}", "night.yaml:2:5: field 'blackouts.0.reason': required, but missing"),
+        ("blackouts:\n  - {start: 06:00}", "night.yaml:2:5: field 'blackouts.0.reason': Field required"),
         ("blackouts:\n  - {reason: x, start: 25:00}", "field 'blackouts.0.start'"),
         ("blackouts:\n  - {reason: x, start: 06:00Z}", "times are in the zone of the system and name none"),
         ("blackouts:\n  - {reason: x, days: [tuesday]}", "field 'blackouts.0.days.0'"),

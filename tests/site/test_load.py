@@ -48,7 +48,7 @@ def test_all_faults_are_reported_with_line_and_field(tmp_path: Path) -> None:
         read_system(path)
     faults = set(caught.value.message.splitlines())
     assert any(line.startswith(f"{path}:3:1: field 'surprise': unknown field") for line in faults)
-    assert f"{path}:5:10: field 'limits.nodes': expected more than 0 (found -3)" in faults
+    assert f"{path}:5:10: field 'limits.nodes': Input should be greater than 0 (found -3)" in faults
     assert any(line.startswith(f"{path}:6:15: field 'limits.free_bytes': ") for line in faults)
     assert any(line.startswith(f"{path}:12:22: field 'file_systems.0.peaks.0.unit': ") for line in faults)
     assert len(faults) == 4
@@ -58,7 +58,7 @@ def test_all_faults_are_reported_with_line_and_field(tmp_path: Path) -> None:
     ("text", "message"),
     [
         ("name: [", "not YAML"),
-        ("", "expected fields"),
+        ("", "Input should be a valid dictionary"),
         ("name: other\ntitle: x\n", "expected 'mine'"),
         ("name: mine\ntitle: ''\n", "field 'title'"),
         (

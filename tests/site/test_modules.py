@@ -88,10 +88,10 @@ def test_missing_module_makes_the_stack_broken(site: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("modules: mpi/5\n", "field 'modules': expected a list"),
+        ("modules: mpi/5\n", "field 'modules': Input should be a valid list"),
         ("modules: []\n", "neither 'modules' nor 'settings'"),
         ("modules: [a]\nmodule: b\n", "field 'module': unknown field"),
-        ("- a\n", "expected fields, 'name: value'"),
+        ("- a\n", "Input should be a valid dictionary"),
         ("modules: [1.10]\n", "expected a text; write it in quotes (found 1.1)"),
         ("modules: [a]\nsettings: {A: true}\n", "expected a text; write it in quotes (found true)"),
         ("modules: [a]\nsettings: {A: }\n", "expected a text; write it in quotes (found nothing)"),
@@ -142,7 +142,7 @@ def test_invalid_stack_does_not_affect_the_others(site: Path, var: Path, cli, mo
     assert {name for name, one in found.items() if one.status == "installed"} == {"good"}
     broken = {name: str(one.note) for name, one in found.items() if one.status == "broken"}
     assert sorted(broken) == ["both", "damaged", "empty", "invalid"]
-    assert "modules.yaml:1:10: field 'modules': expected a list" in broken["invalid"]
+    assert "modules.yaml:1:10: field 'modules': Input should be a valid list" in broken["invalid"]
     assert "found modules.yaml and spack.yaml" in broken["both"]
     assert "expected modules.yaml or spack.yaml, found neither" in broken["empty"]
     assert "spack.lock: not readable as a lock file" in broken["damaged"]

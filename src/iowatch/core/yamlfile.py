@@ -11,8 +11,6 @@ import io
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from difflib import get_close_matches
 from functools import reduce
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, TypeVar, get_args
@@ -104,36 +102,6 @@ _MAX_FAULTS = 20
 _MAX_QUOTED = 200
 
 _MAPPING, _SEQUENCE = yaml.MappingNode, yaml.SequenceNode
-# Descriptions of faults in values, by pydantic's type of the fault; its own texts use Python's terms.
-_FAULTS = {
-    "missing": "required, but missing",
-    **dict.fromkeys(("tuple_type", "list_type"), "expected a list, each entry behind '- '"),
-    **dict.fromkeys(("model_type", "model_attributes_type", "dict_type"), "expected fields, 'name: value'"),
-    "invalid_key": "expected a text as the name of a field",
-    "string_type": "expected a text",
-    "string_too_short": "expected a text of at least {min_length} characters",
-    "string_too_long": "expected a text of at most {max_length} characters",
-    "string_pattern_mismatch": "expected a text that matches {pattern}",
-    **dict.fromkeys(("int_type", "int_parsing", "int_parsing_size", "int_from_float"), "expected a whole number"),
-    **dict.fromkeys(("float_type", "float_parsing", "finite_number"), "expected a number"),
-    **dict.fromkeys(("bool_type", "bool_parsing"), "expected true or false"),
-    "greater_than": "expected more than {gt:g}",
-    "greater_than_equal": "expected at least {ge:g}",
-    "less_than": "expected less than {lt:g}",
-    "less_than_equal": "expected at most {le:g}",
-    "too_short": "expected at least {min_length} entries",
-    "too_long": "expected at most {max_length} entries",
-    "literal_error": "expected {expected}",
-    "union_tag_invalid": "expected {expected_tags} (found '{tag}')",
-    "union_tag_not_found": "required, but missing",
-}
-# The same for several types with one description, by the first part of their names.
-_KINDS_OF_FAULTS = {
-    "date": "expected a date, for example 2026-03-17",
-    "datetime": "expected date and time with a zone, for example 2026-03-17T02:00:00Z",
-    "timezone": "expected date and time with a zone, for example 2026-03-17T02:00:00Z",
-    "time": "expected a time of day, for example 22:30",
-}
 
 
 def documentation_hint(docs: str) -> str | None:
@@ -169,15 +137,12 @@ class YamlDocument:
             self._require_good_keys()
             self.data: Any = None if self._node is None else clean_text(loader.construct_document(self._node))
         except yaml.YAMLError as error:
-            line, column, fault = _describe_syntax_fault(text, error)
-            found = "".join(text.splitlines()[line : line + 1]).strip()
-            found = f" (found {describe_value(found)})" if quote and found else ""
-            raise self._refused(f"not YAML: {fault}{found}", line, column) from None
+            raise self._syntax_error(text, error) from None
         except _NOT_CONSTRUCTED:
             node = _find_invalid_value(self._node) or self._node
             kind = node.tag.rpartition(":")[2]
             found = describe_value(node.value) if quote and isinstance(node, yaml.ScalarNode) else "a value"
-            fault = f"{found} is no {_EXPECTED.get(kind, f'{kind}; expected a text in quotes')}"
+            fault = f"{found} is not a valid {kind}"
             raise self._refused(fault, node.start_mark.line, node.start_mark.column) from None
         finally:
             loader.dispose()
@@ -185,6 +150,23 @@ class YamlDocument:
     def _refused(self, fault: str, line: int = 0, column: int = 0) -> InputError:
         """Return the error for a fault at a position that is counted from 0."""
         return InputError(f"{self.path}:{line + 1}:{column + 1}: {fault}", hint=self.hint)
+
+    def _syntax_error(self, text: str, error: yaml.YAMLError) -> InputError:
+        """Return the error for what PyYAML reports: its own words, at the position of the problem."""
+        context, context_mark = getattr(error, "context", None), getattr(error, "context_mark", None)
+        problem, problem_mark = getattr(error, "problem", None) or str(error), getattr(error, "problem_mark", None)
+        mark = problem_mark or context_mark
+        if not self._quote and isinstance(error, yaml.composer.ComposerError | yaml.constructor.ConstructorError):
+            # These repeat tags and anchors of the file.
+            problem = re.sub("'[^']*'", "'…'", problem)
+        if mark is None:
+            return self._refused(f"not YAML: {problem}")
+        if text[mark.index : mark.index + 1] == "\t":
+            problem += ": a tab"
+        if context is not None and context_mark is not None and context_mark.line != mark.line:
+            context += f" (line {context_mark.line + 1})"
+        fault = problem if context is None else f"{context}, {problem}"
+        return self._refused(f"not YAML: {fault}", mark.line, mark.column)
 
     def _read_text(self) -> str:
         try:
@@ -274,66 +256,6 @@ def _position(text: str, offset: int) -> tuple[int, int]:
     return text.count("\n", 0, offset), offset - (text.rfind("\n", 0, offset) + 1)
 
 
-_INDENTED = "expected blanks, no tabs, and as many in front of all entries of a block"
-_UNCLOSED = "the quoted text that begins here has no end; expected one more quote"
-# Context and problem of PyYAML's errors (libyaml: scanner.c, parser.c; composer.py, constructor.py), and our words for
-# them; the position is that of the problem, or that of its context: where the quoted text, the list, … begins.
-_SYNTAX_FAULTS = (
-    ("quoted scalar: .*(end of stream|document)", "context", _UNCLOSED),
-    ("quoted scalar:", "problem", "an unknown escape in double quotes; expected for example \\\\, or single quotes"),
-    ("flow sequence:", "context", "expected ',' between the entries of this list and ']' behind them"),
-    ("flow mapping:", "context", "expected ',' between these fields and '}' behind them"),
-    ("simple key:", "context", "expected 'name: value', or an entry behind '- '"),
-    ("(alias|anchor):", "problem", "a value that begins with '*' or '&' must be in quotes"),
-    ("undefined alias", "problem", "an alias without its anchor ('&'); a text that begins with '*' must be in quotes"),
-    ("duplicate anchor", "problem", "an anchor ('&') that exists already; its name must differ"),
-    ("block scalar:", "problem", "a text behind '|' or '>' must begin on the next line"),
-    ("(tag|constructor)", "problem", "an unknown type ('!'); a text that begins with '!' must be in quotes"),
-    ("(single document|directive|document start)", "problem", "a second document or a directive; expected one"),
-    ("unhashable|mapping keys|complex key", "problem", "a name that is no text; expected 'name: value'"),
-    ("for merging", "problem", "expected the fields of an anchor behind '<<'"),
-    ("block sequence entries", "problem", "an entry behind '- ' must begin on a line of its own"),
-    ("block (mapping|collection):", "problem", f"expected 'name: value' or an entry behind '- '; {_INDENTED}"),
-    ("cannot start any token", "problem", "a value cannot begin with this character; a text must then be in quotes"),
-)  # fmt: skip
-
-
-def _describe_syntax_fault(text: str, error: yaml.YAMLError) -> tuple[int, int, str]:
-    """Return line and column, counted from 0, and a description of an error of PyYAML."""
-    marks = {name: getattr(error, f"{name}_mark", None) for name in ("context", "problem")}
-    mark = marks["problem"] or marks["context"]
-    if mark is None:
-        return 0, 0, "expected 'name: value'"
-    line = "".join(text.splitlines()[mark.line : mark.line + 1])
-    if tab := re.match(r"[ -]*\t", line):
-        return mark.line, tab.end() - 1, f"a tab in the indentation; {_INDENTED}"
-    if line[: mark.column].rstrip().endswith(("'", '"')) and "scanning" not in str(getattr(error, "context", None)):
-        if begin := _begin_of_long_quote(text, mark):
-            return begin.line, begin.column, _UNCLOSED
-        return mark.line, mark.column, "text behind a quoted text; a quote that belongs to the text must be doubled"
-    words = f"{getattr(error, 'context', None)}: {getattr(error, 'problem', None)}"
-    if "mapping values" in words:
-        twice = re.search(r":\s", line[: mark.column])
-        fault = "a second ': ' in one value: the text must be in quotes" if twice else f"wrong indentation; {_INDENTED}"
-        return mark.line, mark.column, fault
-    for pattern, place, fault in _SYNTAX_FAULTS:
-        if re.search(pattern, words):
-            found = marks[place] or mark
-            return found.line, found.column, fault
-    return mark.line, mark.column, "expected 'name: value', or an entry behind '- '"
-
-
-def _begin_of_long_quote(text: str, fault: Any) -> Any:
-    """Return the position of the last quoted text before a fault if it extends over lines, or None."""
-    last = None
-    with suppress(yaml.YAMLError):
-        for token in yaml.scan(text, _Loader):
-            if token.start_mark.index >= fault.index:
-                break
-            last = token if isinstance(token, yaml.ScalarToken) and token.style in ("'", '"') else last
-    return last.start_mark if last and last.start_mark.line < last.end_mark.line else None
-
-
 def _find_excess(text: str) -> tuple[Any, str] | None:
     """Return position and description of what is too large for the readers of a file, before anything is built from it.
 
@@ -419,7 +341,7 @@ def _describe_faults(
             yield location, False, f"{prefix}unknown field. {hint}"
             continue
         texts = list(dict.fromkeys(describe_fault(fault) for fault in faults))
-        message = " or ".join([texts[0], *(text.removeprefix("expected ") for text in texts[1:])])
+        message = "; or ".join(texts)
         # A fault of several fields has no single value to show.
         whole = first["type"] in ("missing", "union_tag_invalid", "union_tag_not_found")
         whole = whole or (first["type"] == "value_error" and isinstance(first["input"], dict))
@@ -428,15 +350,8 @@ def _describe_faults(
 
 
 def describe_fault(fault: ErrorDetails) -> str:
-    """Return what is wrong with a value and what is allowed, without the value."""
-    known = _FAULTS.get(fault["type"]) or _KINDS_OF_FAULTS.get(fault["type"].partition("_")[0])
-    text = known.format_map(fault.get("ctx", {})) if known else fault["msg"].removeprefix("Value error, ")
-    if fault["type"] in ("literal_error", "union_tag_invalid"):
-        context = fault.get("ctx", {})
-        word, allowed = context.get("tag", fault["input"]), context.get("expected", context.get("expected_tags", ""))
-        near = get_close_matches(str(word), re.findall(r"'([^']*)'", allowed), n=1)
-        text += f". Did you mean '{near[0]}'?" if near else ""
-    return text
+    """Return what pydantic reports about a value, without the value."""
+    return fault["msg"].removeprefix("Value error, ")
 
 
 def _known_fields(model: type[BaseModel], location: Sequence[int | str]) -> list[str]:
@@ -489,11 +404,6 @@ def _key_faults(node: Any) -> Iterator[tuple[Any, str, str]]:
 _CHANGED_TYPES = tuple(f"tag:yaml.org,2002:{kind}" for kind in ("null", "bool", "int", "float"))
 # PyYAML's errors for values that do not fit their type: 30 February, a number of 5,000 digits, `!!bool maybe`.
 _NOT_CONSTRUCTED = (ValueError, TypeError, KeyError, AttributeError)
-_EXPECTED = {
-    "timestamp": "date: expected a day of the calendar, for example 2026-03-17",
-    "int": "integer that iowatch can read; expected fewer digits",
-    "bool": "boolean: expected true or false",
-}
 
 
 def _find_invalid_value(node: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What it costs to add usual observations to a detection without a new one (`iowatch.statistics.extend_detection`).
+"""What it costs to add usual observations to a detection without a new one (`extend_detection`).
 
     python bench/detect_added.py [--series 60] [--seed 0]
 
@@ -18,7 +18,8 @@ from detect_edison import DAY
 from detect_fit import Floats
 from detect_sets import kinds
 
-from iowatch.statistics import Detection, detect_many, extend_detection
+from iowatch.statistics import Detection, detect_many
+from iowatch.statistics.detection import extend_detection
 
 BEFORE, AFTER, SIZES, NEAR = 200, 60, (0.0, 0.5, 1.0, 2.0, 4.0), 10
 

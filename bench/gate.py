@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from iowatch.statistics import Gate
+from iowatch.statistics.gate import Gate
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from bisection import nights, pieces

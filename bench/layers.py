@@ -16,8 +16,8 @@ import numpy as np
 
 from iowatch.benchmarks.benchmark import API_LAYERS, CPU, LAYERS, METADATA, NETWORK
 from iowatch.core import Layer
-from iowatch.statistics import LayerSeries, infer_layer
 from iowatch.statistics import layers as inference
+from iowatch.statistics.layers import LayerSeries, infer_layer
 
 THRESHOLDS = (0.6, 0.7, 0.8, 0.85, 0.9, 0.95)
 # Name, layers, seconds per MiB or per operation, MiB per operation, directions; 5 % to 50 % of the kinds are missing.

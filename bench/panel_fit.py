@@ -33,9 +33,9 @@ from scipy.optimize import minimize
 
 from iowatch.core import Scalar
 from iowatch.findings import CASE_PARAMETERS
-from iowatch.statistics import PanelSeries, panel_models, session_starts
+from iowatch.statistics import panel_models
 from iowatch.statistics.panel_candidates import find_candidates
-from iowatch.statistics.panel_table import PanelTable
+from iowatch.statistics.panel_table import PanelSeries, PanelTable, session_starts
 
 Floats = NDArray[np.float64]
 

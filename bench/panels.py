@@ -31,7 +31,8 @@ from tests.datasets import unpacked  # noqa: E402
 
 from iowatch.core import Output, Result  # noqa: E402
 from iowatch.findings import CASE_PARAMETERS, Finding, update_findings  # noqa: E402
-from iowatch.statistics import PanelSeries, assess_panel  # noqa: E402
+from iowatch.statistics.panel import assess_panel  # noqa: E402
+from iowatch.statistics.panel_table import PanelSeries  # noqa: E402
 from iowatch.store import History, RunRecord, SessionRecord, StackRecord  # noqa: E402
 
 SYSTEM = "panel"

@@ -105,7 +105,7 @@ def test_modules_are_imported_by_name_only_by_the_registries_of_files() -> None:
 
 
 # A package with a public interface: names that its `__init__.py` exports.
-WITH_INTERFACE = ("core", "site", "reference", "store", "statistics", "findings", "comparison", "darshan")
+WITH_INTERFACE = ("core", "site", "reference", "store", "findings", "comparison", "darshan")
 # Not part of an interface: pydantic and YAML take long to import, and most commands need neither.
 NAMED_DIRECTLY = {"iowatch.core.yamlfile"}
 
@@ -119,6 +119,28 @@ def test_packages_are_used_through_their_interface() -> None:
                 package = package_of(node.module)
                 if package in WITH_INTERFACE and package != package_of(module) and node.module not in NAMED_DIRECTLY:
                     wrong.append(f"{module}: from {node.module} import …")
+    assert wrong == []
+
+
+def exported_names(package: str) -> set[str]:
+    """Names that the `__init__.py` of a package imports."""
+    statements = ast.parse(MODULES[package].read_text(encoding="utf-8")).body
+    return {alias.name for node in statements if isinstance(node, ast.ImportFrom) for alias in node.names}
+
+
+def test_statistics_are_imported_from_their_interface_or_from_the_module_of_the_subject() -> None:
+    """A name that the door of the statistics exports is imported from there, and no private name from anywhere."""
+    interface = exported_names("iowatch.statistics")
+    wrong = []
+    for module, path in MODULES.items():
+        if package_of(module) == "statistics":
+            continue
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if not isinstance(node, ast.ImportFrom) or not (node.module or "").startswith("iowatch.statistics."):
+                continue
+            for alias in node.names:
+                if alias.name in interface or alias.name.startswith("_"):
+                    wrong.append(f"{module}: from {node.module} import {alias.name}")
     assert wrong == []
 
 

@@ -18,7 +18,8 @@ from iowatch.findings.series import headline_series, load_detections
 from iowatch.findings.state import resolve_findings
 from iowatch.findings.text import format_resolution
 from iowatch.findings.updates import with_updates
-from iowatch.statistics import Detection, Transient, detect_many, detection
+from iowatch.statistics import Detection, detect_many, detection
+from iowatch.statistics.method import Transient
 from iowatch.store import History
 from tests.findings import conftest
 from tests.findings.conftest import FIRST, STEP, RecordAndUpdate, level, scenario_of, slower_mpiio, update_time

@@ -21,7 +21,8 @@ from iowatch.findings.finding import Outlook, Resolution
 from iowatch.findings.grouping import ChangeGroup, group_changes
 from iowatch.findings.newest import _count_outcomes, _established_steps, describe_newest_session, join_events
 from iowatch.site import NightlyPolicy
-from iowatch.statistics import ChangePoint, Detection, PanelEvent, PanelGroup, PanelMember, PanelReport
+from iowatch.statistics import ChangePoint, Detection
+from iowatch.statistics.panel import PanelEvent, PanelGroup, PanelMember, PanelReport
 from iowatch.store import History, SeriesRow
 from tests.findings.conftest import STEP, RecordAndUpdate, level, scenario_of, update_time
 from tests.findings.test_grouping import DAY, rows, step

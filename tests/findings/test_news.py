@@ -11,7 +11,7 @@ import pytest
 from iowatch.core import DAY_S
 from iowatch.demo.scenarios import Scenario, SimulatedSession, generate_sessions
 from iowatch.findings import Finding, headline_series, update_findings
-from iowatch.statistics import NEWEST_SESSIONS
+from iowatch.statistics.panel_table import NEWEST_SESSIONS
 from iowatch.store import History, write
 from tests.findings.conftest import STEP, level, scenario_of, update_time
 

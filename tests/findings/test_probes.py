@@ -11,7 +11,7 @@ from iowatch.benchmarks.benchmark import API_LAYERS
 from iowatch.demo.scenarios import Scenario
 from iowatch.findings import card_facts, finding_from_json, format_finding
 from iowatch.findings.layers import find_moved_layer
-from iowatch.statistics import LayerSeries
+from iowatch.statistics.layers import LayerSeries
 from tests.findings.conftest import STEP, RecordAndUpdate, level, scenario_of
 
 END = date(2025, 4, 1)

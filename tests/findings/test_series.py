@@ -25,15 +25,8 @@ from iowatch.findings import (
 from iowatch.output.dashboard import data
 from iowatch.output.dashboard.levels import drawn_levels
 from iowatch.output.dashboard.pages.finding import points_around_change
-from iowatch.statistics import (
-    METHODS,
-    ChangePoint,
-    Detection,
-    DetectionMethod,
-    DetectorSettings,
-    ObservedSeries,
-    detect_many,
-)
+from iowatch.statistics import METHODS, ChangePoint, Detection, DetectorSettings, detect_many
+from iowatch.statistics.method import DetectionMethod, ObservedSeries
 from iowatch.store import History, RunRecord, SessionRecord, StackRecord, bulk
 from tests.findings.test_commands import Cli
 

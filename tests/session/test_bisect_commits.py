@@ -13,7 +13,7 @@ from iowatch.core import UsageError
 from iowatch.session import bisect_commits
 from iowatch.session.bisect_commits import CommitBisection, CommitRange, CommitSource
 from iowatch.site import Stack, StackPart
-from iowatch.statistics import BisectionAnswer, BisectionSettings
+from iowatch.statistics.bisection import BisectionAnswer, BisectionSettings
 
 
 class Repository:

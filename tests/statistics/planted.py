@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from iowatch.core import Scalar
 from iowatch.findings import derive_parameters
-from iowatch.statistics import Rule, SeriesResponse
-from iowatch.statistics.rules import Condition
+from iowatch.statistics import SeriesResponse
+from iowatch.statistics.rules import Condition, Rule
 from tests.statistics.storage import explain_changes
 
 MIB = 2**20

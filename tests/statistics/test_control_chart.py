@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from iowatch.statistics import ChartReport, PanelSeries, chart_losses
+from iowatch.statistics.control_chart import ChartReport, chart_losses
+from iowatch.statistics.panel_table import PanelSeries
 
 DAY_S = 86_400
 Floats = NDArray[np.float64]

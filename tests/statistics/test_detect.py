@@ -8,8 +8,8 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from iowatch.statistics import Detection, DetectorSettings, StatisticsError, detect_many, extend_detection
-from iowatch.statistics.detection import detect
+from iowatch.statistics import Detection, DetectorSettings, StatisticsError, detect_many
+from iowatch.statistics.detection import detect, extend_detection
 from tests.statistics.series import DAY, FAMILIES, START, Floats, stepped, times
 
 YEAR = 365

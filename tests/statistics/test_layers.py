@@ -22,7 +22,7 @@ from iowatch.benchmarks.benchmark import (
 )
 from iowatch.benchmarks.mdtest import MDTEST
 from iowatch.core import Layer
-from iowatch.statistics import LayerSeries, infer_layer
+from iowatch.statistics.layers import LayerSeries, infer_layer
 
 NOISE, SECONDS = 0.05, 0.003
 

@@ -12,10 +12,19 @@ from numpy.typing import NDArray
 
 from iowatch.core import DAY_S, Scalar
 from iowatch.findings import CASE_PARAMETERS
-from iowatch.statistics import PanelEvent, PanelReport, PanelSeries, assess_panel, probability_beside
-from iowatch.statistics.panel import _choose, _companions, _lasting_together, _quietness, _Rated
+from iowatch.statistics.panel import (
+    PanelEvent,
+    PanelReport,
+    _choose,
+    _companions,
+    _lasting_together,
+    _quietness,
+    _Rated,
+    assess_panel,
+    probability_beside,
+)
 from iowatch.statistics.panel_candidates import Candidate, find_candidates
-from iowatch.statistics.panel_table import PanelTable
+from iowatch.statistics.panel_table import PanelSeries, PanelTable
 
 SESSIONS = 80
 SCATTER = 0.06

@@ -7,12 +7,13 @@ import sys
 import time
 from pathlib import Path
 
-from iowatch.statistics import detect_many, detection_pool
+from iowatch.statistics import detect_many
+from iowatch.statistics.detection import detection_pool
 from tests.statistics.series import stepped, times
 
 WAITING = """
 import sys, time
-from iowatch.statistics import detection_pool
+from iowatch.statistics.detection import detection_pool
 
 if __name__ == "__main__":
     with detection_pool(1, processes=2) as ask:

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from iowatch.statistics import CovariateTable, adjust_together, new_load
+from iowatch.statistics import CovariateTable
+from iowatch.statistics.shared_load import adjust_together, new_load
 
 Floats = NDArray[np.float64]
 # Noise and effect (ln) of each series: as measured by bench/aggressor.py, and one that the load hardly reaches.

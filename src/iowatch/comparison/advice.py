@@ -40,12 +40,12 @@ from iowatch.statistics import (
     OverallComparison,
     Pair,
     PairComparison,
-    VerdictKind,
-    candidate_conditions,
     compare_groups,
-    decide_pair_verdict,
     find_subgroups,
 )
+from iowatch.statistics.comparison import decide_pair_verdict
+from iowatch.statistics.pairs import VerdictKind
+from iowatch.statistics.rules import candidate_conditions
 
 # Probability that any statement of an answer about a best value (or, separately, about a dependence) is false.
 FAMILY_ERROR = 0.05

@@ -45,10 +45,10 @@ from iowatch.statistics import (
     PairComparison,
     Side,
     SideSamples,
-    Subgroup,
     compare_pairs,
     find_subgroups,
 )
+from iowatch.statistics.comparison import Subgroup
 from iowatch.store import History, ResultRow, bulk, export
 
 # Parameters that define the size or the object of a measurement; only removed from the key on request.

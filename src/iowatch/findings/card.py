@@ -18,7 +18,7 @@ from iowatch.findings.text import (
     name_group,
 )
 from iowatch.site import system_zone
-from iowatch.statistics import Magnitude
+from iowatch.statistics.rules import Magnitude
 
 _MAX_SIZES = 4
 _MAX_DIFFERENCES = 3

@@ -50,15 +50,9 @@ from iowatch.findings.layers import layer_of_group, probe_responses
 from iowatch.findings.series import load_detections
 from iowatch.reference import Event
 from iowatch.site import system_zone
-from iowatch.statistics import (
-    ChangePoint,
-    Detection,
-    EventReach,
-    PossibleCause,
-    explain_changes,
-    probability_beside,
-    rank_causes,
-)
+from iowatch.statistics import ChangePoint, Detection, PossibleCause, explain_changes, rank_causes
+from iowatch.statistics.explanation import EventReach
+from iowatch.statistics.panel import probability_beside
 from iowatch.store import History, RunRow, SeriesPoints, SeriesRow, SessionRow
 
 # Every job collects `machine` on its node (reframe_tests/mixins/machine.py). The record of benchio has part of it, for

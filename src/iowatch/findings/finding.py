@@ -12,7 +12,9 @@ from pydantic import TypeAdapter
 
 from iowatch.core import Scalar
 from iowatch.reference import DecisionKind
-from iowatch.statistics import Explanation, LayerProbability, RankedCause, TransferDirection
+from iowatch.statistics import Explanation
+from iowatch.statistics.explanation import RankedCause
+from iowatch.statistics.layers import LayerProbability, TransferDirection
 
 # Confidence, of one change and of several together, and observations from which changes of single series are a finding:
 # of those below, most dissolve on the years of Cori, Edison and Mira (docs/findings.md, "States"). Several need more,
@@ -94,7 +96,7 @@ class ChangeGroup:
 
 @dataclass(frozen=True)
 class Outlook:
-    """What the newest sessions of all series together show about a finding (`iowatch.statistics.PanelEvent`).
+    """What the newest sessions of all series together show about a finding (`statistics.panel.PanelEvent`).
 
     Attributes:
         probability_lasting: that the change stays.

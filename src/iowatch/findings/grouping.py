@@ -22,7 +22,9 @@ from iowatch.findings.finding import Finding, FindingMember, PerformanceDirectio
 from iowatch.findings.series import headline_series, headline_values, load_detections
 from iowatch.findings.text import format_day, format_factor
 from iowatch.site import system_zone, with_file_system
-from iowatch.statistics import ChangePoint, Detection, PanelEvent, SeriesResponse, find_rule
+from iowatch.statistics import ChangePoint, Detection, SeriesResponse
+from iowatch.statistics.panel import PanelEvent
+from iowatch.statistics.rules import find_rule
 from iowatch.store import History, SeriesPoints, SeriesRow
 
 Floats = NDArray[np.float64]

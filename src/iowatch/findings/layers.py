@@ -18,7 +18,8 @@ from iowatch.core import DAY_S, METRICS, MIB, Layer, Scalar
 from iowatch.findings.finding import MovedLayer, ProbeResponse
 from iowatch.findings.grouping import ChangeGroup, levels_around
 from iowatch.findings.series import headline_series, load_detections, load_observations
-from iowatch.statistics import ChangePoint, LayerInference, LayerSeries, SeriesResponse, TransferDirection, infer_layer
+from iowatch.statistics import ChangePoint, SeriesResponse
+from iowatch.statistics.layers import LayerInference, LayerSeries, TransferDirection, infer_layer
 from iowatch.store import History, SeriesPoints, SeriesRow
 
 # Observations, over days with slow noise, are not as good as this many independent ones.

@@ -20,7 +20,9 @@ from iowatch.findings.finding import Finding, FindingMember, SessionLoss
 from iowatch.findings.grouping import ChangeGroup, SeriesChange
 from iowatch.findings.newest import NewestSeries, load_newest_series
 from iowatch.findings.series import RETEST_SINCE, headline_series, load_detections
-from iowatch.statistics import ChangePoint, ChartReport, Detection, PanelSeries, UnusualLoss, chart_losses
+from iowatch.statistics import ChangePoint, Detection
+from iowatch.statistics.control_chart import ChartReport, UnusualLoss, chart_losses
+from iowatch.statistics.panel_table import PanelSeries
 from iowatch.store import History, SeriesRow
 
 # A series that was not measured for this time has no newest session.

@@ -19,22 +19,11 @@ from iowatch.findings.finding import Finding, are_sure
 from iowatch.findings.grouping import ChangeGroup, SeriesChange, series_parameters
 from iowatch.findings.series import headline_values, load_observations, load_tables
 from iowatch.findings.text import format_moved_layer, format_outlook, format_session_loss, short_summary
-from iowatch.statistics import (
-    NEWEST_SESSIONS,
-    Adjustment,
-    ChangePoint,
-    Detection,
-    DetectorSettings,
-    PanelEvent,
-    PanelGroup,
-    PanelMember,
-    PanelReport,
-    PanelSeries,
-    adjust_together,
-    assess_panel,
-    new_load,
-    session_starts,
-)
+from iowatch.statistics import ChangePoint, Detection, DetectorSettings
+from iowatch.statistics.method import Adjustment
+from iowatch.statistics.panel import PanelEvent, PanelGroup, PanelMember, PanelReport, assess_panel
+from iowatch.statistics.panel_table import NEWEST_SESSIONS, PanelSeries, session_starts
+from iowatch.statistics.shared_load import adjust_together, new_load
 from iowatch.store import History, SeriesPoints, SeriesRow
 
 # Seconds; older observations say little about the usual bad sessions of a system.

@@ -37,17 +37,8 @@ from iowatch.core import (
 from iowatch.findings.statistics_errors import reported_as
 from iowatch.handoff import INTERLEAVED_PARAMETERS, RETEST
 from iowatch.site import load_system, system_names
-from iowatch.statistics import (
-    DEFAULT_METHOD,
-    CollectDetections,
-    CovariateTable,
-    Detection,
-    DetectorSettings,
-    detect_many,
-    detection_pool,
-    extend_detection,
-    get_method,
-)
+from iowatch.statistics import DEFAULT_METHOD, CovariateTable, Detection, DetectorSettings, detect_many
+from iowatch.statistics.detection import CollectDetections, detection_pool, extend_detection, get_method
 from iowatch.store import (
     DetectionRow,
     History,

@@ -28,7 +28,8 @@ from iowatch.findings.text import finding_line
 from iowatch.findings.updates import with_updates
 from iowatch.reference import events, reviews
 from iowatch.site import load_system, system_today, system_zone
-from iowatch.statistics import DEFAULT_METHOD, NEWEST_SESSIONS, ChangePoint, Detection
+from iowatch.statistics import DEFAULT_METHOD, ChangePoint, Detection
+from iowatch.statistics.panel_table import NEWEST_SESSIONS
 from iowatch.store import FindingRow, History, SeriesRow, SessionRow
 
 # A level has returned if less than this share of the change (of its logarithm) remains, or if it overshoots.

@@ -20,7 +20,9 @@ from iowatch.findings.finding import (
 )
 from iowatch.findings.series import MIN_OBSERVATIONS, HistoryExtent
 from iowatch.site import system_zone
-from iowatch.statistics import Detection, Explanation, Magnitude, RankedCause, Rule, RuleException
+from iowatch.statistics import Detection, Explanation
+from iowatch.statistics.explanation import RankedCause
+from iowatch.statistics.rules import Magnitude, Rule, RuleException
 
 _MAX_EXCEPTIONS = 3
 _MAX_NAMED = 2

@@ -14,7 +14,8 @@ from rich.table import Table
 from iowatch.core import format_count
 from iowatch.output.report import escape_markdown
 from iowatch.session.bisect import BisectResult, Group
-from iowatch.statistics import BisectionTest, Culprit, format_percent
+from iowatch.statistics import format_percent
+from iowatch.statistics.bisection import BisectionTest, Culprit
 
 _PURPOSES = {
     "whole": "the whole difference",

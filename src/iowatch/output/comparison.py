@@ -26,7 +26,8 @@ from iowatch.core import (
 from iowatch.darshan import TraceChange, escape_control_characters
 from iowatch.findings import short_case_names
 from iowatch.site import shared_zone
-from iowatch.statistics import MAX_STATED_RANGE, PairComparison, SideSummary, format_percent
+from iowatch.statistics import PairComparison, SideSummary, format_percent
+from iowatch.statistics.pairs import MAX_STATED_RANGE
 from iowatch.store import fold_node_names
 
 _MAX_LINES = 12

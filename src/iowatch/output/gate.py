@@ -21,7 +21,7 @@ from iowatch.output.dashboard.drawing import AxisScale, svg_line, svg_text
 from iowatch.output.report import escape_markdown, junit_case, junit_suite, valid_xml
 from iowatch.session.gate import GateOutcome, MeasuredResult
 from iowatch.session.reproduce import Reproduction
-from iowatch.statistics import GateDecision
+from iowatch.statistics.gate import GateDecision
 
 _COLUMNS = ("change", "interval", "pairs", "decision")
 

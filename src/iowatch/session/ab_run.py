@@ -26,7 +26,7 @@ from iowatch.findings import reported_as
 from iowatch.session import reframe, session
 from iowatch.session.plan import PlannedRun, SessionPlan, check_byte_budget, make_session_plan, require_runs
 from iowatch.site import Allocation, SystemLimits, current_allocation
-from iowatch.statistics import AbSchedule, AbTurn, StopRule
+from iowatch.statistics.interleaving import AbSchedule, AbTurn, StopRule
 from iowatch.store import History, SessionRecord, fold_node_names
 
 # ReFrame's names of Slurm.

@@ -27,7 +27,8 @@ from iowatch.session.ab_run import WarmUpError, request_allocation
 from iowatch.session.pairs import PairContext, PairedResult, PairGains, measure_pairs, read_pairs
 from iowatch.session.plan import PlannedRun
 from iowatch.site import HybridPart, HybridSource, Stack, recorded_hybrids, stack_from_json, stack_probe
-from iowatch.statistics import Bisection, BisectionAnswer, BisectionSettings, PairRequest, StopRule
+from iowatch.statistics.bisection import Bisection, BisectionAnswer, BisectionSettings, PairRequest
+from iowatch.statistics.interleaving import StopRule
 from iowatch.store import History
 
 _SCREENING_PAIRS = 4

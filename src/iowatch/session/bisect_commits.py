@@ -32,7 +32,7 @@ from iowatch.site import (
     stack_probe,
     write_stack_files,
 )
-from iowatch.statistics import Bisection, BisectionTest, CulpritKind, PairRequest
+from iowatch.statistics.bisection import Bisection, BisectionTest, CulpritKind, PairRequest
 
 _GIT_TIMEOUT_S, _BUILD_TIMEOUT_S = 300.0, 3600.0
 _DEFAULT_BUILDS = {

@@ -30,7 +30,8 @@ from iowatch.session.bisect_commits import CommitRange, CommitSource
 from iowatch.session.pairs import PairContext, PairedResult, PairGains, measure_pairs
 from iowatch.session.profile_run import run_profile
 from iowatch.site import Build, Stack, StackDiff, build_digest, counters, diff_stacks, find_build, load_stack, machine
-from iowatch.statistics import Gate, GateDecision, GateResult, GateSettings, StopRule
+from iowatch.statistics.gate import Gate, GateDecision, GateResult, GateSettings
+from iowatch.statistics.interleaving import StopRule
 from iowatch.store import History, ResultFilter
 
 _ATTRIBUTE, _COUNTED, _GIT = "gate", "counted_builds", "git"

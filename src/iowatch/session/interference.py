@@ -25,7 +25,7 @@ from iowatch.session.ab_run import Batch, InterleavedRunner
 from iowatch.session.aggressors import AggressorError, Aggressors, aggregate_rates
 from iowatch.session.plan import PlannedRun, SessionPlan, make_session_plan, require_runs
 from iowatch.site import aggressors, current_allocation, on_file_systems
-from iowatch.statistics import AbSchedule, AbTurn, StopRule
+from iowatch.statistics.interleaving import AbSchedule, AbTurn, StopRule
 from iowatch.store import History
 
 # Beyond the budget, for the last pair; without a budget.

@@ -22,7 +22,7 @@ from iowatch.core import METRICS, Case, MachineError, format_count, headline_met
 from iowatch.session import reframe
 from iowatch.session.ab_run import AbContext, AbRunResult, RunPlacement, place_in_allocation, run_ab
 from iowatch.site import Stack, current_allocation, stack_directory, write_stack_files
-from iowatch.statistics import AbSchedule, AbTurn, StopRule
+from iowatch.statistics.interleaving import AbSchedule, AbTurn, StopRule
 from iowatch.store import History, ResultFilter
 
 _MAX_FAULTS = 3

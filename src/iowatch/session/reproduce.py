@@ -22,7 +22,9 @@ from iowatch.session import reframe, session
 from iowatch.session.ab_run import request_allocation
 from iowatch.session.pairs import PairContext, PairGains, measure_pairs, read_pairs
 from iowatch.site import Stack, recorded_stack, stack_from_json
-from iowatch.statistics import GateResult, GateSettings, NoiseScale, SequentialCentre, StopRule
+from iowatch.statistics.gate import GateResult, GateSettings
+from iowatch.statistics.interleaving import StopRule
+from iowatch.statistics.sequential import NoiseScale, SequentialCentre
 from iowatch.store import History, RunRow
 
 ATTRIBUTE = "reproduce"

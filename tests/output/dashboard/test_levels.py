@@ -30,7 +30,8 @@ from iowatch.output.dashboard.pages import finding as finding_page
 from iowatch.output.dashboard.pages.coverage import CoverageCounts, _run_row
 from iowatch.output.dashboard.pages.overview import _series_row, _session_kinds
 from iowatch.output.dashboard.scaling_curves import OwnCurves
-from iowatch.statistics import Adjustment, ChangePoint, Detection, Drift
+from iowatch.statistics import ChangePoint, Detection
+from iowatch.statistics.method import Adjustment, Drift
 from iowatch.store import SeriesPoints, SeriesSamples, SessionRow
 
 

@@ -14,7 +14,7 @@ from iowatch.output import bisection
 from iowatch.session import bisect, bisect_commits
 from iowatch.session.bisect import BisectOptions
 from iowatch.site import compare_for_hybrids
-from iowatch.statistics import BisectionSettings
+from iowatch.statistics.bisection import BisectionSettings
 from iowatch.store import History
 
 

@@ -12,7 +12,7 @@ from iowatch.core import write_atomically
 from iowatch.output import gate
 from iowatch.session.gate import GateOptions, GateRun
 from iowatch.site import counters
-from iowatch.statistics import GateSettings
+from iowatch.statistics.gate import GateSettings
 from iowatch.store import History
 
 UNDECIDED = 4

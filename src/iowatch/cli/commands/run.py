@@ -15,7 +15,7 @@ from iowatch.core import format_count, utc_now, write_atomically
 from iowatch.output import comparison, report
 from iowatch.output import interference as interference_report
 from iowatch.session import ab_run, interference, plan, profile_run, run, session, verdict
-from iowatch.statistics import AbSchedule, StopRule
+from iowatch.statistics.interleaving import AbSchedule, StopRule
 from iowatch.store import History
 
 

@@ -44,6 +44,21 @@ def record(
             if is_retested:
                 runs.append(_run(night, HDF5_WRITE, float(retest or 0), moment + 960, "#retest"))
             write.insert_runs(connection, f"night-{night}", runs)
+            write.update_session_end(connection, f"night-{night}", "ok", moment + 1800)
+
+
+def record_some(history: History, night: int, measured: Sequence[int], factor: Factors) -> None:
+    """Record a session with some of the series."""
+    moment = int((START + timedelta(days=night)).timestamp())
+    noise = np.random.default_rng([night, 5]).normal(0, 0.02, len(SERIES))
+    runs = []
+    for number in measured:
+        value = 1000 * factor(night, number) * float(np.exp(noise[number]))
+        runs.append(_run(night, number, value, moment + 60 * number))
+    with history.writing() as connection:
+        write.insert_session(connection, SessionRecord(f"night-{night}", "site", "nightly", "run", moment), ())
+        write.insert_runs(connection, f"night-{night}", runs)
+        write.update_session_end(connection, f"night-{night}", "ok", moment + 1800)
 
 
 def _run(night: int, number: int, value: float, moment: int, suffix: str = "") -> RunRecord:
@@ -148,6 +163,41 @@ def test_decided_loss_is_silent_until_the_series_falls_further(history: History,
     record(history, [50], falls(0.02, since=40))
     (further,) = (one for one in update(history, 50) if one.needs_action)
     assert further.id == "site-20250220-down"
+
+
+@pytest.mark.parametrize("decision", ["acknowledged", "dismissed", "accepted"])
+@pytest.mark.parametrize("further", [42, 43, 46])
+def test_further_fall_soon_after_a_decision_is_reported(
+    history: History, root: Path, decision: str, further: int
+) -> None:
+    """The decision of day 41 knows the nights 40 and 41; from `further` on the series is at a fiftieth, and stays."""
+    level = lambda night: 1.0 if night < 40 else 0.5 if night < further else 0.02  # noqa: E731
+    factor: Factors = lambda night, number: level(night) if number == HDF5_WRITE else 1.0  # noqa: E731
+    record(history, range(41), factor)
+    (finding,) = update(history, 40)
+    decide(finding, decision)
+    for night in range(41, further + 8):
+        record(history, [night], factor)
+        red = any(one.needs_action for one in update(history, night))
+        assert red is (night >= further), f"night {night}"
+
+
+def test_series_that_is_measured_every_week_stays_reported(history: History, root: Path) -> None:
+    """Its change is confirmed after four observations, and sure after seven; it needs action on every morning."""
+    weekly = 0
+    for night in range(200):
+        measured = [number for number in range(len(SERIES)) if number != weekly or night % 7 == 0]
+        record_some(history, night, measured, lambda night, number: 0.3 if night >= 140 and number == weekly else 1.0)
+        if night >= 140 and night % 5 == 0:
+            assert any(one.needs_action for one in update(history, night)), f"night {night}"
+
+
+def test_loss_that_a_retest_ended_stays_ended_in_later_sessions(history: History, root: Path) -> None:
+    record(history, range(41), falls(0.3, since=40), retest=990.0)
+    assert not any(one.needs_action for one in update(history, 40))
+    others = [number for number in range(len(SERIES)) if number != HDF5_WRITE]
+    record_some(history, 41, others, falls(1.0, since=0))
+    assert not any(one.needs_action for one in update(history, 41))
 
 
 def test_loss_of_other_series_beside_a_decided_one_is_reported(history: History, root: Path) -> None:

@@ -203,6 +203,7 @@ def test_uncertain_changes_do_not_open_an_event_that_the_newest_sessions_dropped
     known = SimpleNamespace(
         state=was,
         resolution=None,
+        outlook=Outlook(0.6, 1, False, 9, 8),
         first_after=10 * DAY,
         members=tuple(SimpleNamespace(series_id=n, direction="down") for n in (0, 1)),
     )

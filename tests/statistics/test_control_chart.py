@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from iowatch.statistics.control_chart import ChartReport, chart_losses
+from iowatch.statistics.control_chart import ChartReport, NewLevel, chart_losses
 from iowatch.statistics.panel_table import PanelSeries
 
 DAY_S = 86_400
@@ -29,9 +29,9 @@ def chart(
 ) -> ChartReport:
     """The chart of series with one observation a day, all of one file system unless `groups` names others."""
     times = DAY_S * np.arange(logs.shape[1], dtype=np.int64) + 3600
-    changed = tuple((float(times[step]), 0.0) for step in steps)
-    series = [PanelSeries(times + 60 * row, values, {}, changed) for row, values in enumerate(logs)]
-    return chart_losses(series, ["scratch"] * len(logs), smallest_loss)
+    series = [PanelSeries(times + 60 * row, values, {}) for row, values in enumerate(logs)]
+    levels = [[NewLevel(float(times[step])) for step in steps]] * len(logs)
+    return chart_losses(series, ["scratch"] * len(logs), smallest_loss, levels)
 
 
 def unusual(logs: Floats) -> set[int]:
@@ -136,6 +136,16 @@ def test_established_step_is_a_new_level() -> None:
     logs[2, -1] += math.log(0.3)
     (loss,) = chart(logs, steps=[40]).losses
     assert math.exp(loss.log_gains[-1]) == pytest.approx(0.3, rel=0.15)
+
+
+def test_lowest_earlier_value_counts_the_first_observations() -> None:
+    """The third of 40 observations was at 30 %: half of the level is not "never below 95 %"."""
+    logs = noise(41, 12, *[0.03] * 4)
+    logs[1, 2] += math.log(0.3)
+    logs[1, -1] += math.log(0.5)
+    (loss,) = chart(logs).losses
+    assert math.exp(loss.lowest) == pytest.approx(0.3, rel=0.1)
+    assert loss.earlier == 40
 
 
 def test_range_of_a_calm_series_is_the_smallest_loss() -> None:

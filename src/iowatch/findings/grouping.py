@@ -8,7 +8,7 @@ refined. Drifts are not steps, so they are listed as trends and not as findings.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from statistics import median
@@ -38,6 +38,8 @@ _SESSION_S = DAY_S // 2
 _SEPARATE_EVENTS_S, _MIN_RULE_QUALITY = DAY_S // 2, 0.9
 # Dates whose agreement is at least this share of the best are about equal.
 _ABOUT_EQUAL = 0.9
+# States in which a person has decided about a finding.
+_DECIDED_STATES = ("acknowledged", "accepted", "dismissed")
 # Ratio of the two directions of a group from which the direction of a known finding changes.
 _CLEARLY_LARGER = 1.5
 # Largest weight of the confidence of a change in dating (nats; 0.999 is 6.9).
@@ -354,14 +356,19 @@ _SAME_EVENT_S = 4.5 * DAY_S
 _SAME_DATE_S = 1.5 * DAY_S
 
 
-def match_findings(groups: Sequence[ChangeGroup], known: Sequence[Finding]) -> dict[int, Finding]:
+def match_findings(
+    groups: Sequence[ChangeGroup], known: Sequence[Finding], decided: Collection[str] = ()
+) -> dict[int, Finding]:
     """Match groups with known findings, best pairs first: finding by position in `groups`.
 
     The dates must be near, and series must have changed in the same direction in both; of several candidates the one
     with most of them is chosen. Without such a series the direction must be equal. A finding that was not confirmed
     recurs only with the same series on about the same date; a dismissed one does not match groups of other series.
     Bad sessions of one week are different events: a group that only the newest sessions show continues a finding of
-    its own date.
+    its own date, and of the same session if a person has decided about the finding.
+
+    Args:
+        decided: ids of the findings about which a person has decided.
     """
     pairs = []
     for position, group in enumerate(groups):
@@ -376,10 +383,11 @@ def match_findings(groups: Sequence[ChangeGroup], known: Sequence[Finding]) -> d
             is_far = max(distance_s, anchor_distance_s) > _SAME_EVENT_S or (group.is_newest and not is_near)
             if is_other or is_far:
                 continue
-            # A decision about other series says nothing of those that only the newest sessions show.
-            dismissed = finding.state == "dismissed" or (
-                group.is_newest and finding.state in ("accepted", "acknowledged")
-            )
+            # A decision about other series, or another session, says nothing of what only the newest sessions show.
+            is_decided = group.is_newest and (finding.id in decided or finding.state in _DECIDED_STATES)
+            if is_decided and abs(group.first_after - finding.first_after) > _SESSION_S:
+                continue
+            dismissed = finding.state == "dismissed" or is_decided
             is_missing = finding.missed_since is not None and (finding.resolution is not None or dismissed)
             if (shared or not (is_missing or dismissed)) and (not is_missing or distance_s <= _SAME_DATE_S):
                 distance = (distance_s, abs(group.first_after - finding.first_after))

@@ -9,19 +9,19 @@ is one; the others of one date are a finding of their own, which is suspected un
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from iowatch.core import DAY_S, METRICS
 from iowatch.findings import grouping
-from iowatch.findings.finding import Finding, FindingMember, SessionLoss
+from iowatch.findings.finding import DecisionKind, Finding, FindingMember, SessionLoss, are_sure
 from iowatch.findings.grouping import ChangeGroup, SeriesChange
 from iowatch.findings.newest import NewestSeries, load_newest_series
-from iowatch.findings.series import RETEST_SINCE, headline_series, load_detections
+from iowatch.findings.series import RETEST_SINCE, headline_series, load_detections, retest_times
 from iowatch.statistics import ChangePoint, Detection
-from iowatch.statistics.control_chart import ChartReport, UnusualLoss, chart_losses
+from iowatch.statistics.control_chart import ChartReport, NewLevel, UnusualLoss, chart_losses
 from iowatch.statistics.panel_table import PanelSeries
 from iowatch.store import History, SeriesRow
 
@@ -33,11 +33,25 @@ _SESSION_S = DAY_S // 2
 _SAME_DATE_S = 4 * DAY_S
 # States in which a person or the detection says that a change lasts.
 _LASTING_STATES = ("open", "acknowledged", "accepted", "dismissed")
-# States in which a person has decided about a finding.
-_DECIDED_STATES = ("acknowledged", "accepted", "dismissed")
+# A series is still measured if it was within so many of its usual intervals.
+_MISSED_RUNS = 2.5
+# Observations with this share of the newest loss (of the logarithm) belong to it.
+_ABOUT_AS_BAD = 0.6
 _NO_DETECTION = Detection(0, "no data")
 # A retest repeats a loss if it shows this share of it (of the logarithm).
 _REPEATED_SHARE = 0.5
+
+
+@dataclass(frozen=True)
+class DecisionInForce:
+    """What a person decided about a finding (accepted, dismissed, acknowledged).
+
+    Attributes:
+        made_until: epoch seconds; what was measured before was known to the person.
+    """
+
+    kind: DecisionKind
+    made_until: float
 
 
 @dataclass(frozen=True)
@@ -51,6 +65,11 @@ class RetestedValue:
     def better(self) -> float:
         """The better one: a loss that the retest does not show is no loss of this session."""
         return max(self.first, self.retest)
+
+    @property
+    def mean(self) -> float:
+        """Of both, which is the observation."""
+        return (self.first + self.retest) / 2
 
 
 @dataclass(frozen=True)
@@ -71,12 +90,12 @@ class SessionLosses:
     Attributes:
         chart: of all series; positions index the rows.
         by_series: the unusual losses, by series id.
-        retests: by series id.
+        retests: by series id and time of the observation (epoch seconds).
     """
 
     chart: ChartReport
     by_series: Mapping[int, UnusualLoss]
-    retests: Mapping[int, RetestedValue]
+    retests: Mapping[int, Mapping[int, RetestedValue]]
 
 
 def assess_losses(
@@ -85,6 +104,7 @@ def assess_losses(
     newest: NewestSeries,
     groups: Sequence[ChangeGroup],
     known: Sequence[Finding],
+    decisions: Mapping[str, DecisionInForce],
     smallest_loss: float,
 ) -> SessionLosses:
     """Compare the newest session of each series of one system with what is usual for it.
@@ -94,27 +114,48 @@ def assess_losses(
         newest: their observations, in the order of the rows.
         groups: those that become findings, from `newest.join_events`.
         known: findings of the last update. A fall that neither reports is no new level.
+        decisions: in force, by id of their finding.
         smallest_loss: share of the performance from which on a loss of a calm series is worth a message.
     """
     retests = _load_retests(history, rows)
     series: list[PanelSeries] = []
-    for row, observed in zip(rows, newest.series, strict=True):
-        steps = _reported_steps(row, observed.steps, groups, known)
-        logs = observed.logs
-        if row.id in retests and len(logs):
+    new_levels: list[list[NewLevel]] = []
+    for row, observed in zip(rows, newest.uncut, strict=True):
+        logs = np.asarray(observed.logs).copy()
+        for time, retested in retests.get(row.id, {}).items():
             # The observation is the mean of both runs.
-            value = retests[row.id]
-            logs = logs.copy()
-            logs[-1] += value.better - (value.first + value.retest) / 2
-        series.append(replace(observed, logs=logs, steps=steps))
-    chart = chart_losses(series, [_group_name(one) for one in series], smallest_loss)
+            logs[observed.times == time] += retested.better - retested.mean
+        series.append(replace(observed, logs=logs))
+        levels = [NewLevel(time) for time, _ in _reported_steps(row, observed.steps, groups, known)]
+        new_levels.append(levels + _accepted_levels(row, known, decisions))
+    chart = chart_losses(series, [_group_name(one) for one in series], smallest_loss, new_levels)
     last = max((row.last or 0 for row in rows), default=0)
     by_series: dict[int, UnusualLoss] = {}
     for loss in chart.losses:
         row = rows[loss.series]
-        if last - loss.times[-1] <= _MEASURED_S:
+        if last - loss.times[-1] <= max(_MEASURED_S, _MISSED_RUNS * _usual_interval_s(row)):
             by_series[row.id] = loss
-    return SessionLosses(chart, by_series, retests)
+    return SessionLosses(chart, by_series, {number: values for number, values in retests.items() if values})
+
+
+def _usual_interval_s(row: SeriesRow) -> float:
+    """Mean time between the observations of a series."""
+    return ((row.last or 0) - (row.first or 0)) / max(row.n - 1, 1)
+
+
+def _accepted_levels(
+    row: SeriesRow, known: Sequence[Finding], decisions: Mapping[str, DecisionInForce]
+) -> list[NewLevel]:
+    """The levels of a series that a person accepted."""
+    levels: list[NewLevel] = []
+    for finding in known:
+        decision = decisions.get(finding.id)
+        if decision is None or decision.kind != "accepted":
+            continue
+        for member in finding.members:
+            if member.series_id == row.id:
+                levels.append(NewLevel(member.first_after, decision.made_until))
+    return levels
 
 
 def list_outside(losses: SessionLosses, rows: Sequence[SeriesRow]) -> tuple[OutsideResult, ...]:
@@ -170,10 +211,11 @@ def chart_past_year(history: History, system: str, smallest_losses: Sequence[flo
     detections = load_detections(history, [row.id for row in rows])
     known = {row.id: detections.get(row.id, _NO_DETECTION) for row in rows}
     observed = load_newest_series(history, rows, known, (), {})
-    groups = [_group_name(series) for series in observed.series]
+    groups = [_group_name(series) for series in observed.uncut]
+    new_levels = [[NewLevel(time) for time, _ in series.steps] for series in observed.uncut]
     years: list[ChartYear] = []
     for smallest_loss in smallest_losses:
-        report = chart_losses(observed.series, groups, smallest_loss)
+        report = chart_losses(observed.uncut, groups, smallest_loss, new_levels)
         days = (report.starts[-1] - report.starts[0]) / DAY_S if len(report.starts) else 0.0
         red, messages = int((report.unusual > 0).sum()), int((report.begun > 0).sum())
         years.append(ChartYear(smallest_loss, len(report.starts), float(days), red, messages))
@@ -189,15 +231,16 @@ def _reported_steps(
     row: SeriesRow, steps: Sequence[tuple[float, float]], groups: Sequence[ChangeGroup], known: Sequence[Finding]
 ) -> tuple[tuple[float, float], ...]:
     """Established steps without the newest falls that no finding reports: these would become a new level in silence."""
-    reported = [
-        member.first_after
-        for group in groups
-        for member in group.changes
-        if member.row.id == row.id and member.direction == "down" and not member.change.suspected
-    ]
+    reported: list[int] = []
+    for group in groups:
+        confirmed = [member.change for member in group.changes if not member.change.suspected]
+        if not are_sure((change.confidence, change.observations) for change in confirmed):
+            continue
+        for member in group.changes:
+            if member.row.id == row.id and member.direction == "down" and not member.change.suspected:
+                reported.append(member.first_after)
     for finding in known:
-        is_lasting = finding.state in _LASTING_STATES or finding.is_resolved_as("returned")
-        if is_lasting:
+        if finding.state in _LASTING_STATES and finding.resolution is None:
             reported += [m.first_after for m in finding.members if m.series_id == row.id and m.gain < 1]
     kept = list(steps)
     while kept:
@@ -208,27 +251,32 @@ def _reported_steps(
     return tuple(kept)
 
 
-def _load_retests(history: History, rows: Sequence[SeriesRow]) -> dict[int, RetestedValue]:
-    """First value and retest of the series that were retested in the newest session, by series id."""
-    if not rows:
+def _load_retests(history: History, rows: Sequence[SeriesRow]) -> dict[int, dict[int, RetestedValue]]:
+    """First value and retest of each session with retests, by series id and time of the first run (epoch seconds)."""
+    sessions = history.sessions(rows[0].system, attribute=RETEST_SINCE) if rows else []
+    if not sessions:
         return {}
-    newest = next(iter(history.sessions(rows[0].system, limit=1)), None)
-    retest_since = newest.attributes.get(RETEST_SINCE) if newest is not None else None
-    if newest is None or retest_since is None:
-        return {}
-    points = history.points([row.id for row in rows], newest.started_at)
-    found: dict[int, RetestedValue] = {}
+    points = history.points([row.id for row in rows], min(session.started_at for session in sessions))
+    found: dict[int, dict[int, RetestedValue]] = {}
     for row in rows:
         metric, measured = METRICS[row.metric], points[row.id]
         values = metric.sign * np.log(metric.best_bound(measured.min, measured.max))
-        first, second = values[measured.time < retest_since], values[measured.time >= retest_since]
-        if len(first) and len(second):
-            found[row.id] = RetestedValue(float(first[-1]), float(second[-1]))
+        for begin, retest, end in retest_times(sessions):
+            is_first = (measured.time >= begin) & (measured.time < retest)
+            is_retest = (measured.time >= retest) & (measured.time <= end)
+            if is_first.any() and is_retest.any():
+                time = int(measured.time[is_first][0])
+                value = RetestedValue(float(values[is_first][0]), float(values[is_retest][-1]))
+                found.setdefault(row.id, {})[time] = value
     return found
 
 
 def join_losses(
-    groups: Sequence[ChangeGroup], losses: SessionLosses, rows: Sequence[SeriesRow], known: Sequence[Finding]
+    groups: Sequence[ChangeGroup],
+    losses: SessionLosses,
+    rows: Sequence[SeriesRow],
+    known: Sequence[Finding],
+    decisions: Mapping[str, DecisionInForce],
 ) -> list[ChangeGroup]:
     """Groups with the unusual losses: in a group of their date, or as groups of their own, in order of time.
 
@@ -237,29 +285,61 @@ def join_losses(
     Args:
         groups: from `newest.join_events`.
         rows: the series of the chart, in its order.
-        known: findings of the last update, with their decisions.
+        known: findings of the last update.
+        decisions: in force, by id of their finding.
     """
     joined = list(groups)
-    matched = grouping.match_findings(joined, known)
-    decided = [position for position, finding in matched.items() if finding.state in _DECIDED_STATES]
+    matched = grouping.match_findings(joined, known, decisions)
+    closed = {position for position, finding in matched.items() if finding.id in decisions}
     remaining: list[SeriesChange] = []
+    decided: dict[str, list[SeriesChange]] = {}
     for loss in losses.by_series.values():
         row = rows[loss.series]
-        position = _position_of_series(joined, row, loss)
-        if position is None:
-            remaining.append(_change_of_loss(row, loss, 0, loss.level))
-        elif position in decided:
-            further = _start_of_further_fall(matched[position], row, loss)
-            if further is not None:
-                start, level = further
-                remaining.append(_change_of_loss(row, loss, start, level))
+        finding = _decided_finding(known, decisions, row, loss)
+        if finding is None:
+            if _position_of_series(joined, row, loss) is None:
+                start = _start_of_loss(loss)
+                remaining.append(_change_of_loss(row, loss, start, loss.level))
+            continue
+        start, level = _start_of_further_fall(decisions[finding.id], loss)
+        if start < len(loss.times):
+            remaining.append(_change_of_loss(row, loss, start, level))
+        elif _position_of_series(joined, row, loss) is None:
+            # It stays with its finding, which no other series may join.
+            decided.setdefault(finding.id, []).append(_change_of_loss(row, loss, 0, loss.level))
+    for changes in decided.values():
+        closed.add(len(joined))
+        first = min(changes, key=lambda change: change.first_after)
+        joined.append(ChangeGroup(tuple(changes), first.last_before, first.first_after))
     for change in remaining:
-        position = _position_of_date(joined, change, decided)
+        position = _position_of_date(joined, change, closed)
         if position is None:
             joined.append(ChangeGroup((change,), change.last_before, change.first_after))
         else:
             joined[position] = _with_change(joined[position], change)
     return sorted(joined, key=lambda group: (group.first_after, group.direction))
+
+
+def _decided_finding(
+    known: Sequence[Finding], decisions: Mapping[str, DecisionInForce], row: SeriesRow, loss: UnusualLoss
+) -> Finding | None:
+    """The finding with this loss of a series about which a person has decided."""
+    for finding in known:
+        if finding.id not in decisions:
+            continue
+        for member in finding.members:
+            is_same_series = member.series_id == row.id and member.gain < 1
+            if is_same_series and abs(member.first_after - loss.times[0]) <= _SAME_DATE_S:
+                return finding
+    return None
+
+
+def _start_of_loss(loss: UnusualLoss) -> int:
+    """First observation from which on all are about as far off as the newest one: an excursion may begin with less."""
+    start = len(loss.log_gains) - 1
+    while start > 0 and loss.log_gains[start - 1] <= _ABOUT_AS_BAD * loss.log_gains[-1]:
+        start -= 1
+    return start
 
 
 def _position_of_series(groups: Sequence[ChangeGroup], row: SeriesRow, loss: UnusualLoss) -> int | None:
@@ -273,16 +353,19 @@ def _position_of_series(groups: Sequence[ChangeGroup], row: SeriesRow, loss: Unu
     return found
 
 
-def _start_of_further_fall(finding: Finding, row: SeriesRow, loss: UnusualLoss) -> tuple[int, float] | None:
-    """First observation of a further fall since a decision, and the level (ln) decided about; None without one."""
-    member = next((m for m in finding.members if m.series_id == row.id and m.gain < 1), None)
-    if member is None:
+def _start_of_further_fall(decision: DecisionInForce, loss: UnusualLoss) -> tuple[int, float]:
+    """First observation of a further fall since a decision, and the level (ln) that was decided about.
+
+    The number of observations without a further fall.
+    """
+    decided = [gain for time, gain in zip(loss.times, loss.log_gains, strict=True) if time < decision.made_until]
+    if not decided:
         return 0, loss.level
-    decided = math.log(member.gain)
+    lowest_accepted = float(np.median(decided))
     start = len(loss.log_gains)
-    while start > 0 and loss.log_gains[start - 1] < decided - loss.limit:
+    while start > len(decided) and loss.log_gains[start - 1] < lowest_accepted - loss.limit:
         start -= 1
-    return None if start == len(loss.log_gains) else (start, loss.level + decided)
+    return start, loss.level + lowest_accepted
 
 
 def _change_of_loss(row: SeriesRow, loss: UnusualLoss, start: int, level: float) -> SeriesChange:
@@ -307,12 +390,12 @@ def _change_of_loss(row: SeriesRow, loss: UnusualLoss, start: int, level: float)
     return SeriesChange(row, change, log_gain)
 
 
-def _position_of_date(groups: Sequence[ChangeGroup], change: SeriesChange, decided: Sequence[int]) -> int | None:
+def _position_of_date(groups: Sequence[ChangeGroup], change: SeriesChange, closed: Set[int]) -> int | None:
     """The group that began in the same session; not one that a person has decided about."""
     for position, group in enumerate(groups):
         apart = max(group.last_before - change.first_after, change.last_before - group.first_after)
         is_same = apart <= _SESSION_S and abs(group.first_after - change.first_after) <= _SESSION_S
-        if is_same and position not in decided:
+        if is_same and position not in closed:
             return position
     return None
 
@@ -336,11 +419,12 @@ def attach_losses(finding: Finding, losses: SessionLosses, rows: Sequence[Series
     if not found:
         return replace(finding, session_loss=None)
     loss, member = min(found, key=lambda pair: pair[0].log_gains[-1])
-    retest = losses.retests.get(rows[loss.series].id)
+    retest = losses.retests.get(rows[loss.series].id, {}).get(loss.times[-1])
     repeated = None
     if retest is not None:
-        lost = [retest.first - loss.level, retest.retest - loss.level]
-        repeated = max(lost) <= _REPEATED_SHARE * min(lost)
+        # The newest value is the better one of both.
+        better, difference = loss.log_gains[-1], abs(retest.first - retest.retest)
+        repeated = better <= _REPEATED_SHARE * (better - difference)
     return replace(
         finding,
         session_loss=SessionLoss(

@@ -60,11 +60,13 @@ class NewestSeries:
     Attributes:
         series: without the effect of a covariate that predicts all of them together, and with their established steps;
             in the order of the rows.
+        uncut: the same, with the observations before accepted levels.
         load: the covariates of the series.
         adjustment: what was removed; None without such a covariate.
     """
 
     series: tuple[PanelSeries, ...]
+    uncut: tuple[PanelSeries, ...]
     load: _SharedLoad
     adjustment: Adjustment | None
 
@@ -95,7 +97,7 @@ def load_newest_series(
     last = {row.id: METRICS[row.metric].sign * float(measured[row.id][-1]) for row in rows if len(measured[row.id])}
     # The end of an event must not look like an event after a step.
     lasting = [f for f in known if not sessions_until_back(f, last)]
-    series = []
+    series, uncut = [], []
     for row in rows:
         observations = points[row.id]
         chosen = observations.time >= level_starts.get(row.id, 0)
@@ -103,8 +105,10 @@ def load_newest_series(
         steps = _established_steps(row, detections[row.id], times, lasting, established)
         if row.id in adjusted:
             steps = _remeasure_steps(steps, times, values)
-        series.append(PanelSeries(times, values, series_parameters(row), steps))
-    return NewestSeries(tuple(series), load, adjustment)
+        parameters = series_parameters(row)
+        series.append(PanelSeries(times, values, parameters, steps))
+        uncut.append(PanelSeries(observations.time, METRICS[row.metric].sign * logs[row.id], parameters, steps))
+    return NewestSeries(tuple(series), tuple(uncut), load, adjustment)
 
 
 def assess_newest_sessions(newest: NewestSeries, known: Sequence[Finding]) -> PanelReport:
@@ -230,7 +234,8 @@ def join_events(
     left = [one for group in groups if (one := _without_returned(group, newest)).changes]
     joined = [one for one in left if any(not m.change.suspected for m in one.changes)]
     suspected = [m for one in left if one not in joined for m in one.changes]
-    current = [f for f in known if f.resolution is None]
+    # A loss that the control chart alone reports does not make a weak change of single series a finding.
+    current = [f for f in known if f.resolution is None and not (f.state == "suspected" and f.outlook is None)]
     for event in sorted(report.events, key=lambda one: one.first_after):
         made = _group_of_event(event, rows, suspected)
         same = [one for one in joined if one.event is None and _is_same_event(one, made)]

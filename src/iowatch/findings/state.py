@@ -9,11 +9,11 @@ import hashlib
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, replace
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from statistics import median
 from types import MappingProxyType
 
-from iowatch.core import DAY_S, IowatchError, UsageError, canonical_json, settings, suggest_name, utc_now
+from iowatch.core import DAY_S, IowatchError, UsageError, canonical_json, settings, start_of_day, suggest_name, utc_now
 from iowatch.findings import evidence, grouping, losses, newest
 from iowatch.findings.finding import (
     AppliedDecision,
@@ -94,7 +94,8 @@ def resolve_findings(
             for side in sorted({m.direction for m in earlier.members})
         ]
         last = max((f for f in returns if f is not None), key=lambda f: f.first_after, default=None)
-        if last is not None and None not in returns:
+        is_lost = settled[earlier.id].session_loss is not None
+        if last is not None and None not in returns and not is_lost:
             # Resolved now: the confirmation period starts at the first update without this reason.
             why = Resolution("returned", finding=last.id, since=last.first_after)
             settled[earlier.id] = replace(settled[earlier.id], resolution=why, seen_since=None)
@@ -332,10 +333,11 @@ def update_findings(
     limits = alarm_limits(system)
     changes = {number: one.steps for number, one in detections.items()}
     groups = newest.join_events(grouping.group_changes(rows, changes), panel, rows, known)
-    lost = losses.assess_losses(history, rows, observed, groups, known, limits.smallest_loss)
-    groups = losses.join_losses(groups, lost, rows, known)
+    in_force = _decisions_in_force(known, decisions, day, system)
+    lost = losses.assess_losses(history, rows, observed, groups, known, in_force, limits.smallest_loss)
+    groups = losses.join_losses(groups, lost, rows, known, in_force)
     found = _find_findings(
-        history, system, rows, changes, groups, known, level_starts, seconds, newest_only, panel.since
+        history, system, rows, changes, groups, known, level_starts, seconds, newest_only, panel.since, in_force
     )
     found = [losses.attach_losses(finding, lost, rows) for finding in found]
     before = {finding.id: finding for finding in known}
@@ -364,6 +366,7 @@ def _find_findings(
     now: int,
     newest_only: bool,
     since: int | None,
+    decided: Collection[str],
 ) -> list[Finding]:
     """Findings of all groups of changes, without their state; unchanged ones are not rebuilt.
 
@@ -371,8 +374,9 @@ def _find_findings(
 
     Args:
         since: epoch seconds from which on the newest sessions show an event of several series.
+        decided: ids of the findings about which a person has decided.
     """
-    matched = grouping.match_findings(groups, known)
+    matched = grouping.match_findings(groups, known, decided)
     recorded_events = events.load_events(system)
     stamp = f"{system_zone(system)} {canonical_json({'events': [e.model_dump(mode='json') for e in recorded_events]})}"
     newest_s = max((row.last or 0 for row in rows), default=0)
@@ -452,6 +456,22 @@ def _group_basis(one: grouping.ChangeGroup, stamp: str, newest_s: int, newest_on
     is_recent = newest_s - one.first_after <= _SETTLED_S
     text = "\n".join([*changes, stamp, f"{newest_s}{' news' * newest_only}" if is_recent else "0"])
     return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _decisions_in_force(
+    known: Sequence[Finding], decisions: Sequence[reviews.Decision], today: date, system: str
+) -> dict[str, losses.DecisionInForce]:
+    """The decision about each finding that holds, by id."""
+    found: dict[str, losses.DecisionInForce] = {}
+    for finding in known:
+        review = _applied_decision(finding.id, decisions, today)
+        if review is None or review.expired:
+            continue
+        # A decision has a day: what was measured on it was known.
+        next_day = date.fromisoformat(review.date) + timedelta(days=1)
+        made_until = start_of_day(next_day, system_zone(system))
+        found[finding.id] = losses.DecisionInForce(review.decision, made_until)
+    return found
 
 
 def alarm_limits(system: str) -> settings.Thresholds:

@@ -48,7 +48,7 @@ _ONE_SESSION, _SEVERAL_SESSIONS = 5.0, 3.0
 _TAIL = 1e-4
 # Numbers of sessions in a row that are tested.
 _LENGTHS = (1, 2, 4)
-# An excursion ends when less than this share of its largest loss is left, even if that is still outside.
+# An excursion goes on while this share of its largest loss is left, even if that is no longer outside.
 _RETURNED = 0.5
 # Earlier excursions with this share of the loss are about as bad; with 75 % the years of Edison, Cori and Mira have a
 # third more unusual excursions, nearly all over in the next session (docs/detection-scores.md).
@@ -119,17 +119,37 @@ class ChartReport:
     unusual: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
 
 
-def chart_losses(series: Sequence[PanelSeries], groups: Sequence[str], smallest_loss: float = 0.2) -> ChartReport:
+@dataclass(frozen=True, slots=True)
+class NewLevel:
+    """A level that is known to be a new one: an established step, or a level that a person accepted.
+
+    Attributes:
+        start: epoch seconds of its first observation.
+        known_until: epoch seconds; observations before it belong to the level. Later ones may be another loss.
+    """
+
+    start: float
+    known_until: float = math.inf
+
+
+def chart_losses(
+    series: Sequence[PanelSeries],
+    groups: Sequence[str],
+    smallest_loss: float = 0.2,
+    new_levels: Sequence[Sequence[NewLevel]] = (),
+) -> ChartReport:
     """Assess every session of the series of a system, in order of time, and return the state after the newest one.
 
     Args:
-        series: observations; from an established step on the level is a new one.
+        series: observations; their steps are not used.
         groups: of each series the name of its group, usually its file system, shape (S,).
         smallest_loss: share of the performance (0 to 1) from which on the loss of a calm series is worth a message.
+        new_levels: of each series, shape (S,); empty: none has any.
     """
     if not any(len(one.times) for one in series):
         return ChartReport((), ())
-    chart = _Chart(series, groups, -math.log(1 - smallest_loss))
+    levels = new_levels or [()] * len(series)
+    chart = _Chart(series, groups, levels, -math.log(1 - smallest_loss))
     for session in range(len(chart.starts)):
         chart.assess(session)
     return chart.report()
@@ -204,19 +224,24 @@ class _Excursion:
 class _Chart:
     """Series by sessions; the rows after the series are those of the groups."""
 
-    def __init__(self, series: Sequence[PanelSeries], groups: Sequence[str], least: float) -> None:
+    def __init__(
+        self,
+        series: Sequence[PanelSeries],
+        groups: Sequence[str],
+        new_levels: Sequence[Sequence[NewLevel]],
+        least: float,
+    ) -> None:
         self.starts = session_starts([np.asarray(one.times, dtype=np.float64) for one in series])[-_MAX_SESSIONS:]
         self.least = least
         self.series = len(series)
         self.times, self.logs = _tabulate(series, self.starts)
-        self.new_levels = _new_levels(series, self.starts)
+        self.new_levels = self._seeds(new_levels)
         self.members = _group_members(groups)
         rows = self.series + len(self.members)
         self.usual_levels = _Usual(self.series, _LEVEL_OBSERVATIONS)
         self.usual_deviations = _Usual(rows, _SCATTER_OBSERVATIONS)
-        self.lowest = np.full(rows, np.inf)
-        self.earlier = np.zeros(rows, dtype=np.int64)
-        self.earlier_before = np.zeros(rows, dtype=np.int64)
+        # Of each observation from the level before it.
+        self.past_deviations = np.full((rows, len(self.starts)), np.nan)
         self.excursions: dict[int, _Excursion] = {}
         # Loss that so many sessions in a row reached at the end of each session: lengths by rows by sessions.
         self.depths = np.zeros((len(_LENGTHS), rows, len(self.starts)))
@@ -227,20 +252,34 @@ class _Chart:
         self.limits_several = np.full(rows, np.nan)
         self.deviations = np.full(rows, np.nan)
 
+    def _seeds(self, new_levels: Sequence[Sequence[NewLevel]]) -> dict[int, list[tuple[int, float]]]:
+        """Rows whose level is a new one from a session on, with what is known of the level (ln), by session."""
+        seeds: dict[int, list[tuple[int, float]]] = {}
+        for row, levels in enumerate(new_levels):
+            for level in levels:
+                of_level = (self.times[row] >= level.start) & (self.times[row] < level.known_until)
+                sessions = np.flatnonzero(of_level & np.isfinite(self.logs[row]))[:_MIN_OBSERVATIONS]
+                if len(sessions):
+                    value = float(np.median(self.logs[row, sessions]))
+                    seeds.setdefault(int(sessions[0]), []).append((row, value))
+        return seeds
+
     def assess(self, session: int) -> None:
         """Continue the chart with the observations of one session."""
-        for row in self.new_levels.get(session, ()):
-            # The level is learnt anew; the scatter stays.
-            self.usual_levels.counts[row] = 0
+        for row, level in self.new_levels.get(session, ()):
+            # The scatter stays. The level is learnt from its own observations, beginning with what is known of it.
             self.usual_levels.values[row] = np.nan
-            self._end_excursion(row)
+            self.usual_levels.values[row, :_MIN_OBSERVATIONS] = level
+            self.usual_levels.counts[row] = _MIN_OBSERVATIONS
+            self.excursions.pop(row, None)
         self._learn_first_observations(session)
         self._measure(session)
         self.limits, self.limits_several = self._limits()
         is_assessed = np.isfinite(self.deviations) & np.isfinite(self.limits)
         for assessed in np.flatnonzero(is_assessed):
             self._update_excursion(int(assessed), session)
-        self.earlier_before = self.earlier + _MIN_OBSERVATIONS
+        measured = np.isfinite(self.deviations)
+        self.past_deviations[measured, session] = self.deviations[measured]
         self._learn(session)
         self._decide(session)
 
@@ -252,6 +291,9 @@ class _Chart:
         first = self.usual_levels.values[complete, :_MIN_OBSERVATIONS]
         for deviations in (first - np.median(first, axis=1, keepdims=True)).T:
             self.usual_deviations.add(complete, deviations)
+        for row, values in zip(complete, first, strict=True):
+            measured = np.flatnonzero(np.isfinite(self.times[row, : session + 1]))[-_MIN_OBSERVATIONS:]
+            self.past_deviations[row, measured] = values - np.median(values)
         self.logs[young, session] = np.nan
 
     def _measure(self, session: int) -> None:
@@ -296,7 +338,7 @@ class _Chart:
         if excursion is not None:
             least = min(least, _RETURNED * max(excursion.losses))
         if loss < least:
-            self._end_excursion(row)
+            self.excursions.pop(row, None)
             return
         if excursion is None:
             level = float(self.levels[row]) if row < self.series else 0.0
@@ -308,20 +350,15 @@ class _Chart:
             if reached >= self._limits_of(length)[row]:
                 self.depths[position, row, session] = reached
 
-    def _end_excursion(self, row: int) -> None:
-        """The series or group is back: its excursion is past."""
-        excursion = self.excursions.pop(row, None)
-        if excursion is not None:
-            self.lowest[row] = min(self.lowest[row], -max(excursion.losses))
-            self.earlier[row] += len(excursion.losses)
-
     def _learn(self, session: int) -> None:
         """Add what is usual to what is known: not observations in an excursion, and no deviations of large gains."""
-        in_excursion = np.zeros(len(self.deviations), dtype=bool)
-        in_excursion[list(self.excursions)] = True
-        usual = np.flatnonzero(np.isfinite(self.deviations) & ~in_excursion)
-        self.lowest[usual] = np.minimum(self.lowest[usual], self.deviations[usual])
-        self.earlier[usual] += 1
+        frozen = np.zeros(len(self.deviations), dtype=bool)
+        for row, excursion in self.excursions.items():
+            frozen[row] = True
+            # The level of the members of an unusual group is that of before.
+            if row >= self.series and excursion.similar is not None:
+                frozen[self.members[row - self.series]] = True
+        usual = np.flatnonzero(np.isfinite(self.deviations) & ~frozen)
         series = usual[usual < self.series]
         self.usual_levels.add(series, self.logs[series, session])
         # Groups have no limit before their first deviations.
@@ -375,32 +412,41 @@ class _Chart:
             if np.isfinite(self.logs[row, session]):
                 excursion.sessions.append(session)
                 excursion.losses.append(float(self.levels[row] - self.logs[row, session]))
-        if not excursion.losses or excursion.losses[-1] < _NAMED_SHARE * group.losses[-1]:
+        if not excursion.losses:
             return None
-        return excursion
+        # In the newest session, and since the group is outside.
+        has_fallen = excursion.losses[-1] >= _NAMED_SHARE * group.losses[-1]
+        stayed_low = np.median(excursion.losses) >= _NAMED_SHARE * np.median(group.losses)
+        return excursion if has_fallen and stayed_low else None
 
     def _loss(self, row: int, excursion: _Excursion, is_alone: bool) -> UnusualLoss:
         known = np.flatnonzero(np.isfinite(self.times[row, : excursion.sessions[0]]))
         last_before = int(self.times[row, known[-1]]) if len(known) else int(self.starts[excursion.sessions[0]])
+        earlier = self._deviations_before(row, excursion.sessions[0])
         return UnusualLoss(
             series=row,
             last_before=last_before,
             times=tuple(int(self.times[row, session]) for session in excursion.sessions),
             level=excursion.level,
             log_gains=tuple(-loss for loss in excursion.losses),
-            lowest=float(self.lowest[row]) if self.earlier[row] else 0.0,
-            earlier=int(self.earlier[row]) + _MIN_OBSERVATIONS,
+            lowest=float(np.min(earlier)) if len(earlier) else 0.0,
+            earlier=len(earlier),
             limit=float(self.limits[row]),
             similar=int(excursion.similar or 0),
             is_alone=is_alone,
         )
+
+    def _deviations_before(self, row: int, session: int) -> Floats:
+        """Earlier observations, each less the level before it (ln); of the first five, less their median."""
+        earlier = self.past_deviations[row, :session]
+        return np.asarray(earlier[np.isfinite(earlier)])
 
     def _ranges(self) -> tuple[UsualRange, ...]:
         ranges = []
         for row in range(self.series):
             if np.isfinite(self.deviations[row]) and np.isfinite(self.limits[row]):
                 level, limit, log_gain = self.levels[row], self.limits[row], self.deviations[row]
-                earlier = int(self.earlier_before[row])
+                earlier = len(self._deviations_before(row, len(self.starts) - 1))
                 ranges.append(UsualRange(row, float(level), float(limit), float(log_gain), earlier))
         return tuple(ranges)
 
@@ -418,16 +464,6 @@ def _tabulate(series: Sequence[PanelSeries], starts: Floats) -> tuple[Floats, Fl
         times[row, session[chosen]] = moments[chosen]
         logs[row, session[chosen]] = np.asarray(observed.logs, dtype=np.float64)[chosen]
     return times, logs
-
-
-def _new_levels(series: Sequence[PanelSeries], starts: Floats) -> dict[int, list[int]]:
-    """Rows whose level is a new one from a session on, by session."""
-    found: dict[int, list[int]] = {}
-    for row, observed in enumerate(series):
-        for time, _ in observed.steps:
-            session = int(np.searchsorted(starts, time, side="right")) - 1
-            found.setdefault(session, []).append(row)
-    return found
 
 
 def _group_members(groups: Sequence[str]) -> list[NDArray[np.intp]]:

@@ -37,7 +37,7 @@ def test_complete_output_is_unchanged(benchmark: str) -> None:
     case = case_of(benchmark)
     output = complete_output(case)
     assert handoff.validate_output(case, output) is output
-    assert handoff.missing_results(case, output) == []
+    assert handoff.missing_case_results(case, output) == []
 
 
 @pytest.mark.parametrize("benchmark", TOOLS)
@@ -155,5 +155,5 @@ def test_reason_of_a_failed_run_is_kept() -> None:
     case = case_of("ior")
     failed = replace(complete_output(case), status="failed", reason="disk full", results=())
     assert handoff.validate_output(case, failed, ["striping"]) is failed
-    assert handoff.missing_results(case, failed) == ["write bandwidth"]
+    assert handoff.missing_case_results(case, failed) == ["write bandwidth"]
     assert handoff.validate_output(case, complete_output(case), ["the striping could not be set: x"]).status == "failed"

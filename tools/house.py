@@ -115,6 +115,45 @@ def package_cycles(edges: dict[str, set[str]]) -> list[str]:
     return sorted(remaining)
 
 
+COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+# Names that say nothing of the thing, where the field has a noun.
+GENERIC_NAMES = {"one", "found", "known", "own", "place", "part", "kind", "chosen", "wanted", "both", "side", "made"}
+
+
+def assigned_names(tree: ast.Module) -> list[str]:
+    """Names of the variables that are assigned, also by loops, `with`, and comprehensions."""
+    return [node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)]
+
+
+def comment_lines(module: Module) -> int:
+    tokens = tokenize.generate_tokens(io.StringIO(module.text).readline)
+    return sum(token.type == tokenize.COMMENT for token in tokens)
+
+
+def density(modules: dict[str, Module]) -> dict[str, str]:
+    """How much a reader meets at once: symptoms to compare with other projects, no limits."""
+    nodes = statements = conditionals = comprehensions = lines = comments = 0
+    names: Counter[str] = Counter()
+    for module in modules.values():
+        lines += len(module.text.splitlines())
+        comments += comment_lines(module)
+        names.update(assigned_names(module.tree))
+        for node in ast.walk(module.tree):
+            nodes += 1
+            statements += isinstance(node, ast.stmt)
+            conditionals += isinstance(node, ast.IfExp)
+            comprehensions += isinstance(node, COMPREHENSIONS)
+    generic = sum(count for name, count in names.items() if name in GENERIC_NAMES)
+    return {
+        "nodes of the syntax tree": f"{nodes:,}",
+        "nodes per statement": f"{nodes / statements:.1f}",
+        "conditional expressions per 1,000 lines": f"{1000 * conditionals / lines:.1f}",
+        "comprehensions per 1,000 lines": f"{1000 * comprehensions / lines:.1f}",
+        "comments, share of the lines": f"{100 * comments / lines:.1f} %",
+        "generic names per 1,000 assignments": f"{1000 * generic / sum(names.values()):.0f}",
+    }
+
+
 def measure(package: Path) -> dict[str, str]:
     modules = read_package(package)
     lines = sum(len(module.text.splitlines()) for module in modules.values())
@@ -143,13 +182,14 @@ def measure(package: Path) -> dict[str, str]:
         ),
         "highest cyclomatic complexity": f"{max(complex_)}",
         "class names used twice": ", ".join(sorted(repeated_classes(modules))) or "none",
+        **density(modules),
     }
 
 
 def main() -> None:
     package = Path(sys.argv[1]) if sys.argv[1:] else ROOT / "src" / "iowatch"
     for name, value in measure(package).items():
-        print(f"{name:45} {value}")
+        print(f"{name:50} {value}")
 
 
 if __name__ == "__main__":

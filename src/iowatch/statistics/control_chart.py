@@ -53,7 +53,7 @@ _RETURNED = 0.5
 # Earlier excursions with this share of the loss are about as bad; with 75 % the years of Edison, Cori and Mira have a
 # third more unusual excursions, nearly all over in the next session (docs/detection-scores.md).
 _ABOUT_AS_BAD = 0.6
-# Spells that are about as bad are usual if they come once in so many sessions.
+# Excursions that are about as bad are usual if they come once in so many sessions.
 _RETURN_SESSIONS = 90
 # Series of a group that must be measured in a session.
 _MIN_GROUP = 3

@@ -128,14 +128,15 @@ def assess_losses(
         series.append(replace(observed, logs=logs))
         levels = [NewLevel(time) for time, _ in _reported_steps(row, observed.steps, groups, known)]
         new_levels.append(levels + _accepted_levels(row, known, decisions))
-    chart = chart_losses(series, [_group_name(one) for one in series], smallest_loss, new_levels)
+    groups_of_series = [_group_name(observed) for observed in series]
+    chart = chart_losses(series, groups_of_series, smallest_loss, new_levels)
     last = max((row.last or 0 for row in rows), default=0)
     by_series: dict[int, UnusualLoss] = {}
     for loss in chart.losses:
         row = rows[loss.series]
         if last - loss.times[-1] <= max(_MEASURED_S, _MISSED_RUNS * _usual_interval_s(row)):
             by_series[row.id] = loss
-    return SessionLosses(chart, by_series, {number: values for number, values in retests.items() if values})
+    return SessionLosses(chart, by_series, retests)
 
 
 def _usual_interval_s(row: SeriesRow) -> float:
@@ -209,10 +210,13 @@ def chart_past_year(history: History, system: str, smallest_losses: Sequence[flo
     history.require_system(system)
     rows = headline_series(history, system)
     detections = load_detections(history, [row.id for row in rows])
-    known = {row.id: detections.get(row.id, _NO_DETECTION) for row in rows}
-    observed = load_newest_series(history, rows, known, (), {})
-    groups = [_group_name(series) for series in observed.uncut]
-    new_levels = [[NewLevel(time) for time, _ in series.steps] for series in observed.uncut]
+    of_all = {row.id: detections.get(row.id, _NO_DETECTION) for row in rows}
+    observed = load_newest_series(history, rows, of_all, (), {})
+    groups: list[str] = []
+    new_levels: list[list[NewLevel]] = []
+    for series in observed.uncut:
+        groups.append(_group_name(series))
+        new_levels.append([NewLevel(time) for time, _ in series.steps])
     years: list[ChartYear] = []
     for smallest_loss in smallest_losses:
         report = chart_losses(observed.uncut, groups, smallest_loss, new_levels)
@@ -256,8 +260,9 @@ def _load_retests(history: History, rows: Sequence[SeriesRow]) -> dict[int, dict
     sessions = history.sessions(rows[0].system, attribute=RETEST_SINCE) if rows else []
     if not sessions:
         return {}
-    points = history.points([row.id for row in rows], min(session.started_at for session in sessions))
-    found: dict[int, dict[int, RetestedValue]] = {}
+    first_start = min(session.started_at for session in sessions)
+    points = history.points([row.id for row in rows], first_start)
+    values_by_series: dict[int, dict[int, RetestedValue]] = {}
     for row in rows:
         metric, measured = METRICS[row.metric], points[row.id]
         values = metric.sign * np.log(metric.best_bound(measured.min, measured.max))
@@ -267,8 +272,8 @@ def _load_retests(history: History, rows: Sequence[SeriesRow]) -> dict[int, dict
             if is_first.any() and is_retest.any():
                 time = int(measured.time[is_first][0])
                 value = RetestedValue(float(values[is_first][0]), float(values[is_retest][-1]))
-                found.setdefault(row.id, {})[time] = value
-    return found
+                values_by_series.setdefault(row.id, {})[time] = value
+    return values_by_series
 
 
 def join_losses(
@@ -344,28 +349,28 @@ def _start_of_loss(loss: UnusualLoss) -> int:
 
 def _position_of_series(groups: Sequence[ChangeGroup], row: SeriesRow, loss: UnusualLoss) -> int | None:
     """The group that has the fall of a series, the newest if several have one."""
-    found = None
+    newest = None
     for position, group in enumerate(groups):
         for member in group.changes:
             is_same_series = member.row.id == row.id and member.direction == "down"
             if is_same_series and member.first_after >= loss.times[0] - _SAME_DATE_S:
-                found = position
-    return found
+                newest = position
+    return newest
 
 
 def _start_of_further_fall(decision: DecisionInForce, loss: UnusualLoss) -> tuple[int, float]:
-    """First observation of a further fall since a decision, and the level (ln) that was decided about.
+    """Position of the first observation of a further fall since a decision, and the level (ln) that was decided about.
 
-    The number of observations without a further fall.
+    Without a further fall the position is the number of observations.
     """
-    decided = [gain for time, gain in zip(loss.times, loss.log_gains, strict=True) if time < decision.made_until]
-    if not decided:
+    seen = sum(time < decision.made_until for time in loss.times)
+    if seen == 0:
         return 0, loss.level
-    lowest_accepted = float(np.median(decided))
+    decided_gain = float(np.median(loss.log_gains[:seen]))
     start = len(loss.log_gains)
-    while start > len(decided) and loss.log_gains[start - 1] < lowest_accepted - loss.limit:
+    while start > seen and loss.log_gains[start - 1] < decided_gain - loss.limit:
         start -= 1
-    return start, loss.level + lowest_accepted
+    return start, loss.level + decided_gain
 
 
 def _change_of_loss(row: SeriesRow, loss: UnusualLoss, start: int, level: float) -> SeriesChange:
@@ -411,14 +416,14 @@ def attach_losses(finding: Finding, losses: SessionLosses, rows: Sequence[Series
 
     The largest loss stands for all. That of a decided finding is the one that was decided about.
     """
-    found: list[tuple[UnusualLoss, FindingMember]] = []
+    lost: list[tuple[UnusualLoss, FindingMember]] = []
     for member in finding.members:
         loss = losses.by_series.get(member.series_id)
         if loss is not None and member.gain < 1 and member.first_after >= loss.times[0] - _SAME_DATE_S:
-            found.append((loss, member))
-    if not found:
+            lost.append((loss, member))
+    if not lost:
         return replace(finding, session_loss=None)
-    loss, member = min(found, key=lambda pair: pair[0].log_gains[-1])
+    loss, member = min(lost, key=lambda pair: pair[0].log_gains[-1])
     retest = losses.retests.get(rows[loss.series].id, {}).get(loss.times[-1])
     repeated = None
     if retest is not None:
@@ -429,7 +434,7 @@ def attach_losses(finding: Finding, losses: SessionLosses, rows: Sequence[Series
         finding,
         session_loss=SessionLoss(
             name=member.name,
-            series=len(found),
+            series=len(lost),
             gain=math.exp(loss.log_gains[-1]),
             lowest=math.exp(loss.lowest),
             earlier=loss.earlier,

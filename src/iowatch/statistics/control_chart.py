@@ -91,7 +91,15 @@ class UnusualLoss:
 
 @dataclass(frozen=True, slots=True)
 class UsualRange:
-    """What is usual for a series in the newest session (ln): its level, and the distance from it on either side."""
+    """What is usual for a series, and its newest observation.
+
+    Attributes:
+        series: its position among the series.
+        level: before the newest session (ln).
+        limit: distance from the level, on either side, from which on an observation is outside (ln).
+        log_gain: newest observation, less the level (ln).
+        earlier: number of observations before.
+    """
 
     series: int
     level: float
@@ -146,7 +154,7 @@ def chart_losses(
         smallest_loss: share of the performance (0 to 1) from which on the loss of a calm series is worth a message.
         new_levels: of each series, shape (S,); empty: none has any.
     """
-    if not any(len(one.times) for one in series):
+    if not any(len(observed.times) for observed in series):
         return ChartReport((), ())
     levels = new_levels or [()] * len(series)
     chart = _Chart(series, groups, levels, -math.log(1 - smallest_loss))
@@ -231,7 +239,9 @@ class _Chart:
         new_levels: Sequence[Sequence[NewLevel]],
         least: float,
     ) -> None:
-        self.starts = session_starts([np.asarray(one.times, dtype=np.float64) for one in series])[-_MAX_SESSIONS:]
+        self.starts = session_starts([np.asarray(observed.times, dtype=np.float64) for observed in series])[
+            -_MAX_SESSIONS:
+        ]
         self.least = least
         self.series = len(series)
         self.times, self.logs = _tabulate(series, self.starts)
@@ -301,15 +311,12 @@ class _Chart:
 
         Series that are unusual already say nothing of a new loss of the group.
         """
-        known = self.usual_levels.counts >= _MIN_OBSERVATIONS
-        self.levels = np.where(known, self.usual_levels.medians(), np.nan)
+        has_level = self.usual_levels.counts >= _MIN_OBSERVATIONS
+        self.levels = np.where(has_level, self.usual_levels.medians(), np.nan)
         self.deviations = np.full(len(self.limits), np.nan)
         self.deviations[: self.series] = self.logs[:, session] - self.levels
         others = self.deviations[: self.series].copy()
-        reported = [
-            row for row, excursion in self.excursions.items() if row < self.series and excursion.similar is not None
-        ]
-        others[reported] = np.nan
+        others[[row for row in self._unusual_excursions() if row < self.series]] = np.nan
         for number, members in enumerate(self.members):
             measured = others[members]
             measured = measured[np.isfinite(measured)]
@@ -319,12 +326,12 @@ class _Chart:
     def _limits(self) -> tuple[Floats, Floats]:
         """Loss from which an observation is outside: one alone, and several in a row; NaN for rows without a past."""
         held = self.usual_deviations.held
-        known = held >= _MIN_OBSERVATIONS
+        has_scatter = held >= _MIN_OBSERVATIONS
         widened = student_t.isf(_TAIL, np.maximum(held - 1, 1)) / student_t.isf(_TAIL, 1e6)
-        scatter = np.where(known, self.usual_deviations.scatter() * widened, np.nan)
-        one = np.maximum(_ONE_SESSION * scatter, self.least)
-        several = np.maximum(_SEVERAL_SESSIONS * scatter, self.least)
-        return one, several
+        scatter = np.where(has_scatter, self.usual_deviations.scatter() * widened, np.nan)
+        limits = np.maximum(_ONE_SESSION * scatter, self.least)
+        limits_several = np.maximum(_SEVERAL_SESSIONS * scatter, self.least)
+        return limits, limits_several
 
     def _limits_of(self, length: int) -> Floats:
         """Limits of so many sessions in a row, shape (rows,)."""
@@ -353,10 +360,10 @@ class _Chart:
     def _learn(self, session: int) -> None:
         """Add what is usual to what is known: not observations in an excursion, and no deviations of large gains."""
         frozen = np.zeros(len(self.deviations), dtype=bool)
-        for row, excursion in self.excursions.items():
-            frozen[row] = True
-            # The level of the members of an unusual group is that of before.
-            if row >= self.series and excursion.similar is not None:
+        frozen[list(self.excursions)] = True
+        # The level of the members of an unusual group is that of before.
+        for row in self._unusual_excursions():
+            if row >= self.series:
                 frozen[self.members[row - self.series]] = True
         usual = np.flatnonzero(np.isfinite(self.deviations) & ~frozen)
         series = usual[usual < self.series]
@@ -373,7 +380,11 @@ class _Chart:
                 excursion.similar = self._similar_if_unusual(row, excursion, session)
                 if excursion.similar is not None:
                     self.begun[session] += 1
-            self.unusual[session] = sum(excursion.similar is not None for excursion in self.excursions.values())
+        self.unusual[session] = len(self._unusual_excursions())
+
+    def _unusual_excursions(self) -> dict[int, _Excursion]:
+        """Those that are unusual, by row."""
+        return {row: excursion for row, excursion in self.excursions.items() if excursion.similar is not None}
 
     def _similar_if_unusual(self, row: int, excursion: _Excursion, session: int) -> int | None:
         """Number of earlier excursions that were about as bad, if the excursion is unusual; else None."""
@@ -393,17 +404,18 @@ class _Chart:
 
     def report(self) -> ChartReport:
         """State after the newest session."""
-        unusual = {row: excursion for row, excursion in self.excursions.items() if excursion.similar is not None}
-        named: dict[int, tuple[_Excursion, bool]] = {row: (s, True) for row, s in unusual.items() if row < self.series}
-        for row, excursion in unusual.items():
+        losses: dict[int, UnusualLoss] = {}
+        # Series by themselves come before groups, whose rows are the last ones.
+        for row, excursion in sorted(self._unusual_excursions().items()):
             if row < self.series:
+                losses[row] = self._loss(row, excursion, is_alone=True)
                 continue
-            for member in self.members[row - self.series]:
-                own = self._excursion_with_group(int(member), excursion)
-                if own is not None and int(member) not in named:
-                    named[int(member)] = own, False
-        losses = tuple(self._loss(row, excursion, alone) for row, (excursion, alone) in sorted(named.items()))
-        return ChartReport(losses, self._ranges(), self.starts, self.begun, self.unusual)
+            for member in map(int, self.members[row - self.series]):
+                with_group = self._excursion_with_group(member, excursion)
+                if with_group is not None and member not in losses:
+                    losses[member] = self._loss(member, with_group, is_alone=False)
+        in_order = tuple(losses[row] for row in sorted(losses))
+        return ChartReport(in_order, self._ranges(), self.starts, self.begun, self.unusual)
 
     def _excursion_with_group(self, row: int, group: _Excursion) -> _Excursion | None:
         """Observations of a series since its group is outside, if the series moved with it."""
@@ -420,12 +432,14 @@ class _Chart:
         return excursion if has_fallen and stayed_low else None
 
     def _loss(self, row: int, excursion: _Excursion, is_alone: bool) -> UnusualLoss:
-        known = np.flatnonzero(np.isfinite(self.times[row, : excursion.sessions[0]]))
-        last_before = int(self.times[row, known[-1]]) if len(known) else int(self.starts[excursion.sessions[0]])
-        earlier = self._deviations_before(row, excursion.sessions[0])
+        first = excursion.sessions[0]
+        times_before = self.times[row, :first]
+        times_before = times_before[np.isfinite(times_before)]
+        last_before = times_before[-1]  # an assessed series was measured before
+        earlier = self._deviations_before(row, first)
         return UnusualLoss(
             series=row,
-            last_before=last_before,
+            last_before=int(last_before),
             times=tuple(int(self.times[row, session]) for session in excursion.sessions),
             level=excursion.level,
             log_gains=tuple(-loss for loss in excursion.losses),
@@ -460,20 +474,24 @@ def _tabulate(series: Sequence[PanelSeries], starts: Floats) -> tuple[Floats, Fl
     for row, observed in enumerate(series):
         moments = np.asarray(observed.times, dtype=np.float64)
         session = np.searchsorted(starts, moments, side="right") - 1
-        chosen = session >= 0
-        times[row, session[chosen]] = moments[chosen]
-        logs[row, session[chosen]] = np.asarray(observed.logs, dtype=np.float64)[chosen]
+        is_recent = session >= 0
+        times[row, session[is_recent]] = moments[is_recent]
+        logs[row, session[is_recent]] = np.asarray(observed.logs, dtype=np.float64)[is_recent]
     return times, logs
 
 
 def _group_members(groups: Sequence[str]) -> list[NDArray[np.intp]]:
     """Positions of the series of each group with enough series, and of all series where these are several groups."""
     names = np.asarray(groups)
-    found = [np.flatnonzero(names == name) for name in dict.fromkeys(groups)]
-    found = [members for members in found if len(members) >= _MIN_GROUP]
-    if len(groups) >= _MIN_GROUP and not any(len(members) == len(groups) for members in found):
-        found.append(np.arange(len(groups)))
-    return found
+    groups_of_series: list[NDArray[np.intp]] = []
+    for name in dict.fromkeys(groups):
+        members = np.flatnonzero(names == name)
+        if len(members) >= _MIN_GROUP:
+            groups_of_series.append(members)
+    has_group_of_all = any(len(members) == len(groups) for members in groups_of_series)
+    if len(groups) >= _MIN_GROUP and not has_group_of_all:
+        groups_of_series.append(np.arange(len(groups)))
+    return groups_of_series
 
 
 def _count_runs(marks: NDArray[np.bool_]) -> int:

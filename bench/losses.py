@@ -59,6 +59,16 @@ class FallHistory:
     morning: int
     calm: bool
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether calm series fall to half or less, after at least 15 nights."""
+        return self.calm and self.factor <= 0.5 and self.before >= 15
+
+    @property
+    def is_deep(self) -> bool:
+        """Whether they fall to a tenth or less, or all of them do."""
+        return self.factor <= 0.1 or self.members == 8
+
 
 def make_history(seed: int) -> FallHistory:
     """Draw a history: noise 1, 3 or 10 %, or 2 % in half of the series and 50 % in the others; one in four has no fall.
@@ -129,8 +139,8 @@ def is_red_with_otava(logs: Floats) -> bool:
     from otava.analysis import compute_change_points  # type: ignore[import-not-found]
 
     values = list(np.exp(logs))
-    found, _ = compute_change_points(values, window_len=30, max_pvalue=0.001, min_magnitude=0.0)
-    return any(_is_newest_fall(logs, point.index) for point in found)
+    points, _ = compute_change_points(values, window_len=30, max_pvalue=0.001, min_magnitude=0.0)
+    return any(_is_newest_fall(logs, point.index) for point in points)
 
 
 def is_red_with_kernel_cpd(logs: Floats) -> bool:
@@ -138,8 +148,8 @@ def is_red_with_kernel_cpd(logs: Floats) -> bool:
     import ruptures  # type: ignore[import-not-found]
 
     penalty = 5 * math.log(len(logs)) / math.log(120)
-    found = ruptures.KernelCPD(kernel="rbf", min_size=1).fit_predict(logs.reshape(-1, 1), pen=penalty)
-    return any(_is_newest_fall(logs, index) for index in found[:-1])
+    ends = ruptures.KernelCPD(kernel="rbf", min_size=1).fit_predict(logs.reshape(-1, 1), pen=penalty)
+    return any(_is_newest_fall(logs, index) for index in ends[:-1])
 
 
 def _is_newest_fall(logs: Floats, index: int) -> bool:
@@ -167,48 +177,53 @@ def available_charts() -> tuple[str, ...]:
     return tuple(names)
 
 
-def judge_history(seed: int) -> tuple[FallHistory, dict[str, bool]]:
-    """A history, and which of the charts are red on its newest morning."""
+@dataclass(frozen=True)
+class JudgedHistory:
+    """A history, and whether its newest morning is red, by name of the method."""
+
+    history: FallHistory
+    red: Mapping[str, bool]
+
+
+def judge_history(seed: int) -> JudgedHistory:
+    """Make a history, and judge its newest morning with all methods."""
     made = make_history(seed)
     red = {"iowatch": is_red_with_iowatch(made)}
     for name in available_charts():
         red[name] = any(CHARTS[name](row) for row in made.logs)
-    return made, red
+    return JudgedHistory(made, red)
 
 
 def falls(number: int) -> None:
+    """Print the table of all histories."""
     with ProcessPoolExecutor(2) as pool:
         judged = list(pool.map(judge_history, range(number + number // 3), chunksize=10))
-    controls = [(made, red) for made, red in judged if made.factor == 1.0]
-    fallen = [(made, red) for made, red in judged if made.factor != 1.0]
     names = ("iowatch", *available_charts())
     print(f"{'':34}" + "".join(f"{name:>12}" for name in names))
-    _print_row("no fall", controls, names)
+
+    def print_row(title: str, is_in_row: Callable[[FallHistory], bool]) -> None:
+        cases = [case for case in judged if is_in_row(case.history)]
+        counts = (f"{sum(case.red[name] for case in cases)} of {len(cases)}" for name in names)
+        print(f"{title:34}" + "".join(f"{count:>12}" for count in counts), flush=True)
+
+    print_row("no fall", lambda history: history.factor == 1)
     for morning in (1, 2, 4):
         for factor in (0.003, 0.1, 0.5, 0.8):
-            _print_row(
+            print_row(
                 f"morning {morning}, x{factor}",
-                [one for one in fallen if one[0].morning == morning and one[0].factor == factor],
-                names,
+                lambda history, factor=factor, morning=morning: history.factor == factor and history.morning == morning,
             )
         for members in (1, 2, 8):
-            _print_row(
+            print_row(
                 f"morning {morning}, {members} of 8 series",
-                [one for one in fallen if one[0].morning == morning and one[0].members == members],
-                names,
+                lambda history, members=members, morning=morning: (
+                    history.factor < 1 and history.members == members and history.morning == morning
+                ),
             )
-    plain = [one for one in fallen if one[0].calm and one[0].factor <= 0.5 and one[0].before >= 15]
-    deep = [one for one in plain if one[0].factor <= 0.1 or one[0].members == 8]
-    others = [one for one in plain if one[0].factor > 0.1 and one[0].members < 8]
-    _print_row("plain, to x0.1 or all: morning 1", [one for one in deep if one[0].morning == 1], names)
-    _print_row("other plain: morning 1", [one for one in others if one[0].morning == 1], names)
-    _print_row("other plain: morning 2", [one for one in others if one[0].morning == 2], names)
-    _print_row("all plain, all mornings", plain, names)
-
-
-def _print_row(title: str, judged: Sequence[tuple[FallHistory, dict[str, bool]]], names: Sequence[str]) -> None:
-    counts = (f"{sum(red[name] for _, red in judged)} of {len(judged)}" for name in names)
-    print(f"{title:34}" + "".join(f"{count:>12}" for count in counts), flush=True)
+    print_row("plain, to x0.1 or all: morning 1", lambda h: h.is_plain and h.is_deep and h.morning == 1)
+    print_row("other plain: morning 1", lambda h: h.is_plain and not h.is_deep and h.morning == 1)
+    print_row("other plain: morning 2", lambda h: h.is_plain and not h.is_deep and h.morning == 2)
+    print_row("all plain, all mornings", lambda h: h.is_plain)
 
 
 @dataclass(frozen=True)
@@ -235,19 +250,20 @@ def year(table: Path) -> None:
             values[row.partition, row.case.key] = points.time, logs
         with History.open(f"{folder}/nightly.db") as history:
             messages, red, mornings = _replay(whole, history)
-            keys = {row.id: (row.partition, row.case.key) for row in headline_series(history, SYSTEM)}
-        judged = [(one, _is_over(one, {number: values[key] for number, key in keys.items()})) for one in messages]
+            by_id = {row.id: values[row.partition, row.case.key] for row in headline_series(history, SYSTEM)}
+    judged = [(message, _is_over(message, by_id)) for message in messages]
     _print_year("iowatch", judged, red, mornings)
     for message, over in judged:
         day = datetime.fromtimestamp(message.morning, UTC).date()
         print(f"    {day} {'over at once' if over else 'stayed':13} {message.text[:150]}")
     chart_messages, chart_red = _six_lines_over_a_year(list(values.values()))
     series = dict(enumerate(values.values()))
-    _print_year("six lines", [(one, _is_over(one, series)) for one in chart_messages], chart_red, mornings)
+    chart_judged = [(message, _is_over(message, series)) for message in chart_messages]
+    _print_year("six lines", chart_judged, chart_red, mornings)
 
 
 def _print_year(name: str, judged: Sequence[tuple[Message, bool]], red: int, mornings: int) -> None:
-    over = sum(one for _, one in judged)
+    over = sum(is_over for _, is_over in judged)
     print(f"{name}: {mornings} mornings, {red} with exit code 1, {len(judged)} messages, {over} of them over at once")
 
 
@@ -263,13 +279,13 @@ def _replay(whole: History, history: History) -> tuple[list[Message], int, int]:
             history.begin_session(SessionRecord(session.uuid, SYSTEM, "tokio", "import", session.started_at))
             history.record_runs(session.uuid, [_copy_run(whole, run.id) for run in whole.runs(session.uuid)])
             last = session.started_at
-        found = update_findings(history, SYSTEM, datetime.fromtimestamp(last + DAY_S, UTC))
+        findings = update_findings(history, SYSTEM, datetime.fromtimestamp(last + DAY_S, UTC))
         mornings += 1
-        red += any(finding.needs_action for finding in found)
-        for finding in found:
+        red += any(finding.needs_action for finding in findings)
+        for finding in findings:
             if finding.needs_action and finding.id not in needed:
                 messages.append(_message_of(finding, last))
-        needed = {finding.id for finding in found if finding.needs_action}
+        needed = {finding.id for finding in findings if finding.needs_action}
     return messages, red, mornings
 
 
@@ -309,7 +325,7 @@ def _six_lines_over_a_year(
                 if not was_red:
                     new.setdefault(day, []).append((number, -1, float(np.median(logs[:position]))))
             was_red = is_red
-    return [Message(day * DAY_S + DAY_S // 2, "", tuple(found)) for day, found in sorted(new.items())], len(red)
+    return [Message(day * DAY_S + DAY_S // 2, "", tuple(series)) for day, series in sorted(new.items())], len(red)
 
 
 def _copy_run(whole: History, number: int) -> RunRecord:

@@ -97,12 +97,17 @@ class LazyCommandGroup(click.Group):
 
     def _areas(self, ctx: click.Context) -> dict[str, dict[str, str]]:
         """The commands that exist, with their lines, by area."""
-        names = self.list_commands(ctx)
-        areas = {area: {name: lines[name] for name in lines if name in names} for area, lines in COMMANDS.items()}
-        listed = {name for lines in areas.values() for name in lines}
-        other = [name for name in names if name not in listed]
-        if other:
-            areas["Other"] = {name: self._line_of(ctx, name) for name in other}
+        unlisted = dict.fromkeys(self.list_commands(ctx))
+        areas: dict[str, dict[str, str]] = {}
+        for area, lines in COMMANDS.items():
+            areas[area] = {}
+            for name, line in lines.items():
+                # A table may name a command that does not exist.
+                if name in unlisted:
+                    areas[area][name] = line
+                    del unlisted[name]
+        if unlisted:
+            areas["Other"] = {name: self._line_of(ctx, name) for name in unlisted}
         return areas
 
     def _line_of(self, ctx: click.Context, name: str) -> str:
@@ -115,13 +120,12 @@ class LazyCommandGroup(click.Group):
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Commands without their import, then options."""
-        found = [
-            CompletionItem(name, help=line)
-            for lines in self._areas(ctx).values()
-            for name, line in lines.items()
-            if name.startswith(incomplete)
-        ]
-        return [*found, *click.Command.shell_complete(self, ctx, incomplete)]
+        items: list[CompletionItem] = []
+        for lines in self._areas(ctx).values():
+            for name, line in lines.items():
+                if name.startswith(incomplete):
+                    items.append(CompletionItem(name, help=line))
+        return [*items, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

@@ -1,6 +1,6 @@
 """Case parameters of storage benchmarks: their prior costs as common factors, their words, and the names of cases.
 
-The statistics know no parameter by name: `CASE_PARAMETERS` tells them.
+The statistics know no parameter by name; `CASE_PARAMETERS` is the vocabulary that they are given.
 """
 
 from __future__ import annotations
@@ -54,6 +54,17 @@ _SIZES = (
 
 # Order of the conditions in text: "unaligned MPI-IO shared file reads".
 _TEXT_ORDER = ("file_system", "partition", "stack", "benchmark", "aligned", "mpiio", "api", "file", "operation")
+
+
+def _hint_labels() -> dict[tuple[str, Scalar], str]:
+    """Words for the values of MPI-IO hints that are words."""
+    labels: dict[tuple[str, Scalar], str] = {}
+    for name, hint in HINTS.items():
+        for value in hint.values or ():
+            labels[name, value] = describe_hints(f"{name}={value}")
+    return labels
+
+
 _VALUE_LABELS: dict[tuple[str, Scalar], str] = {
     ("mpiio", True): "MPI-IO",
     ("mpiio", False): "not MPI-IO",
@@ -71,7 +82,7 @@ _VALUE_LABELS: dict[tuple[str, Scalar], str] = {
     ("stripe_count", 0): "default striping",
     ("operation", "write"): "writes",
     ("operation", "read"): "reads",
-    **{(name, word): describe_hints(f"{name}={word}") for name, hint in HINTS.items() for word in hint.values or ()},
+    **_hint_labels(),
 }
 _BARE = ("operation", "api", "benchmark", "stack", "partition", "file_system", "pattern", "hints", "layout")
 # Stripe counts that mean "the default" and "all targets".
@@ -138,9 +149,11 @@ def short_case_names(cases: Sequence[Parameters]) -> list[str]:
     whole: list[str] = []
     brief: list[str] = []
     for case, head in zip(cases, heads, strict=True):
-        own = [key for key in differing[str(case.get("benchmark"))] if key in case]
-        named = own if len(own) <= _MAX_NAMED else [key for key in own if (case[key] or None) != usual[head][key]]
-        for names, keys in ((whole, own), (brief, named)):
+        present = [key for key in differing[str(case.get("benchmark"))] if key in case]
+        named = present
+        if len(present) > _MAX_NAMED:
+            named = [key for key in present if (case[key] or None) != usual[head][key]]
+        for names, keys in ((whole, present), (brief, named)):
             names.append(" ".join([head, *(_format_parameter(key, case[key]) for key in keys)]))
     # Several series may have one case.
     times = Counter(name for name, _ in set(zip(brief, whole, strict=True)))
@@ -149,18 +162,33 @@ def short_case_names(cases: Sequence[Parameters]) -> list[str]:
 
 def _format_head(case: Parameters) -> str:
     """The parameters that every name has: `ior read MPI-IO shared file`."""
-    own = {key: case[key] for key in _ALWAYS_NAMED if key in case}
-    return " ".join(str(v) if key == "operation" else format_parameter_value(key, v) for key, v in own.items())
+    words: list[str] = []
+    for key in _ALWAYS_NAMED:
+        if key in case:
+            value = case[key]
+            words.append(str(value) if key == "operation" else format_parameter_value(key, value))
+    return " ".join(words)
 
 
 def _usual_values(alike: Sequence[Parameters]) -> dict[str, Scalar | None]:
     """The most common value of each parameter; None (absent, false or 0) where it is not set in some of the cases."""
-    values = {key: Counter(case.get(key) or None for case in alike) for case in alike for key in case}
-    return {key: None if None in found else found.most_common(1)[0][0] for key, found in values.items()}
+    usual: dict[str, Scalar | None] = {}
+    for key in _all_keys(alike):
+        counts = Counter(case.get(key) or None for case in alike)
+        usual[key] = None if None in counts else counts.most_common(1)[0][0]
+    return usual
+
+
+def _all_keys(cases: Sequence[Parameters]) -> set[str]:
+    """Names of all parameters of some cases."""
+    keys: set[str] = set()
+    for case in cases:
+        keys.update(case)
+    return keys
 
 
 def _differing_parameters(inside: Sequence[Parameters]) -> list[str]:
-    shown = {key for case in inside for key in case} - set(_HIDDEN)
+    shown = _all_keys(inside) - set(_HIDDEN)
     keys = sorted(shown, key=lambda key: (CASE_PARAMETERS.prior_cost_bits(key), key))
     kept: dict[tuple[int, ...], str] = {}
     for key in keys:

@@ -100,14 +100,15 @@ def load_newest_series(
     series, uncut = [], []
     for row in rows:
         observations = points[row.id]
-        chosen = observations.time >= level_starts.get(row.id, 0)
-        times, values = observations.time[chosen], METRICS[row.metric].sign * logs[row.id][chosen]
+        performance = METRICS[row.metric].sign * logs[row.id]
+        is_of_level = observations.time >= level_starts.get(row.id, 0)
+        times, values = observations.time[is_of_level], performance[is_of_level]
         steps = _established_steps(row, detections[row.id], times, lasting, established)
         if row.id in adjusted:
             steps = _remeasure_steps(steps, times, values)
         parameters = series_parameters(row)
         series.append(PanelSeries(times, values, parameters, steps))
-        uncut.append(PanelSeries(observations.time, METRICS[row.metric].sign * logs[row.id], parameters, steps))
+        uncut.append(PanelSeries(observations.time, performance, parameters, steps))
     return NewestSeries(tuple(series), tuple(uncut), load, adjustment)
 
 
@@ -120,10 +121,9 @@ def assess_newest_sessions(newest: NewestSeries, known: Sequence[Finding]) -> Pa
     current = [f for f in known if f.outlook is not None and f.outlook.is_current and f.resolution is None]
     events = [(f.first_after, side) for f in current for side in sorted({m.direction for m in f.members})]
     report = assess_panel(newest.series, events, *_count_outcomes(known), vocabulary=CASE_PARAMETERS)
-    found = report.events
-    if newest.adjustment is None:
-        found = tuple(newest.load.doubt(event) for event in found)
-    return replace(report, events=found, adjustment=newest.adjustment)
+    if newest.adjustment is not None:
+        return replace(report, adjustment=newest.adjustment)
+    return replace(report, events=tuple(newest.load.doubt(event) for event in report.events))
 
 
 class _SharedLoad:
@@ -235,7 +235,11 @@ def join_events(
     joined = [one for one in left if any(not m.change.suspected for m in one.changes)]
     suspected = [m for one in left if one not in joined for m in one.changes]
     # A loss that the control chart alone reports does not make a weak change of single series a finding.
-    current = [f for f in known if f.resolution is None and not (f.state == "suspected" and f.outlook is None)]
+    current: list[Finding] = []
+    for finding in known:
+        is_of_chart_alone = finding.state == "suspected" and finding.outlook is None
+        if finding.resolution is None and not is_of_chart_alone:
+            current.append(finding)
     for event in sorted(report.events, key=lambda one: one.first_after):
         made = _group_of_event(event, rows, suspected)
         same = [one for one in joined if one.event is None and _is_same_event(one, made)]

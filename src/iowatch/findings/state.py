@@ -462,7 +462,7 @@ def _decisions_in_force(
     known: Sequence[Finding], decisions: Sequence[reviews.Decision], today: date, system: str
 ) -> dict[str, losses.DecisionInForce]:
     """The decision about each finding that holds, by id."""
-    found: dict[str, losses.DecisionInForce] = {}
+    in_force: dict[str, losses.DecisionInForce] = {}
     for finding in known:
         review = _applied_decision(finding.id, decisions, today)
         if review is None or review.expired:
@@ -470,8 +470,8 @@ def _decisions_in_force(
         # A decision has a day: what was measured on it was known.
         next_day = date.fromisoformat(review.date) + timedelta(days=1)
         made_until = start_of_day(next_day, system_zone(system))
-        found[finding.id] = losses.DecisionInForce(review.decision, made_until)
-    return found
+        in_force[finding.id] = losses.DecisionInForce(review.decision, made_until)
+    return in_force
 
 
 def alarm_limits(system: str) -> settings.Thresholds:

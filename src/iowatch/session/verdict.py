@@ -339,7 +339,7 @@ def _values_outside_usual(history: History, session: SessionRow, runs: Sequence[
         references = bandwidth.load_references(session.system)
     except InputError:
         return ()  # reported with the checks
-    found: list[RunProblem] = []
+    problems: list[RunProblem] = []
     for run in runs:
         for series, _ in history.run_results(run.id):
             result = outside.pop(series.id, None)
@@ -354,8 +354,8 @@ def _values_outside_usual(history: History, session: SessionRow, runs: Sequence[
                 reason = (
                     f"{operation} {metric.label.lower()} {format_number(result.value)}, usually {bounds} ({earlier})"
                 )
-                found.append(RunProblem("outside usual range", run.stack, run.name, reason, run.partition))
-    return tuple(found)
+                problems.append(RunProblem("outside usual range", run.stack, run.name, reason, run.partition))
+    return tuple(problems)
 
 
 def _reference_errors(summary: SessionSummary) -> tuple[RunProblem, ...]:

@@ -121,9 +121,10 @@ def _choose_axes(values: Sequence[CaseValues]) -> tuple[list[str], list[str]]:
 
 def _distinguishing_parameters(values: Sequence[CaseValues]) -> list[str]:
     """Parameters that distinguish the cases, lowest prior cost first, without those determined by previous ones."""
-    names = sorted(
-        {name for one in values for name in one}, key=lambda name: (CASE_PARAMETERS.prior_cost_bits(name), name)
-    )
+    names_of_all: set[str] = set()
+    for case_values in values:
+        names_of_all.update(case_values)
+    names = sorted(names_of_all, key=lambda name: (CASE_PARAMETERS.prior_cost_bits(name), name))
     kept: list[str] = []
     cells = 1
     for name in names:

@@ -32,7 +32,7 @@ def paced_disk(tmp_path: Path) -> Iterator[PacedDisk]:
         disk = mount_paced_disk(tmp_path)
     except SlowStorageError as error:
         unmount_paced_disk(tmp_path)
-        pytest.skip(f"needs FUSE and loop devices: {error}")
+        pytest.skip(f"needs FUSE (a compiler, libfuse3) and loop devices: {error}")
     yield disk
     unmount_paced_disk(tmp_path)
 
@@ -40,12 +40,12 @@ def paced_disk(tmp_path: Path) -> Iterator[PacedDisk]:
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[ThrottledStore]:
     if not Path("/sys/fs/cgroup/blkio").is_dir():
-        pytest.skip("needs control groups of version 1")
+        pytest.skip("needs the blkio control group of version 1, which limits the device")
     with ExitStack() as opened:
         try:
             store = opened.enter_context(throttled_store(tmp_path, f"iowatch-test-{os.getpid()}"))
         except (SlowStorageError, OSError) as error:
-            pytest.skip(f"needs loop devices: {error}")
+            pytest.skip(f"needs loop devices that the control group can limit: {error}")
         yield store
 
 

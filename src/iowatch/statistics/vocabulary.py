@@ -1,4 +1,4 @@
-"""What the statistics have to be told about the parameters of cases: prior costs, and words."""
+"""What the statistics need to know about the parameters of cases: prior costs, and words."""
 
 from __future__ import annotations
 

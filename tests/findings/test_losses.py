@@ -231,6 +231,22 @@ def test_further_fall_of_an_open_finding_is_an_update(history: History, root: Pa
     assert second.updates == ("fell further: ior write HDF5 shared file",)
 
 
+def test_fall_in_small_steps_is_an_update_when_half_of_the_reported_performance_is_gone(
+    history: History, root: Path
+) -> None:
+    """70, 50, 34, 25 % in four nights: each is more than half of the night before; 34 % is less than half of 70."""
+    levels = {41: 0.7, 42: 0.5, 43: 0.34, 44: 0.25}
+    factor: Factors = lambda night, number: levels.get(night, 1.0) if number == HDF5_WRITE else 1.0  # noqa: E731
+    record(history, range(41), factor)
+    update(history, 40)
+    updates = []
+    for night in levels:
+        record(history, [night], factor)
+        (finding,) = update(history, night)
+        updates.append([text.split(":")[0] for text in finding.updates])
+    assert updates == [["new"], [], ["fell further"], []]
+
+
 def test_results_outside_the_usual_range_are_stored_with_the_session(history: History, root: Path) -> None:
     """Losses and gains, with the bounds: 20 % for series with a noise of 2 %."""
     record(history, range(41), lambda night, number: {1: 0.5, 3: 2.0}.get(number, 1.0) if night == 40 else 1.0)

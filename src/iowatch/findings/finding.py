@@ -293,6 +293,7 @@ class Finding:
         updates: changes of the finding since the last report: "new", "confirmed", "2 series joined", …
         pending: updates that are not reported yet.
         reported_members: number of members at the last report.
+        reported_gain: gain of its unusual loss at the last report of one; None before.
         anchor: `first_after` at the first detection; later dates must stay near it.
         missed_since: time of the newest run at the first update that did not detect the finding.
         seen_since: time of the newest run at the first update that detected it again after it was resolved.
@@ -333,6 +334,7 @@ class Finding:
     updates: tuple[str, ...] = ()
     pending: tuple[str, ...] = ()
     reported_members: int = 0
+    reported_gain: float | None = None
     anchor: int = 0
     missed_since: int | None = None
     seen_since: int | None = None

@@ -303,7 +303,7 @@ def join_losses(
         finding = _decided_finding(known, decisions, row, loss)
         if finding is None:
             if _position_of_series(joined, row, loss) is None:
-                start = _start_of_loss(loss)
+                start = _start_of_loss(known, row, loss)
                 remaining.append(_change_of_loss(row, loss, start, loss.level))
             continue
         start, level = _start_of_further_fall(decisions[finding.id], loss)
@@ -339,8 +339,17 @@ def _decided_finding(
     return None
 
 
-def _start_of_loss(loss: UnusualLoss) -> int:
-    """First observation from which on all are about as far off as the newest one: an excursion may begin with less."""
+def _start_of_loss(known: Sequence[Finding], row: SeriesRow, loss: UnusualLoss) -> int:
+    """Position of the first observation of a loss: that of the finding that reports it already.
+
+    Else the one from which on all are about as far off as the newest one, because an excursion may begin with less.
+    """
+    for finding in known:
+        if finding.resolution is not None:
+            continue
+        for member in finding.members:
+            if member.series_id == row.id and member.gain < 1 and member.first_after in loss.times:
+                return loss.times.index(member.first_after)
     start = len(loss.log_gains) - 1
     while start > 0 and loss.log_gains[start - 1] <= _ABOUT_AS_BAD * loss.log_gains[-1]:
         start -= 1

@@ -411,25 +411,31 @@ def describe_newest_session(report: PanelReport, findings: Sequence[Finding]) ->
     """
     if not report.measured:
         return "no series with a known level was measured"
-    used = report.adjustment
-    load = f" (without the effect of {covariate_label(used.covariate)})" if used else ""
-    lost = [f for f in findings if f.session_loss is not None and f.resolution is None]
-    current = [
-        f for f in findings if f.outlook is not None and f.outlook.is_current and f.resolution is None and f not in lost
-    ]
-    if lost:
-        count = f"{len(report.unusual)} of {report.measured} series far off{load}"
-        worst = sorted(lost, key=lambda f: f.session_loss.gain if f.session_loss else 1.0)
-        texts = [f"{short_summary(f)}; {format_session_loss(f)}{_format_layer(f)}; {_format_lasting(f)}" for f in worst]
-        texts += [f"{short_summary(f)}{_format_layer(f)}; {format_outlook(f)}" for f in current]
-        return f"{count}, {'; '.join(texts)}"
-    if not current:
-        far = f"{len(report.unusual)} of {report.measured} series far off, no more than usual"
-        return (far if report.unusual else f"nothing unusual in {report.measured} series") + load
-    parts = [f"{len(report.unusual)} of {report.measured} series far off{load}"]
-    for finding in sorted(current, key=lambda f: -f.outlook.probability_lasting if f.outlook else 0.0):
-        parts.append(f"{short_summary(finding)}{_format_layer(finding)}; {format_outlook(finding)}")
-    return ", ".join(parts[:2]) + "".join(f"; {one}" for one in parts[2:])
+    load = ""
+    if report.adjustment is not None:
+        load = f" (without the effect of {covariate_label(report.adjustment.covariate)})"
+    losses: list[tuple[float, str]] = []
+    events: list[tuple[float, str]] = []
+    for finding in findings:
+        if finding.resolution is not None:
+            continue
+        if finding.session_loss is not None:
+            text = f"{short_summary(finding)}; {format_session_loss(finding)}{_format_layer(finding)}"
+            losses.append((finding.session_loss.gain, f"{text}; {_format_lasting(finding)}"))
+        elif finding.outlook is not None and finding.outlook.is_current:
+            events.append(
+                (
+                    -finding.outlook.probability_lasting,
+                    f"{short_summary(finding)}{_format_layer(finding)}; {format_outlook(finding)}",
+                )
+            )
+    if losses or events:
+        # The largest loss first, then the most probable event.
+        texts = [text for _, text in sorted(losses) + sorted(events)]
+        return f"{len(report.unusual)} of {report.measured} series far off{load}, {'; '.join(texts)}"
+    if report.unusual:
+        return f"{len(report.unusual)} of {report.measured} series far off, no more than usual{load}"
+    return f"nothing unusual in {report.measured} series{load}"
 
 
 def _format_layer(finding: Finding) -> str:

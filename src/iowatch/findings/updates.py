@@ -22,24 +22,35 @@ def with_updates(finding: Finding, before: Finding | None, report: bool) -> Find
     least = max(_MIN_REPORTED_GROWTH * reported, reported + 2)
     grown = before is not None and finding.state == "open" and size >= least
     new_updates = _list_updates(finding, before) + ([f"{size - reported} series joined"] if grown else [])
+    reported_gain = before.reported_gain if before else None
+    if finding.session_loss is not None and (reported_gain is None or _fell_further(finding, before)):
+        reported_gain = finding.session_loss.gain
     pending = [*(before.pending if before else ()), *new_updates]
     # Dismissed and accepted findings have no updates; pending ones are dropped, too.
     updates = () if finding.state in ("dismissed", "accepted") else tuple(dict.fromkeys(pending))
     reported_members = size if grown or before is None else reported
-    return replace(finding, updates=updates, pending=() if report else updates, reported_members=reported_members)
+    return replace(
+        finding,
+        updates=updates,
+        pending=() if report else updates,
+        reported_members=reported_members,
+        reported_gain=reported_gain,
+    )
 
 
-# A loss of a reported finding is reported again if less than this share of the performance is left.
+# A loss of a reported finding is reported again if less than this share of the reported performance is left.
 _FURTHER = 0.5
 
 
-def _fell_further(finding: Finding, before: Finding) -> bool:
-    """Whether an undecided finding lost much more since the last report."""
+def _fell_further(finding: Finding, before: Finding | None) -> bool:
+    """Whether a finding lost much more since its loss was last reported."""
     loss = finding.session_loss
-    if loss is None or finding.resolution is not None:
+    if before is None or loss is None or finding.resolution is not None:
         return False
-    reported = before.session_loss.gain if before.session_loss is not None else min(m.gain for m in before.members)
-    return loss.gain < _FURTHER * reported
+    reported_gain = before.reported_gain
+    if reported_gain is None:
+        reported_gain = min(member.gain for member in before.members)
+    return loss.gain < _FURTHER * reported_gain
 
 
 def _list_updates(finding: Finding, before: Finding | None) -> list[str]:

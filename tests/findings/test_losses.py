@@ -100,9 +100,9 @@ def test_line_states_the_loss_and_what_is_usual(history: History, root: Path) ->
     assert finding.session_loss is not None
     assert finding.session_loss.lowest == pytest.approx(0.95, abs=0.03)  # of 40 deviations of 2 %
     text = format_session_loss(finding)
-    assert text.startswith("last session ×0.0031, never below ×0.9")
+    assert text.startswith("×0.0031, never below ×0.9")
     assert text.endswith("in 40 sessions before")
-    assert text in finding.line
+    assert f"last session {text}" in finding.line
     (session,) = history.sessions("site", limit=1)
     assert text in session.attributes["report"]
     assert "too early to say whether it lasts" in session.attributes["report"]

@@ -420,7 +420,7 @@ def describe_newest_session(report: PanelReport, findings: Sequence[Finding]) ->
         if finding.resolution is not None:
             continue
         if finding.session_loss is not None:
-            text = f"{short_summary(finding)}; {format_session_loss(finding)}{_format_layer(finding)}"
+            text = f"{short_summary(finding)}; last session {format_session_loss(finding)}{_format_layer(finding)}"
             losses.append((finding.session_loss.gain, f"{text}; {_format_lasting(finding)}"))
         elif finding.outlook is not None and finding.outlook.is_current:
             events.append(

@@ -74,7 +74,7 @@ def finding_line(finding: Finding) -> str:
         ]
     parts = [f"{finding_day(finding)}: {what}", *groups]
     if finding.session_loss is not None:
-        parts.append(format_session_loss(finding))
+        parts.append(f"last session {format_session_loss(finding)}")
     control = explanation.control
     if control is not None and explanation.rule is not None:
         parts.append(f"{control.label} unchanged ({control.unchanged} of {control.total})")
@@ -123,7 +123,7 @@ def format_resolution(finding: Finding) -> str:
 
 
 def format_session_loss(finding: Finding) -> str:
-    """`last session ior write HDF5 ×0.003, never below ×0.95 in 40 sessions before; repeated by the retest`.
+    """`ior write HDF5 ×0.003, never below ×0.95 in 40 sessions before; repeated by the retest`: the last session.
 
     Empty without an unusual loss.
     """
@@ -131,7 +131,7 @@ def format_session_loss(finding: Finding) -> str:
     if loss is None:
         return ""
     name = f"{loss.name} " if len(finding.members) > 1 else ""
-    text = f"last session {name}{format_factor(loss.gain)}"
+    text = f"{name}{format_factor(loss.gain)}"
     if loss.sessions > 1:
         text += f", {format_count(loss.sessions, 'session')} in a row below what is usual"
     earlier = format_count(loss.earlier, "session")

@@ -18,9 +18,9 @@ PACKAGES = (
     "core",
     "benchmarks",
     "site",
-    "handoff",
     "darshan",
     "reference",
+    "checks",
     "store",
     "statistics",
     "findings",
@@ -33,8 +33,8 @@ PACKAGES = (
 RANK = {name: rank for rank, name in enumerate(PACKAGES)}
 # The statistics are a library of their own, which imports nothing of iowatch (docs/architecture.md, "Floor plan").
 ALLOWED_TO_STATISTICS = {"numpy", "scipy", *sys.stdlib_module_names}
-# The checks run inside ReFrame: no store, no statistics, no session.
-ALLOWED_TO_CHECKS = {"core", "benchmarks", "site", "handoff", "reference"}
+# The checks run inside ReFrame; all that they do is in one package, which is below the store, statistics and session.
+ALLOWED_TO_CHECKS = {"checks"}
 
 MODULES = {
     ".".join(("iowatch", *path.relative_to(SOURCE).with_suffix("").parts)).removesuffix(".__init__"): path
@@ -98,14 +98,20 @@ def test_source_does_not_import_the_checks() -> None:
 
 
 def test_modules_are_imported_by_name_only_by_the_registries_of_files() -> None:
-    """Commands, pages and plugins are found from files; any other such import would be invisible to the tests above."""
+    """Commands, pages, extensions and plugins are found from files; the tests above would not see other such imports."""
     importing = {name for name, path in MODULES.items() if "import_module(" in path.read_text()}
     # `iowatch` itself reads `_version.py`, which only a build writes.
-    assert importing == {"iowatch", "iowatch.cli.main", "iowatch.core.plugins", "iowatch.output.dashboard.pages"}
+    assert importing == {
+        "iowatch",
+        "iowatch.checks.extensions",
+        "iowatch.cli.main",
+        "iowatch.core.plugins",
+        "iowatch.output.dashboard.pages",
+    }
 
 
 # A package with a public interface: names that its `__init__.py` exports.
-WITH_INTERFACE = ("core", "site", "reference", "store", "findings", "comparison", "darshan")
+WITH_INTERFACE = ("core", "site", "reference", "checks", "store", "findings", "comparison", "darshan")
 # Not part of an interface: pydantic and YAML take long to import, and most commands need neither.
 NAMED_DIRECTLY = {"iowatch.core.yamlfile"}
 
@@ -150,6 +156,15 @@ CHECKS = sorted((ROOT / "reframe_tests").rglob("*.py"))
 @pytest.mark.parametrize("path", CHECKS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_checks_use_only_packages_that_run_inside_reframe(path: Path) -> None:
     assert {package_of(name) for name in imports(path)} <= ALLOWED_TO_CHECKS
+
+
+def test_functions_of_the_checks_do_not_depend_on_reframe() -> None:
+    """Only the base class does: all else is tested without it, and the session imports it."""
+    importing = []
+    for module, path in MODULES.items():
+        if package_of(module) == "checks" and re.search(r"^\s*(import|from) reframe\b", path.read_text(), re.MULTILINE):
+            importing.append(module)
+    assert importing == ["iowatch.checks.base"]
 
 
 BENCHIO = ROOT / "benchmarks" / "benchio" / "src"

@@ -11,9 +11,6 @@ import time
 from datetime import UTC, datetime
 from pathlib import Path
 
-import reframe as rfm
-from reframe.core.builtins import run_before
-
 from iowatch.core import format_time
 from iowatch.site import storage
 
@@ -33,47 +30,50 @@ _COMMANDS = {
 }
 
 
-class MachineMixin(rfm.RegressionTestPlugin):
-    """Collects facts in the job, on its first node, before anything is measured."""
+def machine_facts(stage: Path) -> dict[str, dict[str, str]]:
+    """Return the fact `machine` of a finished job; empty if it did not start."""
+    try:
+        text = (stage / _FACTS_FILE).read_text(errors="replace")
+    except OSError:
+        return {}
+    return {"machine": parse_facts(text)}
 
-    @run_before("run")
-    def collect_environment(self) -> None:
-        self._submitted = time.time()
-        self.prerun_cmds = [*self.prerun_cmds, *environment_commands(str(self.scratch_directory))]
 
-    def machine_facts(self) -> dict[str, dict[str, str]]:
-        """The fact `machine`; empty if the job did not start."""
-        try:
-            found = parse_facts((Path(self.stagedir) / _FACTS_FILE).read_text(errors="replace"))
-        except OSError:
-            return {}
-        return {"machine": found}
+def clock_failure(submitted: float, started: float | None) -> str | None:
+    """Return the reason if the clock of the job's node is not that of this host; results are ordered by their start.
 
-    def clock_failure(self, started: float | None) -> str | None:
-        """The reason if the clock of the job's node is not that of this host; results are ordered by their start.
-
-        Args:
-            started: start of the program by the node's clock, epoch seconds; None if it did not start.
-        """
-        earliest, latest = self._submitted - storage.CLOCK_TOLERANCE_S, time.time() + storage.CLOCK_TOLERANCE_S
-        if started is None or earliest <= started <= latest:
-            return None
-        found, here = (format_time(datetime.fromtimestamp(moment, UTC)) for moment in (started, self._submitted))
-        return f"the clock of the node is wrong: it started the program at {found}, the job was submitted at {here}"
+    Args:
+        submitted: when the job was submitted, by this host's clock, epoch seconds.
+        started: start of the program by the node's clock, epoch seconds; None if it did not start.
+    """
+    earliest = submitted - storage.CLOCK_TOLERANCE_S
+    latest = time.time() + storage.CLOCK_TOLERANCE_S
+    if started is None or earliest <= started <= latest:
+        return None
+    node_time, host_time = (format_time(datetime.fromtimestamp(moment, UTC)) for moment in (started, submitted))
+    return (
+        f"the clock of the node is wrong: it started the program at {node_time}, the job was submitted at {host_time}"
+    )
 
 
 def environment_commands(directory: str) -> list[str]:
-    """Lines of the job's script. A command that fails or hangs (a stuck mount) costs ten seconds at most."""
+    """Return the lines of a job's script that collect the facts, before anything is measured.
+
+    A command that fails or hangs (a stuck mount) costs ten seconds at most.
+
+    Args:
+        directory: the scratch directory of the case.
+    """
     one_line = "2> /dev/null | tr -s '[:space:]' ' '"
-    place = shlex.quote(directory)
+    quoted = shlex.quote(directory)
     commands = [
-        f'echo "{fact}=$(timeout 10 {command.format(place)} {one_line})"' for fact, command in _COMMANDS.items()
+        f'echo "{fact}=$(timeout 10 {command.format(quoted)} {one_line})"' for fact, command in _COMMANDS.items()
     ]
     return ["{", *commands, f"}} > {_FACTS_FILE}"]
 
 
 def parse_facts(text: str) -> dict[str, str]:
-    """The facts of `fact=value` lines, without what differs from node to node or from start to start."""
+    """Return the facts of `fact=value` lines, without what differs from node to node or from start to start."""
     pairs = (line.split("=", 1) for line in text.splitlines() if "=" in line)
     found = {fact: " ".join(value.split()) for fact, value in pairs if fact in _COMMANDS and value.strip()}
     if "mount" in found:

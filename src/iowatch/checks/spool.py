@@ -1,15 +1,11 @@
-"""The interface between the checks (inside ReFrame) and the session: selection, spool, merging and validation.
+"""The spool: finished cases, which the checks write and the session reads, and the quarantine of damaged ones.
 
-    var/runs/<session>/session.json   the session and its expected set, written before it starts
     var/runs/<session>/cases/<case>/  stdout, stderr and other files of the run; case.json is renamed into place last:
                                       a case is complete or absent
     var/quarantine/<session>/<case>/  case/: a damaged case that cannot be stored; reason.txt
 
 The checks write, the session reads; a case is removed once it is in the history. A damaged case is moved to the
 quarantine, so that it never blocks others, and is reported until its directory there is removed.
-
-`IOWATCH_SELECTION` names a JSON file, a list of `[partition, stack, "<benchmark>:<case>"]`, with the runs that ReFrame
-executes; without it the tags select.
 """
 
 from __future__ import annotations
@@ -20,17 +16,14 @@ import os
 import shutil
 import stat
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict, astuple, dataclass, field, replace
-from functools import cache
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from types import MappingProxyType
-from typing import Annotated, Any, Literal, NoReturn, Self
+from typing import Annotated, Any, NoReturn, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from iowatch.benchmarks.suites import SuiteCase
 from iowatch.core import (
     METRICS,
     InputError,
@@ -38,16 +31,13 @@ from iowatch.core import (
     OutputStatus,
     Result,
     RunKey,
-    Scalar,
     canonical_json,
     clean_text,
-    missing_results,
     settings,
     write_atomically,
 )
 
 SPOOL_FORMAT = 1
-RETEST = "retest"
 _CASE = "case.json"
 # A case with 10,000 repetitions has 1 MB.
 _MAX_CASE_BYTES = 2**26
@@ -93,77 +83,6 @@ def write_json_atomically(path: Path, document: Any) -> None:
         MachineError: the file cannot be written.
     """
     write_atomically(path, json.dumps(clean_text(document), ensure_ascii=False, allow_nan=False, indent=1))
-
-
-_TURN_VARIABLE, _RETEST_VARIABLE = "IOWATCH_TURNS", "IOWATCH_RETEST"
-
-
-@dataclass(frozen=True, slots=True)
-class CheckTurn:
-    """A turn that a start of ReFrame executes; a start without turns executes each run once.
-
-    Attributes:
-        pair: from 1; 0 is a warm-up.
-        side: `left` or `right` of an A/B run, or the level of an interference run.
-        stack: of this side.
-    """
-
-    pair: int
-    side: str
-    stack: str
-
-    @property
-    def facts(self) -> dict[str, Any]:
-        """The facts of its runs."""
-        return {"pair": self.pair, "side": self.side}
-
-
-def turn_variables(turns: Sequence[CheckTurn]) -> dict[str, str]:
-    """Return the variable from which the checks read the turns of a start, in their order."""
-    return {_TURN_VARIABLE: json.dumps([astuple(turn) for turn in turns])}
-
-
-def read_turns() -> tuple[CheckTurn, ...]:
-    """Return the turns of this start of ReFrame; empty without."""
-    return tuple(CheckTurn(*one) for one in json.loads(os.environ.get(_TURN_VARIABLE) or "[]"))
-
-
-RETEST_VARIABLES = {_RETEST_VARIABLE: "1"}
-
-
-def turn_facts(turn: CheckTurn | None) -> dict[str, Any]:
-    """Return the facts of an execution of a case; empty for a normal one. A retest is in the same session."""
-    return turn.facts if turn else {RETEST: True} if os.environ.get(_RETEST_VARIABLE) else {}
-
-
-# Sides of an A/B run in names of runs: the first stack named is A.
-_TURN_LETTERS = {"left": "A", "right": "B"}
-
-
-def turn_run_name(name: str, facts: Mapping[str, Any]) -> str:
-    """Return the run name of a case that runs more than once in a session: `ior:write#7A`, `#7L2`, `#retest`."""
-    turn = (
-        f"#{facts['pair']}{_TURN_LETTERS.get(facts['side']) or 'L' + facts['side']}"
-        if "pair" in facts
-        else f"#{RETEST}"
-        if RETEST in facts
-        else ""
-    )
-    return name + turn
-
-
-# Case parameters of A/B and interference runs, whose series are not monitored.
-INTERLEAVED_PARAMETERS = frozenset({"ab_run", "aggressors"})
-# The aggressor of an interference run, as text; then the side of a turn is the number of aggressors.
-AGGRESSOR_VARIABLE = "IOWATCH_AGGRESSOR"
-
-
-def turn_parameters(facts: Mapping[str, Any]) -> dict[str, Scalar]:
-    """Return the case parameters of an interleaved run: series of its own, which change detection leaves out."""
-    if "pair" not in facts:
-        return {}
-    aggressor = os.environ.get(AGGRESSOR_VARIABLE)
-    return {"aggressors": int(facts["side"]), "aggressor": aggressor} if aggressor else {"ab_run": True}
 
 
 def case_directory_name(name: str, partition: str, stack: str) -> str:
@@ -394,185 +313,3 @@ def quarantined_cases() -> list[QuarantinedCase]:
             reason = f"its reason is not readable ({error.strerror})"
         found.append(QuarantinedCase(path.parent.name, path, " ".join(reason.split())))
     return found
-
-
-SELECTION_VARIABLE = "IOWATCH_SELECTION"
-# `off`: no run of the session has a Darshan trace.
-DARSHAN_VARIABLE = "IOWATCH_DARSHAN"
-# The runs of the session are profiled and have no results: `auto`, or the names of the profilers to choose from.
-PROFILE_VARIABLE = "IOWATCH_PROFILE"
-
-_EXTRA_WORK_VARIABLE = "IOWATCH_EXTRA_WORK"
-_AVOIDED_VARIABLE = "IOWATCH_AVOIDED_NODES"
-# Pairs of a start without and a start with Darshan that measure its overhead.
-OVERHEAD_PAIRS = 5
-
-
-@dataclass(frozen=True)
-class ExtraWork:
-    """Work of a job beyond the measurement: starts that measure Darshan's overhead, or that verify the data.
-
-    Attributes:
-        limit_s: seconds added to the time limit of the job.
-        expected_s: seconds that it probably takes.
-    """
-
-    kind: Literal["overhead", "verification"]
-    volume_bytes: int
-    expected_s: float
-    limit_s: float
-
-    def __str__(self) -> str:
-        what = "a verification of the data"
-        if self.kind == "overhead":
-            what = f"{2 * OVERHEAD_PAIRS} starts for the overhead of Darshan"
-        return f"{what} ({self.limit_s:.0f} s)"
-
-
-@dataclass(frozen=True)
-class AggressorRequest:
-    """What a check is to start instead of a measurement.
-
-    Attributes:
-        count: number of aggressors.
-        directory: where their files are (`iowatch.site.aggressors`).
-        time_limit_s: time limit of the job.
-    """
-
-    count: int
-    directory: str
-    time_limit_s: int
-
-    @property
-    def variables(self) -> dict[str, str]:
-        """The variables that the checks read."""
-        return {_REQUEST_VARIABLE: json.dumps(asdict(self)), DARSHAN_VARIABLE: "off"}
-
-
-_REQUEST_VARIABLE = "IOWATCH_AGGRESSORS"
-
-
-def read_aggressor_request() -> AggressorRequest | None:
-    """Return the request for aggressors; None in a measurement."""
-    text = os.environ.get(_REQUEST_VARIABLE)
-    return AggressorRequest(**json.loads(text)) if text else None
-
-
-def verifying_options(case: SuiteCase) -> dict[str, Scalar] | None:
-    """Return the options of one further repetition that compares its data; None if there is none, or no need."""
-    known = "verify" in case.tool.options and case.tool.file_bytes(case.options) > 0
-    return {**case.options, "verify": True, "repeat": 1} if known and not case.options.get("verify") else None
-
-
-def write_selection(
-    place: Path,
-    keys: Iterable[RunKey],
-    extra_work: Mapping[RunKey, Sequence[ExtraWork]] = MappingProxyType({}),
-    avoided_nodes: Mapping[RunKey, Sequence[str]] = MappingProxyType({}),
-) -> dict[str, str]:
-    """Write the selected runs, their extra work and the nodes that they must not use to `place`.
-
-    Returns:
-        the variables that the checks read.
-    """
-    path, extra, avoided = (place / f"{name}.json" for name in ("selection", "extra_work", "avoided_nodes"))
-    write_json_atomically(path, [list(key) for key in keys])
-    write_json_atomically(extra, [[list(key), [asdict(one) for one in found]] for key, found in extra_work.items()])
-    write_json_atomically(avoided, [[list(key), list(nodes)] for key, nodes in avoided_nodes.items()])
-    return {SELECTION_VARIABLE: str(path), _EXTRA_WORK_VARIABLE: str(extra), _AVOIDED_VARIABLE: str(avoided)}
-
-
-def read_avoided_nodes(key: RunKey) -> list[str]:
-    """Return the nodes that a run must not use.
-
-    Raises:
-        InputError: the file is absent or damaged.
-    """
-    path = os.environ.get(_AVOIDED_VARIABLE)
-    try:
-        document = json.loads(Path(path).read_text(encoding="utf-8")) if path else []
-        return [str(node) for known, nodes in document if tuple(known) == key for node in nodes]
-    except (OSError, ValueError, TypeError) as error:
-        raise InputError(f"{path} does not describe nodes of runs: {error}") from error
-
-
-def read_extra_work(key: RunKey) -> dict[str, ExtraWork]:
-    """Return the extra work of a run by its kind.
-
-    Raises:
-        InputError: the file is absent or damaged.
-    """
-    path = os.environ.get(_EXTRA_WORK_VARIABLE)
-    try:
-        document = json.loads(Path(path).read_text(encoding="utf-8")) if path else []
-        found = [ExtraWork(**one) for known, work in document if tuple(known) == key for one in work]
-    except (OSError, ValueError, TypeError) as error:
-        raise InputError(f"{path} does not describe extra work of runs: {error}") from error
-    return {one.kind: one for one in found}
-
-
-def read_selection() -> frozenset[RunKey] | None:
-    """Return the key of every selected run, or None if all runs are selected.
-
-    Raises:
-        InputError: the file is absent or damaged.
-    """
-    named = os.environ.get(SELECTION_VARIABLE)
-    return _read_selection_file(named) if named else None
-
-
-@cache
-def _read_selection_file(path: str) -> frozenset[RunKey]:
-    try:
-        document = json.loads(Path(path).read_text(encoding="utf-8"))
-        return frozenset(RunKey(str(p), str(stack), str(name)) for p, stack, name in document)
-    except (OSError, ValueError, TypeError) as error:
-        raise InputError(f"{path} is not a selection of runs: {error}") from error
-
-
-def merge_outputs(outputs: Sequence[Output]) -> Output:
-    """Merge outputs: samples in order; `ok` only if all outputs are, otherwise with the first reason.
-
-    Raises:
-        InputError: no outputs.
-    """
-    if not outputs:
-        raise InputError("no output to read: the program was not started")
-    merged: dict[tuple[str, str, str], Result] = {}
-    for result in (result for output in outputs for result in output.results):
-        key = (result.operation, result.metric, canonical_json(result.case))
-        earlier = merged[key].samples if key in merged else ()
-        merged[key] = replace(result, samples=earlier + result.samples)
-    decisive = next((output for output in outputs if output.status != "ok"), outputs[0])
-    return replace(decisive, results=tuple(merged.values()), facts=outputs[0].facts)
-
-
-def missing_case_results(case: SuiteCase, output: Output) -> list[str]:
-    """Return the missing expected results, for example `write bandwidth`."""
-    received = {(result.operation, result.metric) for result in output.results}
-    return [f"{operation} {metric}" for operation, metric in missing_results(case.expects, received)]
-
-
-def validate_output(case: SuiteCase, output: Output, failures: Iterable[str] = ()) -> Output:
-    """Return the output, marked failed with the reason if it has fewer or other results than requested.
-
-    Args:
-        failures: problems outside the program that make this the result of another case.
-    """
-    if output.status != "ok":
-        return output
-    reasons = [*failures]
-    requested = case.tool.samples(case.options)
-    counts: Counter[tuple[str, str]] = Counter()
-    for result in output.results:
-        counts[result.operation, result.metric] += len(result.samples)
-    for operation, metric in case.expects:
-        if (count := counts[operation, metric]) not in (0, requested):
-            reasons.append(f"{operation} {metric}: {count} of {requested} repetitions")
-    # Compare the parameters that the program prints with those of the suite.
-    for name, expected in case.tool.shows(case.options).items():
-        found = next((r.case.get(name) for r in output.results if r.case.get(name) != expected), expected)
-        if found != expected and name not in case.may_differ:
-            printed = f"{name} is {found} in the output" if found is not None else f"{name} is missing from the output"
-            reasons.append(f"{printed}, the suite asks for {expected}")
-    return replace(output, status="failed", reason="; ".join(reasons)) if reasons else output

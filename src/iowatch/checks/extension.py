@@ -59,3 +59,7 @@ class CheckExtension:
     def change_output(self, run: CheckedRun, output: Output, settings: Settings) -> Output:
         """Return the validated output of a finished run with other results, facts or status."""
         return output
+
+    def facts(self, run: CheckedRun, settings: Settings) -> Mapping[str, Any]:
+        """Return further facts of a finished run, which the history keeps with it."""
+        return {}

@@ -59,7 +59,7 @@ _FIRST = (
     "slurm/test_slurm",
     "tests/test_end_to_end",
     "faults/test_false_green",
-    "tests/checks/test_reframe",
+    "checks/test_reframe",
     "site/test_batch",
 )
 

@@ -216,7 +216,7 @@ class BenchmarkCheck(rfm.RunOnlyRegressionTest):  # type: ignore[misc]
     def _look_up_reference(self) -> None:
         """By the suite's policy; errors in the file of references fail the check: ReFrame ignores misspelt names."""
         run = self.checked_run
-        found = policy.resolve_references(
+        references = policy.resolve_references(
             self.known_references,
             type(self).__name__,
             self.current_partition.fullname,
@@ -226,9 +226,9 @@ class BenchmarkCheck(rfm.RunOnlyRegressionTest):  # type: ignore[misc]
             self.case.reference,
             policy.check_class_names(),
         )
-        self.reference_case = found.key or ""
-        if found.problems:
-            raise InputError("; ".join(found.problems))
+        self.reference_case = references.key or ""
+        if references.problems:
+            raise InputError("; ".join(references.problems))
 
 
 def _read_stack(path: str | None) -> dict[str, Any]:

@@ -74,29 +74,37 @@ def environment_commands(directory: str) -> list[str]:
 
 def parse_facts(text: str) -> dict[str, str]:
     """Return the facts of `fact=value` lines, without what differs from node to node or from start to start."""
-    pairs = (line.split("=", 1) for line in text.splitlines() if "=" in line)
-    found = {fact: " ".join(value.split()) for fact, value in pairs if fact in _COMMANDS and value.strip()}
-    if "mount" in found:
-        found["mount"] = _mount(found["mount"])
-    if "lustre" in found:
-        found["lustre"] = found["lustre"].split()[-1]  # `lustre: 2.12.8` before 2.13
-    if "vulnerabilities" in found:
-        found["vulnerabilities"] = _vulnerabilities(found["vulnerabilities"])
-    if "striping" in found:  # begins with the directory, which is the session's own
-        found["striping"] = re.sub(r"^/\S* ", "", found["striping"])
-    return found
+    facts = {}
+    for line in text.splitlines():
+        name, _, value = line.partition("=")
+        if name in _COMMANDS and value.strip():
+            facts[name] = " ".join(value.split())
+    if "mount" in facts:
+        facts["mount"] = _mount(facts["mount"])
+    if "lustre" in facts:
+        facts["lustre"] = facts["lustre"].split()[-1]  # `lustre: 2.12.8` before 2.13
+    if "vulnerabilities" in facts:
+        facts["vulnerabilities"] = _vulnerabilities(facts["vulnerabilities"])
+    if "striping" in facts:  # begins with the directory, which is the session's own
+        facts["striping"] = re.sub(r"^/\S* ", "", facts["striping"])
+    return facts
 
 
 def _vulnerabilities(line: str) -> str:
     """`spectre_v2: Mitigation: Retpolines | …`: the flaws that concern the processor; `all: Not affected` for none."""
-    rows = [row.strip().replace(":", ": ", 1) for row in line.split(_VULNERABILITIES)[1:]]
-    return " | ".join(row for row in rows if not row.endswith(": Not affected") or row.count(": ") > 1) or _UNAFFECTED
+    affected = []
+    for row in line.split(_VULNERABILITIES)[1:]:
+        flaw = row.strip().replace(":", ": ", 1)
+        # A row with several parts may end with one that is not affected.
+        if not flaw.endswith(": Not affected") or flaw.count(": ") > 1:
+            affected.append(flaw)
+    return " | ".join(affected) or _UNAFFECTED
 
 
 def _mount(line: str) -> str:
     """Type, source and options: those of NFS contain this client, those of a container its layers."""
-    kind, source, *options = line.split()
-    if kind == "overlay":
-        return kind
-    kept = [one for one in ",".join(options).split(",") if not one.startswith(("clientaddr=", "addr="))]
-    return " ".join([kind, source, ",".join(kept)])
+    file_system_type, source, *options = line.split()
+    if file_system_type == "overlay":
+        return file_system_type
+    kept = [option for option in ",".join(options).split(",") if not option.startswith(("clientaddr=", "addr="))]
+    return " ".join([file_system_type, source, ",".join(kept)])

@@ -166,7 +166,10 @@ class RunOrder:
         return {}
 
 
-_ADAPTER = TypeAdapter(RunOrder)
+@cache
+def _adapter() -> TypeAdapter[RunOrder]:
+    """Made when it is needed: that takes a tenth of a second, and most commands start no check."""
+    return TypeAdapter(RunOrder)
 
 
 def ordered_runs(
@@ -189,7 +192,7 @@ def write_order(directory: Path, order: RunOrder) -> dict[str, str]:
         MachineError: the file cannot be written.
     """
     path = directory.absolute() / ORDER_FILE
-    document = _ADAPTER.dump_python(order, mode="json")
+    document = _adapter().dump_python(order, mode="json")
     # A path may be invalid UTF-8, which JSON has as escapes only.
     write_atomically(path, json.dumps(document, ensure_ascii=True, indent=1) + "\n")
     return {ORDER_VARIABLE: str(path)}
@@ -202,7 +205,7 @@ def read_order(path: Path) -> RunOrder:
         InputError: the file is absent or damaged.
     """
     try:
-        return _ADAPTER.validate_python(json.loads(path.read_bytes()))
+        return _adapter().validate_python(json.loads(path.read_bytes()))
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = ".".join(map(str, first["loc"]))

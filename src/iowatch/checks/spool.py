@@ -15,7 +15,6 @@ import json
 import os
 import shutil
 import stat
-from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
@@ -99,42 +98,48 @@ def spool_case(session: Path, case: SpooledCase, files: Mapping[str, list[Path]]
         session: `var/runs/<session>`.
         files: kind to existing files, copied next to case.json; absent files are skipped.
     """
-    place = session / "cases" / case_directory_name(case.name, case.partition, case.stack_name)
-    place.mkdir(parents=True, exist_ok=True)
-    kept: dict[str, list[str]] = {}
+    directory = session / "cases" / case_directory_name(case.name, case.partition, case.stack_name)
+    directory.mkdir(parents=True, exist_ok=True)
+    copied: dict[str, list[str]] = {}
     for kind, sources in files.items():
         for source in sources:
             if source.is_file():
                 name = clean_text(source.name)
-                shutil.copyfile(source, place / name)
-                kept.setdefault(kind, []).append(name)
-    write_json_atomically(place / _CASE, {**asdict(case), "files": kept})
-    return place
+                shutil.copyfile(source, directory / name)
+                copied.setdefault(kind, []).append(name)
+    # Last: the session takes a directory with this file as a complete case.
+    write_json_atomically(directory / _CASE, {**asdict(case), "files": copied})
+    return directory
 
 
 def finished_case_directories(session: Path) -> list[Path]:
     """Return the directories of complete cases, oldest first; whether they can be read is not checked."""
-    found = [place for place in (session / "cases").glob("*") if _is_finished(place)]
-    return sorted(found, key=lambda place: (place / _CASE).lstat().st_mtime_ns if _is_plain(place) else 0)
+    directories = [directory for directory in (session / "cases").glob("*") if _is_finished(directory)]
+    return sorted(directories, key=_finish_time_ns)
 
 
-def _is_finished(place: Path) -> bool:
-    return os.path.lexists(place / _CASE) or not _is_plain(place)
+def _finish_time_ns(directory: Path) -> int:
+    """When the case was finished; damaged directories are first."""
+    return (directory / _CASE).lstat().st_mtime_ns if _is_searchable(directory) else 0
 
 
-def _is_plain(place: Path) -> bool:
+def _is_finished(directory: Path) -> bool:
+    return os.path.lexists(directory / _CASE) or not _is_searchable(directory)
+
+
+def _is_searchable(directory: Path) -> bool:
     """Whether this is a directory that this account can search, as the checks create it."""
-    return _is_directory(place) and os.access(place, os.X_OK)
+    return _is_directory(directory) and os.access(directory, os.X_OK)
 
 
-def _is_directory(place: Path) -> bool:
-    return place.is_dir() and not place.is_symlink()
+def _is_directory(path: Path) -> bool:
+    return path.is_dir() and not path.is_symlink()
 
 
-def remove_spooled_case(place: Path) -> None:
+def remove_spooled_case(directory: Path) -> None:
     """Remove a case that is in the history; an interrupted removal leaves no valid case."""
-    (place / _CASE).unlink()
-    shutil.rmtree(place, ignore_errors=True)
+    (directory / _CASE).unlink()
+    shutil.rmtree(directory, ignore_errors=True)
 
 
 _Name = Annotated[str, Field(max_length=200)]
@@ -177,10 +182,12 @@ class _OutputDocument(_Document):
 
     @model_validator(mode="after")
     def _check_results(self) -> Self:
-        keys = Counter((one.operation, one.metric, canonical_json(one.case)) for one in self.results)
-        repeated = next((key for key, number in keys.items() if number > 1), None)
-        if repeated is not None:
-            raise ValueError(f"{repeated[0]} {repeated[1]} occurs twice")
+        keys = set()
+        for result in self.results:
+            key = (result.operation, result.metric, canonical_json(result.case))
+            if key in keys:
+                raise ValueError(f"{result.operation} {result.metric} occurs twice")
+            keys.add(key)
         return self
 
 
@@ -208,16 +215,16 @@ class _CaseDocument(_Document):
     format: int
 
 
-def read_spooled_case(place: Path) -> SpooledCase:
+def read_spooled_case(directory: Path) -> SpooledCase:
     """Read a case from the spool, with all that the history needs of it; its texts are cleaned (`clean_text`).
 
     Raises:
         InputError: a file is missing, unreadable or damaged, or the case has another format.
     """
-    path = place / _CASE
+    path = directory / _CASE
     try:
-        if not _is_directory(place):
-            raise InputError(f"{place} is not a directory")
+        if not _is_directory(directory):
+            raise InputError(f"{directory} is not a directory")
         if _regular_size(path) > _MAX_CASE_BYTES:
             raise InputError(f"{path} is larger than {_MAX_CASE_BYTES} bytes")
         document = json.loads(path.read_text(encoding="utf-8"), parse_constant=_refuse_constant)
@@ -226,10 +233,11 @@ def read_spooled_case(place: Path) -> SpooledCase:
         document = clean_text(document)
         json.dumps(document, allow_nan=False)  # 1e999 is JSON, and infinite
         case = _CaseDocument.model_validate(document)
-        for name in (name for names in case.files.values() for name in names):
-            if "/" in name or name in ("", ".", ".."):
-                raise InputError(f"{path}: '{name}' is not a file name")
-            _regular_size(place / name)
+        for names in case.files.values():
+            for name in names:
+                if "/" in name or name in ("", ".", ".."):
+                    raise InputError(f"{path}: '{name}' is not a file name")
+                _regular_size(directory / name)
         return SpooledCase(**document)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
@@ -250,11 +258,11 @@ def _regular_size(path: Path) -> int:
         OSError: the file is missing or unreadable.
         InputError: not a regular file: a link may lead anywhere, and opening a pipe may never return.
     """
-    found = path.lstat()
-    if not stat.S_ISREG(found.st_mode):
+    status = path.lstat()
+    if not stat.S_ISREG(status.st_mode):
         raise InputError(f"{path} is not a regular file")
     with path.open("rb"):
-        return found.st_size
+        return status.st_size
 
 
 def spooled_output(case: SpooledCase) -> Output:
@@ -282,34 +290,39 @@ class QuarantinedCase:
         )
 
 
-def quarantine(place: Path, session: str, reason: str) -> QuarantinedCase:
+def quarantine(directory: Path, session: str, reason: str) -> QuarantinedCase:
     """Move the directory of a damaged case (or of a damaged session) out of the spool.
 
     Raises:
         MachineError: the quarantine cannot be written.
     """
-    base = settings.var_directory() / "quarantine" / session / ("session" if place.name == session else place.name)
-    target = next(path for n in range(1, 10_000) if not os.path.lexists((path := _numbered(base, n)) / "case"))
+    name = "session" if directory.name == session else directory.name
+    target = _unused_directory(settings.var_directory() / "quarantine" / session / name)
     # First the reason: after a kill in between, the next session finds the case in the spool again.
     write_atomically(target / _REASON, clean_text(f"{reason}\n"))
     with suppress(OSError):  # a case that cannot be moved is found, and reported, again by the next session
-        if _is_directory(place):
-            place.chmod(0o700)  # moving a directory needs the right to write to it
-        place.rename(target / "case")
+        if _is_directory(directory):
+            directory.chmod(0o700)  # moving a directory needs the right to write to it
+        directory.rename(target / "case")
     return QuarantinedCase(session, target, reason)
 
 
-def _numbered(path: Path, number: int) -> Path:
-    return path if number == 1 else path.with_name(f"{path.name}-{number}")
+def _unused_directory(path: Path) -> Path:
+    """The path, or with a number at its end, where no damaged case is yet."""
+    unused, number = path, 1
+    while os.path.lexists(unused / "case"):
+        number += 1
+        unused = path.with_name(f"{path.name}-{number}")
+    return unused
 
 
 def quarantined_cases() -> list[QuarantinedCase]:
     """Return the damaged cases that nobody has decided about."""
-    found = []
+    cases = []
     for path in sorted((settings.var_directory() / "quarantine").glob("*/*")):
         try:
             reason = (path / _REASON).read_text(encoding="utf-8", errors="replace")
         except OSError as error:
             reason = f"its reason is not readable ({error.strerror})"
-        found.append(QuarantinedCase(path.parent.name, path, " ".join(reason.split())))
-    return found
+        cases.append(QuarantinedCase(path.parent.name, path, " ".join(reason.split())))
+    return cases

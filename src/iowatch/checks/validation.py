@@ -19,10 +19,11 @@ def merge_outputs(outputs: Sequence[Output]) -> Output:
     if not outputs:
         raise InputError("no output to read: the program was not started")
     merged: dict[tuple[str, str, str], Result] = {}
-    for result in (result for output in outputs for result in output.results):
-        key = (result.operation, result.metric, canonical_json(result.case))
-        earlier = merged[key].samples if key in merged else ()
-        merged[key] = replace(result, samples=earlier + result.samples)
+    for output in outputs:
+        for result in output.results:
+            key = (result.operation, result.metric, canonical_json(result.case))
+            earlier = merged[key].samples if key in merged else ()
+            merged[key] = replace(result, samples=earlier + result.samples)
     decisive = next((output for output in outputs if output.status != "ok"), outputs[0])
     return replace(decisive, results=tuple(merged.values()), facts=outputs[0].facts)
 
@@ -47,15 +48,23 @@ def validate_output(case: SuiteCase, output: Output, failures: Iterable[str] = (
     for result in output.results:
         counts[result.operation, result.metric] += len(result.samples)
     for operation, metric in case.expects:
-        if (count := counts[operation, metric]) not in (0, requested):
+        count = counts[operation, metric]
+        if count not in (0, requested):
             reasons.append(f"{operation} {metric}: {count} of {requested} repetitions")
     # Compare the parameters that the program prints with those of the suite.
     for name, expected in case.tool.shows(case.options).items():
-        found = next((r.case.get(name) for r in output.results if r.case.get(name) != expected), expected)
-        if found != expected and name not in case.may_differ:
-            printed = f"{name} is {found} in the output" if found is not None else f"{name} is missing from the output"
-            reasons.append(f"{printed}, the suite asks for {expected}")
+        if name not in case.may_differ and (reason := _other_value(name, expected, output)):
+            reasons.append(f"{reason}, the suite asks for {expected}")
     return replace(output, status="failed", reason="; ".join(reasons)) if reasons else output
+
+
+def _other_value(name: str, expected: Scalar, output: Output) -> str | None:
+    """Words about the first result that has another value of a case parameter than expected; None if none has."""
+    for result in output.results:
+        value = result.case.get(name)
+        if value != expected:
+            return f"{name} is missing from the output" if value is None else f"{name} is {value} in the output"
+    return None
 
 
 def add_parameters(output: Output, parameters: Mapping[str, Scalar]) -> Output:

@@ -41,7 +41,8 @@ def start_of_program(
         case: options of the only case of the suite; fields: further lines of its file.
     """
     suite = directory / "root" / "benchmarks" / benchmark / "suites" / "mine.yaml"
-    suite.parent.mkdir(parents=True, exist_ok=True)
+    for folder in (suite.parent, directory / "root" / "systems"):
+        folder.mkdir(parents=True, exist_ok=True)
     suite.write_text(SUITE.format(options=case, fields=fields))
     (directory / "settings.py").write_text(SETTINGS.format(features=features))
     environment = {**os.environ, "IOWATCH_ROOT": str(directory / "root"), "IOWATCH_VAR": str(directory / "var")}

@@ -23,7 +23,7 @@ from detect_fit import LENGTHS, RATIOS, Floats, Known, Noise, bare, blocks
 from detect_search import line
 from detect_sets import draw_nightly, truth
 
-from iowatch.benchmarks.importers import read_table
+from iowatch.benchmarks.tables import read_table
 from iowatch.statistics import detect_many
 
 KINDS = {"step": 160, "none": 100, "multi": 40, "temp": 40, "outlier": 40, "stepout": 30, "drift": 30}

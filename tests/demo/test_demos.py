@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from iowatch.core import InputError, settings
+from iowatch.core import InputError
 from iowatch.demo import scenarios
 from iowatch.demo.scenarios import (
     DEMONSTRATIONS,
@@ -27,9 +27,9 @@ from iowatch.demo.scenarios import (
 )
 from iowatch.findings import Finding
 from iowatch.store import History, SeriesFilter, SessionRecord
+from tests.datasets import EDISON
 
 SEED = 2009
-EDISON_TABLE = settings.product_root() / scenarios.EDISON_TABLE
 
 
 @pytest.fixture(scope="module")
@@ -228,7 +228,7 @@ def _shared_reads(file_system: str) -> tuple[float, float]:
     """Medians of IOR's shared reads (512 GiB) before and after the pause of July 2017, from the table."""
     pause = datetime(2017, 7, 25, tzinfo=UTC).timestamp()
     sides: tuple[list[float], list[float]] = ([], [])
-    with lzma.open(EDISON_TABLE, "rt", newline="") as stream:
+    with lzma.open(EDISON, "rt", newline="") as stream:
         names, *rows = csv.reader(stream)
     for fields in rows:
         row = dict(zip(names, fields[1:], strict=True))  # the first field is an index without a name

@@ -15,7 +15,7 @@ from iowatch.findings.evidence import (
     runs_around_change,
     stack_differences,
 )
-from iowatch.site.stack import Stack, StackPart
+from iowatch.site.stack.records import Stack, StackPart
 from iowatch.store import History, SeriesPoints
 
 

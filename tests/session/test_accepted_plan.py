@@ -22,7 +22,7 @@ from iowatch.session import accepted_plan, reframe, run, session
 from iowatch.session.reframe import ReframePartition, ReframeSite
 from iowatch.session.session import SessionContext
 from iowatch.session.verdict import Verdict, assess_session
-from iowatch.site.stack import Stack
+from iowatch.site.stack.records import Stack
 from iowatch.site.system import NightlyPolicy
 from iowatch.store import ExpectedResult, History, SessionRecord
 from tests.conftest import ROOT

@@ -22,9 +22,9 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
+from iowatch.experiments.interference.aggressors import AggressorError, Aggressors
+from iowatch.experiments.interference.run import InterferenceContext, check_interference
 from iowatch.findings import load_findings
-from iowatch.session.aggressors import AggressorError, Aggressors
-from iowatch.session.interference import InterferenceContext, check_interference
 from iowatch.site.schedulers import partition_capacity
 from iowatch.store import History, RunRow
 from tests.conftest import ROOT
@@ -42,7 +42,7 @@ IOWATCH = str(ROOT / ".venv" / "bin" / "iowatch")
 @pytest.fixture(scope="module")
 def stack() -> str:
     """The name of one installed stack."""
-    from iowatch.site.stacks import discover_stacks
+    from iowatch.site.stack.load import discover_stacks
 
     return next(found.name for found in discover_stacks("slurm-local") if found.status == "installed")
 

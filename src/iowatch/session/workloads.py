@@ -23,7 +23,8 @@ from iowatch.benchmarks.workloads import Workload, default_ranks, read_descripti
 from iowatch.core import InputError, IowatchError, MachineError, UsageError, files, settings
 from iowatch.core.yamlfile import read_mapping
 from iowatch.darshan import DarshanReader
-from iowatch.site import exceeded_limits, load_system, stack_probe
+from iowatch.site import exceeded_limits, load_system
+from iowatch.site.stack import probe as stack_probe
 
 _TIMEOUT_S = 3600
 # Of a case that `add_workload` writes; people change the file.

@@ -1,4 +1,4 @@
-"""Imports go one way (docs/architecture.md, "Floor plan")."""
+"""Imports go one way (docs/architecture.md)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ PACKAGES = (
 )
 CAPABILITIES = ("importers", "applications", "experiments")
 RANK = {name: rank for rank, name in enumerate(PACKAGES)}
-# The statistics are a library of their own, which imports nothing of iowatch (docs/architecture.md, "Floor plan").
+# The statistics are a library of their own, which imports nothing of iowatch (docs/architecture.md).
 ALLOWED_TO_STATISTICS = {"numpy", "scipy", *sys.stdlib_module_names}
 # The checks run inside ReFrame: no store, no statistics, no session.
 ALLOWED_TO_CHECKS = {"core", "benchmarks", "site", "handoff", "reference"}

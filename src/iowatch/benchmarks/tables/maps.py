@@ -418,7 +418,7 @@ class TableMap(ClosedModel):
         end: end of the run; the difference is its wall time.
         benchmark, version, partition, stack: of the run; partition and stack by default those of the options.
         columns: further columns, made of others.
-        case: case parameters by name (docs/architecture.md).
+        case: case parameters by name (docs/case-parameters.md).
         pairs: further case parameters.
         values: the measured values.
         facts: by name; columns with the name of a covariate are kept without an entry.

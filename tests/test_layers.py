@@ -30,7 +30,10 @@ PACKAGES = (
     "output",
     "cli",
 )
+# Folders of packages that use the suite. The suite finds their commands and pages by registries and never imports them.
+CAPABILITY_FOLDERS = ("applications", "experiments", "importers")
 RANK = {name: rank for rank, name in enumerate(PACKAGES)}
+RANK |= dict.fromkeys(CAPABILITY_FOLDERS, len(PACKAGES))
 # The statistics are a library of their own, which imports nothing of iowatch (docs/architecture.md, "Floor plan").
 ALLOWED_TO_STATISTICS = {"numpy", "scipy", *sys.stdlib_module_names}
 # The checks run inside ReFrame: no store, no statistics, no session.
@@ -67,6 +70,19 @@ def test_modules_import_only_from_packages_below(module: str) -> None:
     assert {name for name in used if RANK[name] > RANK[own]} == set()
 
 
+def capability_of(module: str) -> str:
+    """`applications.fleet` of its modules; empty for the suite."""
+    names = module.split(".")
+    return ".".join(names[1:3]) if names[1] in CAPABILITY_FOLDERS else ""
+
+
+@pytest.mark.parametrize("module", [name for name in MODULES if package_of(name) in CAPABILITY_FOLDERS])
+def test_capabilities_do_not_import_each_other(module: str) -> None:
+    """What several experiments share is `experiments.common`."""
+    others = {capability_of(name) for name in imports(MODULES[module])} - {"", capability_of(module)}
+    assert others - {"experiments.common"} == set()
+
+
 @pytest.mark.parametrize("module", [name for name in MODULES if package_of(name) == "statistics"])
 def test_statistics_import_only_numpy_scipy_and_the_standard_library(module: str) -> None:
     others = []
@@ -101,13 +117,20 @@ def test_modules_are_imported_by_name_only_by_the_registries_of_files() -> None:
     """Commands, pages and plugins are found from files; any other such import would be invisible to the tests above."""
     importing = {name for name, path in MODULES.items() if "import_module(" in path.read_text()}
     # `iowatch` itself reads `_version.py`, which only a build writes.
-    assert importing == {"iowatch", "iowatch.cli.main", "iowatch.core.plugins", "iowatch.output.dashboard.pages"}
+    assert importing == {
+        "iowatch",
+        "iowatch.cli.main",
+        "iowatch.core.plugins",
+        "iowatch.darshan.worker",  # calls functions of other packages, which their callers import by name
+        "iowatch.output.dashboard.pages",
+    }
 
 
 # A package with a public interface: names that its `__init__.py` exports.
 WITH_INTERFACE = ("core", "site", "reference", "store", "findings", "comparison", "darshan")
-# Not part of an interface: pydantic and YAML take long to import, and most commands need neither.
-NAMED_DIRECTLY = {"iowatch.core.yamlfile"}
+# Not part of an interface: pydantic and YAML take long to import, and most commands need neither; `iowatch --help`
+# imports the description of each package's command, and nothing else of it.
+NAMED_DIRECTLY = {"iowatch.core.yamlfile", "iowatch.core.plugins"}
 
 
 def test_packages_are_used_through_their_interface() -> None:

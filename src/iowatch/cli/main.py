@@ -12,6 +12,7 @@ import pkgutil
 import re
 import sys
 from collections.abc import Iterator, Sequence
+from functools import cache
 
 import click
 from click.shell_completion import CompletionItem
@@ -19,7 +20,7 @@ from click.shell_completion import CompletionItem
 from iowatch import describe_version
 from iowatch.cli import commands
 from iowatch.cli.common import examples, reset_log, verbosity_options
-from iowatch.core import IowatchError, UsageError, escape_controls, suggest_name
+from iowatch.core import IowatchError, UsageError, escape_controls, plugins, suggest_name
 
 
 def _module_name(command: str) -> str:
@@ -63,10 +64,7 @@ COMMANDS: dict[str, dict[str, str]] = {
         "reproduce": "Measure both sides of a finding or an A/B session again.",
         "advise": "The best striping, interface and layout for a volume.",
     },
-    "Applications": {
-        "workload": "Applications' I/O as benchmarks: describe, compare, measure.",
-        "logs": "Darshan logs of all jobs: who moves how much, what changed.",
-    },
+    "Applications": {},
     "Learn": {
         "demo": "Generate example histories and show iowatch's reports.",
         "completion": "Print the completion script of a shell.",
@@ -74,16 +72,31 @@ COMMANDS: dict[str, dict[str, str]] = {
 }
 
 
+@cache
+def _capability_commands() -> dict[str, plugins.Command]:
+    """The commands of packages that the suite does not import, by name."""
+    commands_by_name: dict[str, plugins.Command] = {}
+    for package in plugins.capability_packages():
+        for value in vars(package).values():
+            if isinstance(value, plugins.Command):
+                commands_by_name[value.name] = value
+    return commands_by_name
+
+
 class LazyCommandGroup(click.Group):
     """A group whose commands are the modules of `iowatch.cli.commands`, imported only when used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted(module.name.rstrip("_") for module in pkgutil.iter_modules(commands.__path__))
+        names = [module.name.rstrip("_") for module in pkgutil.iter_modules(commands.__path__)]
+        return sorted([*names, *_capability_commands()])
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in self.list_commands(ctx):
             return None
-        module = importlib.import_module(f"{commands.__name__}.{_module_name(cmd_name)}")
+        module_name = f"{commands.__name__}.{_module_name(cmd_name)}"
+        if cmd_name in _capability_commands():
+            module_name = _capability_commands()[cmd_name].module
+        module = importlib.import_module(module_name)
         command = getattr(module, "command", None)
         if not isinstance(command, click.Command):
             raise UsageError(f"{module.__file__} defines no click command named `command`")
@@ -106,6 +119,10 @@ class LazyCommandGroup(click.Group):
                 if name in unlisted:
                     areas[area][name] = line
                     del unlisted[name]
+            for command in _capability_commands().values():
+                if command.area == area:
+                    areas[area][command.name] = command.line
+                    del unlisted[command.name]
         if unlisted:
             areas["Other"] = {name: self._line_of(ctx, name) for name in unlisted}
         return areas
@@ -211,8 +228,6 @@ def _run_command(arguments: Sequence[str]) -> int:
         _report(f"iowatch: {error.strerror or error}: {error.filename or ''}".rstrip(": "))
         return 2 if error.errno == errno.ENAMETOOLONG else 3
     except Exception as error:
-        from iowatch.core import plugins  # pydantic with it: `iowatch --help` has no use for a tenth of a second
-
         if fault := plugins.fault_of_plugin(error):
             _report(f"iowatch: plugin: {fault}\n  {plugins.PLUGIN_HINT}")
             return 2

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import logging
+import pkgutil
 import sys
 import traceback
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -52,6 +53,38 @@ class Plugin:
         if fault not in self.faults:
             self.faults.append(fault)
             _LOG.warning("plugin not used: %s", fault)
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command of a package that the suite does not import.
+
+    Attributes:
+        name: `logs` for `iowatch logs`.
+        area: heading in `iowatch --help`.
+        line: what it does, in one line.
+        module: module with the click command, named `command`; imported only when the command is used.
+    """
+
+    name: str
+    area: str
+    line: str
+    module: str
+
+
+# Folders of packages that use the suite and that the suite does not know: each package has all of one capability.
+_CAPABILITY_FOLDERS = ("applications", "experiments", "importers")
+
+
+def capability_packages() -> Sequence[ModuleType]:
+    """Return the packages in those folders that exist; importing them is light."""
+    packages = []
+    root = Path(__file__).parents[1]
+    for folder in _CAPABILITY_FOLDERS:
+        for found in pkgutil.iter_modules([str(root / folder)]):
+            if found.ispkg:
+                packages.append(importlib.import_module(f"iowatch.{folder}.{found.name}"))
+    return packages
 
 
 _loaded: list[Plugin] | None = None

@@ -427,12 +427,16 @@ class Page:
         title: title in the menu.
         menu: position in the menu from 1 on; None for pages that are linked from others.
         publish: function that writes the files of the page.
+        linked_from: name of the page that links it, if that has a list of such links.
+        summary: what the page shows, behind its link.
     """
 
     name: str
     title: str
     menu: int | None
     publish: Callable[[SiteBuild], None]
+    linked_from: str | None = None
+    summary: str = ""
 
     def __post_init__(self) -> None:
         """Raises ValueError where a plugin's page would damage the menu of all pages."""

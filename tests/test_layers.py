@@ -120,7 +120,13 @@ def test_modules_are_imported_by_name_only_by_the_registries_of_files() -> None:
     """Commands, pages and plugins are found from files; any other such import would be invisible to the tests above."""
     importing = {name for name, path in MODULES.items() if "import_module(" in path.read_text()}
     # `iowatch` itself reads `_version.py`, which only a build writes.
-    assert importing == {"iowatch", "iowatch.cli.main", "iowatch.core.plugins", "iowatch.output.dashboard.pages"}
+    assert importing == {
+        "iowatch",
+        "iowatch.cli.main",
+        "iowatch.core.plugins",
+        "iowatch.darshan.worker",  # calls functions of other packages, which their callers import by name
+        "iowatch.output.dashboard.pages",
+    }
 
 
 # A package with a public interface: names that its `__init__.py` exports.

@@ -10,7 +10,7 @@ import pytest
 from iowatch import handoff
 from iowatch.core import UsageError, artefacts
 from iowatch.darshan import DarshanReader, read_trace
-from iowatch.darshan.trace import keep_darshan_log
+from iowatch.darshan.privacy import keep_darshan_log
 from iowatch.session import session
 from iowatch.store import History, SessionRecord
 

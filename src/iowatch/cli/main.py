@@ -19,7 +19,7 @@ from iowatch import describe_version
 from iowatch.cli import commands
 from iowatch.cli.common import examples, reset_log, verbosity_options
 from iowatch.core import IowatchError, UsageError, escape_controls, suggest_name
-from iowatch.core.plugins import Command, Registry
+from iowatch.core.plugins import PLUGIN_HINT, Command, Registry, fault_of_plugin
 
 # Commands in `iowatch --help`, by what they are for; first what an administrator of nightly sessions uses. Each has its
 # line here, because importing all commands takes seconds. Capabilities and plugins of a site add theirs.
@@ -184,10 +184,8 @@ def _run_command(arguments: Sequence[str]) -> int:
         _report(f"iowatch: {error.strerror or error}: {error.filename or ''}".rstrip(": "))
         return 2 if error.errno == errno.ENAMETOOLONG else 3
     except Exception as error:
-        from iowatch.core import plugins  # pydantic with it: `iowatch --help` has no use for a tenth of a second
-
-        if fault := plugins.fault_of_plugin(error):
-            _report(f"iowatch: plugin: {fault}\n  {plugins.PLUGIN_HINT}")
+        if fault := fault_of_plugin(error):
+            _report(f"iowatch: plugin: {fault}\n  {PLUGIN_HINT}")
             return 2
         logging.getLogger("iowatch").debug("traceback of the internal error:", exc_info=error)
         _report(f"iowatch: internal error: {error!r}\n  Please report it, with the traceback that --verbose prints.")

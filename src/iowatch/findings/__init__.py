@@ -15,7 +15,7 @@ from iowatch.findings.evidence import (
     find_log_differences,
     format_log_differences,
 )
-from iowatch.findings.finding import Finding, FindingMember, FindingState, finding_from_json
+from iowatch.findings.finding import Finding, FindingMember, FindingState, are_sure, finding_from_json
 from iowatch.findings.grouping import current_trends, find_trends, format_trends
 from iowatch.findings.layers import assess_newest_layer, layers_of
 from iowatch.findings.losses import ChartYear, OutsideResult, chart_past_year

@@ -118,7 +118,7 @@ def test_franklin_stack_difference_is_named(finding: Finding) -> None:
 def test_franklin_data_are_labelled_as_reconstructed(finding: Finding, database: Path) -> None:
     assert finding.label == scenarios.FRANKLIN_LABEL
     with History.open(str(database)) as history:
-        assert {s.attributes["label"] for s in history.sessions()} == {scenarios.FRANKLIN_LABEL}
+        assert {s.facts.label for s in history.sessions()} == {scenarios.FRANKLIN_LABEL}
         assert {s.origin for s in history.sessions()} == {"demo"}
 
 
@@ -264,6 +264,6 @@ def test_edison_demo_has_every_run_of_the_table_and_its_label(
     with History.open(str(edison_database)) as history:
         sessions = history.sessions()
         assert {s.origin for s in sessions} == {"demo"}
-        assert {s.attributes["label"] for s in sessions} == {scenarios.EDISON_LABEL}
+        assert {s.facts.label for s in sessions} == {scenarios.EDISON_LABEL}
         runs = [run for s in sessions for run in history.runs(s.uuid)]
     assert Counter(run.status for run in runs) == {"ok": 7494, "failed": 6}

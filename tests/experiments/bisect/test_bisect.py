@@ -139,8 +139,8 @@ def test_part_is_named_and_everything_is_in_the_history(
     stored = sum(len(history.runs(row.uuid)) for row in sessions)
     assert stored + 2 * len(sessions) >= len(reframe_.turns) - 1  # all but the warm-ups, and what was interrupted
     assert sum(test["pairs"] for test in document["tests"]) > (len(reframe_.turns) - before) / 2
-    assert sessions[0].attributes["bisect"]["screening"]
-    assert all(row.attributes["ab_run"] for row in sessions)
+    assert sessions[0].facts.document["bisect"]["screening"]
+    assert all(row.facts.ab_run for row in sessions)
 
     text = ticket.read_text()
     assert re.search(r"- module io: io/1 → io/2 makes good slower: 0\.(79|80)\d \(", text)

@@ -32,7 +32,7 @@ from iowatch.session.plan import PlannedRun
 from iowatch.site import Stack, stack_from_json
 from iowatch.site.stack import probe as stack_probe
 from iowatch.statistics.interleaving import StopRule
-from iowatch.store import History
+from iowatch.store import History, SessionFacts
 
 _SCREENING_PAIRS = 4
 # Of the log ratio of a pair: with four pairs a spread that is small by chance must not decide.
@@ -209,7 +209,7 @@ class BisectRun:
 
     def keep_answer(self, lines: Sequence[str]) -> None:
         """Store the answer with the newest session of the search, where `iowatch findings show` reads it."""
-        self.history.add_attributes(self._sessions()[-1].uuid, {BISECT_ANSWER: [*lines]})
+        self.history.add_facts(self._sessions()[-1].uuid, SessionFacts.from_document({BISECT_ANSWER: [*lines]}))
 
     def _groups(self, planned: PlannedRun) -> tuple[Group, ...]:
         """Parts that must move together; nothing is built to find them."""
@@ -421,7 +421,7 @@ def _difference_to_noise(gains: Sequence[float]) -> float:
 
 def _of_search(row: Any) -> Mapping[str, Any]:
     """The attribute `bisect` of a session, or nothing."""
-    found = row.attributes.get(BISECT_ATTRIBUTE)
+    found = row.facts.document.get(BISECT_ATTRIBUTE)
     return found if isinstance(found, Mapping) else {}
 
 

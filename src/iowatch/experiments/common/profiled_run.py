@@ -14,7 +14,7 @@ from iowatch.core import MachineError, format_count
 from iowatch.session import reframe, session
 from iowatch.session.plan import SessionPlan, check_byte_budget, make_session_plan, require_runs
 from iowatch.site import counters
-from iowatch.store import History
+from iowatch.store import History, SessionFacts
 
 
 def run_profile(
@@ -56,7 +56,8 @@ def run_profile(
         "runs": [
             {
                 **{"name": run.name, "stack": run.stack, "run": run.id, "status": run.status, "reason": run.reason},
-                **{name: run.facts.get(name) if run.status == "ok" else None for name in ("profile", "counts")},
+                "profile": run.facts.profile if run.status == "ok" else None,
+                "counts": run.facts.counts if run.status == "ok" else None,
             }
             for run in runs
         ],
@@ -74,7 +75,8 @@ class _ProfileRunner(session.SessionRunner):
         profiler: str,
         attributes: Mapping[str, object],
     ) -> None:
-        document = context.new_record(profile=[run.name for run in plan.runs], **attributes)
+        facts = {"profile": [run.name for run in plan.runs], **attributes}
+        document = context.new_record(SessionFacts.from_document(facts))
         record = replace(document, origin="profile")
         super().__init__(history, context, record, ())
         self.plan, self.profiler = plan, profiler

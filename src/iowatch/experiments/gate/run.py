@@ -271,8 +271,8 @@ class GateRun:
         runs = self.history.runs(self.session)
         if not runs:  # the time was over before the first pair
             return {}
-        received = {(run.facts.get("side"), _run_name(run.name)) for run in runs if run.status == "ok"}
-        reasons = {(run.facts.get("side"), _run_name(run.name)): run.reason or run.status for run in runs}
+        received = {(run.facts.side, _run_name(run.name)) for run in runs if run.status == "ok"}
+        reasons = {(run.facts.side, _run_name(run.name)): run.reason or run.status for run in runs}
         return {
             name: reasons.get((side, name), "no result")
             for name in self.planned
@@ -344,9 +344,9 @@ class GateRun:
         if self.head.stack.name == stack:
             return {}
         for row in self.history.sessions(self.options.system):
-            if row.attributes.get(_COUNTED, {}).get(stack) == key:
-                runs = [run for run in self.history.runs(row.uuid) if run.stack == stack and run.facts.get("counts")]
-                counted = {run.name: counters.RunCounts(**run.facts["counts"]) for run in runs if run.status == "ok"}
+            if row.facts.document.get(_COUNTED, {}).get(stack) == key:
+                runs = [run for run in self.history.runs(row.uuid) if run.stack == stack and run.facts.counts]
+                counted = {run.name: counters.RunCounts(**run.facts.counts or {}) for run in runs if run.status == "ok"}
                 if counted.keys() >= {*self.planned}:
                     self.report_message(f"counts of {self.base.label}: from session {row.uuid[:8]}")
                     return {name: counted[name] for name in self.planned}

@@ -60,7 +60,7 @@ PAGE = Page(
 def _interference_series(site: SiteBuild, sessions: Sequence[SessionRow]) -> Iterator[InterferenceSeries]:
     groups: dict[tuple[str, ...], list[tuple[SessionRow, InterferenceEffects]]] = defaultdict(list)
     for session in sessions:
-        named: Any = session.attributes.get("interference")
+        named: Any = session.facts.interference
         if not named or session.status == "running":
             continue
         key = session.system, str(named.get("victim")), str(named.get("aggressor")), str(named.get("stack"))

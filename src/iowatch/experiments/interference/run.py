@@ -26,7 +26,7 @@ from iowatch.session.ab_run import Batch, InterleavedRunner
 from iowatch.session.plan import PlannedRun, SessionPlan, make_session_plan, require_runs
 from iowatch.site import aggressors, current_allocation, on_file_systems
 from iowatch.statistics.interleaving import AbSchedule, AbTurn, StopRule
-from iowatch.store import History
+from iowatch.store import History, SessionFacts
 
 # Beyond the budget, for the last pair; without a budget.
 _EXTRA_S, _DAY_S = 1800, 86400
@@ -275,7 +275,9 @@ class _InterferenceRunner(InterleavedRunner):
         self._stack: Mapping[str, Any] = {}
         victim = plan.runs[0]
         facts: dict[str, Any] = {"victim": victim.name, "aggressor": plan.aggressor.name, "stack": victim.stack}
-        record = context.new_record(interference={**facts, "levels": [*context.levels], "seed": schedule.seed})
+        record = context.new_record(
+            SessionFacts(interference={**facts, "levels": [*context.levels], "seed": schedule.seed})
+        )
         plans = dict.fromkeys(schedule.sides, SessionPlan(plan.runs, ()))
         super().__init__(history, context, record, plans, schedule)
 

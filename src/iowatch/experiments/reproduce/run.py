@@ -130,7 +130,7 @@ def _change_of_session(history: History, uuid: str) -> RecordedChange:
             hint=f"`iowatch compare session:{uuid[:8]},side=left session:{uuid[:8]},side=right` has its results.",
         )
     result = max(changed, key=lambda one: abs(changed[one]))
-    sides = {run.facts.get("side"): run for run in history.runs(uuid) if run.name.partition("#")[0] == result.run}
+    sides = {run.facts.side: run for run in history.runs(uuid) if run.name.partition("#")[0] == result.run}
     operation = result.case.parameters.get("operation")
     return RecordedChange(
         f"session {uuid}", row.system, row.suite, sides["left"], sides["right"], result.run,
@@ -216,7 +216,7 @@ def _context(
             f"partition '{change.after.partition}' of '{change.system}' does not exist here any more, or has no stack",
             hint="`iowatch system show` lists partitions and stacks.",
         )
-    recorded = Path(str(history.session(change.after.session_uuid).attributes.get("scratch", "")))
+    recorded = Path(history.session(change.after.session_uuid).facts.scratch or "")
     chosen = scratch or (recorded if recorded.is_absolute() and recorded.parent.is_dir() else None)
     return PairContext(
         change.system, change.suite, [stack.name for stack in sides], (), chosen, None, report_message, "off",
@@ -226,11 +226,11 @@ def _context(
 
 def _differences(change: RecordedChange) -> list[str]:
     """In what this measurement differs from the recorded one, as far as it is known."""
-    nodes = [str(node) for node in change.after.facts.get("nodes") or ()]
+    nodes = list(change.after.facts.nodes)
     found = []
     if nodes and platform.node() not in nodes and len(nodes) < 3:
         found.append(f"recorded on {', '.join(nodes)}, measured from {platform.node()}")
-    kernel = change.after.facts.get("kernel")
+    kernel = change.after.facts.kernel
     if kernel and platform.release() not in str(kernel):
         found.append(f"kernel {kernel} when it was recorded, {platform.release()} now")
     return found

@@ -286,7 +286,7 @@ class SessionEntry:
     @property
     def problems(self) -> Sequence[str]:
         """Other reasons why the session failed, one sentence each."""
-        return tuple(self.session.attributes.get("problems", ()))
+        return self.session.facts.problems
 
     @property
     def is_complete(self) -> bool:

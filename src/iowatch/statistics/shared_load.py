@@ -90,6 +90,23 @@ def adjust_together(
     return adjusted, Adjustment(tables[0].names[column], explained)
 
 
+def load_margin(effect: Floats) -> Floats:
+    """What the largest load on record would take from each observation beyond the load that was recorded for it.
+
+    The covariates of a run are looked at before and after it; a load between these looks, or of another program than
+    on other days, is not in the record.
+
+    Args:
+        effect: of the recorded load on ln(performance), negative where it slows, shape (n,); all 0 without adjustment.
+
+    Returns:
+        ln, 0 or positive, shape (n,).
+    """
+    if not len(effect):
+        return effect
+    return np.asarray(effect - effect.min())
+
+
 def _steadiest_column(series: Sequence[tuple[Floats, Floats]], parts: Sequence[Differences]) -> int:
     """Of the covariates that explain about as much of the differences the one without which levels vary least.
 

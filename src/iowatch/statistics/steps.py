@@ -1,8 +1,8 @@
 """From the segments of a path to transients, accepted steps, drifts, and the records that report them.
 
 Each rule shortens the list of segments. Two small logistic models give the confidence in a step: one for settled
-levels, and one for a newest level of few observations, which may be a burst of outliers. bench/detect_search.py
-searches their weights.
+levels, and one for a newest level of few observations, which may be a burst of outliers. docs/weights.md
+describes how their weights were found.
 """
 
 from __future__ import annotations

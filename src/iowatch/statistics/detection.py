@@ -47,11 +47,11 @@ def detect_levels(series: Sequence[ObservedSeries], settings: DetectorSettings) 
         fit = SeriesFit(observed.logs, noise, settings, np.zeros(observations, dtype=bool))
         price = step_penalty(observations, settings)
         # The most probable path has levels of any length: what is too short or too weak for a level is taken out.
-        segments, excursions = refine_segments(fit, fit.segments(path), price)
+        segments, transients = refine_segments(fit, fit.segments(path), price)
         # Several steps in one direction may be a slope.
         segments, drifts = extract_drifts(fit, segments, price)
         dated = _date_steps(fit, segments)
-        detections.append(make_detection(observed.times, observed.firsts, fit, dated, excursions, drifts))
+        detections.append(make_detection(observed.times, observed.firsts, fit, dated, transients, drifts))
     return detections
 
 

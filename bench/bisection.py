@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from iowatch.experiments.bisect.search import Bisection, BisectionAnswer, BisectionSettings, Parts
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
+sys.path.insert(0, str(Path(__file__).resolve().parent / "statistics"))
 from detect_edison import year
 
 PARTS, PAIRS_PER_HOUR, FEWEST_NIGHTS = 8, 360, 60

@@ -1,4 +1,5 @@
-"""Two consecutive periods of Edison's year as null comparisons of real data, for tests and bench/compare.py."""
+"""Two consecutive periods of Edison's year as null comparisons of real data, for tests and
+bench/statistics/compare.py."""
 
 from __future__ import annotations
 

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from iowatch.core import DAY_S, METRICS
 from iowatch.findings import grouping
@@ -109,16 +110,20 @@ def assess_losses(
     retests = _load_retests(history, rows)
     series: list[PanelSeries] = []
     new_levels: list[list[NewLevel]] = []
-    for row, observed in zip(rows, newest.uncut, strict=True):
-        logs = np.asarray(observed.logs).copy()
+    load_margins: list[NDArray[np.float64]] = []
+    for row, observed, margin in zip(rows, newest.uncut, newest.load_margins, strict=True):
+        logs, margin = np.asarray(observed.logs).copy(), margin.copy()
         for time, retested in retests.get(row.id, {}).items():
             # The observation is the mean of both runs.
             logs[observed.times == time] += retested.better - retested.mean
+            # A load that the record has missed in a run is hardly missed in its retest, too.
+            margin[observed.times == time] = 0.0
         series.append(replace(observed, logs=logs))
+        load_margins.append(margin)
         levels = [NewLevel(time) for time, _ in _reported_steps(row, observed.steps, groups, known)]
         new_levels.append(levels + _accepted_levels(row, known, decisions))
     groups_of_series = [_group_name(observed) for observed in series]
-    chart = chart_losses(series, groups_of_series, smallest_loss, new_levels)
+    chart = chart_losses(series, groups_of_series, smallest_loss, new_levels, load_margins)
     last = max((row.last or 0 for row in rows), default=0)
     by_series: dict[int, UnusualLoss] = {}
     for loss in chart.losses:
@@ -208,7 +213,7 @@ def chart_past_year(history: History, system: str, smallest_losses: Sequence[flo
         new_levels.append([NewLevel(time) for time, _ in series.steps])
     years: list[ChartYear] = []
     for smallest_loss in smallest_losses:
-        report = chart_losses(observed.uncut, groups, smallest_loss, new_levels)
+        report = chart_losses(observed.uncut, groups, smallest_loss, new_levels, observed.load_margins)
         days = (report.starts[-1] - report.starts[0]) / DAY_S if len(report.starts) else 0.0
         red, messages = int((report.unusual > 0).sum()), int((report.begun > 0).sum())
         years.append(ChartYear(smallest_loss, len(report.starts), float(days), red, messages))

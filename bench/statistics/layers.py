@@ -1,6 +1,6 @@
 """Which layer moved: how often thresholds name the right layer in simulated sessions.
 
-    python bench/layers.py [SESSIONS]
+    python bench/statistics/layers.py [SESSIONS]
 
 A session has one fault or improvement, lacks 5 to 50 % of the kinds of series, and has noise that its series share in
 part. `layers_planted.py` plants faults in real sessions.

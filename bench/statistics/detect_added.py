@@ -1,8 +1,8 @@
 """What it costs to add usual observations to a detection without a new one (`extend_detection`).
 
-    python bench/detect_added.py [--series 60] [--seed 0]
+    python bench/statistics/detect_added.py [--series 60] [--seed 0]
 
-Simulated series (`bench/detect_sets.py`: noise of Edison's nights, and of other families) of 200 observations, then 60
+Simulated series (`simulated_series.py`: noise of Edison's nights, and of other families) of 200 observations, then 60
 more, with a step of 0.5 to 4 times their noise or without one. They are assessed after each of the 60, once with all
 observations, and once only where an observation cannot be added. Printed are the shares of series whose step was
 reported, and when, the false reports, and the share of assessments that were necessary.
@@ -15,8 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from detect_edison import DAY
-from detect_fit import Floats
-from detect_sets import kinds
+from simulated_series import Floats, kinds
 
 from iowatch.statistics import Detection, detect_many
 from iowatch.statistics.detection import extend_detection

@@ -1,7 +1,9 @@
 """Measures the comparison: coverage, false verdicts, autocorrelated observations, few sessions, power at the
 recommended number of runs, early stopping, speed.
 
-    python bench/compare.py [--pairs 4000] [--only tails|coverage|wandering|moving|edison|nights|power|ab_run|speed]
+    python bench/statistics/compare.py [--pairs 4000] [--only TABLE]
+
+TABLE: tails, coverage, wandering, moving, edison, nights, power, ab_run or speed.
 
 The same properties as tests/statistics/test_comparison.py at larger size; figures are in docs/comparison.md.
 """
@@ -18,7 +20,7 @@ from pathlib import Path
 import numpy as np
 
 # In the place of bench/, so that the tests' data can be imported.
-sys.path[0] = str(Path(__file__).resolve().parents[1])
+sys.path[0] = str(Path(__file__).resolve().parents[2])
 
 from tests.comparison.edison import windows  # noqa: E402
 from tests.statistics.simulation import (  # noqa: E402

@@ -1,7 +1,7 @@
 """How often the verdict of a stack compared with itself is "no difference", from one long A/B run on a real machine.
 
     iowatch run --suite smoke --ab STACK STACK --pairs 60        # one long session; it is divided below
-    python bench/compare_same_stack.py SESSION [--db FILE] [--until 0.1] [--runs 100]
+    python bench/statistics/compare_same_stack.py SESSION [--db FILE] [--until 0.1] [--runs 100]
 
 The pairs of a case are divided into A/B runs: each begins at a pair drawn at random, takes the pairs in the order in
 which they were measured, and ends by the rule of `--until-ci`, or where the session ends: it is too short then.

@@ -1,10 +1,12 @@
 """Scores on panels of series with planted events: what findings say on the first mornings (tests/data/panels.tar.xz).
 
-    python bench/panels.py [FOLDER]     the scores of the 100 panels, or of those in FOLDER, by the scorer beside them;
-                                        docs/images/panel-reliability.svg is drawn from the 100 panels
-    python bench/panels.py cost         time of a morning with 200 series of ten years
+    python bench/statistics/panels.py [FOLDER]
+        the scores of the 100 panels, or of those in FOLDER, by the scorer beside them;
+        docs/images/panel-reliability.svg is drawn from the 100 panels
+    python bench/statistics/panels.py cost
+        time of a morning with 200 series of ten years
 
-The panels are of Edison, whose year the models were fitted to (bench/panel_fit.py, other events): their scores are
+The panels are of Edison, whose year the models were fitted to (docs/weights.md, other events): their scores are
 no proof for other systems. `judge` is what the scorer calls: it sees a panel up to one morning, and its own state of
 the morning before. It records the runs in a history and updates the findings, as `iowatch run` does every morning.
 """
@@ -23,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 # In the place of bench/, where this very file would pass for another module.
 sys.path[0] = str(ROOT)
 
@@ -90,7 +92,7 @@ def judge(panel: dict[str, Any], state: Morning | None) -> tuple[list[dict[str, 
     for finding in morning.findings():
         is_current = finding.outlook is not None and finding.outlook.is_current
         if not is_current and all(member.suspected for member in finding.members):
-            continue  # a loss of the control chart alone: bench/losses.py
+            continue  # a loss of the control chart alone: bench/statistics/losses.py
         sides = sorted({member.direction for member in finding.members})
         outlook = finding.outlook
         probabilities = dict(outlook.directions) if outlook is not None and outlook.is_current else {}

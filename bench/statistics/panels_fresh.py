@@ -1,11 +1,11 @@
 """Make panels with planted events from the year of a system, for the scorer of tests/data/panels.tar.xz.
 
-    python bench/panels_fresh.py SUMMARIES SEED FOLDER [--panels 100]
-    python bench/panels.py FOLDER
+    python bench/statistics/panels_fresh.py SUMMARIES SEED FOLDER [--panels 100]
+    python bench/statistics/panels.py FOLDER
 
 SUMMARIES is a table of TOKIO (`summaries/` of NERSC/tokio-abcutils; reference/series/edison has that of Edison). Scores
 on a seed that no choice has used are proof. README.md in the archive describes the files; noise and events are those of
-bench/panel_fit.py, and a system whose year served to fit the models is not an unseen one.
+`simulated_panels.py`, and a system whose year served to fit the models is not an unseen one.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from panel_fit import Floats, Planted, load_year, plant
+from simulated_panels import Floats, Planted, load_year, plant
 
 from iowatch.core import Scalar
 

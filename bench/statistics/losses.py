@@ -1,9 +1,10 @@
 """Figures of the control chart of losses: what the first mornings after a plain fall say, and what a real year costs.
 
-    python bench/losses.py falls [N]     N histories with a fall and a third as many without (default 300); other charts
-                                         beside it: a chart of six lines, XDMoD's control region, and with the packages
-                                         apache-otava and ruptures Otava and KernelCPD
-    python bench/losses.py year TABLE    a year of NERSC/tokio-abcutils (summaries/*.csv.gz) morning by morning
+    python bench/statistics/losses.py falls [N]
+        N histories with a fall and a third as many without (default 300); other charts beside it: a chart of six lines,
+        XDMoD's control region, and with the packages apache-otava and ruptures Otava and KernelCPD
+    python bench/statistics/losses.py year TABLE
+        a year of NERSC/tokio-abcutils (summaries/*.csv.gz) morning by morning
 
 Both go through the update of findings; a morning is red if a finding needs action (exit code 1 of `iowatch findings`).
 """
@@ -25,7 +26,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 # In the place of bench/, where this very file would pass for another module.
 sys.path[0] = str(ROOT)
 

@@ -1,7 +1,7 @@
 """The year of Edison: its changes as tables for docs/detection-scores.md, and plots of the largest events.
 
-    python bench/detect_edison.py           prints the dates on which several series changed
-    python bench/detect_edison.py --plot    writes docs/images/edison-*.svg as well
+    python bench/statistics/detect_edison.py           prints the dates on which several series changed
+    python bench/statistics/detect_edison.py --plot    writes docs/images/edison-*.svg as well
 
 Data: reference/series/edison, read as `iowatch import tokio` reads it.
 """
@@ -20,7 +20,7 @@ from pathlib import Path
 from iowatch.benchmarks.tables import read_table
 from iowatch.statistics import ChangePoint, Detection, detect_many
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 DATA = ROOT / "tests/data/tokio/edison-summaries_2017-02-14-2018-02-15.csv.xz"
 IMAGES = ROOT / "docs" / "images"
 FEWEST = 100

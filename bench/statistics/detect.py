@@ -1,7 +1,7 @@
 """Score, speed and memory of the detector.
 
-    python bench/detect.py                       the score table of tests/data/changes.tar.xz, timing, memory
-    python bench/detect.py score-adapter IN OUT  a detector as score.py calls it
+    python bench/statistics/detect.py                       the score table of tests/data/changes.tar.xz, timing, memory
+    python bench/statistics/detect.py score-adapter IN OUT  a detector as score.py calls it
 
 The table's other rows are those of the data set's README, measured with the same scorer.
 """
@@ -22,7 +22,7 @@ import numpy as np
 
 from iowatch.statistics import detect_many
 
-sys.path.append(str(Path(__file__).resolve().parents[1]))
+sys.path.append(str(Path(__file__).resolve().parents[2]))
 from tests.datasets import unpacked
 
 DATA = unpacked("changes")

@@ -1,10 +1,12 @@
 """A shared store with an aggressor, live: do findings tell a slower store from a busy one?
 
-    python bench/aggressor.py cost                       time of one snapshot of covariates on this machine
-    python bench/aggressor.py measure BENCHIO FILE 0 33  as root: replays 0 to 32 of benchio on a store, as JSON lines
-    python bench/aggressor.py FILE...                    the same, one session per day, as `iowatch findings` sees them;
-                                                         tests/data/aggressor.jsonl.xz has replays 109 to 125
-                                                         and 200 to 209
+    python bench/statistics/aggressor.py cost
+        time of one snapshot of covariates on this machine
+    python bench/statistics/aggressor.py measure BENCHIO FILE 0 33
+        as root: replays 0 to 32 of benchio on a store, as JSON lines
+    python bench/statistics/aggressor.py FILE...
+        the same, one session per day, as `iowatch findings` sees them; tests/data/aggressor.jsonl.xz has replays
+        109 to 125 and 200 to 209
 
 The store is a loop device with ext4, limited by a control group (blkio of cgroup v1) to 10 MiB/s of writes; its image
 is in the folder for temporary files (TMPDIR=/dev/shm keeps the machine's disk out of it). All that write are in that
@@ -32,8 +34,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-# In the place of bench/, where files have names of packages.
-sys.path[0] = str(Path(__file__).resolve().parents[1])
+# In the place of this folder, where files have names of packages.
+sys.path[0] = str(Path(__file__).resolve().parents[2])
 
 import numpy as np  # noqa: E402
 from tests.slow_storage import ThrottledStore, throttled_store  # noqa: E402

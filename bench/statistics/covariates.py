@@ -1,7 +1,7 @@
 """Adjustment for covariates: scatter and injected changes on Edison's year, and time.
 
-    python bench/covariates.py                    Edison
-    python bench/covariates.py FILE SYSTEM        another table of TOKIO, for example of Cori; no time
+    python bench/statistics/covariates.py                    Edison
+    python bench/statistics/covariates.py FILE SYSTEM        another table of TOKIO, for example of Cori; no time
 
 Scatter: effects estimated in the first half of each series, applied in the second; all observations are compared with
 the levels that the detector finds without covariates. "Own traffic allowed" also uses covariates that rise with the
@@ -25,7 +25,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 # In the place of bench/, where files have the names of modules.
 sys.path[0] = str(ROOT)
 

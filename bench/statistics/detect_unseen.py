@@ -1,6 +1,6 @@
 """Score the detector on systems that it was not developed on.
 
-    python bench/detect_unseen.py SUMMARIES… [--seeds 1 2 3]
+    python bench/statistics/detect_unseen.py SUMMARIES… [--seeds 1 2 3]
 
 SUMMARIES are tables of TOKIO, one per system (`summaries/` of NERSC/tokio-abcutils, for example of Cori and Mira); see
 docs/detection-scores.md, Other machines. Of each seed and system the noise of all series of at least 100 observations
@@ -19,9 +19,7 @@ from typing import Any
 
 import numpy as np
 from detect import load_scorer
-from detect_fit import LENGTHS, RATIOS, Floats, Known, Noise, bare, blocks
-from detect_search import line
-from detect_sets import draw_nightly, truth
+from simulated_series import LENGTHS, RATIOS, Floats, Noise, PlantedSeries, bare, blocks, draw_nightly, truth
 
 from iowatch.benchmarks.tables import read_table
 from iowatch.statistics import detect_many
@@ -31,6 +29,24 @@ KINDS = {"step": 160, "none": 100, "multi": 40, "temp": 40, "outlier": 40, "step
 FEWEST = 100
 WINDOW = 61
 """Width of the running median that is subtracted, in observations."""
+COLUMNS = {
+    "f1": ("F1", ".4f"),
+    "precision": ("prec", ".3f"),
+    "recall_detectable": ("det", ".4f"),
+    "fa_per_series_year": ("FA/y", ".3f"),
+    "outlier_reported": ("outl", ".3f"),
+    "temp_flagged": ("temp", ".3f"),
+    "drift_reports_per_series": ("drift", ".2f"),
+    "delay_median_snr2": ("delay", ".0f"),
+    "never_snr2": ("never", ".3f"),
+    "online_fa_per_series_year": ("online FA/y", ".2f"),
+}
+"""Figures of the scorer, with their names and forms in print."""
+
+
+def line(figures: dict[str, Any]) -> str:
+    """The figures with their names; `delay` (observations) and `never` are of steps of at least twice the scatter."""
+    return " ".join(f"{title} {figures[name]:{form}}" for name, (title, form) in COLUMNS.items() if name in figures)
 
 
 def residuals(table: Path) -> list[Floats]:
@@ -60,7 +76,7 @@ def real_noise(sources: list[Floats]) -> Noise:
     return draw
 
 
-def draw_series(rng: np.random.Generator, noise: Noise) -> Known:
+def draw_series(rng: np.random.Generator, noise: Noise) -> PlantedSeries:
     """One series with known changes."""
     kind = str(rng.choice(list(KINDS), p=np.array(list(KINDS.values())) / sum(KINDS.values())))
     n = int(rng.choice(LENGTHS))
@@ -95,14 +111,14 @@ def changes(logs: dict[str, Floats]) -> dict[str, list[dict[str, Any]]]:
     }
 
 
-def prefixes(nightly: dict[str, Known]) -> Iterator[tuple[str, Floats]]:
+def prefixes(nightly: dict[str, PlantedSeries]) -> Iterator[tuple[str, Floats]]:
     for name, known in nightly.items():
         first = known.steps[0][0] + 1 if known.steps else 20
         for end in range(first, len(known.logs) + 1):
             yield f"{name}@{end}", known.logs[:end]
 
 
-def near_an_end(whole: dict[str, Known], found: dict[str, list[dict[str, Any]]]) -> tuple[int, int]:
+def near_an_end(whole: dict[str, PlantedSeries], found: dict[str, list[dict[str, Any]]]) -> tuple[int, int]:
     """Steps with fewer than ten observations on the shorter side: found, all."""
     hits = []
     for name, known in whole.items():
@@ -114,7 +130,7 @@ def near_an_end(whole: dict[str, Known], found: dict[str, list[dict[str, Any]]])
     return sum(hits), len(hits)
 
 
-def figures(scorer: Any, whole: dict[str, Known], nightly: dict[str, Known]) -> dict[str, Any]:
+def figures(scorer: Any, whole: dict[str, PlantedSeries], nightly: dict[str, PlantedSeries]) -> dict[str, Any]:
     found = changes({name: known.logs for name, known in whole.items()})
     scores: dict[str, Any] = scorer.score({name: truth(known) for name, known in whole.items()}, found)
     online = scorer.online({name: truth(known) for name, known in nightly.items()}, changes(dict(prefixes(nightly))))
@@ -128,11 +144,11 @@ def main() -> None:
     given = parser.parse_args()
     noises = [real_noise(residuals(table)) for table in given.summaries]
     scorer = load_scorer()
-    every_whole: dict[str, Known] = {}
-    every_nightly: dict[str, Known] = {}
+    every_whole: dict[str, PlantedSeries] = {}
+    every_nightly: dict[str, PlantedSeries] = {}
     for seed in given.seeds:
-        whole: dict[str, Known] = {}
-        nightly: dict[str, Known] = {}
+        whole: dict[str, PlantedSeries] = {}
+        nightly: dict[str, PlantedSeries] = {}
         for system, noise in enumerate(noises):
             rng = np.random.default_rng([seed, system])
             whole |= {f"{seed}-{system}-{i}": draw_series(rng, noise) for i in range(220)}

@@ -131,19 +131,6 @@ def test_hint_that_is_not_in_force_fails_the_run(tmp_path: Path) -> None:
     assert "ROMIO_PRINT_HINTS" not in kept["stack"].get("settings", {})
 
 
-@pytest.mark.skipif(shutil.which("strace") is None, reason="needs strace")
-def test_profiled_run_has_a_profile_and_no_results(tmp_path: Path) -> None:
-    """The times of a traced run must not enter a series: `iowatch run --profile`."""
-    extensions = {"profiler": {"profilers": ["strace without callers"]}}
-    order = RunOrder(spool=tmp_path / "session", extensions=extensions)
-    _, _, spooled = check("ior", WRITE, replay(), tmp_path, order=order)
-    kept = json.loads(spooled[0].read_text())
-    assert kept["output"]["results"] == []
-    assert kept["output"]["facts"]["profile"]["tool"] == "strace without callers"
-    assert kept["files"]["profile"] == ["profile.json"]
-    assert " -i 1 " in kept["facts"]["command"], "one repetition"
-
-
 def test_errors_on_stdout_fail_a_valid_result_file(tmp_path: Path) -> None:
     """IOR reports wrong data on stdout, and returns the number of errors modulo 256."""
     program = f"{replay()}; echo 'WARNING: Incorrect data on write (256 errors found).'"

@@ -7,10 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from iowatch.checks import RunOrder
-from iowatch.checks.extensions import EXTENSIONS
+from iowatch.checks import EXTENSIONS, JobScript, RunOrder
 from iowatch.checks.job import compose_job
-from iowatch.checks.run import JobScript
 from iowatch.core import plugins
 from tests.checks.runs import make_run
 from tests.plugins.examples import example_files

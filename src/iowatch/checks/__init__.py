@@ -5,6 +5,7 @@
 The base class of the checks is `iowatch.checks.base`, the only module here that depends on ReFrame.
 """
 
+from iowatch.checks.extension import EXTENSIONS, CheckExtension, ExtensionSettings
 from iowatch.checks.order import (
     INTERLEAVED_PARAMETERS,
     ORDER_VARIABLE,
@@ -21,6 +22,7 @@ from iowatch.checks.order import (
     verifying_options,
     write_order,
 )
+from iowatch.checks.run import CheckedRun, JobScript
 from iowatch.checks.spool import (
     QuarantinedCase,
     SpooledCase,

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from iowatch.benchmarks import suites
 from iowatch.benchmarks.suites import SuiteCase
-from iowatch.checks.extensions import find_extension
+from iowatch.checks.extension import find_extension
 from iowatch.checks.order import CheckTurn, RunOrder, current_order, turn_run_name
 from iowatch.checks.run import CheckedRun
 from iowatch.checks.scratch import is_node_local, system_limits

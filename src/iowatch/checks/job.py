@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import shlex
 
-from iowatch.checks.extensions import find_extension
+from iowatch.checks.extension import find_extension
 from iowatch.checks.machine import environment_commands
 from iowatch.checks.order import OVERHEAD_PAIRS
 from iowatch.checks.program import FACTS_FILE

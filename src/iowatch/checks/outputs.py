@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from iowatch.benchmarks import hints, registry
-from iowatch.checks.extensions import find_extension
+from iowatch.checks.extension import find_extension
 from iowatch.checks.job import covariate_settings
 from iowatch.checks.machine import clock_failure, machine_facts
 from iowatch.checks.order import turn_run_name

@@ -17,11 +17,11 @@ from html import escape
 from math import log
 from pathlib import Path
 
-from iowatch.benchmarks.importers import read_table
+from iowatch.benchmarks.tables import read_table
 from iowatch.statistics import ChangePoint, Detection, detect_many
 
 ROOT = Path(__file__).resolve().parents[2]
-DATA = ROOT / "reference/series/edison/edison-summaries_2017-02-14-2018-02-15.csv.xz"
+DATA = ROOT / "tests/data/tokio/edison-summaries_2017-02-14-2018-02-15.csv.xz"
 IMAGES = ROOT / "docs" / "images"
 FEWEST = 100
 DAY = 86400

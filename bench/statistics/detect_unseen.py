@@ -21,7 +21,7 @@ import numpy as np
 from detect import load_scorer
 from simulated_series import LENGTHS, RATIOS, Floats, Noise, PlantedSeries, bare, blocks, draw_nightly, truth
 
-from iowatch.benchmarks.importers import read_table
+from iowatch.benchmarks.tables import read_table
 from iowatch.statistics import detect_many
 
 KINDS = {"step": 160, "none": 100, "multi": 40, "temp": 40, "outlier": 40, "stepout": 30, "drift": 30}

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from functools import cache
 
-from iowatch.benchmarks.importers import read_table
+from iowatch.benchmarks.tables import read_table
 from iowatch.core import Case
 from iowatch.statistics import Pair, SideSamples, detect_many
 from tests.datasets import EDISON

@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 from iowatch.core import Output, Result
-from iowatch.findings import RETEST_SINCE, Finding, chart_past_year, load_findings, outside_results, update_findings
+from iowatch.findings import Finding, chart_past_year, load_findings, outside_results, update_findings
 from iowatch.findings.text import format_resolution, format_session_loss
 from iowatch.reference import reviews
-from iowatch.store import History, RunRecord, SessionRecord, StackRecord, write
+from iowatch.store import History, RunRecord, SessionFacts, SessionRecord, StackRecord, write
 
 START = datetime(2025, 1, 1, 2, tzinfo=UTC)
 SERIES = tuple((interface, operation) for interface in ("POSIX", "HDF5", "MPIIO") for operation in ("write", "read"))
@@ -37,8 +37,10 @@ def record(
             moment = int((START + timedelta(days=night)).timestamp())
             noise = np.random.default_rng([night, 5]).normal(0, spread, len(SERIES))
             is_retested = retest is not None and night == nights[-1]
-            attributes = {RETEST_SINCE: moment + 900} if is_retested else {}
-            session = SessionRecord(f"night-{night}", "site", "nightly", "run", moment, attributes)
+            attributes = {"retest_since": moment + 900} if is_retested else {}
+            session = SessionRecord(
+                f"night-{night}", "site", "nightly", "run", moment, SessionFacts.from_document(attributes)
+            )
             write.insert_session(connection, session, ())
             values = [1000 * factor(night, number) * float(np.exp(noise[number])) for number in range(len(SERIES))]
             runs = [_run(night, number, value, moment + 60 * number) for number, value in enumerate(values)]
@@ -127,8 +129,8 @@ def test_line_states_the_loss_and_what_is_usual(history: History, root: Path) ->
     assert text.endswith("in 40 sessions before")
     assert f"last session {text}" in finding.line
     (session,) = history.sessions("site", limit=1)
-    assert text in session.attributes["report"]
-    assert "too early to say whether it lasts" in session.attributes["report"]
+    assert text in session.facts.report
+    assert "too early to say whether it lasts" in session.facts.report
 
 
 def test_loss_that_is_over_resolves_its_finding(history: History, root: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from tests.datasets import ROOT, unpacked
 
-YEAR = ROOT / "reference/series/edison/edison-summaries_2017-02-14-2018-02-15.csv.xz"
+YEAR = ROOT / "tests/data/tokio/edison-summaries_2017-02-14-2018-02-15.csv.xz"
 
 
 @pytest.fixture(scope="module")

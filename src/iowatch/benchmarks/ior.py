@@ -161,7 +161,7 @@ def _detect_ior_format(line: str) -> str | None:
 
 def _reader(form: str, run: ior_output.IorRun) -> Any:
     if form == "csv":  # loaded on demand: no session writes CSV
-        from iowatch.benchmarks.importers.ior_csv import IorCsvReader
+        from iowatch.benchmarks.ior_csv import IorCsvReader
 
         return IorCsvReader(run)
     return ior_output.IorJsonReader(run) if form == "json" else ior_output.IorTextReader(run)

@@ -20,11 +20,11 @@ from iowatch.findings import grouping
 from iowatch.findings.finding import DecisionKind, Finding, FindingMember, SessionLoss, are_sure
 from iowatch.findings.grouping import ChangeGroup, SeriesChange
 from iowatch.findings.newest import NewestSeries, load_newest_series
-from iowatch.findings.series import RETEST_SINCE, headline_series, load_detections, retest_times
+from iowatch.findings.series import headline_series, load_detections, retest_times
 from iowatch.statistics import ChangePoint, Detection
 from iowatch.statistics.control_chart import ChartReport, NewLevel, UnusualLoss, chart_losses
 from iowatch.statistics.panel_table import PanelSeries
-from iowatch.store import History, SeriesRow
+from iowatch.store import History, OutsideResult, SeriesRow
 
 # A series that was not measured for this time has no newest session.
 _MEASURED_S = 30 * DAY_S
@@ -71,17 +71,6 @@ class RetestedValue:
     def mean(self) -> float:
         """Of both, which is the observation."""
         return (self.first + self.retest) / 2
-
-
-@dataclass(frozen=True)
-class OutsideResult:
-    """A result of the newest session outside the usual range of its series; values in the unit of the series."""
-
-    series_id: int
-    value: float
-    lowest_usual: float
-    highest_usual: float
-    earlier: int
 
 
 @dataclass(frozen=True)
@@ -262,7 +251,7 @@ def _reported_steps(
 
 def _load_retests(history: History, rows: Sequence[SeriesRow]) -> dict[int, dict[int, RetestedValue]]:
     """First value and retest of each session with retests, by series id and time of the first run (epoch seconds)."""
-    sessions = history.sessions(rows[0].system, attribute=RETEST_SINCE) if rows else []
+    sessions = history.sessions(rows[0].system, retested=True) if rows else []
     if not sessions:
         return {}
     first_start = min(session.started_at for session in sessions)

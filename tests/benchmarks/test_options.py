@@ -11,6 +11,7 @@ from iowatch.benchmarks.benchmark import Benchmark
 from iowatch.benchmarks.options import NODES, RANKS, Option, OptionError, Options, OptionType, declare_options
 from iowatch.benchmarks.registry import BENCHMARKS
 from iowatch.core import InputError, Scalar
+from tests.benchmarks import options_table
 from tests.conftest import ROOT
 
 DECLARED = declare_options(
@@ -140,3 +141,8 @@ def test_defaults_of_benchio_are_those_of_the_program() -> None:
 def test_hints_are_checked_by_their_declaration() -> None:
     with pytest.raises(InputError, match=r"option 'hints' of benchio \(MPI-IO hints, .*hint 'cb' cannot be 'maybe'"):
         BENCHIO.read_options({"api": "mpiio", "hints": "cb=maybe"})
+
+
+def test_documentation_has_the_declared_options() -> None:
+    """Rewritten by `python -m tests.benchmarks.options_table`."""
+    assert options_table.written() == options_table.tables()

@@ -77,7 +77,13 @@ _OPTIONS = declare_options(
         "calls; unset: collective, where there are any",
         choices=("collective", "independent"),
     ),
-    Option("cache", OptionType.CHOICE, "page cache", default="keep", choices=("keep", "drop", "direct")),
+    Option(
+        "cache",
+        OptionType.CHOICE,
+        "page cache; drop: before each read; direct: O_DIRECT, posix only",
+        default="keep",
+        choices=("keep", "drop", "direct"),
+    ),
     Option(
         "sync",
         OptionType.CHOICE,

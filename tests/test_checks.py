@@ -117,7 +117,7 @@ def test_hint_that_is_not_in_force_fails_the_run(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(shutil.which("strace") is None, reason="needs strace")
 def test_profiled_run_has_a_profile_and_no_results(tmp_path: Path) -> None:
-    """The times of a traced run must not enter a series: `iowatch run --profile`."""
+    """The times of a traced run must not enter a series: `iowatch profile`."""
     _, _, spooled = check("ior", WRITE, replay(), tmp_path, IOWATCH_PROFILE="strace without callers")
     kept = json.loads(spooled[0].read_text())
     assert kept["output"]["results"] == []

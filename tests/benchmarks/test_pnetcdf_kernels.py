@@ -11,8 +11,8 @@ from iowatch.benchmarks.pnetcdf_kernels import FLASH_IO, S3D_IO
 from iowatch.benchmarks.registry import BENCHMARKS, parse_output, parse_output_file
 from iowatch.core import InputError
 from iowatch.site.doctor import install_commands
-from iowatch.site.stack import StackPart
-from iowatch.site.stack_probe import features_of_parts
+from iowatch.site.stack.probe import features_of_parts
+from iowatch.site.stack.records import StackPart
 from iowatch.site.system import System
 from tests.benchmarks.corpus import DATA
 

@@ -13,8 +13,8 @@ from iowatch.benchmarks.hdf5_iotest import HDF5_IOTEST
 from iowatch.benchmarks.mdtest import MDTEST
 from iowatch.benchmarks.registry import BENCHMARKS, parse_output_file
 from iowatch.core import InputError
-from iowatch.site.stack import StackPart
-from iowatch.site.stack_probe import features_of_parts
+from iowatch.site.stack.probe import features_of_parts
+from iowatch.site.stack.records import StackPart
 from tests.benchmarks.corpus import DATA
 
 # Captured from the programs that these options start.

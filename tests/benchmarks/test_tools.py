@@ -151,7 +151,7 @@ def test_importers_are_loaded_only_where_their_format_is_recognised() -> None:
         "from pathlib import Path\n"
         "from iowatch.benchmarks.registry import parse_output_file\n"
         "for tool, name in zip(sys.argv[1::2], sys.argv[2::2]): parse_output_file(tool, Path(name))\n"
-        "print(*sorted(name for name in sys.modules if name.startswith('iowatch.benchmarks.importers.')))\n"
+        "print(*sorted(name for name in sys.modules if name.startswith('iowatch.benchmarks.tables.')))\n"
     )
     files = ("benchio", "benchio-record.json", "benchio", "benchio-table.txt", "ior", "ior-3.2.1-json.txt")
     words = [word if n % 2 == 0 else str(Path(__file__).parent / "data" / word) for n, word in enumerate(files)]

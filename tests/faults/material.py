@@ -78,7 +78,7 @@ def content(history: History) -> str:
         found.update(repr(history.expected(row.uuid)).encode())
         for run in history.runs(row.uuid):
             results = [(s.case.key, s.metric, values) for s, values in history.run_results(run.id)]
-            found.update(repr((run.name, run.status, run.facts, results, history.artefacts(run.id))).encode())
+            found.update(repr((run.name, run.status, run.facts.document, results, history.artefacts(run.id))).encode())
     return found.hexdigest()
 
 

@@ -45,7 +45,7 @@ def test_text_that_a_database_refuses_is_cleaned_and_the_case_stored(place: str 
         runs = history.runs(directory.name)
         assert len(runs) == len(good) + len(CLEANED)
         assert handoff.quarantined_cases() == []
-        facts = [str((run.reason, run.version, dict(run.facts))) for run in runs]
+        facts = [str((run.reason, run.version, dict(run.facts.document))) for run in runs]
         assert sum("\N{REPLACEMENT CHARACTER}" in text for text in facts) == len(CLEANED) - 1  # one is in a parameter
         assert any("a\N{REPLACEMENT CHARACTER}b" in row.case.canonical for row in history.series())
 

@@ -373,7 +373,7 @@ def test_unmounted_scratch_is_refused_until_it_is_declared(
         if disk is None:
             pytest.skip("needs the right to mount a tmpfs (root)")
         first = run_on(disk / "scratch")
-    assert history.session(first).attributes[storage.IDENTITY_FACT]["type"] == "tmpfs"
+    assert (history.session(first).facts.scratch_file_system or {})["type"] == "tmpfs"
     with pytest.raises(MachineError, match=r"found mount .*; expected mount .*/disk, type tmpfs, source tmpfs"):
         run_on(tmp_path / "disk" / "scratch")
     with pytest.raises(MachineError, match=r"found mount .*; expected mount .*/disk, type tmpfs, source tmpfs"):
@@ -385,14 +385,14 @@ def test_unmounted_scratch_is_refused_until_it_is_declared(
     system = load_system("local").model_copy(update={"scratch": declared})
     monkeypatch.setattr(session, "load_system", lambda _: system)
     second = run_on(tmp_path / "disk" / "scratch")
-    assert history.session(second).attributes[storage.IDENTITY_FACT] == other.declared
+    assert history.session(second).facts.scratch_file_system == other.declared
 
 
 def test_file_system_of_failed_runs_is_not_expected_later(history: History) -> None:
     """The newest successful run of each partition counts; the host that starts sessions may differ from the nodes."""
     good, bad = {"mount": "/lustre", "type": "lustre"}, {"mount": "/", "type": "ext4"}
     for number, (status, found) in enumerate((("ok", good), ("failed", bad))):
-        record = SessionRecord(f"s{number}", "local", "tiny", "run", 1_700_000_000 + number, {})
+        record = SessionRecord(f"s{number}", "local", "tiny", "run", 1_700_000_000 + number)
         history.begin_session(record)
         output = replace(output_of(load_suite("tiny")[0], 1.0, 0), status=cast(OutputStatus, status), reason="x")
         stack, facts = StackRecord("gnu"), {storage.IDENTITY_FACT: found}
@@ -435,5 +435,5 @@ def test_series_that_end_are_reported_for_five_sessions(fake: FakeReframe, histo
     text = f"6 series of cases that ran ended ({first}, …): they now produce cache keep instead of drop, hints x=1 "
     for _ in range(5):
         assert problems() == (f"{text}instead of none",)
-    assert history.sessions()[0].attributes["problems"] == [f"{text}instead of none"]
+    assert history.sessions()[0].facts.problems == (f"{text}instead of none",)
     assert problems() == ()

@@ -11,7 +11,7 @@ from iowatch.core import Output, Result, UsageError
 from iowatch.session import session
 from iowatch.store import History, SessionRecord
 
-RECORD = SessionRecord("one", "local", "smoke", "run", 1_700_000_000, {})
+RECORD = SessionRecord("one", "local", "smoke", "run", 1_700_000_000)
 
 
 def test_path_with_a_blank_is_refused_before_the_session_starts(

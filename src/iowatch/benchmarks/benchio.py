@@ -712,7 +712,7 @@ def parse_benchio(builder: parsing.OutputBuilder, lines: parsing.CleanLines, con
 
 def _original_reader() -> Any:
     """Return a reader for the original's table; the importer is loaded on demand, because no session writes one."""
-    from iowatch.benchmarks.importers.original_benchio import BenchioTable
+    from iowatch.benchmarks.benchio_table import BenchioTable
 
     return BenchioTable()
 

@@ -234,7 +234,7 @@ def _detect_ior_format(line: str) -> str | None:
 
 def _reader(form: str, run: ior_output.IorRun) -> Any:
     if form == "csv":  # loaded on demand: no session writes CSV
-        from iowatch.benchmarks.importers.ior_csv import IorCsvReader
+        from iowatch.benchmarks.ior_csv import IorCsvReader
 
         return IorCsvReader(run)
     if form == "json":

@@ -38,7 +38,7 @@ from iowatch.core.model import (
     parse_json,
     summarise_samples,
 )
-from iowatch.core.runs import ProblemKind, RunKey, RunProblem, missing_results
+from iowatch.core.runs import ExpectedResult, ProblemKind, RunKey, RunProblem, UnplannedRun, missing_results
 from iowatch.core.text import (
     PlainTable,
     SafeConsole,

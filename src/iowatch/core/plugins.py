@@ -1,7 +1,11 @@
-"""Plugins: Python code of a site that adds benchmarks, metrics and pages to the product's own registries.
+"""Registries, and what adds to them: capabilities of the product, and plugins of a site.
+
+A capability is a folder of `iowatch.experiments`, `iowatch.applications` or `iowatch.importers`. The suite never
+imports it: its objects join the registries. Each registry names the file of a capability in which it looks for its
+objects, so that a page, for example, is imported only where pages are used.
 
 A plugin is a file in `plugins/` of the site's repository, or an entry point of the group `iowatch.plugins` of an
-installed package. Its objects (`Benchmark`, `Metric`, `Page`) are found by their type, as those of our own files.
+installed package. Its objects (`Benchmark`, `Metric`, `Page`, `Command` …) are found by their type.
 Plugins are loaded when a registry is used for the first time. A fault is reported and disables only what has it.
 """
 
@@ -9,11 +13,13 @@ from __future__ import annotations
 
 import importlib
 import logging
+import pkgutil
 import sys
 import traceback
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib import metadata
+from functools import cache
+from importlib import metadata, util
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Generic, Protocol, TypeVar
@@ -21,6 +27,69 @@ from typing import Any, Generic, Protocol, TypeVar
 _LOG = logging.getLogger(__name__)
 FOLDER, GROUP, _PACKAGE = "plugins", "iowatch.plugins", "iowatch_plugins"
 PLUGIN_HINT = "docs/plugins.md describes plugins; `iowatch doctor` lists them."
+
+# Folders with one folder for each capability; iowatch works without them.
+CAPABILITY_PACKAGES = ("iowatch.experiments", "iowatch.applications", "iowatch.importers")
+# What several capabilities of a folder share is no capability.
+_SHARED = "common"
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command of `iowatch`.
+
+    Attributes:
+        name: as it is typed.
+        area: the heading in `iowatch --help`.
+        line: what it is for, one line of `iowatch --help`.
+        module: defines the click command `command`; imported when the command is used.
+    """
+
+    name: str
+    area: str
+    line: str
+    module: str
+
+
+@dataclass(frozen=True)
+class ImportFormat:
+    """A form of tables that another system writes, which `iowatch import` reads by a map.
+
+    Attributes:
+        name: as it is typed, `iowatch import NAME FILE…` or `--map NAME`.
+        map_file: the map (docs/import.md).
+    """
+
+    name: str
+    map_file: Path
+
+
+@cache
+def capabilities() -> tuple[str, ...]:
+    """Return the packages of all capabilities, in the order of their names."""
+    packages: list[str] = []
+    for folder in CAPABILITY_PACKAGES:
+        if util.find_spec(folder) is None:  # deleted, or left out of an installation
+            continue
+        paths = importlib.import_module(folder).__path__
+        for module in pkgutil.iter_modules(paths, f"{folder}."):
+            if module.ispkg and not module.name.endswith(f".{_SHARED}"):
+                packages.append(module.name)
+    return tuple(packages)
+
+
+def capability_modules(file: str) -> list[ModuleType]:
+    """Import the file of this name of each capability that has one.
+
+    Args:
+        file: without `.py`; empty for the `__init__.py`, which every capability has.
+    """
+    modules: list[ModuleType] = []
+    for package in capabilities():
+        name = f"{package}.{file}" if file else package
+        if util.find_spec(name) is not None:
+            modules.append(importlib.import_module(name))
+    return modules
 
 
 @dataclass(eq=False)
@@ -153,19 +222,45 @@ _registries: list[Registry[Any]] = []
 
 
 class Registry(Mapping[str, T], Generic[T]):
-    """Objects of one type by name: the product's own, then those of plugins.
+    """Objects of one type by name: the product's own, those of capabilities, then those of plugins.
 
     Args:
-        kind: the type by which objects of plugins are found.
-        own: the product's, in their order.
+        kind: the type by which objects of capabilities and plugins are found.
+        own: those of the suite, in their order.
+        file: the file of a capability that defines such objects; empty for its `__init__.py`, None if none does.
     """
 
-    def __init__(self, kind: type[T], own: Iterable[T]) -> None:
+    def __init__(self, kind: type[T], own: Iterable[T], file: str | None = None) -> None:
         self.kind = kind
-        self.own = {one.name: one for one in own}
+        self._suite = {entry.name: entry for entry in own}
+        self._file = file
+        self._own: dict[str, T] | None = None
         self._all: dict[str, T] = {}
         self._plugins: tuple[Plugin, ...] | None = None
         _registries.append(self)
+
+    @property
+    def own(self) -> Mapping[str, T]:
+        """The product's: of the suite, then of capabilities. No plugin of the site is loaded for them."""
+        if self._own is None:
+            self._own = dict(self._suite)
+            for module in () if self._file is None else capability_modules(self._file):
+                self._add_capability(module)
+        return self._own
+
+    def _add_capability(self, module: ModuleType) -> None:
+        """Add the objects that a file of a capability defines.
+
+        Raises:
+            ValueError: there is another object of this name: a mistake in iowatch.
+        """
+        assert self._own is not None
+        for entry in vars(module).values():
+            if not isinstance(entry, self.kind) or entry is self._own.get(entry.name):
+                continue
+            if entry.name in self._own:
+                raise ValueError(f"{module.__file__}: there is another {self.kind.__name__} '{entry.name}'")
+            self._own[entry.name] = entry
 
     def __getitem__(self, name: str) -> T:
         return self._rows()[name]

@@ -300,7 +300,7 @@ _ROWS = (
     Kind("workload", "benchmarks/benchio/workloads/*.yaml", "workloads/*.yaml"),
     Kind("bandwidth", "reference/bandwidth/*.yaml", "reference/bandwidth/*.yaml"),
     Kind("published", "reference/published/*/source.yaml", "reference/published/*/source.yaml"),
-    Kind("map", "reference/maps/*.yaml", "maps/*.yaml"),
+    Kind("map", "", "maps/*.yaml"),
     Kind("events", "reference/events/*.yaml", "events/*.yaml", merged=True),
     Kind("reviews", "reference/reviews/*.yaml", "reviews/*.yaml"),
     Kind("comparisons", "dashboards/comparisons.yaml", "comparisons.yaml"),

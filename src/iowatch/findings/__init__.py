@@ -15,7 +15,7 @@ from iowatch.findings.evidence import (
     find_log_differences,
     format_log_differences,
 )
-from iowatch.findings.finding import Finding, FindingMember, FindingState, finding_from_json
+from iowatch.findings.finding import Finding, FindingMember, FindingState, are_sure, finding_from_json
 from iowatch.findings.grouping import current_trends, find_trends, format_trends
 from iowatch.findings.layers import assess_newest_layer, layers_of
 from iowatch.findings.losses import ChartYear, OutsideResult, chart_past_year
@@ -31,7 +31,6 @@ from iowatch.findings.review import (
 )
 from iowatch.findings.series import (
     MIN_OBSERVATIONS,
-    RETEST_SINCE,
     HistoryExtent,
     Retest,
     combine_retests,
@@ -47,7 +46,6 @@ from iowatch.findings.series import (
     retest_times,
 )
 from iowatch.findings.state import (
-    SESSION_REPORT,
     alarm_limits,
     detect_system,
     find_finding,

@@ -93,7 +93,7 @@ def print_session(
             soft_wrap=True,
         )
     for run, _ in runs:
-        for line in format_profile(run.facts["profile"]) if run.facts.get("profile") else ():
+        for line in format_profile(run.facts.profile) if run.facts.profile else ():
             console.print(f"profile of {run.name}, {run.stack}: {line}", markup=False, soft_wrap=True)
     for item in missing:
         console.print(f"missing: {item.stack} {item.run_name} {item.operation} {item.metric}", markup=False)

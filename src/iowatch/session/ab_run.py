@@ -27,7 +27,7 @@ from iowatch.session import reframe, session
 from iowatch.session.plan import PlannedRun, SessionPlan, check_byte_budget, make_session_plan, require_runs
 from iowatch.site import Allocation, SystemLimits, current_allocation
 from iowatch.statistics.interleaving import AbSchedule, AbTurn, StopRule
-from iowatch.store import History, SessionRecord, fold_node_names
+from iowatch.store import History, SessionFacts, SessionRecord, fold_node_names
 
 # ReFrame's names of Slurm.
 _SLURM = ("slurm", "squeue")
@@ -435,7 +435,7 @@ class _AbRunner(InterleavedRunner):
         allocation = context.placement.allocation
         if allocation is not None:
             attributes["allocation"] = {"job": allocation.job, "nodes": fold_node_names(allocation.nodes)}
-        super().__init__(history, context, context.new_record(**attributes), plans, schedule)
+        super().__init__(history, context, context.new_record(SessionFacts.from_document(attributes)), plans, schedule)
         schedule.session = self.record.uuid
 
     def label(self, turn: AbTurn) -> str:

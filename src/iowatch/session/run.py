@@ -22,7 +22,7 @@ from iowatch.core import (
     headline_metrics,
     utc_now,
 )
-from iowatch.findings import RETEST_SINCE, state
+from iowatch.findings import state
 from iowatch.session import accepted_plan, reframe, session
 from iowatch.session.extra_work import add_extra_work
 from iowatch.session.plan import (
@@ -44,7 +44,7 @@ from iowatch.session.plan import (
     session_budget,
 )
 from iowatch.site import doctor, schedulers, system_zone
-from iowatch.store import History, NoHistoryError
+from iowatch.store import History, NoHistoryError, RunFacts, SessionFacts
 
 _WAIT_STEP_S = 1.0
 
@@ -201,8 +201,8 @@ class SessionExecution(session.SessionRunner):
 
     def __init__(self, history: History, prepared: PreparedSession) -> None:
         context, self.plan, self.meter = prepared.context, prepared.plan, prepared.meter
-        attributes = accepted_plan.session_attributes(history, context, self.plan, prepared.deferred_runs)
-        record = context.new_record(stacks=sorted(context.site.features), **attributes)
+        facts = accepted_plan.session_facts(history, context, self.plan, prepared.deferred_runs)
+        record = context.new_record(facts)
         super().__init__(history, context, record, self.plan.expected())
         self.summary = SessionSummary(
             record.uuid,
@@ -283,14 +283,14 @@ class SessionExecution(session.SessionRunner):
         self.history.begin_session(self.record, expected)
         self.summary.retest_count = len(runs)
         # Detection combines a run after this time with the first one; no job starts within this second.
-        self.history.add_attributes(self.record.uuid, {RETEST_SINCE: int(time.time()) + 1})
+        self.history.add_facts(self.record.uuid, SessionFacts(retest_since=int(time.time()) + 1))
         reframe_directory = self.directory / handoff.RETEST
         reframe_directory.mkdir(exist_ok=True)
         self._execute_plan(retest, reframe_directory, handoff.RETEST_VARIABLES, avoided)
 
     def _avoidable_nodes(self, runs: Sequence[PlannedRun]) -> dict[RunKey, Sequence[str]]:
         """Nodes of the first run of each of these runs that can start on other nodes now."""
-        first = {run.key: run.facts.get("nodes") for run in self.history.runs(self.record.uuid)}
+        first = {run.key: run.facts.nodes for run in self.history.runs(self.record.uuid)}
         partitions = {part.name: part for part in self.context.site.partitions}
         found: dict[RunKey, Sequence[str]] = {}
         for run in runs:
@@ -321,7 +321,7 @@ class SessionExecution(session.SessionRunner):
             remaining_s = (time.monotonic() - self._started) / done * (planned - done)
             status = case.output.get("status")
             result = _format_headline(case) if status == "ok" else f"{status}: {case.output.get('reason')}"
-            restarts = case.facts.get("machine", {}).get("requeued")
+            restarts = RunFacts.from_document(case.facts).machine.get("requeued")
             result += f" (the scheduler requeued its job, restart {restarts})" if restarts else ""
             self.context.report_message(
                 f"[{done}/{planned}, {remaining_s:.0f} s left] {case.stack_name} {case.name}: {result}"

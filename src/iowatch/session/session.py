@@ -16,7 +16,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import TypeAdapter
 
@@ -56,14 +56,17 @@ from iowatch.site import (
 )
 from iowatch.store import (
     ALL_SESSIONS,
+    NO_SESSION_FACTS,
     Artefact,
     ExpectedResult,
     History,
     HistoryUnavailableError,
     RunRecord,
+    SessionFacts,
     SessionRecord,
     SessionStatus,
     StackRecord,
+    UsedFileSystem,
     locks,
 )
 
@@ -252,22 +255,38 @@ class SessionContext:
             raise UsageError(f"--darshan on: stack '{without[0]}' has no darshan-runtime", hint=hint)
         return self.darshan != "off"
 
-    def new_record(self, **attributes: object) -> SessionRecord:
-        """Record of a session that starts now."""
-        shared: dict[str, object] = {"host": platform.node(), "iowatch": __version__, "scratch": str(self.scratch)}
-        identities = {place: found[conditions.HOST].declared for place, found in self.file_systems.items()}
-        if default := identities.pop(None, None):
-            shared[storage.IDENTITY_FACT] = default
-        if identities:
-            shared[conditions.FILE_SYSTEMS] = {
-                place: {"directory": str(self.directory_on(place)), "identity": one}
-                for place, one in identities.items()
-            }
-        if len(known := self.system.measured_file_systems) > 1:
-            shared[conditions.DEFAULT_FILE_SYSTEM] = known[0].name
+    def new_record(self, facts: SessionFacts = NO_SESSION_FACTS) -> SessionRecord:
+        """Record of a session that starts now.
+
+        Args:
+            facts: those that are not the same for every session of the context.
+        """
         now = int(utc_now().timestamp())
-        attributes = clean_text({**shared, **attributes})  # a path may be invalid UTF-8
-        return SessionRecord(str(uuid.uuid4()), self.system_name, self.suite, "run", now, attributes)
+        document = {**self._common_facts().document, **facts.document}
+        # A path may be invalid UTF-8.
+        cleaned = SessionFacts.from_document(clean_text(document))
+        return SessionRecord(str(uuid.uuid4()), self.system_name, self.suite, "run", now, cleaned)
+
+    def _common_facts(self) -> SessionFacts:
+        """Facts of every session of the context: host, version, and the file systems on which it measures."""
+        default_identity: dict[str, str] = {}
+        others: dict[str, UsedFileSystem] = {}
+        for name, identities in self.file_systems.items():
+            identity = dict(identities[conditions.HOST].declared)
+            if name is None:
+                default_identity = identity
+            else:
+                others[name] = UsedFileSystem(directory=str(self.directory_on(name)), identity=identity)
+        # The name of the default file system matters only where it can be mistaken for another one.
+        measured = self.system.measured_file_systems
+        facts = SessionFacts(
+            host=platform.node(),
+            iowatch=__version__,
+            scratch=str(self.scratch),
+            scratch_file_system=default_identity or None,
+            default_file_system=measured[0].name if len(measured) > 1 else None,
+        )
+        return facts.model_copy(update={"file_systems": others}) if others else facts
 
     def check_variables(self, directory: Path) -> dict[str, str]:
         """Environment of the checks in a session with this directory."""
@@ -390,7 +409,7 @@ def start_session(history: History, record: SessionRecord, expected: Sequence[Ex
             hint="Set IOWATCH_VAR to a directory without blanks.",
         )
     (directory / "cases").mkdir(parents=True)
-    document = {**asdict(record), "attributes": dict(record.attributes), "expected": [asdict(e) for e in expected]}
+    document = {**record.to_json(), "expected": [asdict(result) for result in expected]}
     handoff.write_json_atomically(directory / _SESSION, document)
     history.begin_session(record, expected)
     return directory
@@ -530,8 +549,8 @@ class SessionRunner:
         """Take locks again whose connection was lost; a session that took one meanwhile is a problem of this one."""
         conflicts = self.history.locks.check(self.context.report_message)
         if conflicts:
-            known = self.history.session(self.record.uuid).attributes.get("problems", ())
-            self.history.add_attributes(self.record.uuid, {"problems": [*known, *conflicts]})
+            known = self.history.session(self.record.uuid).facts.problems
+            self.history.add_facts(self.record.uuid, SessionFacts(problems=(*known, *conflicts)))
 
     def ingest_all(self) -> None:
         """Move all finished cases to the history.
@@ -600,7 +619,8 @@ def _read_session_record(path: Path) -> tuple[SessionRecord, list[ExpectedResult
     try:
         document = clean_text(json.loads(path.read_text(encoding="utf-8")))
         expected = TypeAdapter(list[ExpectedResult]).validate_python(document.pop("expected"))
-        record = TypeAdapter(SessionRecord).validate_python(document)
+        facts = SessionFacts.from_document(TypeAdapter(dict[str, Any]).validate_python(document.pop("attributes")))
+        record = TypeAdapter(SessionRecord).validate_python({**document, "facts": facts})
         if record.uuid != path.parent.name:
             raise InputError(f"{path} describes another session, {record.uuid}")
         return record, expected

@@ -85,7 +85,7 @@ _RANK_EFFICIENCY = 3 / np.pi
 _FEW_SESSIONS = 3
 _SPREAD_BOUND_QUANTILE = 0.85
 # Future sessions are corrected for autocorrelation, too; this widens the interval of a single pair by 7 % even
-# without autocorrelation (bench/compare.py, `wandering`).
+# without autocorrelation (bench/statistics/compare.py, `wandering`).
 _INTERVAL_WIDENING = 1.07**2
 # More nightly sessions than in three years are not a recommendation.
 MAX_RUNS_NEEDED = 1_000

@@ -14,6 +14,9 @@ The chart answers in the first session, without regard to whether the loss lasts
 4. An excursion is *unusual* if one, two, or four of its sessions in a row are all so far off that excursions about as
    bad (60 % of this loss, as logarithm) came less than once in 90 sessions, in any series of the system; for a group,
    in any group. One that never occurred before is always unusual. An unusual one stays so until the series is back.
+5. The effect of a recorded load is removed before. The record is a look before and one after each run, which may miss
+   a load: what is lost in one session alone must be outside even if the load was as large as it ever was on record.
+   In several sessions in a row the loss counts in full.
 
 A larger loss is never less unusual than a smaller one: what it is compared with ended before its excursion began.
 Scatter of other series takes no part; their excursions do, so that a system on which single series fall to a tenth
@@ -145,6 +148,7 @@ def chart_losses(
     groups: Sequence[str],
     smallest_loss: float = 0.2,
     new_levels: Sequence[Sequence[NewLevel]] = (),
+    load_margins: Sequence[Floats] = (),
 ) -> ChartReport:
     """Assess every session of the series of a system, in order of time, and return the state after the newest one.
 
@@ -153,11 +157,14 @@ def chart_losses(
         groups: of each series the name of its group, usually its file system, shape (S,).
         smallest_loss: share of the performance (0 to 1) from which on the loss of a calm series is worth a message.
         new_levels: of each series, shape (S,); empty: none has any.
+        load_margins: of each series what the largest load on record would take from each observation beyond the
+            recorded load (ln, 0 or positive), shape (n,); empty: no series was adjusted for a load.
     """
     if not any(len(observed.times) for observed in series):
         return ChartReport((), ())
     levels = new_levels or [()] * len(series)
-    chart = _Chart(series, groups, levels, -math.log(1 - smallest_loss))
+    margins = load_margins or [np.zeros(len(observed.times)) for observed in series]
+    chart = _Chart(series, groups, levels, margins, -math.log(1 - smallest_loss))
     for session in range(len(chart.starts)):
         chart.assess(session)
     return chart.report()
@@ -237,14 +244,16 @@ class _Chart:
         series: Sequence[PanelSeries],
         groups: Sequence[str],
         new_levels: Sequence[Sequence[NewLevel]],
+        load_margins: Sequence[Floats],
         least: float,
     ) -> None:
-        self.starts = session_starts([np.asarray(observed.times, dtype=np.float64) for observed in series])[
-            -_MAX_SESSIONS:
-        ]
+        moments = [np.asarray(observed.times, dtype=np.float64) for observed in series]
+        self.starts = session_starts(moments)[-_MAX_SESSIONS:]
         self.least = least
         self.series = len(series)
-        self.times, self.logs = _tabulate(series, self.starts)
+        self.times = _tabulate(moments, moments, self.starts)
+        self.logs = _tabulate(moments, [observed.logs for observed in series], self.starts)
+        self.load_margins = _tabulate(moments, load_margins, self.starts)
         self.new_levels = self._seeds(new_levels)
         self.members = _group_members(groups)
         rows = self.series + len(self.members)
@@ -393,6 +402,9 @@ class _Chart:
             depth = self.depths[position, row, session]
             if depth == 0:
                 continue
+            # The record of the load may have missed it in one session, but hardly in several.
+            if length == 1 and depth - self._load_margin(row, session) < self.limits[row]:
+                continue
             past = self.depths[position, rows, : excursion.start]
             # What was outside when a series was young may be its usual noise.
             limits = self._limits_of(length)[rows, None]
@@ -401,6 +413,13 @@ class _Chart:
             if (similar + 0.5) * _RETURN_SESSIONS <= excursion.start + _RETURN_SESSIONS / 2:
                 return similar
         return None
+
+    def _load_margin(self, row: int, session: int) -> float:
+        """What the largest load on record would take from a row beyond the recorded load; of a group the median."""
+        if row < self.series:
+            return float(self.load_margins[row, session])
+        margins = self.load_margins[self.members[row - self.series], session]
+        return float(np.nanmedian(margins))
 
     def report(self) -> ChartReport:
         """State after the newest session."""
@@ -465,19 +484,22 @@ class _Chart:
         return tuple(ranges)
 
 
-def _tabulate(series: Sequence[PanelSeries], starts: Floats) -> tuple[Floats, Floats]:
-    """Time and value (ln) of the last observation of each series in each session, shape (S, T); NaN without one.
+def _tabulate(times: Sequence[Floats], values: Sequence[Floats], starts: Floats) -> Floats:
+    """Value of the last observation of each series in each session, shape (S, T); NaN without one.
 
     The last one, because a suite that is repeated after a repair shows the state of now.
+
+    Args:
+        times: epoch seconds of the observations of each series, ascending, shapes (n,).
+        values: a number of each observation, shapes (n,).
+        starts: epoch seconds of the first run of each session, shape (T,).
     """
-    times, logs = np.full((len(series), len(starts)), np.nan), np.full((len(series), len(starts)), np.nan)
-    for row, observed in enumerate(series):
-        moments = np.asarray(observed.times, dtype=np.float64)
+    table = np.full((len(times), len(starts)), np.nan)
+    for row, (moments, numbers) in enumerate(zip(times, values, strict=True)):
         session = np.searchsorted(starts, moments, side="right") - 1
         is_recent = session >= 0
-        times[row, session[is_recent]] = moments[is_recent]
-        logs[row, session[is_recent]] = np.asarray(observed.logs, dtype=np.float64)[is_recent]
-    return times, logs
+        table[row, session[is_recent]] = np.asarray(numbers, dtype=np.float64)[is_recent]
+    return table
 
 
 def _group_members(groups: Sequence[str]) -> list[NDArray[np.intp]]:

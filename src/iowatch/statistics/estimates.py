@@ -7,7 +7,7 @@ twice). Its quantiles are too narrow for few sessions, because G drawn sessions 
 their spread is itself uncertain. They are widened around the estimate by sqrt(G/(G-1)) and by the ratio of Student's t
 to the normal quantile (the expanded percentile interval; Hesterberg, "What Teachers Should Know about the Bootstrap",
 The American Statistician 69, 2015), with Welch's degrees of freedom for two sides. tests/statistics and
-bench/compare.py measure the coverage.
+bench/statistics/compare.py measure the coverage.
 
 Autocorrelation. On a shared file system slow sessions follow slow sessions, and 28 such sessions contain less
 information about the next month than 28 independent ones. The variance of a mean grows by V = 1 + 2 (r1 + r2 + ...),
@@ -19,13 +19,13 @@ the bias of short series (Marriott and Pope, 1954); the decay is assumed: rk = r
 r1 and `_AUTOCORRELATION_DECAY`. The r1 of one pair of series is mostly chance. So all pairs of a comparison, measured
 on the same machine, give a common r1, shrunk towards 0 by r^2 / (r^2 + 1/N), N sessions; each pair deviates from it as
 far as the pairs differ by more than chance (empirical Bayes, James and Stein, 1961). For independent sessions the
-result is close to 0. bench/compare.py measures the effect.
+result is close to 0. bench/statistics/compare.py measures the effect.
 
 Tests. Rank tests are the default, because they need no assumption about the noise. Their p value cannot fall below
 that of complete separation, 2 / C(2n, n) for n sessions per side, which can be too large after the correction for many
 pairs, whatever the size of the difference. If the sessions are completely separated, or too few for ranks, Student's
 test of the log session medians is used instead. Its assumption of normal noise is conservative: under heavy tails the
-test finds fewer differences (bench/compare.py, `tails`).
+test finds fewer differences (bench/statistics/compare.py, `tails`).
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ StopReason = Literal["pairs", "interval", "budget", "bytes", "most", "decided"]
 _SIDES: tuple[SideName, SideName] = ("left", "right")
 
 # Number of consecutive blocks after which every interval must be narrow. Stopping at the first narrow interval selects
-# intervals that are narrow by chance, and their coverage is too low; bench/compare.py measures the coverage.
+# intervals that are narrow by chance, and their coverage is too low; bench/statistics/compare.py measures the coverage.
 _NARROW_CHECKS_TO_STOP = 2
 
 # Pairs in one start of ReFrame, which takes two seconds: while it runs, nobody learns more, and a kill ends them.

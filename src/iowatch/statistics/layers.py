@@ -7,7 +7,7 @@ share of the series that notice it, how far each one's amount is from that of th
 a session have in common. A gain is the loss that it would be if the two sides were exchanged.
 
 The numbers below are those of the prior, set by judgement; the threshold is from simulated sessions
-(`bench/layers.py`), not from the planted faults of docs/layers.md.
+(`bench/statistics/layers.py`), not from the planted faults of docs/layers.md.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ their level in that session and stay away:
    with that of every earlier session of the same system, and so is the size of the shift of the same series. Two
    logistic models (`panel_models.py`) turn these comparisons into the probability that the series moved by more
    than the usual bad sessions, and that the change lasts. Their weights were fitted to planted events
-   (bench/panel_fit.py); docs/detection-scores.md has the scores.
+   (docs/weights.md); docs/detection-scores.md has the scores.
 """
 
 from __future__ import annotations

@@ -21,7 +21,8 @@ from iowatch.statistics.pairs import SLOW_AUTOCORRELATION, Floats
 _FAST = ((0.0, 0.0), *product((0.5, 0.7), (0.3, 0.6, 1.0)))
 _SLOW = tuple(product((0.9, SLOW_AUTOCORRELATION, 0.99), (0.3, 0.6, 0.9, 1.0)))
 _SLOW_SHARES = np.array([share for _, share in _SLOW])
-# Prior probability of a slowly moving level. bench/compare.py (`slow`) measures what is found and what it costs.
+# Prior probability of a slowly moving level. bench/statistics/compare.py (`moving`) measures what is found and what it
+# costs.
 _PRIOR = 0.35
 _LOG_PRIOR = np.log([(1 - _PRIOR) / len(_FAST)] * len(_FAST) + [_PRIOR / len(_SLOW)] * len(_SLOW))
 # With fewer sessions per side no series can show a moving level; the newest of many show it as well as all.

@@ -8,7 +8,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from sqlalchemy import Connection, Engine, text
 
-from iowatch.core import METRICS, RunKey, Scalar, UsageError, suggest_name
+from iowatch.core import METRICS, ExpectedResult, RunKey, Scalar, UsageError, suggest_name
 from iowatch.store import bulk, read, write
 from iowatch.store.engine import (
     EMPTY_HISTORY_HINT,
@@ -19,11 +19,11 @@ from iowatch.store.engine import (
     repeat_while_unavailable,
     reported_errors,
 )
+from iowatch.store.facts import RunFacts, SessionFacts
 from iowatch.store.locks import SessionLocks
 from iowatch.store.records import (
     Artefact,
     DetectionRow,
-    ExpectedResult,
     FindingRow,
     ResultFilter,
     ResultRow,
@@ -137,9 +137,9 @@ class History:
         """
         return self._write(write.insert_runs, session_uuid, list(runs))
 
-    def add_attributes(self, session_uuid: str, attributes: Mapping[str, object]) -> None:
-        """Merge these attributes into those of the session."""
-        self._write(write.merge_session_attributes, session_uuid, attributes)
+    def add_facts(self, session_uuid: str, facts: SessionFacts) -> None:
+        """Add facts to those of the session; those that it has already are replaced."""
+        self._write(write.add_session_facts, session_uuid, facts)
 
     def end_session(self, session_uuid: str, status: SessionStatus, ended_at: int) -> None:
         """Close a session with its status; `ended_at` in epoch seconds UTC."""
@@ -186,10 +186,10 @@ class History:
         return self._read(read.load_finding_rows, system)
 
     def sessions(
-        self, system: str | None = None, limit: int | None = None, attribute: str | None = None
+        self, system: str | None = None, limit: int | None = None, *, retested: bool = False
     ) -> list[SessionRow]:
-        """Return the sessions, newest first; with `attribute` only those that have it."""
-        return self._read(read.list_sessions, system, limit, attribute)
+        """Return the sessions, newest first; with `retested` only those that repeated some of their runs."""
+        return self._read(read.list_sessions, system, limit, retested=retested)
 
     def session(self, uuid: str) -> SessionRow:
         """Return one session by its UUID or an unambiguous prefix of it.
@@ -243,8 +243,8 @@ class History:
         """Return the covariates stored for runs, by run id; runs for which none were computed are omitted."""
         return self._read(bulk.run_covariates, run_ids)
 
-    def run_facts(self, run_ids: Sequence[int], names: Sequence[str]) -> dict[int, dict[str, Any]]:
-        """Return the facts with these names of runs by run id; absent facts are omitted, and so are unknown runs."""
+    def run_facts(self, run_ids: Sequence[int], names: Sequence[str]) -> dict[int, RunFacts]:
+        """Return the facts of runs by run id, but only those with these names; unknown runs are omitted."""
         return self._read(read.run_facts, run_ids, names)
 
     def artefacts(self, run_id: int) -> list[Artefact]:

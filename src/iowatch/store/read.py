@@ -8,11 +8,11 @@ from typing import Any, TypeVar
 
 from sqlalchemy import ColumnElement, Connection, Select, func, select
 
-from iowatch.core import Case, RunKey, Scalar, UsageError
+from iowatch.core import Case, ExpectedResult, RunKey, Scalar, UsageError
+from iowatch.store.facts import RunFacts, SessionFacts
 from iowatch.store.records import (
     Artefact,
     DetectionRow,
-    ExpectedResult,
     FindingRow,
     RunRow,
     SeriesExtent,
@@ -65,20 +65,26 @@ def system_names_in_history(connection: Connection) -> list[str]:
 
 def _select_sessions() -> Select[Any]:
     runs = select(func.count(RunTable.id)).where(RunTable.session_id == SessionTable.id).scalar_subquery()
-    columns = record_columns(SessionRow, SessionTable, system=SystemTable.name, runs=runs)
+    others = {"system": SystemTable.name, "facts": SessionTable.attributes, "runs": runs}
+    columns = record_columns(SessionRow, SessionTable, **others)
     return select(*columns).join(SystemTable, SessionTable.system_id == SystemTable.id)
 
 
+def _session_rows(connection: Connection, statement: Select[Any]) -> list[SessionRow]:
+    rows = connection.execute(statement).mappings()
+    return [SessionRow(**{**row, "facts": SessionFacts.from_document(row["facts"])}) for row in rows]
+
+
 def list_sessions(
-    connection: Connection, system: str | None = None, limit: int | None = None, attribute: str | None = None
+    connection: Connection, system: str | None = None, limit: int | None = None, *, retested: bool = False
 ) -> list[SessionRow]:
-    """Return sessions, newest first; with `attribute` only those that have it."""
+    """Return sessions, newest first; with `retested` only those that repeated some of their runs."""
     statement = _select_sessions().order_by(SessionTable.started_at.desc(), SessionTable.id.desc()).limit(limit)
-    if attribute is not None:
-        statement = statement.where(SessionTable.attributes[attribute].as_string().is_not(None))
+    if retested:
+        statement = statement.where(SessionTable.attributes["retest_since"].as_string().is_not(None))
     if system is not None:
         statement = statement.where(SystemTable.name == system)
-    return _records(connection, statement, SessionRow)
+    return _session_rows(connection, statement)
 
 
 def find_session(connection: Connection, uuid: str) -> SessionRow:
@@ -88,7 +94,7 @@ def find_session(connection: Connection, uuid: str) -> SessionRow:
         UsageError: no session or several sessions match.
     """
     begins = SessionTable.uuid.startswith(uuid, autoescape=True)
-    found = _records(connection, _select_sessions().where(begins), SessionRow)
+    found = _session_rows(connection, _select_sessions().where(begins))
     chosen = [row for row in found if row.uuid == uuid] or found
     if len(chosen) != 1:
         count = "no session" if not chosen else f"{len(chosen)} sessions"
@@ -144,7 +150,8 @@ def find_runs(connection: Connection, *conditions: ColumnElement[bool], document
         .where(*conditions)
         .order_by(RunTable.started_at, RunTable.id)
     )
-    return _records(connection, statement, RunRow)
+    rows = map(dict, connection.execute(statement).mappings())
+    return [RunRow(**{**row, "facts": RunFacts.from_document(row.get("facts", {}))}) for row in rows]
 
 
 def find_run(connection: Connection, run_id: int) -> RunRow:
@@ -159,15 +166,16 @@ def find_run(connection: Connection, run_id: int) -> RunRow:
     return found[0]
 
 
-def run_facts(connection: Connection, run_ids: Sequence[int], names: Sequence[str]) -> dict[int, dict[str, Any]]:
-    """Return the facts with these names of runs, by run id; absent facts are omitted, and so are unknown runs."""
-    statement = select(RunTable.id, *(RunTable.facts[name].label(f"fact_{i}") for i, name in enumerate(names)))
-    parts = [statement.where(RunTable.id.in_(chunk)) for chunk in in_chunks(run_ids)]
-    return {
-        number: {name: value for name, value in zip(names, values, strict=True) if value is not None}
-        for part in parts
-        for number, *values in connection.execute(part)
-    }
+def run_facts(connection: Connection, run_ids: Sequence[int], names: Sequence[str]) -> dict[int, RunFacts]:
+    """Return the facts of runs, by run id, but only those with these names: all are large documents."""
+    columns = [RunTable.facts[name].label(f"fact_{i}") for i, name in enumerate(names)]
+    facts_by_run: dict[int, RunFacts] = {}
+    for chunk in in_chunks(run_ids):
+        statement = select(RunTable.id, *columns).where(RunTable.id.in_(chunk))
+        for run_id, *values in connection.execute(statement):
+            recorded = {name: value for name, value in zip(names, values, strict=True) if value is not None}
+            facts_by_run[run_id] = RunFacts.from_document(recorded)
+    return facts_by_run
 
 
 def session_of_runs(connection: Connection, run_ids: Sequence[int] | None = None) -> dict[int, str]:

@@ -14,9 +14,10 @@ from sqlalchemy import Connection, Insert, Select, Transaction, bindparam, inser
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import IntegrityError
 
-from iowatch.core import Case, InputError, Result, summarise_samples
+from iowatch.core import Case, ExpectedResult, InputError, Result, summarise_samples
 from iowatch.store import read, records
 from iowatch.store.bulk import CovariateNumbers
+from iowatch.store.facts import SessionFacts
 from iowatch.store.partitions import require_partitions
 from iowatch.store.schema import (
     ArtefactTable,
@@ -101,12 +102,10 @@ def get_or_create_case(connection: Connection, case: Case) -> int:
     return get_or_create_id(connection, CaseTable, {"key": case.key}, values)
 
 
-def insert_session(
-    connection: Connection, session: records.SessionRecord, expected: Iterable[records.ExpectedResult]
-) -> None:
+def insert_session(connection: Connection, session: records.SessionRecord, expected: Iterable[ExpectedResult]) -> None:
     """Insert the session if absent; then add its expected results."""
     values = {name: getattr(session, name) for name in ("suite", "origin", "started_at")}
-    values |= {"status": "running", "attributes": dict(session.attributes)}
+    values |= {"status": "running", "attributes": dict(session.facts.document)}
     values["system_id"] = get_or_create_system(connection, session.system)
     row = get_or_create_id(connection, SessionTable, {"uuid": session.uuid}, values)
     add_expected_results(connection, row, [list(astuple(item)) for item in expected])
@@ -138,11 +137,11 @@ def session_and_system_ids(connection: Connection, uuid: str) -> tuple[int, int]
     return found.id, found.system_id
 
 
-def merge_session_attributes(connection: Connection, uuid: str, attributes: Mapping[str, object]) -> None:
-    """Merge these attributes into those of the session."""
-    row, _ = session_and_system_ids(connection, uuid)
-    known = connection.execute(select(SessionTable.attributes).where(SessionTable.id == row)).scalar_one()
-    _update_session(connection, row, attributes={**known, **attributes})
+def add_session_facts(connection: Connection, uuid: str, facts: SessionFacts) -> None:
+    """Add facts to those of the session; those that it has already are replaced."""
+    session_id, _ = session_and_system_ids(connection, uuid)
+    stored = connection.execute(select(SessionTable.attributes).where(SessionTable.id == session_id)).scalar_one()
+    _update_session(connection, session_id, attributes={**stored, **facts.document})
 
 
 def update_session_end(connection: Connection, uuid: str, status: records.SessionStatus, ended_at: int) -> None:

@@ -463,7 +463,7 @@ def test_variables_of_plain_reframe_change_the_case(tmp_path: Path) -> None:
     ("words", "reason", "session"),
     [
         ("case_options=repeats:3", "ior has no option 'repeats'", ""),
-        ("case_options=ranks:no", "option 'ranks' of ior: expected MPI processes (found 'no')", ""),
+        ("case_options=ranks:no", "option 'ranks' of ior (MPI processes): expected a whole number", ""),
         ("num_tasks=2", "a session runs cases as its suite says", "session"),
     ],
 )

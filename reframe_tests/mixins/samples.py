@@ -15,6 +15,7 @@ from reframe.core.builtins import run_before, sanity_function
 
 from iowatch import handoff
 from iowatch.benchmarks import hints, registry
+from iowatch.benchmarks.options import Options
 from iowatch.core import METRICS, Output, Scalar
 from iowatch.handoff import merge_outputs
 from iowatch.reference.bandwidth import performance_variable
@@ -65,7 +66,7 @@ class SamplesMixin(rfm.RegressionTestPlugin):
         kept = [f"[ ! -e {name} ] || mv {name} {_VERIFIED}.{name}" for name in tool.results]
         return [f"{' && '.join(redirected)}; echo $? > {_VERIFIED}.rc", *kept]
 
-    def _verifying_options(self) -> dict[str, Scalar] | None:
+    def _verifying_options(self) -> Options | None:
         return handoff.verifying_options(self.case) if "verification" in self.extra_work else None
 
     def _verification_failure(self) -> str | None:

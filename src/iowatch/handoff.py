@@ -30,6 +30,7 @@ from typing import Annotated, Any, Literal, NoReturn, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from iowatch.benchmarks.options import Options
 from iowatch.benchmarks.suites import SuiteCase
 from iowatch.core import (
     METRICS,
@@ -458,10 +459,13 @@ def read_aggressor_request() -> AggressorRequest | None:
     return AggressorRequest(**json.loads(text)) if text else None
 
 
-def verifying_options(case: SuiteCase) -> dict[str, Scalar] | None:
+def verifying_options(case: SuiteCase) -> Options | None:
     """Return the options of one further repetition that compares its data; None if there is none, or no need."""
-    known = "verify" in case.tool.options and case.tool.file_bytes(case.options) > 0
-    return {**case.options, "verify": True, "repeat": 1} if known and not case.options.get("verify") else None
+    if not case.options.declares("verify") or case.options.flag("verify"):
+        return None
+    if case.tool.file_bytes(case.options) == 0:
+        return None
+    return case.options.with_values({"verify": True, "repeat": 1})
 
 
 def write_selection(

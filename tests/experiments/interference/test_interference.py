@@ -18,6 +18,7 @@ import pytest
 from click.testing import Result as CliResult
 
 from iowatch import handoff
+from iowatch.benchmarks.ior import IOR
 from iowatch.benchmarks.suites import SuiteCase, load_suite
 from iowatch.core import Output, OutputStatus, Result, UsageError
 from iowatch.experiments.interference import aggressors as jobs
@@ -342,7 +343,7 @@ def test_more_jobs_than_slurm_can_run_at_once_are_refused(
 
 def test_case_name_of_several_benchmarks_must_be_complete(monkeypatch: pytest.MonkeyPatch) -> None:
     one = load_suite("interference")[0]
-    both = [one, SuiteCase(one.suite, "ior", one.name, {}, "none", 60)]
+    both = [one, SuiteCase(one.suite, "ior", one.name, IOR.read_options({}), "none", 60)]
     with pytest.raises(UsageError, match="several cases 'op=both'"):
         interference._find_case(both, "interference", "op=both")
     assert interference._find_case(both, "interference", "ior:op=both").benchmark == "ior"

@@ -10,7 +10,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from iowatch.benchmarks.hints import romio_file
+from iowatch.benchmarks.hints import romio_file_of
 from iowatch.core import NO_HINTS, InputError, PlainTable, Scalar, format_count, format_size, make_table
 from iowatch.experiments.advice.advice import (
     FAMILY_ERROR,
@@ -248,10 +248,10 @@ def _hint_values(parameter: str, best: Scalar, advice: Advice) -> Iterator[tuple
             yield "striping_factor", str(count)
     if parameter == "hints" and best != NO_HINTS:
         work = advice.workload
-        options = {"hints": best, "ranks": work.ranks or _ANY_RANKS, "nodes": work.nodes or 1}
         # Hints of another release, or for more aggregators than ranks, are not understood.
         with suppress(InputError):
-            for line in romio_file(options).splitlines():
+            content = romio_file_of(str(best), ranks=work.ranks or _ANY_RANKS, nodes=work.nodes or 1)
+            for line in content.splitlines():
                 name, _, value = line.partition(" ")
                 yield name, value
 

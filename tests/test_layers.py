@@ -18,9 +18,9 @@ PACKAGES = (
     "core",
     "benchmarks",
     "site",
-    "handoff",
     "darshan",
     "reference",
+    "checks",
     "store",
     "statistics",
     "findings",
@@ -38,8 +38,8 @@ CAPABILITIES = ("importers", "applications", "experiments")
 RANK = {name: rank for rank, name in enumerate(PACKAGES)}
 # The statistics are a library of their own, which imports nothing of iowatch (docs/architecture.md).
 ALLOWED_TO_STATISTICS = {"numpy", "scipy", *sys.stdlib_module_names}
-# The checks run inside ReFrame: no store, no statistics, no session.
-ALLOWED_TO_CHECKS = {"core", "benchmarks", "site", "handoff", "reference"}
+# The checks run inside ReFrame; all that they do is in one package, which is below the store, statistics and session.
+ALLOWED_TO_CHECKS = {"checks"}
 
 MODULES = {
     ".".join(("iowatch", *path.relative_to(SOURCE).with_suffix("").parts)).removesuffix(".__init__"): path
@@ -117,7 +117,7 @@ def test_source_does_not_import_the_checks() -> None:
 
 
 def test_modules_are_imported_by_name_only_by_the_registries_of_files() -> None:
-    """Commands, pages and plugins are found from files; any other such import would be invisible to the tests above."""
+    """Commands, pages and plugins are found from files; the tests above do not see such imports."""
     importing = {name for name, path in MODULES.items() if "import_module(" in path.read_text()}
     # `iowatch` itself reads `_version.py`, which only a build writes.
     assert importing == {
@@ -130,7 +130,7 @@ def test_modules_are_imported_by_name_only_by_the_registries_of_files() -> None:
 
 
 # A package with a public interface: names that its `__init__.py` exports.
-WITH_INTERFACE = ("core", "site", "reference", "store", "findings", "comparison", "darshan")
+WITH_INTERFACE = ("core", "site", "reference", "checks", "store", "findings", "comparison", "darshan")
 # Not part of an interface: pydantic and YAML take long to import, and most commands need neither; registries are used
 # by every capability.
 NAMED_DIRECTLY = {"iowatch.core.yamlfile", "iowatch.core.plugins"}
@@ -179,6 +179,15 @@ CHECKS = sorted((ROOT / "reframe_tests").rglob("*.py"))
 @pytest.mark.parametrize("path", CHECKS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_checks_use_only_packages_that_run_inside_reframe(path: Path) -> None:
     assert {package_of(name) for name in imports(path)} <= ALLOWED_TO_CHECKS
+
+
+def test_functions_of_the_checks_do_not_depend_on_reframe() -> None:
+    """Only the base class does: all else is tested without it, and the session imports it."""
+    importing = []
+    for module, path in MODULES.items():
+        if package_of(module) == "checks" and re.search(r"^\s*(import|from) reframe\b", path.read_text(), re.MULTILINE):
+            importing.append(module)
+    assert importing == ["iowatch.checks.base"]
 
 
 BENCHIO = ROOT / "benchmarks" / "benchio" / "src"

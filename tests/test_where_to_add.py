@@ -1,7 +1,8 @@
 """README, "Where to add": each row of the table is tested.
 
-Three rows are tested elsewhere: benchmark (tests/benchmarks/test_new_benchmark.py), dashboard page
-(tests/output/dashboard/test_menu.py) and detector (tests/findings/test_series.py).
+Four rows are tested elsewhere: benchmark (tests/benchmarks/test_new_benchmark.py), check extension
+(tests/plugins/test_check_extension.py), dashboard page (tests/output/dashboard/test_menu.py) and detector
+(tests/findings/test_series.py).
 """
 
 from __future__ import annotations

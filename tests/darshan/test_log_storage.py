@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from iowatch import handoff
+from iowatch import checks
 from iowatch.core import UsageError, artefacts
 from iowatch.darshan import DarshanReader, read_trace
 from iowatch.darshan.privacy import keep_darshan_log
@@ -35,9 +35,9 @@ def test_names_are_not_stored_with_privacy_setting(
     log = make_log(posix=POSIX, exe="/home/alice/bin/program")
     with History.open(str(tmp_path / "history.db")) as history:
         place = session.start_session(history, SessionRecord("one", "local", "smoke", "run", 1_700_000_000), [])
-        handoff.spool_case(place, _case(), {"darshan": [log]})
+        checks.spool_case(place, _case(), {"darshan": [log]})
         session.ingest_spool(history, place, reader)
-        assert handoff.finished_case_directories(place) == []
+        assert checks.finished_case_directories(place) == []
         (run,) = history.runs("one")
         assert history.artefacts(run.id) == []
     assert run.facts.darshan.status == "ok"
@@ -56,7 +56,7 @@ def test_misspelt_privacy_setting_is_refused_before_the_session(
     assert not (var / "runs").exists()
 
 
-def _case() -> handoff.SpooledCase:
+def _case() -> checks.SpooledCase:
     output: dict[str, object] = {
         "tool": "ior",
         "version": None,
@@ -65,7 +65,7 @@ def _case() -> handoff.SpooledCase:
         "results": [],
         "facts": {},
     }
-    return handoff.SpooledCase(
+    return checks.SpooledCase(
         name="ior:one",
         benchmark="ior",
         partition="default",

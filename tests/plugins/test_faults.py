@@ -85,6 +85,7 @@ def test_commands_go_on_without_the_plugin_except_those_that_need_it(site: Path,
     assert json.loads(doctor.stdout)["plugins"] == [
         {"name": "plugins/blocks.py", "adds": ["Page blocks.html"], "faults": []},
         {"name": "plugins/dd.py", "adds": [], "faults": [fault]},
+        {"name": "plugins/memory_limit.py", "adds": ["CheckExtension memory_limit"], "faults": []},
     ]
     assert f"plugins/dd.py, line {last}: ZeroDivisionError" in doctor.stderr
     needed = cli("run", "--suite", "blocks")
@@ -111,7 +112,7 @@ def test_imported_objects_of_the_product_are_no_collision(site: Path) -> None:
     assert BENCHMARKS.plugin_of("ior") is None
     plugins.checked_plugins()
     assert [fault for fault in faults() if "a.py" in fault] == [
-        f"{site}/plugins/a.py: it defines no object of Metric, Benchmark, Page"
+        f"{site}/plugins/a.py: it defines no object of Metric, Benchmark, CheckExtension, Page"
     ]
 
 

@@ -226,9 +226,9 @@ def test_aggressors_are_tasks_of_one_array(
     assert check_interference(context, plan, 1) == []
     assert partition_capacity("node") == (1, 16)
     jobs = Aggressors(context, plan.aggressor, 2, tmp_path / "aggressors", 300)
-    variables = {**context.check_variables(tmp_path), "IOWATCH_SESSION": "test"}
+    order = replace(context.order(tmp_path), session="test")
     try:
-        jobs.launch(variables)
+        jobs.launch(order)
         jobs.start(2, 1)
         began = time.time()
         jobs.stop()

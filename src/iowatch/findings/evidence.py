@@ -55,7 +55,7 @@ from iowatch.statistics.explanation import EventReach
 from iowatch.statistics.panel import probability_beside
 from iowatch.store import NO_RUN_FACTS, History, RunFacts, RunRow, SeriesPoints, SeriesRow, SessionRow
 
-# Every job collects `machine` on its node (reframe_tests/mixins/machine.py). The record of benchio has part of it, for
+# Every job collects `machine` on its node (checks/machine.py). The record of benchio has part of it, for
 # results measured without the checks of iowatch.
 _MACHINE = {
     "kernel": "kernel",

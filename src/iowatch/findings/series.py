@@ -23,6 +23,7 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from iowatch.checks import INTERLEAVED_PARAMETERS, RETEST
 from iowatch.core import (
     COVARIATE_FACTS,
     DAY_S,
@@ -35,7 +36,6 @@ from iowatch.core import (
     run_covariates,
 )
 from iowatch.findings.statistics_errors import reported_as
-from iowatch.handoff import INTERLEAVED_PARAMETERS, RETEST
 from iowatch.site import load_system, system_names
 from iowatch.statistics import DEFAULT_METHOD, CovariateTable, Detection, DetectorSettings, detect_many
 from iowatch.statistics.detection import CollectDetections, detection_pool, extend_detection, get_method

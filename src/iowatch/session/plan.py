@@ -16,8 +16,8 @@ from types import MappingProxyType
 from typing import get_args
 
 from iowatch.benchmarks.suites import SuiteCase
+from iowatch.checks import ExtraWork
 from iowatch.core import IowatchError, RunKey, UnplannedRun, UsageError, format_local_time, format_size, suggest_name
-from iowatch.handoff import ExtraWork
 from iowatch.session.reframe import ReframeSite
 from iowatch.site import (
     Blackout,

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence, Set
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from iowatch import handoff
+from iowatch import checks
 from iowatch.benchmarks import registry, suites
 from iowatch.core import (
     DAY_S,
@@ -202,7 +202,7 @@ def assess_session(history: History, summary: SessionSummary) -> Verdict:
 
 def _quarantine_problems(history: History, system: str) -> list[str]:
     """One sentence per damaged case of any session of the system; a session that is not in the history may be one."""
-    found = handoff.quarantined_cases()
+    found = checks.quarantined_cases()
     others = {session.uuid for session in history.sessions() if session.system != system} if found else set()
     return [one.text for one in found if one.session not in others]
 
@@ -244,7 +244,7 @@ def _retest_lines(history: History, runs: Sequence[RunRow]) -> tuple[str, ...]:
     lines = []
     for one in find_retests(runs):
         values: dict[tuple[str, str], list[str]] = {}
-        for name in (one.name, handoff.turn_run_name(one.name, {handoff.RETEST: True})):
+        for name in (one.name, checks.turn_run_name(one.name, {checks.RETEST: True})):
             results = history.run_results(by_key[RunKey(one.partition, one.stack, name)])
             metric = next((m for m in headline_metrics() if m in {series.metric for series, _ in results}), None)
             for series, samples in results:

@@ -18,7 +18,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, delete, func, insert, not_, select, text, update
 from sqlalchemy.exc import DatabaseError
 
-from iowatch import handoff
+from iowatch.checks import quarantined_cases
 from iowatch.core import (
     DAY_S,
     InputError,
@@ -84,7 +84,7 @@ def check_history(history: History) -> HistoryCheck:
         faults = [*_file_faults(connection, "integrity_check(20)")]
         faults += _row_faults(connection)
         faults += _artefact_faults(connection)
-        faults += [case.text for case in handoff.quarantined_cases()]
+        faults += [case.text for case in quarantined_cases()]
         return HistoryCheck(
             size_bytes=database_size_bytes(connection),
             sessions=_count(connection, SessionTable),

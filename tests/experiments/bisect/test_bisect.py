@@ -14,7 +14,7 @@ import pytest
 import yaml
 from click.testing import Result as CliResult
 
-from iowatch import handoff
+from iowatch import checks
 from iowatch.benchmarks.suites import SuiteCase
 from iowatch.core import Output, Result, Scalar
 from iowatch.demo.scenarios import Scenario, SimulatedSeries, generate_sessions
@@ -27,6 +27,7 @@ from iowatch.session.reframe import ReframePartition, ReframeSite
 from iowatch.site import Stack, StackPart
 from iowatch.site.stack import probe as stack_probe
 from iowatch.store import History, StackRecord
+from tests.checks.orders import order_of
 from tests.experiments.bisect.test_commits import Repository
 
 Cli = Callable[..., CliResult]
@@ -54,13 +55,15 @@ class FakeReframe:
 
     def follow(self, words: list[str], place: Path, environment: dict[str, str], each_poll: Callable[[], None]) -> int:
         (place / "report.json").write_text("{}")
-        for pair, side, stack in json.loads(environment["IOWATCH_TURNS"]):
-            self.turns.append(stack)
+        order = order_of(environment)
+        assert order.spool is not None
+        for turn in order.turns:
+            self.turns.append(turn.stack)
             if len(self.turns) == self.interrupted_at:
                 raise KeyboardInterrupt
-            modules = self.modules(stack)
-            if self.unusable not in modules or stack == "bad":
-                self._leave(Path(environment["IOWATCH_SESSION_DIR"]), {"pair": pair, "side": side}, stack, modules)
+            modules = self.modules(turn.stack)
+            if self.unusable not in modules or turn.stack == "bad":
+                self._leave(order.spool, turn.facts, turn.stack, modules)
             each_poll()
         return 0
 
@@ -75,9 +78,9 @@ class FakeReframe:
         # Others slow most repetitions down: only the best ones tell the stacks apart.
         samples = (best, *(best * rng.uniform(0.2, 0.9, 2)).tolist())
         output = Output("ior", "4.0.0", "ok", None, (Result("write", "bandwidth", "MiB/s", samples, {"api": "POSIX"}),))
-        name = handoff.turn_run_name(self.case, facts)
-        case = handoff.SpooledCase(name, "ior", "default", stack, {}, 1_700_000_000, 1.0, output.to_json(), facts)
-        handoff.spool_case(session, case, {})
+        name = checks.turn_run_name(self.case, facts)
+        case = checks.SpooledCase(name, "ior", "default", stack, {}, 1_700_000_000, 1.0, output.to_json(), facts)
+        checks.spool_case(session, case, {})
 
 
 @pytest.fixture

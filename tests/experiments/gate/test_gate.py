@@ -14,7 +14,7 @@ from click.testing import Result as CliResult
 from jsonschema import Draft202012Validator
 from junitparser import JUnitXml
 
-from iowatch import handoff
+from iowatch import checks
 from iowatch.core import Output, Result, UsageError
 from iowatch.experiments.common import pairs
 from iowatch.experiments.common.builds import Build, recorded_stack
@@ -23,8 +23,9 @@ from iowatch.experiments.reproduce import run as reproduce
 from iowatch.session import reframe
 from iowatch.session.reframe import ReframePartition, ReframeSite
 from iowatch.site import Stack, StackPart
-from iowatch.site.counters import COUNTS, RunCounts
+from iowatch.site.counters import RunCounts
 from iowatch.store import History, SessionRecord
+from tests.checks.orders import order_of
 
 Cli = Callable[..., CliResult]
 FEATURES = frozenset({"mpi", "hdf5", "netcdf4"})
@@ -56,26 +57,25 @@ class FakeReframe:
 
     def follow(self, _words: list[str], place: Path, environment: dict[str, str], each_poll: Callable[[], None]) -> int:
         (place / "report.json").write_text("{}")
-        selected = json.loads(Path(environment["IOWATCH_SELECTION"]).read_text())
-        spool = Path(environment["IOWATCH_SESSION_DIR"])
-        if environment.get(handoff.PROFILE_VARIABLE, "").startswith(COUNTS):
+        order = order_of(environment)
+        selected, spool = [run.key for run in order.runs or ()], order.spool
+        assert spool is not None
+        if "counter" in order.extensions:
             self.counted.append({stack for _, stack, _ in selected})
             for _, stack, run in selected:
                 if stack in self.failing and "netcdf4" in run:
                     self._spool(spool, run, stack, {}, self._output(run, stack, [0]))
                     continue
-                traced = environment[handoff.DARSHAN_VARIABLE] != "off" and self.collective[stack]
+                traced = order.is_traced and self.collective[stack]
                 operations = {"MPIIO_COLL_WRITES": traced} if traced else None
                 counts = RunCounts({"pwrite64": self.writes[stack]}, {}, None, True, "", operations)
                 self._spool(spool, run, stack, {}, Output("benchio", "1", "ok", None, (), {"counts": counts.to_json()}))
         else:
-            turns = json.loads(environment["IOWATCH_TURNS"])
-            if turns[0][0]:
+            if order.turns[0].pair:
                 self.starts.append({run for _, _, run in selected})
-            for number, (pair, side, turn_stack) in enumerate(turns):
-                for run in sorted({run for _, stack, run in selected if stack == turn_stack}):
-                    facts = {"pair": pair, "side": side}
-                    self._spool(spool, run, turn_stack, facts, self._output(run, turn_stack, [pair, number]))
+            for number, turn in enumerate(order.turns):
+                for run in sorted({run for _, stack, run in selected if stack == turn.stack}):
+                    self._spool(spool, run, turn.stack, turn.facts, self._output(run, turn.stack, [turn.pair, number]))
         each_poll()
         return 0
 
@@ -88,11 +88,11 @@ class FakeReframe:
         return Output("benchio", "1", "ok", None, (Result("write", "bandwidth", "MiB/s", (level,) * 3, case),))
 
     def _spool(self, spool: Path, run: str, stack: str, facts: dict[str, object], output: Output) -> None:
-        name = handoff.turn_run_name(run, facts) if facts else run
-        case = handoff.SpooledCase(
+        name = checks.turn_run_name(run, facts) if facts else run
+        case = checks.SpooledCase(
             name, "benchio", "default", stack, STACKS[stack].to_json(), 1_700_000_000, 1.0, output.to_json(), facts
         )  # fmt: skip
-        handoff.spool_case(spool, case, {})
+        checks.spool_case(spool, case, {})
 
 
 @pytest.fixture

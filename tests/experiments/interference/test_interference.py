@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from click.testing import Result as CliResult
 
-from iowatch import handoff
+from iowatch import checks
 from iowatch.benchmarks.ior import IOR
 from iowatch.benchmarks.suites import SuiteCase, load_suite
 from iowatch.core import Output, OutputStatus, Result, UsageError
@@ -31,6 +31,7 @@ from iowatch.session import reframe
 from iowatch.session.reframe import ReframePartition, ReframeSite
 from iowatch.site import aggressors
 from iowatch.store import History, SeriesFilter
+from tests.checks.orders import order_of
 
 Cli = Callable[..., CliResult]
 # Record of one start of the case `op=write` of the suite on ext4; benchio printed the mean of its ten repetitions.
@@ -40,8 +41,8 @@ RUN = ("interference", "--suite", "interference", "victim=op=write", "aggressor=
 
 
 def turn_of(environment: dict[str, str]) -> tuple[int, int]:
-    ((pair, level, _),) = json.loads(environment["IOWATCH_TURNS"])
-    return pair, int(level)
+    (turn,) = order_of(environment).turns
+    return turn.pair, int(turn.side)
 
 
 class Machine:
@@ -67,7 +68,9 @@ class Machine:
     @contextmanager
     def started(self, words: list[str], directory: Path, environment: dict[str, str]) -> Iterator[object]:
         assert "--skip-sanity-check" in words
-        request = json.loads(environment["IOWATCH_AGGRESSORS"])
+        order = order_of(environment)
+        request = order.extensions["aggressor"]
+        assert not order.is_traced
         self.jobs = directory
         ended = f"until [ -e {directory}/ended-$serial ]; do sleep 0.05; done; cp {CAPTURED} benchio.json"
         commands = [
@@ -97,27 +100,29 @@ class Machine:
             self.busy.setdefault(level, set()).add(len(running))
             if (pair, level) == self.kill:
                 os.kill(int((self.jobs / "job-1" / "job").read_text().split()[0]), signal.SIGKILL)
-        self._leave(Path(environment["IOWATCH_SESSION_DIR"]), environment, [began, time.time()])
+        self._leave(environment, [began, time.time()])
         if self.jobs and level:
             (self.jobs / f"ended-{control[0]}").touch()
         each_poll()
         return 0
 
-    def _leave(self, session: Path, environment: dict[str, str], measured: list[float]) -> None:
+    def _leave(self, environment: dict[str, str], measured: list[float]) -> None:
         """Each aggressor takes as much as the victim, and 1 % of noise per pair."""
-        pair, level = turn_of(environment)
+        order, (pair, level) = order_of(environment), turn_of(environment)
+        assert order.spool is not None
         samples = tuple(1000 * (1 + 0.01 * pair) / (1 + level) * factor for factor in (0.98, 1.0, 1.02))
-        case = {"api": "POSIX", "aggressors": level, "aggressor": environment["IOWATCH_AGGRESSOR"]}
+        case = {"api": "POSIX", **order.turns[0].parameters}
+        assert case["aggressors"] == level
         results = (Result("write", "bandwidth", "MiB/s", samples, case),)
         facts = {"pair": pair, "side": str(level), "measured": measured}
-        name = handoff.turn_run_name("benchio:op=write", facts)
+        name = checks.turn_run_name("benchio:op=write", facts)
         if (pair, level) == self.fails:
             results = ()
         status: OutputStatus = "ok" if results else "failed"
         output = Output("benchio", "1.0.0", status, None if results else "no space left", results).to_json()
-        handoff.spool_case(
-            session,
-            handoff.SpooledCase(name, "benchio", "default", "one", {}, int(time.time()), 0.1, output, facts),
+        checks.spool_case(
+            order.spool,
+            checks.SpooledCase(name, "benchio", "default", "one", {}, int(time.time()), 0.1, output, facts),
             {},
         )
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from iowatch import handoff
+from iowatch import checks
 from iowatch.core import Output
 from iowatch.session import session
 from iowatch.session.plan import load_run_history
@@ -42,7 +42,7 @@ def test_counters_of_a_darshan_log_are_no_results_of_a_profiled_run(
     monkeypatch.setattr(session, "add_trace_results", lambda output, *_, **__: called.append(output) or output)
     for facts in ({"profile": None}, {}):
         document = replace(OUTPUT, facts=facts).to_json()
-        case = handoff.SpooledCase(
+        case = checks.SpooledCase(
             name="ior:single", benchmark="ior", partition="default", stack_name="x", stack={}, started_at=1,
             wall_s=1.0, output=document, facts={}, files={},
         )  # fmt: skip

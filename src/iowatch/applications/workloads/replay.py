@@ -30,7 +30,7 @@ from iowatch.site.stack import probe as stack_probe
 _TIMEOUT_S = 3600
 # Of a case that `add_workload` writes; people change the file.
 _TIME_LIMIT_S, _REPEAT = 600, 3
-# As in reframe_tests/mixins/darshan.py: memory for DXT and many files, one process writes the log.
+# As in checks/tracing.py: memory for DXT and many files, one process writes the log.
 _CONFIGURATION = """\
 MODMEM 64
 NAMEMEM 4

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from iowatch import handoff
+from iowatch import checks
 from iowatch.core import MachineError, format_count
 from iowatch.session import reframe, session
 from iowatch.session.plan import SessionPlan, check_byte_budget, make_session_plan, require_runs
@@ -82,12 +82,11 @@ class _ProfileRunner(session.SessionRunner):
         self.plan, self.profiler = plan, profiler
 
     def execute(self) -> None:
-        environment = {**self.context.check_variables(self.directory), handoff.PROFILE_VARIABLE: self.profiler}
         planned = [run.key for run in self.plan.runs]
+        order = self.context.order(self.directory)
+        order = replace(order, runs=checks.ordered_runs(planned), extensions=_extensions(self.profiler))
         try:
-            reframe.execute_runs(
-                self.context.site, self.context.suite, planned, self.directory, environment, lambda: None
-            )
+            reframe.execute_order(self.context.site, order, self.directory, lambda: None)
         finally:
             self.reason = next((one.reason for one in reframe.read_failures(self.directory, self.context.site)), None)
             self.ingest_all()
@@ -95,3 +94,11 @@ class _ProfileRunner(session.SessionRunner):
             complete = len(runs) == len(planned)
             failed = any(run.status != "ok" for run in runs)
             self.status = "incomplete" if not complete else "failed" if failed else "ok"
+
+
+def _extensions(profiler: str) -> dict[str, dict[str, Any]]:
+    """The check extension that does it, with its settings."""
+    name, _, counter = profiler.partition(":")
+    if name == counters.COUNTS:
+        return {"counter": {"counter": counter}}
+    return {"profiler": {"profilers": [] if profiler == "auto" else profiler.split(",")}}

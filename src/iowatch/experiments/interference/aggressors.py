@@ -6,16 +6,17 @@ The jobs and the files through which the session directs them are those of `iowa
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 from subprocess import Popen
 
-from iowatch import handoff
+from iowatch import checks
 from iowatch.benchmarks.registry import parse_output_file
 from iowatch.core import METRICS, IowatchError, MachineError, Output, Result, headline_metrics, write_atomically
+from iowatch.experiments.interference.extension import AGGRESSOR, AggressorSettings
 from iowatch.session import reframe, session
 from iowatch.session.plan import PlannedRun
 from iowatch.site import aggressors
@@ -47,7 +48,7 @@ class Aggressors:
     ) -> None:
         self.directory, self.run, self._context = directory, run, context
         self._jobs = [aggressors.AggressorJob(directory / f"job-{n}") for n in range(1, count + 1)]
-        self._request = handoff.AggressorRequest(len(self._jobs), str(directory), time_limit_s)
+        self._settings = AggressorSettings(len(self._jobs), str(directory), time_limit_s)
         self._serial, self._measured, self._level, self._renewed = 0, 0, 0, 0.0
         self._end = time.monotonic() + time_limit_s - 4 * run.case.time_limit_s
         self._process: Popen[bytes] | None = None
@@ -63,18 +64,22 @@ class Aggressors:
         """Number of starts so far, with those that are running."""
         return sum(len(job.starts()) + (job.running > job.idle) for job in self._jobs)
 
-    def launch(self, environment: Mapping[str, str]) -> None:
+    def launch(self, order: checks.RunOrder) -> None:
         """Submit all jobs, idle, and wait until they run.
+
+        Args:
+            order: of the session.
 
         Raises:
             MachineError: they do not run within the time that jobs may wait.
         """
         self.directory.mkdir(parents=True)
         self._command(0, 0)
-        selection = handoff.write_selection(self.directory, [self.run.key])
-        words = reframe.reframe_command(self._context.site, self._context.suite, [self.run.key], self.directory)
+        extensions = {AGGRESSOR.name: self._settings.to_json()}
+        order = replace(order, runs=checks.ordered_runs([self.run.key]), is_traced=False, extensions=extensions)
+        words = reframe.reframe_command(self._context.site, order, self.directory)
         words += ["--skip-sanity-check", "--skip-performance-check"]
-        variables = {**environment, **selection, **self._request.variables}
+        variables = reframe.write_check_order(self.directory, order)
         self._process = self._stack.enter_context(reframe.started_reframe(words, self.directory, variables))
         minutes = self._context.limits.queue_minutes or _QUEUE_MINUTES
         try:
@@ -137,7 +142,7 @@ class Aggressors:
         output = parse_output_file(
             case.benchmark, source, stderr=stderr, rc=start.exit_code, ranks=case.ranks, log=log, fresh=True
         )
-        return handoff.validate_output(replace(case, may_differ=(*case.may_differ, "cache")), output)
+        return checks.validate_output(replace(case, may_differ=(*case.may_differ, "cache")), output)
 
     def hosts(self, level: int) -> list[str]:
         """Nodes of the aggressors of a level."""

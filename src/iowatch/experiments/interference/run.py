@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from iowatch import handoff
+from iowatch import checks
 from iowatch.benchmarks.suites import SuiteCase, load_suite
 from iowatch.core import MachineError, Output, Scalar, UsageError, format_count, format_size, suggest_name
 from iowatch.experiments.interference.aggressors import AggressorError, Aggressors, aggregate_rates
@@ -284,9 +284,13 @@ class _InterferenceRunner(InterleavedRunner):
     def label(self, turn: AbTurn) -> str:
         return f"level {turn.side}"
 
+    def parameters_of(self, turn: AbTurn) -> dict[str, Scalar]:
+        """The level, which is the number of aggressors, and what they do."""
+        return {"aggressors": int(turn.side), "aggressor": self.context.aggressor_text}
+
     def execute(self) -> None:
         try:
-            self.execute_turns({handoff.AGGRESSOR_VARIABLE: self.context.aggressor_text})
+            self.execute_turns()
         finally:
             if self.aggressors is not None:
                 self.aggressors.close()
@@ -306,7 +310,7 @@ class _InterferenceRunner(InterleavedRunner):
         levels, stopped = self.context.levels, self.schedule.stopped
         return InterferenceResult(self.record.uuid, *names, levels, self.pairs, stopped, self.missing_runs(), warnings)
 
-    def measure(self, batch: Batch, environment: dict[str, str]) -> list[handoff.SpooledCase]:
+    def measure(self, batch: Batch, order: checks.RunOrder) -> list[checks.SpooledCase]:
         """The victim at the level of the turn; it is ingested when its aggressors are checked."""
         (turn,) = batch
         level, spool = int(turn.side), self.directory / "turn"
@@ -317,18 +321,18 @@ class _InterferenceRunner(InterleavedRunner):
             self._launch()
         jobs = self.aggressors
         if not turn.warm_up:
-            environment = {**environment, "IOWATCH_SESSION_DIR": str(spool)}
+            order = replace(order, spool=spool)
         try:
             if level and jobs:
                 jobs.start(level, self._starts_left(level))
-            self.execute_plan(batch, environment, jobs.renew if jobs else lambda: None)
+            self.execute_plan(batch, order, jobs.renew if jobs else lambda: None)
             if level and jobs:
                 jobs.stop()
         except AggressorError as error:
             fault = error.message
         self._written += self.plan.volume_bytes
-        places = handoff.finished_case_directories(Path(environment["IOWATCH_SESSION_DIR"]))
-        found = [(place, handoff.read_spooled_case(place)) for place in places]
+        places = checks.finished_case_directories(self.directory if turn.warm_up else spool)
+        found = [(place, checks.read_spooled_case(place)) for place in places]
         self._stack = found[0][1].stack if found else self._stack
         if turn.warm_up:
             return []
@@ -340,11 +344,11 @@ class _InterferenceRunner(InterleavedRunner):
             self._take_faults([fault, *faults])
         return self.ingest()
 
-    def _empty_case(self, turn: AbTurn) -> handoff.SpooledCase:
+    def _empty_case(self, turn: AbTurn) -> checks.SpooledCase:
         run, facts = self.plan.runs[0], {"pair": turn.pair, "side": turn.side}
-        name, output = handoff.turn_run_name(run.name, facts), Output(run.case.benchmark, None, "failed", None, ())
+        name, output = checks.turn_run_name(run.name, facts), Output(run.case.benchmark, None, "failed", None, ())
         place = run.partition, run.stack, self._stack, int(time.time()), None
-        return handoff.SpooledCase(name, run.case.benchmark, *place, output.to_json(), facts)
+        return checks.SpooledCase(name, run.case.benchmark, *place, output.to_json(), facts)
 
     def _launch(self) -> None:
         budget_s = self.schedule.until.budget_s
@@ -354,7 +358,7 @@ class _InterferenceRunner(InterleavedRunner):
         self._launched += 1
         directory = self.directory / f"aggressors-{self._launched}"
         self.aggressors = Aggressors(self.context, self.plan.aggressor, max(self.plan.levels), directory, time_limit_s)
-        self.aggressors.launch(self.context.check_variables(self.directory))
+        self.aggressors.launch(self.context.order(self.directory))
 
     def _take_faults(self, faults: Sequence[str | None]) -> None:
         """End all aggressors after one has failed: what it left behind must not disturb later turns.
@@ -391,7 +395,7 @@ class _InterferenceRunner(InterleavedRunner):
         left = budget - self._written - started * volume - self.plan.volume_bytes
         return left // (level * volume) if level and volume else _UNLIMITED if left >= 0 else 0
 
-    def _store(self, place: Path, case: handoff.SpooledCase, level: int, fault: str | None) -> str | None:
+    def _store(self, place: Path, case: checks.SpooledCase, level: int, fault: str | None) -> str | None:
         """Put a case of the victim into the spool of the session: with its aggressors' results, or failed.
 
         Returns:
@@ -401,17 +405,17 @@ class _InterferenceRunner(InterleavedRunner):
         if level and self.aggressors and fault is None and case.output["status"] == "ok":
             try:
                 load = self._measure_load(case, level)
-                handoff.spool_case(self.directory, load, {})
+                checks.spool_case(self.directory, load, {})
             except AggressorError as error:
                 fault = error.message
         if fault is not None:
             reason = "; ".join(filter(None, (fault, case.output.get("reason"))))
             case = replace(case, output={**case.output, "status": "failed", "reason": reason})
             self.context.report_message(f"{case.name}: {reason}")
-        handoff.spool_case(self.directory, case, files)
+        checks.spool_case(self.directory, case, files)
         return fault
 
-    def _measure_load(self, case: handoff.SpooledCase, level: int) -> handoff.SpooledCase:
+    def _measure_load(self, case: checks.SpooledCase, level: int) -> checks.SpooledCase:
         """The bandwidths of the aggressors during a case of the victim, as a case of its own.
 
         Raises:
@@ -437,5 +441,5 @@ class _InterferenceRunner(InterleavedRunner):
             "starts": [len(each) for each in starts],
             "tracing": "none",
         }
-        name = handoff.turn_run_name(run.name, facts) + "-aggressors"
+        name = checks.turn_run_name(run.name, facts) + "-aggressors"
         return replace(case, name=name, benchmark=run.case.benchmark, output=output.to_json(), facts=facts, files={})

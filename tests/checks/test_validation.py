@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from iowatch import handoff
 from iowatch.benchmarks import suites
 from iowatch.benchmarks.benchio import hints_in_force
 from iowatch.benchmarks.hints import parameter_of_info
 from iowatch.benchmarks.registry import parse_output_file
 from iowatch.benchmarks.suites import SuiteCase
+from iowatch.checks import validation
 from iowatch.core import InputError, Output, Result, Scalar
 from tests.datasets import unpacked
 
@@ -36,8 +36,8 @@ TOOLS = ("benchio", "ior", "mdtest", "h5bench")
 def test_complete_output_is_unchanged(benchmark: str) -> None:
     case = case_of(benchmark)
     output = complete_output(case)
-    assert handoff.validate_output(case, output) is output
-    assert handoff.missing_case_results(case, output) == []
+    assert validation.validate_output(case, output) is output
+    assert validation.missing_case_results(case, output) == []
 
 
 @pytest.mark.parametrize("benchmark", TOOLS)
@@ -48,7 +48,7 @@ def test_fewer_repetitions_are_a_failure(benchmark: str) -> None:
     short = replace(output, results=(replace(first, samples=first.samples[1:]), *others))
     requested = case.tool.samples(case.options)
     reason = f"{first.operation} {first.metric}: {requested - 1} of {requested} repetitions"
-    assert (handoff.validate_output(case, short).status, handoff.validate_output(case, short).reason) == (
+    assert (validation.validate_output(case, short).status, validation.validate_output(case, short).reason) == (
         "failed",
         reason,
     )
@@ -61,7 +61,7 @@ def test_fewer_repetitions_are_a_failure(benchmark: str) -> None:
 def test_fewer_bytes_or_files_are_a_failure(benchmark: str, name: str) -> None:
     case = case_of(benchmark)
     requested = case.tool.shows(case.options)[name]
-    validated = handoff.validate_output(case, complete_output(case, **{name: 512}))
+    validated = validation.validate_output(case, complete_output(case, **{name: 512}))
     assert (validated.status, validated.reason) == (
         "failed",
         f"{name} is 512 in the output, the suite asks for {requested}",
@@ -73,7 +73,7 @@ def test_more_repetitions_are_a_failure() -> None:
     case = case_of("benchio")
     output = complete_output(case)
     doubled = replace(output, results=tuple(replace(r, samples=2 * r.samples) for r in output.results))
-    assert "write bandwidth: 20 of 10 repetitions" in (handoff.validate_output(case, doubled).reason or "")
+    assert "write bandwidth: 20 of 10 repetitions" in (validation.validate_output(case, doubled).reason or "")
 
 
 @pytest.mark.parametrize("benchmark", TOOLS)
@@ -84,8 +84,8 @@ def test_every_condition_that_is_not_met_is_a_failure(benchmark: str) -> None:
         for name, asked in case.tool.shows(case.options).items():
             output = complete_output(case, **{name: "other"})
             reason = f"{name} is other in the output, the suite asks for {asked}"
-            assert (handoff.validate_output(strict, output).reason or "").count(reason) == 1
-            assert handoff.validate_output(replace(case, may_differ=(name,)), output) is output
+            assert (validation.validate_output(strict, output).reason or "").count(reason) == 1
+            assert validation.validate_output(replace(case, may_differ=(name,)), output) is output
 
 
 @pytest.mark.parametrize(
@@ -147,13 +147,14 @@ def test_missing_verification_is_a_failure() -> None:
     case = next(c for c in suites.load_suite("smoke") if c.options.get("verify") and c.benchmark == "ior")
     output = complete_output(case)
     unverified = tuple(replace(r, case={k: v for k, v in r.case.items() if k != "verify"}) for r in output.results)
-    validated = handoff.validate_output(case, replace(output, results=unverified))
+    validated = validation.validate_output(case, replace(output, results=unverified))
     assert validated.reason == "verify is missing from the output, the suite asks for True"
 
 
 def test_reason_of_a_failed_run_is_kept() -> None:
     case = case_of("ior")
     failed = replace(complete_output(case), status="failed", reason="disk full", results=())
-    assert handoff.validate_output(case, failed, ["striping"]) is failed
-    assert handoff.missing_case_results(case, failed) == ["write bandwidth"]
-    assert handoff.validate_output(case, complete_output(case), ["the striping could not be set: x"]).status == "failed"
+    assert validation.validate_output(case, failed, ["striping"]) is failed
+    assert validation.missing_case_results(case, failed) == ["write bandwidth"]
+    unstriped = validation.validate_output(case, complete_output(case), ["the striping could not be set: x"])
+    assert unstriped.status == "failed"

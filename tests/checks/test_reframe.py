@@ -10,17 +10,21 @@ import shutil
 import subprocess
 import time
 import uuid
+from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from reframe_tests.mixins.machine import MachineMixin
-from reframe_tests.mixins.scratch import ScratchMixin
 
 from iowatch.benchmarks import suites
 from iowatch.benchmarks.benchmark import RESIDENT_FILE
+from iowatch.checks import ExtraWork, OrderedFileSystem, OrderedRun, RunOrder
+from iowatch.checks.build import build_failure
+from iowatch.checks.machine import clock_failure
+from iowatch.checks.scratch import cache_not_dropped
+from iowatch.core import RunKey
 from iowatch.site import FileSystemIdentity, storage
+from tests.checks.orders import order_variables
 from tests.conftest import ROOT
 from tests.datasets import unpacked
 from tests.faults.places import small
@@ -48,19 +52,31 @@ def replay(source: Path = VALID) -> str:
 
 
 def check(
-    tool: str, case: str, program: str, tmp_path: Path, *options: str, suite: str = "smoke", **variables: str
+    tool: str,
+    case: str,
+    program: str,
+    tmp_path: Path,
+    *options: str,
+    suite: str = "smoke",
+    order: RunOrder | None = None,
+    **variables: str,
 ) -> tuple[int, dict[str, Any], list[Path]]:
-    """Run one case with `program` instead of the benchmark: ReFrame's exit code, test case, spooled cases."""
+    """Run one case with `program` instead of the benchmark: ReFrame's exit code, test case, spooled cases.
+
+    Args:
+        order: of the session, with other suite and spool [default: no session, but cases are spooled].
+    """
     fake = tmp_path / "fake"
     fake.write_text(f"#!/bin/bash\n{program}\n")
     fake.chmod(0o755)
     session = tmp_path / "session"
+    # Without a suite ReFrame makes a test of every case, which takes longer than the run of one.
+    order = replace(order or RunOrder(spool=session), suite=suite)
     environment = {
         **os.environ,
         "IOWATCH_SCRATCH": str(tmp_path / "scratch"),
-        "IOWATCH_SESSION_DIR": str(session),
         "IOWATCH_VAR": str(tmp_path / "var"),
-        "IOWATCH_SUITE": suite,  # ReFrame makes a test of every case, which takes longer than the run of one
+        **order_variables(tmp_path / "order", order),
         **variables,
     }
     words = ["-C", str(ROOT / "tests" / "reframe_fake.py"), "-c", str(ROOT / "reframe_tests" / f"{tool}.py")]
@@ -115,17 +131,6 @@ def test_hint_that_is_not_in_force_fails_the_run(tmp_path: Path) -> None:
     assert "ROMIO_PRINT_HINTS" not in kept["stack"].get("settings", {})
 
 
-@pytest.mark.skipif(shutil.which("strace") is None, reason="needs strace")
-def test_profiled_run_has_a_profile_and_no_results(tmp_path: Path) -> None:
-    """The times of a traced run must not enter a series: `iowatch profile`."""
-    _, _, spooled = check("ior", WRITE, replay(), tmp_path, IOWATCH_PROFILE="strace without callers")
-    kept = json.loads(spooled[0].read_text())
-    assert kept["output"]["results"] == []
-    assert kept["output"]["facts"]["profile"]["tool"] == "strace without callers"
-    assert kept["files"]["profile"] == ["profile.json"]
-    assert " -i 1 " in kept["facts"]["command"], "one repetition"
-
-
 def test_errors_on_stdout_fail_a_valid_result_file(tmp_path: Path) -> None:
     """IOR reports wrong data on stdout, and returns the number of errors modulo 256."""
     program = f"{replay()}; echo 'WARNING: Incorrect data on write (256 errors found).'"
@@ -163,8 +168,10 @@ def test_plain_reframe_removes_scratch_of_killed_runs(tmp_path: Path) -> None:
 
 def test_job_on_another_file_system_ends_before_the_program(tmp_path: Path) -> None:
     """As if scratch were not mounted on the node of the job."""
-    known = json.dumps({"": {"places": {"": {}, "default": {"mount": "/lustre", "type": "lustre"}}}})
-    _, testcase, spooled = check("ior", WRITE, "touch $0.started", tmp_path, IOWATCH_FILE_SYSTEMS=known)
+    identities = {"": FileSystemIdentity(), "default": FileSystemIdentity(mount="/lustre", type="lustre")}
+    file_systems = (OrderedFileSystem(None, tmp_path / "scratch", identities),)
+    order = RunOrder(spool=tmp_path / "session", file_systems=file_systems)
+    _, testcase, spooled = check("ior", WRITE, "touch $0.started", tmp_path, order=order)
     found = storage.find_identity(tmp_path)
     assert found is not None
     text = f"expected mount /lustre, type lustre; found mount, type, source: {found.mount} {found.type} {found.source}"
@@ -229,7 +236,8 @@ def test_planted_session_directory_is_not_used(tmp_path: Path) -> None:
     for place in (victim, scratch):
         place.mkdir()
     (scratch / "iowatch-planted").symlink_to(victim)
-    _, testcase, _ = check("ior", WRITE, "touch $0.started", tmp_path, IOWATCH_SESSION="planted")
+    order = RunOrder(session="planted", spool=tmp_path / "session")
+    _, testcase, _ = check("ior", WRITE, "touch $0.started", tmp_path, order=order)
     assert "File exists" in testcase["fail_reason"]
     assert list(victim.iterdir()) == []
     assert not (tmp_path / "fake.started").exists()
@@ -259,12 +267,10 @@ def shared_file_summary(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("script", ["exit 0", "exit 1"])
 def test_ineffective_striping_is_not_part_of_the_case(script: str, tmp_path: Path) -> None:
     """Selected by name: otherwise such a case is skipped without Lustre."""
-    selection = tmp_path / "selection.json"
-    selection.write_text(json.dumps([["default", "gnu", "ior:single"]]))
     program = replay(shared_file_summary(tmp_path))
-    path = path_with_lfs(tmp_path, script)
-    variables = {"PATH": path, "IOWATCH_SELECTION": str(selection), **own_root(tmp_path, ONE_STRIPED)}
-    code, testcase, spooled = check("ior", "single", program, tmp_path, suite="mine", **variables)
+    variables = {"PATH": path_with_lfs(tmp_path, script), **own_root(tmp_path, ONE_STRIPED)}
+    order = order_of_run(tmp_path, "single")
+    code, testcase, spooled = check("ior", "single", program, tmp_path, suite="mine", order=order, **variables)
     assert (code, testcase["fail_reason"]) == (0, None)
     spooled_case = json.loads(spooled[0].read_text())
     striped = {name for name in spooled_case["output"]["results"][0]["case"] if name.startswith("stripe")}
@@ -282,11 +288,9 @@ def test_striping_that_is_not_achieved_fails_the_run(count: int, targets: int, r
     listed = "\n".join(f"{number}: work-OST{number:04x}_UUID ACTIVE" for number in range(targets))
     answers = f"getstripe) echo 'stripe_count:  {count} stripe_size:   4194304 pattern: 0';; osts) echo '{listed}';;"
     path = path_with_lfs(tmp_path, f"case $1 in {answers} esac")
-    selection = tmp_path / "selection.json"
-    selection.write_text(json.dumps([["default", "gnu", "ior:single"]]))
-    variables = {"PATH": path, "IOWATCH_SELECTION": str(selection), **own_root(tmp_path, ONE_STRIPED)}
-    program = replay(shared_file_summary(tmp_path))
-    code, testcase, _ = check("ior", "single", program, tmp_path, suite="mine", **variables)
+    variables = {"PATH": path, **own_root(tmp_path, ONE_STRIPED)}
+    program, order = replay(shared_file_summary(tmp_path)), order_of_run(tmp_path, "single")
+    code, testcase, _ = check("ior", "single", program, tmp_path, suite="mine", order=order, **variables)
     assert (code, reason in (testcase["fail_reason"] or "")) == (int(bool(reason)), True)
 
 
@@ -305,18 +309,17 @@ def test_read_of_a_file_in_the_page_cache_is_recognised(place: str, tmp_path: Pa
     (resident,) = (tmp_path / "rfm").rglob(RESIDENT_FILE)
     assert resident.read_text().split() == ["1048576" if place == "memory" else "0", "1048576"]
     (case,) = suites.read_suite_file(tmp_path / "root/benchmarks/ior/suites/mine.yaml")
-    stage = SimpleNamespace(case=case, stagedir=resident.parent, _identity=lambda _: None)
-    assert ScratchMixin.cache_not_dropped(stage) == ({"cache": "keep"} if place == "memory" else {})
-    stage = SimpleNamespace(case=case, stagedir=tmp_path, _identity=lambda _: FileSystemIdentity(type="tmpfs"))
-    assert ScratchMixin.cache_not_dropped(stage) == {"cache": "keep"}, "without fincore the type decides"
+    (resident.parent / "iowatch.mount.before").unlink()
+    assert cache_not_dropped(case, resident.parent) == ({"cache": "keep"} if place == "memory" else {})
+    (tmp_path / "iowatch.mount.before").write_text("/tmp tmpfs tmpfs\n")
+    assert cache_not_dropped(case, tmp_path) == {"cache": "keep"}, "without fincore the type decides"
 
 
 @pytest.mark.parametrize(("off_s", "wrong"), [(0, False), (290, False), (-290, False), (310, True), (-310, True)])
 def test_job_on_a_node_with_another_clock_fails(off_s: int, wrong: bool) -> None:
-    check = SimpleNamespace(_submitted=time.time())
-    reason = MachineMixin.clock_failure(check, time.time() + off_s)
+    reason = clock_failure(time.time(), time.time() + off_s)
     assert (reason is not None and "clock of the node is wrong" in reason) == wrong
-    assert MachineMixin.clock_failure(check, None) is None
+    assert clock_failure(time.time(), None) is None
 
 
 def test_case_that_differs_only_in_striping_is_skipped_without_lustre(tmp_path: Path) -> None:
@@ -409,19 +412,25 @@ def test_result_file_of_an_earlier_run_fails(tmp_path: Path) -> None:
     assert json.loads(spooled[0].read_text())["output"]["status"] == "failed"
 
 
-def extra_work(tmp_path: Path, kind: str, limit_s: float, case: str = WRITE, suite: str = "smoke") -> dict[str, str]:
-    """Variables that give a case of a suite this extra work."""
+def order_of_run(tmp_path: Path, name: str, *work: ExtraWork) -> RunOrder:
+    """An order of one run of IOR, with extra work."""
+    return RunOrder(spool=tmp_path / "session", runs=(OrderedRun(RunKey("default", "gnu", f"ior:{name}"), work),))
+
+
+def order_with_work(tmp_path: Path, work: ExtraWork, case: str = WRITE, suite: str = "smoke") -> RunOrder:
+    """An order of one case of a suite, with this extra work."""
     (name,) = (c.name for c in suites.load_suite(suite) if c.benchmark == "ior" and re.search(case, c.name))
-    path = tmp_path / "extra_work.json"
-    work = {"kind": kind, "volume_bytes": 1, "expected_s": 1.0, "limit_s": limit_s}
-    path.write_text(json.dumps([[["default", "gnu", f"ior:{name}"], [work]]]))
-    return {"IOWATCH_EXTRA_WORK": str(path)}
+    return order_of_run(tmp_path, name, work)
+
+
+VERIFICATION = ExtraWork("verification", 1, 1.0, 10.0)
 
 
 def test_data_are_verified_after_the_measurement(tmp_path: Path) -> None:
     """One further start that compares its data; it adds no sample, and wrong data fail the run."""
     program = f'case "$*" in *" -W "*) echo "WARNING: Incorrect data on write";; *) {replay()};; esac'
-    _, testcase, spooled = check("ior", WRITE, program, tmp_path, **extra_work(tmp_path, "verification", 10))
+    order = order_with_work(tmp_path, VERIFICATION)
+    _, testcase, spooled = check("ior", WRITE, program, tmp_path, order=order)
     kept = json.loads(spooled[0].read_text())
     assert kept["facts"]["extra_work"] == ["verification"]
     assert [len(r["samples"]) for r in kept["output"]["results"] if r["metric"] == "bandwidth"] == [5]
@@ -435,14 +444,14 @@ def test_verified_read_passes(tmp_path: Path) -> None:
     measured.write_text(text.replace('"checkRead": 1', '"checkRead": 0').replace('Seed": 1', 'Seed": 0'))
     program = f'case "$*" in *" -w "*) ;; *" -R "*) {replay(VERIFIED_READ)};; *) {replay(measured)};; esac'
     case = "ranks=4,op=read,api=posix,file=per-process,transfer=1m,block=16m"  # in `smoke` the cache may differ
-    work = extra_work(tmp_path, "verification", 10, case, "nightly")
-    code, testcase, spooled = check("ior", case, program, tmp_path, suite="nightly", **work)
+    order = order_with_work(tmp_path, VERIFICATION, case, "nightly")
+    code, testcase, spooled = check("ior", case, program, tmp_path, suite="nightly", order=order)
     assert (code, testcase["fail_reason"]) == (0, None)
     assert json.loads(spooled[0].read_text())["facts"]["extra_work"] == ["verification"]
 
 
 def test_extra_work_has_its_own_time(tmp_path: Path) -> None:
-    check("ior", WRITE, "true", tmp_path, **extra_work(tmp_path, "overhead", 100.0))
+    check("ior", WRITE, "true", tmp_path, order=order_with_work(tmp_path, ExtraWork("overhead", 1, 1.0, 100.0)))
     (case,) = (c for c in suites.load_suite("smoke") if c.benchmark == "ior" and re.search(WRITE, c.name))
     report = (tmp_path / "report.json").read_text()
     seconds = case.time_limit_s + 100
@@ -452,7 +461,7 @@ def test_extra_work_has_its_own_time(tmp_path: Path) -> None:
 def test_variables_of_plain_reframe_change_the_case(tmp_path: Path) -> None:
     """The record is of four ranks and five repetitions, as the suite asks: another case was asked for here."""
     options = ("-S", "num_tasks=2", "-S", "num_tasks_per_node=1", "-S", "case_options=repeat:3", "--keep-stage-files")
-    code, testcase, _ = check("ior", WRITE, replay(), tmp_path, *options, IOWATCH_SESSION_DIR="")
+    code, testcase, _ = check("ior", WRITE, replay(), tmp_path, *options, order=RunOrder())
     assert (code, testcase["fail_phase"]) == (1, "sanity")
     assert "2 ranks were requested, IOR ran with 4" in testcase["fail_reason"]
     (script,) = (tmp_path / "rfm" / "stage").rglob("rfm_job.sh")
@@ -460,15 +469,16 @@ def test_variables_of_plain_reframe_change_the_case(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "reason", "session"),
+    ("words", "reason", "in_session"),
     [
-        ("case_options=repeats:3", "ior has no option 'repeats'", ""),
-        ("case_options=ranks:no", "option 'ranks' of ior (MPI processes): expected a whole number", ""),
-        ("num_tasks=2", "a session runs cases as its suite says", "session"),
+        ("case_options=repeats:3", "ior has no option 'repeats'", False),
+        ("case_options=ranks:no", "option 'ranks' of ior (MPI processes): expected a whole number", False),
+        ("num_tasks=2", "a session runs cases as its suite says", True),
     ],
 )
-def test_variables_that_cannot_apply_are_refused(words: str, reason: str, session: str, tmp_path: Path) -> None:
-    code, testcase, _ = check("ior", WRITE, replay(), tmp_path, "-S", words, IOWATCH_SESSION_DIR=session)
+def test_variables_that_cannot_apply_are_refused(words: str, reason: str, in_session: bool, tmp_path: Path) -> None:
+    order = RunOrder(spool=tmp_path / "session" if in_session else None)
+    code, testcase, _ = check("ior", WRITE, replay(), tmp_path, "-S", words, order=order)
     assert (code, testcase["fail_phase"], reason in testcase["fail_reason"]) == (1, "setup", True), testcase
 
 
@@ -486,8 +496,6 @@ def test_variables_that_cannot_apply_are_refused(words: str, reason: str, sessio
     ],
 )
 def test_failed_build_of_benchio_names_cause_and_files(stderr: str, stdout: str, cause: str, tmp_path: Path) -> None:
-    from reframe_tests.benchio import build_failure
-
     (tmp_path / "x.err").write_text(stderr)
     (tmp_path / "x.out").write_text(stdout)
     assert build_failure(tmp_path / "x.err", tmp_path / "x.out") == (

@@ -61,7 +61,7 @@ _FIRST = (
     "slurm/test_slurm",
     "tests/test_end_to_end",
     "faults/test_false_green",
-    "tests/test_checks",
+    "checks/test_reframe",
     "site/test_batch",
 )
 

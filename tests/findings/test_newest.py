@@ -15,7 +15,7 @@ import pytest
 from iowatch.core import Case
 from iowatch.core.settings import Thresholds
 from iowatch.demo.scenarios import Scenario
-from iowatch.findings import SESSION_REPORT, Finding, state, update_findings
+from iowatch.findings import Finding, state, update_findings
 from iowatch.findings.evidence import _outlook
 from iowatch.findings.finding import Outlook, Resolution
 from iowatch.findings.grouping import ChangeGroup, group_changes
@@ -63,9 +63,7 @@ def test_event_is_reported_on_the_first_morning_and_keeps_its_id(
     assert "lasts with a probability of" in first.line
     assert {f.id for morning in found for f in morning} == {first.id}
     assert (last.state, last.probability_lasting) == ("open", None)
-    assert "5 of 11 series far off, MPI-IO ×0.5" in " ".join(
-        str(s.attributes.get(SESSION_REPORT)) for s in history.sessions("planted")
-    )
+    assert "5 of 11 series far off, MPI-IO ×0.5" in " ".join(str(s.facts.report) for s in history.sessions("planted"))
     updates = [name for morning in found for f in morning for name in f.updates]
     assert updates[0] == "new"
     assert updates.count("confirmed") == 1

@@ -325,7 +325,7 @@ def add_operation_counts(output: Output, logs: Sequence[Path], reader: DarshanRe
 
 
 def tracing_overhead(pairs: Path) -> Result | None:
-    """Return time with Darshan / time without, one sample per pair, from the file that DarshanMixin writes.
+    """Return time with Darshan / time without, one sample per pair, from the file that a job writes.
 
     A failed run or a damaged line excludes its pair.
 

@@ -31,7 +31,6 @@ from iowatch.findings.review import (
 )
 from iowatch.findings.series import (
     MIN_OBSERVATIONS,
-    RETEST_SINCE,
     HistoryExtent,
     Retest,
     combine_retests,
@@ -47,7 +46,6 @@ from iowatch.findings.series import (
     retest_times,
 )
 from iowatch.findings.state import (
-    SESSION_REPORT,
     alarm_limits,
     detect_system,
     find_finding,

@@ -53,9 +53,9 @@ from iowatch.site import system_zone
 from iowatch.statistics import ChangePoint, Detection, PossibleCause, explain_changes, rank_causes
 from iowatch.statistics.explanation import EventReach
 from iowatch.statistics.panel import probability_beside
-from iowatch.store import History, RunRow, SeriesPoints, SeriesRow, SessionRow
+from iowatch.store import NO_RUN_FACTS, History, RunFacts, RunRow, SeriesPoints, SeriesRow, SessionRow
 
-# Every job collects `machine` on its node (reframe_tests/mixins/machine.py). The record of benchio has part of it, for
+# Every job collects `machine` on its node (checks/machine.py). The record of benchio has part of it, for
 # results measured without the checks of iowatch.
 _MACHINE = {
     "kernel": "kernel",
@@ -78,7 +78,7 @@ _SETTING = "setting:"
 
 
 def environment_differences(
-    name: str, before: Mapping[str, Any], after: Mapping[str, Any], *, programs: bool = True
+    name: str, before: RunFacts, after: RunFacts, *, programs: bool = True
 ) -> Iterable[EvidenceDifference]:
     """Environment diff of two runs of one case; groups that one of the runs did not record are left out.
 
@@ -87,7 +87,7 @@ def environment_differences(
         before, after: facts of the runs.
         programs: also compare the program, MPI and libraries as loaded; False if the stacks are known to differ.
     """
-    machine = "machine" in before and "machine" in after
+    machine = bool(before.machine and after.machine)
     old, new = (_recorded_environment(name, facts, machine) for facts in (before, after))
     for where in [where for where in old if programs or where not in ("loaded", "program")]:
         one, other = old[where], new[where]
@@ -97,36 +97,34 @@ def environment_differences(
                 yield EvidenceDifference(where, what, *(v if isinstance(v, str) else json.dumps(v) for v in values))
 
 
-def _recorded_environment(name: str, facts: Mapping[str, Any], machine: bool) -> dict[str, dict[str, Any]]:
+def _recorded_environment(name: str, facts: RunFacts, machine: bool) -> dict[str, dict[str, Any]]:
     """The recorded environment of a run, by group.
 
     Args:
         name: of the case, for display.
         machine: whether to use the facts that every job collects, instead of those of benchio.
     """
-
-    def section(recorded: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-        value = recorded.get(key)
-        return value if isinstance(value, Mapping) else {}
-
-    labels, node = (_MACHINE, section(facts, "machine")) if machine else (_FILE_SYSTEM, section(facts, "filesystem"))
-    mpi, program = section(facts, "mpi"), section(facts, "program")
+    labels, node = (_MACHINE, facts.machine) if machine else (_FILE_SYSTEM, facts.filesystem)
+    effective_hints = facts.hints.get("effective")
     groups: dict[str, Mapping[str, Any]] = {
         "compute node": {label: node.get(key) for key, label in labels.items()}
-        | ({} if machine else {"kernel": facts.get("kernel")}),
+        | ({} if machine else {"kernel": facts.kernel}),
         # A group of its own, so that runs of releases that did not record it are left out.
         "compute node, processor": dict(
             row.split(": ", 1) for row in str(node.get("vulnerabilities", "")).split(" | ") if ": " in row
         ),
         # Only hints in effect: MPI may list others that it ignores.
-        f"MPI-IO hints, {name}": section(section(facts, "hints"), "effective"),
-        "loaded": {"MPI": mpi.get("description") or mpi.get("version"), **section(facts, "libraries")},
+        f"MPI-IO hints, {name}": effective_hints if isinstance(effective_hints, Mapping) else {},
+        "loaded": {"MPI": facts.mpi.get("description") or facts.mpi.get("version"), **facts.libraries},
         # Also where the versions are equal: a program or library was replaced in its place.
-        "program": {"SHA-256": program.get("sha256"), "libraries": " ".join(program.get("libraries") or ())},
-        "tracing": {"by": facts.get("tracing")},
+        "program": {
+            "SHA-256": facts.program.get("sha256"),
+            "libraries": " ".join(facts.program.get("libraries") or ()),
+        },
+        "tracing": {"by": facts.tracing},
         "settings": {
             name.removeprefix(_SETTING): value
-            for name, value in recorded_covariates(facts, "before").items()
+            for name, value in recorded_covariates(facts.document, "before").items()
             if name.startswith(_SETTING)
         },
     }
@@ -174,11 +172,11 @@ def find_bisection(
     rows = [
         row
         for row in (history.sessions(finding.system) if sessions is None else sessions)
-        if isinstance(of := row.attributes.get(BISECT_ATTRIBUTE), Mapping) and of.get("finding") == finding.id
+        if isinstance(of := row.facts.document.get(BISECT_ATTRIBUTE), Mapping) and of.get("finding") == finding.id
     ]
     if not rows and bisected_member(history, finding) is None:
         return None
-    answer = next((row.attributes[BISECT_ANSWER] for row in rows if BISECT_ANSWER in row.attributes), ())
+    answer = next((row.facts.document[BISECT_ANSWER] for row in rows if BISECT_ANSWER in row.facts.document), ())
     return FindingBisection(f"iowatch bisect --finding {finding.id}", len(rows), tuple(map(str, answer)))
 
 
@@ -244,7 +242,7 @@ def evidence_differences(
     for member in strongest[:_MAX_NODE_MEMBERS]:
         around_change = runs_around_change(member, points[member.series_id])
         facts_of_runs = history.run_facts([run for runs in around_change for run in runs], ("nodes",))
-        old, new = ([facts_of_runs[run].get("nodes") or () for run in runs] for runs in around_change)
+        old, new = ([facts_of_runs[run].nodes for run in runs] for runs in around_change)
         for one in node_differences(member.name, old, new):
             found.setdefault((one.where, one.what), one)
     return tuple(found.values())
@@ -342,11 +340,11 @@ def covariate_differences(
     known = history.run_facts(newer, COVARIATE_FACTS)
     for member in sorted(members, key=lambda m: -max(m.gain, 1 / m.gain)):
         usual, after = around[member.series_id]
-        new = [run_covariates(known.get(run, {})) for run in after[:_MAX_NODE_RUNS]]
+        new = [run_covariates(known.get(run, NO_RUN_FACTS).document) for run in after[:_MAX_NODE_RUNS]]
         if not any(new):
             continue
         facts = history.run_facts(usual, COVARIATE_FACTS)
-        old = [run_covariates(facts.get(run, {})) for run in usual]
+        old = [run_covariates(facts.get(run, NO_RUN_FACTS).document) for run in usual]
         if any(old):
             found = [one for name in set().union(*old) for one in _covariate_shift(name, old, new)]
             ranked = sorted(found, key=lambda one: (one[1].includes_run, -one[0], one[1].name))
@@ -378,14 +376,14 @@ _SIMILAR_COUNT_RATIO = 1.05
 _MAX_COUNTERS = 5
 
 
-def counter_differences(name: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterable[EvidenceDifference]:
+def counter_differences(name: str, before: RunFacts, after: RunFacts) -> Iterable[EvidenceDifference]:
     """Darshan counters that differ between two runs of one case, which should always do the same work.
 
     Args:
         name: of the case, for display.
         before, after: facts of the runs; the result is empty if one of them has no trace.
     """
-    old, new = ((run.get("darshan") or {}).get("counts") or {} for run in (before, after))
+    old, new = (run.darshan.counts if run.darshan else {} for run in (before, after))
     ratios = {counter: _count_ratio(old[counter], new[counter]) for counter in old.keys() & new.keys()}
     differing = sorted((-ratio, counter) for counter, ratio in ratios.items() if ratio > _SIMILAR_COUNT_RATIO)
     for _, counter in differing[:_MAX_COUNTERS]:
@@ -483,7 +481,7 @@ def build_finding(
     possible_causes = [s for event in happened for s in _causes_from_event(event)]
     run = next((m.run_after for m in members if m.run_after is not None), None)
     # Origin stated by the run if it was not measured on this installation.
-    label = history.run(run).facts.get("label") if run is not None else None
+    label = history.run(run).facts.label if run is not None else None
     return Finding(
         id=name,
         system=system,

@@ -23,7 +23,7 @@ from iowatch.statistics import ChangePoint, Detection, DetectorSettings
 from iowatch.statistics.method import Adjustment
 from iowatch.statistics.panel import PanelEvent, PanelGroup, PanelMember, PanelReport, assess_panel
 from iowatch.statistics.panel_table import NEWEST_SESSIONS, PanelSeries, session_starts
-from iowatch.statistics.shared_load import adjust_together, new_load
+from iowatch.statistics.shared_load import adjust_together, load_margin, new_load
 from iowatch.store import History, SeriesPoints, SeriesRow
 
 # Seconds; older observations say little about the usual bad sessions of a system.
@@ -61,12 +61,14 @@ class NewestSeries:
         series: without the effect of a covariate that predicts all of them together, and with their established steps;
             in the order of the rows.
         uncut: the same, with the observations before accepted levels.
+        load_margins: of each observation in `uncut`, from `shared_load.load_margin` (ln); all 0 without an adjustment.
         load: the covariates of the series.
         adjustment: what was removed; None without such a covariate.
     """
 
     series: tuple[PanelSeries, ...]
     uncut: tuple[PanelSeries, ...]
+    load_margins: tuple[NDArray[np.float64], ...]
     load: _SharedLoad
     adjustment: Adjustment | None
 
@@ -97,7 +99,7 @@ def load_newest_series(
     last = {row.id: METRICS[row.metric].sign * float(measured[row.id][-1]) for row in rows if len(measured[row.id])}
     # The end of an event must not look like an event after a step.
     lasting = [f for f in known if not sessions_until_back(f, last)]
-    series, uncut = [], []
+    series, uncut, load_margins = [], [], []
     for row in rows:
         observations = points[row.id]
         performance = METRICS[row.metric].sign * logs[row.id]
@@ -109,7 +111,9 @@ def load_newest_series(
         parameters = series_parameters(row)
         series.append(PanelSeries(times, values, parameters, steps))
         uncut.append(PanelSeries(observations.time, performance, parameters, steps))
-    return NewestSeries(tuple(series), tuple(uncut), load, adjustment)
+        effect_of_load = METRICS[row.metric].sign * (measured[row.id] - logs[row.id])
+        load_margins.append(load_margin(effect_of_load))
+    return NewestSeries(tuple(series), tuple(uncut), tuple(load_margins), load, adjustment)
 
 
 def assess_newest_sessions(newest: NewestSeries, known: Sequence[Finding]) -> PanelReport:

@@ -23,6 +23,7 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from iowatch.checks import INTERLEAVED_PARAMETERS, RETEST
 from iowatch.core import (
     COVARIATE_FACTS,
     DAY_S,
@@ -35,7 +36,6 @@ from iowatch.core import (
     run_covariates,
 )
 from iowatch.findings.statistics_errors import reported_as
-from iowatch.handoff import INTERLEAVED_PARAMETERS, RETEST
 from iowatch.site import load_system, system_names
 from iowatch.statistics import DEFAULT_METHOD, CovariateTable, Detection, DetectorSettings, detect_many
 from iowatch.statistics.detection import CollectDetections, detection_pool, extend_detection, get_method
@@ -52,8 +52,6 @@ from iowatch.store import (
     fold_node_names,
 )
 
-# Attribute of a session: epoch seconds; runs from then on are retests.
-RETEST_SINCE = "retest_since"
 _Points = TypeVar("_Points", SeriesPoints, SeriesSamples)
 
 MIN_OBSERVATIONS = DetectorSettings().min_observations
@@ -92,7 +90,7 @@ def load_observations(
         sessions: those of the system, if the caller has loaded them.
     """
     points = history.points([row.id for row in rows], since, until)
-    known = history.sessions(rows[0].system, attribute=RETEST_SINCE) if sessions is None and rows else sessions
+    known = history.sessions(rows[0].system, retested=True) if sessions is None and rows else sessions
     retested = retest_times(known or ())
     return {number: combine_retests(one, retested) for number, one in points.items()}
 
@@ -106,7 +104,7 @@ def retest_times(sessions: Iterable[SessionRow]) -> NDArray[np.int64]:
     found = [
         (row.started_at, since, since + DAY_S if row.ended_at is None else row.ended_at)
         for row in sessions
-        if (since := row.attributes.get(RETEST_SINCE)) is not None
+        if (since := row.facts.retest_since) is not None
     ]
     return np.asarray(found, dtype=np.int64).reshape(-1, 3)
 
@@ -181,7 +179,7 @@ def find_retests(runs: Iterable[RunRow]) -> list[Retest]:
     for key, second in by_key.items():
         first = by_key.get(key._replace(run=key.run.removesuffix(f"#{RETEST}")))
         if first is not None and first is not second:
-            nodes = tuple(first.facts.get("nodes") or ()), tuple(second.facts.get("nodes") or ())
+            nodes = first.facts.nodes, second.facts.nodes
             place = _compare_nodes(*map(set, nodes))
             found.append(
                 Retest(first.name, key.partition, key.stack, place, second.started_at - first.started_at, nodes)
@@ -364,7 +362,9 @@ def _run_numbers(history: History, run_ids: Sequence[int], save: bool) -> dict[i
     """Covariates of all these runs; those that are not stored are computed, and stored unless all are empty."""
     known = history.run_covariates(run_ids)
     missing = sorted(set(run_ids) - known.keys())
-    computed = {run: run_covariates(facts) for run, facts in history.run_facts(missing, COVARIATE_FACTS).items()}
+    computed = {
+        run: run_covariates(facts.document) for run, facts in history.run_facts(missing, COVARIATE_FACTS).items()
+    }
     new = {run: bulk.encode_covariates(one) for run, one in computed.items()}
     if save and any(computed.values()):
         history.save_run_covariates(new)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from datetime import date, datetime, timedelta
 from statistics import median
 from types import MappingProxyType
@@ -30,17 +30,13 @@ from iowatch.reference import events, reviews
 from iowatch.site import load_system, system_today, system_zone
 from iowatch.statistics import DEFAULT_METHOD, ChangePoint, Detection
 from iowatch.statistics.panel_table import NEWEST_SESSIONS
-from iowatch.store import FindingRow, History, SeriesRow, SessionRow
+from iowatch.store import FindingRow, History, OutsideResult, SeriesRow, SessionFacts, SessionRow
 
 # A level has returned if less than this share of the change (of its logarithm) remains, or if it overshoots.
 _MAX_REMAINING_CHANGE = 0.4
 # An open finding is dropped after it has not been detected for this time, and a resolved one is reopened after it has
 # been detected for this time, so that a single outlier does not change the state.
 _CONFIRMATION_PERIOD_S = 7 * DAY_S
-# Attribute of a session: what its results show together, in one line.
-SESSION_REPORT = "report"
-# Attribute of a session: its results outside the usual range of their series (`OutsideResult`).
-OUTSIDE_USUAL = "outside_usual"
 
 
 def accepted_since_by_series(
@@ -485,17 +481,16 @@ def alarm_limits(system: str) -> settings.Thresholds:
     return site.model_copy(update=stated)
 
 
-def _store_session_report(history: History, system: str, report: str, outside: Sequence[losses.OutsideResult]) -> None:
+def _store_session_report(history: History, system: str, report: str, outside: Sequence[OutsideResult]) -> None:
     """Store what the newest session shows with that session, where its verdict, pages and notices read it."""
     session = next(iter(history.sessions(system, limit=1)), None)
-    attributes = {SESSION_REPORT: report, OUTSIDE_USUAL: [asdict(result) for result in outside]}
-    if session is not None and any(session.attributes.get(name) != value for name, value in attributes.items()):
-        history.add_attributes(session.uuid, attributes)
+    if session is not None and (session.facts.report, session.facts.outside_usual) != (report, tuple(outside)):
+        history.add_facts(session.uuid, SessionFacts(report=report, outside_usual=tuple(outside)))
 
 
-def outside_results(session: SessionRow) -> tuple[losses.OutsideResult, ...]:
+def outside_results(session: SessionRow) -> tuple[OutsideResult, ...]:
     """Results of a session that were outside the usual range of their series when it was the newest one."""
-    return tuple(losses.OutsideResult(**result) for result in session.attributes.get(OUTSIDE_USUAL, ()))
+    return session.facts.outside_usual
 
 
 def find_finding(history: History, name: str, known: Sequence[Finding] | None = None) -> Finding:

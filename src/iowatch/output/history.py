@@ -33,7 +33,7 @@ def _format_time(seconds: int | None, system: str) -> str:
 
 
 def _make_history_table(*columns: str) -> core.PlainTable:
-    return core.text.make_table(*columns, right=("n", "runs", "max", "median", "min"))
+    return core.make_table(*columns, right=("n", "runs", "max", "median", "min"))
 
 
 def print_sessions(console: Console, rows: Sequence[SessionRow]) -> None:
@@ -93,7 +93,7 @@ def print_session(
             soft_wrap=True,
         )
     for run, _ in runs:
-        for line in format_profile(run.facts["profile"]) if run.facts.get("profile") else ():
+        for line in format_profile(run.facts.profile) if run.facts.profile else ():
             console.print(f"profile of {run.name}, {run.stack}: {line}", markup=False, soft_wrap=True)
     for item in missing:
         console.print(f"missing: {item.stack} {item.run_name} {item.operation} {item.metric}", markup=False)
@@ -144,7 +144,7 @@ def print_table_preview(console: Console, preview: TablePreview) -> None:
         console.print(f"  times that occur twice, when summer time ends (the first is used): {preview.ambiguous}")
     for unit, metric, stored, number in preview.units:
         console.print(f"  {metric}: {core.format_count(number, 'value')} in {unit}, stored in {stored}", markup=False)
-    table = core.text.make_table(
+    table = core.make_table(
         "partition", "stack", "case", "metric", "n", "first", "last", "min", "median", "max", "unit",
         right=("n", "min", "median", "max"),
     )  # fmt: skip

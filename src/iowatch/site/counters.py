@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-# Value of `IOWATCH_PROFILE` for a counted run (`counts:valgrind`), and the directory of the counts in that of the job.
+# How `run_profile` is asked for a counted run (`counts:valgrind`), and the directory of the counts in that of the job.
 COUNTS = "counts"
 _STRACE, _INSTRUCTIONS, _REFUSED = "strace", "instructions", "refused"
 # How instructions are counted: a trial that prints or succeeds only where it can be used, and the command.

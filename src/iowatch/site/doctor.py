@@ -21,12 +21,12 @@ from iowatch.site import (
     load_system,
     machine,
     profiler,
-    stack_install,
-    stack_probe,
-    stacks,
     storage,
 )
-from iowatch.site.stack import parse_pinned_spec, root_specs
+from iowatch.site.stack import install as stack_install
+from iowatch.site.stack import load as stacks
+from iowatch.site.stack import probe as stack_probe
+from iowatch.site.stack.records import parse_pinned_spec, root_specs
 
 
 @dataclass(frozen=True)
@@ -73,10 +73,7 @@ _TOOLS = (
     Requirement("pkg-config", (), ("pkg-config",), "finds netCDF and PnetCDF", program="pkg-config"),
     Requirement("libyaml", (), ("libyaml-dev",), "workloads of benchio", feature="libyaml", library="libyaml.so"),
     # The first one is sufficient; docs/profile.md names the others.
-    *(
-        Requirement(one.name, (), (one.package,), "iowatch run --profile", program=one.name)
-        for one in profiler.PROFILERS[:1]
-    ),
+    *(Requirement(one.name, (), (one.package,), "iowatch profile", program=one.name) for one in profiler.PROFILERS[:1]),
 )
 
 

@@ -43,8 +43,8 @@ PAGE = Page(
     "Applications",
     menu=None,
     publish=publish_applications_page,
-    linked_from="findings.html",
-    summary="what the Darshan logs of all jobs show.",
+    below="findings.html",
+    line="what the Darshan logs of all jobs show.",
 )
 
 

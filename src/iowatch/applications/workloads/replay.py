@@ -17,10 +17,10 @@ from iowatch.applications.workloads.profile import profile_log
 from iowatch.benchmarks.workloads import Workload
 from iowatch.core import InputError, MachineError, settings
 from iowatch.darshan import DarshanReader
-from iowatch.site import stack_probe
+from iowatch.site.stack import probe as stack_probe
 
 _TIMEOUT_S = 3600
-# As in reframe_tests/mixins/darshan.py: memory for DXT and many files, one process writes the log.
+# As in checks/tracing.py: memory for DXT and many files, one process writes the log.
 _CONFIGURATION = """\
 MODMEM 64
 NAMEMEM 4

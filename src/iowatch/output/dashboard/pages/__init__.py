@@ -1,4 +1,4 @@
-"""Registry of pages: all `Page` objects that the files of this folder, and `page.py` of other packages, define.
+"""Registry of pages: all `Page` objects that the files of this folder define, then those of capabilities.
 
 The menu is built from it, too, so a page consists of one file and its template. Plugins of a site add pages.
 """
@@ -15,11 +15,7 @@ from iowatch.output.dashboard import Page
 def discover_pages() -> tuple[Page, ...]:
     """The product's own pages."""
     pages: dict[str, Page] = {}
-    files = [import_module(f"{__name__}.{found.name}") for found in pkgutil.iter_modules(__path__)]
-    for package in plugins.capability_packages():
-        if any(found.name == "page" for found in pkgutil.iter_modules(package.__path__)):
-            files.append(import_module(f"{package.__name__}.page"))
-    for file in files:
+    for file in [import_module(f"{__name__}.{found.name}") for found in pkgutil.iter_modules(__path__)]:
         found = [page for page in vars(file).values() if isinstance(page, Page)]
         wrong = [page.name for page in found if page.name in pages]
         if wrong or not found:
@@ -29,7 +25,7 @@ def discover_pages() -> tuple[Page, ...]:
     return tuple(pages.values())
 
 
-PAGES = plugins.Registry(Page, discover_pages())
+PAGES = plugins.Registry(Page, discover_pages(), file="page")
 
 
 def all_pages() -> tuple[Page, ...]:

@@ -277,9 +277,9 @@ def _kept_logs(files: Sequence[Artefact]) -> Logs:
 
 
 def _run_values(site: data.SiteBuild, run: RunRow, kept: Sequence[Artefact], results: Results) -> dict[str, Any]:
-    known, trace = _known_results(site, results), run.facts.get("darshan")
+    known, trace = _known_results(site, results), run.facts.darshan
     shown = [one for one in known if one[0].headline] or known
-    facts = {name: value for name, value in run.facts.items() if name not in _FACTS_SHOWN_ELSEWHERE}
+    facts = {name: value for name, value in run.facts.document.items() if name not in _FACTS_SHOWN_ELSEWHERE}
     return {
         "run": run,
         "results": _result_rows(shown),
@@ -288,9 +288,11 @@ def _run_values(site: data.SiteBuild, run: RunRow, kept: Sequence[Artefact], res
         "files": [(artefact, _copy_output(site, artefact)) for artefact in kept],
         "operations": _transfer_count_lines(known),
         "bandwidths": compare_run_bandwidths([(one.row, samples) for one, samples in known]),
-        "profile": format_profile(run.facts["profile"], _MAX_CHAINS) if run.facts.get("profile") else [],
-        "trace_fault": _format_fact(trace.get("reason")) if isinstance(trace, dict) else "",
-        **{name: _format_fact(run.facts.get(name)) for name in ("nodes", "command", "source")},
+        "profile": format_profile(run.facts.profile, _MAX_CHAINS) if run.facts.profile else [],
+        "trace_fault": _format_fact(trace.reason) if trace else "",
+        "nodes": _format_fact(run.facts.nodes),
+        "command": _format_fact(run.facts.command),
+        "source": _format_fact(run.facts.source),
         "parts": _stack_parts(run.stack_document),
         "facts": json.dumps(facts, indent=1, ensure_ascii=False, default=str) if facts else "",
     }
@@ -350,7 +352,7 @@ def _stack_parts(document: Mapping[str, Any]) -> list[list[str]]:
 
 def _partial_results(run: RunRow) -> Iterator[tuple[str, str]]:
     """Results printed by an incomplete run; they are stored with the run, but in no series."""
-    for row in run.facts.get("partial_results") or ():
+    for row in run.facts.partial_results:
         samples = " ".join(map(format_number, row.get("samples", ())))
         yield f"{row.get('operation')} {row.get('metric')}", f"{samples} {row.get('unit')}"
 

@@ -10,15 +10,7 @@ from functools import cached_property
 from markupsafe import Markup
 
 from iowatch.core import RunProblem
-from iowatch.findings import (
-    SESSION_REPORT,
-    Finding,
-    HistoryExtent,
-    finding_day,
-    format_percent,
-    history_extent,
-    remaining_changes,
-)
+from iowatch.findings import Finding, HistoryExtent, finding_day, format_percent, history_extent, remaining_changes
 from iowatch.output.dashboard import cards, data, first_session, levels
 from iowatch.output.dashboard.pages import coverage, finding, overview
 
@@ -62,7 +54,7 @@ class SystemStatus:
     def report(self) -> str | None:
         """What the results of the newest session show together, in one line."""
         newest = self.machine.newest_session
-        return newest.attributes.get(SESSION_REPORT) if newest and self.extent.is_assessed else None
+        return newest.facts.report if newest and self.extent.is_assessed else None
 
     @property
     def worst_text(self) -> str:
@@ -135,7 +127,7 @@ def _urgency_key(machine: data.SystemEntry, now: int) -> tuple[int, float, str]:
     states = {f.state for f in machine.findings}
     loss = max((f.lost_performance for f in machine.findings if f.needs_action), default=0.0)
     newest = machine.newest_session
-    incomplete = newest is not None and (newest.status != "ok" or bool(newest.attributes.get("problems")))
+    incomplete = newest is not None and (newest.status != "ok" or bool(newest.facts.problems))
     is_pending = data.is_overdue(machine, now) or incomplete
     priorities = (loss > 0 or bool(machine.faults), is_pending, "suspected" in states)
     return next((rank for rank, applies in enumerate(priorities) if applies), len(priorities)), -loss, machine.name

@@ -22,6 +22,7 @@ from iowatch.benchmarks.ior import IOR
 from iowatch.benchmarks.suites import SuiteCase, load_suite
 from iowatch.core import Output, OutputStatus, Result, UsageError
 from iowatch.experiments.interference import aggressors as jobs
+from iowatch.experiments.interference import jobs as aggressors
 from iowatch.experiments.interference import page as page
 from iowatch.experiments.interference import run as interference
 from iowatch.experiments.interference.effects import interference_effects
@@ -29,7 +30,6 @@ from iowatch.findings.series import monitored_series
 from iowatch.output.dashboard.build import build_site
 from iowatch.session import reframe
 from iowatch.session.reframe import ReframePartition, ReframeSite
-from iowatch.site import aggressors
 from iowatch.store import History, SeriesFilter
 from tests.checks.orders import order_of
 

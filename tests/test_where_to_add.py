@@ -102,7 +102,7 @@ def test_new_experiment_needs_one_folder(tmp_path: Path, cli: Cli, monkeypatch: 
     (folder / "command.py").write_text(COMMAND)
     monkeypatch.setattr(experiments, "__path__", [*experiments.__path__, str(tmp_path)])
     capabilities.cache_clear()
-    monkeypatch.setattr(COMMANDS, "_own", None)
+    monkeypatch.setattr(COMMANDS, "_product_entries", None)
     monkeypatch.setattr(COMMANDS, "_plugins", None)
     try:
         assert re.search(r"^  added +Print what was added\.$", cli("--help").stdout, re.MULTILINE)
@@ -120,7 +120,7 @@ def test_command_of_the_suite_needs_one_file_and_one_row(
     (tmp_path / "added.py").write_text(COMMAND)
     monkeypatch.setattr(commands, "__path__", [*commands.__path__, str(tmp_path)])
     row = Command("added", "Learn", "Print what was added.", "iowatch.cli.commands.added")
-    monkeypatch.setattr(COMMANDS, "_own", {**COMMANDS.own, "added": row})
+    monkeypatch.setattr(COMMANDS, "_product_entries", {**COMMANDS.product_entries, "added": row})
     try:
         done = cli("added", "--times", "2")
     finally:

@@ -472,7 +472,7 @@ def test_variables_of_plain_reframe_change_the_case(tmp_path: Path) -> None:
     ("words", "reason", "in_session"),
     [
         ("case_options=repeats:3", "ior has no option 'repeats'", False),
-        ("case_options=ranks:no", "option 'ranks' of ior: expected MPI processes (found 'no')", False),
+        ("case_options=ranks:no", "option 'ranks' of ior (MPI processes): expected a whole number", False),
         ("num_tasks=2", "a session runs cases as its suite says", True),
     ],
 )

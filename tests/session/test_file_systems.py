@@ -143,7 +143,7 @@ def test_node_local_file_system_is_left_to_the_jobs(site: Site) -> None:
     used = site.history.sessions("local")[0].facts.file_systems
     assert used["fast"].model_dump() == {"directory": "/absent/io", "identity": {}}
     context = SessionContext("local", "tiny", chosen_file_systems=["all"])
-    context.cases = [replace(case, options={**case.options, "nodes": 2}) for case in context.cases]
+    context.cases = [replace(case, options=case.options.with_values({"nodes": 2})) for case in context.cases]
     assert {name.rpartition("=")[2] for name in context.excluded} == {"fast"}
     assert "fast is local to each node; the case has 2 nodes" in context.excluded.values()
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from iowatch.benchmarks.benchio import BENCHIO
 from iowatch.benchmarks.suites import SuiteCase
 from iowatch.checks import RunOrder, ordered_runs
 from iowatch.core import InputError, settings
@@ -52,7 +53,9 @@ def test_stacks_keep_their_names_with_reframe_environment_names(
     site: ReframeSite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     options = {"api": "posix", "op": "both", "local": "8x8x8", "ranks": 2, "repeat": 2}
-    plan = make_session_plan(site, [SuiteCase("smoke", "benchio", "api=posix", options, "optional", 60)])
+    plan = make_session_plan(
+        site, [SuiteCase("smoke", "benchio", "api=posix", BENCHIO.read_options(options), "optional", 60)]
+    )
     assert [run.stack for run in plan.runs] == ["n-4.4.0"]
     monkeypatch.setattr(reframe, "check_path", lambda name: tmp_path / f"{name}.py")
     order = RunOrder(suite="smoke", runs=ordered_runs(run.key for run in plan.runs))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from iowatch.benchmarks.suites import SuiteCase
 from iowatch.checks.run import CheckedRun, JobScript
 from iowatch.core import Output, UsageError, plugins, suggest_name
+from iowatch.darshan import DarshanReader
 
 # ExtensionSettings of an extension in the order of a session, as JSON has them.
 ExtensionSettings = Mapping[str, Any]
@@ -60,6 +62,22 @@ class CheckExtension:
     def change_output(self, run: CheckedRun, output: Output, settings: ExtensionSettings) -> Output:
         """Return the validated output of a finished run with other results, facts or status."""
         return output
+
+    def use_logs(self, output: Output, logs: Sequence[Path], reader: DarshanReader | None) -> Output | None:
+        """Return the output of a spooled run with what its Darshan logs add; None: it is not a run of this extension.
+
+        The session asks before it adds the results of the logs, which it does only if all extensions return None.
+        """
+        return None
+
+    def describe(self, facts: Mapping[str, Any], limit: int) -> tuple[str, list[str]] | None:
+        """Return a title and lines about a run for people; None if its facts say nothing to this extension.
+
+        Args:
+            facts: of the run, as the history keeps them.
+            limit: largest number of lines.
+        """
+        return None
 
     def facts(self, run: CheckedRun, settings: ExtensionSettings) -> Mapping[str, Any]:
         """Return further facts of a finished run, which the history keeps with it."""

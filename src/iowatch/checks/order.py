@@ -18,6 +18,7 @@ from typing import Any, Literal
 
 from pydantic import TypeAdapter, ValidationError
 
+from iowatch.benchmarks.options import Options
 from iowatch.benchmarks.suites import SuiteCase
 from iowatch.core import InputError, RunKey, Scalar, write_atomically
 from iowatch.site import FileSystemIdentity, storage
@@ -240,9 +241,10 @@ def turn_run_name(name: str, facts: Mapping[str, Any]) -> str:
     return name
 
 
-def verifying_options(case: SuiteCase) -> dict[str, Scalar] | None:
+def verifying_options(case: SuiteCase) -> Options | None:
     """Return the options of one further repetition that compares its data; None if there is none, or no need."""
-    can_verify = "verify" in case.tool.options and case.tool.file_bytes(case.options) > 0
-    if not can_verify or case.options.get("verify"):
+    if not case.options.declares("verify") or case.options.flag("verify"):
         return None
-    return {**case.options, "verify": True, "repeat": 1}
+    if case.tool.file_bytes(case.options) == 0:
+        return None
+    return case.options.with_values({"verify": True, "repeat": 1})

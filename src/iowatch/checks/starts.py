@@ -5,9 +5,9 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Sequence
 
+from iowatch.benchmarks.options import Options
 from iowatch.checks.order import verifying_options
 from iowatch.checks.run import ENDED_FILE, STARTED_FILE, TRACE, VERIFICATION, CheckedRun, JobScript, StartFiles
-from iowatch.core import Scalar
 from iowatch.site import covariates
 
 
@@ -75,7 +75,7 @@ def _move(name: str, target: str) -> str:
     return f"[ ! -e {name} ] || mv {name} {target}"
 
 
-def options_of_verification(run: CheckedRun) -> dict[str, Scalar] | None:
+def options_of_verification(run: CheckedRun) -> Options | None:
     """Return the options of the repetition that compares its data; None unless the session orders it."""
     return verifying_options(run.case) if VERIFICATION in run.extra_work else None
 

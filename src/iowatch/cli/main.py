@@ -69,7 +69,7 @@ class LazyCommandGroup(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         # Plugins of the site are loaded only for a command that is not one of ours.
-        entry = COMMANDS.own.get(cmd_name) or COMMANDS.get(cmd_name)
+        entry = COMMANDS.product_entries.get(cmd_name) or COMMANDS.get(cmd_name)
         if entry is None:
             return None
         command = getattr(importlib.import_module(entry.module), "command", None)
@@ -95,7 +95,7 @@ class LazyCommandGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and not args[0].startswith("-") and args[0] not in COMMANDS.own and args[0] not in COMMANDS:
+        if args and not args[0].startswith("-") and args[0] not in COMMANDS.product_entries and args[0] not in COMMANDS:
             ctx.fail(f"no command '{args[0]}'. {suggest_name(args[0], self.list_commands(ctx))}")
         return super().resolve_command(ctx, args)
 

@@ -19,7 +19,7 @@ import traceback
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from importlib import metadata, util
+from importlib import util
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Generic, Protocol, TypeVar
@@ -168,7 +168,9 @@ def _site_files() -> Iterator[tuple[Plugin, str]]:
 
 
 def _entry_points() -> Iterator[tuple[Plugin, str]]:
-    for entry in sorted(metadata.entry_points(group=GROUP), key=lambda one: one.name):
+    from importlib import metadata  # takes 0.05 s to import, which `iowatch --help` saves
+
+    for entry in sorted(metadata.entry_points(group=GROUP), key=lambda entry: entry.name):
         yield Plugin(entry.name, Path(entry.module)), entry.module
 
 
@@ -187,23 +189,27 @@ def _describe_fault(error: BaseException, plugin: Plugin) -> str:
     if isinstance(error, SyntaxError) and error.filename:
         return f"{error.filename}, line {error.lineno}: {error.msg}"
     text = f"{type(error).__name__}: {' '.join(str(error).split())}".removesuffix(": ")
-    return f"{_last_place(error, plugin) or plugin.path}: {text}"
+    return f"{_last_statement(error, plugin) or plugin.path}: {text}"
 
 
-def _last_place(error: BaseException, plugin: Plugin) -> str | None:
+def _last_statement(error: BaseException, plugin: Plugin) -> str | None:
     """Return file and line of the last statement in code of a plugin that led to an exception."""
     frames = reversed(traceback.extract_tb(error.__traceback__))
-    own = (frame for frame in frames if Path(frame.filename).is_relative_to(plugin.root))
-    return next((f"{frame.filename}, line {frame.lineno}" for frame in own), None)
+    for frame in frames:
+        if Path(frame.filename).is_relative_to(plugin.root):
+            return f"{frame.filename}, line {frame.lineno}"
+    return None
 
 
 def fault_of_plugin(error: BaseException) -> str | None:
     """Return the description of an exception that code of a plugin raised or passed on, else None."""
     chain = [error] if error.__cause__ is None else [error.__cause__, error]  # the cause is in a template, for example
     for plugin in _loaded or ():
-        for one in chain if plugin.module else ():
-            if _last_place(one, plugin):
-                return _describe_fault(one, plugin)
+        if plugin.module is None:
+            continue
+        for raised in chain:
+            if _last_statement(raised, plugin):
+                return _describe_fault(raised, plugin)
     return None
 
 
@@ -225,28 +231,28 @@ class Registry(Mapping[str, T], Generic[T]):
     """Objects of one type by name: the product's own, those of capabilities, then those of plugins.
 
     Args:
-        kind: the type by which objects of capabilities and plugins are found.
-        own: those of the suite, in their order.
+        entry_type: the type by which objects of capabilities and plugins are found.
+        suite_entries: those of the suite, in their order.
         file: the file of a capability that defines such objects; empty for its `__init__.py`, None if none does.
     """
 
-    def __init__(self, kind: type[T], own: Iterable[T], file: str | None = None) -> None:
-        self.kind = kind
-        self._suite = {entry.name: entry for entry in own}
+    def __init__(self, entry_type: type[T], suite_entries: Iterable[T], file: str | None = None) -> None:
+        self.entry_type = entry_type
+        self._suite_entries = {entry.name: entry for entry in suite_entries}
         self._file = file
-        self._own: dict[str, T] | None = None
+        self._product_entries: dict[str, T] | None = None
         self._all: dict[str, T] = {}
         self._plugins: tuple[Plugin, ...] | None = None
         _registries.append(self)
 
     @property
-    def own(self) -> Mapping[str, T]:
+    def product_entries(self) -> Mapping[str, T]:
         """The product's: of the suite, then of capabilities. No plugin of the site is loaded for them."""
-        if self._own is None:
-            self._own = dict(self._suite)
+        if self._product_entries is None:
+            self._product_entries = dict(self._suite_entries)
             for module in () if self._file is None else capability_modules(self._file):
                 self._add_capability(module)
-        return self._own
+        return self._product_entries
 
     def _add_capability(self, module: ModuleType) -> None:
         """Add the objects that a file of a capability defines.
@@ -254,32 +260,35 @@ class Registry(Mapping[str, T], Generic[T]):
         Raises:
             ValueError: there is another object of this name: a mistake in iowatch.
         """
-        assert self._own is not None
+        assert self._product_entries is not None
         for entry in vars(module).values():
-            if not isinstance(entry, self.kind) or entry is self._own.get(entry.name):
+            if not isinstance(entry, self.entry_type) or entry is self._product_entries.get(entry.name):
                 continue
-            if entry.name in self._own:
-                raise ValueError(f"{module.__file__}: there is another {self.kind.__name__} '{entry.name}'")
-            self._own[entry.name] = entry
+            if entry.name in self._product_entries:
+                raise ValueError(f"{module.__file__}: there is another {self.entry_type.__name__} '{entry.name}'")
+            self._product_entries[entry.name] = entry
 
     def __getitem__(self, name: str) -> T:
-        return self._rows()[name]
+        return self._entries()[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._rows())
+        return iter(self._entries())
 
     def __len__(self) -> int:
-        return len(self._rows())
+        return len(self._entries())
 
     def plugin_of(self, name: str) -> Plugin | None:
         """Return the plugin that adds the object of this name; None for the product's own and unknown ones."""
-        self._rows()
-        return next((one for one in load_plugins() if (self.kind.__name__, name) in one.adds), None)
+        self._entries()
+        for plugin in load_plugins():
+            if (self.entry_type.__name__, name) in plugin.adds:
+                return plugin
+        return None
 
-    def _rows(self) -> dict[str, T]:
+    def _entries(self) -> dict[str, T]:
         plugins = load_plugins()
         if self._plugins != tuple(plugins):  # more of them are loaded
-            self._all = dict(self.own)
+            self._all = dict(self.product_entries)
             for plugin in plugins:
                 self._add(plugin)
             self._plugins = tuple(plugins)
@@ -287,15 +296,17 @@ class Registry(Mapping[str, T], Generic[T]):
 
     def _add(self, plugin: Plugin) -> None:
         """Add the objects of a plugin; one that it only imported is known already and is not added again."""
-        kind = self.kind.__name__
-        for one in vars(plugin.module).values() if plugin.module else ():
-            if not isinstance(one, self.kind) or one is self._all.get(one.name):
+        if plugin.module is None:
+            return
+        type_name = self.entry_type.__name__
+        for entry in vars(plugin.module).values():
+            if not isinstance(entry, self.entry_type) or entry is self._all.get(entry.name):
                 continue
-            if one.name in self._all:
-                plugin.report(f"{plugin.path}: {kind} '{one.name}': there is another one of this name")
+            if entry.name in self._all:
+                plugin.report(f"{plugin.path}: {type_name} '{entry.name}': there is another one of this name")
             else:
-                self._all[one.name] = one
-                plugin.adds[kind, one.name] = None
+                self._all[entry.name] = entry
+                plugin.adds[type_name, entry.name] = None
 
 
 def checked_plugins() -> Sequence[Plugin]:
@@ -304,6 +315,6 @@ def checked_plugins() -> Sequence[Plugin]:
         len(registry)
     for plugin in load_plugins():
         if plugin.module and not plugin.adds and not plugin.faults:
-            kinds = ", ".join(registry.kind.__name__ for registry in _registries)
-            plugin.report(f"{plugin.path}: it defines no object of {kinds}")
+            types = ", ".join(registry.entry_type.__name__ for registry in _registries)
+            plugin.report(f"{plugin.path}: it defines no object of {types}")
     return load_plugins()

@@ -6,7 +6,6 @@ from iowatch.darshan.privacy import anonymise_trace, keep_darshan_log, privacy_m
 from iowatch.darshan.report import escape_control_characters, render_trace, write_pydarshan_report
 from iowatch.darshan.results import (
     BandwidthComparison,
-    add_operation_counts,
     add_overhead_result,
     add_trace_results,
     compare_bandwidths,

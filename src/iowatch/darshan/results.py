@@ -20,7 +20,6 @@ from iowatch.benchmarks.registry import OutputParser, benchmark_names, parse_out
 from iowatch.core import InputError, Output, OutputStatus, Result, Scalar, format_number, get_metric
 from iowatch.darshan.trace import Trace, read_trace
 from iowatch.darshan.worker import DarshanReader
-from iowatch.site import counters
 
 
 @dataclass(frozen=True)
@@ -303,25 +302,6 @@ def _reason_without_log(stack: Mapping[str, Any] | None, traced: bool) -> str:
     if traced:
         return "the run left no Darshan log"
     return "Darshan was switched off"
-
-
-def add_operation_counts(output: Output, logs: Sequence[Path], reader: DarshanReader | None = None) -> Output:
-    """Add the calls above POSIX to the counts of a counted run (`counters.RunCounts`), for ingestion.
-
-    None are added of a run without a log, nor of a log that cannot be read or lacks a part.
-    """
-    if not logs:
-        return output
-    with nullcontext(reader) if reader else DarshanReader() as used_reader:
-        main_traces = read_main_traces(logs, used_reader)
-    if any(trace.status != "ok" for _, trace in main_traces):
-        return output
-    _, trace = main_traces[0]
-    darshan_counters: dict[str, float] = {}
-    for module_counters in trace.modules.values():
-        darshan_counters |= module_counters
-    counts = {**output.facts["counts"], "operations": counters.count_operations(darshan_counters)}
-    return replace(output, facts={**output.facts, "counts": counts})
 
 
 def tracing_overhead(pairs: Path) -> Result | None:

@@ -29,6 +29,7 @@ from iowatch.core import (
     clean_text,
     escape_line,
     format_time,
+    local_day,
     parse_time,
     settings,
     summarise_samples,
@@ -195,7 +196,7 @@ def _store_session(history: History, suite: str, system: str, name: str, runs: S
 def by_day(records: Iterable[RunRecord]) -> Iterator[tuple[date, list[RunRecord]]]:
     """Group runs by the day (UTC) on which they started, in order of time."""
     ordered = sorted(records, key=lambda record: record.started_at)
-    for day, group in groupby(ordered, key=lambda r: datetime.fromtimestamp(r.started_at, UTC).date()):
+    for day, group in groupby(ordered, key=lambda r: local_day(r.started_at, UTC)):
         yield day, list(group)
 
 

@@ -25,6 +25,7 @@ from iowatch.benchmarks.suites import SuiteCase, load_suite
 from iowatch.core import (
     InputError,
     MachineError,
+    Output,
     UsageError,
     artefacts,
     clean_text,
@@ -34,14 +35,7 @@ from iowatch.core import (
     suggest_name,
     utc_now,
 )
-from iowatch.darshan import (
-    DarshanReader,
-    add_operation_counts,
-    add_overhead_result,
-    add_trace_results,
-    keep_darshan_log,
-    privacy_mode,
-)
+from iowatch.darshan import DarshanReader, add_overhead_result, add_trace_results, keep_darshan_log, privacy_mode
 from iowatch.session import conditions, reframe
 from iowatch.session.plan import SessionPlan
 from iowatch.site import (
@@ -448,11 +442,7 @@ def _run_record(session: str, directory: Path, case: checks.SpooledCase, reader:
     )
     output = checks.spooled_output(case)
     logs = [directory / name for name in case.files.get("darshan", [])]
-    if output.facts.get("counts"):
-        output = add_operation_counts(output, logs, reader)
-    elif "profile" not in output.facts:  # the times of a profiled run are no results, nor those of its Darshan log
-        traced = case.facts.get("tracing") != "none"
-        output = add_trace_results(output, logs, reader, case.stack, traced=traced)
+    output = _with_trace(output, case, logs, reader)
     for name in case.files.get("overhead", []):  # only if the overhead of tracing was measured
         output = add_overhead_result(output, directory / name)
     # The directory is named after case, partition and stack: repeated ingestion has the same fingerprint.
@@ -468,6 +458,16 @@ def _run_record(session: str, directory: Path, case: checks.SpooledCase, reader:
         facts=case.facts,
         artefacts=kept,
     )
+
+
+def _with_trace(output: Output, case: checks.SpooledCase, logs: Sequence[Path], reader: DarshanReader | None) -> Output:
+    """The output with the results of its Darshan logs; an extension may use the logs for something else."""
+    for extension in checks.EXTENSIONS.values():
+        changed = extension.use_logs(output, logs, reader)
+        if changed is not None:
+            return changed
+    traced = case.facts.get("tracing") != "none"
+    return add_trace_results(output, logs, reader, case.stack, traced=traced)
 
 
 def close_session(history: History, directory: Path, status: SessionStatus) -> None:

@@ -2,7 +2,6 @@
 
 from iowatch.site.file_system import FileSystem, FileSystemIdentity, FileSystemLimits, MeasuredFileSystem
 from iowatch.site.init import write_system
-from iowatch.site.profiler import format_profile
 from iowatch.site.schedulers import (
     Allocation,
     avoiding_options,

@@ -85,6 +85,7 @@ def step_features(series: SeriesFit, segments: list[Segment]) -> list[StepFeatur
         if step < settings.min_effect or evidence <= 0:
             all_features.append(StepFeatures((), is_newest))
             continue
+        values: tuple[float, ...]
         first_uncertainty = 0.0
         if before is segments[0]:
             first_uncertainty = first_level_uncertainty(before, len(series.logs), settings)

@@ -200,6 +200,9 @@ class SeriesFilter:
     case_key: str | None = None
 
 
+ALL_SERIES = SeriesFilter()
+
+
 @dataclass(frozen=True, slots=True)
 class ResultFilter:
     """Selects results: every field that is set must match; `since` <= time < `until`."""
@@ -274,12 +277,20 @@ class SeriesSamples:
     count: NDArray[np.int64]
     samples: NDArray[np.float64]
 
-    def only(self, chosen: NDArray[np.bool_]) -> SeriesSamples:
-        """Return the results where `chosen`, shape (n,), is true."""
-        if chosen.all():
+    def only(self, is_selected: NDArray[np.bool_]) -> SeriesSamples:
+        """Return the results where `is_selected`, shape (n,), is true."""
+        if is_selected.all():
             return self
-        arrays = {name: getattr(self, name)[chosen] for name in ("time", "run_id", "max", "median", "min", "count")}
-        return SeriesSamples(self.series_id, **arrays, samples=self.samples[np.repeat(chosen, self.count)])
+        return SeriesSamples(
+            series_id=self.series_id,
+            time=self.time[is_selected],
+            run_id=self.run_id[is_selected],
+            max=self.max[is_selected],
+            median=self.median[is_selected],
+            min=self.min[is_selected],
+            count=self.count[is_selected],
+            samples=self.samples[np.repeat(is_selected, self.count)],
+        )
 
 
 @dataclass(frozen=True, slots=True)

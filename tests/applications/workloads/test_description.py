@@ -18,9 +18,10 @@ import pytest
 import yaml
 from click.testing import Result
 
-from iowatch.applications.workloads.description import describe_log, profile_log
+from iowatch.applications.workloads.description import describe_log
 from iowatch.applications.workloads.divisions import Arrays
 from iowatch.applications.workloads.patterns import describe_ranks
+from iowatch.applications.workloads.profile import profile_log
 from iowatch.benchmarks.workloads import Operation, Workload, evaluate, format_description
 from iowatch.core import InputError
 from iowatch.darshan import DarshanReader

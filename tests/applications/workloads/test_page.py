@@ -9,14 +9,8 @@ from typing import Any
 
 import yaml
 
-from iowatch.applications.workloads.page import WorkloadPage, _build_page
+from iowatch.applications.workloads.page import FileView, WorkloadPage, _build_page
 from iowatch.applications.workloads.report import workload_files
-from iowatch.benchmarks import suites
-from iowatch.core import Output, Result
-from iowatch.demo.scenarios import franklin_scenario
-from iowatch.output.dashboard.build import build_site
-from iowatch.output.dashboard.pages.franklin import measured_case
-from iowatch.store import History, RunRecord, SessionRecord, StackRecord
 
 DOCUMENT: dict[str, Any] = {
     "name": "two-files",
@@ -62,8 +56,12 @@ def test_each_access_is_drawn_at_its_offset(tmp_path: Path) -> None:
     """The file of 800 bytes is as wide as the picture between its margins: 536 units, 67 per access."""
     page = build(DOCUMENT, tmp_path / "two-files.yaml")
     assert page.fault is None
-    assert page.files == [("field", "mpiio", "shared", "800 B"), ("log", "posix", "per-process, 3 of them", "10 B")]
-    (write, (field,)), (logs, (log,)) = page.phases
+    assert page.files == [
+        FileView("field", "mpiio", "shared", "800 B"),
+        FileView("log", "posix", "per-process, 3 of them", "10 B"),
+    ]
+    write, logs = (phase.summary for phase in page.phases)
+    ((field,), (log,)) = (phase.pictures for phase in page.phases)
     assert (write.operations["collective write"], write.written_bytes, logs.written_bytes) == (8, 800, 60)
     found = strokes(field.picture)
     assert {width for _, width in found} == {67.0}
@@ -79,7 +77,8 @@ def test_each_part_of_a_file_view_is_drawn(tmp_path: Path) -> None:
     phase = {"name": "write", "actions": [{"create": "field"}, write, {"close": "field"}]}
     page = build({**DOCUMENT, "phases": [phase]}, tmp_path / "two-files.yaml")
     assert page.fault is None
-    ((summary, (field,)),) = page.phases
+    (phase_view,) = page.phases
+    summary, (field,) = phase_view.summary, phase_view.pictures
     assert (summary.operations["collective write"], summary.written_bytes) == (2, 800)
     assert sorted(round((left - 58) / 67) for left, width in strokes(field.picture) if width == 67) == [*range(8)]
     assert field.caption == "field: 2 transfers of 2 ranks, all collective"
@@ -99,42 +98,6 @@ def test_every_workload_has_a_page(franklin_site: Path) -> None:
         assert "<svg" in (franklin_site / "workload" / f"{name}.html").read_text()
 
 
-def test_franklin_page_has_the_newest_measured_value_beside_the_replayed_ones(tmp_path: Path) -> None:
-    """13 replayed series; a checkpoint of flash-io was measured twice with HDF5, then once with another interface."""
-    with History.open(str(tmp_path / "history.db")) as history:
-        for number, (api, value) in enumerate([("HDF5", 150.0), ("HDF5", 222.0), ("PNETCDF", 333.0)]):
-            case = {"workload": "flash-io", "api": api, "file": "shared", "ranks": 4}
-            result = Result("checkpoint write", "bandwidth", "MiB/s", (value,), case)
-            begin, output = 1_760_000_400 + number * 86400, Output("benchio", "1.0", "ok", None, (result,))
-            run = RunRecord(f"f{number}", "default", StackRecord("gcc"), f"run-{number}", begin, output)
-            history.begin_session(SessionRecord(f"s{number}", "here", "nightly", "run", run.started_at))
-            history.record_runs(f"s{number}", [run])
-            history.end_session(f"s{number}", "ok", run.started_at + 60)
-        build_site(history, tmp_path / "site")
-    page = (tmp_path / "site" / "franklin.html").read_text()
-    rows = [row for row in page.split("<tr>") if 'scope="row"' in row]
-    assert len(rows) == 13
-    assert [">222 MiB/s</a>, 4 ranks, here" in row for row in rows if "write HDF5 shared, 2048 ranks" in row] == [True]
-    assert sum("not yet: suite franklin-small of" in row for row in rows) == 12
-    assert "150 MiB/s" not in page
-    assert "333 MiB/s" not in page
-    # 800 and 2,000 MB/s in MiB/s
-    assert "762.9 MiB/s" in page
-    assert "1907 MiB/s" in page
-
-
-def test_replayed_series_have_a_workload_that_measures_them() -> None:
-    """Operations are those of the cases of the suites `franklin-small`."""
-    known = set()
-    for case in suites.load_suite("franklin-small"):
-        if "workload" in case.options or case.benchmark == "ior":
-            name = str(case.options.get("workload", case.benchmark))
-            known |= {(name, operation) for operation, _ in case.expects}
-    for series in franklin_scenario().series:
-        benchmark, parameters = measured_case(series)
-        assert (benchmark, parameters["operation"]) in known
-
-
 def test_a_file_with_datasets_is_as_large_as_these(tmp_path: Path) -> None:
     """Two ranks: 2 * 1024 doubles, and five data sets of 512 floats."""
     datasets = {
@@ -150,4 +113,4 @@ def test_a_file_with_datasets_is_as_large_as_these(tmp_path: Path) -> None:
     }
     page = build(document, tmp_path / "two-files.yaml")
     assert page.fault is None
-    assert page.files == [("field", "hdf5", "shared", "26 KiB")]
+    assert page.files == [FileView("field", "hdf5", "shared", "26 KiB")]

@@ -12,7 +12,7 @@ import pytest
 import yaml
 from click.testing import Result
 
-from iowatch.applications.workloads.memory import _nearest_memory
+from iowatch.applications.workloads.memory import MemoryUse, nearest_memory
 from iowatch.benchmarks.suites import load_suite
 from iowatch.site import suite_on_system
 from tests.conftest import ROOT
@@ -234,12 +234,12 @@ def test_the_share_of_posix_in_writes_says_nothing_about_reads() -> None:
         return {"durations": durations, "below": {"read": of_reads, "write": of_writes}}
 
     tried = {
-        (False, "rotating"): [profile(0.2, 0.2, 0.95, 0.8)],
-        (False, "reused"): [profile(0.1, 0.2, 0.95, 0.9)],
-        (False, 50): [profile(0.3, 0.2, 0.95, 0.8)],
+        MemoryUse(False, "rotating"): [profile(0.2, 0.2, 0.95, 0.8)],
+        MemoryUse(False, "reused"): [profile(0.1, 0.2, 0.95, 0.9)],
+        MemoryUse(False, 50): [profile(0.3, 0.2, 0.95, 0.8)],
     }
-    assert _nearest_memory(tried, [profile(0.1, 0.2, 0.95, 0.8)]) == {"read": "reused", "write": "rotating"}
-    assert _nearest_memory(tried, [profile(0.3, 0.2, 0.95, 0.9)]) == {"read": 50, "write": "reused"}
+    assert nearest_memory(tried, [profile(0.1, 0.2, 0.95, 0.8)]) == {"read": "reused", "write": "rotating"}
+    assert nearest_memory(tried, [profile(0.3, 0.2, 0.95, 0.9)]) == {"read": 50, "write": "reused"}
 
 
 def test_fitted_memory_replaces_one_line_or_nothing(replay: Callable[..., Result], tmp_path: Path) -> None:

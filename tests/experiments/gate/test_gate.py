@@ -18,12 +18,12 @@ from iowatch import checks
 from iowatch.core import Output, Result, UsageError
 from iowatch.experiments.common import pairs
 from iowatch.experiments.common.builds import Build, recorded_stack
+from iowatch.experiments.common.counters import RunCounts
 from iowatch.experiments.gate import run as gate
 from iowatch.experiments.reproduce import run as reproduce
 from iowatch.session import reframe
 from iowatch.session.reframe import ReframePartition, ReframeSite
 from iowatch.site import Stack, StackPart
-from iowatch.site.counters import RunCounts
 from iowatch.store import History, SessionRecord
 from tests.checks.orders import order_of
 

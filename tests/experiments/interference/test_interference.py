@@ -18,9 +18,11 @@ import pytest
 from click.testing import Result as CliResult
 
 from iowatch import checks
+from iowatch.benchmarks.ior import IOR
 from iowatch.benchmarks.suites import SuiteCase, load_suite
 from iowatch.core import Output, OutputStatus, Result, UsageError
 from iowatch.experiments.interference import aggressors as jobs
+from iowatch.experiments.interference import jobs as aggressors
 from iowatch.experiments.interference import page as page
 from iowatch.experiments.interference import run as interference
 from iowatch.experiments.interference.effects import interference_effects
@@ -28,7 +30,6 @@ from iowatch.findings.series import monitored_series
 from iowatch.output.dashboard.build import build_site
 from iowatch.session import reframe
 from iowatch.session.reframe import ReframePartition, ReframeSite
-from iowatch.site import aggressors
 from iowatch.store import History, SeriesFilter
 from tests.checks.orders import order_of
 
@@ -347,7 +348,7 @@ def test_more_jobs_than_slurm_can_run_at_once_are_refused(
 
 def test_case_name_of_several_benchmarks_must_be_complete(monkeypatch: pytest.MonkeyPatch) -> None:
     one = load_suite("interference")[0]
-    both = [one, SuiteCase(one.suite, "ior", one.name, {}, "none", 60)]
+    both = [one, SuiteCase(one.suite, "ior", one.name, IOR.read_options({}), "none", 60)]
     with pytest.raises(UsageError, match="several cases 'op=both'"):
         interference._find_case(both, "interference", "op=both")
     assert interference._find_case(both, "interference", "ior:op=both").benchmark == "ior"

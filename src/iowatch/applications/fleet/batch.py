@@ -39,7 +39,7 @@ _REJECTIONS = (
     Rejection("absent", "removed before it was read, or not visible to a worker", is_final=False),
     Rejection("unreadable", "no permission to read it, or an error of the file system", is_final=False),
 )
-REJECTIONS: Mapping[str, Rejection] = {one.key: one for one in _REJECTIONS}
+REJECTIONS: Mapping[str, Rejection] = {rejection.key: rejection for rejection in _REJECTIONS}
 COUNTED, COPY = "counted", "copy"
 
 _COUNTS = (
@@ -75,17 +75,26 @@ def log_schema() -> Schema:
     Darshan's histograms of ten bins.
     """
     pa, _, _ = import_engines()
-    layer = pa.struct([
-        *((name, pa.string()) for name in ("file_system", "layer", "layout")),
-        *((name, pa.int64()) for name in _COUNTS),
-        *((name, pa.float64()) for name in _TIMES),
-        *((name, pa.list_(pa.int64())) for name in ("read_sizes", "write_sizes")),
-    ])  # fmt: skip
-    return pa.schema([
-        ("file", pa.binary(16)), ("size", pa.int64()), ("mtime_ns", pa.int64()), ("outcome", pa.string()),
-        ("log", pa.string()), ("start_s", pa.float64()), ("run_time_s", pa.float64()), ("ranks", pa.int64()),
-        ("application", pa.string()), ("darshan", pa.string()), ("partial", pa.bool_()), ("layers", pa.list_(layer)),
-    ])  # fmt: skip
+    layer_fields = [(name, pa.string()) for name in ("file_system", "layer", "layout")]
+    layer_fields += [(name, pa.int64()) for name in _COUNTS]
+    layer_fields += [(name, pa.float64()) for name in _TIMES]
+    layer_fields += [(name, pa.list_(pa.int64())) for name in ("read_sizes", "write_sizes")]
+    return pa.schema(
+        [
+            ("file", pa.binary(16)),
+            ("size", pa.int64()),
+            ("mtime_ns", pa.int64()),
+            ("outcome", pa.string()),
+            ("log", pa.string()),
+            ("start_s", pa.float64()),
+            ("run_time_s", pa.float64()),
+            ("ranks", pa.int64()),
+            ("application", pa.string()),
+            ("darshan", pa.string()),
+            ("partial", pa.bool_()),
+            ("layers", pa.list_(pa.struct(layer_fields))),
+        ]
+    )
 
 
 # Of the reader's address space; 0.7 GiB of it are Python, PyDarshan and their libraries.
@@ -131,11 +140,15 @@ def read_batch(paths: Sequence[str], file_systems: Mapping[str, str]) -> Table:
 
 def _read_row(reader: DarshanReader, path: Path, file_systems: Mapping[str, str]) -> dict[str, Any]:
     """Return one log as a row; one that ends the reader is tried twice, because others may have killed the reader."""
-    for attempt in (1, 2):
-        try:
-            return {"outcome": COUNTED, **reader.call(read_log_row, path, file_systems=file_systems)}
-        except InputError as error:
-            reason = error.reason if error.reason in REJECTIONS else "damaged"
-            if reason != "crashed" or attempt == 2:
-                break
-    return {"outcome": reason}
+    row = _try_to_read_row(reader, path, file_systems)
+    if row["outcome"] == "crashed":
+        row = _try_to_read_row(reader, path, file_systems)
+    return row
+
+
+def _try_to_read_row(reader: DarshanReader, path: Path, file_systems: Mapping[str, str]) -> dict[str, Any]:
+    try:
+        row = reader.call(read_log_row, path, file_systems=file_systems)
+    except InputError as error:
+        return {"outcome": error.reason if error.reason in REJECTIONS else "damaged"}
+    return {"outcome": COUNTED, **row}

@@ -51,8 +51,11 @@ def add(directory: Path, system: str, scheduler: str | None, workers: int | None
     """
     if system not in system_names():
         print_message(f"note: '{system}' is not in systems/, so file systems have the names of their types")
-    summary = add_logs(directory, system, partial(dask_workers, scheduler, workers), report=print_message)
-    print_json(summary.to_json()) if as_json else print_lines(*summary.format_lines())
+    summary = add_logs(directory, system, partial(dask_workers, scheduler, workers))
+    if as_json:
+        print_json(summary.to_json())
+    else:
+        print_lines(*summary.format_lines())
 
 
 @command.command(
@@ -79,4 +82,5 @@ def report(system: str, since: datetime | None, finding_id: str | None, db: str 
     document = build_log_report(system, since_s, finding).document
     print_report(as_json, document, partial(print_log_report, document=document))
     answers = [document["finding"]] if finding else document["changes"]
-    return 1 if any(one["applications_changed"] for one in answers) else 0
+    have_changed = any(answer["applications_changed"] for answer in answers)
+    return int(have_changed)

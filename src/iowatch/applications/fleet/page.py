@@ -58,17 +58,25 @@ def _system_logs(name: str) -> SystemLogs:
 
 
 def _pictures(system: str, report: LogReport) -> Iterator[tuple[str, Markup]]:
-    changed = {m.row.id: int(m.change.time) for one in reversed(report.changes) for m in one.group.main}
-    chosen = [one for one in report.series if one.row.id in changed] or report.series
-    for one in sorted(chosen, key=lambda one: -one.runs)[:_MAX_PICTURES]:
-        facts = one.row.case.parameters
-        name = f"{facts['application']}, {facts['ranks']} ranks, {facts['file_system']}, {facts['operation']}"
-        yield f"{name}: {format_count(one.runs, 'run')}", series_picture(one, system, changed.get(one.row.id))
+    # When a series changed; of several changes the newest, which is the first of the report.
+    change_time_of_series: dict[int, int] = {}
+    for change in reversed(report.changes):
+        for member in change.group.main:
+            change_time_of_series[member.row.id] = int(member.change.time)
+    changed_series = [series for series in report.series if series.row.id in change_time_of_series]
+    shown_series = sorted(changed_series or report.series, key=lambda series: -series.runs)
+    for series in shown_series[:_MAX_PICTURES]:
+        parameters = series.row.case.parameters
+        name = f"{parameters['application']}, {parameters['ranks']} ranks"
+        name += f", {parameters['file_system']}, {parameters['operation']}"
+        caption = f"{name}: {format_count(series.runs, 'run')}"
+        yield caption, series_picture(series, system, change_time_of_series.get(series.row.id))
 
 
-def series_picture(one: production.ApplicationSeries, system: str, changed_s: int | None) -> Markup:
+def series_picture(series: production.ApplicationSeries, system: str, changed_s: int | None) -> Markup:
     """Median bandwidth of each day over time; a line at the day of a change (epoch seconds)."""
-    times, values = one.points.time.astype(np.float64), one.points.median
+    times = series.points.time.astype(np.float64)
+    values = series.points.median
     y = drawing.AxisScale(0.0, drawing.rounded_axis_end(float(values.max())), _HEIGHT - _BOTTOM, _TOP)
     x = drawing.AxisScale(times[0], times[-1], _LEFT + 6, _WIDTH - _RIGHT, zone=system_zone(system))
     parts = [drawing.svg_value_axis(y, _LEFT, _WIDTH - _RIGHT, drawing.value_ticks(y.high), "MiB/s")]

@@ -45,22 +45,25 @@ def build_log_report(system: str, since_s: float = 0.0, finding: Finding | None 
         counts = tables.count_logs(database, since_s)
         applications = tables.list_applications(database, since_s, _LISTED)
         patterns = tables.list_patterns(database, since_s, _LISTED)
-        series, short = production.application_series(store, database)
+        series, too_short = production.application_series(store, database)
+    for pattern in patterns:
+        pattern["remedies"] = [asdict(remedy) for remedy in production.remedies(pattern)]
     changes = production.find_changes(series)
-    answer = production.felt_by_production(finding, changes, series).to_json(system) if finding else {}
-    for one in patterns:
-        one["remedies"] = [asdict(remedy) for remedy in production.remedies(one)]
-    common = production.common_changes(changes, since_s)
+    common_changes = production.common_changes(changes, since_s)
+    answer = None
+    if finding is not None:
+        felt = production.felt_by_production(finding, changes, series)
+        answer = {"id": finding.id, **felt.to_json(system)}
     document = {
         "system": system,
         "logs": counts,
         "applications": applications,
         "patterns": patterns,
-        "series": {"compared": len(series), "too_few_runs": short},
-        "changes": [one.to_json(system) for one in common],
-        "finding": {"id": finding.id, **answer} if finding else None,
+        "series": {"compared": len(series), "too_few_runs": too_short},
+        "changes": [change.to_json(system) for change in common_changes],
+        "finding": answer,
     }
-    return LogReport(document, series, common)
+    return LogReport(document, series, common_changes)
 
 
 def print_log_report(console: Console, document: Mapping[str, Any]) -> None:
@@ -83,25 +86,39 @@ def _answer_lines(document: Mapping[str, Any]) -> Iterator[str]:
     series = document["series"]
     if not document["changes"]:
         yield f"no change that applications have in common: {series['compared']} series compared"
-    logs_ = document["logs"]
     yield f"{series['too_few_runs']} more series have too few runs or days"
-    period = f", {logs_['first_day']} to {logs_['last_day']}" if logs_["logs"] else ""
-    moved = f"{format_size(logs_['bytes_written'])} written, {format_size(logs_['bytes_read'])} read"
-    partial = f"; of {logs_['partial']} Darshan has kept a part only" if logs_["partial"] else ""
-    yield f"{logs_['logs']} logs of {logs_['applications']} applications{period}: {moved}{partial}"
+    yield _amount_line(document["logs"])
+
+
+def _amount_line(counts: Mapping[str, Any]) -> str:
+    """How many logs there are, of what time, and what they moved."""
+    line = f"{counts['logs']} logs of {counts['applications']} applications"
+    if counts["logs"]:
+        line += f", {counts['first_day']} to {counts['last_day']}"
+    line += f": {format_size(counts['bytes_written'])} written, {format_size(counts['bytes_read'])} read"
+    if counts["partial"]:
+        line += f"; of {counts['partial']} Darshan has kept a part only"
+    return line
 
 
 def _pattern_table(patterns: list[dict[str, Any]]) -> Table:
     right = ("runs", "ranks", "I/O s", "written", "read")
     table = make_table("application", "on", "files", "through", *right, "what would help", right=right)
-    for one in patterns:
-        ranks = (
-            str(one["min_ranks"]) if one["min_ranks"] == one["max_ranks"] else f"{one['min_ranks']}-{one['max_ranks']}"
-        )
-        sizes = (format_size(one["bytes_written"]), format_size(one["bytes_read"]))
+    for pattern in patterns:
+        ranks = str(pattern["min_ranks"])
+        if pattern["min_ranks"] != pattern["max_ranks"]:
+            ranks = f"{pattern['min_ranks']}-{pattern['max_ranks']}"
         table.add_row(
-            *(one["application"], one["file_system"], one["layout"], one["interface"], str(one["runs"]), ranks),
-            *(format_number(one["io_time_s"]), *sizes, "; ".join(remedy["text"] for remedy in one["remedies"])),
+            pattern["application"],
+            pattern["file_system"],
+            pattern["layout"],
+            pattern["interface"],
+            str(pattern["runs"]),
+            ranks,
+            format_number(pattern["io_time_s"]),
+            format_size(pattern["bytes_written"]),
+            format_size(pattern["bytes_read"]),
+            "; ".join(remedy["text"] for remedy in pattern["remedies"]),
         )
     return table
 
@@ -109,11 +126,16 @@ def _pattern_table(patterns: list[dict[str, Any]]) -> Table:
 def _application_table(applications: list[dict[str, Any]], counts: Mapping[str, Any]) -> Table:
     right = ("runs", "written", "read", "share", "I/O s")
     table = make_table("application", *right, "on", right=right)
-    moved = max(1, counts["bytes_read"] + counts["bytes_written"])
-    for one in applications:
-        share = (one["bytes_read"] + one["bytes_written"]) / moved
-        sizes = (format_size(one["bytes_written"]), format_size(one["bytes_read"]))
-        hours = format_number(one["io_time_s"])
-        places = ", ".join(one["file_systems"])
-        table.add_row(one["application"], str(one["runs"]), *sizes, f"{100 * share:.1f} %", hours, places)
+    moved_by_all = max(1, counts["bytes_read"] + counts["bytes_written"])
+    for application in applications:
+        share = (application["bytes_read"] + application["bytes_written"]) / moved_by_all
+        table.add_row(
+            application["application"],
+            str(application["runs"]),
+            format_size(application["bytes_written"]),
+            format_size(application["bytes_read"]),
+            f"{100 * share:.1f} %",
+            format_number(application["io_time_s"]),
+            ", ".join(application["file_systems"]),
+        )
     return table

@@ -11,6 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -83,29 +84,24 @@ class LogStore:
             outcome to number of rows.
         """
         with exclusive_file_lock(self.root / "parts"), self._readable():
-            days, outcomes = self._days(rows), rows["outcome"].to_pylist()
-            known = {day: self._known_logs(day) for day in set(days) - {_NO_DAY}}
-            positions: dict[str, list[int]] = {}
-            for i, (day, log) in enumerate(zip(days, rows["log"].to_pylist(), strict=True)):
-                is_copy = day != _NO_DAY and log in known[day]
-                if is_copy:
-                    outcomes[i] = COPY
-                elif day != _NO_DAY:
-                    known[day].add(log)
-                positions.setdefault(_NO_DAY if is_copy else day, []).append(i)
-            for day, chosen in sorted(positions.items()):
-                part = rows.take(chosen)
-                self._append(day, part if day != _NO_DAY else _without_figures(part, [outcomes[i] for i in chosen]))
+            days = _days_of(rows)
+            outcomes = rows["outcome"].to_pylist()
+            stored_logs = {day: self._stored_logs(day) for day in set(days) - {_NO_DAY}}
+            positions_of_day: dict[str, list[int]] = {}
+            for position, (day, log) in enumerate(zip(days, rows["log"].to_pylist(), strict=True)):
+                if day != _NO_DAY and log in stored_logs[day]:
+                    outcomes[position] = COPY
+                    positions_of_day.setdefault(_NO_DAY, []).append(position)
+                    continue
+                if day != _NO_DAY:
+                    stored_logs[day].add(log)
+                positions_of_day.setdefault(day, []).append(position)
+            for day, positions in sorted(positions_of_day.items()):
+                rows_of_day = rows.take(positions)
+                if day == _NO_DAY:
+                    rows_of_day = _without_figures(rows_of_day, [outcomes[position] for position in positions])
+                self._append(day, rows_of_day)
         return Counter(outcomes)
-
-    def _days(self, rows: Table) -> list[str]:
-        """Return the day (UTC) of each row; `none` for files that are not counted."""
-        import numpy as np
-
-        seconds = rows["start_s"].to_numpy(zero_copy_only=False)
-        counted = [outcome == COUNTED for outcome in rows["outcome"].to_pylist()]
-        days = np.where(counted, seconds, 0).astype("datetime64[s]").astype("datetime64[D]").astype(str)
-        return [str(day) if is_log else _NO_DAY for day, is_log in zip(days, counted, strict=True)]
 
     def _parts(self, day: str) -> list[Path]:
         return sorted(self.root.glob(f"day={day}/part-*.parquet"))
@@ -113,24 +109,26 @@ class LogStore:
     def _has_parts(self, day: str) -> bool:
         return next(iter(self.root.glob(f"day={day}/part-*.parquet")), None) is not None
 
-    def _known_logs(self, day: str) -> set[str]:
+    def _stored_logs(self, day: str) -> set[str]:
+        """The identities of the logs of a day."""
         _, pq, _ = import_engines()
-        return {
-            log
-            for part in self._parts(day)
-            for log in pq.read_table(part, columns=["log"], partitioning=None)["log"].to_pylist()
-        }
+        logs: set[str] = set()
+        for part in self._parts(day):
+            logs.update(pq.read_table(part, columns=["log"], partitioning=None)["log"].to_pylist())
+        return logs
 
     def _append(self, day: str, rows: Table) -> None:
         """Write rows into a new part, or with those of the last one in its place; the rename is the commit."""
         pa, pq, _ = import_engines()
+        path = self.root / f"day={day}" / "part-00001.parquet"
         parts = self._parts(day)
-        path = parts[-1] if parts else self.root / f"day={day}" / "part-00001.parquet"
         if parts:
+            path = parts[-1]
             if pq.read_metadata(path).num_rows + len(rows) <= _PART_ROWS:
                 rows = pa.concat_tables([pq.read_table(path, partitioning=None).cast(log_schema()), rows])
             else:
-                path = path.with_name(f"part-{int(path.stem[5:]) + 1:05d}.parquet")
+                number = int(path.stem.removeprefix("part-")) + 1
+                path = path.with_name(f"part-{number:05d}.parquet")
         with files.open_atomically(path) as stream:
             pq.write_table(rows, stream, compression="zstd")
 
@@ -181,24 +179,39 @@ class LogStore:
 
 def list_systems() -> list[str]:
     """Return the systems whose logs were added."""
-    places = (settings.var_directory() / "fleet").glob("system=*/day=[0-9]*")
-    return sorted({place.parent.name.removeprefix("system=") for place in places})
+    folders_of_days = (settings.var_directory() / "fleet").glob("system=*/day=[0-9]*")
+    return sorted({folder.parent.name.removeprefix("system=") for folder in folders_of_days})
+
+
+def _days_of(rows: Table) -> list[str]:
+    """Return the day (UTC) of each row; `none` for files that are not counted."""
+    import numpy as np
+
+    seconds = rows["start_s"].to_numpy(zero_copy_only=False)
+    is_counted = np.array([outcome == COUNTED for outcome in rows["outcome"].to_pylist()], dtype=bool)
+    days = np.where(is_counted, seconds, 0).astype("datetime64[s]").astype("datetime64[D]").astype(str)
+    named_days: list[str] = np.where(is_counted, days, _NO_DAY).tolist()
+    return named_days
 
 
 def _without_figures(rows: Table, outcomes: Sequence[str]) -> Table:
     """Return rows with the columns of the ledger only; the others are null."""
     pa, _, _ = import_engines()
-    kept = {"file", "size", "mtime_ns"}
-    columns = {
-        field.name: rows[field.name] if field.name in kept else pa.nulls(len(rows), field.type) for field in rows.schema
-    }
-    return pa.table(columns | {"outcome": pa.array(outcomes, pa.string())}, schema=rows.schema)
+    columns = {}
+    for field in rows.schema:
+        if field.name in ("file", "size", "mtime_ns"):
+            columns[field.name] = rows[field.name]
+        elif field.name == "outcome":
+            columns[field.name] = pa.array(outcomes, pa.string())
+        else:
+            columns[field.name] = pa.nulls(len(rows), field.type)
+    return pa.table(columns, schema=rows.schema)
 
 
 def _records(database: DuckDBPyConnection, sql: str, *values: object) -> list[dict[str, Any]]:
-    found = database.execute(sql, values)
-    names = [column[0] for column in found.description or ()]
-    return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
+    answer = database.execute(sql, values)
+    names = [column[0] for column in answer.description or ()]
+    return [dict(zip(names, row, strict=True)) for row in answer.fetchall()]
 
 
 _COUNTS = """
@@ -315,17 +328,29 @@ def make_run_table(database: DuckDBPyConnection, *, min_bytes: int, min_time_s: 
     return _records(database, _RUN_PATTERNS)
 
 
-def daily_bandwidths(database: DuckDBPyConnection, clusters: Mapping[int, int]) -> list[tuple[int, int, int, float]]:
-    """Return (cluster, day in epoch seconds, runs, median bandwidth in MiB/s), in order of cluster and day.
+@dataclass(frozen=True)
+class DailyBandwidth:
+    """What a cluster of runs reached on one day: `start_s` of the day in epoch seconds, median in MiB/s."""
+
+    cluster: int
+    start_s: int
+    runs: int
+    median: float
+
+
+def daily_bandwidths(database: DuckDBPyConnection, clusters: Mapping[int, int]) -> list[DailyBandwidth]:
+    """Return the median bandwidths of the days on which a cluster had runs, in order of cluster and day.
 
     Args:
         clusters: pattern (of `make_run_table`) to cluster.
     """
     pa, _, _ = import_engines()
-    columns = {"pattern": [*clusters], "cluster": [*clusters.values()]}
-    database.register("chosen", pa.table({name: pa.array(values, pa.int64()) for name, values in columns.items()}))
-    found: list[tuple[int, int, int, float]] = database.execute(
-        "SELECT cluster, epoch(day::DATE)::BIGINT AS start, count(*), median(bandwidth) FROM runs JOIN chosen "
+    table_of_clusters = pa.table(
+        {"pattern": pa.array(list(clusters), pa.int64()), "cluster": pa.array(list(clusters.values()), pa.int64())}
+    )
+    database.register("clusters", table_of_clusters)
+    rows = database.execute(
+        "SELECT cluster, epoch(day::DATE)::BIGINT AS start, count(*), median(bandwidth) FROM runs JOIN clusters "
         "USING (pattern) GROUP BY cluster, start ORDER BY cluster, start"
     ).fetchall()
-    return found
+    return [DailyBandwidth(*row) for row in rows]

@@ -1,4 +1,4 @@
-"""What each rank did with each file, from a log: the material of a workload's description. Runs in the worker process.
+"""What each rank did with each file, from a log: the material of a workload's description. Called in a worker process.
 
 With DXT every access has its place and time. Without it accesses are made up from the counters: as many, as large and
 in as many bytes as counted, one behind the other.
@@ -17,17 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iowatch.applications.workloads import divisions
-from iowatch.applications.workloads.inferred import (
-    ACCESS,
-    FileUse,
-    RankUse,
-    Record,
-    divide_arrays,
-    infer_offsets,
-    make_up,
-    mark_collective,
-    split_evenly,
-)
+from iowatch.applications.workloads.counted import make_up
+from iowatch.applications.workloads.inferred import divide_arrays, infer_offsets, mark_collective
+from iowatch.applications.workloads.uses import ACCESS, FileUse, RankUse, Record, split_evenly
 from iowatch.core import InputError, format_count
 from iowatch.darshan import log
 
@@ -35,8 +27,16 @@ _MPI_CREATE = 1
 _UNEQUAL = "ranks have different numbers of collective transfers of a file: they are replayed as independent ones"
 # Files that Open MPI's I/O makes beside a file of the application, and (ompi/mca/sharedfp/sm) with the name of the file
 # in the directory of its session.
-_OF_MPI = re.compile(r"(\.locktest\.\d+|[-.].*\.sm)$")
-_OF_SESSION = re.compile(r"/([^/]+)_cid-[-\d]+\.sm$")
+_BESIDE_FILE = re.compile(r"(\.locktest\.\d+|[-.].*\.sm)$")
+_IN_SESSION = re.compile(r"/([^/]+)_cid-[-\d]+\.sm$")
+# A time or an offset beyond this is no number of a log.
+_LARGEST = 1 << 62
+# How MPI-IO counts transfers: collective, split collective, independent, nonblocking.
+_MPI_TRANSFERS = tuple(f"{how}_{word}" for how in ("COLL", "SPLIT", "INDEP", "NB") for word in ("READS", "WRITES"))
+_TRANSFER_COUNTERS: Mapping[str, tuple[str, ...]] = {
+    "POSIX": ("POSIX_READS", "POSIX_WRITES"),
+    "MPIIO": tuple(f"MPIIO_{name}" for name in _MPI_TRANSFERS),
+}
 
 
 @dataclass
@@ -61,113 +61,166 @@ class LogUse:
     traced: bool = False
     below: Mapping[str, float] = field(default_factory=dict)
 
+    def note_loss(self, text: str) -> None:
+        """Add a loss, once."""
+        if text not in self.losses:
+            self.losses.append(text)
+
 
 def read_use(path: Path, grid: Sequence[int] = ()) -> LogUse:
     """Read a log.
 
     Args:
+        path: the log.
         grid: into how many parts the ranks divide the last dimensions of arrays; empty: what the log says.
 
     Raises:
         InputError: the log is unreadable, one of the parts that are needed is damaged, or nothing was read or written.
     """
     header = log.read_header(path)
-    damaged = log.find_damaged_regions(path, header)
-    needed = ["job", "names", *(name for name in ("POSIX", "MPI-IO", *log.DXT_MODULES) if name in header.modules)]
-    if wrong := [f"{name}: {damaged[name]}" for name in needed if name in damaged]:
-        raise InputError(f"{path}: {'; '.join(wrong)}", hint="A workload needs a log that is complete.")
+    damages = log.find_damaged_regions(path, header)
+    needed = [module for module in ("POSIX", "MPI-IO", *log.DXT_MODULES) if module in header.modules]
+    damaged_needed = [f"{region}: {damages[region]}" for region in ("job", "names", *needed) if region in damages]
+    if damaged_needed:
+        raise InputError(f"{path}: {'; '.join(damaged_needed)}", hint="A workload needs a log that is complete.")
     with log.open_log(path) as opened:
         job = opened.job()
-        incomplete = opened.partial_modules()
-        partial = [name for name in incomplete if name in needed]
+        partial = opened.partial_modules()
         names = opened.names() if header.names is not None else {}
-        tables: dict[str, log.ModuleRecords] = {
-            name: opened.records(name, job.ranks) for name in ("POSIX", "MPI-IO", "STDIO") if name in header.modules
-        }
-        described = [
-            opened.records(name, job.ranks)
-            for name in divisions.MODULES
-            if name in header.modules and name not in damaged
-        ]
+        tables: dict[str, log.ModuleRecords] = {}
+        for module in ("POSIX", "MPI-IO", "STDIO"):
+            if module in header.modules:
+                tables[module] = opened.records(module, job.ranks)
+        array_tables = []
+        for module in divisions.MODULES:
+            if module in header.modules and module not in damages:
+                array_tables.append(opened.records(module, job.ranks))
+
     use = LogUse(job.ranks, job.run_time_s, job.metadata.get("lib_ver", ""))
-    use.losses += [
-        f"records of arrays ({name}) are {'damaged' if name in damaged else 'missing, as Darshan ran out of memory'}: "
-        "accesses to these arrays have no shape"
-        for name in divisions.MODULES
-        if name in damaged or name in incomplete
-    ]
-    if partial and not set(partial) <= log.DXT_MODULES.keys():
-        raise InputError(
-            f"{path}: Darshan ran out of memory during the run: records of {', '.join(partial)} are missing"
-        )
-    traces = {name: _read_trace(path, header, name, job.ranks) for name in log.DXT_MODULES if name in header.modules}
+    use.losses += _array_losses(damages, partial)
+    partial_needed = [module for module in partial if module in needed]
+    # If only DXT lacks records, the counters have the accesses that it lacks.
+    if not set(partial_needed) <= log.DXT_MODULES.keys():
+        missing = f"records of {', '.join(partial_needed)} are missing"
+        raise InputError(f"{path}: Darshan ran out of memory during the run: {missing}")
+    traces = {}
+    for module in log.DXT_MODULES:
+        if module in header.modules:
+            traces[module] = _read_trace(path, header, module, job.ranks)
     use.traced = bool(traces)
     use.below = _share_below(tables)
-    _Reader(use, names, tables, traces, divisions.read_arrays(described, job.ranks, grid)).read()
+    arrays = divisions.read_arrays(array_tables, job.ranks, grid)
+    _FileReader(use, names, tables, traces, arrays).read()
     if not use.files:
         raise InputError(f"{path}: no file was opened through POSIX or MPI-IO: nothing to replay")
     return use
 
 
+def _array_losses(damages: Mapping[str, str], partial: Sequence[str]) -> Iterator[str]:
+    """Sentences about records of arrays that cannot be read, or that Darshan did not keep."""
+    for module in divisions.MODULES:
+        reason = None
+        if module in damages:
+            reason = "damaged"
+        elif module in partial:
+            reason = "missing, as Darshan ran out of memory"
+        if reason is not None:
+            yield f"records of arrays ({module}) are {reason}: accesses to these arrays have no shape"
+
+
 def _share_below(tables: Mapping[str, log.ModuleRecords]) -> dict[str, float]:
     """Seconds in POSIX over those in MPI-IO, of reads and of writes of the files that MPI-IO so moves."""
-    seconds: dict[tuple[str, str], dict[int, float]] = defaultdict(lambda: defaultdict(float))
-    for prefix, module in (("MPIIO", "MPI-IO"), ("POSIX", "POSIX")):
-        for record in _records(tables[module]) if module in tables else ():
-            for verb in ("read", "write"):
-                seconds[prefix, verb][record.identity] += record.values[f"{prefix}_F_{verb.upper()}_TIME"]
-    found = {}
+    shares = {}
     for verb in ("read", "write"):
-        above = {file: spent for file, spent in seconds["MPIIO", verb].items() if spent > 0}
-        if above:
-            found[verb] = sum(seconds["POSIX", verb][file] for file in above) / sum(above.values())
-    return found
+        mpiio_s = _seconds_by_file(tables, "MPI-IO", "MPIIO", verb)
+        posix_s = _seconds_by_file(tables, "POSIX", "POSIX", verb)
+        moved_by_mpiio = [identity for identity, seconds in mpiio_s.items() if seconds > 0]
+        if moved_by_mpiio:
+            seconds_below = sum(posix_s.get(identity, 0.0) for identity in moved_by_mpiio)
+            shares[verb] = seconds_below / sum(mpiio_s[identity] for identity in moved_by_mpiio)
+    return shares
 
 
+def _seconds_by_file(tables: Mapping[str, log.ModuleRecords], module: str, prefix: str, verb: str) -> dict[int, float]:
+    """Seconds of reads or writes of all ranks, by the identity of the file."""
+    seconds: dict[int, float] = defaultdict(float)
+    for record in _records_of(tables, module):
+        seconds[record.identity] += record.values[f"{prefix}_F_{verb.upper()}_TIME"]
+    return seconds
+
+
+# Record id to rank to its accesses.
 _Trace = dict[int, dict[int, NDArray[np.void]]]
 
 
 def _read_trace(path: Path, header: log.LogHeader, module: str, ranks: int) -> _Trace:
-    """Record id to rank to accesses of one DXT module."""
-    found: _Trace = {}
+    """The accesses of one DXT module."""
+    tables: dict[int, dict[int, list[NDArray[np.void]]]] = {}
     for identity, rank, record in log.read_dxt_records(path, header, module):
         if not 0 <= rank < ranks:
             raise InputError(f"{path}: {module}: an access belongs to a rank that the job does not have")
-        parts = [_to_accesses(record[kind], kind == "write") for kind in ("write", "read")]
-        own = found.setdefault(identity, {})
-        rows = np.concatenate([own[rank], *parts] if rank in own else parts)
-        own[rank] = rows[np.argsort(rows["start"], kind="stable")]
-    return found
+        tables_of_rank = tables.setdefault(identity, {}).setdefault(rank, [])
+        tables_of_rank.append(_to_accesses(record["write"], is_write=True))
+        tables_of_rank.append(_to_accesses(record["read"], is_write=False))
+    trace: _Trace = {}
+    for identity, tables_of_ranks in tables.items():
+        trace[identity] = {}
+        for rank, tables_of_rank in tables_of_ranks.items():
+            trace[identity][rank] = _in_order(np.concatenate(tables_of_rank))
+    return trace
 
 
-def _to_accesses(rows: NDArray[np.void], write: bool) -> NDArray[np.void]:
+def _in_order(rows: NDArray[np.void]) -> NDArray[np.void]:
+    return rows[np.argsort(rows["start"], kind="stable")]
+
+
+def _to_accesses(rows: NDArray[np.void], is_write: bool) -> NDArray[np.void]:
+    """Accesses of DXT as rows of ACCESS.
+
+    Raises:
+        InputError: a time, a size or an offset is not possible.
+    """
     times = np.concatenate([rows["start"], rows["end"]])
     if not (np.isfinite(times).all() and (times >= 0).all()):
         raise InputError("an access has no valid time")
-    if (
-        (rows["length"] < 0).any()
-        or (rows["length"] > 1 << 62).any()
-        or ((rows["offset"] < -1) | (rows["offset"] > 1 << 62)).any()
-    ):
+    has_valid_sizes = ((rows["length"] >= 0) & (rows["length"] <= _LARGEST)).all()
+    has_valid_offsets = ((rows["offset"] >= -1) & (rows["offset"] <= _LARGEST)).all()
+    if not has_valid_sizes or not has_valid_offsets:
         raise InputError("an access has no valid size or offset")
-    out = np.zeros(len(rows), ACCESS)
-    out["write"], out["count"] = write, 1
-    for mine, theirs in (("offset", "offset"), ("size", "length"), ("start", "start"), ("end", "end")):
-        out[mine] = rows[theirs]
-    out["end"] = np.maximum(out["start"], out["end"])
-    return out
+    accesses = np.zeros(len(rows), ACCESS)
+    accesses["write"] = is_write
+    accesses["count"] = 1
+    accesses["offset"] = rows["offset"]
+    accesses["size"] = rows["length"]
+    accesses["start"] = rows["start"]
+    accesses["end"] = np.maximum(rows["start"], rows["end"])
+    return accesses
 
 
-def _records(table: log.ModuleRecords) -> Iterator[Record]:
-    integers, floats = table.names
-    for i in range(len(table.ids)):
-        values = dict(zip(integers, table.integers[i].tolist(), strict=True))
-        values |= zip(floats, table.floats[i].tolist(), strict=True)
-        yield Record(int(table.ids[i]), int(table.ranks[i]), values)
+def _records_of(tables: Mapping[str, log.ModuleRecords], module: str) -> Iterator[Record]:
+    """Yield the records of a module; none if the log does not have it."""
+    if module not in tables:
+        return
+    table = tables[module]
+    integer_names, float_names = table.names
+    for index in range(len(table.ids)):
+        values: dict[str, float] = dict(zip(integer_names, table.integers[index].tolist(), strict=True))
+        values |= zip(float_names, table.floats[index].tolist(), strict=True)
+        yield Record(int(table.ids[index]), int(table.ranks[index]), values)
 
 
 @dataclass
-class _Reader:
+class _FileReader:
+    """Reads the files of a log.
+
+    Attributes:
+        use: gets the files, and what is not described.
+        names: record id to path.
+        tables: module to its counters.
+        traces: DXT module to its accesses.
+        arrays: those that the ranks access collectively.
+    """
+
     use: LogUse
     names: Mapping[int, str]
     tables: Mapping[str, log.ModuleRecords]
@@ -175,156 +228,213 @@ class _Reader:
     arrays: divisions.Arrays
 
     def read(self) -> None:
-        groups: dict[tuple[str, int], list[Record]] = {}
-        for module in ("MPI-IO", "POSIX"):
-            for record in _records(self.tables[module]) if module in self.tables else ():
-                groups.setdefault((module, record.identity), []).append(record)
-        parallel = {identity for module, identity in groups if module == "MPI-IO"}
-        roots = tuple(self.names[identity] for identity in parallel if identity in self.names)
-        found = []
-        for (module, identity), records in groups.items():
-            name = self.names.get(identity, "")
-            session = _OF_SESSION.search(name)
-            own = _OF_MPI.search(name) is not None and name.startswith(roots) and name not in roots
-            own |= session is not None and any(root.endswith(f"/{session[1]}") for root in roots)
-            if module == "MPI-IO" or not (identity in parallel or (roots and own)):
-                found.append(self._read_file(module, identity, records))
-                if module == "MPI-IO":
-                    found[-1][1].has_short_reads = _are_short(records, groups.get(("POSIX", identity), ()))
-        found = [
-            (first, one) for first, one in found if any(rank.opens or len(rank.accesses) for rank in one.ranks.values())
-        ]
-        self.use.files = [one for _, one in sorted(found, key=lambda pair: pair[0])]
+        """Read the files of the application: those of MPI-IO, and those of POSIX that are not below it."""
+        mpiio_records = self._records_by_file("MPI-IO")
+        posix_records = self._records_by_file("POSIX")
+        files = []
+        for identity, records in mpiio_records.items():
+            file = self._read_file("MPIIO", identity, records)
+            file.has_short_reads = _has_short_reads(records, posix_records.get(identity, ()))
+            files.append(file)
+        mpiio_paths = tuple(self.names[identity] for identity in mpiio_records if identity in self.names)
+        for identity, records in posix_records.items():
+            is_below = identity in mpiio_records
+            if not is_below and not _is_of_mpi(self.names.get(identity, ""), mpiio_paths):
+                files.append(self._read_file("POSIX", identity, records))
+        used_files = [file for file in files if _is_used(file)]
+        self.use.files = sorted(used_files, key=_first_use)
         self._note_streams()
         self._note_divisions()
 
-    def _note_divisions(self) -> None:
-        arrays = self.arrays
-        unknown = "how the ranks divide arrays of several dimensions is not in the log"
-        grid = "; --grid says into how many parts the last dimensions are divided"
-        contiguous = "each rank's part is contiguous"
-        for what, found, answer in (
-            (unknown, arrays.undecided, contiguous + grid),
-            (unknown, arrays.guessed, "it is guessed from their sides" + grid),
-            ("no division of an array has the lengths and offsets of collective accesses", arrays.unfit, contiguous),
-        ):
-            if found:
-                sizes = ", ".join(f"{size:,}" for size in sorted(found))
-                self._lose(f"{what} (parts of {sizes} bytes): {answer}")
-        if arrays.grid and not arrays.uses_grid:
-            self._lose(
-                f"--grid {'x'.join(map(str, arrays.grid))} ({format_count(math.prod(arrays.grid), 'part')}) fits no "
-                f"collective access to an array in this log of {format_count(self.use.ranks, 'rank')}"
-            )
+    def _records_by_file(self, module: str) -> dict[int, list[Record]]:
+        records_of_file: dict[int, list[Record]] = {}
+        for record in _records_of(self.tables, module):
+            records_of_file.setdefault(record.identity, []).append(record)
+        return records_of_file
 
-    def _read_file(self, module: str, identity: int, records: Sequence[Record]) -> tuple[float, FileUse]:
-        prefix = "POSIX" if module == "POSIX" else "MPIIO"
-        ranks = range(self.use.ranks) if any(record.rank < 0 for record in records) else [r.rank for r in records]
-        trace = self.traces.get("DXT_" + prefix, {}).get(identity, {})
-        ranks = sorted({*ranks, *trace})
-        api, uses = "posix" if prefix == "POSIX" else "mpiio", {rank: RankUse() for rank in ranks}
-        file = FileUse(api, False, uses, path=self.names.get(identity, ""))
+    def _read_file(self, prefix: str, identity: int, records: Sequence[Record]) -> FileUse:
+        """Read a file; `prefix` is that of the counters, `POSIX` or `MPIIO`."""
+        trace = self.traces.get(f"DXT_{prefix}", {}).get(identity, {})
+        is_reduced = any(record.rank < 0 for record in records)
+        members = set(range(self.use.ranks)) if is_reduced else {record.rank for record in records}
+        ranks = sorted(members | trace.keys())
+        file = FileUse(
+            api="posix" if prefix == "POSIX" else "mpiio",
+            created=False,
+            ranks={rank: RankUse() for rank in ranks},
+            path=self.names.get(identity, ""),
+        )
         for record in records:
             if record["MPIIO_INDEP_OPENS"] and len(ranks) > 1:
-                self._lose(
+                self.use.note_loss(
                     "a file of MPI-IO that ranks share is opened collectively; independent opens of it are left out"
                 )
-            members = ranks if record.rank < 0 else [record.rank]
-            _share_counts(record, prefix, members, file)
-            file.created |= bool(record["MPIIO_MODE"] & _MPI_CREATE if prefix == "MPIIO" else record["POSIX_MODE"])
-            self._set_accesses(record, prefix, members, file, trace)
+            members_of_record = ranks if record.rank < 0 else [record.rank]
+            _share_counts(record, prefix, members_of_record, file)
+            file.created |= _is_created(record, prefix)
+            self._set_accesses(record, prefix, members_of_record, file, trace)
         if prefix == "MPIIO":
             self._place_collectives(records, file, identity)
-        starts = [use.opened[0] for use in file.ranks.values() if use.opened[0]]
-        starts += [float(use.accesses["start"][0]) for use in file.ranks.values() if len(use.accesses)]
-        return min(starts, default=0.0), file
+        return file
 
     def _set_accesses(
         self, record: Record, prefix: str, members: Sequence[int], file: FileUse, trace: Mapping[int, NDArray[np.void]]
     ) -> None:
         """Give each rank its accesses: those of DXT if it has all of them, else made-up ones."""
-        counted = sum(record[name] for name in _operation_counters(prefix))
+        counted = sum(record[name] for name in _TRANSFER_COUNTERS[prefix])
         traced = sum(len(trace[rank]) for rank in members if rank in trace)
         if counted == traced:
             for rank in members:
                 file.ranks[rank].accesses = trace.get(rank, np.zeros(0, ACCESS))
             return
         if self.use.traced:
-            self._lose(
+            self.use.note_loss(
                 f"DXT has {traced} of {format_count(counted, 'transfer')} of a file (its memory was full, or it "
                 "was turned off): the accesses of this file are made up from the counters"
             )
         file.made_up = True
         if not make_up(record, prefix, members, file):
-            self._lose(_UNEQUAL)
-
-    def _lose(self, text: str) -> None:
-        if text not in self.use.losses:
-            self.use.losses.append(text)
+            self.use.note_loss(_UNEQUAL)
 
     def _place_collectives(self, records: Sequence[Record], file: FileUse, identity: int) -> None:
-        sums = {name: sum(record[f"MPIIO_{name}"] for record in records) for name in _MPI_KINDS}
-        if sums["SPLIT_READS"] + sums["SPLIT_WRITES"]:
-            self._lose("split collective transfers are replayed as collective ones")
-        if sums["NB_READS"] + sums["NB_WRITES"]:
-            self._lose("nonblocking transfers are replayed as blocking ones")
-        collective = sum(sums[f"{how}_{kind}"] for how in ("COLL", "SPLIT") for kind in ("READS", "WRITES"))
-        set_views = sum(record["MPIIO_VIEWS"] for record in records)
-        file.has_views, file.has_view_per_access = set_views > 0, set_views >= collective > 0
-        for kind in ("READS", "WRITES"):
-            together = sums[f"COLL_{kind}"] + sums[f"SPLIT_{kind}"]
-            alone = sums[f"INDEP_{kind}"] + sums[f"NB_{kind}"]
-            if not file.made_up and not mark_collective(file, kind == "WRITES", together, alone, self.arrays):
-                self._lose(_UNEQUAL)
+        """Say which transfers of a file of MPI-IO are collective, and where they are."""
+        counts = {}
+        for name in _MPI_TRANSFERS:
+            counts[name] = sum(record[f"MPIIO_{name}"] for record in records)
+        if counts["SPLIT_READS"] + counts["SPLIT_WRITES"]:
+            self.use.note_loss("split collective transfers are replayed as collective ones")
+        if counts["NB_READS"] + counts["NB_WRITES"]:
+            self.use.note_loss("nonblocking transfers are replayed as blocking ones")
+        collective = 0
+        for word in ("READS", "WRITES"):
+            together = counts[f"COLL_{word}"] + counts[f"SPLIT_{word}"]
+            alone = counts[f"INDEP_{word}"] + counts[f"NB_{word}"]
+            collective += together
+            if not file.made_up and not mark_collective(file, word == "WRITES", together, alone, self.arrays):
+                self.use.note_loss(_UNEQUAL)
+        views = sum(record["MPIIO_VIEWS"] for record in records)
+        file.has_views = views > 0
+        file.has_view_per_access = views >= collective > 0
         if any((use.accesses["offset"] < 0).any() for use in file.ranks.values()):
             below = self.traces.get("DXT_POSIX", {}).get(identity, {})
-            found = infer_offsets(file, below, self.arrays)
-            self._lose(
+            not_found = infer_offsets(file, below, self.arrays)
+            self.use.note_loss(
                 "the offsets of MPI-IO accesses are not in the log (Darshan with Open MPI): they are those of the "
                 "POSIX accesses below; within a collective access the ranks follow each other in order, unless each "
-                "rank accessed pieces of its own" + found
+                "rank accessed pieces of its own" + not_found
             )
         elif not file.made_up:
             divide_arrays(file, self.arrays)
 
     def _note_streams(self) -> None:
-        if "STDIO" not in self.tables:
-            return
-        rows = [r for r in _records(self.tables["STDIO"]) if not self.names.get(r.identity, "").startswith("<STD")]
-        if rows:
-            moved = sum(row["STDIO_BYTES_READ"] + row["STDIO_BYTES_WRITTEN"] for row in rows)
-            files = format_count(len({row.identity for row in rows}), "file")
-            self._lose(f"{files} of C streams (STDIO, {format_count(moved, 'byte')}) are not replayed")
+        """Note files of C streams; the standard streams are none."""
+        identities = set()
+        moved_bytes = 0
+        for record in _records_of(self.tables, "STDIO"):
+            if not self.names.get(record.identity, "").startswith("<STD"):
+                identities.add(record.identity)
+                moved_bytes += record["STDIO_BYTES_READ"] + record["STDIO_BYTES_WRITTEN"]
+        if identities:
+            files = format_count(len(identities), "file")
+            moved = format_count(moved_bytes, "byte")
+            self.use.note_loss(f"{files} of C streams (STDIO, {moved}) are not replayed")
+
+    def _note_divisions(self) -> None:
+        """Note how arrays are divided where the log does not say it, and a grid that fits none of them."""
+        arrays = self.arrays
+        unknown = "how the ranks divide arrays of several dimensions is not in the log"
+        advice = "--grid says into how many parts the last dimensions are divided"
+        contiguous = "each rank's part is contiguous"
+        if arrays.undecided:
+            self.use.note_loss(f"{unknown} {_part_sizes(arrays.undecided)}: {contiguous}; {advice}")
+        if arrays.guessed:
+            self.use.note_loss(f"{unknown} {_part_sizes(arrays.guessed)}: it is guessed from their sides; {advice}")
+        if arrays.unfit:
+            unfit = "no division of an array has the lengths and offsets of collective accesses"
+            self.use.note_loss(f"{unfit} {_part_sizes(arrays.unfit)}: {contiguous}")
+        if arrays.grid and not arrays.uses_grid:
+            grid = "x".join(map(str, arrays.grid))
+            parts = format_count(math.prod(arrays.grid), "part")
+            ranks = format_count(self.use.ranks, "rank")
+            self.use.note_loss(f"--grid {grid} ({parts}) fits no collective access to an array in this log of {ranks}")
 
 
-def _are_short(records: Sequence[Record], below: Sequence[Record]) -> bool:
+def _part_sizes(sizes: set[int]) -> str:
+    return f"(parts of {', '.join(f'{size:,}' for size in sorted(sizes))} bytes)"
+
+
+def _is_of_mpi(path: str, mpiio_paths: tuple[str, ...]) -> bool:
+    """Whether MPI's I/O made a file for itself, for one of the files that are accessed through it."""
+    session_file = _IN_SESSION.search(path)
+    if session_file is not None and any(mpiio_path.endswith(f"/{session_file[1]}") for mpiio_path in mpiio_paths):
+        return True
+    is_beside_file = path.startswith(mpiio_paths) and path not in mpiio_paths
+    return is_beside_file and _BESIDE_FILE.search(path) is not None
+
+
+def _is_used(file: FileUse) -> bool:
+    return any(use.opens or len(use.accesses) for use in file.ranks.values())
+
+
+def _first_use(file: FileUse) -> float:
+    """Seconds from the start of the job to the first open or access; 0 if there is no time of one."""
+    starts = []
+    for use in file.ranks.values():
+        if use.opened[0]:
+            starts.append(use.opened[0])
+        if len(use.accesses):
+            starts.append(float(use.accesses["start"][0]))
+    return min(starts, default=0.0)
+
+
+def _has_short_reads(records: Sequence[Record], records_below: Sequence[Record]) -> bool:
     """Whether POSIX read less than the independent reads of MPI-IO asked for: nothing is behind the end of the file."""
-    together = sum(one[f"MPIIO_{how}_READS"] for one in records for how in ("COLL", "SPLIT"))
-    wanted, got = sum(one["MPIIO_BYTES_READ"] for one in records), sum(one["POSIX_BYTES_READ"] for one in below)
-    return bool(below) and not together and got < wanted
+    collective = sum(record["MPIIO_COLL_READS"] + record["MPIIO_SPLIT_READS"] for record in records)
+    if not records_below or collective:
+        return False
+    requested_bytes = sum(record["MPIIO_BYTES_READ"] for record in records)
+    read_bytes = sum(record["POSIX_BYTES_READ"] for record in records_below)
+    return read_bytes < requested_bytes
 
 
-_MPI_KINDS = tuple(f"{how}_{kind}" for how in ("COLL", "SPLIT", "INDEP", "NB") for kind in ("READS", "WRITES"))
-
-
-def _operation_counters(prefix: str) -> tuple[str, ...]:
-    return ("POSIX_READS", "POSIX_WRITES") if prefix == "POSIX" else tuple(f"MPIIO_{name}" for name in _MPI_KINDS)
+def _is_created(record: Record, prefix: str) -> bool:
+    if prefix == "MPIIO":
+        return bool(record["MPIIO_MODE"] & _MPI_CREATE)
+    return bool(record["POSIX_MODE"])
 
 
 def _share_counts(record: Record, prefix: str, members: Sequence[int], file: FileUse) -> None:
-    opens: tuple[str, ...] = ("POSIX_OPENS",) if prefix == "POSIX" else ("MPIIO_COLL_OPENS",)
-    if prefix == "MPIIO" and not (record["MPIIO_COLL_OPENS"] and len(file.ranks) > 1):
-        opens = ("MPIIO_INDEP_OPENS", "MPIIO_COLL_OPENS")
-    flushes = ("POSIX_FSYNCS", "POSIX_FDSYNCS") if prefix == "POSIX" else ("MPIIO_SYNCS",)
-    times = [
-        tuple(max(0.0, float(record.values.get(f"{prefix}_F_{what}_{end}_TIMESTAMP", 0.0))) for end in ("START", "END"))
-        for what in ("OPEN", "CLOSE")
-    ]
-    if not all(np.isfinite(time) for pair in times for time in pair):
-        raise InputError(f"{prefix}: a time of a file is not a number")
-    columns = [split_evenly(sum(record[name] for name in names), len(members)) for names in (opens, flushes)]
-    columns.append(split_evenly(record["POSIX_STATS"], len(members)))
-    for rank, counts in zip(members, zip(*columns, strict=True), strict=True):
+    """Give each rank of a record its share of the opens, flushes and stats, and the times of opening and closing."""
+    if prefix == "POSIX":
+        open_counters = ["POSIX_OPENS"]
+        flush_counters = ["POSIX_FSYNCS", "POSIX_FDSYNCS"]
+    else:
+        open_counters = ["MPIIO_COLL_OPENS"]
+        flush_counters = ["MPIIO_SYNCS"]
+        if not record["MPIIO_COLL_OPENS"] or len(file.ranks) == 1:
+            open_counters.append("MPIIO_INDEP_OPENS")
+    opened = _times_of(record, prefix, "OPEN")
+    closed = _times_of(record, prefix, "CLOSE")
+    opens = split_evenly(sum(record[name] for name in open_counters), len(members))
+    flushes = split_evenly(sum(record[name] for name in flush_counters), len(members))
+    stats = split_evenly(record["POSIX_STATS"], len(members))
+    for index, rank in enumerate(members):
         use = file.ranks[rank]
-        use.opens, use.flushes, use.stats = counts
-        use.opened, use.closed = times  # type: ignore[assignment]
+        use.opens = opens[index]
+        use.flushes = flushes[index]
+        use.stats = stats[index]
+        use.opened = opened
+        use.closed = closed
+
+
+def _times_of(record: Record, prefix: str, call: str) -> tuple[float, float]:
+    """First start and last end of opening or closing a file in seconds.
+
+    Raises:
+        InputError: a time is not a number.
+    """
+    start_s = record.seconds(f"{prefix}_F_{call}_START_TIMESTAMP")
+    end_s = record.seconds(f"{prefix}_F_{call}_END_TIMESTAMP")
+    if not math.isfinite(start_s) or not math.isfinite(end_s):
+        raise InputError(f"{prefix}: a time of a file is not a number")
+    return start_s, end_s

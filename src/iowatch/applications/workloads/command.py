@@ -18,6 +18,7 @@ from iowatch.applications.workloads.report import (
     summarise_phases,
     workload_files,
 )
+from iowatch.applications.workloads.suite import SuiteEntry, add_workload
 from iowatch.benchmarks.workloads import Workload, default_ranks, format_description, read_description
 from iowatch.cli.common import (
     ANY_PATH,
@@ -61,12 +62,11 @@ def from_darshan(log: Path, output: Path, phases: int | None, grid: str, name: s
         )
     if not re.fullmatch("([1-9][0-9]{0,6}(x[1-9][0-9]{0,6}){0,4})?", grid):
         raise UsageError(f"'{grid}' is not a grid", hint="Use --grid with 1 to 5 numbers, for example 1x2x2.")
+    parts_of_dimensions = [int(number) for number in grid.split("x") if number]
     with DarshanReader() as reader:
-        parts = [int(number) for number in grid.split("x") if number]
-        answer = reader.call(describe_log, log, name=title, phases=phases, grid=parts)
-    description, losses = answer["description"], answer["losses"]
-    files.write_atomically(output, format_description(description))
-    for loss in losses:
+        answer = reader.call(describe_log, log, name=title, phases=phases, grid=parts_of_dimensions)
+    files.write_atomically(output, format_description(answer["description"]))
+    for loss in answer["losses"]:
         print_message(f"not described: {loss}")
     print_message(f"wrote {output}")
 
@@ -98,16 +98,18 @@ def check(
 
     Operations, bytes, sharing, collectivity and sizes are compared; times are shown. Exit code 1: they differ.
     """
-    document, how = read_description(file), (directory, launcher, benchio)
+    document = read_description(file)
     if len(logs) > 1 and not fit_memory:
         raise UsageError("more than one log", hint="Logs of further runs serve --fit-memory only.")
+    options = replay.Benchio(directory, launcher, benchio)
     if fit_memory:
-        document = memory.write_memory(file, document, memory.fit_memory(file, document, logs, *how))
-        words = (f"{key} {str(value).lower()}" for key, value in document["memory"].items())
+        fitted = memory.fit_memory(file, document, logs, options)
+        document = memory.write_memory(file, document, fitted)
+        words = [f"{key} {str(value).lower()}" for key, value in fitted.items()]
         print_message(f"memory of transfers: {', '.join(words)}")
-    found = replay.check_replay(file, document, logs[0], *how)
-    print_report(as_json, found.to_json(), lambda console: render_replay(found, console))
-    return int(not found.is_equal)
+    checked = replay.check_replay(file, document, logs[0], options)
+    print_report(as_json, checked.to_json(), lambda console: render_replay(checked, console))
+    return int(not checked.is_equal)
 
 
 @command.command("list", epilog=examples("iowatch workload list"))
@@ -126,10 +128,10 @@ def list_(as_json: bool) -> None:
 @json_option
 def show(name: str, ranks: int | None, as_json: bool) -> None:
     """Show files and phases of a workload: a name, or a file."""
-    known = workload_files()
-    if name not in known and not Path(name).is_file():
-        raise UsageError(f"no workload '{name}'", hint=suggest_name(name, [*known]))
-    document = read_description(known.get(name, Path(name)))
+    file_of_workload = workload_files()
+    if name not in file_of_workload and not Path(name).is_file():
+        raise UsageError(f"no workload '{name}'", hint=suggest_name(name, list(file_of_workload)))
+    document = read_description(file_of_workload.get(name, Path(name)))
     workload = Workload(document, ranks or default_ranks(document))
     phases = [asdict(phase) for phase in summarise_phases(workload)]
     report = {"description": document, "ranks": workload.ranks, "phases": phases}
@@ -150,5 +152,5 @@ def add(file: Path, system: str, suite: str, ranks: int | None, nodes: int) -> N
 
     Writes workloads/NAME.yaml and suites/benchio/nightly+NAME.yaml of the site; commit both.
     """
-    for path in replay.add_workload(file, system, suite, ranks, nodes):
+    for path in add_workload(file, SuiteEntry(system, suite, ranks, nodes)):
         print_message(f"wrote {path}")

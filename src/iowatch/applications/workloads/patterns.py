@@ -11,7 +11,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -19,12 +19,18 @@ from numpy.typing import NDArray
 
 from iowatch.applications.workloads.divisions import Division, Pieces
 
+# (k, n): k numbers of an action of n ranks.
 Places = NDArray[np.int64]
+# Rows of places: number of the file, offset and size in bytes; of scattered accesses also their stride.
+NUMBER, OFFSET, SIZE, STRIDE = range(4)
+PLACE_ROWS = 4
 
 # Longest body of a repeat.
-_WINDOW = 128
-# What is still so long has few patterns; shorter bodies are searched then.
-_LONG, _SHORT_WINDOW = 2_000, 16
+_LONGEST_BODY = 128
+# So many nodes that are not folded yet have few patterns; shorter bodies are searched then.
+_MANY_NODES, _LONGEST_BODY_OF_MANY = 2_000, 16
+# Shifts of ranks around the job (`(rank + shift) % ranks`) that are tried.
+_MAX_SHIFT = 64
 # Ranks whose numbers follow no rule are listed one by one up to this many.
 _MAX_LISTED_RANKS = 128
 
@@ -58,7 +64,6 @@ class Key(NamedTuple):
 
 
 _TRANSFERS = ("read", "write")
-# Rows of `Step.places`.
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,8 +73,8 @@ class Step:
     Attributes:
         key: what is done.
         ranks: who does it, in ascending order.
-        places: (k, n) for n ranks: k numbers of the action, for example number of the file, offset, size.
-        strides: of each repeat around it, the innermost first: (k, n), added per turn.
+        places: (k, n) for n ranks: the rows NUMBER, OFFSET, SIZE and STRIDE.
+        strides: of each repeat around it, the innermost first: (k, n), added to the places per turn.
         seconds, times: total of a pause, and of how many.
     """
 
@@ -126,102 +131,132 @@ def _add_strides(node: Node, strides: Iterator[Places]) -> Node:
     """The node with one more stride, that of a new repeat around it, for each of its steps."""
     if isinstance(node, Step):
         return replace(node, strides=(*node.strides, next(strides)))
-    return _build_repeat(node.count, [_add_strides(inner, strides) for inner in node.body], node.inner_shapes)
+    body = [_add_strides(inner, strides) for inner in node.body]
+    return _build_repeat(node.count, body, node.inner_shapes)
 
 
-def _add_pauses(node: Node, others: Iterator[Step]) -> Node:
-    """The node with the pauses of the corresponding steps added."""
+def _add_pauses_of_turn(body: Sequence[Node], turn: Sequence[Node]) -> list[Node]:
+    """A body with the pauses of one more turn added."""
+    steps_of_turn = iter(_steps_of(turn))
+    return [_add_pauses(node, steps_of_turn) for node in body]
+
+
+def _add_pauses(node: Node, steps_of_turn: Iterator[Step]) -> Node:
+    """The node with the pauses of the corresponding steps added; takes as many of them as the node has."""
     if isinstance(node, Step):
-        other = next(others)
+        other = next(steps_of_turn)
         return replace(node, seconds=node.seconds + other.seconds, times=node.times + other.times)
-    body = tuple(_add_pauses(inner, others) for inner in node.body)
-    return replace(node, body=body)
+    return replace(node, body=tuple(_add_pauses(inner, steps_of_turn) for inner in node.body))
 
 
-def _extended(stack: list[Node], length: int) -> Repeat | None:
-    """The repeat before the last `length` nodes with one more turn, if they are one."""
+def _extend_repeat(stack: list[Node], length: int) -> Repeat | None:
+    """The repeat before the last `length` nodes with one more turn; None if they are none."""
     repeat = stack[-1 - length]
     if not isinstance(repeat, Repeat) or len(repeat.body) != length:
         return None
     turn = stack[-length:]
-    if any(node.shape != shape for node, shape in zip(turn, repeat.inner_shapes, strict=True)):
-        return None
-    pairs = zip(repeat.steps, _steps_of(turn), strict=True)
-    if not all(np.array_equal(old.places + repeat.count * old.strides[-1], new.places) for old, new in pairs):
-        return None
-    body = [*map(_add_pauses, repeat.body, _split(repeat.body, _steps_of(turn)))]
-    return _build_repeat(repeat.count + 1, body, repeat.inner_shapes)
+    for node, inner_shape in zip(turn, repeat.inner_shapes, strict=True):
+        if node.shape != inner_shape:
+            return None
+    for step, step_of_turn in zip(repeat.steps, _steps_of(turn), strict=True):
+        expected_places = step.places + repeat.count * step.strides[-1]
+        if not np.array_equal(expected_places, step_of_turn.places):
+            return None
+    return _build_repeat(repeat.count + 1, _add_pauses_of_turn(repeat.body, turn), repeat.inner_shapes)
 
 
-def _split(nodes: Sequence[Node], steps: Sequence[Step]) -> Iterator[Iterator[Step]]:
-    """The steps that correspond to each node."""
-    at = 0
-    for node in nodes:
-        yield iter(steps[at : at + len(node.steps)])
-        at += len(node.steps)
-
-
-def _folded(stack: list[Node], length: int) -> Repeat | None:
-    """The last two or three blocks of `length` nodes as a repeat, if they are one.
+def _new_repeat(stack: list[Node], length: int) -> Repeat | None:
+    """The last two or three blocks of `length` nodes as a repeat; None if they are none.
 
     Two are enough if all steps with one key move by the same, and if they are more than a single step; three if each
-    step moves by the same twice. The places of the first rank, the last step first, refute nearly all.
+    step moves by the same twice.
     """
-    rigid, thrice = length > 1 or isinstance(stack[-1], Repeat), len(stack) >= 3 * length
-    moves: dict[tuple[Key, tuple[int, ...]], tuple[int, ...]] = {}
-    for at in range(1, length + 1):
-        last, before = stack[-at], stack[-at - length]
-        third = stack[-at - 2 * length] if thrice else before
-        thrice = thrice and third.shape == before.shape
+    may_be_rigid, may_be_thrice = _moves_of_first_rank_agree(stack, length)
+    if not may_be_rigid and not may_be_thrice:
+        return None
+    last_turns = [stack[-2 * length : -length], stack[-length:]]
+    moves = _moves_between(*last_turns)
+    if may_be_rigid and _is_rigid(last_turns[1], moves):
+        return _repeat_of_turns(last_turns, moves)
+    if may_be_thrice:
+        turns = [stack[-3 * length : -2 * length], *last_turns]
+        if _are_equal(_moves_between(turns[0], turns[1]), moves):
+            return _repeat_of_turns(turns, moves)
+    return None
+
+
+def _moves_of_first_rank_agree(stack: list[Node], length: int) -> tuple[bool, bool]:
+    """Whether two blocks, and whether three, may be a repeat by the places of the first rank, the last step first.
+
+    This refutes nearly all candidates before the places of all ranks are compared.
+    """
+    may_be_rigid = length > 1 or isinstance(stack[-1], Repeat)
+    may_be_thrice = len(stack) >= 3 * length
+    move_of_key: dict[tuple[Key, tuple[int, ...]], tuple[int, ...]] = {}
+    for distance in range(1, length + 1):
+        last = stack[-distance]
+        before = stack[-distance - length]
         if last.shape != before.shape:
-            return None
-        for c, b, a in zip(last.steps, before.steps, third.steps if thrice else before.steps, strict=True):
-            move = tuple(map(operator.sub, c.head, b.head))
-            rigid = rigid and moves.setdefault((c.key, c.ranks), move) == move
-            thrice = thrice and move == tuple(map(operator.sub, b.head, a.head))
-        if not (rigid or thrice):
-            return None
-    turns = [stack[-2 * length : -length], stack[-length:]]
-    shifts = _shifts(*turns)
-    if rigid and _is_rigid(turns[1], shifts):
-        return _repeat_of(turns, shifts)
-    turns = [stack[-3 * length : -2 * length], *turns]
-    return _repeat_of(turns, shifts) if thrice and _is_equal(_shifts(*turns[:2]), shifts) else None
+            return False, False
+        two_before = before
+        if may_be_thrice:
+            two_before = stack[-distance - 2 * length]
+            may_be_thrice = two_before.shape == before.shape
+        if not may_be_thrice:
+            two_before = before
+        for step, step_before, step_two_before in zip(last.steps, before.steps, two_before.steps, strict=True):
+            move = tuple(map(operator.sub, step.head, step_before.head))
+            if may_be_rigid:
+                may_be_rigid = move_of_key.setdefault((step.key, step.ranks), move) == move
+            if may_be_thrice:
+                may_be_thrice = move == tuple(map(operator.sub, step_before.head, step_two_before.head))
+        if not may_be_rigid and not may_be_thrice:
+            return False, False
+    return may_be_rigid, may_be_thrice
 
 
-def _shifts(left: Sequence[Node], right: Sequence[Node]) -> list[Places]:
-    return [b.places - a.places for a, b in zip(_steps_of(left), _steps_of(right), strict=True)]
+def _moves_between(turn: Sequence[Node], next_turn: Sequence[Node]) -> list[Places]:
+    """By how much the places of each step differ."""
+    steps = zip(_steps_of(turn), _steps_of(next_turn), strict=True)
+    return [next_step.places - step.places for step, next_step in steps]
 
 
-def _is_equal(left: Sequence[Places], right: Sequence[Places]) -> bool:
-    return all(np.array_equal(a, b) for a, b in zip(left, right, strict=True))
+def _are_equal(left: Sequence[Places], right: Sequence[Places]) -> bool:
+    return all(map(np.array_equal, left, right))
 
 
-def _is_rigid(nodes: Sequence[Node], shifts: Sequence[Places]) -> bool:
-    first: dict[tuple[Key, tuple[int, ...]], Places] = {}
-    keys = [(step.key, step.ranks) for step in _steps_of(nodes)]
-    return all(np.array_equal(first.setdefault(key, shift), shift) for key, shift in zip(keys, shifts, strict=True))
+def _is_rigid(nodes: Sequence[Node], moves: Sequence[Places]) -> bool:
+    """Whether all steps of the same key and ranks move by the same."""
+    move_of_key: dict[tuple[Key, tuple[int, ...]], Places] = {}
+    for step, move in zip(_steps_of(nodes), moves, strict=True):
+        if not np.array_equal(move_of_key.setdefault((step.key, step.ranks), move), move):
+            return False
+    return True
 
 
-def _repeat_of(turns: Sequence[Sequence[Node]], shifts: list[Places]) -> Repeat:
+def _repeat_of_turns(turns: Sequence[Sequence[Node]], moves: list[Places]) -> Repeat:
+    """The turns as one repeat; `moves` are those from each turn to the next."""
     body = list(turns[0])
     for turn in turns[1:]:
-        body = [*map(_add_pauses, body, _split(body, _steps_of(turn)))]
-    strides = iter(shifts)
-    shapes = tuple(node.shape for node in turns[0])
-    return _build_repeat(len(turns), [_add_strides(node, strides) for node in body], shapes)
+        body = _add_pauses_of_turn(body, turn)
+    strides = iter(moves)
+    inner_shapes = tuple(node.shape for node in turns[0])
+    return _build_repeat(len(turns), [_add_strides(node, strides) for node in body], inner_shapes)
 
 
-def _reduce(stack: list[Node]) -> bool:
+def _fold_end(stack: list[Node]) -> bool:
     """Replace the end of the stack by a repeat; False if there is none."""
-    window = _WINDOW if len(stack) < _LONG else _SHORT_WINDOW
-    for length in range(1, min(window, len(stack) - 1) + 1):
-        if longer := _extended(stack, length):
-            stack[-1 - length :] = [longer]
+    longest_body = _LONGEST_BODY if len(stack) < _MANY_NODES else _LONGEST_BODY_OF_MANY
+    for length in range(1, min(longest_body, len(stack) - 1) + 1):
+        repeat = _extend_repeat(stack, length)
+        if repeat is not None:
+            stack[-1 - length :] = [repeat]
             return True
-        if 2 * length <= len(stack) and stack[-1].shape == stack[-1 - length].shape and (new := _folded(stack, length)):
-            stack[-new.count * length :] = [new]
-            return True
+        if 2 * length <= len(stack) and stack[-1].shape == stack[-1 - length].shape:
+            repeat = _new_repeat(stack, length)
+            if repeat is not None:
+                stack[-repeat.count * length :] = [repeat]
+                return True
     return False
 
 
@@ -236,7 +271,8 @@ def fold_steps(nodes: Sequence[Node]) -> list[Node]:
     stack: list[Node] = []
     for node in nodes:
         stack.append(node)
-        while _reduce(stack):
+        # A new repeat may be a turn of a larger one.
+        while _fold_end(stack):
             pass
     return stack
 
@@ -253,73 +289,125 @@ def describe_ranks(values: NDArray[np.int64], ranks: Sequence[int]) -> str:
         and `rank / m`; linear in `rank / k % m` with one bend or step, as where parts differ by one; else a sum of
         comparisons.
     """
-    numbers = np.asarray(ranks, dtype=np.int64)
     if (values == values[0]).all():
         return str(int(values[0]))
-    if found := _linear(values, [("rank", numbers)]):
-        return found
-    n = len(numbers)
-    if np.array_equal(numbers, np.arange(n)):
-        for shift in (1, n - 1, *range(2, min(n - 1, 64))):
-            if found := _linear(values, [(f"((rank + {shift}) % {n})", (numbers + shift) % n)]):
-                return found
-        for m in (m for m in range(2, n) if n % m == 0):
-            if found := _linear(values, [(f"(rank % {m})", numbers % m), (f"(rank / {m})", numbers // m)]):
-                return found
-        if found := _bent(values):
-            return found
-    rows = [f"(rank == {rank}) * {value}" for rank, value in zip(ranks, values.tolist(), strict=True) if value]
-    return " + ".join(rows)
+    numbers = np.asarray(ranks, dtype=np.int64)
+    expression = _linear(values, [_Term("rank", numbers)])
+    if expression is None and np.array_equal(numbers, np.arange(len(numbers))):
+        expression = _describe_all_ranks(values, numbers)
+    if expression is not None:
+        return expression
+    comparisons = []
+    for rank, value in zip(ranks, values.tolist(), strict=True):
+        if value:
+            comparisons.append(f"(rank == {rank}) * {value}")
+    return " + ".join(comparisons)
 
 
-def _linear(values: NDArray[np.int64], parts: Sequence[tuple[str, NDArray[np.int64]]]) -> str | None:
+def _describe_all_ranks(values: NDArray[np.int64], ranks: NDArray[np.int64]) -> str | None:
+    """The expression of values of the ranks 0 to n - 1 that are not linear; None if none of the forms fits."""
+    n = len(ranks)
+    for shift in (1, n - 1, *range(2, min(n - 1, _MAX_SHIFT))):
+        expression = _linear(values, [_Term(f"((rank + {shift}) % {n})", (ranks + shift) % n)])
+        if expression is not None:
+            return expression
+    for m in _divisors(n)[1:-1]:
+        grid = [_Term(f"(rank % {m})", ranks % m), _Term(f"(rank / {m})", ranks // m)]
+        expression = _linear(values, grid)
+        if expression is not None:
+            return expression
+    return _bent(values)
+
+
+@cache
+def _divisors(n: int) -> tuple[int, ...]:
+    """All divisors of a number, 1 and itself among them, in ascending order."""
+    return tuple(divisor for divisor in range(1, n + 1) if n % divisor == 0)
+
+
+@dataclass(frozen=True)
+class _Term:
+    """A part of an expression, and its value on each rank, (n,)."""
+
+    text: str
+    values: NDArray[np.int64]
+
+
+def _linear(values: NDArray[np.int64], terms: Sequence[_Term]) -> str | None:
     """`a + b * x + c * y` if all values are exactly that, with whole numbers; None otherwise."""
-    rest, terms = values.copy(), list[tuple[int, str]]()
-    for text, x in parts:
-        # Where the other parts do not move, this one's factor is a difference of two values.
-        others = [other for name, other in parts if name != text]
-        same = np.all([other == other[0] for other in others], axis=0) if others else np.ones(len(x), dtype=bool)
-        moved = np.flatnonzero(same & (x != x[0]))
+    rest = values.copy()
+    factors: list[tuple[int, str]] = []
+    for term in terms:
+        # Where the other terms do not move, this one's factor is a difference of two values.
+        is_alone = term.values != term.values[0]
+        for other in terms:
+            if other is not term:
+                is_alone &= other.values == other.values[0]
+        moved = np.flatnonzero(is_alone)
         if not len(moved):
             return None
-        factor, remainder = divmod(int(values[moved[0]] - values[0]), int(x[moved[0]] - x[0]))
+        change = int(values[moved[0]] - values[0])
+        factor, remainder = divmod(change, int(term.values[moved[0]] - term.values[0]))
         if remainder:
             return None
-        rest = rest - factor * x
-        terms.append((factor, text))
-    return _sum(int(rest[0]), terms) if (rest == rest[0]).all() else None
+        rest = rest - factor * term.values
+        factors.append((factor, term.text))
+    if not (rest == rest[0]).all():
+        return None
+    return _sum(int(rest[0]), factors)
 
 
-def _sum(first: int, terms: Iterable[tuple[int, str]]) -> str:
-    texts = [f"{factor} * {text}" if factor != 1 else text for factor, text in terms if factor]
-    return " + ".join([*([str(first)] if first or not texts else []), *texts]).replace("+ -", "- ")
+def _sum(constant: int, factors: Iterable[tuple[int, str]]) -> str:
+    """The text of a constant plus products; what is 0 is left out."""
+    products = []
+    for factor, text in factors:
+        if factor == 1:
+            products.append(text)
+        elif factor:
+            products.append(f"{factor} * {text}")
+    if constant or not products:
+        products.insert(0, str(constant))
+    return " + ".join(products).replace("+ -", "- ")
 
 
 def _bent(values: NDArray[np.int64]) -> str | None:
     """Values of all ranks that follow from one of their places in a grid of ranks; None if they do not."""
     n = len(values)
-    for inner in (m for m in range(1, n) if n % m == 0):
-        for places in (m for m in range(n // inner, 1, -1) if n // inner % m == 0):
+    for inner in _divisors(n)[:-1]:
+        for places in reversed(_divisors(n // inner)[1:]):
             if not values[inner - 1] == values[0] == values[inner * places % n]:
                 continue
-            own = values[: inner * places : inner]
-            if np.array_equal(np.tile(np.repeat(own, inner), n // inner // places), values):
-                x = "rank" + (f" / {inner}" if inner > 1 else "") + (f" % {places}" if inner * places < n else "")
-                if found := _bend(own, x):
-                    return found
+            # One value for each place along the dimension; `inner` ranks follow each other at the same place.
+            values_of_places = values[: inner * places : inner]
+            values_of_grid = np.tile(np.repeat(values_of_places, inner), n // inner // places)
+            if not np.array_equal(values_of_grid, values):
+                continue
+            grid_position = "rank"
+            if inner > 1:
+                grid_position += f" / {inner}"
+            if inner * places < n:
+                grid_position += f" % {places}"
+            expression = _bend(values_of_places, grid_position)
+            if expression is not None:
+                return expression
     return None
 
 
 def _bend(values: NDArray[np.int64], x: str) -> str | None:
     """`a + b * x + c * min(x, k)` or `a + b * (x < k)`; None if it is neither."""
     steps = np.diff(values)
-    jumps, bends = np.flatnonzero(steps), np.flatnonzero(np.diff(steps))
+    jumps = np.flatnonzero(steps)
     if len(jumps) == 1:
-        return _sum(int(values[-1]), [(int(values[0] - values[-1]), f"({x} < {jumps[0] + 1})")])
+        height = int(values[0] - values[-1])
+        return _sum(int(values[-1]), [(height, f"({x} < {jumps[0] + 1})")])
+    bends = np.flatnonzero(np.diff(steps))
     if len(bends) > 1:
         return None
-    more = [(int(steps[0] - steps[-1]), f"min({x}, {at + 1})") for at in bends]
-    return _sum(int(values[0]), [(int(steps[-1]), x if x == "rank" else f"({x})"), *more])
+    slope = int(steps[-1])
+    factors = [(slope, x if x == "rank" else f"({x})")]
+    for bend in bends:
+        factors.append((int(steps[0] - steps[-1]), f"min({x}, {bend + 1})"))
+    return _sum(int(values[0]), factors)
 
 
 def count_numbers(nodes: Sequence[Node]) -> int:
@@ -328,31 +416,35 @@ def count_numbers(nodes: Sequence[Node]) -> int:
     for node in nodes:
         if isinstance(node, Repeat):
             total += 1 + count_numbers(node.body)
-        else:
-            total += sum(_terms(row, node.ranks) for matrix in (node.places, *node.strides) for row in matrix)
+            continue
+        for matrix in (node.places, *node.strides):
+            total += sum(_count_numbers_of(row, node.ranks) for row in matrix)
     return total
 
 
-def _terms(values: NDArray[np.int64], ranks: Sequence[int]) -> int:
+def _count_numbers_of(values: NDArray[np.int64], ranks: Sequence[int]) -> int:
+    """How many numbers the expression of one value per rank has, about."""
     if (values == values[0]).all():
         return 1
-    text = describe_ranks(values, ranks)
-    return text.count("rank") if "==" in text else 2
+    expression = describe_ranks(values, ranks)
+    if "==" in expression:
+        return expression.count("rank")
+    return 2
 
 
 def select_ranks(ranks: Sequence[int], among: Sequence[int]) -> str | list[int] | None:
     """Return the `ranks` of an action of some ranks among those of its file; None for all of them."""
-    chosen = set(ranks)
-    if chosen >= set(among):
+    members = set(ranks)
+    if members >= set(among):
         return None
-    if len(chosen) == 1:
+    if len(members) == 1:
         return f"rank == {ranks[0]}"
-    low, high = min(chosen), max(chosen)
-    if chosen == {rank for rank in among if rank >= low}:
+    low, high = min(members), max(members)
+    if members == {rank for rank in among if rank >= low}:
         return f"rank >= {low}"
-    if chosen == {rank for rank in among if rank <= high}:
+    if members == {rank for rank in among if rank <= high}:
         return f"rank <= {high}"
     step = ranks[1] - ranks[0]
-    if step > 1 and chosen == {rank for rank in among if rank % step == ranks[0] % step}:
+    if step > 1 and members == {rank for rank in among if rank % step == ranks[0] % step}:
         return f"rank % {step} == {ranks[0] % step}"
     return list(ranks)

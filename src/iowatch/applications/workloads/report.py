@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,9 @@ from iowatch.applications.workloads.replay import Replay, ReplayRow
 from iowatch.benchmarks.workloads import Operation, Workload, default_ranks, read_description
 from iowatch.core import escape_controls, format_count, format_size, settings
 
+# Of a list of sizes and of the source of a workload.
 _SHOWN_SIZES = 4
+_ORIGIN_CHARACTERS = 100
 
 
 @dataclass(frozen=True)
@@ -37,11 +40,12 @@ def workload_files() -> dict[str, Path]:
 def summarise_operations(name: str, operations: Iterable[Operation]) -> PhaseSummary:
     """Count operations of one phase."""
     counts: Counter[str] = Counter()
-    moved: Counter[str] = Counter()
-    for one in operations:
-        counts[f"collective {one.verb}" if one.collective else one.verb] += 1
-        moved[one.verb] += one.size
-    return PhaseSummary(name, dict(sorted(counts.items())), moved["read"], moved["write"])
+    moved_bytes: Counter[str] = Counter()
+    for operation in operations:
+        verb = f"collective {operation.verb}" if operation.collective else operation.verb
+        counts[verb] += 1
+        moved_bytes[operation.verb] += operation.size
+    return PhaseSummary(name, dict(sorted(counts.items())), moved_bytes["read"], moved_bytes["write"])
 
 
 def summarise_phases(workload: Workload) -> list[PhaseSummary]:
@@ -52,8 +56,10 @@ def summarise_phases(workload: Workload) -> list[PhaseSummary]:
     """
     phases = []
     for number, name in enumerate(workload.phases):
-        found = (one for rank in range(workload.ranks) for one in workload.operations(number, rank))
-        phases.append(summarise_operations(name, found))
+        operations: list[Iterator[Operation]] = []
+        for rank in range(workload.ranks):
+            operations.append(workload.operations(number, rank))
+        phases.append(summarise_operations(name, itertools.chain.from_iterable(operations)))
     return phases
 
 
@@ -62,22 +68,32 @@ def list_workloads() -> list[dict[str, Any]]:
     rows = []
     for name, path in workload_files().items():
         document = read_description(path)
-        texts = {field: document.get(field, "") for field in ("description", "source")}
-        counts = {"ranks": default_ranks(document), "phases": len(document["phases"])}
-        rows.append({"name": name, "file": str(path), **counts, **texts})
+        rows.append(
+            {
+                "name": name,
+                "file": str(path),
+                "ranks": default_ranks(document),
+                "phases": len(document["phases"]),
+                "description": document.get("description", ""),
+                "source": document.get("source", ""),
+            }
+        )
     return rows
 
 
 def render_list(rows: Sequence[Mapping[str, Any]], console: Console) -> None:
     """Print one line per workload."""
+    if not rows:
+        console.print("no workloads")
+        return
     table = Table(box=None, header_style="bold", pad_edge=False)
-    for title in ("workload", "phases", "source"):
-        table.add_column(title, overflow="fold", justify="right" if title == "phases" else "left")
+    table.add_column("workload", overflow="fold")
+    table.add_column("phases", overflow="fold", justify="right")
+    table.add_column("source", overflow="fold")
     for row in rows:
-        table.add_row(
-            row["name"], str(row["phases"]), escape(escape_controls(row["source"] or row["description"])[:100])
-        )
-    console.print(table) if rows else console.print("no workloads")
+        origin = escape_controls(row["source"] or row["description"])
+        table.add_row(row["name"], str(row["phases"]), escape(origin[:_ORIGIN_CHARACTERS]))
+    console.print(table)
 
 
 def render_workload(document: Mapping[str, Any], workload: Workload, console: Console) -> None:
@@ -86,11 +102,13 @@ def render_workload(document: Mapping[str, Any], workload: Workload, console: Co
         escape_controls(f"{document['name']} on {format_count(workload.ranks, 'rank')}"), style="bold", markup=False
     )
     for field in ("description", "source"):
-        if text := document.get(field):
-            console.print(escape_controls(text), markup=False)
+        if document.get(field):
+            console.print(escape_controls(document[field]), markup=False)
     for name, file in document["files"].items():
-        layout = workload.text(file.get("layout", f"group {file['group']}" if "group" in file else "shared"))
-        words = [workload.text(file["api"]), layout, *(["input"] if file.get("input") else [])]
+        layout = f"group {file['group']}" if "group" in file else "shared"
+        words = [workload.text(file["api"]), workload.text(file.get("layout", layout))]
+        if file.get("input"):
+            words.append("input")
         console.print(f"  {name}: {', '.join(words)}", markup=False)
     for phase in summarise_phases(workload):
         counts = ", ".join(f"{number} {verb}" for verb, number in phase.operations.items())
@@ -98,24 +116,33 @@ def render_workload(document: Mapping[str, Any], workload: Workload, console: Co
         console.print(f"  {phase.name}: {moved}; {counts}", markup=False)
 
 
-def render_replay(found: Replay, console: Console) -> None:
+def render_replay(replay: Replay, console: Console) -> None:
     """Print both sides of a replay; rows that differ are marked."""
     table = Table(box=None, header_style="bold", pad_edge=False)
     for title in ("", "application", "replay", ""):
         table.add_column(title, justify="right" if title else "left")
-    for row in found.rows:
-        left, right = (_format_figure(row, value) for value in (row.original, row.replay))
-        mark = "" if row.is_equal else "differs"
-        table.add_row(f"{row.api} {row.name}".strip(), left, right, mark, style=None if row.is_equal else "bold red")
+    for row in replay.rows:
+        table.add_row(
+            f"{row.api} {row.name}".strip(),
+            _format_figure(row, row.original),
+            _format_figure(row, row.replay),
+            "" if row.is_equal else "differs",
+            style=None if row.is_equal else "bold red",
+        )
     console.print(table)
-    differ = sum(not row.is_equal for row in found.rows)
-    console.print(
-        "the replay does what the application did" if not differ else f"{format_count(differ, 'figure')} differ"
-    )
+    if replay.is_equal:
+        console.print("the replay does what the application did")
+    else:
+        different = sum(not row.is_equal for row in replay.rows)
+        console.print(f"{format_count(different, 'figure')} differ")
 
 
 def _format_figure(row: ReplayRow, value: Any) -> str:
     if row.name.startswith("sizes"):
-        shown = [f"{count} x {size}" for size, count in value[:_SHOWN_SIZES]]
-        return ", ".join(shown) + (f", {len(value) - _SHOWN_SIZES} more" if len(value) > _SHOWN_SIZES else "")
-    return f"{value:.4f}" if isinstance(value, float) else str(value)
+        words = [f"{count} x {size}" for size, count in value[:_SHOWN_SIZES]]
+        if len(value) > _SHOWN_SIZES:
+            words.append(f"{len(value) - _SHOWN_SIZES} more")
+        return ", ".join(words)
+    if isinstance(value, float):
+        return f"{value:.4f}"
+    return str(value)

@@ -1,318 +1,363 @@
-"""What each rank does in order of time: files in families, tokens per rank, and the moments between phases."""
+"""What each rank does in order of time, as rows of TOKEN: opens, transfers, flushes, closes, barriers."""
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from iowatch.applications.workloads import accesses, patterns
-from iowatch.applications.workloads.inferred import ACCESS, FileUse, RankUse
+from iowatch.applications.workloads.accesses import LogUse
+from iowatch.applications.workloads.families import Family
 from iowatch.applications.workloads.patterns import Key
-from iowatch.core import InputError, format_count
+from iowatch.applications.workloads.uses import ACCESS, FileUse, RankUse
 
 # Shorter pauses are not described: they are those of the program between two calls.
 PAUSE_S = 0.005
-_MAX_PHASES = 32
 # Ranks that differ by less have done the same share of their accesses.
 _SAME_SHARE = 0.01
 # A pause for another open is so many times as long as the usual one.
 _LONG_PAUSE = 4.0
-# More shared files than this are one file with a `count`.
-_MAX_NAMED = 8
-TOKEN = np.dtype([("key", "i4"), ("number", "i8"), *[(name, "i8") for name in ("offset", "size", "count", "stride")],
-                  ("start", "f8"), ("end", "f8")])  # fmt: skip
-
-
+# Fewer accesses with a stride are written one by one.
+_SHORTEST_RUN = 3
+# An action: the position of its key, the number of the file among those of the rank, and its place and time.
+TOKEN = np.dtype(
+    [
+        ("key", "i4"),
+        ("number", "i8"),
+        ("offset", "i8"),
+        ("size", "i8"),
+        ("count", "i8"),
+        ("stride", "i8"),
+        ("start", "f8"),
+        ("end", "f8"),
+    ]
+)
 TRANSFERS = ("read", "write")
-
-
-@dataclass(frozen=True)
-class Family:
-    """Files that have one name in the description: `numbers` says which of them a rank's file is."""
-
-    name: str
-    document: dict[str, Any]
-    members: tuple[int, ...]
-    files: list[tuple[FileUse, Mapping[int, int]]]
-
-
-def group_files(use: accesses.LogUse) -> list[Family]:
-    groups: dict[tuple[Any, ...], list[FileUse]] = {}
-    everyone = tuple(range(use.ranks))
-    for number, file in enumerate(use.files):
-        members = tuple(file.ranks)
-        role = (file.api, _is_input(file), frozenset(_kinds(file)))
-        alone = len(members) == 1
-        groups.setdefault(("alone", *role) if alone else ("shared", *role, members, number), []).append(file)
-    shared = [key for key in groups if key[0] == "shared"]
-    if len(shared) > _MAX_NAMED:
-        for key in shared:
-            groups.setdefault(key[:-1], []).extend(groups.pop(key))
-    families = []
-    for number, (key, files) in enumerate(groups.items(), start=1):
-        families.append(_build_family(f"file{number}", files, everyone, alone=key[0] == "alone"))
-    return _merge_subsets(families, everyone)
-
-
-def _build_family(name: str, files: Sequence[FileUse], everyone: tuple[int, ...], alone: bool) -> Family:
-    members = tuple(sorted({rank for file in files for rank in file.ranks}))
-    counts = dict.fromkeys(members, 0)
-    numbered: list[tuple[FileUse, Mapping[int, int]]] = []
-    for file in files:
-        numbered.append((file, {rank: counts[rank] for rank in file.ranks}))
-        for rank in file.ranks:
-            counts[rank] += 1
-    document: dict[str, Any] = {"api": files[0].api}
-    if alone and len(everyone) > 1:
-        document["layout"] = "per-process"
-    if (chosen := patterns.select_ranks(members, everyone)) is not None:
-        document["ranks"] = chosen
-    if (count := max(counts.values())) > 1:
-        document["count"] = count
-    document["bytes"] = max(1, *(_reach(file, one) for file in files for one in file.ranks.values()))
-    if _is_input(files[0]):
-        document["input"] = True
-    return Family(name, document, members, numbered)
-
-
-def _merge_subsets(families: list[Family], everyone: tuple[int, ...]) -> list[Family]:
-    """Join files that are shared by groups of ranks, each rank in one group, into one file with `group`."""
-    subsets = [f for f in families if 1 < len(f.members) < len(everyone)]
-    alike = {tuple(sorted((k, str(v)) for k, v in f.document.items() if k not in ("ranks", "bytes"))) for f in subsets}
-    ranks = [rank for f in subsets for rank in f.members]
-    if len(subsets) < 2 or len(alike) > 1 or len(set(ranks)) < len(ranks):
-        return families
-    first, rest = subsets[0], [f for f in families if f not in subsets]
-    document = {key: value for key, value in first.document.items() if key != "ranks"}
-    members = tuple(sorted(ranks))
-    lowest = {rank: min(f.members) for f in subsets for rank in f.members}
-    document["group"] = patterns.describe_ranks(np.array([lowest[rank] for rank in members]), members)
-    if (chosen := patterns.select_ranks(members, everyone)) is not None:
-        document["ranks"] = chosen
-    document["bytes"] = max(f.document["bytes"] for f in subsets)
-    merged = Family(first.name, document, members, [pair for f in subsets for pair in f.files])
-    return [merged, *rest]
-
-
-def _kinds(file: FileUse) -> list[str]:
-    return sorted(
-        {"write" if write else "read" for use in file.ranks.values() for write in np.unique(use.accesses["write"])}
-    )
-
-
-def _reach(file: FileUse, use: RankUse) -> int:
-    return int(file.ends(use.accesses).max()) if len(use.accesses) else 0
-
-
-def _is_input(file: FileUse) -> bool:
-    """Whether the file existed: it is read before it is written, or only opened."""
-    rows = [use.accesses for use in file.ranks.values() if len(use.accesses)]
-    if not rows:
-        return not file.created
-    return not min(rows, key=lambda one: float(one["start"][0]))["write"][0]
+# What a rank of a file of MPI-IO can do without the others.
+_INDEPENDENT_VERBS = (*TRANSFERS, "stat", "remove")
 
 
 class Streams:
-    """What each rank does, in order: `alone` has rows of TOKEN per rank; `together` what ranks do at the same time.
+    """What the ranks do, in order of time.
 
-    `together` has one entry per action: key, and (n,) numbers, offsets, sizes, starts, ends over all ranks.
+    Attributes:
+        ranks: number of ranks.
+        keys: what the actions do; `key` of TOKEN is a position in it.
+        losses: what is not described, as sentences.
+        by_rank: rank to rows of TOKEN, what it does on its own.
+        common: (actions, ranks) of TOKEN, what all ranks do at the same time: equal keys in each row.
     """
 
-    def __init__(self, use: accesses.LogUse, families: Sequence[Family], keys: list[Key], losses: list[str]) -> None:
-        self.ranks, self.keys, self.losses = use.ranks, keys, losses
-        self._ids: dict[Key, int] = {}
-        parts: dict[int, list[NDArray[np.void]]] = {rank: [np.zeros(0, TOKEN)] for rank in range(use.ranks)}
-        joint: list[NDArray[np.void]] = []
+    def __init__(self, use: LogUse, families: Sequence[Family], keys: list[Key], losses: list[str]) -> None:
+        self.ranks = use.ranks
+        self.keys = keys
+        self.losses = losses
+        self._positions: dict[Key, int] = {}
+        tables_of_rank: dict[int, list[NDArray[np.void]]] = {rank: [np.zeros(0, TOKEN)] for rank in range(use.ranks)}
+        common_tables = [np.zeros((0, use.ranks), TOKEN)]
         for family in families:
             for file, numbers in family.files:
                 streams = self._file_streams(family, file, numbers)
-                everyone = file.api == "mpiio" and len(file.ranks) == use.ranks > 1
-                tables = self._take_together(streams) if everyone else None
-                joint += [tables] if tables is not None else []
-                joint.append(self._barriers(file))
+                if file.api == "mpiio" and len(file.ranks) == use.ranks > 1:
+                    common = self._take_common(streams)
+                    if common is not None:
+                        common_tables.append(common)
+                common_tables.append(self._barriers(file))
                 for rank, rows in streams.items():
-                    parts[rank].append(rows)
-        self.alone = {rank: _in_order(np.concatenate(rows)) for rank, rows in parts.items()}
-        table = np.concatenate([np.zeros((0, use.ranks), TOKEN), *joint])
-        self.together = table[np.argsort(table["start"].max(axis=1), kind="stable")] if len(table) else table
+                    tables_of_rank[rank].append(rows)
+        self.by_rank = {rank: in_order(np.concatenate(tables)) for rank, tables in tables_of_rank.items()}
+        self.common = np.concatenate(common_tables)
+        if len(self.common):
+            # All ranks are there when the last one is.
+            self.common = self.common[np.argsort(self.common["start"].max(axis=1), kind="stable")]
 
-    def key_id(self, key: Key) -> int:
-        """The position of a key in `keys`."""
-        if key not in self._ids:
-            self._ids[key] = len(self.keys)
+    def key_position(self, key: Key) -> int:
+        """Return the position of a key in `keys`; one that is new is added."""
+        if key not in self._positions:
+            self._positions[key] = len(self.keys)
             self.keys.append(key)
-        return self._ids[key]
+        return self._positions[key]
 
     def _file_streams(self, family: Family, file: FileUse, numbers: Mapping[int, int]) -> dict[int, NDArray[np.void]]:
-        found = {}
-        for ranks in [[*file.ranks]] if file.api == "mpiio" else [[rank] for rank in file.ranks]:
-            # MPI-IO opens together, POSIX each rank on its own.
-            own = replace(file, ranks={rank: file.ranks[rank] for rank in ranks})
-            turns = max(1, *(use.opens for use in own.ranks.values()))
-            cuts = _open_times(own, turns)
-            groups = {rank: _split_turns(use, cuts, turns) for rank, use in own.ranks.items()}
-            modes = [
-                self._opening(family, own, [rows[turn] for rows in groups.values()], turn) for turn in range(turns)
-            ]
-            times = _turn_times(own, groups, turns)
-            # MPI-IO flushes together, too, also the ranks that did not write in a turn.
-            writing = [turn for turn in range(turns) if any(rows[turn]["write"].any() for rows in groups.values())]
-            for rank, rows in groups.items():
-                flushes = _share_flushes(own.ranks[rank].flushes, writing or [turns - 1], turns)
-                found[rank] = self._rank_stream(family.name, file, rank, rows, modes, times, flushes, numbers[rank])
-        return found
+        """What each rank does with one file; `numbers` says which of its files of this name it is."""
+        streams = {}
+        # MPI-IO opens together, POSIX each rank on its own.
+        groups = [list(file.ranks)] if file.api == "mpiio" else [[rank] for rank in file.ranks]
+        for ranks in groups:
+            file_of_ranks = replace(file, ranks={rank: file.ranks[rank] for rank in ranks})
+            sessions = _open_sessions(file_of_ranks)
+            opening_keys = [self._opening_key(family, file_of_ranks, session, sessions[0]) for session in sessions]
+            flushes_of_ranks = _share_flushes(file_of_ranks, sessions)
+            for rank in ranks:
+                writer = _RankStream(
+                    streams=self,
+                    name=family.name,
+                    file=file,
+                    rank=rank,
+                    number=numbers[rank],
+                    flushes=flushes_of_ranks[rank],
+                )
+                streams[rank] = writer.write(sessions, opening_keys)
+        return streams
 
     def _barriers(self, file: FileUse) -> NDArray[np.void]:
         """Barriers before ranks read what others have written, (n, ranks): a log does not say that they waited."""
-        rows = [use.accesses for use in file.ranks.values()]
-        found = np.zeros((0, self.ranks), TOKEN)
-        table = np.concatenate(rows)
-        if len(rows) < 2 or not table["write"].any():
-            return found
-        ranks = np.repeat(np.array([*file.ranks]), [len(one) for one in rows])
-        order = np.argsort(table["start"], kind="stable")
-        table, ranks = table[order], ranks[order]
-        ended = np.maximum.accumulate(np.where(table["write"], table["end"], 0.0))
-        turns = np.flatnonzero(table["write"][:-1] & ~table["write"][1:]) + 1
-        times = [
-            min(np.nextafter(table["start"][at], 0), (ended[at] + table["start"][at]) / 2)
-            for at in turns
-            if ended[at] <= table["start"][at] and len({*ranks[max(0, at - len(rows)) : at + len(rows)]}) > 1
-        ]
-        if not times:
-            return found
-        found = np.zeros((len(times), self.ranks), TOKEN)
-        found["key"], found["count"] = self.key_id(Key("barrier")), 1
-        found["start"] = found["end"] = np.array(times)[:, None]
-        return found
+        times = _barrier_times(file)
+        barriers = np.zeros((len(times), self.ranks), TOKEN)
+        if times:
+            barriers["key"] = self.key_position(Key("barrier"))
+            barriers["count"] = 1
+            barriers["start"] = np.array(times)[:, None]
+            barriers["end"] = barriers["start"]
+        return barriers
 
-    def _opening(self, family: Family, file: FileUse, rows: Sequence[NDArray[np.void]], turn: int) -> Key:
-        """How the ranks open a file for one turn, which has these accesses of each."""
-        kinds = {bool(write) for one in rows for write in np.unique(one["write"])}
-        fresh = turn == 0 and not family.document.get("input") and (kinds != {False} or file.api == "mpiio")
-        again = turn > 0 and (file.created or file.api == "mpiio") and kinds == {True} and self._rewrites(file, rows)
-        if fresh or again:
-            return Key("create", family.name, mode="read-write" if False in kinds else None)
-        modes = {frozenset({True}): "write", frozenset({True, False}): "read-write"}
-        return Key("open", family.name, mode=modes.get(frozenset(kinds)))
-
-    def _rewrites(self, file: FileUse, rows: Sequence[NDArray[np.void]]) -> bool:
-        """Whether a turn writes everything that the ranks ever write."""
-        whole = [use.accesses[use.accesses["write"]] for use in file.ranks.values()]
-        return _extent(file, np.concatenate(whole)) == _extent(file, np.concatenate([*rows]))
-
-    def _rank_stream(
-        self,
-        name: str,
-        file: FileUse,
-        rank: int,
-        groups: Sequence[NDArray[np.void]],
-        modes: Sequence[Key],
-        times: Sequence[tuple[float, float]],
-        flushes: Sequence[int],
-        number: int,
-    ) -> NDArray[np.void]:
-        use, parts = file.ranks[rank], list[NDArray[np.void]]()
-        clock = 0.0
-
-        def mark(verb: Key, start: float, end: float) -> None:
-            parts.append(np.array([(self.key_id(verb), number, 0, 0, 1, 0, start, max(start, end))], TOKEN))
-
-        alone = len(file.ranks) == 1 or file.api == "mpiio"
-        for turn, found in enumerate(groups):
-            first, ended = times[turn]
-            # A shared record has the first open of any rank; who opens what another has created is later.
-            known = turn == 0 and use.opened[0] and (alone or modes[0].verb == "create")
-            begin = max(np.nextafter(min(use.opened[0], first) if known else first, 0), clock)
-            if turn and modes[turn].verb == "create" and rank == min(file.ranks) and alone:
-                # Deletions are not in a log. What is created again and written whole was new, or truncated.
-                mark(Key("remove", name), np.nextafter(clock, np.inf), 0.0)
-                begin = max(begin, np.nextafter(clock + 1e-9, np.inf))
-            # The log has the start of the first open and the end of the last one.
-            mark(modes[turn], begin, min(use.opened[1], first) if use.opens == 1 else begin)
-            parts.append(self._accesses(name, file, found, number, flushes[turn] if file.api == "posix" else 0))
-            clock = max(begin, ended)
-            for _ in range(flushes[turn] if file.api == "mpiio" or not len(found) else 0):
-                mark(Key("flush", name), clock, clock)
-            last = turn == len(groups) - 1
-            clock = max(clock, use.closed[0]) if last else clock
-            mark(Key("close", name), clock, max(clock, use.closed[1]) if last else clock)
-        for _ in range(use.stats if file.api == "posix" else 0):
-            mark(Key("stat", name), clock, clock)
-        return np.concatenate(parts) if parts else np.zeros(0, TOKEN)
-
-    def _accesses(
-        self, name: str, file: FileUse, rows: NDArray[np.void], number: int, flushes: int
-    ) -> NDArray[np.void]:
-        """The tokens of accesses, with so many flushes of a file of POSIX evenly among them, the rest at the end."""
-        out = np.zeros(len(rows), TOKEN)
-        for field in ("offset", "size", "count", "stride", "start", "end"):
-            out[field] = rows[field]
-        out["number"] = number
-        kinds, inverse = np.unique(rows[["write", "collective", "division"]], return_inverse=True)
-        for at, (write, collective, division) in enumerate(kinds.tolist()):
-            key = Key("write" if write else "read", name, collective)
-            chosen = file.divisions[division - 1] if division else None
-            key = key._replace(
-                division=chosen,
-                viewed=collective and file.has_view_per_access and chosen is None,
-                short=not (write or collective) and file.has_short_reads,
-            )
-            out["key"][inverse == at] = self.key_id(key)
-        if not flushes or not len(out):
-            return _join_runs(out, rows["collective"])
-        if flushes < len(out):
-            ends = [round((i + 1) * len(out) / flushes) for i in range(flushes)]
+    def _opening_key(self, family: Family, file: FileUse, session: _OpenSession, first_session: _OpenSession) -> Key:
+        """How the ranks open a file for one session."""
+        verbs = session.verbs
+        if session is first_session:
+            is_written_or_mpi = verbs != {"read"} or file.api == "mpiio"
+            is_created = not family.document.get("input") and is_written_or_mpi
         else:
-            ends = sorted([*range(1, len(out) + 1)] * (flushes // len(out)) + [len(out)] * (flushes % len(out)))
-        pieces, first = [], 0
-        for end in ends:
-            pieces.append(_join_runs(out[first:end], rows["collective"][first:end]))
-            time = float(out["end"][max(end - 1, 0)])
-            pieces.append(np.array([(self.key_id(Key("flush", name)), number, 0, 0, 1, 0, time, time)], TOKEN))
-            first = end
-        return np.concatenate(pieces)
-
-    def _take_together(self, streams: dict[int, NDArray[np.void]]) -> NDArray[np.void] | None:
-        """Take what all ranks do together out of the streams of a file: (actions, ranks); None if they do not agree."""
-        if (found := self._take_common(streams)) is not None:
-            return found
-        self._lose(
-            "ranks do not agree about the order of collective accesses of a file: they are replayed as independent"
-        )
-        for rank, rows in streams.items():
-            for at, key in enumerate([*self.keys]):
-                mine = rows["key"] == at
-                if key.division is not None:  # its offset is that of the whole
-                    rows["offset"][mine] += key.division.bytes_before(rank)
-                alone = key._replace(collective=False, viewed=False, division=None)
-                if mine.any():
-                    rows["key"][mine] = self.key_id(alone)
-        return self._take_common(streams)
+            may_be_created = file.created or file.api == "mpiio"
+            is_created = may_be_created and verbs == {"write"} and _rewrites(file, session)
+        if is_created:
+            return Key("create", family.name, mode="read-write" if "read" in verbs else None)
+        mode = None
+        if verbs == {"write"}:
+            mode = "write"
+        elif verbs == {"read", "write"}:
+            mode = "read-write"
+        return Key("open", family.name, mode=mode)
 
     def _take_common(self, streams: dict[int, NDArray[np.void]]) -> NDArray[np.void] | None:
-        """Take what only all ranks can do; None, and nothing taken, if these are not the same actions on all ranks."""
-        common = [key.collective or key.verb not in (*TRANSFERS, "stat", "remove") for key in self.keys]
-        joint = {rank: np.array(common, bool)[rows["key"]] for rank, rows in streams.items()}
-        taken = [rows[joint[rank]] for rank, rows in streams.items()]
-        if len({rows["key"].tobytes() for rows in taken}) > 1:
-            return None
+        """Take what all ranks do together out of the streams of a file: (actions, ranks); None if they do not agree."""
+        common = self._take_agreed(streams)
+        if common is not None:
+            return common
+        loss = "ranks do not agree about the order of collective accesses of a file: they are replayed as independent"
+        if loss not in self.losses:
+            self.losses.append(loss)
         for rank, rows in streams.items():
-            streams[rank] = rows[~joint[rank]]
+            self._make_independent(rank, rows)
+        return self._take_agreed(streams)
+
+    def _make_independent(self, rank: int, rows: NDArray[np.void]) -> None:
+        """Replace the keys of collective accesses by those of independent ones, which are bytes in a row."""
+        for position, key in enumerate(list(self.keys)):
+            has_key = rows["key"] == position
+            if key.division is not None:
+                # Its offset is that of the whole.
+                rows["offset"][has_key] += key.division.bytes_before(rank)
+            if has_key.any():
+                independent = key._replace(collective=False, viewed=False, division=None)
+                rows["key"][has_key] = self.key_position(independent)
+
+    def _take_agreed(self, streams: dict[int, NDArray[np.void]]) -> NDArray[np.void] | None:
+        """Take what only all ranks can do; None, and nothing taken, if these are not the same actions on all ranks."""
+        is_common_key = np.array([key.collective or key.verb not in _INDEPENDENT_VERBS for key in self.keys], bool)
+        taken = []
+        left = {}
+        for rank, rows in streams.items():
+            is_common = is_common_key[rows["key"]]
+            taken.append(rows[is_common])
+            left[rank] = rows[~is_common]
+        if any(rows["key"].tobytes() != taken[0]["key"].tobytes() for rows in taken):
+            return None
+        streams.update(left)
         return np.stack(taken, axis=1)
 
-    def _lose(self, text: str) -> None:
-        if text not in self.losses:
-            self.losses.append(text)
+
+@dataclass
+class _RankStream:
+    """Writes what one rank does with one file.
+
+    Attributes:
+        streams: has the keys.
+        name: of the file in the description.
+        file: the file, with all of its ranks.
+        rank: the rank.
+        number: which of its files of this name it is.
+        flushes: number of flushes in each session.
+    """
+
+    streams: Streams
+    name: str
+    file: FileUse
+    rank: int
+    number: int
+    flushes: Sequence[int]
+
+    def write(self, sessions: Sequence[_OpenSession], opening_keys: Sequence[Key]) -> NDArray[np.void]:
+        """Return the rows of all sessions: opening, accesses, flushes, closing."""
+        use = self.file.ranks[self.rank]
+        is_mpiio = self.file.api == "mpiio"
+        # Ranks that share a file of POSIX are not at the same action at the same time.
+        is_alone = len(self.file.ranks) == 1 or is_mpiio
+        tables: list[NDArray[np.void]] = []
+        clock = 0.0
+        for session, opening_key, flushes in zip(sessions, opening_keys, self.flushes, strict=True):
+            is_first = session is sessions[0]
+            is_last = session is sessions[-1]
+            opening_time = session.start_s
+            # A shared record has the first open of any rank; who opens what another has created is later.
+            if is_first and use.opened[0] and (is_alone or opening_key.verb == "create"):
+                opening_time = min(use.opened[0], session.start_s)
+            start_s = max(np.nextafter(opening_time, 0), clock)
+            is_created_again = not is_first and opening_key.verb == "create"
+            if is_created_again and is_alone and self.rank == min(self.file.ranks):
+                # Deletions are not in a log. What is created again and written whole was new, or truncated.
+                tables.append(self._token(Key("remove", self.name), np.nextafter(clock, np.inf), 0.0))
+                start_s = max(start_s, np.nextafter(clock + 1e-9, np.inf))
+            # The log has the start of the first open and the end of the last one.
+            end_s = min(use.opened[1], session.start_s) if use.opens == 1 else start_s
+            tables.append(self._token(opening_key, start_s, end_s))
+
+            rows = session.accesses[self.rank]
+            flushes_behind = flushes if is_mpiio or not len(rows) else 0
+            tables.append(self._accesses(rows, flushes - flushes_behind))
+            clock = max(start_s, session.end_s)
+            for _ in range(flushes_behind):
+                tables.append(self._token(Key("flush", self.name), clock, clock))
+            closing_end = clock
+            if is_last:
+                clock = max(clock, use.closed[0])
+                closing_end = max(clock, use.closed[1])
+            tables.append(self._token(Key("close", self.name), clock, closing_end))
+        for _ in range(0 if is_mpiio else use.stats):
+            tables.append(self._token(Key("stat", self.name), clock, clock))
+        return np.concatenate(tables)
+
+    def _token(self, key: Key, start_s: float, end_s: float) -> NDArray[np.void]:
+        position = self.streams.key_position(key)
+        return np.array([(position, self.number, 0, 0, 1, 0, start_s, max(start_s, end_s))], TOKEN)
+
+    def _accesses(self, rows: NDArray[np.void], flushes: int) -> NDArray[np.void]:
+        """The tokens of accesses, with so many flushes evenly among them, the rest at the end."""
+        tokens = np.zeros(len(rows), TOKEN)
+        for name in ("offset", "size", "count", "stride", "start", "end"):
+            tokens[name] = rows[name]
+        tokens["number"] = self.number
+        accesses, access_of_row = np.unique(rows[["write", "collective", "division"]], return_inverse=True)
+        for index, (is_write, is_collective, division) in enumerate(accesses.tolist()):
+            key = self._access_key(is_write, is_collective, division)
+            tokens["key"][access_of_row == index] = self.streams.key_position(key)
+        if not flushes or not len(tokens):
+            return _join_runs(tokens, rows["collective"])
+
+        tables = []
+        first = 0
+        for end in _flush_positions(len(tokens), flushes):
+            tables.append(_join_runs(tokens[first:end], rows["collective"][first:end]))
+            time = float(tokens["end"][max(end - 1, 0)])
+            tables.append(self._token(Key("flush", self.name), time, time))
+            first = end
+        return np.concatenate(tables)
+
+    def _access_key(self, is_write: bool, is_collective: bool, division_number: int) -> Key:
+        division = self.file.divisions[division_number - 1] if division_number else None
+        is_independent_read = not is_write and not is_collective
+        return Key(
+            verb="write" if is_write else "read",
+            file=self.name,
+            collective=is_collective,
+            division=division,
+            viewed=is_collective and self.file.has_view_per_access and division is None,
+            short=is_independent_read and self.file.has_short_reads,
+        )
 
 
-def _in_order(rows: NDArray[np.void]) -> NDArray[np.void]:
-    return rows[np.argsort(rows["start"], kind="stable")]
+@dataclass(frozen=True)
+class _OpenSession:
+    """What ranks do with a file from one opening to the closing.
+
+    Attributes:
+        accesses: rank to rows of ACCESS.
+        start_s, end_s: first start and last end of the accesses of all ranks.
+    """
+
+    accesses: Mapping[int, NDArray[np.void]]
+    start_s: float
+    end_s: float
+
+    @property
+    def verbs(self) -> set[str]:
+        """`read`, `write`, both, or none."""
+        verbs = set()
+        for rows in self.accesses.values():
+            if rows["write"].any():
+                verbs.add("write")
+            if not rows["write"].all():
+                verbs.add("read")
+        return verbs
+
+
+def _open_sessions(file: FileUse) -> list[_OpenSession]:
+    """The sessions of ranks that open a file together, as many as they opened it, and one at least."""
+    number = max(1, *(use.opens for use in file.ranks.values()))
+    reopenings = _reopening_times(file, number)
+    accesses_of_rank = {rank: _split_at(use, reopenings, number) for rank, use in file.ranks.items()}
+    # A session without accesses is at the end of the one before.
+    clock = max(use.opened[0] for use in file.ranks.values())
+    sessions = []
+    for index in range(number):
+        accesses = {rank: tables[index] for rank, tables in accesses_of_rank.items()}
+        used_tables = [rows for rows in accesses.values() if len(rows)]
+        start_s = min((float(rows["start"][0]) for rows in used_tables), default=clock)
+        clock = max(clock, *(float(rows["end"].max()) for rows in used_tables), start_s)
+        sessions.append(_OpenSession(accesses, start_s, clock))
+    return sessions
+
+
+def _split_at(use: RankUse, times: Sequence[float], number: int) -> list[NDArray[np.void]]:
+    """The accesses of a rank before, between and behind some times; so many tables, the last ones empty."""
+    tables = np.split(use.accesses, np.searchsorted(use.accesses["start"], np.array(times)))
+    return [*tables, *[np.zeros(0, ACCESS)] * (number - len(tables))]
+
+
+def _reopening_times(file: FileUse, number: int) -> list[float]:
+    """When the file is opened again: at starts of accesses behind a pause of all ranks in it.
+
+    First where writing follows reading (or the reverse), then behind the longest pauses, much longer than the usual
+    one, at which all ranks have done the same share of their accesses. All have done as many collective accesses:
+    ranks that need not wait for each other are not always at the same one. Further opens are not followed by accesses.
+    """
+    used_tables = [use.accesses for use in file.ranks.values() if len(use.accesses)]
+    if number < 2 or not used_tables:
+        return []
+    rows = in_order(np.concatenate(used_tables))
+    pauses_s = rows["start"][1:] - np.maximum.accumulate(rows["end"])[:-1]
+    usual_pause_s = 0.0
+    if number <= len(pauses_s):
+        usual_pause_s = float(np.median(np.maximum(pauses_s, 0.0)))
+
+    # Candidates: each access before which no rank is in the file.
+    is_candidate = pauses_s > 0
+    starts = rows["start"][1:][is_candidate]
+    changes_verb = (rows["write"][1:] != rows["write"][:-1])[is_candidate]
+    pauses_s = pauses_s[is_candidate]
+
+    done_shares = np.array([np.searchsorted(table["start"], starts) / len(table) for table in used_tables])
+    have_same_share = np.ptp(done_shares, axis=0) < _SAME_SHARE
+    done_collectives = []
+    for use in file.ranks.values():
+        collective_starts = use.accesses["start"][use.accesses["collective"]]
+        done_collectives.append(np.searchsorted(collective_starts, starts))
+    have_same_collectives = np.ptp(done_collectives, axis=0) == 0
+    is_long_pause = have_same_share & (pauses_s > _LONG_PAUSE * usual_pause_s)
+    is_usable = have_same_collectives & (changes_verb | is_long_pause)
+
+    starts = starts[is_usable]
+    by_preference = np.lexsort((-pauses_s[is_usable], ~changes_verb[is_usable]))
+    return sorted(starts[by_preference[: number - 1]].tolist())
+
+
+def _rewrites(file: FileUse, session: _OpenSession) -> bool:
+    """Whether a session writes everything that the ranks ever write."""
+    writes = [use.accesses[use.accesses["write"]] for use in file.ranks.values()]
+    extent_of_writes = _extent(file, np.concatenate(writes))
+    return extent_of_writes == _extent(file, np.concatenate(list(session.accesses.values())))
 
 
 def _extent(file: FileUse, rows: NDArray[np.void]) -> tuple[int, int]:
@@ -320,165 +365,87 @@ def _extent(file: FileUse, rows: NDArray[np.void]) -> tuple[int, int]:
     return int(rows["offset"].min()), int(file.ends(rows).max())
 
 
-def _open_times(file: FileUse, turns: int) -> list[float]:
-    """When the file is opened again: at starts of accesses behind a pause of all ranks in it.
+def _share_flushes(file: FileUse, sessions: Sequence[_OpenSession]) -> dict[int, list[int]]:
+    """Rank to its flushes in each session: those that write have the same number, the last one the rest.
 
-    First where writing follows reading (or the reverse), then behind the longest pauses, much longer than the usual
-    one, at which all ranks have done the same share of their accesses. All have done as many collective accesses:
-    ranks that need not wait for each other are not always at the same one. Further opens are not followed by accesses.
+    MPI-IO flushes together, also the ranks that did not write in a session.
     """
-    rows = [use.accesses for use in file.ranks.values() if len(use.accesses)]
-    if turns < 2 or not rows:
+    writing = [number for number, session in enumerate(sessions) if "write" in session.verbs]
+    writing = writing or [len(sessions) - 1]
+    flushes_of_ranks = {}
+    for rank, use in file.ranks.items():
+        share, rest = divmod(use.flushes, len(writing))
+        flushes = [0] * len(sessions)
+        for number in writing:
+            flushes[number] = share
+        flushes[writing[-1]] += rest
+        flushes_of_ranks[rank] = flushes
+    return flushes_of_ranks
+
+
+def _flush_positions(rows: int, flushes: int) -> list[int]:
+    """Behind how many rows each flush is."""
+    if flushes < rows:
+        return [round((number + 1) * rows / flushes) for number in range(flushes)]
+    # Behind each row as many, and the rest behind the last one.
+    per_row, rest = divmod(flushes, rows)
+    positions = list(range(1, rows + 1)) * per_row + [rows] * rest
+    return sorted(positions)
+
+
+def _barrier_times(file: FileUse) -> list[float]:
+    """When ranks must have waited: between the end of all writes and a read with other ranks around it."""
+    tables = [use.accesses for use in file.ranks.values()]
+    rows = np.concatenate(tables)
+    if len(tables) < 2 or not rows["write"].any():
         return []
-    found = _in_order(np.concatenate(rows))
-    gaps = found["start"][1:] - np.maximum.accumulate(found["end"])[:-1]
-    at = np.flatnonzero(gaps > 0)
-    starts = found["start"][1:][at]
-    changes = (found["write"][1:] != found["write"][:-1])[at]
-    shares = np.array([np.searchsorted(one["start"], starts) / len(one) for one in rows])
-    usual = 0.0 if turns > len(gaps) else float(np.median(np.maximum(gaps, 0.0)))
-    together = [use.accesses["start"][use.accesses["collective"]] for use in file.ranks.values()]
-    agreed = np.ptp([np.searchsorted(one, starts) for one in together], axis=0) == 0
-    usable = agreed & (changes | ((np.ptp(shares, axis=0) < _SAME_SHARE) & (gaps[at] > _LONG_PAUSE * usual)))
-    starts, changes, gaps = starts[usable], changes[usable], gaps[at][usable]
-    chosen = np.lexsort((-gaps, ~changes))[: turns - 1]
-    return sorted(starts[chosen].tolist())
-
-
-def _turn_times(
-    file: FileUse, groups: Mapping[int, Sequence[NDArray[np.void]]], turns: int
-) -> list[tuple[float, float]]:
-    """First start and last end of the accesses of all ranks in each turn; an empty one is at the end of the last."""
-    clock = max(use.opened[0] for use in file.ranks.values())
+    ranks = np.repeat(np.array(list(file.ranks)), [len(table) for table in tables])
+    order = np.argsort(rows["start"], kind="stable")
+    rows, ranks = rows[order], ranks[order]
+    writes_ended = np.maximum.accumulate(np.where(rows["write"], rows["end"], 0.0))
+    reads_behind_writes = np.flatnonzero(rows["write"][:-1] & ~rows["write"][1:]) + 1
     times = []
-    for turn in range(turns):
-        rows = [found[turn] for found in groups.values() if len(found[turn])]
-        first = min((float(one["start"][0]) for one in rows), default=clock)
-        clock = max(clock, *(float(one["end"].max()) for one in rows), first)
-        times.append((first, clock))
+    for position in reads_behind_writes.tolist():
+        start_s = rows["start"][position]
+        ranks_around = ranks[max(0, position - len(tables)) : position + len(tables)]
+        if writes_ended[position] <= start_s and len(set(ranks_around.tolist())) > 1:
+            middle_s = (writes_ended[position] + start_s) / 2
+            times.append(min(np.nextafter(start_s, 0), middle_s))
     return times
 
 
-def _split_turns(use: RankUse, cuts: Sequence[float], turns: int) -> list[NDArray[np.void]]:
-    places = np.searchsorted(use.accesses["start"], np.array(cuts))
-    parts = np.split(use.accesses, places)
-    return [*parts, *[np.zeros(0, ACCESS)] * (max(turns, 1) - len(parts))]
-
-
-def _share_flushes(flushes: int, writing: Sequence[int], turns: int) -> list[int]:
-    """How many flushes each turn has: those that write have the same number, the last one the rest."""
-    shares = dict.fromkeys(writing, flushes // len(writing))
-    shares[writing[-1]] += flushes % len(writing)
-    return [shares.get(turn, 0) for turn in range(turns)]
+def in_order(rows: NDArray[np.void]) -> NDArray[np.void]:
+    """Return rows by their start."""
+    return rows[np.argsort(rows["start"], kind="stable")]
 
 
 def _join_runs(rows: NDArray[np.void], collective: NDArray[np.bool_]) -> NDArray[np.void]:
-    """Join three or more single accesses of one kind and size, one stride apart and without a pause, into one row."""
-    if len(rows) < 3:
+    """Join three or more single accesses of one key and size, one stride apart and without a pause, into one row."""
+    if len(rows) < _SHORTEST_RUN:
         return rows
-    step = np.diff(rows["offset"])
-    same = (np.diff(rows["key"]) == 0) & (np.diff(rows["size"]) == 0) & ~collective[1:] & (rows["count"][1:] == 1)
-    same &= (rows["count"][:-1] == 1) & (rows["start"][1:] - rows["end"][:-1] < PAUSE_S)
-    out, at = [], 0
-    # Runs of equal steps; a run takes the longest piece that begins where the last one ended.
-    equal = np.concatenate([[False], same[1:] & same[:-1] & (step[1:] == step[:-1])])
-    stops = np.flatnonzero(~equal)
-    while at < len(rows):
-        after = stops[np.searchsorted(stops, at, side="right") :][:1]
-        end = int(after[0]) if len(after) else len(rows) - 1
-        length = end - at + 1 if at < len(same) and same[at] else 1
-        if length >= 3:
-            row = rows[at : at + 1].copy()
-            row["count"], row["stride"], row["end"] = length, step[at], rows["end"][at + length - 1]
-            out.append(row)
-            at += length
-        else:
-            out.append(rows[at : at + 1])
-            at += 1
-    return np.concatenate(out)
-
-
-class _Block(NamedTuple):
-    """What happens between two moments at which no rank does anything: `gap_s` is the time without any before it."""
-
-    start: float
-    gap_s: float
-    label: frozenset[tuple[str, str]]
-
-
-def choose_cuts(streams: Streams, wanted: int | None) -> list[float]:
-    """Starts of all phases but the first, in seconds, at moments at which no rank reads or writes."""
-    blocks = _find_blocks(streams, by_kind=wanted is None)
-    if wanted is None:
-        chosen = [after for before, after in itertools.pairwise(blocks) if before.label != after.label]
-        if len(chosen) >= _MAX_PHASES:
-            # What is repeated so often is one phase. Cuts remain where something begins for the first time or ended.
-            chosen = _first_and_last(blocks)
-        chosen = sorted(chosen, key=lambda block: -block.gap_s)[: _MAX_PHASES - 1]
-    elif wanted > max(len(blocks), 1):
-        found = format_count(max(len(blocks) - 1, 0), "pause")
-        raise InputError(f"the log has {found} of all ranks, too few for {wanted} phases")
-    else:
-        chosen = sorted(blocks[1:], key=lambda block: -block.gap_s)[: wanted - 1]
-    return sorted(block.start for block in chosen)
-
-
-def _first_and_last(blocks: Sequence[_Block]) -> list[_Block]:
-    """The blocks in which something is done for the first time, or before which it was done for the last time."""
-    firsts: dict[tuple[str, str], int] = {}
-    lasts: dict[tuple[str, str], int] = {}
-    for number, block in enumerate(blocks):
-        for label in block.label:
-            firsts.setdefault(label, number)
-            lasts[label] = number + 1
-    return [blocks[i] for i in sorted({*firsts.values(), *lasts.values()} - {0, len(blocks)})]
-
-
-def _find_blocks(streams: Streams, by_kind: bool) -> list[_Block]:
-    joint = streams.together
-    spans = [(rows["start"], rows["end"], rows["key"]) for rows in streams.alone.values()]
-    if len(joint):
-        spans.append((joint["start"].min(axis=1), joint["end"].max(axis=1), joint["key"][:, 0]))
-    if by_kind:
-        spans.append(_label_spans(streams))
-    starts, ends, keys = (np.concatenate(column) for column in zip(*spans, strict=True))
-    order = np.argsort(starts, kind="stable")
-    starts, ends, keys = starts[order], np.maximum.accumulate(ends[order]), keys[order]
-    firsts = np.concatenate([[0], np.flatnonzero(starts[1:] > ends[:-1]) + 1])
-    blocks: list[_Block] = []
-    carried: float | None = None
-    for at, end in zip(firsts, [*firsts[1:], len(starts)], strict=True):
-        found = [streams.keys[key] for key in np.unique(keys[at:end])]
-        label = frozenset((key.verb, key.file) for key in found if key.verb in TRANSFERS)
-        if not label:  # opens belong to what follows, closes to what was before
-            if carried is None and any(key.verb in ("open", "create") for key in found):
-                carried = float(starts[at])
+    strides = np.diff(rows["offset"])
+    # Whether each row, but for the first, may continue a run.
+    continues = (np.diff(rows["key"]) == 0) & (np.diff(rows["size"]) == 0) & ~collective[1:]
+    continues &= (rows["count"][1:] == 1) & (rows["count"][:-1] == 1)
+    continues &= rows["start"][1:] - rows["end"][:-1] < PAUSE_S
+    has_same_stride = continues[1:] & continues[:-1] & (strides[1:] == strides[:-1])
+    # Rows that are the last of a run, whatever row it begins at.
+    last_rows = np.append(np.flatnonzero(~np.concatenate([[False], has_same_stride])), len(rows) - 1)
+    joined = []
+    first = 0
+    while first < len(rows):
+        # The longest run that begins where the last one ended.
+        later_end = int(np.searchsorted(last_rows, first, side="right"))
+        last = int(last_rows[min(later_end, len(last_rows) - 1)])
+        length = last - first + 1
+        if first == len(continues) or not continues[first] or length < _SHORTEST_RUN:
+            joined.append(rows[first : first + 1])
+            first += 1
             continue
-        begin = carried if carried is not None else float(starts[at])
-        before = int(np.searchsorted(starts, begin))
-        blocks.append(_Block(begin, begin - float(ends[before - 1]) if before else 0.0, label))
-        carried = None
-    return blocks
-
-
-def _label_spans(streams: Streams) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.int32]]:
-    """Starts, ends and keys of the n-th time that each rank reads (or writes) a file, from the first rank to the last.
-
-    Ranks that do not wait for each other are not a phase each.
-    """
-    hulls: dict[tuple[int, int], list[float]] = {}
-    transfers = np.array([key.verb in TRANSFERS for key in streams.keys], dtype=bool)
-    for rank, alone in streams.alone.items():
-        rows = _in_order(np.concatenate([alone, streams.together[:, rank]]))
-        rows = rows[transfers[rows["key"]]]
-        changes = np.flatnonzero(rows["key"][1:] != rows["key"][:-1]) + 1
-        seen: dict[int, int] = {}
-        for piece in np.split(rows, changes):
-            if len(piece):
-                key = int(piece["key"][0])
-                seen[key] = seen.get(key, 0) + 1
-                start, end = float(piece["start"][0]), float(piece["end"].max())
-                hull = hulls.setdefault((key, seen[key]), [start, end])
-                hull[:] = min(hull[0], start), max(hull[1], end)
-    times = np.array([*hulls.values()]).reshape(-1, 2)
-    return times[:, 0], times[:, 1], np.array([key for key, _ in hulls], np.int32)
+        run = rows[first : first + 1].copy()
+        run["count"] = length
+        run["stride"] = strides[first]
+        run["end"] = rows["end"][last]
+        joined.append(run)
+        first += length
+    return np.concatenate(joined)

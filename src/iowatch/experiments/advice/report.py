@@ -10,8 +10,8 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from iowatch.benchmarks.hints import romio_file
-from iowatch.core import NO_HINTS, InputError, Scalar, format_count, format_size, text
+from iowatch.benchmarks.hints import romio_file_of
+from iowatch.core import NO_HINTS, InputError, PlainTable, Scalar, format_count, format_size, make_table
 from iowatch.experiments.advice.advice import (
     FAMILY_ERROR,
     MIN_SESSIONS,
@@ -92,7 +92,7 @@ def _print_workload(one: Advice, console: Console) -> None:
     for line in _size_lines(one):
         console.print(Text(line, style="dim"))
     count = "better in" if one.is_published else "sessions"
-    grid = text.make_table("parameter", "best", "compared with", "gain", "interval", count, "verdict", right=("gain",))
+    grid = make_table("parameter", "best", "compared with", "gain", "interval", count, "verdict", right=("gain",))
     for choice in one.choices:
         for part in choice.parts:
             _add_part(grid, choice, part)
@@ -110,7 +110,7 @@ def _format_workload(workload: Workload) -> str:
     return " ".join(parts)
 
 
-def _add_part(grid: text.PlainTable, advice: ChoiceAdvice, part: AdvicePart) -> None:
+def _add_part(grid: PlainTable, advice: ChoiceAdvice, part: AdvicePart) -> None:
     choice = advice.choice
     label = f"{choice.label}, where {part.where}" if part.where else choice.label
     best = format_value(choice, part.best)
@@ -248,10 +248,10 @@ def _hint_values(parameter: str, best: Scalar, advice: Advice) -> Iterator[tuple
             yield "striping_factor", str(count)
     if parameter == "hints" and best != NO_HINTS:
         work = advice.workload
-        options = {"hints": best, "ranks": work.ranks or _ANY_RANKS, "nodes": work.nodes or 1}
         # Hints of another release, or for more aggregators than ranks, are not understood.
         with suppress(InputError):
-            for line in romio_file(options).splitlines():
+            content = romio_file_of(str(best), ranks=work.ranks or _ANY_RANKS, nodes=work.nodes or 1)
+            for line in content.splitlines():
                 name, _, value = line.partition(" ")
                 yield name, value
 

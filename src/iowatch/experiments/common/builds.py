@@ -113,7 +113,7 @@ def spec_environment(system: str, spec: str, say: Callable[[str], None]) -> Spac
 def _spec_build(system: str, text: str, spec: str, say: Callable[[str], None]) -> Build:
     stack = spec_environment(system, spec, say).stack()
     _require_usable(text, stack)
-    if not any(stack.part(name) for name in ("openmpi", "mpich", stack_probe.CRAY)):
+    if not any(stack.part(name) for name in stack_probe.MPI_PACKAGES):
         raise UsageError(
             f"the build '{text}' cannot be run: it has no MPI",
             hint="Name a library that uses MPI, with the other one below it, for example 'spack:hdf5 ^zlib-ng@2.2.4'.",

@@ -36,7 +36,7 @@ from iowatch.site.stack.load import (
     load_stack,
     manifest_directory,
 )
-from iowatch.site.stack.probe import mpi_settings
+from iowatch.site.stack.probe import SPACK_MPIS, mpi_settings
 from iowatch.site.stack.records import Stack, load_module_commands, stack_directory
 
 PartKind = Literal["module", "order", "package", "setting", "hint", "commit"]
@@ -232,7 +232,7 @@ def _environment(
 
 
 def _mpi_settings(stack: Stack) -> dict[str, str]:
-    return mpi_settings(next((name for name in ("openmpi", "mpich") if stack.part(name)), ""))
+    return mpi_settings(next((name for name in SPACK_MPIS if stack.part(name)), ""))
 
 
 def _chosen_settings(stack: Stack) -> dict[str, str]:

@@ -11,9 +11,9 @@ from typing import Any
 
 from iowatch import checks
 from iowatch.core import MachineError, format_count
+from iowatch.experiments.common import counters
 from iowatch.session import reframe, session
 from iowatch.session.plan import SessionPlan, check_byte_budget, make_session_plan, require_runs
-from iowatch.site import counters
 from iowatch.store import History, SessionFacts
 
 
@@ -23,7 +23,7 @@ def run_profile(
     """Profile the chosen cases on every chosen stack that can run them.
 
     Args:
-        profiler: `auto`, or `counts:perf` to count what they do (`iowatch.site.counters`).
+        profiler: `auto`, or `counts:perf` to count what they do (`iowatch.experiments.common.counters`).
         attributes: stored with the session.
 
     Returns:

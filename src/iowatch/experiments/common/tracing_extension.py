@@ -6,7 +6,6 @@ from collections.abc import Mapping
 
 from iowatch.benchmarks.suites import SuiteCase
 from iowatch.checks import CheckedRun, CheckExtension, ExtensionSettings, JobScript
-from iowatch.site import profiler
 
 # Time limits added to that of a case while its system calls are traced.
 _TRACED = 9
@@ -32,6 +31,5 @@ class TracingExtension(CheckExtension):
 
     def change_command(self, run: CheckedRun, script: JobScript, settings: ExtensionSettings) -> JobScript:
         """Start the program under the script."""
-        return script.with_command(profiler.wrapped_command(script.command)).with_files(
-            {_SCRIPT_FILE: self.script(settings)}
-        )
+        started_by_script = script.with_command(["sh", _SCRIPT_FILE, *script.command])
+        return started_by_script.with_files({_SCRIPT_FILE: self.script(settings)})

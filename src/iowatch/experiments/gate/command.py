@@ -9,9 +9,9 @@ import click
 from iowatch.cli import common
 from iowatch.cli.completion import complete_benchmark, complete_suite
 from iowatch.core import write_atomically
+from iowatch.experiments.common import counters
 from iowatch.experiments.gate import report as gate
 from iowatch.experiments.gate.run import GateOptions, GateRun
-from iowatch.site import counters
 from iowatch.statistics.gate import GateSettings
 from iowatch.store import History
 

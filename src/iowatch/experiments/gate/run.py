@@ -24,13 +24,14 @@ import numpy as np
 
 from iowatch import __version__
 from iowatch.core import MachineError, UsageError
+from iowatch.experiments.common import counters
 from iowatch.experiments.common.builds import Build, build_digest, find_build
 from iowatch.experiments.common.commits import CommitRange, CommitSource
 from iowatch.experiments.common.pairs import PairContext, PairedResult, PairGains, measure_pairs
 from iowatch.experiments.common.profiled_run import run_profile
 from iowatch.session import reframe, session
 from iowatch.session.ab_run import WarmUpError, request_allocation
-from iowatch.site import Stack, StackDiff, counters, diff_stacks, load_stack, machine
+from iowatch.site import Stack, StackDiff, diff_stacks, load_stack, machine
 from iowatch.statistics.gate import Gate, GateDecision, GateResult, GateSettings
 from iowatch.statistics.interleaving import StopRule
 from iowatch.store import History, ResultFilter
@@ -50,7 +51,7 @@ class GateOptions:
         benchmarks, cases: only these; empty means all of the suite.
         scratch: directory to write in; None: a file system in memory.
         budget_s: seconds, builds and counted runs included.
-        counter: of instructions (`iowatch.site.counters`); None counts nothing, not even system calls.
+        counter: of instructions (`iowatch.experiments.common.counters`); None counts nothing, not even system calls.
         seed: of the order of turns, or None.
         build_command: of git revisions, as `iowatch bisect --build`; None for the usual one of CMake or configure.
         package: name of the part that git revisions contain; None: the name of the directory.

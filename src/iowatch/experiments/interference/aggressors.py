@@ -1,6 +1,6 @@
 """The aggressors of an interference run, seen from the session: one start of ReFrame, their level and their outputs.
 
-The jobs and the files through which the session directs them are those of `iowatch.site.aggressors`.
+The jobs and the files through which the session directs them are those of `iowatch.experiments.interference.jobs`.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from subprocess import Popen
 from iowatch import checks
 from iowatch.benchmarks.registry import parse_output_file
 from iowatch.core import METRICS, IowatchError, MachineError, Output, Result, headline_metrics, write_atomically
+from iowatch.experiments.interference import jobs as aggressors
 from iowatch.experiments.interference.extension import AGGRESSOR, AggressorSettings
 from iowatch.session import reframe, session
 from iowatch.session.plan import PlannedRun
-from iowatch.site import aggressors
 
 # Without `queue_minutes` of the system.
 _QUEUE_MINUTES = 15

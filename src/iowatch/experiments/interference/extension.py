@@ -10,7 +10,8 @@ from typing import Any
 from iowatch.benchmarks.suites import SuiteCase
 from iowatch.checks import CheckedRun, CheckExtension, ExtensionSettings, JobScript, starts
 from iowatch.checks import scratch as scratch_checks
-from iowatch.site import aggressors, storage
+from iowatch.experiments.interference import jobs as aggressors
+from iowatch.site import storage
 
 # Every mpirun of Open MPI binds its ranks to the first cores of a node that several jobs share.
 _UNBOUND = {"OMPI_MCA_hwloc_base_binding_policy": "none", "PRTE_MCA_hwloc_default_binding_policy": "none"}
@@ -22,7 +23,7 @@ class AggressorSettings:
 
     Attributes:
         count: number of aggressors.
-        directory: where their files are (`iowatch.site.aggressors`).
+        directory: where their files are (`iowatch.experiments.interference.jobs`).
         time_limit_s: time limit of the job.
     """
 
@@ -35,7 +36,7 @@ class AggressorSettings:
 
 
 class AggressorExtension(CheckExtension):
-    """Replaces the lines of the job by those of `iowatch.site.aggressors`.
+    """Replaces the lines of the job by those of `iowatch.experiments.interference.jobs`.
 
     The session starts ReFrame without sanity and performance stages, and reads the outputs. Settings:
     `AggressorSettings`.

@@ -2,8 +2,8 @@
 
 One session contains all turns. A turn is one run of the victim at a level, the number of aggressors; the schedule
 (iowatch.statistics.interleaving) mixes the levels, level 0 is the reference. The aggressors are one start of ReFrame
-for the whole session, whose jobs wait where they are not needed (iowatch.site.aggressors). A result of the victim is
-stored after the turn, when it is known that its aggressors ran during all of it; else the run is stored as failed.
+for the whole session, whose jobs wait where they are not needed (`jobs.py`). A result of the victim is stored after
+the turn, when it is known that its aggressors ran during all of it; else the run is stored as failed.
 """
 
 from __future__ import annotations
@@ -20,11 +20,12 @@ from typing import Any
 from iowatch import checks
 from iowatch.benchmarks.suites import SuiteCase, load_suite
 from iowatch.core import MachineError, Output, Scalar, UsageError, format_count, format_size, suggest_name
+from iowatch.experiments.interference import jobs as aggressors
 from iowatch.experiments.interference.aggressors import AggressorError, Aggressors, aggregate_rates
 from iowatch.session import session
 from iowatch.session.ab_run import Batch, InterleavedRunner
 from iowatch.session.plan import PlannedRun, SessionPlan, make_session_plan, require_runs
-from iowatch.site import aggressors, current_allocation, on_file_systems
+from iowatch.site import current_allocation, on_file_systems
 from iowatch.statistics.interleaving import AbSchedule, AbTurn, StopRule
 from iowatch.store import History, SessionFacts
 

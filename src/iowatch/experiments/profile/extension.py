@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 from iowatch.checks import CheckedRun, ExtensionSettings
 from iowatch.core import Output
+from iowatch.darshan import DarshanReader
 from iowatch.experiments.common.tracing_extension import TracingExtension
-from iowatch.site import profiler
+from iowatch.experiments.profile import profiler
 
 
 class ProfilerExtension(TracingExtension):
@@ -35,6 +39,18 @@ class ProfilerExtension(TracingExtension):
             return replace(output, status="failed", reason="the profiler wrote no trace")
         (run.stage / profiler.PROFILE_FILE).write_text(profiler.profile_json(profile), encoding="utf-8")
         return output
+
+    def use_logs(self, output: Output, logs: Sequence[Path], reader: DarshanReader | None) -> Output | None:
+        """The output as it is: the times of a profiled run are no results, nor those of its Darshan log."""
+        return output if "profile" in output.facts else None
+
+    def describe(self, facts: Mapping[str, Any], limit: int) -> tuple[str, list[str]] | None:
+        """The time of opening, flushing and closing by system call and its callers."""
+        profile = facts.get("profile")
+        if not profile:
+            return None
+        title = "Profile: time of opening, flushing and closing by system call and its callers"
+        return title, profiler.format_profile(profile, limit)
 
 
 PROFILER = ProfilerExtension()

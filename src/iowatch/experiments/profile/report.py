@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.console import Console
 
-from iowatch.site import format_profile
+from iowatch.experiments.profile.profiler import format_profile
 
 
 def print_profiles(document: Mapping[str, Any], console: Console) -> None:

@@ -159,7 +159,7 @@ class External:
         """Its version on this machine; `ABSENT`, or None if that cannot be queried."""
         if self.name in _COMPILERS:
             return _version(stack_probe.query_tool(self.compiler, _COMPILERS[self.name])) if self.compiler else None
-        if self.name in ("openmpi", "mpich"):
+        if self.name in stack_probe.SPACK_MPIS:
             programs = (Path(self.prefix, "bin", name) for name in (f"mpirun.{self.name}", "mpirun"))
             known = (stack_probe.identify_mpi(str(program)) for program in programs if program.exists())
             return next((mpi[1] for mpi in known if mpi and mpi[0] == self.name), ABSENT)
@@ -516,7 +516,7 @@ def _tool_programs(parts: tuple[StackPart, ...]) -> dict[str, str]:
     """Return name for jobs -> program, for an MPI that Spack did not build: its tools are not in a view."""
     found: dict[str, str] = {}
     for part in parts:
-        known = part.name in ("openmpi", "mpich", stack_probe.CRAY)
+        known = part.name in stack_probe.MPI_PACKAGES
         if not found and known and part.prefix and not Path(part.prefix, ".spack").is_dir():
             # Debian's variant of a tool has priority, since the plain name may belong to another MPI.
             for suffix in ("", f".{part.name}"):
@@ -531,7 +531,7 @@ def describe_installed_stack(stack: str, system: str, environment: Path, prefixe
         replace(record_commit(part), files=_required_files(part), checksums=_program_checksums(part)) for part in parts
     )
     view = environment / ".spack-env" / "view"
-    mpi = next((part.name for part in parts if part.name in ("openmpi", "mpich")), "")
+    mpi = next((part.name for part in parts if part.name in stack_probe.SPACK_MPIS), "")
     features, settings = stack_probe.features_of_parts(parts), stack_probe.mpi_settings(mpi)
     paths = {
         "PATH": (str(view / "bin"),),

@@ -27,6 +27,9 @@ from iowatch.site.stack.records import Stack, StackPart
 TIMEOUT_S = 20.0
 _AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 CRAY = "cray-mpich"
+# Packages that Spack builds as the MPI of a stack, and all that programs can be started with.
+SPACK_MPIS = ("openmpi", "mpich")
+MPI_PACKAGES = (*SPACK_MPIS, CRAY)
 # Library names in programs that load an MPI. MPICH and the implementations with its ABI share
 # `libmpi.so.12`: each of them can run such a program.
 MPI_LIBRARIES = {

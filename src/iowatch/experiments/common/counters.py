@@ -31,11 +31,6 @@ INSTRUCTION_COUNTERS = {
 # System calls that take a path or a file descriptor; of waiting and polling processes their number is chance.
 _CALL = re.compile(r"(\w+)\((.*)\)\s+= (-?\d+)")
 _WITH_BYTES = re.compile(r"p?(?:read|write)(?:64|v|v2)?|sendfile|copy_file_range")
-# Darshan's counters of calls and bytes above POSIX, which do not depend on time (darshan-util manual, section 5).
-_OPERATION = re.compile(
-    r"(MPIIO|H5F|H5D|PNETCDF_FILE|PNETCDF_VAR)_((INDEP_|COLL_|SPLIT_|NB_)?(OPENS|READS|WRITES)|CREATES|SYNCS|FLUSHES"
-    r"|VIEWS|HINTS|REDEFS|BYTES_READ|BYTES_WRITTEN)"
-)
 # Fewer instructions than this share of all are no difference: addresses and the environment change some.
 MIN_INSTRUCTIONS_RATIO = 1.01
 INSTRUCTIONS = "instructions"
@@ -109,11 +104,6 @@ else
 fi
 exec "$@"
 """
-
-
-def count_operations(counters: Mapping[str, float]) -> dict[str, int]:
-    """The calls and bytes above POSIX among the counters of a Darshan log, without those that are 0 or not counted."""
-    return {name: int(value) for name, value in counters.items() if value > 0 and _OPERATION.fullmatch(name)}
 
 
 def read_counts(stage: Path, scratch: Path) -> RunCounts:

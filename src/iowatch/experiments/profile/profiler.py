@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
@@ -322,8 +321,3 @@ def format_profile(document: Mapping[str, Any], limit: int = 12) -> list[str]:
 def profile_json(profile: Profile) -> str:
     """Return the text of `PROFILE_FILE`."""
     return json.dumps(profile.to_json(), indent=1, ensure_ascii=False) + "\n"
-
-
-def wrapped_command(words: Iterable[str]) -> list[str]:
-    """Return the words of a command under the script of `wrapper_script`, quoted for the shell already."""
-    return ["sh", shlex.quote("profile.sh"), *words]

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from iowatch.site.counters import COUNTS, RunCounts, count_operations, differing_counts, read_counts, wrapper_script
+from iowatch.experiments.common.counters import COUNTS, RunCounts, differing_counts, read_counts, wrapper_script
+from iowatch.experiments.gate.extension import count_operations
 
 # Lines of strace 6.1 -ff -y, of one process of benchio in /dev/shm/x.
 STRACE = """openat(AT_FDCWD</tmp/stage>, "/dev/shm/x/shared.h5", O_RDWR|O_CREAT, 0666) = 17</dev/shm/x/shared.h5>

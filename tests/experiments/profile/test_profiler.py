@@ -8,8 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from iowatch.site import profiler
-from iowatch.site.profiler import TracedCall, attribute, format_profile, read_profile, refusal, wrapper_script
+from iowatch.experiments.profile import profiler
+from iowatch.experiments.profile.profiler import (
+    TracedCall,
+    attribute,
+    format_profile,
+    read_profile,
+    refusal,
+    wrapper_script,
+)
 from tests.conftest import ROOT
 
 HERE = Path(__file__).parent / "profiled"

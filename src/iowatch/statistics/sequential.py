@@ -151,4 +151,4 @@ def expected_pairs(distance: float, noise: float, error: float) -> int:
     needed = (math.log(1 / error) - _LOG_WEIGHTS)[gain > 0] / gain[gain > 0]
     if not needed.size:
         return _NEVER
-    return max(least, math.ceil(needed.min()))
+    return max(least, math.ceil(float(needed.min())))

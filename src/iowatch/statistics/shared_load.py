@@ -166,7 +166,7 @@ def new_load(tables: Sequence[CovariateTable], sessions: Sequence[Integers], sta
     if not tables:
         return None
     means = _session_means(tables, sessions)
-    has_covariates = np.isfinite(means).any(axis=1)
+    has_covariates = np.asarray(np.isfinite(means).any(axis=1))
     before = means[:start][has_covariates[:start]]
     since = means[start:][has_covariates[start:]]
     if len(before) >= _KNOWN_SESSIONS or not len(since):

@@ -92,7 +92,6 @@ def step_features(series: SeriesFit, segments: list[Segment]) -> list[StepFeatur
         # Steps are in units of the 80 % quantile of the scatter, bursts included; a newest level is not known well
         # enough to contribute.
         usual_scatter = max(float(np.quantile(scatter[: after.first] if is_newest else scatter, 0.8)), 1e-3)
-        values: tuple[float, ...]
         strength = (1.0, _log(evidence, 3, 80), _log(step / usual_scatter, 0.05, 50))
         if is_newest:
             values = (*strength, reversal, share_away, first_uncertainty, shortness_of_series)

@@ -422,7 +422,7 @@ def read_snapshots(stage: Path, settings: CovariateSettings) -> dict[str, Any]:
         for snapshot, answer in zip(snapshots.values(), answers, strict=True):
             snapshot.update(answer)
         missing |= reasons
-    covariates: dict[str, Any] = {side: snapshot for side, snapshot in snapshots.items()}
+    covariates: dict[str, Any] = {**snapshots}
     if missing:
         covariates["missing"] = missing
     return {"covariates": covariates}

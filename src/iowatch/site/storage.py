@@ -195,7 +195,7 @@ def _identity_without_striping(case: SuiteCase) -> tuple[object, ...]:
     """Return what is equal for cases that differ only in their striping: options, also in hints of MPI-IO."""
     options: Mapping[str, Scalar] = case.options
     if hints.OPTION in options:
-        options = hints.without_striping(options)
+        options = hints.without_striping(case.options)
     others = [(name, str(value)) for name, value in options.items() if name not in STRIPING_OPTIONS]
     return (case.suite, case.benchmark, *sorted(others))
 

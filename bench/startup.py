@@ -48,8 +48,7 @@ COMMANDS = (
     iowatch_command("history list", 0.7),
     iowatch_command("doctor", 2.0),
     TimedCommand(
-        "reframe -l",
-        ("-m", "reframe", "-C", "src/iowatch/site/reframe_config.py", "-c", "reframe_tests", "-R", "-l"),
+        "reframe -l", ("-m", "reframe", "-C", "src/iowatch/site/reframe_config.py", "-c", "reframe_tests", "-R", "-l")
     ),
 )
 

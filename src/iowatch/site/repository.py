@@ -7,7 +7,7 @@ import shlex
 import sys
 from pathlib import Path
 
-from iowatch.core import UsageError, settings
+from iowatch.core import UsageError, roots, settings
 from iowatch.site import machine
 
 _FOLDERS = ("systems", "suites", "workloads", "stacks", "reference/bandwidth", "events", "reviews", "maps")
@@ -31,7 +31,7 @@ def write_site(directory: Path, *, title: str | None = None, timezone: str | Non
     place = directory.absolute()
     if any(character.isspace() for character in str(place)):
         raise UsageError(f"'{place}' has a blank in its path", hint="ReFrame does not support it; choose another.")
-    if (place / settings.SITE_FILE).exists():
+    if (place / roots.SITE_FILE).exists():
         raise UsageError(f"{place} is the repository of a site already", hint="Edit its site.yaml.")
     if place.exists() and (not place.is_dir() or {path.name for path in place.iterdir()} - _ALLOWED):
         raise UsageError(
@@ -55,10 +55,10 @@ def _site_texts(place: Path, title: str | None, timezone: str | None) -> dict[st
     template, recipes = (settings.product_root() / name for name in ("systems/_site", "ci/recipes"))
     texts = {path.relative_to(template).as_posix(): path.read_text(encoding="utf-8") for path in template.rglob("*.*")}
     texts[".gitignore"] = (template / "gitignore").read_text(encoding="utf-8")
-    settings_text = texts[settings.SITE_FILE]
+    settings_text = texts[roots.SITE_FILE]
     if title is not None:
         settings_text = settings_text.replace(_TITLE, f"title: {json.dumps(title, ensure_ascii=False)}\n")
-    texts[settings.SITE_FILE] = settings_text.replace(_ZONE, f"timezone: {timezone}\n") if timezone else settings_text
+    texts[roots.SITE_FILE] = settings_text.replace(_ZONE, f"timezone: {timezone}\n") if timezone else settings_text
     here = Path(sys.argv[0]).absolute()  # `__main__.py` with `python -m iowatch`
     program = f"{shlex.quote(sys.executable)} -m iowatch" if here.name == "__main__.py" else shlex.quote(str(here))
     for path in sorted(recipes.iterdir()):

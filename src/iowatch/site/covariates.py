@@ -422,7 +422,8 @@ def read_snapshots(stage: Path, settings: CovariateSettings) -> dict[str, Any]:
         for snapshot, answer in zip(snapshots.values(), answers, strict=True):
             snapshot.update(answer)
         missing |= reasons
-    covariates: dict[str, Any] = {**snapshots}
+    covariates: dict[str, Any] = {}
+    covariates.update(snapshots)
     if missing:
         covariates["missing"] = missing
     return {"covariates": covariates}

@@ -320,14 +320,10 @@ def commit_source(
         UsageError: not a range of commits; unknown stack, or one that Spack built.
     """
     base = load_stack(stack, system)
-    reason = None
+    message = f"commits cannot be built for stack '{stack}' of '{system}'"
+    hint = "Choose a stack of modules or of the operating system (`iowatch stack list`)."
     if base.status != "installed":
-        reason = base.note
-    elif base.kind == "spack":
-        reason = "its programs are linked against the packages of Spack"
-    if base.status != "installed" or reason:
-        raise UsageError(
-            f"commits cannot be built for stack '{stack}' of '{system}': {reason}",
-            hint="Choose a stack of modules or of the operating system (`iowatch stack list`).",
-        )
+        raise UsageError(f"{message}: {base.note}", hint=hint)
+    if base.kind == "spack":
+        raise UsageError(f"{message}: its programs are linked against the packages of Spack", hint=hint)
     return CommitSource(system, package, commits, base, command, report, parts=commits.parts())

@@ -410,7 +410,9 @@ def read_snapshots(stage: Path, settings: CovariateSettings) -> dict[str, Any]:
         texts = {side: (stage / _snapshot_name(side)).read_text(errors="replace") for side in SIDES}
     except OSError:
         return {}
-    snapshots = {side: parse_snapshot(text, settings) for side, text in texts.items()}
+    snapshots: dict[str, dict[str, float | str]] = {}
+    for side, text in texts.items():
+        snapshots[side] = parse_snapshot(text, settings)
     missing: dict[str, str] = {}
     for side, text in texts.items():
         if not is_complete_snapshot(text):

@@ -15,8 +15,15 @@ from math import log, prod
 from pathlib import Path
 
 from iowatch.benchmarks.suites import load_suite, suite_names
-from iowatch.comparison.sides import SideEntry, parse_filter_value, published_side_entries, series_axes
-from iowatch.core import DAY_S, Scalar, UsageError, format_size, settings, suggest_name
+from iowatch.comparison.sides import (
+    SideEntry,
+    described_names,
+    parse_filter_value,
+    published_side_entries,
+    series_axes,
+    session_of_day,
+)
+from iowatch.core import Scalar, UsageError, format_size, settings, suggest_name
 from iowatch.findings import format_parameter_value, headline_series, load_detections, load_observations
 from iowatch.reference import published
 from iowatch.statistics import SideSamples
@@ -99,16 +106,22 @@ class Workload:
         """
         volume, ranks = case_volume_bytes(case), case.get("ranks")
         if per_rank and self.volume_bytes and self.ranks:
-            share = volume / int(ranks) if volume and ranks else None
-            return _size_distance(share, self.volume_bytes / self.ranks)
-        sizes = ((volume, self.volume_bytes), (ranks, self.ranks), (case.get("nodes"), self.nodes))
-        return sum(_size_distance(size, wanted) for size, wanted in sizes)
+            volume_per_rank = volume / int(ranks) if volume and ranks else None
+            return _size_distance(volume_per_rank, self.volume_bytes / self.ranks)
+        return (
+            _size_distance(volume, self.volume_bytes)
+            + _size_distance(ranks, self.ranks)
+            + _size_distance(case.get("nodes"), self.nodes)
+        )
 
 
-def _size_distance(size: Scalar | None, wanted: float | None) -> float:
-    if wanted is None:
+def _size_distance(size: Scalar | None, size_of_workload: float | None) -> float:
+    """|ln(size of a case / that of the workload)|; 0 if the workload has none, large if the case has none."""
+    if size_of_workload is None:
         return 0.0
-    return abs(log(float(size) / wanted)) if size else _UNKNOWN_DISTANCE
+    if not size:
+        return _UNKNOWN_DISTANCE
+    return abs(log(float(size) / size_of_workload))
 
 
 def case_volume_bytes(case: Parameters) -> int | None:
@@ -127,8 +140,9 @@ def format_value(choice: ParameterChoice, value: Scalar) -> str:
     """A value of a parameter as text: `8 MiB`, `full striping`, `collective`."""
     if value == choice.absent:
         return str(value)
-    is_size = choice.name == "chunk" and isinstance(value, int)
-    return format_size(float(value)) if is_size else format_parameter_value(choice.name, value)
+    if choice.name == "chunk" and isinstance(value, int):
+        return format_size(float(value))
+    return format_parameter_value(choice.name, value)
 
 
 def history_entries(history: History, system: str, operation: str, last: int) -> list[SideEntry]:
@@ -142,26 +156,27 @@ def history_entries(history: History, system: str, operation: str, last: int) ->
     rows = [row for row in headline_series(history, system) if row.case.parameters.get("operation") == operation]
     detections = load_detections(history, [row.id for row in rows])
     points = load_observations(history, rows)
-    runs = [int(run) for one in points.values() for run in one.run_id[-last:]]
-    sessions = history.session_of_runs(sorted(set(runs)))
-    imported = {row.uuid for row in history.sessions(system) if row.origin == "import"}
-    found = []
+    run_ids: set[int] = set()
+    for series_points in points.values():
+        run_ids.update(int(run) for run in series_points.run_id[-last:])
+    sessions = history.session_of_runs(sorted(run_ids))
+    imported = {session.uuid for session in history.sessions(system) if session.origin == "import"}
+    entries: list[SideEntry] = []
     for row in rows:
         changes = detections[row.id].changes if row.id in detections else ()
         since = max((change.time for change in changes), default=0.0)
         samples: dict[str, tuple[float, ...]] = defaultdict(tuple)
-        for time, run, value in zip(*(getattr(points[row.id], n)[-last:] for n in _COLUMNS), strict=True):
+        newest = points[row.id]
+        columns = (newest.time[-last:], newest.run_id[-last:], newest.median[-last:])
+        for time, run, value in zip(*columns, strict=True):
             if time >= since and value > 0:
                 session = sessions[int(run)]
                 # An import may hold the outputs of many days.
-                label = f"{session}@{(int(time) - DAY_S // 2) // DAY_S}" if session in imported else session
+                label = session_of_day(session, int(time)) if session in imported else session
                 samples[label] += (float(value),)
         if samples:
-            found.append(_entry(row, SideSamples(samples)))
-    return found
-
-
-_COLUMNS = ("time", "run_id", "median")
+            entries.append(_entry(row, SideSamples(samples)))
+    return entries
 
 
 def _entry(row: SeriesRow, samples: SideSamples) -> SideEntry:
@@ -178,15 +193,17 @@ def published_entries(sources: Sequence[str], system: str | None, operation: str
     Raises:
         UsageError: unknown source.
     """
-    found: dict[tuple[str | None, str, str], SideEntry] = {}
+    entries: dict[tuple[str | None, str, str], SideEntry] = {}
     for source in sources:
         for table in published.published_table_names(source):
-            if published.has_long_form(published.load_published_table(source, table)):
-                for entry in published_side_entries(f"{source}/{table}"):
-                    of = entry.axes.get("system")
-                    if entry.case.parameters.get("operation") == operation and system in (None, of):
-                        found[of, entry.case.key, entry.metric] = entry
-    return list(found.values())
+            if not published.has_long_form(published.load_published_table(source, table)):
+                continue
+            for entry in published_side_entries(f"{source}/{table}"):
+                system_of_entry = entry.axes.get("system")
+                is_selected = system in (None, system_of_entry)
+                if is_selected and entry.case.parameters.get("operation") == operation:
+                    entries[system_of_entry, entry.case.key, entry.metric] = entry
+    return list(entries.values())
 
 
 def sources_with_system(system: str) -> tuple[str, ...]:
@@ -201,13 +218,13 @@ def parse_given(texts: Sequence[str]) -> dict[str, Scalar | None]:
     Raises:
         UsageError: a text of another form.
     """
-    found = {}
+    given: dict[str, Scalar | None] = {}
     for text in texts:
         name, separator, value = text.partition("=")
         if not separator or not name or not value:
             raise UsageError(f"--given {text}: expected NAME=VALUE", hint="For example --given api=HDF5")
-        found[name] = parse_filter_value(name, value)
-    return found
+        given[name] = parse_filter_value(name, value)
+    return given
 
 
 def filter_given(entries: Sequence[SideEntry], given: Mapping[str, Scalar | None]) -> list[SideEntry]:
@@ -216,26 +233,25 @@ def filter_given(entries: Sequence[SideEntry], given: Mapping[str, Scalar | None
     Raises:
         UsageError: no case has the parameter, or this value of it.
     """
-    found = list(entries)
+    matching = list(entries)
     for name, value in given.items():
-        values = {str(entry.described.get(name)) for entry in found}
+        values = {str(entry.described.get(name)) for entry in matching}
         if values == {"None"}:
-            known = sorted({key for entry in entries for key in entry.described})
-            raise UsageError(f"no case has the parameter '{name}'", hint=suggest_name(name, known))
-        found = [e for e in found if str(e.described.get(name)).lower() == str(value).lower()]
-        if not found:
+            raise UsageError(f"no case has the parameter '{name}'", hint=suggest_name(name, described_names(entries)))
+        matching = [entry for entry in matching if str(entry.described.get(name)).lower() == str(value).lower()]
+        if not matching:
             raise UsageError(f"no case has {name}={value}", hint=suggest_name(str(value), sorted(values)))
-    return found
+    return matching
 
 
 def describe_case(entry: SideEntry) -> dict[str, Scalar]:
     """Axes, parameters and metric; what means the same as absence is absent, and names are those of the history."""
-    found = {**entry.described, "metric": entry.metric}
-    if "chunk_bytes" in found:
-        found["chunk"] = found.pop("chunk_bytes")
-    if "osts" in found:  # [bartz2014]: each process communicates with so many OSTs
-        found["pattern"] = f"{found.pop('osts')}-OST"
-    return _without_defaults(found)
+    parameters = {**entry.described, "metric": entry.metric}
+    if "chunk_bytes" in parameters:
+        parameters["chunk"] = parameters.pop("chunk_bytes")
+    if "osts" in parameters:  # [bartz2014]: each process communicates with so many OSTs
+        parameters["pattern"] = f"{parameters.pop('osts')}-OST"
+    return _without_defaults(parameters)
 
 
 def _without_defaults(parameters: Parameters) -> dict[str, Scalar]:
@@ -247,7 +263,14 @@ def _without_defaults(parameters: Parameters) -> dict[str, Scalar]:
 
 @dataclass(frozen=True)
 class Contrast:
-    """Two cases that differ in one parameter: positions, values, and what they have in common."""
+    """Two cases that differ in one parameter.
+
+    Attributes:
+        left, right: their positions.
+        values: of the parameter, of the left and of the right case.
+        common: parameters that are equal in both.
+        joint: parameters that differ together with it.
+    """
 
     left: int
     right: int
@@ -260,75 +283,108 @@ def find_contrasts(
     choice: ParameterChoice, cases: Sequence[Parameters], *, joint: bool, stated: bool
 ) -> list[Contrast]:
     """Pairs of cases that differ in the parameter only (with `joint`: and in those that differ together with it)."""
-    removed = {choice.name, *choice.optional, *choice.follows, *(choice.joint if joint else ())}
-    groups: dict[frozenset[tuple[str, str]], list[int]] = defaultdict(list)
+    # Cases that are equal without the parameters that may differ form a group.
+    may_differ = {choice.name, *choice.optional, *choice.follows}
+    if joint:
+        may_differ.update(choice.joint)
     absent = None if stated and choice.name in _NOT_STATED else choice.absent
-    for index, case in enumerate(cases):
-        if case.get(choice.name, absent) is not None:
-            groups[frozenset((n, repr(v)) for n, v in case.items() if n not in removed)].append(index)
-    found = []
-    for members in groups.values():
-        for one, other in combinations(members, 2):
-            values = [cases[index].get(choice.name, absent) for index in (one, other)]
-            agree = all(_agree(cases[one].get(name), cases[other].get(name)) for name in choice.optional)
-            if values[0] is None or values[1] is None or values[0] == values[1] or not agree:
+    groups: dict[frozenset[tuple[str, str]], list[_ChoiceCase]] = defaultdict(list)
+    for position, case in enumerate(cases):
+        value = case.get(choice.name, absent)
+        if value is not None:
+            key = frozenset((name, repr(setting)) for name, setting in case.items() if name not in may_differ)
+            groups[key].append(_ChoiceCase(position, value, case))
+    contrasts: list[Contrast] = []
+    for group in groups.values():
+        for first, second in combinations(group, 2):
+            if first.value == second.value or _optional_differs(choice, first.parameters, second.parameters):
                 continue
-            left, right = sorted((one, other), key=lambda index: repr(cases[index].get(choice.name, absent)))
-            both = cases[left], cases[right]
-            common = {n: v for n, v in both[0].items() if both[1].get(n) == v and n not in (choice.name, "metric")}
-            common |= {n: case[n] for case in both for n in choice.optional if n in case}
-            differ = frozenset(n for n in choice.joint if joint and not _agree(both[0].get(n), both[1].get(n)))
-            pair = both[0].get(choice.name, absent), both[1].get(choice.name, absent)
-            found.append(Contrast(left, right, pair, common, differ))  # type: ignore[arg-type]
-    return found
+            left, right = sorted((first, second), key=lambda choice_case: repr(choice_case.value))
+            contrasts.append(_make_contrast(choice, left, right, joint))
+    return contrasts
 
 
-def _agree(one: Scalar | None, other: Scalar | None) -> bool:
-    return one is None or other is None or one == other
+@dataclass(frozen=True)
+class _ChoiceCase:
+    """A case at a position, and its value of a parameter."""
+
+    position: int
+    value: Scalar
+    parameters: Parameters
+
+
+def _optional_differs(choice: ParameterChoice, left: Parameters, right: Parameters) -> bool:
+    """Whether two cases differ in a parameter that cases with some values of the choice do not have."""
+    return not all(_agree(left.get(name), right.get(name)) for name in choice.optional)
+
+
+def _make_contrast(choice: ParameterChoice, left: _ChoiceCase, right: _ChoiceCase, joint: bool) -> Contrast:
+    common: dict[str, Scalar] = {}
+    for name, value in left.parameters.items():
+        if name not in (choice.name, "metric") and right.parameters.get(name) == value:
+            common[name] = value
+    # What only one of them has agrees with the other.
+    for case in (left.parameters, right.parameters):
+        common.update({name: case[name] for name in choice.optional if name in case})
+    differing_joint: set[str] = set()
+    for name in choice.joint if joint else ():
+        if not _agree(left.parameters.get(name), right.parameters.get(name)):
+            differing_joint.add(name)
+    return Contrast(left.position, right.position, (left.value, right.value), common, frozenset(differing_joint))
+
+
+def _agree(left: Scalar | None, right: Scalar | None) -> bool:
+    return left is None or right is None or left == right
 
 
 def suites_that_measure(choices: Sequence[ParameterChoice], workload: Workload) -> dict[str, tuple[str, ...]]:
     """Suites with cases that differ in a parameter only, by its name; the suite with the nearest size first."""
     roots = tuple(settings.roots())
-    cases = _suite_cases(workload.operation, roots) if choices else []
-    far = {name: [workload.distance(case, per_rank=False) for case in those] for name, those in cases}
-    found: dict[str, tuple[str, ...]] = {}
+    if not choices:
+        return {}
+    distances: dict[str, list[float]] = {}
+    for suite, cases in _suite_cases(workload.operation, roots).items():
+        distances[suite] = [workload.distance(case, per_rank=False) for case in cases]
+    suites_by_choice: dict[str, tuple[str, ...]] = {}
     for choice in choices:
-        suites = [
-            (min(max(far[name][left], far[name][right]) for left, right in pairs), name)
-            for name, pairs in _suite_pairs(choice, workload.operation, roots)
-        ]
-        found[choice.name] = tuple(name for _, name in sorted(suites))
-    return found
+        ranked: list[tuple[float, str]] = []
+        for suite, contrasts in _suite_contrasts(choice, workload.operation, roots).items():
+            # Of a pair the farther case counts, of a suite its nearest pair.
+            far = distances[suite]
+            nearest = min(max(far[contrast.left], far[contrast.right]) for contrast in contrasts)
+            ranked.append((nearest, suite))
+        suites_by_choice[choice.name] = tuple(suite for _, suite in sorted(ranked))
+    return suites_by_choice
 
 
 @cache
-def _suite_pairs(
+def _suite_contrasts(
     choice: ParameterChoice, operation: str, roots: tuple[Path, ...]
-) -> list[tuple[str, list[tuple[int, int]]]]:
-    """Of each suite that has some, the positions of cases that differ in the parameter only, else with joint ones."""
-    found: list[tuple[str, list[tuple[int, int]]]] = []
-    for name, cases in _suite_cases(operation, roots):
-        pairs = find_contrasts(choice, cases, joint=False, stated=False)
-        if not pairs and choice.joint:
-            pairs = find_contrasts(choice, cases, joint=True, stated=False)
-        if pairs:
-            found.append((name, [(pair.left, pair.right) for pair in pairs]))
-    return found
+) -> Mapping[str, Sequence[Contrast]]:
+    """By suite, the pairs of its cases that differ in the parameter only, else with joint ones; suites with some."""
+    contrasts_by_suite: dict[str, list[Contrast]] = {}
+    for suite, cases in _suite_cases(operation, roots).items():
+        contrasts = find_contrasts(choice, cases, joint=False, stated=False)
+        if not contrasts and choice.joint:
+            contrasts = find_contrasts(choice, cases, joint=True, stated=False)
+        if contrasts:
+            contrasts_by_suite[suite] = contrasts
+    return contrasts_by_suite
 
 
 @cache
-def _suite_cases(operation: str, _roots: tuple[Path, ...]) -> list[tuple[str, list[Parameters]]]:
-    """The cases of each suite with this operation; reading all suites takes 0.2 s."""
-    found: list[tuple[str, list[Parameters]]] = []
-    for name in suite_names():
+def _suite_cases(operation: str, _roots: tuple[Path, ...]) -> Mapping[str, Sequence[Parameters]]:
+    """By suite, its cases with this operation; reading all suites takes 0.2 s."""
+    cases_by_suite: dict[str, list[Parameters]] = {}
+    for suite in suite_names():
         cases: list[Parameters] = []
-        for case in load_suite(name):
-            if operation in [of for of, _ in case.expects]:
+        for case in load_suite(suite):
+            operations = [expected_operation for expected_operation, _ in case.expects]
+            if operation in operations:
                 parameters = {**case.tool.shows(case.options), **case.tool.case(case.options)}
                 cases.append(_without_defaults({"benchmark": case.benchmark, **parameters}))
-        found.append((name, cases))
-    return found
+        cases_by_suite[suite] = cases
+    return cases_by_suite
 
 
 def count_sessions(left: SideEntry, right: SideEntry) -> int | None:

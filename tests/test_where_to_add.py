@@ -18,7 +18,7 @@ from click.testing import Result as CliResult
 
 from iowatch.cli import commands
 from iowatch.core import METRICS, Metric, Output, Result
-from iowatch.findings.series import detect_series
+from iowatch.findings.detections import detect_series
 from iowatch.output.dashboard.build import build_site
 from iowatch.site.system import load_system
 from iowatch.store import History, RunRecord, SessionRecord, StackRecord

@@ -27,7 +27,7 @@ from iowatch.comparison.choices import (
 from iowatch.comparison.sides import SideEntry
 from iowatch.core import DAY_S, MIB, Case, Output, Result, Scalar
 from iowatch.findings import headline_series
-from iowatch.findings.series import detect_series
+from iowatch.findings.detections import detect_series
 from iowatch.output.advice import hints_file
 from iowatch.statistics import SideSamples
 from iowatch.store import History, RunRecord, SessionRecord, StackRecord

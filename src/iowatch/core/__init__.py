@@ -57,6 +57,7 @@ from iowatch.core.units import (
     TIB,
     find_time_zone,
     format_count,
+    format_day,
     format_local_time,
     format_number,
     format_size,

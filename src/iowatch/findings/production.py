@@ -20,14 +20,14 @@ from numpy.typing import NDArray
 from scipy.cluster.hierarchy import fcluster, linkage
 from scipy.stats import false_discovery_control, ttest_ind_from_stats
 
-from iowatch.core import DAY_S, MIB, Case, InputError, Scalar, format_count, format_size
+from iowatch.core import DAY_S, MIB, Case, InputError, Scalar, format_count, format_day, format_size
 from iowatch.darshan import report
 from iowatch.findings import grouping
 from iowatch.findings.case_parameters import CASE_PARAMETERS, derive_parameters
 from iowatch.findings.finding import Finding, are_sure
 from iowatch.findings.series import MIN_OBSERVATIONS
 from iowatch.findings.statistics_errors import reported_as
-from iowatch.findings.text import format_change, format_day
+from iowatch.output.text.changes import format_change
 from iowatch.site import system_zone
 from iowatch.statistics import ChangePoint, Explanation, detect_many, explain_changes
 from iowatch.store import SeriesPoints, SeriesRow, logs

@@ -10,6 +10,7 @@ from rich.console import Console
 from iowatch import core
 from iowatch.darshan import BandwidthComparison, compare_bandwidths
 from iowatch.findings import find_retests
+from iowatch.output.text.sessions import format_retest
 from iowatch.session.imports import TablePreview
 from iowatch.site import format_profile, system_zone
 from iowatch.store import Artefact, ExpectedResult, RunRow, SeriesRow, SessionRow
@@ -87,11 +88,8 @@ def print_session(
         if both is not None and both.disagree:
             console.print(f"bandwidth of {run.name}, {run.stack}: {both.text}", markup=False, soft_wrap=True)
     for retest in find_retests([run for run, _ in runs]):
-        console.print(
-            f"retest of {retest.name}, {retest.stack}: {retest.text}; both are one observation, their geometric mean",
-            markup=False,
-            soft_wrap=True,
-        )
+        measured = f"retest of {retest.name}, {retest.stack}: {format_retest(retest)}"
+        console.print(f"{measured}; both are one observation, their geometric mean", markup=False, soft_wrap=True)
     for run, _ in runs:
         for line in format_profile(run.facts["profile"]) if run.facts.get("profile") else ():
             console.print(f"profile of {run.name}, {run.stack}: {line}", markup=False, soft_wrap=True)

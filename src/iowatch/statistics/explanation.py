@@ -315,6 +315,7 @@ class RankedCause:
 
     Attributes:
         when: date of the cause relative to the change, for display.
+        is_at_change: whether it lies between the last run at the old level and the first one at the new level.
         speaks_for, speaks_against: sentences of evidence for and against the cause.
     """
 
@@ -325,6 +326,7 @@ class RankedCause:
     when: str
     speaks_for: tuple[str, ...]
     speaks_against: tuple[str, ...]
+    is_at_change: bool = False
 
 
 Evidence = tuple[float, Literal["supports", "contradicts"], str]
@@ -376,7 +378,7 @@ def _score_cause(
         for wanted in ("supports", "contradicts")
     )
     score = math.prod(factor for factor, _, _ in evidence)
-    return RankedCause(suspect.name, suspect.event, suspect.kind, score, when, supports, contradicts)
+    return RankedCause(suspect.name, suspect.event, suspect.kind, score, when, supports, contradicts, days == 0)
 
 
 def _date_evidence(days: float) -> tuple[str, Evidence]:

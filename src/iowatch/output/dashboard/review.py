@@ -15,16 +15,10 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from iowatch.core import InputError, IowatchError, clean_text
-from iowatch.findings import (
-    EVENT_ACTION,
-    REVIEW_ACTIONS,
-    ReviewAction,
-    ReviewBasis,
-    record_decisions,
-    record_event,
-    review_bases,
-)
+from iowatch.findings import ReviewBasis, record_decisions, record_event, review_bases
 from iowatch.output.dashboard.build import BUILD_OPTIONS
+from iowatch.output.review_actions import EVENT_ACTION, REVIEW_ACTIONS, ReviewAction
+from iowatch.output.text.decisions import describe_conflict, describe_decision
 from iowatch.reference import parse_scope, reviews
 from iowatch.store import History
 
@@ -99,7 +93,9 @@ class ReviewService:
         found = {}
         if ids:
             with History.existing(self._database) as history:
-                found = {name: asdict(basis) for name, basis in review_bases(history, set(ids)).items()}
+                for name, reviewed in review_bases(history, set(ids)).items():
+                    last = None if reviewed.last is None else describe_decision(reviewed.last)
+                    found[name] = {**asdict(reviewed.basis), "last": last}
         build = {"running": self._build.running, "failed": self._build.failed}
         return {"user": person, "findings": found, "build": build}
 
@@ -149,7 +145,8 @@ class ReviewService:
             ids = [f.id for f in recorded.findings if reviews.review_file_path(f.system) == path]
             messages += [f"{f.id} is {f.state}." for f in recorded.findings if f.id in ids]
             messages += self._commit(path, _commit_message(action, ids, given), person)
-        return [*messages, *map(str, recorded.faults)], recorded.conflicts
+        conflicts = {name: describe_conflict(conflict) for name, conflict in recorded.conflicts.items()}
+        return [*messages, *map(str, recorded.faults)], conflicts
 
     def _record_event(self, history: History, system: str, given: dict[str, Any], person: str) -> list[str]:
         scope = parse_scope((given["scope"] or "").split())

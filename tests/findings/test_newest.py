@@ -67,7 +67,7 @@ def test_event_is_reported_on_the_first_morning_and_keeps_its_id(
     assert {f.id for morning in found for f in morning} == {first.id}
     assert (last.state, last.probability_lasting) == ("open", None)
     reports = [report for row in history.sessions("planted") if (report := session_report(row)) is not None]
-    texts = [describe_newest_session(report, morning) for report, morning in zip(reports[::-1], found, strict=True)]
+    texts = [describe_newest_session(report, found[0]) for report in reports]
     assert "5 of 11 series far off, MPI-IO ×0.5" in " ".join(texts)
     updates = [name for morning in found for f in morning for name in format_updates(f)]
     assert updates[0] == "new"

@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
-from iowatch.findings import finding_document, update_findings
+from iowatch.findings import FindingUpdate, finding_document, update_findings
 from iowatch.output import notices
 from iowatch.output.text.decisions import format_updates
 from iowatch.output.text.findings import finding_line, finding_list_lines, verdict_finding_line
@@ -67,7 +67,7 @@ def test_probable_suspicion_is_sent_although_suspicions_are_not(
     (finding,) = record_and_update(scenario, day, day)
     assert (finding.state, finding.probability_lasting is None) == ("suspected", False)
     for is_alarm, sent in ((False, 0), (True, 1)):
-        one = replace(finding, is_alarm=is_alarm, updates=("new",), pending=())
+        one = replace(finding, is_alarm=is_alarm, updates=(FindingUpdate("new"),), pending=())
         history.save_findings([FindingRow(one.id, "planted", 0, 1, one.state, finding_document(one))])
         for _ in range(2):
             notices.send_notices(history, "planted", settings(), update_time(day), post)

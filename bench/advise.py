@@ -2,7 +2,7 @@
 
     python bench/advise.py [--draws 150] [--sessions 8 10 20 40]
 
-The same properties as tests/comparison/test_advice.py at larger size; figures are in docs/advise.md.
+The same properties as tests/experiments/advice/test_advice.py at larger size; figures are in docs/advise.md.
 """
 
 from __future__ import annotations
@@ -17,10 +17,17 @@ from pathlib import Path
 # In the place of bench/, so that the tests' data can be imported.
 sys.path[0] = str(Path(__file__).resolve().parents[1])
 
-from tests.comparison.planted_advice import AXES, Level, collective_with_hdf5, flat, full_striping, planted_entries  # noqa: E402
+from tests.experiments.advice.planted_advice import (  # noqa: E402
+    AXES,
+    Level,
+    collective_with_hdf5,
+    flat,
+    full_striping,
+    planted_entries,
+)
 
-from iowatch.comparison.advice import Advice, AdvicePart, advise  # noqa: E402
-from iowatch.comparison.choices import Workload  # noqa: E402
+from iowatch.experiments.advice.advice import Advice, AdvicePart, advise  # noqa: E402
+from iowatch.experiments.advice.choices import Workload  # noqa: E402
 
 _WORKLOAD = Workload("write", 100 * 2**30, 512)
 

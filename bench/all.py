@@ -2,8 +2,8 @@
 
 They print figures and assess nothing; targets are in their docstrings and in docs/. Figures of speed
 are only comparable within one run: machines differ, and so does one machine from hour to hour.
-Those `BY_HAND` need arguments, take long, or fit weights: run them by name or by hand. Those in `SHORT` run a small
-form.
+Those `BY_HAND` need arguments or take long: run them by name or by hand. Those in `SHORT` run a small form.
+`statistics/` has the scores of detection, findings and comparison.
 """
 
 from __future__ import annotations
@@ -14,24 +14,36 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 BY_HAND = (
-    "aggressor",
     "bisection",
-    "compare_same_stack",
     "darshan_overhead",
-    "detect_edison",
-    "detect_search",
-    "detect_unseen",
     "layers_planted",
-    "panel_fit",
-    "panels_fresh",
     "scale",
+    "statistics/aggressor",
+    "statistics/compare_same_stack",
+    "statistics/detect_edison",
+    "statistics/detect_unseen",
+    "statistics/panels_fresh",
 )
 SHORT = {
-    "detect_added": ("--series", "10"),
+    "statistics/detect_added": ("--series", "10"),
     "systems": ("--systems", "2", "--series", "40", "--years", "1", "--settling", "2", "--sessions", "2"),
 }
-PARTS = ("all", "detect_graph", "detect_sets", "runs", "sound_outputs")
-NAMES = sorted(path.stem for path in HERE.glob("*.py") if path.stem not in PARTS)
+# Modules that benchmarks share.
+PARTS = ("all", "runs", "sound_outputs", "statistics/simulated_panels", "statistics/simulated_series")
+
+
+def find_names() -> list[str]:
+    """Names of all benchmarks: paths from here without `.py`."""
+    names = []
+    for folder in (HERE, HERE / "statistics"):
+        for path in folder.glob("*.py"):
+            name = path.relative_to(HERE).with_suffix("").as_posix()
+            if name not in PARTS:
+                names.append(name)
+    return sorted(names)
+
+
+NAMES = find_names()
 
 
 def main() -> int:

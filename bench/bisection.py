@@ -1,4 +1,4 @@
-"""Error rates and cost of `iowatch.statistics.bisection`, on simulated pairs whose noise is that of Edison's nights.
+"""Error rates and cost of `iowatch bisect`, on simulated pairs whose noise is that of Edison's nights.
 
     python bench/bisection.py [--trials 1000] [--only ROW …]
 
@@ -24,9 +24,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from iowatch.statistics.bisection import Bisection, BisectionAnswer, BisectionSettings, Parts
+from iowatch.experiments.bisect.search import Bisection, BisectionAnswer, BisectionSettings, Parts
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
+sys.path.insert(0, str(Path(__file__).resolve().parent / "statistics"))
 from detect_edison import year
 
 PARTS, PAIRS_PER_HOUR, FEWEST_NIGHTS = 8, 360, 60

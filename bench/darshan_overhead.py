@@ -2,7 +2,7 @@
 
     python bench/darshan_overhead.py LIBDARSHAN ROUNDS -- mpirun -np 4 PROGRAM ARGUMENT…
 
-The library is preloaded into the processes only, as `reframe_tests/mixins/darshan.py` does it: `env` precedes
+The library is preloaded into the processes only, as `src/iowatch/checks/tracing.py` does it: `env` precedes
 PROGRAM, which is the first word after the launcher that names an executable file. On a busy machine use the
 processor time.
 """

@@ -192,7 +192,7 @@ def environment(var: Path) -> dict[str, str]:
 def check(place: Path, var: Path, expected: dict[str, int]) -> None:
     """Every log is counted, and none twice."""
     os.environ["IOWATCH_VAR"] = str(var)
-    from iowatch.store.logs import LogStore
+    from iowatch.applications.fleet.tables import LogStore
 
     with LogStore("fleet").connect() as database:
         rows, logs = database.execute("SELECT count(*), count(DISTINCT log) FROM logs").fetchall()[0]
@@ -310,7 +310,7 @@ def measure_totals(place: Path, count: int) -> None:
     make_logs(place, count)
     seconds, _, document = timed_add(place, place / "var")
     os.environ["IOWATCH_VAR"] = str(place / "var")
-    from iowatch.store.logs import LogStore
+    from iowatch.applications.fleet.tables import LogStore
 
     sums: dict[str, int] = {}
     seen = set()
@@ -359,9 +359,9 @@ def measure_years(place: Path, count: int) -> None:
 
 def _judge_year(place: Path, seed: int, options: dict[str, Any]) -> tuple[set[str], int]:
     """Applications with the planted loss that were found together, and the number of other findings."""
-    from tests.findings.test_production import simulate_year, store_rows
+    from tests.applications.fleet.test_production import simulate_year, store_rows
 
-    from iowatch.findings import production
+    from iowatch.applications.fleet import production
 
     os.environ["IOWATCH_VAR"] = str(place)
     store = store_rows("here", simulate_year(seed, **options))

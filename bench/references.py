@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from iowatch.benchmarks.importers import read_table
+from iowatch.benchmarks.tables import read_table
 from iowatch.reference import bandwidth, published
 from iowatch.reference.propose import compute_bounds
 

@@ -1,1 +1,1 @@
-"""The checks: one thin module per benchmark; shared behaviour is in `mixins/`."""
+"""The checks: one thin module per benchmark; what they share is in `iowatch.checks`."""

@@ -1,14 +1,9 @@
 """FLASH-IO under ReFrame: one test per case of `benchmarks/flash_io/suites/`."""
 
-import sys
-from pathlib import Path
-
 import reframe as rfm
 from reframe.core.builtins import parameter
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
-from reframe_tests.mixins.check import BenchmarkCheck, entries
+from iowatch.checks.base import BenchmarkCheck, entries
 
 
 @rfm.simple_test

@@ -44,7 +44,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 # Tests that read or make Darshan logs.
 _READ_LOGS = (
     "darshan/test_command",
-    "darshan/test_fleet",
+    "fleet/test_intake",
+    "workloads/test_description",
+    "workloads/test_replay",
     "darshan/test_own_logs",
     "darshan/test_log_storage",
     "darshan/test_timeline",
@@ -59,7 +61,7 @@ _FIRST = (
     "slurm/test_slurm",
     "tests/test_end_to_end",
     "faults/test_false_green",
-    "tests/test_checks",
+    "checks/test_reframe",
     "site/test_batch",
 )
 

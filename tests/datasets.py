@@ -20,7 +20,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 DATA = ROOT / "tests" / "data"
-EDISON = ROOT / "reference/series/edison/edison-summaries_2017-02-14-2018-02-15.csv.xz"
+EDISON = ROOT / "tests/data/tokio/edison-summaries_2017-02-14-2018-02-15.csv.xz"
 OUTSIDE = Path(os.environ.get("IOWATCH_TEST_DATA") or ROOT.parent / "shared").resolve()
 ABSENT = "needs data that cannot be in the repository (IOWATCH_TEST_DATA, default ../shared)"
 

@@ -72,7 +72,8 @@ def _start(request: dict) -> None:
 
 
 if __name__ == "__main__":
-    import reframe_tests.mixins.check  # noqa: F401 (imported before the fork)
     from reframe.frontend import cli
+
+    import iowatch.checks.base  # noqa: F401 (imported before the fork)
 
     _serve()

@@ -30,7 +30,7 @@ RUN = [str(IOWATCH), "run", "--suite", "tiny"]
 @pytest.fixture(scope="module")
 def stack() -> str:
     """The name of one installed stack."""
-    from iowatch.site.stacks import discover_stacks
+    from iowatch.site.stack.load import discover_stacks
 
     return next(found.name for found in discover_stacks("local") if found.status == "installed")
 

@@ -1,4 +1,4 @@
-"""Imports go one way (docs/architecture.md, "Floor plan")."""
+"""Imports go one way (docs/architecture.md)."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ PACKAGES = (
     "core",
     "benchmarks",
     "site",
-    "handoff",
     "darshan",
     "reference",
+    "checks",
     "store",
     "statistics",
     "findings",
@@ -29,12 +29,17 @@ PACKAGES = (
     "demo",
     "output",
     "cli",
+    # What stands on the suite: see `test_capabilities_do_not_import_each_other`.
+    "importers",
+    "applications",
+    "experiments",
 )
+CAPABILITIES = ("importers", "applications", "experiments")
 RANK = {name: rank for rank, name in enumerate(PACKAGES)}
-# The statistics are a library of their own, which imports nothing of iowatch (docs/architecture.md, "Floor plan").
+# The statistics are a library of their own, which imports nothing of iowatch (docs/architecture.md).
 ALLOWED_TO_STATISTICS = {"numpy", "scipy", *sys.stdlib_module_names}
-# The checks run inside ReFrame: no store, no statistics, no session.
-ALLOWED_TO_CHECKS = {"core", "benchmarks", "site", "handoff", "reference"}
+# The checks run inside ReFrame; all that they do is in one package, which is below the store, statistics and session.
+ALLOWED_TO_CHECKS = {"checks"}
 
 MODULES = {
     ".".join(("iowatch", *path.relative_to(SOURCE).with_suffix("").parts)).removesuffix(".__init__"): path
@@ -65,6 +70,20 @@ def test_modules_import_only_from_packages_below(module: str) -> None:
     assert own in RANK, f"{own} is not a package of the floor plan: add it to docs/architecture.md and here"
     used = {package_of(name) for name in imports(MODULES[module])} - {own}
     assert {name for name in used if RANK[name] > RANK[own]} == set()
+
+
+def capability_of(module: str) -> str:
+    """`experiments.gate` of `iowatch.experiments.gate.run`; empty for modules of the suite."""
+    words = module.split(".")
+    return ".".join(words[1:3]) if package_of(module) in CAPABILITIES else ""
+
+
+@pytest.mark.parametrize("module", [name for name in MODULES if capability_of(name)])
+def test_capabilities_do_not_import_each_other(module: str) -> None:
+    """A capability imports the suite, itself, and `common` of its folder: any of them can be deleted."""
+    capability = capability_of(module)
+    allowed = {"", capability, f"{package_of(module)}.common", package_of(module)}
+    assert {name for name in imports(MODULES[module]) if capability_of(name) not in allowed} == set()
 
 
 @pytest.mark.parametrize("module", [name for name in MODULES if package_of(name) == "statistics"])
@@ -98,16 +117,25 @@ def test_source_does_not_import_the_checks() -> None:
 
 
 def test_modules_are_imported_by_name_only_by_the_registries_of_files() -> None:
-    """Commands, pages and plugins are found from files; any other such import would be invisible to the tests above."""
+    """Commands, pages and plugins are found from files; the tests above do not see such imports."""
     importing = {name for name, path in MODULES.items() if "import_module(" in path.read_text()}
     # `iowatch` itself reads `_version.py`, which only a build writes.
-    assert importing == {"iowatch", "iowatch.cli.main", "iowatch.core.plugins", "iowatch.output.dashboard.pages"}
+    assert importing == {
+        "iowatch",
+        "iowatch.cli.main",
+        "iowatch.core.plugins",
+        "iowatch.darshan.worker",  # calls functions of other packages, which their callers import by name
+        "iowatch.output.dashboard.pages",
+    }
 
 
 # A package with a public interface: names that its `__init__.py` exports.
-WITH_INTERFACE = ("core", "site", "reference", "store", "findings", "comparison", "darshan")
-# Not part of an interface: pydantic and YAML take long to import, and most commands need neither.
-NAMED_DIRECTLY = {"iowatch.core.yamlfile"}
+WITH_INTERFACE = ("core", "site", "reference", "checks", "store", "findings", "comparison", "darshan")
+# Not part of an interface: pydantic and YAML take long to import, and most commands need neither; registries are used
+# by every capability.
+NAMED_DIRECTLY = {"iowatch.core.yamlfile", "iowatch.core.plugins"}
+# Subjects of their own inside a package, which are imported from the module of the subject.
+SUBJECTS = ("iowatch.site.stack",)
 
 
 def test_packages_are_used_through_their_interface() -> None:
@@ -117,7 +145,8 @@ def test_packages_are_used_through_their_interface() -> None:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.ImportFrom) and node.module in MODULES and node.module.count(".") > 1:
                 package = package_of(node.module)
-                if package in WITH_INTERFACE and package != package_of(module) and node.module not in NAMED_DIRECTLY:
+                is_direct = node.module in NAMED_DIRECTLY or node.module.startswith(SUBJECTS)
+                if package in WITH_INTERFACE and package != package_of(module) and not is_direct:
                     wrong.append(f"{module}: from {node.module} import …")
     assert wrong == []
 
@@ -150,6 +179,15 @@ CHECKS = sorted((ROOT / "reframe_tests").rglob("*.py"))
 @pytest.mark.parametrize("path", CHECKS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_checks_use_only_packages_that_run_inside_reframe(path: Path) -> None:
     assert {package_of(name) for name in imports(path)} <= ALLOWED_TO_CHECKS
+
+
+def test_functions_of_the_checks_do_not_depend_on_reframe() -> None:
+    """Only the base class does: all else is tested without it, and the session imports it."""
+    importing = []
+    for module, path in MODULES.items():
+        if package_of(module) == "checks" and re.search(r"^\s*(import|from) reframe\b", path.read_text(), re.MULTILINE):
+            importing.append(module)
+    assert importing == ["iowatch.checks.base"]
 
 
 BENCHIO = ROOT / "benchmarks" / "benchio" / "src"

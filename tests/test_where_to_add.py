@@ -1,7 +1,8 @@
 """README, "Where to add": each row of the table is tested.
 
-Three rows are tested elsewhere: benchmark (tests/benchmarks/test_new_benchmark.py), dashboard page
-(tests/output/dashboard/test_menu.py) and detector (tests/findings/test_series.py).
+Four rows are tested elsewhere: benchmark (tests/benchmarks/test_new_benchmark.py), check extension
+(tests/plugins/test_check_extension.py), dashboard page (tests/output/dashboard/test_menu.py) and detector
+(tests/findings/test_series.py).
 """
 
 from __future__ import annotations
@@ -16,8 +17,11 @@ from pathlib import Path
 import pytest
 from click.testing import Result as CliResult
 
+from iowatch import experiments
 from iowatch.cli import commands
+from iowatch.cli.main import COMMANDS
 from iowatch.core import METRICS, Metric, Output, Result
+from iowatch.core.plugins import Command, capabilities
 from iowatch.findings.detections import detect_series
 from iowatch.output.dashboard.build import build_site
 from iowatch.site.system import load_system
@@ -84,23 +88,44 @@ def command(times: int) -> int:
 '''
 
 
-def test_new_command_needs_one_file(tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "added.py").write_text(COMMAND)
-    monkeypatch.setattr(commands, "__path__", [*commands.__path__, str(tmp_path)])
+CAPABILITY = """
+from iowatch.core.plugins import Command
+
+COMMAND = Command("added", "Experiments", "Print what was added.", "iowatch.experiments.added.command")
+"""
+
+
+def test_new_experiment_needs_one_folder(tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "added"
+    folder.mkdir()
+    (folder / "__init__.py").write_text(CAPABILITY)
+    (folder / "command.py").write_text(COMMAND)
+    monkeypatch.setattr(experiments, "__path__", [*experiments.__path__, str(tmp_path)])
+    capabilities.cache_clear()
+    monkeypatch.setattr(COMMANDS, "_product_entries", None)
+    monkeypatch.setattr(COMMANDS, "_plugins", None)
     try:
         assert re.search(r"^  added +Print what was added\.$", cli("--help").stdout, re.MULTILINE)
         done = cli("added", "--times", "2")
     finally:
-        sys.modules.pop("iowatch.cli.commands.added", None)
+        for name in ("iowatch.experiments.added", "iowatch.experiments.added.command"):
+            sys.modules.pop(name, None)
+        capabilities.cache_clear()
     assert (done.exit_code, done.stdout.split()) == (1, ["added", "added"])
 
 
-def test_help_names_a_file_without_a_command(tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "broken.py").write_text("x = 1\n")
+def test_command_of_the_suite_needs_one_file_and_one_row(
+    tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "added.py").write_text(COMMAND)
     monkeypatch.setattr(commands, "__path__", [*commands.__path__, str(tmp_path)])
-    shown = cli("--help")
-    assert shown.exit_code == 0
-    assert "broken.py defines no click command named `command`" in " ".join(shown.stdout.split())
+    row = Command("added", "Learn", "Print what was added.", "iowatch.cli.commands.added")
+    monkeypatch.setattr(COMMANDS, "_product_entries", {**COMMANDS.product_entries, "added": row})
+    try:
+        done = cli("added", "--times", "2")
+    finally:
+        sys.modules.pop("iowatch.cli.commands.added", None)
+    assert (done.exit_code, done.stdout.split()) == (1, ["added", "added"])
 
 
 def test_new_stack_needs_one_folder(checkout: Path, cli: Cli) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 import iowatch
 from iowatch.benchmarks import suites
-from iowatch.benchmarks.importers.maps import TableMap
+from iowatch.benchmarks.tables.maps import TableMap
 from iowatch.core import InputError
 from iowatch.core.settings import SiteSettings
 from iowatch.core.yamlfile import ClosedModel, read_model, read_system_file
@@ -24,7 +24,7 @@ from iowatch.reference.bandwidth import load_references
 from iowatch.reference.events import EventFile
 from iowatch.reference.published import PublishedSource
 from iowatch.reference.reviews import ReviewFile
-from iowatch.site import stacks
+from iowatch.site.stack import load as stacks
 from iowatch.site.system import read_system
 from tests.conftest import ROOT
 

@@ -38,9 +38,9 @@ _BUILD = "dashboard build --db var/demo-{0}.db"
 PICTURES = {
     "status-franklin.png": Picture(("demo franklin", _BUILD.format("franklin")), "index.html", 860),
     "heat-map-edison.png": Picture(("demo edison", _BUILD.format("edison")), "overview/edison.html", 640),
-    "edison-shared-reads.svg": Picture(("bench/detect_edison.py --plot",)),
-    "edison-per-process-writes.svg": Picture(("bench/detect_edison.py --plot",)),
-    "panel-reliability.svg": Picture(("bench/panels.py",)),
+    "edison-shared-reads.svg": Picture(("bench/statistics/detect_edison.py --plot",)),
+    "edison-per-process-writes.svg": Picture(("bench/statistics/detect_edison.py --plot",)),
+    "panel-reliability.svg": Picture(("bench/statistics/panels.py",)),
 }
 WIDTH = 1280
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import textwrap
 from pathlib import Path
 
-from iowatch.benchmarks.importers import MappedTable, read_table
-from iowatch.benchmarks.importers.maps import TableMap, load_map
+from iowatch.benchmarks.tables import MappedTable, read_table
+from iowatch.benchmarks.tables.maps import TableMap, load_map
 
 DATA = Path(__file__).parent / "tables_data"
 # A German spreadsheet: semicolon, decimal comma, point for thousands, day.month.year, one column per metric. The second

@@ -51,39 +51,39 @@ LINES = {
 
 @pytest.mark.parametrize("meaning", LINES)
 def test_failure_signatures_are_found_between_other_lines(meaning: str) -> None:
-    found = SignatureScanner()
-    found.inspect(f"all is well\n{LINES[meaning]}\nreal 0.1\n".encode())
-    assert next(iter(found.found)) == meaning
-    assert found.reasons(fatal=True) == [f"{meaning}: '{LINES[meaning]}'"]
+    scanner = SignatureScanner()
+    scanner.inspect(f"all is well\n{LINES[meaning]}\nreal 0.1\n".encode())
+    assert next(iter(scanner.seen)) == meaning
+    assert scanner.reasons(fatal=True) == [f"{meaning}: '{LINES[meaning]}'"]
 
 
 def test_harmless_warnings_are_no_failure() -> None:
-    found = SignatureScanner(failure_signatures(IOR))
-    found.inspect(
+    scanner = SignatureScanner(failure_signatures(IOR))
+    scanner.inspect(
         b"[vm:1234] [[INVALID],0] btl warning: hfi_userinit: assign_context command failed\n"
         b"bash: warning: setlocale: LC_ALL: cannot change locale (de_DE.UTF-8)\n"
         b'WARNING: The file "/scratch/error/f" exists already and will be overwritten\n'
     )
-    assert found.reasons(fatal=True) == []
+    assert scanner.reasons(fatal=True) == []
 
 
 def test_explanatory_phrases_are_not_fatal() -> None:
-    found = SignatureScanner()
-    found.inspect(b"bash: module: command not found\nmkdir: /x: Permission denied\n")
-    assert found.reasons(fatal=True) == []
-    assert len(found.reasons(fatal=False)) == 2
+    scanner = SignatureScanner()
+    scanner.inspect(b"bash: module: command not found\nmkdir: /x: Permission denied\n")
+    assert scanner.reasons(fatal=True) == []
+    assert len(scanner.reasons(fatal=False)) == 2
 
 
 def test_lines_that_differ_only_in_digits_are_searched_once() -> None:
-    found = SignatureScanner()
-    found.inspect(b"".join(b"%d: failed to progress, error %d\n" % (n, n) for n in range(1000)))
-    assert len(found._seen) <= 2
+    scanner = SignatureScanner()
+    scanner.inspect(b"".join(b"%d: failed to progress, error %d\n" % (n, n) for n in range(1000)))
+    assert len(scanner._searched) <= 2
 
 
 def test_output_of_another_benchmark_is_a_failure() -> None:
-    found = SignatureScanner(failure_signatures(IOR))
-    found.inspect(b"mdtest-4.0.0 was launched with 2 total task(s) on 1 node(s)\n")
-    assert len(found.reasons(fatal=True)) == 1
+    scanner = SignatureScanner(failure_signatures(IOR))
+    scanner.inspect(b"mdtest-4.0.0 was launched with 2 total task(s) on 1 node(s)\n")
+    assert len(scanner.reasons(fatal=True)) == 1
 
 
 OWN = {
@@ -102,6 +102,6 @@ OWN = {
 def test_signatures_of_each_benchmark_pass_the_prefilter(meaning: str) -> None:
     """Lines are searched without their digits first."""
     benchmark, line = OWN[meaning]
-    found = SignatureScanner(benchmark.signatures)
-    found.inspect(f"{line}\n".encode())
-    assert found.found
+    scanner = SignatureScanner(benchmark.signatures)
+    scanner.inspect(f"{line}\n".encode())
+    assert scanner.seen

@@ -15,14 +15,22 @@ import pytest
 
 from iowatch.benchmarks import hints, suites
 from iowatch.benchmarks.benchio import BENCHIO
+from iowatch.benchmarks.benchmark import Benchmark
 from iowatch.benchmarks.h5bench import H5BENCH
 from iowatch.benchmarks.ior import IOR
+from iowatch.benchmarks.options import Options
 from iowatch.benchmarks.parsing import RunContext
 from iowatch.benchmarks.registry import parse_output
-from iowatch.core import InputError, describe_hints, format_hints, parse_hints
+from iowatch.core import InputError, Scalar, describe_hints, format_hints, parse_hints
 from tests.datasets import unpacked
 
 FOUR = {"api": "mpiio", "ranks": 4}
+
+
+def read(tool: Benchmark, **changed: Scalar) -> Options:
+    """Options of four ranks with MPI-IO; h5bench has one interface only."""
+    options = {name: value for name, value in FOUR.items() if name in tool.options}
+    return tool.read_options({**options, **changed})
 
 
 @pytest.mark.parametrize(
@@ -76,50 +84,53 @@ def test_posix_takes_no_hints() -> None:
 @pytest.mark.parametrize("tool", [BENCHIO, IOR, H5BENCH], ids=lambda tool: tool.name)
 def test_case_without_hints_is_the_case_that_it_was(tool: suites.Benchmark) -> None:
     """An existing series keeps its key, and its command line."""
+    unset, none = read(tool), read(tool, hints="none")
     for function in (tool.shows, tool.case, tool.environment, tool.requires, tool.configuration):
-        assert function({**FOUR, "hints": "none"}) == function(FOUR)
-    assert "hints" not in {**tool.shows(FOUR), **tool.case(FOUR)}
-    assert tool.environment(FOUR) == {}
-    assert tool.arguments({**FOUR, "hints": "none"}, "/s") == tool.arguments(FOUR, "/s")
+        assert function(none) == function(unset)
+    assert "hints" not in {**tool.shows(unset), **tool.case(unset)}
+    assert tool.environment(unset) == {}
+    assert tool.arguments(none, "/s") == tool.arguments(unset, "/s")
 
 
 def test_each_tool_is_given_the_hints_in_its_own_way() -> None:
     """benchio --hint, IOR `IOR_HINT__MPI__` (its user guide), h5bench the file of ROMIO_HINTS (ROMIO user guide)."""
-    options = {**FOUR, "hints": "cb=off+cb_nodes=2"}
-    words = " ".join(BENCHIO.arguments(options, "/s"))
+    asked = "cb=off+cb_nodes=2"
+    words = " ".join(BENCHIO.arguments(read(BENCHIO, hints=asked), "/s"))
     assert "--hint=romio_cb_write=disable --hint=romio_cb_read=disable --hint=cb_nodes=2" in words
-    assert IOR.environment(options)["IOR_HINT__MPI__romio_cb_write"] == "disable"
-    assert H5BENCH.configuration(options)[H5BENCH.environment(options)["ROMIO_HINTS"]].splitlines() == [
+    assert IOR.environment(read(IOR, hints=asked))["IOR_HINT__MPI__romio_cb_write"] == "disable"
+    of_h5bench = read(H5BENCH, hints=asked)
+    assert H5BENCH.configuration(of_h5bench)[H5BENCH.environment(of_h5bench)["ROMIO_HINTS"]].splitlines() == [
         "romio_cb_write disable",
         "romio_cb_read disable",
         "cb_nodes 2",
         "cb_config_list *:2",
     ]
     for tool in (BENCHIO, IOR, H5BENCH):
+        options = read(tool, hints=asked)
         assert tool.environment(options)["OMPI_MCA_fcoll"] == "individual"
-        assert {**tool.shows(options), **tool.case(options)}["hints"] == "cb=off+cb_nodes=2"
+        assert {**tool.shows(options), **tool.case(options)}["hints"] == asked
 
 
 @pytest.mark.parametrize(("nodes", "cb_nodes", "expected"), [(1, 1, None), (1, 4, "*:4"), (2, 3, "*:2"), (4, 4, None)])
 def test_romio_may_place_several_aggregators_on_a_node(nodes: int, cb_nodes: int, expected: str | None) -> None:
     """ROMIO user guide: the default of cb_config_list is one aggregator per node."""
-    info = hints.mpi_info({**FOUR, "nodes": nodes, "hints": f"cb_nodes={cb_nodes}"})
+    info = hints.mpi_info(read(IOR, nodes=nodes, hints=f"cb_nodes={cb_nodes}"))
     assert info.get("cb_config_list") == expected
 
 
 def test_cases_that_ompio_does_not_understand_need_romio() -> None:
-    understood = [{**FOUR, "hints": text} for text in ("cb=off", "cb_nodes=2", "cb_buffer_size=1m+cb=off")]
-    others = [{**FOUR, "hints": text} for text in ("cb=on", "ds=off", "striping_factor=4", "cb_nodes=2+ds=on")]
+    understood = ("cb=off", "cb_nodes=2", "cb_buffer_size=1m+cb=off")
+    others = ("cb=on", "ds=off", "striping_factor=4", "cb_nodes=2+ds=on")
     for tool in (BENCHIO, IOR):
-        assert not any("romio" in tool.requires(options) for options in understood)
-        assert all("romio" in tool.requires(options) for options in others)
+        assert not any("romio" in tool.requires(read(tool, hints=text)) for text in understood)
+        assert all("romio" in tool.requires(read(tool, hints=text)) for text in others)
     # OMPIO reads no file of hints.
-    assert all("romio" in H5BENCH.requires(options) for options in (*understood, *others))
+    assert all("romio" in H5BENCH.requires(read(H5BENCH, hints=text)) for text in (*understood, *others))
 
 
 def test_info_of_a_record_has_the_parameter_of_the_suite() -> None:
     for text in ("cb=off+cb_nodes=4", "cb_buffer_size=1048576", "ds=off+striping_factor=4"):
-        assert hints.parameter_of_info(hints.mpi_info({**FOUR, "hints": text})) == text
+        assert hints.parameter_of_info(hints.mpi_info(read(IOR, hints=text))) == text
     assert hints.parameter_of_info({"made_up": "1", "romio_cb_write": "enable"}) == "made_up=1+romio_cb_write=enable"
     assert hints.parameter_of_info({}) is None
 
@@ -160,12 +171,12 @@ File: /scratch/a b/data.000000 info: collective_buffering value false \n"""
 )
 def test_hint_that_is_not_in_force_is_reported(asked: str, printed: str, reasons: list[str]) -> None:
     found = hints.read_hints(printed.splitlines())
-    assert hints.hints_not_in_force({**FOUR, "hints": asked}, found) == reasons
+    assert hints.hints_not_in_force(read(IOR, hints=asked), found) == reasons
 
 
 def test_hints_of_an_open_file_are_used_where_nothing_is_printed() -> None:
     found = hints.read_hints([], {"romio_cb_write": "disable", "romio_cb_read": "disable"})
-    assert hints.hints_not_in_force({**FOUR, "hints": "cb=off"}, found) == []
+    assert hints.hints_not_in_force(read(IOR, hints="cb=off"), found) == []
 
 
 # `--mpiio.showHints` of IOR 4.0.0; the second file has what MPICH returns.
@@ -240,7 +251,7 @@ def test_installed_mpi_reports_the_hints_that_it_uses(
     subprocess.run([compiler, "-o", tmp_path / "hints", tmp_path / "hints.c"], check=True, timeout=60)
     root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     for asked, expected in in_force.items():
-        options = {"api": "mpiio", "ranks": 2, "hints": asked}
+        options = IOR.read_options({"api": "mpiio", "ranks": 2, "hints": asked})
         info = [word for pair in hints.mpi_info(options).items() for word in pair]
         environment = {**os.environ, **root, **io, **hints.job_environment(options)}
         words = [*(["--oversubscribe"] if mpi == "openmpi" else []), "-n", "2", tmp_path / "hints", tmp_path / "data"]

@@ -29,7 +29,8 @@ ENTRY = '''
 
 import re
 
-from iowatch.benchmarks.benchmark import Benchmark, ProgramProbe, integer_option
+from iowatch.benchmarks.benchmark import Benchmark, ProgramProbe, repetitions
+from iowatch.benchmarks.options import RANKS, declare_options, repeat_option
 from iowatch.benchmarks.parsing import FailureSignature
 
 _LINE = re.compile(r"write ([0-9.]+) MiB/s on ([0-9]+) ranks")
@@ -52,26 +53,21 @@ MADEUP = Benchmark(
     banner="^madeup begins",
     package="madeup",
     probe=ProgramProbe("madeup", ("madeup", "--version"), "madeup ([0-9.]+)", uses_mpi=False),
-    options={"ranks": "MPI processes", "repeat": "repetitions"},
+    options=declare_options(RANKS, repeat_option(1, "repetitions")),
     program=lambda options: "madeup",
-    arguments=lambda options, place: [str(options["repeat"]), place],
+    arguments=lambda options, scratch: [str(options.number("repeat")), scratch],
     requires=lambda options: ("mpi", "madeup"),
     expects=lambda options: (("write", "bandwidth"),),
-    samples=lambda options: integer_option(options, "repeat", 1),
+    samples=repetitions,
     file_bytes=lambda options: 1024,
     volume_bytes=lambda options: 1024,
 )
 '''
 CHECK = """
-import sys
-from pathlib import Path
-
 import reframe as rfm
 from reframe.core.builtins import parameter
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
-from reframe_tests.mixins.check import BenchmarkCheck, entries
+from iowatch.checks.base import BenchmarkCheck, entries
 
 
 @rfm.simple_test

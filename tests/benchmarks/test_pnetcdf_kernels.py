@@ -11,8 +11,8 @@ from iowatch.benchmarks.pnetcdf_kernels import FLASH_IO, S3D_IO
 from iowatch.benchmarks.registry import BENCHMARKS, parse_output, parse_output_file
 from iowatch.core import InputError
 from iowatch.site.doctor import install_commands
-from iowatch.site.stack import StackPart
-from iowatch.site.stack_probe import features_of_parts
+from iowatch.site.stack.probe import features_of_parts
+from iowatch.site.stack.records import StackPart
 from iowatch.site.system import System
 from tests.benchmarks.corpus import DATA
 
@@ -37,8 +37,9 @@ CAPTURED: dict[str, tuple[dict[str, Any], dict[tuple[str, str], float]]] = {
 @pytest.mark.parametrize("name", CAPTURED)
 @pytest.mark.parametrize("fresh", [True, False])
 def test_outputs_have_the_printed_bandwidths_and_show_their_options(name: str, fresh: bool) -> None:
-    options, printed = CAPTURED[name]
-    tool, options = BENCHMARKS[name.partition("-")[0]], {**options, "ranks": 4, "repeat": 1}
+    values, printed = CAPTURED[name]
+    tool = BENCHMARKS[name.partition("-")[0]]
+    options = tool.read_options({**values, "ranks": 4, "repeat": 1})
     output = parse_output_file(tool.name, DATA / name, ranks=4, fresh=fresh)
     assert (output.status, output.reason) == ("ok", None)
     assert {(one.operation, one.metric): one.samples for one in output.results} == {
@@ -103,28 +104,35 @@ def test_errors_of_the_programs_are_failures(tool: str, message: str) -> None:
 
 
 def test_grid_is_most_nearly_a_cube() -> None:
-    words = S3D_IO.arguments({"points": "10x20x30", "ranks": 12, "nonblocking": True}, "/s")
+    words = S3D_IO.arguments(S3D_IO.read_options({"points": "10x20x30", "ranks": 12, "nonblocking": True}), "/s")
     assert words == ["30", "40", "60", "3", "2", "2", "1", "F", "/s"]
-    assert S3D_IO.arguments({"points": "4x4x4", "ranks": 7}, "/s")[3:6] == ["7", "1", "1"]
+    assert S3D_IO.arguments(S3D_IO.read_options({"points": "4x4x4", "ranks": 7}), "/s")[3:6] == ["7", "1", "1"]
     with pytest.raises(InputError, match="grid 2x2x2 has 8 ranks, the case 4"):
-        S3D_IO.shows({"ranks": 4, "grid": "2x2x2"})
-    with pytest.raises(InputError, match="points is 36, expected three whole numbers"):
-        S3D_IO.shows({"ranks": 4, "points": "36"})
+        S3D_IO.shows(S3D_IO.read_options({"ranks": 4, "grid": "2x2x2"}))
+    with pytest.raises(
+        InputError, match=r"option 'points' .*expected whole numbers joined by x, such as 64x64x64 \(3 of them\)"
+    ):
+        S3D_IO.shows(S3D_IO.read_options({"ranks": 4, "points": "36"}))
 
 
 def test_restart_reads_what_a_start_before_has_written() -> None:
-    options = {"ranks": 4, "restart": True, "repeat": 2}
+    options = S3D_IO.read_options({"ranks": 4, "restart": True, "repeat": 2})
     assert [words[-2:] for words in S3D_IO.prepare(options, "/s")] == [["F", "/s"]]
     assert "/s/pressure_wave_test" in S3D_IO.before(options, "/s")
     once = S3D_IO.file_bytes(options)
     assert S3D_IO.volume_bytes(options) == 3 * once + 2 * once // 5
-    assert (S3D_IO.prepare({"ranks": 4}, "/s"), S3D_IO.before({"ranks": 4}, "/s")) == ([], "")
+    without = options.with_values({"restart": False})
+    assert (S3D_IO.prepare(without, "/s"), S3D_IO.before(without, "/s")) == ([], "")
 
 
 def test_flash_arguments_are_those_of_its_usage() -> None:
     """`flash_benchmark_io -h` of PnetCDF 1.14: -b blocking, -i independent, -f prefix."""
-    assert FLASH_IO.arguments({}, "/s") == ["-b", "-f", "/s/flash_"]
-    assert FLASH_IO.arguments({"nonblocking": True, "independent": True}, "/s") == ["-i", "-f", "/s/flash_"]
+    assert FLASH_IO.arguments(FLASH_IO.read_options({}), "/s") == ["-b", "-f", "/s/flash_"]
+    assert FLASH_IO.arguments(FLASH_IO.read_options({"nonblocking": True, "independent": True}), "/s") == [
+        "-i",
+        "-f",
+        "/s/flash_",
+    ]
 
 
 def test_programs_on_path_are_features_that_no_command_installs() -> None:

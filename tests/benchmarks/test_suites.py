@@ -85,15 +85,36 @@ def test_invalid_suite_is_reported(tmp_path: Path, text: str, message: str) -> N
 @pytest.mark.parametrize(
     ("tool", "entry", "message"),
     [
-        ("ior", "{api: mpio}", "option 'api' of ior: expected "),
-        ("ior", "{op: append}", "option 'op' of ior: expected write; read"),
+        (
+            "ior",
+            "{api: mpio}",
+            "option 'api' of ior (interface (-a)): expected posix, mpiio, hdf5 or ncmpi (found 'mpio'). "
+            "Did you mean 'mpiio'?",
+        ),
+        ("ior", "{op: append}", "expected write, read or both (found 'append')"),
         ("ior", "{transfer: 1.3x}", "'1.3x' is not a size"),
-        ("h5bench", "{dims: 1024*1024}", "option 'dims' of h5bench: expected "),
-        ("h5bench", "{op: read, pattern: whole}", "option 'pattern' of h5bench: expected "),
-        ("benchio", "{local: 8x8x}", "option 'local' of benchio: expected elements per rank, NXxNYxNZ"),
-        ("mdtest", "{files: many}", "option 'files' of mdtest: expected "),
-        ("mdtest", "{ranks: 0}", "ranks must be at least 1"),
-        ("benchio", "{nodes: 0}", "nodes must be at least 1"),
+        ("ior", "{transfer: 0}", "expected a size such as 4096, 64k or 1m of at least 1 (found '0')"),
+        ("ior", "{verify: 1}", "expected true or false (found '1')"),
+        ("ior", "{segments: true}", "expected a whole number of at least 1 (found 'true')"),
+        ("h5bench", "{dims: 1024*1024}", "option 'dims' of h5bench (particles per rank and dimension): expected "),
+        ("h5bench", "{op: read, pattern: whole}", "option 'pattern' of h5bench (pattern in the file: "),
+        ("h5bench", "{op: read, pattern: interleaved}", "option 'pattern' of h5bench: interleaved is for writes"),
+        ("h5bench", "{collective: false, op: append}", "option 'collective' of h5bench: h5bench compresses and"),
+        (
+            "benchio",
+            "{local: 8x8x}",
+            "option 'local' of benchio (elements per rank, NXxNYxNZ (weak scaling)): expected ",
+        ),
+        ("benchio", "{local: 8x8}", "(3 of them) of at least 1 (found '8x8')"),
+        ("benchio", "{sync: 1}", "expected true, false, end, each or none (found '1')"),
+        ("benchio", "{workload: flash-oi}", "no workload 'flash-oi'. Did you mean 'flash-io'?"),
+        (
+            "mdtest",
+            "{files: many}",
+            "option 'files' of mdtest (files, or directories, in all, over all ranks): expected",
+        ),
+        ("mdtest", "{ranks: 0}", "option 'ranks' of mdtest (MPI processes): expected a whole number of at least 1"),
+        ("benchio", "{nodes: 0}", "option 'nodes' of benchio (nodes): expected a whole number of at least 1"),
     ],
 )
 def test_unusable_value_is_reported_with_its_position(tmp_path: Path, tool: str, entry: str, message: str) -> None:
@@ -101,6 +122,27 @@ def test_unusable_value_is_reported_with_its_position(tmp_path: Path, tool: str,
     path.parent.mkdir(parents=True)
     path.write_text(f"format: 1\nsummary: x\nmatrix:\n  - {entry}\n")
     with pytest.raises(InputError, match=re.escape(message)) as raised:
+        suites.read_suite_file(path)
+    assert raised.value.message.startswith(f"{path}:4:")
+
+
+def test_every_wrong_option_is_reported_once_with_its_position(tmp_path: Path) -> None:
+    text = "format: 1\nsummary: x\ndefaults: {repaet: 3}\nmatrix:\n  - {api: [mpiio, posix], op: writes}\n"
+    with pytest.raises(InputError) as raised:
+        suites.read_suite_file(write(tmp_path, text))
+    first, second = raised.value.message.splitlines()
+    assert "mine.yaml:3:20: benchio has no option 'repaet'. Did you mean 'repeat'?" in first
+    assert "mine.yaml:5:31: option 'op' of benchio (what is timed): expected write, read or both" in second
+
+
+def test_wrong_combination_of_a_default_is_reported_at_its_entry(tmp_path: Path) -> None:
+    """The option that does not fit is not in the file; the position is that of the entry."""
+    path = tmp_path / "fio" / "suites" / "mine.yaml"
+    path.parent.mkdir(parents=True)
+    path.write_text("format: 1\nsummary: x\nmatrix:\n  - {total: 3000}\n")
+    with pytest.raises(
+        InputError, match="option 'transfer' of fio: 3000 bytes are not a multiple of 1048576"
+    ) as raised:
         suites.read_suite_file(path)
     assert raised.value.message.startswith(f"{path}:4:")
 

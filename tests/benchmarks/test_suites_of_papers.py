@@ -10,9 +10,9 @@ import re
 import pytest
 
 from iowatch.benchmarks import suites
-from iowatch.benchmarks.benchmark import requested_operations, size_option
+from iowatch.benchmarks.benchmark import requested_operations
 from iowatch.benchmarks.suites import SuiteCase
-from iowatch.core import MIB, Scalar
+from iowatch.core import MIB, Scalar, parse_size
 from iowatch.core.yamlfile import YamlDocument
 from iowatch.reference import published
 from tests.conftest import ROOT
@@ -55,7 +55,7 @@ def _published(source: str, table: str) -> list[Row]:
 
 
 def _mib(case: SuiteCase, name: str) -> float | None:
-    return size_option(case.options, name, "0") / MIB if name in case.options else None
+    return case.options.number(name) / MIB if name in case.options else None
 
 
 def _rows(case: SuiteCase) -> list[Row]:
@@ -80,7 +80,7 @@ def _rows(case: SuiteCase) -> list[Row]:
         "collective": options.get("access", "collective" if block3d else None) == "collective"
         or options.get("collective", False),
         "alignment_mib": _mib(case, "align") or 0,
-        "chunk_mib": size_option({"chunk": chunk}, "chunk", "0") / MIB if chunk else None,
+        "chunk_mib": parse_size(chunk) / MIB if chunk else None,
         "osts": (_mib(case, "block") or 0) if pattern == "interleaved" and not block3d else None,
         "dimensions": 2 if "row" in options else 1,
         "transfer_mib": _mib(case, "transfer"),

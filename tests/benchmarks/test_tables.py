@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from iowatch.benchmarks.importers import maps, read_table
-from iowatch.benchmarks.importers.maps import load_map, ready_maps
-from iowatch.benchmarks.importers.proposal import propose_map
+from iowatch.benchmarks.tables import maps, read_table
+from iowatch.benchmarks.tables.maps import load_map, ready_maps
+from iowatch.benchmarks.tables.proposal import propose_map
 from iowatch.core import InputError, UsageError
 from tests.benchmarks.tables import DATA, LONG, LONG_MAP, SPREADSHEET, SPREADSHEET_MAP, points, read, write_map
 from tests.datasets import EDISON, ROOT

@@ -41,13 +41,13 @@ FLASH_BYTES = 23 * (17 * 4 + 12 * 8) + 23 * 3 * 2**3 * 8 + 2 * 23 * (17 * 4 + 12
 
 @pytest.mark.parametrize("name", sorted(OPERATIONS))
 def test_shipped_workloads_are_valid_and_planned(name: str) -> None:
-    options = {"workload": name, "ranks": 4, "repeat": 2}
+    options = BENCHIO.read_options({"workload": name, "ranks": 4, "repeat": 2})
     assert read_description(SHIPPED[name])["name"] == name
     expected = {(one, "time") for one in (*OPERATIONS[name], "run")} | {("run", "bandwidth")}
     assert set(BENCHIO.expects(options)) == expected | {(one, "bandwidth") for one in OPERATIONS[name]}
     if name in BYTES:
         chosen, size = BYTES[name]
-        assert BENCHIO.file_bytes({**options, **({"set": chosen} if chosen else {})}) == size
+        assert BENCHIO.file_bytes(options.with_values({"set": chosen} if chosen else {})) == size
 
 
 def test_every_shipped_workload_is_checked_above_and_has_its_own_name() -> None:
@@ -56,7 +56,7 @@ def test_every_shipped_workload_is_checked_above_and_has_its_own_name() -> None:
 
 
 def test_parameters_choose_library_and_phases() -> None:
-    options = {"workload": "flash-io", "ranks": 4, "set": "api=pnetcdf+restarts=0"}
+    options = BENCHIO.read_options({"workload": "flash-io", "ranks": 4, "set": "api=pnetcdf+restarts=0"})
     assert BENCHIO.requires(options) == ("mpi", "libyaml", "pnetcdf")
     assert ("restart read", "bandwidth") not in BENCHIO.expects(options)
     words = BENCHIO.arguments(options, "/scratch")
@@ -74,7 +74,10 @@ def test_parameters_choose_library_and_phases() -> None:
 )
 def test_flash_has_data_sets_for_scalars_with_hdf5_only(api: str, scalars: int) -> None:
     chosen = f"api={api}+blocks=5+cells=2+unknowns=3+plotted=2+restarts=0"
-    assert BENCHIO.file_bytes({"workload": "flash-io", "ranks": 4, "set": chosen}) == FLASH_BYTES + scalars
+    assert (
+        BENCHIO.file_bytes(BENCHIO.read_options({"workload": "flash-io", "ranks": 4, "set": chosen}))
+        == FLASH_BYTES + scalars
+    )
 
 
 @pytest.mark.parametrize(
@@ -89,7 +92,7 @@ def test_flash_has_data_sets_for_scalars_with_hdf5_only(api: str, scalars: int) 
 )
 def test_wrong_options_are_refused(options: dict[str, Any], words: str) -> None:
     with pytest.raises(InputError, match=words):
-        workload_cases.plan(options)
+        workload_cases.plan(BENCHIO.read_options(options))
 
 
 def _repetition(seconds: float, size: int) -> dict[str, Any]:
@@ -199,6 +202,6 @@ def test_a_path_is_relative_to_the_site(tmp_path: Path, monkeypatch: pytest.Monk
     }
     (tmp_path / "own.yaml").write_text(json.dumps(document))
     monkeypatch.setenv("IOWATCH_SITE", str(tmp_path))
-    options = {"workload": "./own.yaml", "ranks": 2}
+    options = BENCHIO.read_options({"workload": "./own.yaml", "ranks": 2})
     assert (BENCHIO.file_bytes(options), BENCHIO.inodes(options)) == (2 * 3 * 20, 1 + 6)
     assert BENCHIO.expects(options) == (("make run", "time"), ("run", "time"))

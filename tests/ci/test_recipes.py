@@ -14,7 +14,7 @@ import pytest
 from jsonschema import Draft7Validator
 from ruamel.yaml import YAML
 
-from iowatch.cli.commands import gate
+from iowatch.experiments.gate import command as gate
 from tests.conftest import ROOT
 
 RECIPES = ROOT / "ci" / "recipes"

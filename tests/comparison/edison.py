@@ -1,4 +1,5 @@
-"""Two consecutive periods of Edison's year as null comparisons of real data, for tests and bench/compare.py."""
+"""Two consecutive periods of Edison's year as null comparisons of real data, for tests and
+bench/statistics/compare.py."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from functools import cache
 
-from iowatch.benchmarks.importers import read_table
+from iowatch.benchmarks.tables import read_table
 from iowatch.core import Case
 from iowatch.statistics import Pair, SideSamples, detect_many
 from tests.datasets import EDISON

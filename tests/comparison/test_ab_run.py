@@ -11,11 +11,12 @@ import numpy as np
 import pytest
 from click.testing import Result as CliResult
 
-from iowatch import handoff
+from iowatch import checks
 from iowatch.core import Output, Result, UsageError
 from iowatch.session import ab_run, plan, reframe
 from iowatch.session.reframe import ReframePartition, ReframeSite
 from iowatch.store import History
+from tests.checks.orders import order_of
 
 Cli = Callable[..., CliResult]
 FEATURES = frozenset({"mpi", "hdf5", "netcdf4", "pnetcdf", "ior", "mdtest", "h5bench", "benchio"})
@@ -30,19 +31,22 @@ class FakeReframe:
         self.missing: set[str] = set()
         self.fails_to_start = False
         self.features = {"old": FEATURES, "new": FEATURES}
-        self.tracing: set[str] = set()
+        self.tracing: set[bool] = set()
 
     def follow(self, words: list[str], place: Path, environment: dict[str, str], each_poll: Callable[[], None]) -> int:
         if self.fails_to_start:
             (place / "reframe.log").write_text("starting\nERROR: failed to load configuration: why\n")
             return 1
         (place / "report.json").write_text("{}")
-        self.tracing.add(environment[handoff.DARSHAN_VARIABLE])
-        for pair, side, stack in json.loads(environment["IOWATCH_TURNS"]):
-            self.turns.append(f"{pair}:{side}")
-            assert f"^{stack}$" in words
+        order = order_of(environment)
+        assert order.spool is not None
+        self.tracing.add(order.is_traced)
+        for turn in order.turns:
+            self.turns.append(f"{turn.pair}:{turn.side}")
+            assert f"^{turn.stack}$" in words
+            assert turn.parameters == {"ab_run": True}
             if self.turns[-1] not in self.missing:
-                self._leave(Path(environment["IOWATCH_SESSION_DIR"]), self.turns[-1], stack)
+                self._leave(order.spool, self.turns[-1], turn.stack)
             each_poll()
         return 0
 
@@ -54,9 +58,9 @@ class FakeReframe:
         noise = np.random.default_rng([int(pair), side == "left"]).standard_normal(5)
         samples = tuple(level * np.exp(0.02 * noise))
         output = Output("ior", "4.0.0", "ok", None, (Result("write", "bandwidth", "MiB/s", samples, {"api": "POSIX"}),))
-        name = handoff.turn_run_name(self.case, facts)
-        case = handoff.SpooledCase(name, "ior", "default", stack, {}, 1_700_000_000, 1.0, output.to_json(), facts)
-        handoff.spool_case(session, case, {})
+        name = checks.turn_run_name(self.case, facts)
+        case = checks.SpooledCase(name, "ior", "default", stack, {}, 1_700_000_000, 1.0, output.to_json(), facts)
+        checks.spool_case(session, case, {})
 
 
 @pytest.fixture
@@ -96,17 +100,17 @@ def test_pairs_are_stored_and_warm_ups_are_not(reframe_: FakeReframe, cli: Cli, 
 
 @pytest.mark.parametrize(
     ("traced", "options", "expected"),
-    [(("old", "new"), (), ""), (("old",), (), "off"), (("old", "new"), ("--darshan", "off"), "off")],
+    [(("old", "new"), (), True), (("old",), (), False), (("old", "new"), ("--darshan", "off"), False)],
 )
 def test_both_sides_are_traced_or_none(
-    traced: tuple[str, ...], options: tuple[str, ...], expected: str, reframe_: FakeReframe, cli: Cli
+    traced: tuple[str, ...], options: tuple[str, ...], expected: bool, reframe_: FakeReframe, cli: Cli
 ) -> None:
     """Darshan on one side only would be a difference between the sides."""
     reframe_.features.update(dict.fromkeys(traced, FEATURES | {"darshan"}))
     words = ("run", "--suite", "smoke", "--benchmark", "ior", "--ab", "old", "new", "--pairs", 1)
     result = cli(*words, *options)
     assert reframe_.tracing == {expected}
-    assert ("without Darshan" in result.stderr) == bool(expected)
+    assert ("without Darshan" in result.stderr) == (not expected)
 
 
 def test_required_traces_need_the_runtime_on_both_sides(reframe_: FakeReframe, cli: Cli) -> None:

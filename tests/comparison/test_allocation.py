@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from iowatch.checks.starts import on_every_node
 from iowatch.comparison import ComparisonOptions, compare_sides, parse_side
 from iowatch.core import MachineError, UsageError
 from iowatch.output.comparison import comparison_document, provenance_lines
@@ -22,6 +23,7 @@ from iowatch.site.schedulers import Allocation, current_allocation
 from iowatch.site.system import SystemLimits
 from iowatch.statistics.interleaving import StopRule
 from iowatch.store import History
+from tests.checks.runs import make_run
 from tests.comparison.known_ratios import record
 
 ALLOCATION = Allocation("Slurm", "42", "standard", ("n3", "n4", "n7"))
@@ -151,17 +153,14 @@ def test_every_case_gets_the_first_nodes_of_the_allocation(tmp_path: Path, monke
 
 def test_page_caches_are_dropped_on_the_nodes_of_the_case() -> None:
     """`salloc` leaves the job's shell on the login node, whose page cache does not contain the file."""
-    from reframe_tests.mixins.samples import SamplesMixin
 
-    from iowatch.site.reframe_config import SrunInAllocation
-
-    def before(launcher: object, nodes: int) -> list[str]:
-        check = SimpleNamespace(case=SimpleNamespace(nodes=nodes), job=SimpleNamespace(launcher=launcher))
-        return list(SamplesMixin._before(check, "drop 'a b'", "srun"))
+    def before(in_allocation: bool, nodes: int) -> list[str]:
+        run = make_run(options={"nodes": nodes}, launcher="srun", places_tasks=in_allocation)
+        return on_every_node(run, "drop 'a b'")
 
     everywhere = ["srun sh -c 'drop '\"'\"'a b'\"'\"'' >> prepare.out 2>> prepare.err"]
-    assert before(SrunInAllocation(), 1) == before(SrunInAllocation(), 2) == before(object(), 2) == everywhere
-    assert before(object(), 1) == ["drop 'a b'"]
+    assert before(True, 1) == before(True, 2) == before(False, 2) == everywhere
+    assert before(False, 1) == ["drop 'a b'"]
 
 
 def test_reframe_configuration_in_an_allocation(tmp_path: Path) -> None:

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from iowatch.benchmarks.importers import MappedRun
-from iowatch.comparison import ComparisonOptions, compare_sides, filter_given, history_entries, parse_side
+from iowatch.benchmarks.tables import MappedRun
+from iowatch.comparison import ComparisonOptions, compare_sides, parse_side
 from iowatch.core import Case, Output, Result, Scalar, UsageError
+from iowatch.experiments.advice.choices import filter_given, history_entries
 from iowatch.findings.grouping import series_parameters
 from iowatch.output.dashboard.data import find_limits
 from iowatch.output.dashboard.heat_map import build_heat_map

@@ -10,7 +10,7 @@ import pytest
 from iowatch.comparison import ComparisonOptions, Outcome, compare_sides, parse_side
 from iowatch.core import Output, Result
 from iowatch.output.comparison import comparison_document, comparison_markdown, provenance_lines
-from iowatch.site.stack import Stack, StackPart
+from iowatch.site.stack.records import Stack, StackPart
 from iowatch.store import History, RunRecord, SessionRecord, StackRecord
 from tests.comparison.known_ratios import DAY_S, START
 

@@ -42,7 +42,7 @@ def test_verdict_has_measured_and_published_counts(tmp_path: Path) -> None:
         for metric, value in (("collective_count", 4.0), ("independent_count", 7.0))
     )
     with History.open(str(tmp_path / "history.db")) as history:
-        history.begin_session(SessionRecord("one", "local", "smoke", "run", 1_700_000_000, {}), [])
+        history.begin_session(SessionRecord("one", "local", "smoke", "run", 1_700_000_000), [])
         run = RunRecord(
             name="benchio:hdf5",
             partition="default",

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from iowatch import handoff
+from iowatch import checks
 from iowatch.core import UsageError, artefacts
 from iowatch.darshan import DarshanReader, read_trace
-from iowatch.darshan.trace import keep_darshan_log
+from iowatch.darshan.privacy import keep_darshan_log
 from iowatch.session import session
 from iowatch.store import History, SessionRecord
 
@@ -34,15 +34,15 @@ def test_names_are_not_stored_with_privacy_setting(
     monkeypatch.setenv("IOWATCH_DARSHAN_PRIVACY", mode)
     log = make_log(posix=POSIX, exe="/home/alice/bin/program")
     with History.open(str(tmp_path / "history.db")) as history:
-        place = session.start_session(history, SessionRecord("one", "local", "smoke", "run", 1_700_000_000, {}), [])
-        handoff.spool_case(place, _case(), {"darshan": [log]})
+        place = session.start_session(history, SessionRecord("one", "local", "smoke", "run", 1_700_000_000), [])
+        checks.spool_case(place, _case(), {"darshan": [log]})
         session.ingest_spool(history, place, reader)
-        assert handoff.finished_case_directories(place) == []
+        assert checks.finished_case_directories(place) == []
         (run,) = history.runs("one")
         assert history.artefacts(run.id) == []
-    assert run.facts["darshan"]["status"] == "ok"
-    assert run.facts["darshan"]["counts"]["POSIX_WRITES"] == 3
-    assert "alice" not in repr(run.facts)
+    assert run.facts.darshan.status == "ok"
+    assert run.facts.darshan.counts["POSIX_WRITES"] == 3
+    assert "alice" not in repr(run.facts.document)
     kept = [path.read_bytes() for path in var.rglob("*") if path.is_file()]
     assert not [data for data in kept if log.read_bytes() in data]
 
@@ -52,11 +52,11 @@ def test_misspelt_privacy_setting_is_refused_before_the_session(
 ) -> None:
     monkeypatch.setenv("IOWATCH_DARSHAN_PRIVACY", "hashed")
     with History.open(str(tmp_path / "history.db")) as history, pytest.raises(UsageError, match="hashed"):
-        session.start_session(history, SessionRecord("one", "local", "smoke", "run", 1_700_000_000, {}), [])
+        session.start_session(history, SessionRecord("one", "local", "smoke", "run", 1_700_000_000), [])
     assert not (var / "runs").exists()
 
 
-def _case() -> handoff.SpooledCase:
+def _case() -> checks.SpooledCase:
     output: dict[str, object] = {
         "tool": "ior",
         "version": None,
@@ -65,7 +65,7 @@ def _case() -> handoff.SpooledCase:
         "results": [],
         "facts": {},
     }
-    return handoff.SpooledCase(
+    return checks.SpooledCase(
         name="ior:one",
         benchmark="ior",
         partition="default",

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from iowatch.darshan import DarshanReader, Trace, read_trace
+from iowatch.darshan.summary import read_activity
 from tests.datasets import DATA
 
 LOGS = DATA / "darshan"
@@ -73,7 +74,7 @@ def test_dxt_trace_has_every_access(reader: DarshanReader) -> None:
 
 def test_timeline_has_only_the_writes_of_each_rank(reader: DarshanReader) -> None:
     """benchio ran with --op write (command line in its record and in the log)."""
-    found = reader.request("timeline", LOGS / "mpiio_dxt.darshan")
+    found = reader.call(read_activity, LOGS / "mpiio_dxt.darshan")
     assert "--op write" in found["exe"]
     assert (found["source"], set(found["write"]), found["read"]) == ("DXT_POSIX", {"0", "1"}, {})
     ends = [time for spans in found["write"].values() for span in spans for time in span]

@@ -13,7 +13,6 @@ from iowatch.core import Output, Result
 from iowatch.darshan import (
     DarshanReader,
     Trace,
-    add_operation_counts,
     add_overhead_result,
     add_trace_results,
     anonymise_trace,
@@ -23,6 +22,7 @@ from iowatch.darshan import (
     render_trace,
 )
 from iowatch.darshan.results import results_from_trace, tracing_overhead
+from iowatch.experiments.gate.extension import add_operation_counts
 
 MakeLog = Callable[..., Path]
 KEY = b"a key of the tests"

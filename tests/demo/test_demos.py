@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from iowatch.core import InputError, settings
+from iowatch.core import InputError
 from iowatch.demo import scenarios
 from iowatch.demo.scenarios import (
     DEMONSTRATIONS,
@@ -28,9 +28,9 @@ from iowatch.demo.scenarios import (
 from iowatch.findings import Finding
 from iowatch.output.text.findings import finding_line
 from iowatch.store import History, SeriesFilter, SessionRecord
+from tests.datasets import EDISON
 
 SEED = 2009
-EDISON_TABLE = settings.product_root() / scenarios.EDISON_TABLE
 
 
 @pytest.fixture(scope="module")
@@ -119,7 +119,7 @@ def test_franklin_stack_difference_is_named(finding: Finding) -> None:
 def test_franklin_data_are_labelled_as_reconstructed(finding: Finding, database: Path) -> None:
     assert finding.label == scenarios.FRANKLIN_LABEL
     with History.open(str(database)) as history:
-        assert {s.attributes["label"] for s in history.sessions()} == {scenarios.FRANKLIN_LABEL}
+        assert {s.facts.label for s in history.sessions()} == {scenarios.FRANKLIN_LABEL}
         assert {s.origin for s in history.sessions()} == {"demo"}
 
 
@@ -229,7 +229,7 @@ def _shared_reads(file_system: str) -> tuple[float, float]:
     """Medians of IOR's shared reads (512 GiB) before and after the pause of July 2017, from the table."""
     pause = datetime(2017, 7, 25, tzinfo=UTC).timestamp()
     sides: tuple[list[float], list[float]] = ([], [])
-    with lzma.open(EDISON_TABLE, "rt", newline="") as stream:
+    with lzma.open(EDISON, "rt", newline="") as stream:
         names, *rows = csv.reader(stream)
     for fields in rows:
         row = dict(zip(names, fields[1:], strict=True))  # the first field is an index without a name
@@ -265,6 +265,6 @@ def test_edison_demo_has_every_run_of_the_table_and_its_label(
     with History.open(str(edison_database)) as history:
         sessions = history.sessions()
         assert {s.origin for s in sessions} == {"demo"}
-        assert {s.attributes["label"] for s in sessions} == {scenarios.EDISON_LABEL}
+        assert {s.facts.label for s in sessions} == {scenarios.EDISON_LABEL}
         runs = [run for s in sessions for run in history.runs(s.uuid)]
     assert Counter(run.status for run in runs) == {"ok": 7494, "failed": 6}

@@ -30,7 +30,7 @@ Maker = Callable[[Random], Work]
 
 def kinds(socket: Path | None) -> dict[str, Maker]:
     """Every kind of work by its name; those of PostgreSQL if a server is given."""
-    from iowatch.site.stacks import discover_stacks
+    from iowatch.site.stack.load import discover_stacks
 
     stacks = [found.name for found in discover_stacks("local") if found.status == "installed"]
     made: dict[str, Maker] = {"ingest": Ingest, "site": Site, "copy": Copy}
@@ -85,7 +85,7 @@ def main() -> int:
 
 def several(socket: Path | None) -> list[Tally]:
     """What is not a kill: damaged spools, many writers, restarts of PostgreSQL, two nightlies at the same moment."""
-    from iowatch.site.stacks import discover_stacks
+    from iowatch.site.stack.load import discover_stacks
 
     found = []
     for kind in ("SQLite", "PostgreSQL") if socket else ("SQLite",):

@@ -37,7 +37,16 @@ from iowatch.output.notice_channels import (
     mattermost_message,
     slack_message,
 )
-from iowatch.store import Artefact, ExpectedResult, History, ResultFilter, RunRecord, SessionRecord, StackRecord
+from iowatch.store import (
+    Artefact,
+    ExpectedResult,
+    History,
+    ResultFilter,
+    RunRecord,
+    SessionFacts,
+    SessionRecord,
+    StackRecord,
+)
 from iowatch.store.export import export_results, read_export_file
 from tests.core.test_yamlfile import REFUSED
 from tests.output.dashboard.browser import Browser, unusable
@@ -113,7 +122,7 @@ def fill(history: History, names: Sequence[str]) -> None:
         name = clean_text(raw)
         short, uuid = name[:180], f"s{number}{name}"[:60]
         attributes = {"problems": [f"{name} is absent"], "note": name}
-        session = SessionRecord(uuid, short, short, "run", _START + number, attributes)
+        session = SessionRecord(uuid, short, short, "run", _START + number, SessionFacts.from_document(attributes))
         history.begin_session(session, [ExpectedResult(name, short, short, "write", "bandwidth")])
         stack = StackRecord(short, {"parts": [{"name": name, "version": name, "hash": name, "compiler": name}]})
         for status in ("ok", "failed"):

@@ -9,7 +9,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from iowatch import handoff
+from iowatch import checks
 from iowatch.core import Output, Result, settings
 from iowatch.session import session
 from iowatch.store import ExpectedResult, History, RunRecord, SessionRecord, StackRecord
@@ -44,9 +44,9 @@ def spooled_session(history: History, draw: Random, cases: int, started_at: int)
     for number in range(cases):
         printed = place / f"{number}.out"
         printed.write_text(f"{number} {draw.random()}\n" * draw.randrange(1, 400))
-        handoff.spool_case(
+        checks.spool_case(
             place,
-            handoff.SpooledCase(
+            checks.SpooledCase(
                 f"ior:{number}", "ior", "compute", STACK.name, STACK.document, started_at + number, 1.0,
                 output(draw, number + 1).to_json(),
             ),
@@ -78,7 +78,7 @@ def content(history: History) -> str:
         found.update(repr(history.expected(row.uuid)).encode())
         for run in history.runs(row.uuid):
             results = [(s.case.key, s.metric, values) for s, values in history.run_results(run.id)]
-            found.update(repr((run.name, run.status, run.facts, results, history.artefacts(run.id))).encode())
+            found.update(repr((run.name, run.status, run.facts.document, results, history.artefacts(run.id))).encode())
     return found.hexdigest()
 
 
@@ -87,7 +87,7 @@ def finished_cases() -> dict[tuple[str, str, str], Any]:
     return {
         (place.name, case.name, case.stack_name): [tuple(r["samples"]) for r in case.output["results"]]
         for place in session.session_runs_directory().glob("*")
-        for case in map(handoff.read_spooled_case, handoff.finished_case_directories(place))
+        for case in map(checks.read_spooled_case, checks.finished_case_directories(place))
     }
 
 

@@ -10,7 +10,7 @@ from random import Random
 from types import SimpleNamespace
 from typing import Any
 
-from iowatch import handoff
+from iowatch import checks
 from iowatch.session.session import SessionRunner
 from iowatch.store import History, SessionRecord
 from tests import postgresql
@@ -38,7 +38,7 @@ class Session(SessionRunner):
             time.sleep(_PAUSE_S)
             output = material.output(Random(number), number + 1).to_json()
             place = f"ior:{number}", "ior", "compute", material.STACK.name, material.STACK.document
-            handoff.spool_case(self.directory, handoff.SpooledCase(*place, 1_700_000_000, 1.0, output), {})
+            checks.spool_case(self.directory, checks.SpooledCase(*place, 1_700_000_000, 1.0, output), {})
 
     def execute(self) -> None:
         self.checks.start()

@@ -10,7 +10,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from iowatch import handoff
+from iowatch import checks
 from iowatch.session import session
 from iowatch.store import History
 from tests.faults import material
@@ -157,8 +157,8 @@ def _pipe(place: Path) -> None:
 def spool_with(history: History, damages: list[Damage], started_at: int = 1_700_000_000) -> tuple[Path, list[str]]:
     """A session with one good case more than damaged ones, which alternate; its directory, the names of good cases."""
     directory = material.spooled_session(history, Random(started_at), 2 * len(damages) + 1, started_at)
-    places = handoff.finished_case_directories(directory)
-    good = [handoff.read_spooled_case(place).name for place in places[::2]]
+    places = checks.finished_case_directories(directory)
+    good = [checks.read_spooled_case(place).name for place in places[::2]]
     for damage, place in zip(damages, places[1::2], strict=True):
         damage(place)
     return directory, good
@@ -175,9 +175,9 @@ def poisoned_intake(place: str | None, started_at: int = 1_700_000_000) -> list[
             faults.append(f"{len(stored)} of {len(good)} good cases are stored")
         if history.session(directory.name).status == "running":
             faults.append("the session is still open")
-        if left := handoff.finished_case_directories(directory):
+        if left := checks.finished_case_directories(directory):
             faults.append(f"{len(left)} cases are left in the spool")
-    reasons = [one.reason for one in handoff.quarantined_cases() if one.session == directory.name]
+    reasons = [one.reason for one in checks.quarantined_cases() if one.session == directory.name]
     faults += [f"{name}: no reason with '{text}'" for name, (_, text) in DAMAGES.items() if not _has(reasons, text)]
     if len(reasons) != len(DAMAGES):
         faults.append(f"{len(reasons)} of {len(DAMAGES)} damaged cases are quarantined")

@@ -47,7 +47,7 @@ def test_killed_command_can_be_repeated(var: Path, monkeypatch: pytest.MonkeyPat
 @pytest.mark.end_to_end
 @only_long
 def test_killed_run_loses_no_finished_case(var: Path) -> None:
-    from iowatch.site.stacks import discover_stacks
+    from iowatch.site.stack.load import discover_stacks
 
     stack = next(found.name for found in discover_stacks("local") if found.status == "installed")
     assert campaign(Run(Random(1), stack), KILLS).faults == []

@@ -101,7 +101,7 @@ class Nightly:
     """`iowatch run` of three cases, with separate directories."""
 
     def __init__(self, var: Path, scratch: Path, database: Path | None = None) -> None:
-        from iowatch.site.stacks import discover_stacks
+        from iowatch.site.stack.load import discover_stacks
 
         stack = next(found.name for found in discover_stacks("local") if found.status == "installed")
         self.words = [str(IOWATCH), "run", "--suite", "tiny", "--stack", stack, "--scratch", str(scratch)]

@@ -11,7 +11,7 @@ from random import Random
 import pytest
 from click.testing import Result
 
-from iowatch import handoff
+from iowatch import checks
 from iowatch.core import InputError
 from iowatch.session import session
 from iowatch.session.run import SessionSummary
@@ -44,8 +44,8 @@ def test_text_that_a_database_refuses_is_cleaned_and_the_case_stored(place: str 
         session.recover_sessions(history, material.SYSTEM)
         runs = history.runs(directory.name)
         assert len(runs) == len(good) + len(CLEANED)
-        assert handoff.quarantined_cases() == []
-        facts = [str((run.reason, run.version, dict(run.facts))) for run in runs]
+        assert checks.quarantined_cases() == []
+        facts = [str((run.reason, run.version, dict(run.facts.document))) for run in runs]
         assert sum("\N{REPLACEMENT CHARACTER}" in text for text in facts) == len(CLEANED) - 1  # one is in a parameter
         assert any("a\N{REPLACEMENT CHARACTER}b" in row.case.canonical for row in history.series())
 
@@ -60,7 +60,7 @@ def test_damaged_session_blocks_no_other_session(place: str | None, content: str
         other, _ = spool_with(history, [], 1_700_100_000)
         (damaged / "session.json").write_text(content)
         assert session.recover_sessions(history, material.SYSTEM) == [other.name]
-        (found,) = handoff.quarantined_cases()
+        (found,) = checks.quarantined_cases()
         assert (found.session, found.path.name) == (damaged.name, "session")
         assert "does not describe a session" in found.text
         assert session.recover_sessions(history, material.SYSTEM) == []
@@ -70,13 +70,13 @@ def test_repaired_case_is_stored_by_the_next_session(var: Path) -> None:
     with History.open() as history:
         directory, good = spool_with(history, [DAMAGES["wrong format number"][0]])
         session.recover_sessions(history, material.SYSTEM)
-        (found,) = handoff.quarantined_cases()
+        (found,) = checks.quarantined_cases()
         path = found.path / "case" / "case.json"
         path.write_text(path.read_text().replace('"format": 99', '"format": 1'))
         (found.path / "case").rename(directory / "cases" / found.path.name)
         session.recover_sessions(history, material.SYSTEM)
         assert len(history.runs(directory.name)) == len(good) + 1
-        assert handoff.finished_case_directories(directory) == []
+        assert checks.finished_case_directories(directory) == []
 
 
 def test_case_that_is_damaged_again_has_its_own_place(var: Path) -> None:
@@ -84,8 +84,8 @@ def test_case_that_is_damaged_again_has_its_own_place(var: Path) -> None:
     place = var / "runs" / "s" / "cases" / "a"
     for _ in range(2):
         place.mkdir(parents=True)
-        handoff.quarantine(place, "s", "broken")
-    assert [one.path.name for one in handoff.quarantined_cases()] == ["a", "a-2"]
+        checks.quarantine(place, "s", "broken")
+    assert [one.path.name for one in checks.quarantined_cases()] == ["a", "a-2"]
 
 
 def test_quarantined_case_is_reported_by_every_session_of_its_system(var: Path, cli: Callable[..., Result]) -> None:
@@ -99,7 +99,7 @@ def test_quarantined_case_is_reported_by_every_session_of_its_system(var: Path, 
             history.end_session(record.uuid, "ok", 1_800_000_001)
             verdict = assess_session(history, SessionSummary(record.uuid))
             assert (len(verdict.problems), verdict.exit_code) == (number, number)
-    (found,) = handoff.quarantined_cases()
+    (found,) = checks.quarantined_cases()
     checked = cli("history", "check")
     assert checked.exit_code == 1
     for text in (str(found.path), "format 99, expected 1", "remove that directory"):
@@ -121,10 +121,10 @@ def test_unreadable_case_blocks_no_other_case(var: Path) -> None:
     def look() -> None:
         if os.geteuid() == 0:
             os.setuid(65534)
-        (found,) = handoff.finished_case_directories(place.parents[1])
+        (found,) = checks.finished_case_directories(place.parents[1])
         with pytest.raises(InputError):
-            handoff.read_spooled_case(found)
-        handoff.quarantine(found, "s", "unreadable")
-        assert handoff.finished_case_directories(place.parents[1]) == []
+            checks.read_spooled_case(found)
+        checks.quarantine(found, "s", "unreadable")
+        assert checks.finished_case_directories(place.parents[1]) == []
 
     assert os.waitstatus_to_exitcode(os.waitpid(forked(look), 0)[1]) == 0

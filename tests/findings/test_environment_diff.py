@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from iowatch.findings.evidence import environment_differences
+from iowatch.store import RunFacts
 
 RECORD = Path(__file__).resolve().parents[1] / "benchmarks" / "data" / "benchio-record.json"
 MACHINE = {
@@ -22,7 +23,7 @@ MACHINE = {
 def differences(
     before: dict[str, Any], after: dict[str, Any], **options: bool
 ) -> dict[tuple[str, str], tuple[str, str]]:
-    found = environment_differences("case", before, after, **options)
+    found = environment_differences("case", RunFacts.from_document(before), RunFacts.from_document(after), **options)
     return {(one.where, one.what): (one.before, one.after) for one in found}
 
 

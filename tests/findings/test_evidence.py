@@ -15,8 +15,8 @@ from iowatch.findings.evidence import (
     runs_around_change,
     stack_differences,
 )
-from iowatch.site.stack import Stack, StackPart
-from iowatch.store import History, SeriesPoints
+from iowatch.site.stack.records import Stack, StackPart
+from iowatch.store import NO_RUN_FACTS, DarshanFacts, History, RunFacts, SeriesPoints
 from tests.findings.builders import build_member
 
 
@@ -46,8 +46,8 @@ def test_program_of_another_benchmark_is_no_difference_of_a_member() -> None:
         2: document(StackPart("ior", "4.0.0"), StackPart("hpcc", "1.5.0"), StackPart("fio", "3.33")),
     }
     history = SimpleNamespace(
-        run=lambda run: SimpleNamespace(stack_document=documents[run], facts={}),
-        run_facts=lambda runs, _names: {run: {} for run in runs},
+        run=lambda run: SimpleNamespace(stack_document=documents[run], facts=NO_RUN_FACTS),
+        run_facts=lambda runs, _names: dict.fromkeys(runs, NO_RUN_FACTS),
     )
     member = build_member(
         series_id=1, last_before=1, first_after=2, run_before=1, run_after=2, stack="s", parameters={"benchmark": "ior"}
@@ -69,8 +69,8 @@ def test_settings_of_a_stack_are_compared() -> None:
     assert (found.where, found.what, found.before, found.after) == ("environment of stack s", "ROMIO_HINTS", "/a", "/b")
 
 
-def facts(**counts: float) -> dict[str, Any]:
-    return {"darshan": {"status": "ok", "counts": counts}}
+def facts(**counts: float) -> RunFacts:
+    return RunFacts(darshan=DarshanFacts(status="ok", counts=counts))
 
 
 def test_counter_differences_are_listed_largest_first() -> None:
@@ -81,8 +81,9 @@ def test_counter_differences_are_listed_largest_first() -> None:
 
 
 def test_run_without_trace_gives_no_counter_difference() -> None:
-    assert list(counter_differences("case", {}, facts(POSIX_WRITES=1))) == []
-    assert list(counter_differences("case", {"darshan": {"status": "no trace"}}, facts(POSIX_WRITES=1))) == []
+    without = RunFacts(darshan=DarshanFacts(status="no trace"))
+    assert list(counter_differences("case", NO_RUN_FACTS, facts(POSIX_WRITES=1))) == []
+    assert list(counter_differences("case", without, facts(POSIX_WRITES=1))) == []
 
 
 def node_sets(*names: str) -> list[frozenset[str]]:

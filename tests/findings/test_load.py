@@ -9,9 +9,15 @@ import numpy as np
 import pytest
 
 from iowatch.core import Output, Result
-from iowatch.findings import finding_document, headline_series, load_observations, update_findings
+from iowatch.findings import (
+    finding_document,
+    finding_from_document,
+    headline_series,
+    load_observations,
+    update_findings,
+)
 from iowatch.findings.detections import detect_series, load_covariates
-from iowatch.findings.finding import LoadShare, finding_from_document
+from iowatch.findings.finding import LoadShare
 from iowatch.output.text.findings import finding_line, finding_lines
 from iowatch.store import History, RunRecord, SessionRecord, StackRecord, write
 from tests.findings.test_commands import Cli

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -12,21 +13,13 @@ import numpy as np
 import pytest
 
 from iowatch.core import Output, Result
-from iowatch.findings import (
-    RETEST_SINCE,
-    Finding,
-    chart_past_year,
-    load_findings,
-    outside_results,
-    session_report,
-    update_findings,
-)
+from iowatch.findings import Finding, chart_past_year, load_findings, outside_results, update_findings
 from iowatch.output.text.decisions import format_resolution, format_updates
 from iowatch.output.text.findings import finding_line
 from iowatch.output.text.losses import format_session_loss
 from iowatch.output.text.sessions import describe_newest_session
 from iowatch.reference import reviews
-from iowatch.store import History, RunRecord, SessionRecord, StackRecord, write
+from iowatch.store import History, RunRecord, SessionFacts, SessionRecord, StackRecord, write
 
 START = datetime(2025, 1, 1, 2, tzinfo=UTC)
 SERIES = tuple((interface, operation) for interface in ("POSIX", "HDF5", "MPIIO") for operation in ("write", "read"))
@@ -47,8 +40,10 @@ def record(
             moment = int((START + timedelta(days=night)).timestamp())
             noise = np.random.default_rng([night, 5]).normal(0, spread, len(SERIES))
             is_retested = retest is not None and night == nights[-1]
-            attributes = {RETEST_SINCE: moment + 900} if is_retested else {}
-            session = SessionRecord(f"night-{night}", "site", "nightly", "run", moment, attributes)
+            attributes = {"retest_since": moment + 900} if is_retested else {}
+            session = SessionRecord(
+                f"night-{night}", "site", "nightly", "run", moment, SessionFacts.from_document(attributes)
+            )
             write.insert_session(connection, session, ())
             values = [1000 * factor(night, number) * float(np.exp(noise[number])) for number in range(len(SERIES))]
             runs = [_run(night, number, value, moment + 60 * number) for number, value in enumerate(values)]
@@ -78,6 +73,28 @@ def _run(night: int, number: int, value: float, moment: int, suffix: str = "") -
     name = f"ior:{interface}-{operation}{suffix}"
     output = Output("ior", "4.0.0", "ok", None, (result,))
     return RunRecord(name, "compute", StackRecord("one"), f"{night} {name}", moment, output)
+
+
+def record_with_load(history: History, nights: Sequence[int], factor: Factors) -> None:
+    """Record sessions with the processes that waited: another program halves all series in half of the nights."""
+    with history.writing() as connection:
+        for night in nights:
+            moment = int((START + timedelta(days=night)).timestamp())
+            noise = np.random.default_rng([night, 5]).normal(0, 0.02, len(SERIES))
+            waiting = {"processes_blocked": 6 * int(is_loaded(night))}
+            facts = {"covariates": {"before": waiting, "after": waiting}}
+            runs = []
+            for number in range(len(SERIES)):
+                value = 1000 * (0.5 if is_loaded(night) else 1.0) * factor(night, number) * float(np.exp(noise[number]))
+                runs.append(replace(_run(night, number, value, moment + 60 * number), facts=facts))
+            write.insert_session(connection, SessionRecord(f"night-{night}", "site", "nightly", "run", moment), ())
+            write.insert_runs(connection, f"night-{night}", runs)
+            write.update_session_end(connection, f"night-{night}", "ok", moment + 1800)
+
+
+def is_loaded(night: int) -> bool:
+    """Whether the other program is active: in half of the nights, in no order."""
+    return bool(np.random.default_rng([night, 7]).random() < 0.5)
 
 
 def update(history: History, night: int) -> list[Finding]:
@@ -115,7 +132,7 @@ def test_line_states_the_loss_and_what_is_usual(history: History, root: Path) ->
     assert text.endswith("in 40 sessions before")
     assert f"last session {text}" in finding_line(finding)
     (session,) = history.sessions("site", limit=1)
-    report = session_report(session)
+    report = session.facts.report
     assert report is not None
     line = describe_newest_session(report, [finding])
     assert text in line
@@ -289,3 +306,36 @@ def test_exit_code_and_messages_of_the_command(history: History, root: Path, cli
     record(history, [80], falls(0.1, since=80))
     assert cli("findings", "list").exit_code == 1
     assert any(finding.needs_action for finding in load_findings(history, "site"))
+
+
+LOADED = tuple(night for night in range(40, 60) if is_loaded(night))
+CALM = tuple(night for night in range(40, 60) if not is_loaded(night))
+
+
+def needs_action(history: History, night: int) -> bool:
+    return any(finding.needs_action for finding in update(history, night))
+
+
+def test_loss_that_the_recorded_load_explains_is_no_loss(history: History, root: Path) -> None:
+    night = LOADED[0]
+    record_with_load(history, range(night + 1), falls(1.0, since=0))
+    assert not needs_action(history, night)
+
+
+@pytest.mark.parametrize("night", [LOADED[0], CALM[0]])
+def test_loss_beyond_the_effect_of_the_load_needs_action_in_its_first_session(
+    history: History, root: Path, night: int
+) -> None:
+    """With the load on record half of what is left is enough; without it the series must be below that of the load."""
+    factor = 0.5 if is_loaded(night) else 0.2
+    record_with_load(history, range(night + 1), falls(factor, since=night))
+    assert needs_action(history, night)
+
+
+def test_loss_that_a_missed_load_explains_needs_action_when_it_is_repeated(history: History, root: Path) -> None:
+    """One series at half of its performance in calm nights: what the load takes, whose record may have missed it."""
+    first = next(night for night in CALM if night + 1 in CALM)
+    record_with_load(history, range(first + 1), falls(0.5, since=first))
+    assert not needs_action(history, first)
+    record_with_load(history, [first + 1], falls(0.5, since=first))
+    assert needs_action(history, first + 1)

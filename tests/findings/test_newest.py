@@ -15,7 +15,7 @@ import pytest
 from iowatch.core import Case
 from iowatch.core.settings import Thresholds
 from iowatch.demo.scenarios import Scenario
-from iowatch.findings import Finding, NewestSessionReport, session_report, state, update_findings
+from iowatch.findings import Finding, state, update_findings
 from iowatch.findings.build import _outlook
 from iowatch.findings.finding import Outlook, Resolution
 from iowatch.findings.grouping import ChangeGroup, group_changes
@@ -26,7 +26,7 @@ from iowatch.output.text.sessions import describe_newest_session
 from iowatch.site import NightlyPolicy
 from iowatch.statistics import ChangePoint, Detection
 from iowatch.statistics.panel import PanelEvent, PanelGroup, PanelMember, PanelReport
-from iowatch.store import History, SeriesRow
+from iowatch.store import History, NewestSessionReport, SeriesRow
 from tests.findings.conftest import STEP, RecordAndUpdate, level, scenario_of, update_time
 from tests.findings.test_grouping import DAY, rows, step
 
@@ -66,8 +66,10 @@ def test_event_is_reported_on_the_first_morning_and_keeps_its_id(
     assert "lasts with a probability of" in finding_line(first)
     assert {f.id for morning in found for f in morning} == {first.id}
     assert (last.state, last.probability_lasting) == ("open", None)
-    reports = [report for row in history.sessions("planted") if (report := session_report(row)) is not None]
-    texts = [describe_newest_session(report, found[0]) for report in reports]
+    texts: list[str] = []
+    for session in history.sessions("planted"):
+        if session.facts.report is not None:
+            texts.append(describe_newest_session(session.facts.report, found[0]))
     assert "5 of 11 series far off, MPI-IO ×0.5" in " ".join(texts)
     updates = [name for morning in found for f in morning for name in format_updates(f)]
     assert updates[0] == "new"

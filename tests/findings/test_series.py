@@ -13,7 +13,6 @@ import pytest
 from iowatch.core import Output, Result, UsageError
 from iowatch.findings import (
     MIN_OBSERVATIONS,
-    RETEST_SINCE,
     detect_csv,
     detection_version,
     headline_series,
@@ -27,7 +26,7 @@ from iowatch.output.dashboard.levels import drawn_levels
 from iowatch.output.dashboard.pages.finding import points_around_change
 from iowatch.statistics import METHODS, ChangePoint, Detection, DetectorSettings, detect_many
 from iowatch.statistics.method import DetectionMethod, ObservedSeries
-from iowatch.store import History, RunRecord, SessionRecord, StackRecord, bulk
+from iowatch.store import History, RunRecord, SessionFacts, SessionRecord, StackRecord, bulk
 from tests.findings.test_commands import Cli
 
 DAY = 86400
@@ -45,8 +44,10 @@ def measure(
     partition: str = "compute",
 ) -> None:
     """Record one session; each operation has a run at its level (MiB/s), and a second run if it has a retest."""
-    retest = {RETEST_SINCE: time + 600} if retests else {}
-    session = SessionRecord(f"at-{time}{turn or partition}", "site", "tiny", "run", time, retest)
+    retest = {"retest_since": time + 600} if retests else {}
+    session = SessionRecord(
+        f"at-{time}{turn or partition}", "site", "tiny", "run", time, SessionFacts.from_document(retest)
+    )
     history.begin_session(session)
     for suffix, offset, values in (("", 0, levels), ("#retest", 600, retests or {})):
         for operation, value in values.items():
@@ -126,7 +127,7 @@ def test_a_run_and_its_retest_are_one_observation_before_the_session_ends(histor
     """It may have been killed; the same observations after its end outdate no stored detection."""
     days(history, 0, FIRST_DAYS, {"write": 1000.0})
     now = START + FIRST_DAYS * DAY
-    history.begin_session(SessionRecord("killed", "site", "tiny", "run", now, {RETEST_SINCE: now + 600}))
+    history.begin_session(SessionRecord("killed", "site", "tiny", "run", now, SessionFacts(retest_since=now + 600)))
     record(history, "killed", now)
     record(history, "killed", now + 600, "#retest")
     rows = headline_series(history, "site")
@@ -139,7 +140,7 @@ def test_a_retest_of_the_last_assessed_run_is_no_new_observation(history: Histor
     """The run was assessed while its session went on; the detection then has as many observations as the series."""
     days(history, 0, FIRST_DAYS, {"write": 1000.0})
     now = START + FIRST_DAYS * DAY
-    history.begin_session(SessionRecord("last", "site", "tiny", "run", now, {RETEST_SINCE: now + 600}))
+    history.begin_session(SessionRecord("last", "site", "tiny", "run", now, SessionFacts(retest_since=now + 600)))
     record(history, "last", now)
     update_findings(history, "site", datetime.fromtimestamp(now + 60, UTC))
     record(history, "last", now + 600, "#retest")

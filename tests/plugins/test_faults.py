@@ -85,6 +85,7 @@ def test_commands_go_on_without_the_plugin_except_those_that_need_it(site: Path,
     assert json.loads(doctor.stdout)["plugins"] == [
         {"name": "plugins/blocks.py", "adds": ["Page blocks.html"], "faults": []},
         {"name": "plugins/dd.py", "adds": [], "faults": [fault]},
+        {"name": "plugins/memory_limit.py", "adds": ["CheckExtension memory_limit"], "faults": []},
     ]
     assert f"plugins/dd.py, line {last}: ZeroDivisionError" in doctor.stderr
     needed = cli("run", "--suite", "blocks")
@@ -111,7 +112,7 @@ def test_imported_objects_of_the_product_are_no_collision(site: Path) -> None:
     assert BENCHMARKS.plugin_of("ior") is None
     plugins.checked_plugins()
     assert [fault for fault in faults() if "a.py" in fault] == [
-        f"{site}/plugins/a.py: it defines no object of Metric, Benchmark, Page"
+        f"{site}/plugins/a.py: it defines no object of Metric, Benchmark, CheckExtension, Page"
     ]
 
 
@@ -152,6 +153,32 @@ def test_name_of_a_benchmark_is_a_folder_and_a_part_of_names(site: Path) -> None
     add(site, "dd.py", example_files()["plugins/dd.py"].replace('name="dd"', 'name="../dd"'))
     (found,) = faults()
     assert re.search(r"plugins/dd\.py, line \d+: ValueError: benchmark '\.\./dd': expected a name of", found)
+
+
+@pytest.mark.parametrize(
+    ("options", "fault"),
+    [
+        ("{block: [64k, 1x]}", "option 'block' of dd (size of a block): expected a size such as 4096, 64k or 1m of at"),
+        ("{blok: 1m}", "dd has no option 'blok'. Did you mean 'block'? Known: block, total, repeat."),
+        ("{block: 3m}", "option 'total' of dd: 4194304 bytes are not a multiple of 3145728 bytes"),
+        ("{block: 1m, repeat: 0}", "option 'repeat' of dd (number of files): expected a whole number of at least 1"),
+    ],
+)
+def test_wrong_option_of_a_plugin_is_found_by_its_declaration(site: Path, cli: Cli, options: str, fault: str) -> None:
+    write_examples(site)
+    suite = site / "suites" / "dd" / "blocks.yaml"
+    suite.write_text(suite.read_text().replace("{block: [64k, 1m]}", options))
+    refused = cli("run", "--suite", "blocks", "--dry-run")
+    assert refused.exit_code == 2
+    message = " ".join(refused.stderr.split())
+    assert "suites/dd/blocks.yaml:" in message
+    assert fault in message
+
+
+def test_options_of_a_plugin_that_are_not_declared_are_a_fault_of_its_import(site: Path) -> None:
+    text = example_files()["plugins/dd.py"]
+    add(site, "dd.py", text.replace("    options=OPTIONS,\n", '    options={"block": "size of a block"},\n'))
+    assert "ValueError: benchmark 'dd', option 'block': expected an Option" in faults()[0]
 
 
 def test_exception_of_another_function_has_file_and_line_and_no_traceback(

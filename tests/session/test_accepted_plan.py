@@ -22,9 +22,9 @@ from iowatch.session import accepted_plan, reframe, run, session
 from iowatch.session.reframe import ReframePartition, ReframeSite
 from iowatch.session.session import SessionContext
 from iowatch.session.verdict import Verdict, assess_session
-from iowatch.site.stack import Stack
+from iowatch.site.stack.records import Stack
 from iowatch.site.system import NightlyPolicy
-from iowatch.store import ExpectedResult, History, SessionRecord
+from iowatch.store import AbRunFacts, ExpectedResult, History, SessionFacts, SessionRecord
 from tests.conftest import ROOT
 from tests.session.test_run import FakeReframe, fake
 
@@ -342,7 +342,9 @@ def test_retests_ab_runs_and_the_first_session_are_no_memory(night: Night, histo
     retest = [replace(item, run_name=f"{item.run_name}#retest") for item in history.expected(first.uuid)]
     history.begin_session(SessionRecord(first.uuid, "local", "tiny", "run", first.started_at), retest)
     assert len(history.expected(first.uuid)) == 12
-    ab_run = SessionRecord("ab", "local", "tiny", "run", first.started_at + 1, {"ab_run": {"left": "a", "right": "b"}})
+    ab_run = SessionRecord(
+        "ab", "local", "tiny", "run", first.started_at + 1, SessionFacts(ab_run=AbRunFacts(left="a", right="b"))
+    )
     history.begin_session(ab_run, [ExpectedResult("ior:other", "default", "a", "write", "bandwidth")])
     verdict = night()
     assert (verdict.expected, verdict.exit_code, verdict.added) == (6, 0, ())

@@ -14,6 +14,7 @@ from click.testing import Result
 from hypothesis import given
 from hypothesis import strategies as st
 
+from iowatch.benchmarks.benchio import BENCHIO
 from iowatch.benchmarks.suites import SuiteCase
 from iowatch.core import InputError
 from iowatch.core.yamlfile import YamlDocument
@@ -167,7 +168,8 @@ def test_faults_are_reported_with_line_and_field(tmp_path: Path, text: str, mess
 
 def run(name: str, nodes: int = 1) -> PlannedRun:
     """A run written and read once by 4 ranks: 2 x 4 x 8^3 doubles = 32 KiB; at most 600 s."""
-    options = {"api": "posix", "op": "both", "local": "8x8x8", "ranks": 4, "nodes": nodes, "repeat": 1}
+    values = {"api": "posix", "op": "both", "local": "8x8x8", "ranks": 4, "nodes": nodes, "repeat": 1}
+    options = BENCHIO.read_options(values)
     return PlannedRun(SuiteCase("nightly", "benchio", name, options, "optional", 600), "default", "gnu")
 
 

@@ -173,7 +173,7 @@ def test_session_continues_after_its_lock_was_lost(postgresql_url: str, tmp_path
             "the connection that held the locks (system local) was lost: others may start a session",
             "the locks are taken again",
         ]
-        assert "problems" not in history.session("lost").attributes
+        assert not history.session("lost").facts.problems
         with other.locks.hold(SYSTEM):
             pass
 
@@ -186,7 +186,7 @@ def test_session_that_met_another_one_after_the_loss_has_a_problem(
         with history.locks.hold(SYSTEM):
             one = _LosingSession(history, tmp_path, postgresql_url, taken.__enter__)
             one.run()
-        (problem,) = history.session("lost").attributes["problems"]
+        (problem,) = history.session("lost").facts.problems
         taken.__exit__(None, None, None)
         assert (one.status, one.missing()) == ("ok", [])
     assert problem.startswith(f"another session is running (process {os.getpid()} on ")

@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
-from pathlib import Path
 
-import pytest
-
-from iowatch import handoff
 from iowatch.benchmarks.suites import load_suite
-from iowatch.core import InputError
 from iowatch.session.extra_work import ROTATION_SESSIONS, add_extra_work
 from iowatch.session.plan import PlannedRun, RunHistory, SessionBudget, fit_to_budget
 from iowatch.session.reframe import ReframeFailure
@@ -71,17 +65,6 @@ def test_extra_work_is_left_out_where_it_exceeds_the_budget() -> None:
         assert ([len(one.extra_work) for one in kept], deferred) == ([expected], ())
     total = sum(run.volume_bytes for run in RUNS)
     assert not any(run.extra_work for run in extended(8, total_bytes=total))
-
-
-def test_checks_receive_the_extra_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    work = handoff.ExtraWork("overhead", 5, 1.0, 2.0)
-    for name, value in handoff.write_selection(tmp_path, [("p", "s", "r")], {("p", "s", "r"): [work]}).items():
-        monkeypatch.setenv(name, value)
-    assert handoff.read_extra_work(("p", "s", "r")) == {"overhead": work}
-    assert handoff.read_extra_work(("p", "other", "r")) == {}
-    (tmp_path / "extra_work.json").write_text(json.dumps([[["p", "s", "r"], [{"kind": "overhead"}]]]))
-    with pytest.raises(InputError, match="extra work"):
-        handoff.read_extra_work(("p", "s", "r"))
 
 
 def test_reason_of_a_timeout_names_the_extra_work() -> None:

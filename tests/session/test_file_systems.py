@@ -89,9 +89,9 @@ def test_second_file_system_leaves_the_series_of_the_first_as_they_are(site: Sit
     assert [found for key, found in site.series().items() if key not in before] == [("fast", 1)] * len(before)
     # What one session chose is not expected by the next one of the suite.
     assert (site.run().exit_code, site.run("fast").exit_code) == (0, 0)
-    attributes = site.history.sessions("local")[0].attributes
-    assert attributes["file_systems"]["fast"]["directory"] == str(site.memory)
-    assert attributes["file_systems"]["fast"]["identity"]["type"] == "tmpfs"
+    used = site.history.sessions("local")[0].facts.file_systems
+    assert used["fast"].directory == str(site.memory)
+    assert used["fast"].identity["type"] == "tmpfs"
 
 
 def test_default_file_system_may_not_change_its_name(site: Site) -> None:
@@ -140,10 +140,10 @@ def test_node_local_file_system_is_left_to_the_jobs(site: Site) -> None:
     text = TWO.replace("{path: MEMORY, type: tmpfs}", "{path: /absent/io, type: tmpfs}\n    node_local: true")
     site.describe(text)
     assert (site.run("all").exit_code, Path("/absent").exists()) == (0, False)
-    attributes = site.history.sessions("local")[0].attributes
-    assert attributes["file_systems"]["fast"] == {"directory": "/absent/io", "identity": {}}
+    used = site.history.sessions("local")[0].facts.file_systems
+    assert used["fast"].model_dump() == {"directory": "/absent/io", "identity": {}}
     context = SessionContext("local", "tiny", chosen_file_systems=["all"])
-    context.cases = [replace(case, options={**case.options, "nodes": 2}) for case in context.cases]
+    context.cases = [replace(case, options=case.options.with_values({"nodes": 2})) for case in context.cases]
     assert {name.rpartition("=")[2] for name in context.excluded} == {"fast"}
     assert "fast is local to each node; the case has 2 nodes" in context.excluded.values()
 

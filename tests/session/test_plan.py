@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from iowatch.benchmarks.benchio import BENCHIO
 from iowatch.benchmarks.suites import SuiteCase
 from iowatch.core import UsageError
 from iowatch.session.plan import check_byte_budget, lacking_features, make_session_plan, require_runs
@@ -21,7 +22,8 @@ SITE = ReframeSite(
 
 
 def case(api: str, ranks: int = 4, nodes: int = 1) -> SuiteCase:
-    options = {"api": api, "op": "both", "local": "8x8x8", "ranks": ranks, "nodes": nodes, "repeat": 2}
+    values = {"api": api, "op": "both", "local": "8x8x8", "ranks": ranks, "nodes": nodes, "repeat": 2}
+    options = BENCHIO.read_options(values)
     return SuiteCase("smoke", "benchio", f"api={api},ranks={ranks}", options, "optional", 60)
 
 
@@ -62,7 +64,7 @@ def test_case_beyond_the_limits_is_unavailable() -> None:
     ],
 )
 def test_files_and_minutes_of_one_case_are_limited(limits: SystemLimits, reason: str) -> None:
-    options = {"api": "posix", "file": "per-process", "op": "write", "ranks": 4}
+    options = BENCHIO.read_options({"api": "posix", "file": "per-process", "op": "write", "ranks": 4})
     long = SuiteCase("smoke", "benchio", "long", options, "optional", 61)
     plan = make_session_plan(SITE, [case("posix"), long], ["gnu"], limits)
     assert [item.reason for item in plan.unavailable] == ([reason] if reason else [])

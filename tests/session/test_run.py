@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import time
 from collections.abc import Callable
@@ -14,13 +13,12 @@ from typing import cast
 import numpy as np
 import pytest
 
-from iowatch import handoff
+from iowatch import checks
 from iowatch.benchmarks.suites import SuiteCase, load_suite
 from iowatch.cli.commands.run import run_and_report
 from iowatch.core import MachineError, Output, OutputStatus, Result, Scalar, utc_now
 from iowatch.findings import series, state
 from iowatch.findings.series import load_observations
-from iowatch.handoff import SELECTION_VARIABLE
 from iowatch.session import accepted_plan, conditions, plan, reframe, run, session
 from iowatch.session.coverage import missing_reasons
 from iowatch.session.reframe import ReframePartition, ReframeSite
@@ -30,6 +28,7 @@ from iowatch.site import load_system, schedulers, storage, suite_on_system
 from iowatch.site.file_system import Scratch
 from iowatch.site.system import NightlyPolicy
 from iowatch.store import History, RunRecord, SessionRecord, StackRecord, locks
+from tests.checks.orders import order_of
 from tests.faults.places import small
 
 DAY = 86400
@@ -71,22 +70,25 @@ class FakeReframe:
         self.site = replace(self.site, partitions=(replace(part, scheduler=scheduler, access=access),))
 
     def follow(self, words: list[str], place: Path, environment: dict[str, str], each_poll: Callable[[], None]) -> int:
-        chosen = json.loads(Path(environment[SELECTION_VARIABLE]).read_text())
-        turn = "retest" if "IOWATCH_RETEST" in environment else ""
+        order = order_of(environment)
+        assert order.runs is not None
+        assert order.spool is not None
+        chosen = [run.key for run in order.runs]
+        turn = "retest" if order.is_retest else ""
         self.starts.append((turn, [name for _, _, name in chosen]))
         cases = {case.run_name: case for case in suite_on_system("tiny", "local", ("all",))}
         facts = {"retest": True} if turn else {}
-        self.avoided[turn] = [nodes for _, nodes in json.loads(Path(environment["IOWATCH_AVOIDED_NODES"]).read_text())]
+        self.avoided[turn] = [list(run.avoided_nodes) for run in order.runs if run.avoided_nodes]
         if turn:  # a job starts some seconds after ReFrame; times in the history are whole seconds
             time.sleep(1.1)
         for number, (partition, stack, name) in enumerate(chosen):
             output = output_of(cases[name], self.levels.get(turn, 1000.0), number, **self.achieved)
-            case = handoff.SpooledCase(
-                handoff.turn_run_name(name, facts),
+            case = checks.SpooledCase(
+                checks.turn_run_name(name, facts),
                 *("benchio", partition, stack, {}, int(time.time()), 1.0, output.to_json()),
                 facts={**facts, "nodes": self.nodes.get(turn, [])},
             )
-            handoff.spool_case(Path(environment["IOWATCH_SESSION_DIR"]), case, {})
+            checks.spool_case(order.spool, case, {})
         each_poll()
         end = time.monotonic() + self.slow_s
         while time.monotonic() < end:
@@ -357,7 +359,7 @@ def test_progress_shows_the_best_sample_of_the_headline_metric(
 ) -> None:
     """The best is the lowest of times, the highest of bandwidths and rates (core.metrics)."""
     result = {"operation": "write", "metric": metric, "unit": unit, "samples": samples}
-    case = cast("handoff.SpooledCase", SimpleNamespace(output={"results": [result]}))
+    case = cast("checks.SpooledCase", SimpleNamespace(output={"results": [result]}))
     assert run._format_headline(case) == expected
 
 
@@ -373,7 +375,7 @@ def test_unmounted_scratch_is_refused_until_it_is_declared(
         if disk is None:
             pytest.skip("needs the right to mount a tmpfs (root)")
         first = run_on(disk / "scratch")
-    assert history.session(first).attributes[storage.IDENTITY_FACT]["type"] == "tmpfs"
+    assert (history.session(first).facts.scratch_file_system or {})["type"] == "tmpfs"
     with pytest.raises(MachineError, match=r"found mount .*; expected mount .*/disk, type tmpfs, source tmpfs"):
         run_on(tmp_path / "disk" / "scratch")
     with pytest.raises(MachineError, match=r"found mount .*; expected mount .*/disk, type tmpfs, source tmpfs"):
@@ -385,14 +387,14 @@ def test_unmounted_scratch_is_refused_until_it_is_declared(
     system = load_system("local").model_copy(update={"scratch": declared})
     monkeypatch.setattr(session, "load_system", lambda _: system)
     second = run_on(tmp_path / "disk" / "scratch")
-    assert history.session(second).attributes[storage.IDENTITY_FACT] == other.declared
+    assert history.session(second).facts.scratch_file_system == other.declared
 
 
 def test_file_system_of_failed_runs_is_not_expected_later(history: History) -> None:
     """The newest successful run of each partition counts; the host that starts sessions may differ from the nodes."""
     good, bad = {"mount": "/lustre", "type": "lustre"}, {"mount": "/", "type": "ext4"}
     for number, (status, found) in enumerate((("ok", good), ("failed", bad))):
-        record = SessionRecord(f"s{number}", "local", "tiny", "run", 1_700_000_000 + number, {})
+        record = SessionRecord(f"s{number}", "local", "tiny", "run", 1_700_000_000 + number)
         history.begin_session(record)
         output = replace(output_of(load_suite("tiny")[0], 1.0, 0), status=cast(OutputStatus, status), reason="x")
         stack, facts = StackRecord("gnu"), {storage.IDENTITY_FACT: found}
@@ -435,5 +437,5 @@ def test_series_that_end_are_reported_for_five_sessions(fake: FakeReframe, histo
     text = f"6 series of cases that ran ended ({first}, …): they now produce cache keep instead of drop, hints x=1 "
     for _ in range(5):
         assert problems() == (f"{text}instead of none",)
-    assert history.sessions()[0].attributes["problems"] == [f"{text}instead of none"]
+    assert history.sessions()[0].facts.problems == (f"{text}instead of none",)
     assert problems() == ()

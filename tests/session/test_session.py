@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from iowatch import handoff
+from iowatch import checks
 from iowatch.core import Output, Result, UsageError
 from iowatch.session import session
 from iowatch.store import History, SessionRecord
 
-RECORD = SessionRecord("one", "local", "smoke", "run", 1_700_000_000, {})
+RECORD = SessionRecord("one", "local", "smoke", "run", 1_700_000_000)
 
 
 def test_path_with_a_blank_is_refused_before_the_session_starts(
@@ -30,11 +30,11 @@ def test_spooled_case_that_is_already_stored_is_not_duplicated(
 ) -> None:
     place = session.start_session(history, RECORD, [])
     output = Output("ior", "4", "ok", None, (Result("write", "bandwidth", "MiB/s", (1.5,), {"ranks": 4}),))
-    case = handoff.SpooledCase("ior:x", "ior", "default", "gnu", {}, 1_700_000_000, 1.0, output.to_json())
-    handoff.spool_case(place, case, {})
+    case = checks.SpooledCase("ior:x", "ior", "default", "gnu", {}, 1_700_000_000, 1.0, output.to_json())
+    checks.spool_case(place, case, {})
     with monkeypatch.context() as patch:
-        patch.setattr(handoff, "remove_spooled_case", lambda _: None)  # a kill falls here
+        patch.setattr(checks, "remove_spooled_case", lambda _: None)  # a kill falls here
         session.ingest_spool(history, place)
     session.ingest_spool(history, place)
-    assert handoff.finished_case_directories(place) == []
+    assert checks.finished_case_directories(place) == []
     assert [run.name for run in history.runs("one")] == ["ior:x"]

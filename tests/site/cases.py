@@ -19,9 +19,10 @@ from unittest import mock
 from reframe.core.config import load_config
 
 from iowatch.benchmarks.registry import BENCHMARKS
-from iowatch.site import reframe_config, stack_probe
-from iowatch.site.stack import Stack, StackPart
-from iowatch.site.stack_probe import FEATURE_OF_PART, FEATURE_VARIANTS
+from iowatch.site import reframe_config
+from iowatch.site.stack import probe as stack_probe
+from iowatch.site.stack.probe import FEATURE_OF_PART, FEATURE_VARIANTS
+from iowatch.site.stack.records import Stack, StackPart
 from iowatch.site.system import system_names
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from iowatch.site import stack_probe
+from iowatch.site.stack import probe as stack_probe
 
 Tool = Callable[[str, str], Path]
 

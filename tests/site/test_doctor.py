@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from iowatch.cli.commands.doctor import command
 from iowatch.site import doctor, load_system, machine, reframe_config, storage, system
 from iowatch.site.file_system import Scratch
-from iowatch.site.stack import Stack, StackPart
+from iowatch.site.stack.records import Stack, StackPart
 from iowatch.site.system import CovariateSettings, PrometheusSettings, System
 from tests.conftest import ROOT
 
@@ -21,7 +21,7 @@ from tests.conftest import ROOT
 def stack(*names: str) -> Stack:
     programs = {"ior": ("/usr/bin/mdtest",), "hpcc": ("/usr/bin/hpcc",)}
     parts = tuple(StackPart(name, "1.2.3", files=programs.get(name, ())) for name in names)
-    from iowatch.site.stack_probe import features_of_parts
+    from iowatch.site.stack.probe import features_of_parts
 
     return Stack("system-x", "local", "system", "installed", parts, features_of_parts(parts))
 

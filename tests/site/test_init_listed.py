@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from iowatch.checks import RunOrder
+from tests.checks.orders import order_variables
 from tests.site.test_init import MPI_LIST, SINFO
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -41,7 +43,7 @@ def machine(tmp_path: Path) -> tuple[Path, dict[str, str]]:
         "RFM_COLORIZE": "no",
         "IOWATCH_ROOT": str(root),
         "IOWATCH_VAR": str(tmp_path / "var"),
-        "IOWATCH_SUITE": "nightly",
+        **order_variables(tmp_path / "order", RunOrder(suite="nightly")),
     }
     return root, environment
 

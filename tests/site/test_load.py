@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from iowatch.benchmarks.hpcc import HPCC
+from iowatch.benchmarks.ior import IOR
 from iowatch.benchmarks.suites import SuiteCase
 from iowatch.core import InputError, UsageError
 from iowatch.reference.published import load_sources
@@ -159,9 +161,9 @@ def test_file_systems_that_cannot_be_measured_are_refused(
 def test_cases_are_measured_on_the_file_systems_of_suite_or_command(tmp_path: Path) -> None:
     """The default one by default; hpcc, which writes no files, only there."""
     system = read_system(write(tmp_path, MEASURED))
-    options = {"op": "write", "api": "posix", "ranks": 4}
+    options = IOR.read_options({"op": "write", "api": "posix", "ranks": 4})
     plain = SuiteCase("mine", "ior", "single", options, "optional", 60)
-    memory = SuiteCase("mine", "hpcc", "single", {"ranks": 4}, "optional", 60)
+    memory = SuiteCase("mine", "hpcc", "single", HPCC.read_options({"ranks": 4}), "optional", 60)
 
     def runs(case: SuiteCase, *chosen: str, suite: tuple[str, ...] = ()) -> list[str]:
         return [one.run_name for one in on_file_systems([replace(case, file_systems=suite)], system, chosen)]

@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("reframe")
 
-from reframe_tests.mixins.machine import environment_commands, parse_facts
+from iowatch.checks.machine import environment_commands, parse_facts
 
 
 def collect_facts(directory: Path, place: Path, path: str) -> dict[str, str]:

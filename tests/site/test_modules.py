@@ -9,7 +9,10 @@ from pathlib import Path
 import pytest
 
 from iowatch.core import InputError
-from iowatch.site import reframe_config, stack, stack_probe, stacks
+from iowatch.site import reframe_config
+from iowatch.site.stack import load as stacks
+from iowatch.site.stack import probe as stack_probe
+from iowatch.site.stack import records as stack
 
 MPIRUN = "#!/bin/sh\necho 'mpirun (Open MPI) 5.0.8'\n"
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from iowatch.site import stack_probe
-from iowatch.site.stack_probe import MpiInstallation
+from iowatch.site.stack import probe as stack_probe
+from iowatch.site.stack.probe import MpiInstallation
 
 from .conftest import Tool
 
@@ -139,7 +139,7 @@ def test_netcdf_without_parallel_and_libdir_in_nc_config(
 
 
 def test_machine_without_mpi_has_no_system_stack(tool: Tool) -> None:
-    from iowatch.site.stack_probe import system_stacks
+    from iowatch.site.stack.probe import system_stacks
 
     tool("unrelated", "true")
     assert system_stacks("local") == []
@@ -198,7 +198,7 @@ def test_h5bench_that_prints_an_earlier_version_is_identified_by_its_programs(
 
 def test_cray_stack_is_found_without_mpicc_and_mpirun(tool: Tool, monkeypatch: pytest.MonkeyPatch) -> None:
     """As in PrgEnv-gnu: `cc` includes MPI, and `srun` starts programs."""
-    from iowatch.site.stack_probe import loaded_stack
+    from iowatch.site.stack.probe import loaded_stack
 
     wrapper = tool("cc", "echo 'gcc-12 (SUSE Linux) 12.3.0'")
     tool("h5pcc", f"cat <<'END'\n{SETTINGS.format(parallel='yes')}\nEND")

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from iowatch.core import InputError, MachineError
-from iowatch.site import reframe_config, stack_probe
+from iowatch.site import reframe_config
 from iowatch.site.schedulers import SCHEDULER_OPTIONS, access_options
-from iowatch.site.stack import Stack, StackPart
+from iowatch.site.stack import probe as stack_probe
+from iowatch.site.stack.records import Stack, StackPart
 from iowatch.site.system import load_system, system_names
 from tests.site.cases import load_configuration
 

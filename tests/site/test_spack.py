@@ -9,8 +9,11 @@ from pathlib import Path
 import pytest
 
 from iowatch.core.yamlfile import read_mapping
-from iowatch.site import Stack, spack_graph, stack, stack_install
-from iowatch.site.spack_environments import SpackEnvironment, write_environment
+from iowatch.experiments.common import spack_graph
+from iowatch.experiments.common.spack_environments import SpackEnvironment, write_environment
+from iowatch.site import Stack
+from iowatch.site.stack import install as stack_install
+from iowatch.site.stack import records as stack
 
 from .test_stack_committed import EXAMPLES, LOCKS, MANIFESTS, ROOT, label
 
@@ -132,7 +135,7 @@ def test_iowatch_concretizes_with_the_requirements_of_the_wheel(tmp_path: Path) 
 
 
 def test_recipe_builds_and_its_install_test_runs(var: Path) -> None:
-    from iowatch.site.stack_install import install_stack
+    from iowatch.site.stack.install import install_stack
 
     stack, directory = install_stack("debian", "local", jobs=1)
     assert stack.status == "installed"

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from iowatch.core import InputError
-from iowatch.site.stack import Stack, StackPart, write_stack_files
-from iowatch.site.stacks import discover_stacks, read_stack_json
+from iowatch.site.stack.load import discover_stacks, read_stack_json
+from iowatch.site.stack.records import Stack, StackPart, write_stack_files
 
 
 @pytest.fixture

@@ -14,10 +14,10 @@ from iowatch.cli.commands import stack, system
 from iowatch.core import InputError, UsageError
 from iowatch.session.plan import make_session_plan
 from iowatch.session.reframe import ReframeSite
-from iowatch.site import stack_install
 from iowatch.site.show import render_stack_list
-from iowatch.site.stack import Stack
-from iowatch.site.stack_install import install_stack
+from iowatch.site.stack import install as stack_install
+from iowatch.site.stack.install import install_stack
+from iowatch.site.stack.records import Stack
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -9,9 +9,9 @@ import pytest
 from jsonschema import Draft7Validator
 
 from iowatch.core.yamlfile import read_mapping
-from iowatch.site import stack
-from iowatch.site.stack_install import pinned_spack_commit, pinned_spack_version, spack_settings_file
-from iowatch.site.stacks import REFERENCE_STACK, stack_from_lock
+from iowatch.site.stack import records as stack
+from iowatch.site.stack.install import pinned_spack_commit, pinned_spack_version, spack_settings_file
+from iowatch.site.stack.load import REFERENCE_STACK, stack_from_lock
 
 ROOT = Path(__file__).resolve().parents[2]
 # Examples for sites; they are concretized on the site's machine, so there are no locks.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from iowatch.site.stack import PartDifference, Stack, StackPart, diff_stacks
+from iowatch.site.stack.records import PartDifference, Stack, StackPart, diff_stacks
 
 
 def stack(name: str, *parts: StackPart) -> Stack:

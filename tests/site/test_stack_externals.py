@@ -10,8 +10,8 @@ import pytest
 
 from iowatch.core import InputError
 from iowatch.core.yamlfile import read_mapping
-from iowatch.site import stack_install
-from iowatch.site.stack_install import ABSENT, External, prepare_environment
+from iowatch.site.stack import install as stack_install
+from iowatch.site.stack.install import ABSENT, External, prepare_environment
 
 ROOT = Path(__file__).resolve().parents[2]
 Machine = Callable[..., None]
@@ -94,7 +94,7 @@ def test_committed_externals_are_used_if_they_match(machine: Machine) -> None:
 
 def test_target_is_that_of_the_processor(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     machine()
-    monkeypatch.setattr("iowatch.site.stack_install.platform.machine", lambda: "aarch64")
+    monkeypatch.setattr("iowatch.site.stack.install.platform.machine", lambda: "aarch64")
     environment = prepare_environment("hdf5-1.14", "local", True, print)
     settings = read_mapping(environment / "spack.yaml")["spack"]
     assert settings["packages"] == {"all": {"require": "target=aarch64"}}

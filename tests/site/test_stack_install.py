@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from iowatch.core import MachineError
-from iowatch.site import stack, stack_install
-from iowatch.site.stack_install import External, install_stack, pinned_spack_version, spack_version
-from iowatch.site.stacks import load_stack
+from iowatch.site.stack import install as stack_install
+from iowatch.site.stack import records as stack
+from iowatch.site.stack.install import External, install_stack, pinned_spack_version, spack_version
+from iowatch.site.stack.load import load_stack
 
 ROOT = Path(__file__).resolve().parents[2]
 LOCK = ROOT / "systems" / "local" / "stacks" / "debian" / "spack.lock"

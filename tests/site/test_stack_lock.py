@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from iowatch.core import InputError
-from iowatch.site import stack
+from iowatch.site.stack import records as stack
 
 from .conftest import node, write_lock
 

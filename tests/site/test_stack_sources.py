@@ -10,9 +10,9 @@ import pytest
 
 from iowatch.core import InputError
 from iowatch.core.yamlfile import read_mapping
-from iowatch.site import stack_install
-from iowatch.site.stack import StackPart, diff_stacks
-from iowatch.site.stack_sources import develop_entries, lock_differences, record_commit
+from iowatch.site.stack import install as stack_install
+from iowatch.site.stack.records import StackPart, diff_stacks
+from iowatch.site.stack.sources import develop_entries, lock_differences, record_commit
 
 from .conftest import node, write_lock
 

@@ -1,5 +1,5 @@
 """Seeded samples with a known ratio: session effects, heavy tails, contention. Used by the tests and by
-bench/compare.py."""
+bench/statistics/compare.py."""
 
 from __future__ import annotations
 

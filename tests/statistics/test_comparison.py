@@ -1,4 +1,4 @@
-"""Properties of the comparison over seeded simulations; bench/compare.py runs the same at larger size."""
+"""Properties of the comparison over seeded simulations; bench/statistics/compare.py runs the same at larger size."""
 
 from __future__ import annotations
 

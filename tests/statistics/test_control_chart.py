@@ -225,3 +225,31 @@ def test_noisy_series_beside_it_never_make_it_quieter(seed: int, factor: float, 
     beside = np.clip(beside, math.log(1000) - 2.5 * spread, None)
     alone, together = unusual(calm), unusual(np.concatenate([calm, beside]))
     assert alone & {0} <= together & {0}
+
+
+def chart_with_margins(logs: Floats, margins: Floats) -> set[int]:
+    times = DAY_S * np.arange(logs.shape[1], dtype=np.int64) + 3600
+    series = [PanelSeries(times + 60 * row, values, {}) for row, values in enumerate(logs)]
+    report = chart_losses(series, ["scratch"] * len(logs), load_margins=list(margins))
+    return {loss.series for loss in report.losses}
+
+
+@pytest.mark.parametrize(("sessions", "factor", "told"), [(1, 0.6, False), (1, 0.25, True), (2, 0.6, True)])
+def test_loss_of_one_session_counts_beyond_a_load_that_the_record_may_have_missed(
+    sessions: int, factor: float, told: bool
+) -> None:
+    """The largest load on record takes half: without its record a run at 60 % may be one with the load."""
+    logs = noise(40 + sessions, 3, *[0.03] * 6)
+    logs[2, 40:] += math.log(factor)
+    assert chart_with_margins(logs, np.full(logs.shape, math.log(2))) == ({2} if told else set())
+    assert chart_with_margins(logs, np.zeros(logs.shape)) == {2}
+
+
+@pytest.mark.parametrize(("factor", "told"), [(0.6, False), (0.25, True)])
+def test_loss_of_a_group_counts_beyond_the_median_margin_of_its_series(factor: float, told: bool) -> None:
+    logs = noise(41, 4, *[0.03] * 6)
+    logs[:, 40] += math.log(factor)
+    margins = np.full(logs.shape, math.log(2))
+    # The load hardly reaches one series, whose loss the load cannot explain.
+    margins[5] = 0.0
+    assert chart_with_margins(logs, margins) == (set(range(6)) if told else {5})

@@ -1,5 +1,7 @@
-"""Autocorrelated observations have a smaller effective number; independent ones are unchanged. bench/compare.py: larger
-size."""
+"""Autocorrelated observations have a smaller effective number; independent ones are unchanged.
+
+bench/statistics/compare.py: larger size.
+"""
 
 from __future__ import annotations
 

@@ -71,9 +71,9 @@ def test_short_histories_of_real_noise_have_few_false_alarms(
 
     The noise consists of blocks of the real series minus their running median of `width` observations.
     """
-    monkeypatch.syspath_prepend(ROOT / "bench")
-    fit = import_module("detect_fit")
-    noise = fit.blocks(fit.residuals(width), lambda rng: int(rng.integers(shortest, longest + 1)))
+    monkeypatch.syspath_prepend(ROOT / "bench/statistics")
+    simulated = import_module("simulated_series")
+    noise = simulated.blocks(simulated.residuals(width), lambda rng: int(rng.integers(shortest, longest + 1)))
     rng = np.random.default_rng(4)
     histories = [noise(rng, int(rng.integers(7, 21))) for _ in range(3000)]
     answers = detect_many([(times(len(logs)), np.exp(logs)) for logs in histories])

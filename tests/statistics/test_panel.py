@@ -15,11 +15,11 @@ from iowatch.findings import CASE_PARAMETERS
 from iowatch.statistics.panel import (
     PanelEvent,
     PanelReport,
-    _choose,
     _companions,
     _lasting_together,
     _quietness,
     _Rated,
+    _select_groups,
     assess_panel,
     probability_beside,
 )
@@ -216,8 +216,8 @@ def test_a_weak_group_joins_one_of_the_other_direction(
 def test_gains_need_more_than_losses(direction: int, sessions: int, real: float, reported: bool) -> None:
     """Limits of new groups, losses and gains: .25 and .45 in the first session, .38 and .50, then .45 and .60."""
     one = _Rated(group(direction, 20, sessions), real, real / 2)
-    assert _choose([one], []) == ([one] if reported else [])
-    assert _choose([one], [20]) == [one]  # of a known event
+    assert _select_groups([one], []) == ([one] if reported else [])
+    assert _select_groups([one], [20]) == [one]  # of a known event
 
 
 def test_an_event_is_less_probable_on_a_system_with_long_bad_spells() -> None:

@@ -1,4 +1,4 @@
-"""bench/panels_fresh.py: panels whose truth is what their points show, in the format of the scorer."""
+"""bench/statistics/panels_fresh.py: panels whose truth is what their points show, in the format of the scorer."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ import pytest
 
 from tests.datasets import ROOT, unpacked
 
-YEAR = ROOT / "reference/series/edison/edison-summaries_2017-02-14-2018-02-15.csv.xz"
+YEAR = ROOT / "tests/data/tokio/edison-summaries_2017-02-14-2018-02-15.csv.xz"
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("fresh")
-    maker = ROOT / "bench/panels_fresh.py"
+    maker = ROOT / "bench/statistics/panels_fresh.py"
     subprocess.run([sys.executable, maker, YEAR, "1", folder, "--panels", "12"], check=True, timeout=120)
     return folder
 

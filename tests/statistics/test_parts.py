@@ -21,6 +21,7 @@ from iowatch.statistics.segments import (
     step_penalty,
 )
 from iowatch.statistics.steps import (
+    StepFeatures,
     extract_transients,
     first_level_uncertainty,
     fit_slope,
@@ -126,8 +127,8 @@ def test_step_at_the_start_of_a_short_series_has_less_confidence() -> None:
     assert alone < confidence(logs, (0, 1.0), (365, 0.0), (375, 0.25))
 
 
-def facts_of(logs: np.ndarray, *starts: tuple[int, float]) -> tuple[tuple[float, ...], bool]:
-    """Features of the newest step, and whether its level is the newest one."""
+def features_of(logs: np.ndarray, *starts: tuple[int, float]) -> StepFeatures:
+    """Features of the newest step."""
     series = SeriesFit(logs, NOISE, SETTINGS, np.zeros(len(logs), dtype=bool))
     return step_features(series, series.segments(list(starts)))[-1]
 
@@ -139,16 +140,16 @@ def around(level: float, scatter: float, observations: int) -> np.ndarray:
 
 def test_newest_step_is_relative_to_the_scatter_before_it() -> None:
     """A step of 1 after observations within 0.05 of their level: ln 20; those after it scatter by 0.4."""
-    facts, newest = facts_of(np.concatenate([around(0, 0.05, 21), around(1, 0.4, 14)]), (0, 0.0), (21, 1.0))
-    assert newest
-    assert facts[2] == pytest.approx(np.log(20), abs=0.5)
+    features = features_of(np.concatenate([around(0, 0.05, 21), around(1, 0.4, 14)]), (0, 0.0), (21, 1.0))
+    assert features.is_newest
+    assert features.values[2] == pytest.approx(np.log(20), abs=0.5)
 
 
 def test_older_step_is_relative_to_the_scatter_of_the_series() -> None:
     """Half of the observations scatter by 0.4, and so does the 80 % quantile of all: ln(2 / 0.4)."""
-    facts, newest = facts_of(np.concatenate([around(0, 0.05, 30), around(2, 0.4, 30)]), (0, 0.0), (30, 2.0))
-    assert not newest
-    assert facts[2] == pytest.approx(np.log(5), abs=0.5)
+    features = features_of(np.concatenate([around(0, 0.05, 30), around(2, 0.4, 30)]), (0, 0.0), (30, 2.0))
+    assert not features.is_newest
+    assert features.values[2] == pytest.approx(np.log(5), abs=0.5)
 
 
 @pytest.mark.parametrize(("second", "taken"), [(7, True), (8, False)])
@@ -158,9 +159,10 @@ def test_departure_in_two_steps_is_one_transient_of_at_most_14_observations(seco
     logs = np.concatenate([around(0, 0.05, 30), around(-0.5, 0.05, 7), around(-0.9, 0.05, second), around(0, 0.05, 30)])
     series = SeriesFit(logs, NOISE, SETTINGS, np.zeros(len(logs), dtype=bool))
     segments = series.segments([(0, 0.0), (30, -0.5), (37, -0.9), (n, 0.0)])
-    kept, excursions = extract_transients(series, segments, step_penalty(len(logs), SETTINGS))
-    assert len(kept) == (1 if taken else 4)
-    assert excursions == ([(30, 44, pytest.approx(-0.7, abs=0.02))] if taken else [])
+    lasting, transients = extract_transients(series, segments, step_penalty(len(logs), SETTINGS))
+    assert len(lasting) == (1 if taken else 4)
+    assert [(transient.first, transient.end) for transient in transients] == ([(30, 44)] if taken else [])
+    assert [transient.log_ratio for transient in transients] == [pytest.approx(-0.7, abs=0.02)] * taken
     assert list(np.flatnonzero(series.away)) == (list(range(30, 44)) if taken else [])
 
 

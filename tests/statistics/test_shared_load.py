@@ -10,7 +10,8 @@ from iowatch.statistics import CovariateTable
 from iowatch.statistics.shared_load import adjust_together, new_load
 
 Floats = NDArray[np.float64]
-# Noise and effect (ln) of each series: as measured by bench/aggressor.py, and one that the load hardly reaches.
+# Noise and effect (ln) of each series: as measured by bench/statistics/aggressor.py, and one that the load hardly
+# reaches.
 NOISE = np.array([0.1, 0.08, 0.06, 0.05])
 EFFECTS = np.log([0.43, 0.7, 0.55, 0.95])
 

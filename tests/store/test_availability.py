@@ -17,6 +17,7 @@ from sqlalchemy.exc import OperationalError
 
 from iowatch.core import InputError, MachineError, UsageError
 from iowatch.store import History, HistoryUnavailableError, SessionRecord, engine
+from iowatch.store.history import _reads
 from tests.faults.concurrency import same_runs
 from tests.store.test_maintenance import KINDS, fill, run
 
@@ -60,7 +61,7 @@ def test_transaction_is_repeated_after_the_connection_was_lost(postgresql_url: s
         history.begin_session(SESSION)
         end_connections(postgresql_url)
         assert history.record_runs("s", [run(1)]) == 1
-        assert history._read(lose_first) == 7
+        assert _reads(lose_first)(history) == 7
     assert len(attempts) == 2
 
 

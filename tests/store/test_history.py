@@ -91,7 +91,7 @@ def test_failed_run_is_stored_but_is_no_point_of_a_series(history: History) -> N
     history.record_runs("s1", [run("f1", status="incomplete")])
     (kept,) = history.runs("s1")
     assert kept.status == "incomplete"
-    assert kept.facts["partial_results"][0]["samples"] == [1.0, 3.0, 2.0]
+    assert kept.facts.partial_results[0]["samples"] == [1.0, 3.0, 2.0]
     assert history.series() == []
 
 
@@ -318,4 +318,4 @@ def test_chosen_facts_of_many_runs(history: History) -> None:
     ids = [one.id for one in history.runs("s1")]
     found = history.run_facts([*ids, 99], ("covariates", "fs_ave_mds_cpu", "absent"))
     del recorded["command"]
-    assert found == {ids[0]: recorded, ids[1]: {}}
+    assert {run: facts.document for run, facts in found.items()} == {ids[0]: recorded, ids[1]: {}}

@@ -22,6 +22,7 @@ from iowatch.store import (
     FindingRow,
     History,
     RunRecord,
+    SessionFacts,
     SessionRecord,
     StackRecord,
     maintenance,
@@ -64,7 +65,7 @@ def content(history: History) -> dict[str, Any]:
         runs = [
             (
                 one.name, one.stack, dict(one.stack_document), one.status, one.reason, one.started_at,
-                dict(one.facts),
+                dict(one.facts.document),
                 [(s.case.canonical, s.metric, samples) for s, samples in history.run_results(one.id)],
                 history.artefacts(one.id),
             )
@@ -426,9 +427,9 @@ def test_history_with_text_that_a_database_refuses_can_be_copied(new_database: C
     damaged = replace(run(3, "failed"), facts={"command": "ior \0 \udcff"})
     damaged = replace(damaged, output=replace(damaged.output, reason="killed\0"))
     with History.open(new_database("sqlite")) as source, History.open(new_database(kind)) as target:
-        source.begin_session(SessionRecord("s", "local", "smoke", "run", 1000, {"scratch": "/a\0b"}))
+        source.begin_session(SessionRecord("s", "local", "smoke", "run", 1000, SessionFacts(scratch="/a\0b")))
         source.record_runs("s", [damaged])
         assert [copy_history(source, target).runs for _ in range(2)] == [1, 0]
         (copied,) = target.runs("s")
-        assert (copied.reason, copied.facts["command"]) == ("killed\ufffd", "ior \ufffd \ufffd")
-        assert target.session("s").attributes == {"scratch": "/a\ufffdb"}
+        assert (copied.reason, copied.facts.command) == ("killed\ufffd", "ior \ufffd \ufffd")
+        assert target.session("s").facts.document == {"scratch": "/a\ufffdb"}

@@ -14,7 +14,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from iowatch.core import Output, Result
-from iowatch.store import History, ResultFilter, RunRecord, SessionRecord, StackRecord, bulk, fold_node_names
+from iowatch.store import (
+    History,
+    ResultFilter,
+    RunRecord,
+    SessionFacts,
+    SessionRecord,
+    StackRecord,
+    bulk,
+    fold_node_names,
+)
 from iowatch.store.schema import decode_many_samples, decode_samples, encode_samples
 
 KINDS = ["sqlite", "postgresql"]
@@ -87,9 +96,11 @@ def test_points_of_one_second_are_in_the_order_of_their_runs(history_of_kind: Hi
 
 
 def test_sessions_are_selected_by_an_attribute(history_of_kind: History) -> None:
-    history_of_kind.begin_session(SessionRecord("t", "local", "nightly", "run", 2000, {"retest_since": 2100}))
-    history_of_kind.begin_session(SessionRecord("u", "local", "nightly", "run", 3000, {"host": "retest_since"}))
-    assert [one.uuid for one in history_of_kind.sessions("local", attribute="retest_since")] == ["t"]
+    history_of_kind.begin_session(SessionRecord("t", "local", "nightly", "run", 2000, SessionFacts(retest_since=2100)))
+    history_of_kind.begin_session(
+        SessionRecord("u", "local", "nightly", "run", 3000, SessionFacts(host="retest_since"))
+    )
+    assert [one.uuid for one in history_of_kind.sessions("local", retested=True)] == ["t"]
     assert len(history_of_kind.sessions("local")) == 3
 
 
@@ -110,7 +121,7 @@ def test_facts_are_read_back_exactly(history_of_kind: History, facts: dict[str, 
     history.record_runs("s", [run(f"f{len(history.runs('s'))}", (1.0,), facts)])
     newest = history.runs("s")[-1]
     assert (newest.name, newest.partition, newest.tool, newest.version) == ("benchio:a", "compute", "benchio", None)
-    assert json.dumps(newest.facts, sort_keys=True) == json.dumps(facts, sort_keys=True)
+    assert json.dumps(newest.facts.document, sort_keys=True) == json.dumps(facts, sort_keys=True)
     assert history.run(newest.id) == newest
 
 

@@ -13,146 +13,263 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from iowatch.benchmarks import benchmark, hints, parsing, workload_cases
-from iowatch.core import MIB, InputError, Scalar, parse_size
+from iowatch.benchmarks.options import (
+    NODES,
+    RANKS,
+    STRIPE_COUNT,
+    STRIPE_SIZE,
+    Option,
+    Options,
+    OptionType,
+    declare_options,
+    repeat_option,
+)
+from iowatch.core import MIB, Scalar
 
-_OPTIONS = {
-    "api": "posix, mpiio, hdf5, netcdf4, pnetcdf or null",
-    "file": "shared, per-process or per-node",
-    "instances": "groups of ranks that write separate files concurrently",
-    "pattern": "block3d, disjoint or interleaved",
-    "op": "write, read or both",
-    "local": "elements per rank, NXxNYxNZ (weak scaling)",
-    "global": "elements in all, NXxNYxNZ (strong scaling)",
-    "transfer": "transfer size in bytes",
-    "block": "block size in bytes",
-    "segments": "segments",
-    "row": "row of two-dimensional data in bytes",
-    "access": "collective or independent",
-    "cache": "keep, drop or direct",
-    "sync": "flush inside the timed part: true or end, each, none",
-    "chunk": "chunk shape in elements",
-    "filter": "compression of chunks: deflate, szip or zstd; collective access only",
-    "filter-level": "level of deflate (1 to 9) or zstd (1 to 22)",
-    "chunk-cache": "cache of chunks of each rank in bytes",
-    "vfd": "subfiling: HDF5's subfiling driver (1.14); independent access and cache keep only",
-    "byte-order": "big: doubles in the file that HDF5 and NetCDF-4 have to convert",
-    "unlimited": "slowest varying dimension unlimited",
-    "fill": "libraries write fill values first",
-    "align": "libraries align objects to this many bytes",
-    "collective-metadata": "HDF5 metadata collectively",
-    hints.OPTION: hints.DESCRIPTION,
-    "repeat": "repetitions",
-    "verify": "check every byte",
-    "stripe-count": "Lustre stripe count of the directory, -1 for all",
-    "stripe-size": "Lustre stripe size of the directory in bytes",
-    "ranks": "MPI processes",
-    "nodes": "nodes",
-    **workload_cases.OPTIONS,
-}
+RECORD_FILE = "benchio.json"
+_DOUBLE_BYTES = 8
+# Option `api` -> case parameter.
+_APIS = {"posix": "POSIX", "mpiio": "MPIIO", "hdf5": "HDF5", "netcdf4": "NETCDF4", "pnetcdf": "PNETCDF", "null": "NULL"}
+# Option `api` -> feature that the stack must have.
+_LIBRARIES = {"hdf5": "hdf5", "netcdf4": "netcdf4", "pnetcdf": "pnetcdf"}
+# Option `sync` -> case parameter.
+_SYNC: dict[str, Scalar] = {"none": False, "false": False, "end": True, "true": True, "each": "each"}
+# Of the pattern `interleaved`, blocks of each rank.
+_INTERLEAVED_SEGMENTS = 16
+
+# Defaults are those of the program (`src/options_table.c`), for what has to be computed before it runs.
+_OPTIONS = declare_options(
+    Option("api", OptionType.CHOICE, "interface; null moves no data", default="mpiio", choices=tuple(_APIS)),
+    Option(
+        "file", OptionType.CHOICE, "files over ranks", default="shared", choices=("shared", "per-process", "per-node")
+    ),
+    Option(
+        "instances", OptionType.NUMBER, "groups of ranks that write separate files concurrently", default=1, minimum=1
+    ),
+    Option(
+        "pattern",
+        OptionType.CHOICE,
+        "blocks of a 3-D array, one region per rank, or blocks of all ranks in turn",
+        default="block3d",
+        choices=("block3d", "disjoint", "interleaved"),
+    ),
+    Option("op", OptionType.CHOICE, "what is timed", default="write", choices=("write", "read", "both")),
+    Option(
+        "local",
+        OptionType.SHAPE,
+        "elements per rank, NXxNYxNZ (weak scaling)",
+        default="128x128x128",
+        minimum=1,
+        dimensions=(3,),
+    ),
+    Option("global", OptionType.SHAPE, "elements in all, NXxNYxNZ (strong scaling)", minimum=1, dimensions=(3,)),
+    Option("transfer", OptionType.SIZE, "transfer size; unset: 1m, and of block3d all in one call", minimum=1),
+    Option("block", OptionType.SIZE, "block size; unset: 16m, and of interleaved one transfer", minimum=1),
+    Option("segments", OptionType.NUMBER, "blocks of each rank; unset: 1, and of interleaved 16", minimum=1),
+    Option("row", OptionType.SIZE, "row of two-dimensional data; 0 or unset: one-dimensional", minimum=0),
+    Option(
+        "access",
+        OptionType.CHOICE,
+        "calls; unset: collective, where there are any",
+        choices=("collective", "independent"),
+    ),
+    Option(
+        "cache",
+        OptionType.CHOICE,
+        "page cache; drop: before each read; direct: O_DIRECT, posix only",
+        default="keep",
+        choices=("keep", "drop", "direct"),
+    ),
+    Option(
+        "sync",
+        OptionType.CHOICE,
+        "flush inside the timed part; true is end",
+        default="none",
+        choices=(True, False, "end", "each", "none"),
+    ),
+    Option("chunk", OptionType.SIZES, "chunk shape in elements; unset: contiguous", minimum=1),
+    Option(
+        "filter",
+        OptionType.CHOICE,
+        "compression of chunks; collective access only",
+        default="none",
+        choices=("none", "deflate", "szip", "zstd"),
+    ),
+    Option(
+        "filter-level",
+        OptionType.NUMBER,
+        "level of deflate (1 to 9) or zstd (1 to 22); 0: the program's own",
+        default=0,
+        minimum=0,
+        maximum=22,
+    ),
+    Option(
+        "chunk-cache", OptionType.SIZE, "cache of chunks of each rank; 0: as the library has it", default=0, minimum=0
+    ),
+    Option(
+        "vfd",
+        OptionType.CHOICE,
+        "driver of HDF5; subfiling (1.14): independent access and cache keep only",
+        default="mpio",
+        choices=("mpio", "subfiling"),
+    ),
+    Option(
+        "byte-order",
+        OptionType.CHOICE,
+        "doubles in the file; big: HDF5 and NetCDF-4 have to convert them",
+        default="native",
+        choices=("native", "big"),
+    ),
+    Option("unlimited", OptionType.FLAG, "slowest varying dimension unlimited", default=False),
+    Option("fill", OptionType.FLAG, "libraries write fill values first", default=False),
+    Option("align", OptionType.SIZE, "alignment of objects of libraries; 0: none", default=0, minimum=0),
+    Option("collective-metadata", OptionType.FLAG, "HDF5 metadata collectively", default=False),
+    hints.DECLARATION,
+    repeat_option(10, "repetitions"),
+    Option("verify", OptionType.FLAG, "check every byte", default=False),
+    STRIPE_COUNT,
+    STRIPE_SIZE,
+    RANKS,
+    NODES,
+    workload_cases.WORKLOAD,
+    workload_cases.SET,
+)
 
 # Not program arguments: size of the job, and striping of the directory.
 _PLACEMENT = {"ranks", "nodes", "stripe-count", "stripe-size"}
-_NOT_ARGUMENTS = _PLACEMENT | {hints.OPTION, *workload_cases.OPTIONS}
-_DOUBLE_BYTES = 8
-RECORD_FILE = "benchio.json"
-_APIS = {
-    **{"posix": "POSIX", "mpiio": "MPIIO", "hdf5": "HDF5"},
-    **{"netcdf4": "NETCDF4", "pnetcdf": "PNETCDF", "null": "NULL"},
-}
-_SYNC: dict[str, Scalar] = {"none": False, "end": True, "each": "each"}
+_NOT_ARGUMENTS = _PLACEMENT | {hints.OPTION, workload_cases.WORKLOAD.name, workload_cases.SET.name}
 
 
-def _arguments(options: benchmark.BenchmarkOptions, place: str) -> list[str]:
-    given = {name: value for name, value in options.items() if name not in _NOT_ARGUMENTS and value is not False}
-    words = [f"--{name}" if value is True else f"--{name}={value}" for name, value in given.items()]
-    if "workload" in options:
+def _is_workload(options: Options) -> bool:
+    return workload_cases.WORKLOAD.name in options
+
+
+def _arguments(options: Options, scratch: str) -> list[str]:
+    words: list[str] = []
+    for name, value in options.items():
+        if name in _NOT_ARGUMENTS or value is False:
+            continue
+        words.append(f"--{name}" if value is True else f"--{name}={value}")
+    if _is_workload(options):
         words += workload_cases.arguments(options)
     words += [f"--hint={key}={value}" for key, value in hints.mpi_info(options).items()]
-    return [*words, f"--dir={place}", f"--json={RECORD_FILE}"]
+    return [*words, f"--dir={scratch}", f"--json={RECORD_FILE}"]
 
 
-def _requires(options: benchmark.BenchmarkOptions) -> tuple[str, ...]:
-    if "workload" in options:
+def _requires(options: Options) -> tuple[str, ...]:
+    if _is_workload(options):
         return ("mpi", *workload_cases.requires(options), *hints.required_features(options))
-    library = {"hdf5": "hdf5", "netcdf4": "netcdf4", "pnetcdf": "pnetcdf"}.get(str(options.get("api")))
-    chosen = [str(options[name]) for name in ("filter", "vfd") if options.get(name, "none") not in ("none", "mpio")]
-    if wrong := set(chosen) - {"deflate", "szip", "zstd", "subfiling"}:
-        raise InputError(f"unknown: {', '.join(sorted(wrong))}")
-    return ("mpi", *((library,) if library else ()), *chosen, *hints.required_features(options))
+    features = ["mpi"]
+    api = options.text("api")
+    if api in _LIBRARIES:
+        features.append(_LIBRARIES[api])
+    # Filters and the driver are features of the stack's HDF5, under the names of their options.
+    if options.text("filter") != "none":
+        features.append(options.text("filter"))
+    if options.text("vfd") != "mpio":
+        features.append(options.text("vfd"))
+    return (*features, *hints.required_features(options))
 
 
-def _file_bytes(options: benchmark.BenchmarkOptions) -> int:
-    if "workload" in options:
+def _file_bytes(options: Options) -> int:
+    """Return the bytes of all files of a repetition."""
+    if _is_workload(options):
         return workload_cases.plan(options).data_bytes
-    if str(options.get("api")) == "null":
+    if options.text("api") == "null":
         return 0
-    ranks = benchmark.integer_option(options, "ranks", 1)
-    if options.get("pattern", "block3d") != "block3d":
-        # benchio's defaults: one block of 16 MiB, or 16 interleaved blocks of one transfer.
-        interleaved = options["pattern"] == "interleaved"
-        block = benchmark.size_option(options, "block", str(options.get("transfer", "1m")) if interleaved else "16m")
-        return ranks * block * benchmark.integer_option(options, "segments", 16 if interleaved else 1)
+    ranks = options.number("ranks")
+    if options.text("pattern") != "block3d":
+        return ranks * _block_bytes(options) * _segments(options)
     if "global" in options:
-        return _DOUBLE_BYTES * _elements(str(options["global"])) * benchmark.integer_option(options, "instances", 1)
-    return _DOUBLE_BYTES * _elements(str(options.get("local", "128x128x128"))) * ranks
+        return _DOUBLE_BYTES * math.prod(options.shape("global")) * options.number("instances")
+    return _DOUBLE_BYTES * math.prod(options.shape("local")) * ranks
 
 
-def _elements(shape: str) -> int:
-    return math.prod(int(n) for n in shape.split("x"))
+def _block_bytes(options: Options) -> int:
+    """Return the bytes of a block of a pattern without arrays: benchio's default depends on the pattern."""
+    if "block" in options:
+        return options.number("block")
+    if options.text("pattern") == "disjoint":
+        return 16 * MIB
+    return options.number("transfer") if "transfer" in options else MIB
 
 
-def _volume_bytes(options: benchmark.BenchmarkOptions) -> int:
-    if "workload" in options:
+def _segments(options: Options) -> int:
+    """Return the blocks of a rank in a pattern without arrays."""
+    if "segments" in options:
+        return options.number("segments")
+    if options.text("pattern") == "disjoint":
+        return 1
+    return _INTERLEAVED_SEGMENTS
+
+
+def _volume_bytes(options: Options) -> int:
+    if _is_workload(options):
         return workload_cases.volume_bytes(options)
-    repetitions = benchmark.integer_option(options, "repeat", 10)
+    repetitions, operation = options.number("repeat"), options.text("op")
     transfers = repetitions * len(benchmark.requested_operations(options))
     # Not timed: the file that a read needs, and the reading back of what is only written.
-    if options.get("op") == "read":
+    if operation == "read":
         transfers += 1
-    elif options.get("verify") and options.get("op") != "both":
+    elif operation == "write" and options.flag("verify"):
         transfers += repetitions
     return _file_bytes(options) * transfers
 
 
-def _printed_parameters(options: benchmark.BenchmarkOptions) -> dict[str, Scalar]:
-    if "workload" in options:
+def _printed_parameters(options: Options) -> dict[str, Scalar]:
+    if _is_workload(options):
         return workload_cases.printed_parameters(options)
-    api = str(options.get("api", "mpiio"))
+    api = options.text("api")
     if api == "null":
         return {}
-    sizes = {name: option for name, option in _NUMBERS.items() if option in options and option not in _PLACEMENT}
-    words = {name: option for name, option in _WORDS.items() if option in options}
-    access = {"collective": True, "independent": False}.get(str(options.get("access")))
-    asked: dict[str, Scalar | None] = {
+    parameters: dict[str, Scalar | None] = {
         "api": _APIS[api],
         "total_bytes": _file_bytes(options),
-        "ranks": benchmark.integer_option(options, "ranks", 1),
-        "nodes": benchmark.integer_option(options, "nodes", 1),
-        **{name: benchmark.size_option(options, option, "0") or None for name, option in sizes.items()},
-        **{name: options[option] for name, option in words.items()},
-        **{name: options[option] for name, (option, usual) in _USUAL.items() if options.get(option, usual) != usual},
-        "collective": access if api != "posix" else None,
-        "sync": _SYNC.get(str(options["sync"]), options["sync"]) if "sync" in options else None,
-        "chunk": "x".join(str(parse_size(n)) for n in str(options["chunk"]).split("x")) if "chunk" in options else None,
-        **hints.hint_parameter(options),
-        "verify": options.get("verify") or None,
+        "ranks": options.number("ranks"),
+        "nodes": options.number("nodes"),
     }
-    return {name: value for name, value in asked.items() if value is not None}
+    # Whatever the suite sets has to be in the record. Of numbers 0 means none.
+    for parameter, option in _NUMBERS.items():
+        if option in options and option not in _PLACEMENT:
+            parameters[parameter] = options.number(option) or None
+    for parameter, option in _WORDS.items():
+        if option in options:
+            parameters[parameter] = options[option]
+    for parameter, option in _WHERE_UNUSUAL.items():
+        if options.text(option) != _OPTIONS[option].default:
+            parameters[parameter] = options.text(option)
+    if "access" in options and api != "posix":
+        parameters["collective"] = options.text("access") == "collective"
+    if "sync" in options:
+        parameters["sync"] = _SYNC[options.text("sync")]
+    if "chunk" in options:
+        parameters["chunk"] = "x".join(map(str, options.shape("chunk")))
+    parameters |= hints.hint_parameter(options)
+    if options.flag("verify"):
+        parameters["verify"] = True
+    return {name: value for name, value in parameters.items() if value is not None}
 
 
-def _inodes(options: benchmark.BenchmarkOptions) -> int:
+def _case(options: Options) -> dict[str, Scalar]:
+    """Return what the record has not: requested striping, and hints as the suite writes them."""
+    return {**benchmark.striping_parameters(options), **hints.hint_parameter(options)}
+
+
+def _inodes(options: Options) -> int:
     """Return the number of files of all instances and roles, plus their directory."""
-    if "workload" in options:
+    if _is_workload(options):
         return 1 + workload_cases.plan(options).files
-    files = {"per-process": "ranks", "per-node": "nodes"}.get(str(options.get("file")), "instances")
-    return 1 + max(benchmark.integer_option(options, files, 1), benchmark.integer_option(options, "instances", 1))
+    instances = options.number("instances")
+    files = {"per-process": options.number("ranks"), "per-node": options.number("nodes"), "shared": instances}
+    return 1 + max(files[options.text("file")], instances)
 
 
-def _expects(options: benchmark.BenchmarkOptions) -> tuple[tuple[str, str], ...]:
-    if "workload" in options:
+def _expects(options: Options) -> tuple[tuple[str, str], ...]:
+    if _is_workload(options):
         return workload_cases.expects(options)
     return tuple((operation, "bandwidth") for operation in benchmark.requested_operations(options))
 
@@ -165,7 +282,7 @@ _SIZE = re.compile(
     r"(\d{1,8}) ranks on (\d{1,8}) nodes?, \d{1,9} files?, (\d+(?:\.\d+)?) MiB (?:per|a) repetition, \d+ transfers "
     r"(?:per|a) rank"
 )
-_PLACE = re.compile(r".* \(\S+\); page cache: (keep|drop|direct)(?:, achieved: (\w+))?; sync: (none|end|each)")
+_POLICIES = re.compile(r".* \(\S+\); page cache: (keep|drop|direct)(?:, achieved: (\w+))?; sync: (none|end|each)")
 _SERIES = re.compile(r"(write|read)\s+MiB/s\s+seconds\s+open\s+transfer\s+sync\s+close\s+verify(?:\s+cached)?")
 _ROW = re.compile(r"(\d+) +(\d+\.\d\d)((?: +\d+\.\d{6}){6})(?: +\d+\.\d%)?")
 _SUMMARY = re.compile(
@@ -174,41 +291,56 @@ _SUMMARY = re.compile(
 _FIELDS: parsing.FieldTable = {
     "heads": (_SUMMARY_HEADER, lambda *groups: groups),
     "sizes": (_SIZE, lambda ranks, nodes, size: (int(ranks), int(nodes), float(size))),
-    "places": (_PLACE, lambda *groups: groups),
+    "policies": (_POLICIES, lambda *groups: groups),
     "summaries": (_SUMMARY, lambda operation, *numbers: (operation, *map(float, numbers))),
     "series": (_SERIES, str),
 }
 _HALF_MIB, _HALF_SECOND = 0.005, 0.0000005
+# Columns of a row after number and bandwidth.
+_TIME_COLUMNS = ("time", "open_time", "transfer_time", "sync_time", "close_time")
+
+
+@dataclass(frozen=True, slots=True)
+class _Summary:
+    """The summary of an operation in MiB/s, as printed, and the number of its rows."""
+
+    maximum: float
+    median: float
+    minimum: float
+    mean: float
+    n: float
 
 
 class BenchioSummaryReader:
     """Collects the fields of the table, and the rows of each operation."""
 
     def __init__(self) -> None:
-        self._found: dict[str, list[Any]] = {name: [] for name in _FIELDS}
+        self._fields: dict[str, list[Any]] = {name: [] for name in _FIELDS}
         self._rows: dict[str, list[tuple[float, ...]]] = {}
         self._damaged = 0
 
     @property
     def titles(self) -> int:
         """Number of outputs that begin."""
-        return len(self._found["heads"])
+        return len(self._fields["heads"])
 
     def read(self, line: str) -> None:
         """Parse one cleaned line."""
-        indented, series = line.startswith("      "), self._found["series"]
-        if indented and series:
-            self._read_row(self._rows[series[-1]], line)
-        elif indented:
+        is_row, operations = line.startswith("      "), self._fields["series"]
+        if is_row and operations:
+            self._read_row(self._rows[operations[-1]], line)
+        elif is_row:
+            # A row before the title of its table.
             self._damaged += _ROW.fullmatch(line.strip()) is not None
-        elif parsing.read_field(_FIELDS, line, self._found) and series:
-            self._rows.setdefault(series[-1], [])
+        elif parsing.read_field(_FIELDS, line, self._fields) and operations:
+            self._rows.setdefault(operations[-1], [])
 
     def _read_row(self, rows: list[tuple[float, ...]], line: str) -> None:
         match = _ROW.fullmatch(line.strip())
         if match is None:
             self._damaged += "instance" not in line
             return
+        # Columns have a fixed width: a lost or an added character moves them.
         times = match[3].split()
         rebuilt = f"      {match[1]:>4} {match[2]:>12}" + "".join(f" {time:>11}" for time in times)
         if not line.startswith(rebuilt) or int(match[1]) != len(rows) + 1 or len(rows) >= parsing.MAX_ROWS:
@@ -218,26 +350,28 @@ class BenchioSummaryReader:
 
     def check(self, builder: parsing.OutputBuilder, context: parsing.RunContext) -> None:
         """Check the table and add its samples to the builder."""
-        found = self._found
-        heads, sizes, places = found["heads"], found["sizes"], found["places"]
-        if max(len(heads), len(sizes), len(places)) > 1:
+        fields = self._fields
+        heads, sizes, policies = fields["heads"], fields["sizes"], fields["policies"]
+        if max(len(heads), len(sizes), len(policies)) > 1:
             builder.add_failure("output of more than one benchio run")
             return
-        if not (heads and sizes and places) or _APIS.get(heads[0][1], "NULL") == "NULL":
+        if not (heads and sizes and policies) or _APIS.get(heads[0][1], "NULL") == "NULL":
             builder.add_truncation("the header is incomplete")
             return
-        doubled = sum(len(names) - len(set(names)) for names in ([s[0] for s in found["summaries"]], found["series"]))
-        if self._damaged + doubled:
-            builder.add_truncation(f"{self._damaged + doubled} damaged or duplicate rows")
-        (version, api, layout, pattern, access), (ranks, nodes, size) = heads[0], sizes[0]
+        damaged = self._damaged + _repeated(fields["series"]) + _repeated([row[0] for row in fields["summaries"]])
+        if damaged:
+            builder.add_truncation(f"{damaged} damaged or duplicate rows")
+        version, api, layout, pattern, access = heads[0]
+        ranks, nodes, size_mib = sizes[0]
         if not 0 < nodes <= ranks:
             builder.add_truncation("ranks and nodes contradict each other")
             return
         builder.version = version
-        if others := context.rank_mismatch_reason(ranks, "benchio"):
-            builder.add_failure(others)
+        mismatch = context.rank_mismatch_reason(ranks, "benchio")
+        if mismatch is not None:
+            builder.add_failure(mismatch)
             return
-        requested, achieved, sync = places[0]
+        requested_cache, achieved_cache, sync = policies[0]
         case = {
             "api": _APIS[api],
             "file": layout,
@@ -245,33 +379,50 @@ class BenchioSummaryReader:
             "collective": access == "collective" if access else None,
             "ranks": ranks,
             "nodes": nodes,
-            "total_bytes": round(size * MIB),
-            "cache": achieved or requested,
+            "total_bytes": round(size_mib * MIB),
+            "cache": achieved_cache or requested_cache,
             "sync": _SYNC[sync],
         }
-        summaries = {name: numbers for name, *numbers in found["summaries"]}
+        summaries = {operation: _Summary(*numbers) for operation, *numbers in fields["summaries"]}
         if not self._rows or self._rows.keys() != summaries.keys():
             builder.add_truncation("the summary of an operation is missing")
-        for operation in [name for name in self._rows if name in summaries]:
-            self._keep(builder, operation, summaries[operation], case)
+        for operation in self._rows:
+            if operation in summaries:
+                self._check_operation(builder, operation, summaries[operation], case)
 
-    def _keep(
-        self, builder: parsing.OutputBuilder, operation: str, summary: list[float], case: parsing.CaseParameters
+    def _check_operation(
+        self, builder: parsing.OutputBuilder, operation: str, summary: _Summary, case: parsing.CaseParameters
     ) -> None:
-        rows, (high, _, low, mean, n) = self._rows[operation], summary
-        size = float(case["total_bytes"] or 0) / MIB
-        # size / bandwidth is the printed time, within the rounding of both
-        agree = all(abs(size / r - s) <= _HALF_SECOND + s * (_HALF_MIB / r + 1e-5) for r, s, *_ in rows if r)
-        values = [row[0] for row in rows]
-        if len(rows) != n or 0 in values or not agree:
+        """Add the rows of an operation if size, times and summary confirm them."""
+        rows = self._rows[operation]
+        bandwidths = [row[0] for row in rows]
+        size_mib = float(case["total_bytes"] or 0) / MIB
+        if len(rows) != summary.n or 0 in bandwidths or not all(_is_row_consistent(row, size_mib) for row in rows):
             builder.add_truncation(f"the {operation} rows are not printed whole, or contradict size and summary")
-        elif max(abs(max(values) - high), abs(min(values) - low), abs(sum(values) / n - mean)) > 3 * _HALF_MIB:
+            return
+        differences = (
+            max(bandwidths) - summary.maximum,
+            min(bandwidths) - summary.minimum,
+            sum(bandwidths) / summary.n - summary.mean,
+        )
+        if max(map(abs, differences)) > 3 * _HALF_MIB:
             builder.add_truncation(f"the {operation} rows do not agree with their summary")
-        else:
-            builder.add_samples(operation, "bandwidth", values, case)
-            names = ("time", "open_time", "transfer_time", "sync_time", "close_time")
-            for position, metric in enumerate(names, 1):
-                builder.add_samples(operation, metric, [row[position] for row in rows], case)
+            return
+        builder.add_samples(operation, "bandwidth", bandwidths, case)
+        for column, metric in enumerate(_TIME_COLUMNS, 1):
+            builder.add_samples(operation, metric, [row[column] for row in rows], case)
+
+
+def _repeated(names: list[str]) -> int:
+    """Return how many names are there again."""
+    return len(names) - len(set(names))
+
+
+def _is_row_consistent(row: tuple[float, ...], size_mib: float) -> bool:
+    """Return whether size / bandwidth is the printed time, within the rounding of both; the bandwidth is not 0."""
+    bandwidth, time_s = row[0], row[1]
+    rounding_s = _HALF_SECOND + time_s * (_HALF_MIB / bandwidth + 1e-5)
+    return abs(size_mib / bandwidth - time_s) <= rounding_s
 
 
 _RECORD_SCHEMA = "benchio-record/2"
@@ -287,20 +438,34 @@ _LAST_MEMBER = ',\n  "integrity": {'
 
 # Case parameter -> option with the same value; 0 means none.
 _NUMBERS = {
-    **{"transfer_bytes": "transfer", "block_bytes": "block", "segments": "segments", "row_bytes": "row"},
-    **{"stripe_count": "stripe-count", "stripe_bytes": "stripe-size", "alignment_bytes": "align"},
-    **{"filter_level": "filter-level", "chunk_cache_bytes": "chunk-cache"},
+    "transfer_bytes": "transfer",
+    "block_bytes": "block",
+    "segments": "segments",
+    "row_bytes": "row",
+    "stripe_count": "stripe-count",
+    "stripe_bytes": "stripe-size",
+    "alignment_bytes": "align",
+    "filter_level": "filter-level",
+    "chunk_cache_bytes": "chunk-cache",
 }
 # The same for options that are kept as they are.
 _WORDS = {
-    **{name: name for name in ("file", "pattern", "instances", "cache", "unlimited", "fill")},
-    **{"local_size": "local", "global_size": "global", "collective_metadata": "collective-metadata"},
+    "file": "file",
+    "pattern": "pattern",
+    "instances": "instances",
+    "cache": "cache",
+    "unlimited": "unlimited",
+    "fill": "fill",
+    "local_size": "local",
+    "global_size": "global",
+    "collective_metadata": "collective-metadata",
 }
-# Case parameter -> option that a case names only where it has another value.
-_USUAL = {"filter": ("filter", "none"), "vfd": ("vfd", "mpio"), "byte_order": ("byte-order", "native")}
+# Case parameter -> option that a case names only where it has another value than its default.
+_WHERE_UNUSUAL = {"filter": "filter", "vfd": "vfd", "byte_order": "byte-order"}
 # Exceptions that a document violating the schema causes in the code below.
 _DAMAGE = (KeyError, TypeError, ValueError, AttributeError, IndexError, RecursionError, OverflowError)
-_FACTS = (*("started", "finished", "mpi", "libraries", "kernel", "options_hash"), *("filesystem", "cache", "hints"))
+# Members of the record that become facts.
+_FACTS = ("started", "finished", "mpi", "libraries", "kernel", "options_hash", "filesystem", "cache", "hints")
 
 
 def _check_record_text(builder: parsing.OutputBuilder, text: str, context: parsing.RunContext) -> None:
@@ -310,10 +475,12 @@ def _check_record_text(builder: parsing.OutputBuilder, text: str, context: parsi
         builder.recognised = isinstance(record, dict) and str(record.get("schema")).startswith("benchio-record/")
         if not isinstance(record, dict) or record.get("schema") != _RECORD_SCHEMA:
             builder.add_truncation(f"this is no record of the form '{_RECORD_SCHEMA}'")
-        elif damage := _damage(text, record):
+            return
+        damage = _damage(text, record)
+        if damage is not None:
             builder.add_truncation(damage)
-        else:
-            _check_record(builder, record, context)
+            return
+        _check_record(builder, record, context)
     except json.JSONDecodeError as error:
         builder.recognised = "benchio-record/" in text[:_RECORD_HEAD]
         builder.add_truncation(f"the record is cut off or damaged (line {error.lineno}, column {error.colno})")
@@ -325,9 +492,10 @@ def _check_record_text(builder: parsing.OutputBuilder, text: str, context: parsi
 def _damage(text: str, record: Mapping[str, Any]) -> str | None:
     """Describe how the text differs from what benchio writes (`draft_close` in `src/record.c`); None if it does not."""
     expected = record["integrity"]
-    found = sum(len(operation["repetitions"]) for operation in record["operations"]) + len(record.get("total", ()))
-    if found != expected["repetitions"]:
-        return f"the record is damaged: {found} of {expected['repetitions']} repetitions"
+    repetitions = sum(len(operation["repetitions"]) for operation in record["operations"])
+    repetitions += len(record.get("total", ()))
+    if repetitions != expected["repetitions"]:
+        return f"the record is damaged: {repetitions} of {expected['repetitions']} repetitions"
     body = text.rpartition(_LAST_MEMBER)[0]
     if hashlib.sha256(body.encode()).hexdigest() != expected["sha256"]:
         return "the record is damaged: its SHA-256 does not match its text"
@@ -339,19 +507,16 @@ def _check_record(builder: parsing.OutputBuilder, record: dict[str, Any], contex
     builder.facts.update({name: record[name] for name in _FACTS if name in record})
     builder.facts["run_id"] = record["options"].get("run-id")
     builder.facts["hosts"] = [host["name"] for host in record.get("hosts", [])]
-    failure = record["failure"]
-    if record["status"] != "ok" or failure is not None:
-        words = [str((failure or {}).get(name, "")) for name in ("message", "operation", "path", "text")]
-        reported = ": ".join(dict.fromkeys(filter(None, words))) or "no reason given"
-        builder.add_failure(f"benchio failed: {reported}")
+    if record["status"] != "ok" or record["failure"] is not None:
+        builder.add_failure(f"benchio failed: {_failure_reason(record)}")
         if "geometry" not in record:
             return
     if not _placement_agrees(record) or ("workload" not in record and not _geometry_agrees(record)):
         builder.add_truncation("options and geometry contradict each other")
         return
-    ranks = record["geometry"]["ranks"]
-    if others := context.rank_mismatch_reason(ranks, "benchio"):
-        builder.add_failure(others)
+    mismatch = context.rank_mismatch_reason(record["geometry"]["ranks"], "benchio")
+    if mismatch is not None:
+        builder.add_failure(mismatch)
         return
     verification = record.get("verification", {})
     if verification.get("bytes_different", 0) != 0:
@@ -364,6 +529,17 @@ def _check_record(builder: parsing.OutputBuilder, record: dict[str, Any], contex
         _check_operations(builder, record)
 
 
+def _failure_reason(record: Mapping[str, Any]) -> str:
+    """Return what benchio says about its failure, each part once."""
+    failure = record["failure"] or {}
+    texts: list[str] = []
+    for name in ("message", "operation", "path", "text"):
+        text = str(failure.get(name, ""))
+        if text and text not in texts:
+            texts.append(text)
+    return ": ".join(texts) or "no reason given"
+
+
 def _placement_agrees(record: Mapping[str, Any]) -> bool:
     geometry, hosts = record["geometry"], record["hosts"]
     ranks = sum(host["ranks"] for host in hosts)
@@ -373,8 +549,10 @@ def _placement_agrees(record: Mapping[str, Any]) -> bool:
 def _workload_case(record: Mapping[str, Any]) -> parsing.CaseParameters:
     options, geometry = record["options"], record["geometry"]
     return {
-        **{name: geometry[name] for name in ("ranks", "nodes")},
-        **{name: options.get(option) or None for name, option in _NUMBERS.items() if option in _PLACEMENT},
+        "ranks": geometry["ranks"],
+        "nodes": geometry["nodes"],
+        "stripe_count": options.get("stripe-count") or None,
+        "stripe_bytes": options.get("stripe-size") or None,
         "hints": hints.parameter_of_info(hints_in_force(record)),
         "cache": record["cache"]["achieved"],
         "verify": options["verify"] or None,
@@ -393,75 +571,110 @@ def _geometry_agrees(record: Mapping[str, Any]) -> bool:
     return bool(size == ranks * _elements(options["local"]) * _DOUBLE_BYTES)
 
 
+def _elements(shape: str) -> int:
+    """Return the elements of a shape as a record has it: `128x128x128`."""
+    return math.prod(int(length) for length in shape.split("x"))
+
+
 def _record_case(record: Mapping[str, Any]) -> parsing.CaseParameters:
     options, geometry = record["options"], record["geometry"]
-    api, pattern = options["api"], options["pattern"]
-    library, block3d = api in ("hdf5", "netcdf4"), pattern == "block3d"
-    return {
+    api = options["api"]
+    case: dict[str, Scalar | None] = {
         "api": _APIS[api],
         "file": options["file"],
-        "pattern": pattern,
-        "collective": options["access"] == "collective" if api not in ("posix", "null") else None,
-        **{name: geometry[name] for name in ("ranks", "nodes", "instances")},
-        "local_size": options["local"] if block3d else None,
-        "global_size": options["global"] if block3d else None,
+        "pattern": options["pattern"],
+        "ranks": geometry["ranks"],
+        "nodes": geometry["nodes"],
+        "instances": geometry["instances"],
         "total_bytes": geometry["bytes_per_repetition"],
-        **{name: options.get(option) or None for name, option in _NUMBERS.items()},
-        # Records of earlier releases have neither.
-        **{
-            name: value if (value := options.get(option)) != usual else None for name, (option, usual) in _USUAL.items()
-        },
-        "layout": ("chunked" if options["chunk"] else "contiguous") if library else None,
         "chunk": options["chunk"],
-        "unlimited": options["unlimited"] if library else None,
-        "fill": options["fill"] if library else None,
-        "collective_metadata": options["collective-metadata"] if api == "hdf5" else None,
         "hints": hints.parameter_of_info(hints_in_force(record)),
         "cache": record["cache"]["achieved"],
         "sync": _SYNC[options["sync"]],
         "verify": options["verify"] or None,
     }
+    for parameter, option in _NUMBERS.items():
+        case[parameter] = options.get(option) or None
+    # Records of earlier releases have none of these.
+    for parameter, option in _WHERE_UNUSUAL.items():
+        value = options.get(option)
+        case[parameter] = None if value == _OPTIONS[option].default else value
+    # What follows has a meaning for some patterns and interfaces only.
+    if options["pattern"] == "block3d":
+        case["local_size"], case["global_size"] = options["local"], options["global"]
+    if api not in ("posix", "null"):
+        case["collective"] = options["access"] == "collective"
+    if api in ("hdf5", "netcdf4"):
+        case["layout"] = "chunked" if options["chunk"] else "contiguous"
+        case["unlimited"], case["fill"] = options["unlimited"], options["fill"]
+    if api == "hdf5":
+        case["collective_metadata"] = options["collective-metadata"]
+    return case
 
 
 def hints_in_force(record: Mapping[str, Any]) -> dict[str, str]:
     """Return the requested hints; where the record has those of an open file, only those that it has."""
-    asked, found = record["options"]["hint"], record["hints"]
-    return {k: v for k, v in asked.items() if found["source"] is None or found["effective"].get(k) == v}
+    requested, open_file = record["options"]["hint"], record["hints"]
+    if open_file["source"] is None:
+        return dict(requested)
+    return {key: value for key, value in requested.items() if open_file["effective"].get(key) == value}
 
 
 def _check_operations(builder: parsing.OutputBuilder, record: Mapping[str, Any]) -> None:
-    expected = {"both": ["write", "read"]}.get(record["options"]["op"], [record["options"]["op"]])
-    found = [operation["operation"] for operation in record["operations"]]
-    if found != expected[: len(found)] or (len(found) < len(expected) and builder.has_no_problem):
-        builder.add_truncation(f"operations {', '.join(found) or 'none'} instead of {', '.join(expected)}")
-    common = _record_case(record)
-    reorder, no_files = "constant" if record["geometry"]["read_shift"] else "none", common["api"] == "NULL"
-    requested = record["options"]["repeat"]
+    """Add the operations of a record without a workload."""
+    requested = record["options"]["op"]
+    expected = ["write", "read"] if requested == "both" else [requested]
+    names = [operation["operation"] for operation in record["operations"]]
+    # A run that failed may end between the operations.
+    if names != expected[: len(names)] or (len(names) < len(expected) and builder.has_no_problem):
+        builder.add_truncation(f"operations {', '.join(names) or 'none'} instead of {', '.join(expected)}")
+    case = _record_case(record)
+    reorder = "constant" if record["geometry"]["read_shift"] else "none"
     for operation in record["operations"]:
-        name, size, repetitions = operation["operation"], operation["bytes"], operation["repetitions"]
-        case = {**common, "reorder": reorder} if name == "read" else common
-        consistent = [r for r in repetitions if _is_repetition_consistent(r, size, no_files)]
-        if size != case["total_bytes"] or len(consistent) < len(repetitions):
-            builder.add_truncation(f"{name}: repetitions contradict their own bytes, time and bandwidth")
-        if len(repetitions) < requested and builder.has_no_problem:
-            builder.add_truncation(f"{name}: {len(repetitions)} of {requested} repetitions")
-        if size != case["total_bytes"]:
-            continue
-        if not no_files:
-            builder.add_samples(name, "bandwidth", [r["bandwidth_bytes_per_second"] / MIB for r in consistent], case)
-        builder.add_samples(name, "time", [r["seconds"] for r in consistent], case)
-        for phase in _PHASES:
-            builder.add_samples(name, f"{phase}_time", [r["phases"][phase]["max"] for r in consistent], case)
+        case_of_operation = {**case, "reorder": reorder} if operation["operation"] == "read" else case
+        _check_operation(builder, operation, record["options"]["repeat"], case_of_operation)
 
 
-def _is_repetition_consistent(repetition: Mapping[str, Any], size: int, no_files: bool) -> bool:
+def _check_operation(
+    builder: parsing.OutputBuilder, operation: Mapping[str, Any], requested: int, case: parsing.CaseParameters
+) -> None:
+    """Add the repetitions of an operation that agree with their own bytes.
+
+    Args:
+        requested: number of repetitions that were asked for.
+    """
+    name, size, repetitions = operation["operation"], operation["bytes"], operation["repetitions"]
+    has_files = case["api"] != "NULL"
+    consistent = [repetition for repetition in repetitions if _is_consistent(repetition, size, has_files)]
+    if size != case["total_bytes"] or len(consistent) < len(repetitions):
+        builder.add_truncation(f"{name}: repetitions contradict their own bytes, time and bandwidth")
+    if len(repetitions) < requested and builder.has_no_problem:
+        builder.add_truncation(f"{name}: {len(repetitions)} of {requested} repetitions")
+    if size != case["total_bytes"]:
+        return
+    if has_files:
+        bandwidths = [repetition["bandwidth_bytes_per_second"] / MIB for repetition in consistent]
+        builder.add_samples(name, "bandwidth", bandwidths, case)
+    builder.add_samples(name, "time", [repetition["seconds"] for repetition in consistent], case)
+    for phase in _PHASES:
+        times = [repetition["phases"][phase]["max"] for repetition in consistent]
+        builder.add_samples(name, f"{phase}_time", times, case)
+
+
+def _is_consistent(repetition: Mapping[str, Any], size: int, has_files: bool) -> bool:
+    """Return whether no phase exceeds the time of the repetition, and time x bandwidth is the size."""
     seconds, bandwidth = repetition["seconds"], repetition["bandwidth_bytes_per_second"]
-    spreads = [repetition["phases"][phase] for phase in _PHASES]
-    ordered = all(0 <= s["min"] <= s["mean"] * (1 + 1e-9) <= s["max"] * (1 + 2e-9) for s in spreads)
-    inside = all(s["max"] <= seconds * (1 + 1e-9) for s in spreads)
-    if not (ordered and inside and 0 < seconds < math.inf):
+    for phase in _PHASES:
+        spread = repetition["phases"][phase]
+        if not 0 <= spread["min"] <= spread["mean"] * (1 + 1e-9) <= spread["max"] * (1 + 2e-9):
+            return False
+        if spread["max"] > seconds * (1 + 1e-9):
+            return False
+    if not 0 < seconds < math.inf:
         return False
-    return no_files if bandwidth is None else math.isclose(seconds * bandwidth, size, rel_tol=_TOLERANCE)
+    if bandwidth is None:
+        return not has_files
+    return math.isclose(seconds * bandwidth, size, rel_tol=_TOLERANCE)
 
 
 _SIGNATURES = (
@@ -499,20 +712,20 @@ def parse_benchio(builder: parsing.OutputBuilder, lines: parsing.CleanLines, con
 
 def _original_reader() -> Any:
     """Return a reader for the original's table; the importer is loaded on demand, because no session writes one."""
-    from iowatch.benchmarks.importers.original_benchio import BenchioTable
+    from iowatch.benchmarks.benchio_table import BenchioTable
 
     return BenchioTable()
 
 
 def _read_json_document(first: str, lines: Iterator[str]) -> str:
     """Return a JSON document, given its first line; truncated if it is larger than any record."""
-    kept, size = [first], 0
+    document_lines, size = [first], 0
     for line in lines:
         size += len(line)
         if size > _MAX_RECORD_BYTES:
             break
-        kept.append(line)
-    return "\n".join(kept).encode("latin-1", "replace").decode("utf-8", "replace")
+        document_lines.append(line)
+    return "\n".join(document_lines).encode("latin-1", "replace").decode("utf-8", "replace")
 
 
 BENCHIO = benchmark.Benchmark(
@@ -528,12 +741,12 @@ BENCHIO = benchmark.Benchmark(
     arguments=_arguments,
     requires=_requires,
     expects=_expects,
-    samples=lambda options: benchmark.integer_option(options, "repeat", 10),
+    samples=benchmark.repetitions,
     shows=_printed_parameters,
     file_bytes=_file_bytes,
     volume_bytes=_volume_bytes,
     results=(RECORD_FILE,),
-    case=lambda options: {**benchmark.striping_parameters(options), **hints.hint_parameter(options)},
+    case=_case,
     environment=hints.job_environment,
     inodes=_inodes,
     run_id=lambda identifier: [f"--run-id={identifier}"],

@@ -7,10 +7,10 @@ import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from iowatch.benchmarks.options import Option, Options
 from iowatch.benchmarks.parsing import CleanLines, FailureSignature, OutputBuilder, RunContext
-from iowatch.core import Layer, Scalar, parse_size
+from iowatch.core import Layer, Scalar
 
-BenchmarkOptions = Mapping[str, Scalar]
 ParserFunction = Callable[[OutputBuilder, CleanLines, RunContext], None]
 
 
@@ -76,6 +76,8 @@ class ProgramProbe:
 class Benchmark:
     """A benchmark; all functions are pure, except that `parse` fills its builder.
 
+    Functions of options are given `Options`, which have been checked against the declaration and fill in defaults.
+
     Attributes:
         name: name of the benchmark in cases, suites and commands, and as a feature of stacks.
         title: its name in sentences.
@@ -88,7 +90,7 @@ class Benchmark:
         probe: how to find the programs on a machine; None if only Spack or the check provides them.
         debian: Debian packages that install them.
         is_packaged: whether `package` is one of Spack; otherwise a person builds it (docs/benchmarks.md).
-        options: names and descriptions of the options that a suite may set.
+        options: the options that a suite may set, by name (`declare_options`).
         program: options -> file name of the executable.
         arguments: options and scratch directory -> command-line arguments.
         requires: options -> features that the stack must have (`mpi`, `hdf5`, `ior`…).
@@ -120,14 +122,14 @@ class Benchmark:
     title: str
     check: str
     parse: ParserFunction
-    options: Mapping[str, str]
-    program: Callable[[BenchmarkOptions], str]
-    arguments: Callable[[BenchmarkOptions, str], list[str]]
-    requires: Callable[[BenchmarkOptions], tuple[str, ...]]
-    expects: Callable[[BenchmarkOptions], tuple[tuple[str, str], ...]]
-    samples: Callable[[BenchmarkOptions], int]
-    file_bytes: Callable[[BenchmarkOptions], int]
-    volume_bytes: Callable[[BenchmarkOptions], int]
+    options: Mapping[str, Option]
+    program: Callable[[Options], str]
+    arguments: Callable[[Options, str], list[str]]
+    requires: Callable[[Options], tuple[str, ...]]
+    expects: Callable[[Options], tuple[tuple[str, str], ...]]
+    samples: Callable[[Options], int]
+    file_bytes: Callable[[Options], int]
+    volume_bytes: Callable[[Options], int]
     signatures: tuple[FailureSignature, ...] = ()
     banner: str = ""
     package: str | None = None
@@ -135,43 +137,46 @@ class Benchmark:
     debian: tuple[str, ...] = ()
     is_packaged: bool = True
     results: tuple[str, ...] = ()
-    configuration: Callable[[BenchmarkOptions], Mapping[str, str]] = lambda _options: {}
-    environment: Callable[[BenchmarkOptions], Mapping[str, str]] = lambda _options: {}
-    prepare: Callable[[BenchmarkOptions, str], list[list[str]]] = lambda _options, _place: []
-    after: Callable[[BenchmarkOptions, str], list[list[str]]] = lambda _options, _place: []
-    runs: Callable[[BenchmarkOptions], int] = lambda _options: 1
-    before: Callable[[BenchmarkOptions, str], str] = lambda _options, _place: ""
-    case: Callable[[BenchmarkOptions], Mapping[str, Scalar]] = lambda _options: {}
-    inodes: Callable[[BenchmarkOptions], int] = lambda _options: 1
-    shows: Callable[[BenchmarkOptions], Mapping[str, Scalar]] = lambda _options: {}
+    configuration: Callable[[Options], Mapping[str, str]] = lambda _options: {}
+    environment: Callable[[Options], Mapping[str, str]] = lambda _options: {}
+    prepare: Callable[[Options, str], list[list[str]]] = lambda _options, _scratch: []
+    after: Callable[[Options, str], list[list[str]]] = lambda _options, _scratch: []
+    runs: Callable[[Options], int] = lambda _options: 1
+    before: Callable[[Options, str], str] = lambda _options, _scratch: ""
+    case: Callable[[Options], Mapping[str, Scalar]] = lambda _options: {}
+    inodes: Callable[[Options], int] = lambda _options: 1
+    shows: Callable[[Options], Mapping[str, Scalar]] = lambda _options: {}
     probes: Mapping[str, str] = field(default_factory=dict)
     layers: Callable[[Mapping[str, Scalar]], tuple[Layer, ...]] = layers_of_api
     writes_files: bool = True
     run_id: Callable[[str], list[str]] = lambda _identifier: []
 
     def __post_init__(self) -> None:
-        """Raises ValueError for a name that cannot be a folder and a part of names of runs."""
+        """Raises ValueError for a name that cannot be a folder and a part of names of runs, or undeclared options."""
         if not re.fullmatch("[a-z][a-z0-9_-]*", self.name):
             raise ValueError(f"benchmark '{self.name}': expected a name of small letters, digits, - and _")
+        if not isinstance(self.options, Mapping):
+            raise ValueError(f"benchmark '{self.name}': options are `declare_options(Option(...), ...)`")
+        for name, option in self.options.items():
+            if not isinstance(option, Option):
+                raise ValueError(f"benchmark '{self.name}', option '{name}': expected an Option")
+
+    def read_options(self, given: Mapping[str, Scalar]) -> Options:
+        """Return the options of a case.
+
+        Raises:
+            OptionError: an option that the benchmark does not have, or a value that its declaration does not allow.
+        """
+        return Options(self.name, self.options, given)
 
 
-def size_option(options: BenchmarkOptions, name: str, default: str) -> int:
-    """Return an option that is a size (`1m`, `1000000`) in bytes."""
-    return parse_size(str(options.get(name, default)))
-
-
-def integer_option(options: BenchmarkOptions, name: str, default: int) -> int:
-    """Return an option that is a whole number."""
-    return int(options.get(name, default))
-
-
-def striping_parameters(options: BenchmarkOptions) -> dict[str, Scalar]:
+def striping_parameters(options: Options) -> dict[str, Scalar]:
     """Return the case parameters of the directory's striping, if the suite sets it."""
     case: dict[str, Scalar] = {}
     if "stripe-count" in options:
-        case["stripe_count"] = integer_option(options, "stripe-count", 1)
+        case["stripe_count"] = options.number("stripe-count")
     if "stripe-size" in options:
-        case["stripe_bytes"] = size_option(options, "stripe-size", "1m")
+        case["stripe_bytes"] = options.number("stripe-size")
     return case
 
 
@@ -198,11 +203,22 @@ def is_cache_dropped(resident: str, file_system: str | None) -> bool:
         resident: content of `RESIDENT_FILE`; without a line of fincore the file system decides.
         file_system: its type; None if unknown.
     """
-    rows = [(int(a), int(b)) for a, b in re.findall(r"(?m)^ *(\d+) +(\d+)$", resident)]
-    return all(left <= size * _MOSTLY_DROPPED for left, size in rows) and file_system not in _MEMORY
+    if file_system in _MEMORY:
+        return False
+    for resident_bytes, size_bytes in re.findall(r"(?m)^ *(\d+) +(\d+)$", resident):
+        if int(resident_bytes) > int(size_bytes) * _MOSTLY_DROPPED:
+            return False
+    return True
 
 
-def requested_operations(options: BenchmarkOptions) -> tuple[str, ...]:
+def requested_operations(options: Options) -> tuple[str, ...]:
     """Return `write`, `read`, or both."""
-    op = str(options.get("op", "write"))
-    return ("write", "read") if op == "both" else (op,)
+    operation = options.text("op")
+    if operation == "both":
+        return ("write", "read")
+    return (operation,)
+
+
+def repetitions(options: Options) -> int:
+    """Return the requested number of repetitions."""
+    return options.number("repeat")

@@ -8,17 +8,19 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 from iowatch.benchmarks import benchmark, parsing
-from iowatch.core import MIB, InputError, Scalar, parse_json
+from iowatch.benchmarks.options import Option, OptionError, Options, OptionType, declare_options, repeat_option
+from iowatch.core import MIB, Scalar, parse_json
 
-_OPTIONS = {
-    "total": "size of the file",
-    "transfer": "transfer size, a divisor of the size of the file",
-    "repeat": "number of starts; each writes and reads the file once",
-}
+_OPTIONS = declare_options(
+    Option("total", OptionType.SIZE, "size of the file", default="256m", minimum=1),
+    Option("transfer", OptionType.SIZE, "transfer size, a divisor of the size of the file", default="1m", minimum=1),
+    repeat_option(3, "number of starts; each writes and reads the file once"),
+)
 _JOB_FILE, _DIRECT_FILE = "fio.job", "fio.direct"
 _DATA = "fio.data"
 _OPERATIONS = ("write", "read")
@@ -26,41 +28,73 @@ _OPERATIONS = ("write", "read")
 _MAX_CHARACTERS = 1 << 20
 
 
-def _sizes(options: benchmark.BenchmarkOptions) -> tuple[int, int]:
-    """Return size of the file and transfer size in bytes."""
-    total = benchmark.size_option(options, "total", "256m")
-    transfer = benchmark.size_option(options, "transfer", "1m")
-    if transfer <= 0 or total <= 0 or total % transfer:
-        raise InputError(f"{total} bytes are not a multiple of {transfer} bytes")
-    return total, transfer
+@dataclass(frozen=True, slots=True)
+class _Sizes:
+    """Sizes of a case in bytes."""
+
+    file: int
+    transfer: int
 
 
-def _job_file(options: benchmark.BenchmarkOptions) -> dict[str, str]:
-    total, transfer = _sizes(options)
+def _sizes(options: Options) -> _Sizes:
+    """Return the sizes of a case.
+
+    Raises:
+        OptionError: the file is no whole number of transfers.
+    """
+    sizes = _Sizes(options.number("total"), options.number("transfer"))
+    if sizes.file % sizes.transfer:
+        raise OptionError("transfer", f"{sizes.file} bytes are not a multiple of {sizes.transfer} bytes")
+    return sizes
+
+
+def _job_file(options: Options) -> dict[str, str]:
+    sizes = _sizes(options)
     lines = [
-        *("[global]", f"include {_DIRECT_FILE}", f"filename={_DATA}", f"bs={transfer}", f"size={total}"),
-        *("ioengine=psync", "[write]", "rw=write", "end_fsync=1", "[read]", "stonewall", "rw=read"),
+        "[global]",
+        f"include {_DIRECT_FILE}",
+        f"filename={_DATA}",
+        f"bs={sizes.transfer}",
+        f"size={sizes.file}",
+        "ioengine=psync",
+        "[write]",
+        "rw=write",
+        "end_fsync=1",
+        "[read]",
+        "stonewall",
+        "rw=read",
     ]
     return {_JOB_FILE: "\n".join(lines) + "\n"}
 
 
-def _detect_direct(options: benchmark.BenchmarkOptions, place: str) -> str:
+def _detect_direct(options: Options, scratch: str) -> str:
     """Return a shell command that tries O_DIRECT in the directory; fio itself fails where it is refused."""
-    _, transfer = _sizes(options)
-    probe = f"dd if=/dev/zero of={shlex.quote(f'{place}/fio.probe')} bs={transfer} count=1 oflag=direct status=none"
+    transfer = _sizes(options).transfer
+    probe = f"dd if=/dev/zero of={shlex.quote(f'{scratch}/fio.probe')} bs={transfer} count=1 oflag=direct status=none"
     return f"if {probe} 2> /dev/null; then echo direct=1; else echo direct=0; fi > {_DIRECT_FILE}"
 
 
-def _printed_parameters(options: benchmark.BenchmarkOptions) -> dict[str, Scalar]:
-    total, transfer = _sizes(options)
-    return {"total_bytes": total, "transfer_bytes": transfer, "cache": "direct"}
+def _printed_parameters(options: Options) -> dict[str, Scalar]:
+    sizes = _sizes(options)
+    return {"total_bytes": sizes.file, "transfer_bytes": sizes.transfer, "cache": "direct"}
+
+
+def _scratch_bytes(options: Options) -> int:
+    """Return the bytes of the file and of the file that tries O_DIRECT."""
+    sizes = _sizes(options)
+    return sizes.file + sizes.transfer
+
+
+def _volume_bytes(options: Options) -> int:
+    """Return the bytes of all starts; fio creates the file before its first write."""
+    return _sizes(options).file * (2 * benchmark.repetitions(options) + 1)
 
 
 def _without_repeated_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    members = dict(pairs)
+    if len(members) < len(pairs):
         raise ValueError("a name occurs twice")
-    return found
+    return members
 
 
 def _refuse_constant(name: str) -> None:
@@ -69,16 +103,17 @@ def _refuse_constant(name: str) -> None:
 
 def parse_fio(builder: parsing.OutputBuilder, lines: parsing.CleanLines, context: parsing.RunContext) -> None:
     """Parse an output of fio; lines before and after the document are messages."""
-    kept: list[str] = []
+    document_lines: list[str] = []
     starts, ended, characters = 0, False, 0
     for line in lines:
+        # fio indents everything but the first and the last line of its document.
         starts += line == "{"
         if starts == 1 and not ended and characters <= _MAX_CHARACTERS:
-            kept.append(line)
+            document_lines.append(line)
             characters += len(line)
         ended |= starts > 0 and line == "}"
         lines.decided = starts > 1 or characters > _MAX_CHARACTERS
-    builder.recognised = any('"fio version"' in line for line in kept)
+    builder.recognised = any('"fio version"' in line for line in document_lines)
     if starts > 1:
         builder.add_failure("output of more than one run of fio")
         return
@@ -86,8 +121,9 @@ def parse_fio(builder: parsing.OutputBuilder, lines: parsing.CleanLines, context
         builder.add_failure(f"{context.ranks} ranks were requested, fio ran with 1")
         return
     try:
-        text = "\n".join(kept)
-        document = parse_json(text, object_pairs_hook=_without_repeated_names, parse_constant=_refuse_constant)
+        document = parse_json(
+            "\n".join(document_lines), object_pairs_hook=_without_repeated_names, parse_constant=_refuse_constant
+        )
         _check_document(builder, document)
     except json.JSONDecodeError as error:
         builder.add_truncation(f"the JSON document is incomplete or damaged: {error}")
@@ -135,19 +171,23 @@ def _count(row: Mapping[str, Any], name: str) -> int:
 def _bandwidth(builder: parsing.OutputBuilder, job: Mapping[str, Any], case: Mapping[str, Scalar | None]) -> float:
     """Return the bandwidth of a job in bytes/s, which bytes, transfers and milliseconds have to confirm."""
     operation = job["jobname"]
-    own, other = (job[name] for name in (_OPERATIONS if operation == "write" else _OPERATIONS[::-1]))
-    if job["job options"]["rw"] != operation or _count(other, "io_bytes"):
+    # fio prints figures of both directions for each job; those of the other one have to be zero.
+    figures = job[operation]
+    other_direction = job["read" if operation == "write" else "write"]
+    if job["job options"]["rw"] != operation or _count(other_direction, "io_bytes"):
         raise ValueError(f"job '{operation}' is not a sequential {operation}")
     if error := _count(job, "error"):
         builder.add_failure(f"job '{operation}' ended with error {error}")
         return 0.0
-    moved, transfers, runtime_ms = (_count(own, name) for name in ("io_bytes", "total_ios", "runtime"))
+    moved, transfers = _count(figures, "io_bytes"), _count(figures, "total_ios")
+    runtime_ms = _count(figures, "runtime")
     if moved != case["total_bytes"] or transfers * int(case["transfer_bytes"] or 0) != moved:
         builder.add_failure(f"job '{operation}' moved {moved} bytes in {transfers} transfers, not the whole file")
         return 0.0
-    if job["job options"].get("end_fsync") != ("1" if operation == "write" else None):
+    expected_sync = "1" if operation == "write" else None
+    if job["job options"].get("end_fsync") != expected_sync:
         raise ValueError("the write job has to sync the file, and only that")
-    bytes_per_s = _count(own, "bw_bytes")
+    bytes_per_s = _count(figures, "bw_bytes")
     if not runtime_ms or bytes_per_s != moved * 1000 // runtime_ms:
         raise ValueError(f"rate and time of job '{operation}' contradict each other")
     return float(bytes_per_s)
@@ -168,15 +208,14 @@ FIO = benchmark.Benchmark(
     debian=("fio",),
     options=_OPTIONS,
     program=lambda _options: "fio",
-    arguments=lambda _options, place: ["--output-format=json", f"--directory={place}", _JOB_FILE],
+    arguments=lambda _options, scratch: ["--output-format=json", f"--directory={scratch}", _JOB_FILE],
     requires=lambda _options: ("mpi", "fio"),
     expects=lambda _options: tuple((operation, "bandwidth") for operation in _OPERATIONS),
-    samples=lambda options: benchmark.integer_option(options, "repeat", 3),
-    runs=lambda options: benchmark.integer_option(options, "repeat", 3),
+    samples=benchmark.repetitions,
+    runs=benchmark.repetitions,
     shows=_printed_parameters,
-    file_bytes=lambda options: _sizes(options)[0] + _sizes(options)[1],
-    # fio creates the file before its first write.
-    volume_bytes=lambda options: _sizes(options)[0] * (2 * benchmark.integer_option(options, "repeat", 3) + 1),
+    file_bytes=_scratch_bytes,
+    volume_bytes=_volume_bytes,
     configuration=_job_file,
     before=_detect_direct,
     inodes=lambda _options: 2,

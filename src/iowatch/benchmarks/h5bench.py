@@ -13,37 +13,20 @@ from itertools import product
 
 from iowatch.benchmarks import benchmark, h5bench_output, hints, parsing
 from iowatch.benchmarks.hdf5_iotest import IOTEST_CSV_HEADER, IotestReader
-from iowatch.core import InputError, Scalar
+from iowatch.benchmarks.options import (
+    NODES,
+    RANKS,
+    Option,
+    OptionError,
+    Options,
+    OptionType,
+    declare_options,
+    repeat_option,
+)
+from iowatch.core import Scalar
 
 _CONFIGURATION, _WRITE_CONFIGURATION, _READ_CONFIGURATION = "h5bench.cfg", "h5bench_write.cfg", "h5bench_read.cfg"
 _HINTS_FILE = "h5bench.hints"
-
-_OPTIONS = {
-    "op": "write, read, append, overwrite (a file that is written before, unmeasured), write-read (both measured, the "
-    "read directly after each write), write-unlimited, or write-normal (sizes from a normal distribution)",
-    "memory": "pattern in memory: contiguous or interleaved",
-    "pattern": "pattern in the file: contiguous or interleaved; reads: full, partial or strided",
-    "dims": "particles per rank and dimension: 4194304, 1024x1024, …",
-    "timesteps": "time steps",
-    "collective": "collective transfers",
-    "delayed-close": "time steps after which a time step is closed [default: 2]; 0: directly",
-    "compute": "emulated computation between time steps, in ms [default: 100]",
-    "compress": "deflate (level 9), in chunks of `chunk`; collective transfers",
-    "chunk": "particles of a chunk in each dimension, as in dims [default: those of a rank]",
-    "async": "asynchronous, by the VOL connector of the stack (vol-async)",
-    "subfiling": "subfiling VFD (HDF5 1.14 that was built with it); independent transfers",
-    hints.OPTION: hints.DESCRIPTION,
-    "repeat": "number of runs; one sample per run",
-    "ranks": "MPI processes",
-    "nodes": "nodes",
-}
-
-_WORD = {"contiguous": "CONTIG", "interleaved": "INTERLEAVED", "strided": "STRIDED"}
-_CONTIGUOUS = {"MEM_PATTERN": "CONTIG", "FILE_PATTERN": "CONTIG"}
-_READ = {"full": "FULL", "partial": "PARTIAL", "strided": "STRIDED"}
-# One particle: 8 variables of 4 bytes (h5bench's h5bench_write.c: x, y, z, px, py, pz, id_1 and id_2).
-_PARTICLE_BYTES = 32
-
 
 # op -> program, and the operation under which the parser reports it
 _PROGRAMS = {
@@ -55,181 +38,354 @@ _PROGRAMS = {
     "append": ("h5bench_append", "append"),
     "overwrite": ("h5bench_overwrite", "overwrite"),
 }
+# Operations that only write, with a pattern in the file.
+_WRITES = ("write", "write-unlimited", "write-normal")
 _EXTENDIBLE = ("write-unlimited", "append")
 # Operations on a file that is written before.
 _OF_EXISTING = ("read", "append", "overwrite")
 
+# Pattern -> value in a configuration of a program that writes, and of one that reads.
+_WRITE_PATTERNS = {"contiguous": "CONTIG", "interleaved": "INTERLEAVED"}
+_READ_PATTERNS = {"full": "FULL", "partial": "PARTIAL", "strided": "STRIDED"}
+_CONTIGUOUS = {"MEM_PATTERN": "CONTIG", "FILE_PATTERN": "CONTIG"}
+# One particle: 8 variables of 4 bytes (h5bench's h5bench_write.c: x, y, z, px, py, pz, id_1 and id_2).
+_PARTICLE_BYTES = 32
+# Reading with strides: particles from the start of one block to that of the next, and of a block.
+_STRIDE, _BLOCK = 64, 2
 
-def _op(options: benchmark.BenchmarkOptions) -> str:
-    return str(options.get("op", "write"))
+_OPTIONS = declare_options(
+    Option(
+        "op",
+        OptionType.CHOICE,
+        "what is timed; overwrite: a file that is written before, unmeasured; write-read: both measured, the read "
+        "directly after each write; write-normal: sizes from a normal distribution",
+        default="write",
+        choices=tuple(_PROGRAMS),
+    ),
+    Option("memory", OptionType.CHOICE, "pattern in memory", default="contiguous", choices=tuple(_WRITE_PATTERNS)),
+    Option(
+        "pattern",
+        OptionType.CHOICE,
+        "pattern in the file: contiguous (unset) or interleaved; of reads full (unset), partial or strided",
+        choices=(*_WRITE_PATTERNS, *_READ_PATTERNS),
+    ),
+    Option(
+        "dims", OptionType.SHAPE, "particles per rank and dimension", default="1048576", minimum=1, dimensions=(1, 2, 3)
+    ),
+    Option("timesteps", OptionType.NUMBER, "time steps", default=5, minimum=1),
+    Option("collective", OptionType.FLAG, "collective transfers; unset: true, and false with subfiling"),
+    Option(
+        "delayed-close",
+        OptionType.NUMBER,
+        "time steps after which a time step is closed; 0: directly",
+        default=2,
+        minimum=0,
+    ),
+    Option("compute", OptionType.NUMBER, "emulated computation between time steps", default=100, unit="ms", minimum=0),
+    Option("compress", OptionType.FLAG, "deflate (level 9), in chunks of `chunk`; collective transfers", default=False),
+    Option(
+        "chunk",
+        OptionType.SHAPE,
+        "particles of a chunk in each dimension, as in dims; unset: those of a rank",
+        minimum=1,
+        dimensions=(1, 2, 3),
+    ),
+    Option(
+        "async",
+        OptionType.FLAG,
+        "asynchronous, by the VOL connector of the stack (vol-async); unset: as the stack has it",
+    ),
+    Option(
+        "subfiling",
+        OptionType.FLAG,
+        "subfiling VFD (HDF5 1.14 that was built with it); independent transfers",
+        default=False,
+    ),
+    hints.DECLARATION,
+    repeat_option(3, "number of runs; one sample per run"),
+    RANKS,
+    NODES,
+)
 
 
-def _operations(options: benchmark.BenchmarkOptions) -> tuple[str, ...]:
+def _operations(options: Options) -> tuple[str, ...]:
     """Return the operations that a complete run reports."""
-    return ("write", "read") if _op(options) == "write-read" else (_PROGRAMS[_op(options)][1],)
+    operation = options.text("op")
+    if operation == "write-read":
+        return ("write", "read")
+    return (_PROGRAMS[operation][1],)
 
 
-def _dimensions(options: benchmark.BenchmarkOptions) -> list[int]:
-    return [int(n) for n in str(options.get("dims", "1048576")).split("x")]
+def _expects(options: Options) -> tuple[tuple[str, str], ...]:
+    return tuple(product(_operations(options), ("raw_bandwidth", "observed_bandwidth")))
 
 
-def _particles(options: benchmark.BenchmarkOptions) -> int:
-    return math.prod(_dimensions(options))
+def _particles(options: Options) -> int:
+    """Return the particles of a rank in a time step."""
+    return math.prod(options.shape("dims"))
 
 
-def _base_settings(options: benchmark.BenchmarkOptions) -> dict[str, str]:
-    shape = [*_dimensions(options), 1, 1, 1]
+def _base_settings(options: Options) -> dict[str, str]:
+    """Return what the configurations of all programs have in common."""
+    dimensions = options.shape("dims")
     yes = "YES" if _is_collective(options) else "NO"
-    return {
-        "TIMESTEPS": str(benchmark.integer_option(options, "timesteps", 5)),
-        "DELAYED_CLOSE_TIMESTEPS": str(benchmark.integer_option(options, "delayed-close", 2)),
+    settings = {
+        "TIMESTEPS": str(options.number("timesteps")),
+        "DELAYED_CLOSE_TIMESTEPS": str(options.number("delayed-close")),
         "COLLECTIVE_DATA": yes,
         "COLLECTIVE_METADATA": yes,
-        "EMULATED_COMPUTE_TIME_PER_TIMESTEP": f"{benchmark.integer_option(options, 'compute', 100)} ms",
-        "NUM_DIMS": str(len(_dimensions(options))),
-        **{f"DIM_{axis + 1}": str(shape[axis]) for axis in range(3)},
+        "EMULATED_COMPUTE_TIME_PER_TIMESTEP": f"{options.number('compute')} ms",
+        "NUM_DIMS": str(len(dimensions)),
     }
-
-
-def _is_collective(options: benchmark.BenchmarkOptions) -> bool:
-    return bool(options.get("collective", not options.get("subfiling")))
-
-
-def _chunk(options: benchmark.BenchmarkOptions) -> list[int]:
-    return [int(n) for n in str(options.get("chunk", options.get("dims", "1048576"))).split("x")]
-
-
-def _write_settings(options: benchmark.BenchmarkOptions) -> dict[str, str]:
-    """Return the configuration of a program that writes; what is read afterwards is written contiguously.
-
-    Raises:
-        InputError: options that h5bench cannot combine.
-    """
-    is_written = _op(options) in ("write", "write-unlimited", "write-normal")
-    file_pattern = str(options.get("pattern", "contiguous")) if is_written else "contiguous"
-    memory = str(options.get("memory", "contiguous"))
-    settings = {"MEM_PATTERN": _WORD[memory], "FILE_PATTERN": _WORD[file_pattern], **_base_settings(options)}
-    # What is extended is chunked, and h5bench compresses whatever is chunked.
-    chunked = options.get("compress") or _op(options) in _EXTENDIBLE
-    if chunked and not _is_collective(options):
-        raise InputError("h5bench compresses and extends with collective transfers only")
-    if options.get("subfiling") and _is_collective(options):
-        raise InputError("subfiling needs independent transfers: collective: false")
-    if options.get("subfiling") and options.get("compress"):
-        raise InputError("h5bench compresses with collective transfers only, and subfiling has none")
-    if chunked:
-        chunk = _chunk(options)
-        if len(chunk) != len(_dimensions(options)):
-            raise InputError(f"chunk has {len(chunk)} dimensions, the data have {len(_dimensions(options))}")
-        settings |= {f"CHUNK_DIM_{axis}": str(size) for axis, size in enumerate(chunk, 1)}
-    elif "chunk" in options:
-        raise InputError("chunk is for compress, write-unlimited and append")
-    settings |= {"COMPRESS": "YES"} if chunked else {}
-    return settings | ({"SUBFILING": "YES"} if options.get("subfiling") else {})
-
-
-def _read_settings(options: benchmark.BenchmarkOptions) -> dict[str, str]:
-    how = str(options.get("pattern", "full"))
-    settings = {**_CONTIGUOUS, "READ_OPTION": _READ[how], **_base_settings(options)}
-    particles = _particles(options)
-    if how == "partial":
-        settings["TO_READ_NUM_PARTICLES"] = str(particles // 2)
-    if how == "strided":
-        # h5bench rejects more than (stride + block) x count particles per rank.
-        settings |= {"FILE_PATTERN": "STRIDED", "STRIDE_SIZE": "64", "BLOCK_SIZE": "2"}
-        settings["BLOCK_CNT"] = str(particles // 66)
+    # h5bench wants three, whatever their number.
+    shape = [*dimensions, 1, 1, 1]
+    for axis in range(3):
+        settings[f"DIM_{axis + 1}"] = str(shape[axis])
     return settings
 
 
-def _files(options: benchmark.BenchmarkOptions) -> dict[str, str]:
-    settings = {_CONFIGURATION: _write_settings(options)}
-    if _op(options) == "write-read":
-        settings = {_CONFIGURATION: _write_settings(options), _READ_CONFIGURATION: _read_settings(options)}
-    elif _op(options) == "read":
-        settings = {_CONFIGURATION: _read_settings(options), _WRITE_CONFIGURATION: _write_settings(options)}
-    elif _op(options) in _OF_EXISTING:
-        changed = {**_base_settings(options), "IO_OPERATION": _op(options).upper(), **_CONTIGUOUS}
-        settings = {_CONFIGURATION: changed, _WRITE_CONFIGURATION: _write_settings(options)}
-    files = {file: "".join(f"{name}={value}\n" for name, value in words.items()) for file, words in settings.items()}
-    return {**files, **({_HINTS_FILE: text} if (text := hints.romio_file(options)) else {})}
+def _is_collective(options: Options) -> bool:
+    if "collective" in options:
+        return options.flag("collective")
+    return not options.flag("subfiling")
 
 
-def _environment(options: benchmark.BenchmarkOptions) -> dict[str, str]:
-    """Return variables of the job: h5bench passes no MPI_Info, but ROMIO reads a file of hints."""
-    found = hints.job_environment(options)
-    found |= {"ROMIO_HINTS": _HINTS_FILE} if found else {}
-    if "async" in options:  # a stack may have it for all its programs; empty: the native connector
-        found["HDF5_VOL_CONNECTOR"] = "async under_vol=0;under_info={}" if options["async"] else ""
-    return found
+def _is_asynchronous(options: Options) -> bool:
+    return "async" in options and options.flag("async")
 
 
-def _prepare(options: benchmark.BenchmarkOptions, place: str) -> list[list[str]]:
-    writer = _PROGRAMS["write-unlimited" if _op(options) == "append" else "write"][0]
-    write = [writer, _WRITE_CONFIGURATION, f"{place}/h5bench.h5"]
-    return [write] if _op(options) in _OF_EXISTING else []
+def _chunk(options: Options) -> tuple[int, ...]:
+    return options.shape("chunk" if "chunk" in options else "dims")
 
 
-def _after(options: benchmark.BenchmarkOptions, place: str) -> list[list[str]]:
-    read = [_PROGRAMS["read"][0], _READ_CONFIGURATION, f"{place}/h5bench.h5"]
-    return [read] if _op(options) == "write-read" else []
+def _write_pattern(options: Options) -> str:
+    """Return the pattern in the file that is written; what is read afterwards is written contiguously.
+
+    Raises:
+        OptionError: the pattern is one of reads.
+    """
+    if options.text("op") not in _WRITES or "pattern" not in options:
+        return "contiguous"
+    pattern = options.text("pattern")
+    if pattern not in _WRITE_PATTERNS:
+        raise OptionError("pattern", f"{pattern} is for reads, expected {' or '.join(_WRITE_PATTERNS)}")
+    return pattern
 
 
-def _file_bytes(options: benchmark.BenchmarkOptions) -> int:
-    steps = benchmark.integer_option(options, "timesteps", 5)
-    once = _PARTICLE_BYTES * _particles(options) * benchmark.integer_option(options, "ranks", 1) * steps
-    return once * (1 + benchmark.integer_option(options, "repeat", 3)) if _op(options) == "append" else once
+def _read_pattern(options: Options) -> str:
+    """Return the part of the file that is read.
+
+    Raises:
+        OptionError: the pattern is one of writes.
+    """
+    if "pattern" not in options:
+        return "full"
+    pattern = options.text("pattern")
+    if pattern not in _READ_PATTERNS:
+        raise OptionError("pattern", f"{pattern} is for writes, expected {' or '.join(_READ_PATTERNS)}")
+    return pattern
 
 
-def _volume_bytes(options: benchmark.BenchmarkOptions) -> int:
-    once = _file_bytes({**options, "op": "write"})
-    starts = benchmark.integer_option(options, "repeat", 3)
-    return once * (starts * len(_operations(options)) + (_op(options) in _OF_EXISTING))
+def _check_combination(options: Options) -> None:
+    """Check what h5bench can combine.
+
+    Raises:
+        OptionError: it cannot.
+    """
+    is_collective = _is_collective(options)
+    if _is_chunked(options) and not is_collective:
+        raise OptionError("collective", "h5bench compresses and extends with collective transfers only")
+    if options.flag("subfiling") and is_collective:
+        raise OptionError("collective", "subfiling needs independent transfers: collective: false")
+    if not _is_chunked(options):
+        if "chunk" in options:
+            raise OptionError("chunk", "chunk is for compress, write-unlimited and append")
+        return
+    chunk, dimensions = _chunk(options), options.shape("dims")
+    if len(chunk) != len(dimensions):
+        raise OptionError("chunk", f"chunk has {len(chunk)} dimensions, the data have {len(dimensions)}")
 
 
-def _printed_parameters(options: benchmark.BenchmarkOptions) -> dict[str, Scalar]:
-    """Return time steps and the bytes of all of them, or of the part that is read."""
-    settings = _read_settings(options) if "read" in _op(options) else {}
-    block, count = (int(settings.get(name, 0)) for name in ("BLOCK_SIZE", "BLOCK_CNT"))
-    particles = block * count or int(settings.get("TO_READ_NUM_PARTICLES", _particles(options)))
-    ranks, steps = benchmark.integer_option(options, "ranks", 1), benchmark.integer_option(options, "timesteps", 5)
-    # The sizes of write-normal are drawn; the bytes of a write before a partial read differ from those that are read.
-    sized = _op(options) != "write-normal" and not (_op(options) == "write-read" and particles != _particles(options))
-    return {
-        **({"total_bytes": _PARTICLE_BYTES * ranks * steps * particles} if sized else {}),
-        "steps": steps,
-        "collective": _is_collective(options),
-        "ranks": ranks,
-        **({"mode": "async"} if options.get("async") else {}),
-        **({"compressed": True} if options.get("compress") and _op(options) != "write-read" else {}),
-        **({"cache": "drop"} if _op(options) == "read" else {}),
-        **hints.hint_parameter(options),
+def _is_chunked(options: Options) -> bool:
+    """Return whether data sets are chunked: what is extended is, and h5bench compresses whatever is chunked."""
+    return options.flag("compress") or options.text("op") in _EXTENDIBLE
+
+
+def _write_settings(options: Options) -> dict[str, str]:
+    """Return the configuration of a program that writes.
+
+    Raises:
+        OptionError: options that h5bench cannot combine.
+    """
+    settings = {
+        "MEM_PATTERN": _WRITE_PATTERNS[options.text("memory")],
+        "FILE_PATTERN": _WRITE_PATTERNS[_write_pattern(options)],
+        **_base_settings(options),
     }
+    _check_combination(options)
+    if _is_chunked(options):
+        for axis, size in enumerate(_chunk(options), 1):
+            settings[f"CHUNK_DIM_{axis}"] = str(size)
+        settings["COMPRESS"] = "YES"
+    if options.flag("subfiling"):
+        settings["SUBFILING"] = "YES"
+    return settings
 
 
-def _case(options: benchmark.BenchmarkOptions) -> dict[str, Scalar]:
+def _read_settings(options: Options) -> dict[str, str]:
+    """Return the configuration of a program that reads."""
+    pattern = _read_pattern(options)
+    settings = {**_CONTIGUOUS, "READ_OPTION": _READ_PATTERNS[pattern], **_base_settings(options)}
+    if pattern == "partial":
+        settings["TO_READ_NUM_PARTICLES"] = str(_particles_read(options))
+    if pattern == "strided":
+        settings["FILE_PATTERN"] = "STRIDED"
+        settings["STRIDE_SIZE"] = str(_STRIDE)
+        settings["BLOCK_SIZE"] = str(_BLOCK)
+        settings["BLOCK_CNT"] = str(_particles_read(options) // _BLOCK)
+    return settings
+
+
+def _particles_read(options: Options) -> int:
+    """Return the particles of a rank that are read in each time step."""
+    particles, pattern = _particles(options), _read_pattern(options)
+    if pattern == "partial":
+        return particles // 2
+    if pattern == "strided":
+        # h5bench rejects more than (stride + block) x count particles per rank.
+        return particles // (_STRIDE + _BLOCK) * _BLOCK
+    return particles
+
+
+def _files(options: Options) -> dict[str, str]:
+    """Return the configurations of the program and of the one before or after it, and the hints."""
+    operation = options.text("op")
+    settings = {_CONFIGURATION: _write_settings(options)}
+    if operation == "write-read":
+        settings[_READ_CONFIGURATION] = _read_settings(options)
+    elif operation == "read":
+        settings = {_CONFIGURATION: _read_settings(options), _WRITE_CONFIGURATION: _write_settings(options)}
+    elif operation in _OF_EXISTING:
+        changed = {**_base_settings(options), "IO_OPERATION": operation.upper(), **_CONTIGUOUS}
+        settings = {_CONFIGURATION: changed, _WRITE_CONFIGURATION: _write_settings(options)}
+    files: dict[str, str] = {}
+    for file_name, values in settings.items():
+        files[file_name] = "".join(f"{name}={value}\n" for name, value in values.items())
+    hints_text = hints.romio_file(options)
+    if hints_text:
+        files[_HINTS_FILE] = hints_text
+    return files
+
+
+def _environment(options: Options) -> dict[str, str]:
+    """Return variables of the job: h5bench passes no MPI_Info, but ROMIO reads a file of hints."""
+    variables = hints.job_environment(options)
+    if variables:
+        variables["ROMIO_HINTS"] = _HINTS_FILE
+    # A stack may have the connector for all its programs; empty: the native one.
+    if "async" in options:
+        variables["HDF5_VOL_CONNECTOR"] = "async under_vol=0;under_info={}" if options.flag("async") else ""
+    return variables
+
+
+def _prepare(options: Options, scratch: str) -> list[list[str]]:
+    """Return the command that writes the file for an operation on an existing one."""
+    operation = options.text("op")
+    if operation not in _OF_EXISTING:
+        return []
+    # Only an unlimited data set can be extended.
+    writer, _ = _PROGRAMS["write-unlimited" if operation == "append" else "write"]
+    return [[writer, _WRITE_CONFIGURATION, f"{scratch}/h5bench.h5"]]
+
+
+def _before(options: Options, scratch: str) -> str:
+    if options.text("op") not in _OF_EXISTING:
+        return ""
+    return benchmark.drop_cache_command(f"{scratch}/h5bench")
+
+
+def _after(options: Options, scratch: str) -> list[list[str]]:
+    if options.text("op") != "write-read":
+        return []
+    reader, _ = _PROGRAMS["read"]
+    return [[reader, _READ_CONFIGURATION, f"{scratch}/h5bench.h5"]]
+
+
+def _bytes_of_a_write(options: Options) -> int:
+    """Return the bytes of all ranks and time steps."""
+    return _PARTICLE_BYTES * _particles(options) * options.number("ranks") * options.number("timesteps")
+
+
+def _file_bytes(options: Options) -> int:
+    written_bytes = _bytes_of_a_write(options)
+    if options.text("op") == "append":
+        # The file that is written before, and what each repetition appends.
+        return written_bytes * (1 + options.number("repeat"))
+    return written_bytes
+
+
+def _volume_bytes(options: Options) -> int:
+    transfers = options.number("repeat") * len(_operations(options))
+    if options.text("op") in _OF_EXISTING:
+        transfers += 1
+    return _bytes_of_a_write(options) * transfers
+
+
+def _printed_parameters(options: Options) -> dict[str, Scalar]:
+    """Return time steps and the bytes of all of them, or of the part that is read."""
+    operation = options.text("op")
+    ranks, steps = options.number("ranks"), options.number("timesteps")
+    all_particles = _particles(options)
+    particles = _particles_read(options) if "read" in operation else all_particles
+    # The sizes of write-normal are drawn; the bytes of a write before a partial read differ from those that are read.
+    is_drawn = operation == "write-normal"
+    has_two_sizes = operation == "write-read" and particles != all_particles
+    parameters: dict[str, Scalar] = {}
+    if not is_drawn and not has_two_sizes:
+        parameters["total_bytes"] = _PARTICLE_BYTES * ranks * steps * particles
+    parameters |= {"steps": steps, "collective": _is_collective(options), "ranks": ranks}
+    if _is_asynchronous(options):
+        parameters["mode"] = "async"
+    # The read after the write does not print it.
+    if options.flag("compress") and operation != "write-read":
+        parameters["compressed"] = True
+    if operation == "read":
+        parameters["cache"] = "drop"
+    return {**parameters, **hints.hint_parameter(options)}
+
+
+def _case(options: Options) -> dict[str, Scalar]:
     """Return parameters that h5bench does not print: patterns, the part that is read, cache policy of reads, hints."""
-    found: dict[str, Scalar] = {**hints.hint_parameter(options)}
-    for option, name in (("delayed-close", "delayed_close_steps"), ("compute", "compute_ms")):
-        if option in options:
-            found[name] = benchmark.integer_option(options, option, 0)
-    found |= {"subfiling": True} if options.get("subfiling") else {}
-    if options.get("compress") or _op(options) in _EXTENDIBLE:
-        found["chunk"] = "x".join(map(str, _chunk(options)))
-    if _op(options) == "write-read":
-        return {"pattern": str(options.get("pattern", "full")), "workflow": "write-read", "cache": "keep", **found}
-    if _op(options) == "read":
-        return {"pattern": str(options.get("pattern", "full")), "cache": "drop", **found}
-    if _op(options) in _OF_EXISTING:
-        return found
-    memory, pattern = (str(options.get(name, "contiguous")) for name in ("memory", "pattern"))
-    return {"memory": memory, "pattern": pattern, **found}
+    operation = options.text("op")
+    parameters: dict[str, Scalar] = {}
+    if operation == "write-read":
+        parameters = {"pattern": _read_pattern(options), "workflow": "write-read", "cache": "keep"}
+    elif operation == "read":
+        parameters = {"pattern": _read_pattern(options), "cache": "drop"}
+    elif operation in _WRITES:
+        parameters = {"memory": options.text("memory"), "pattern": _write_pattern(options)}
+    parameters |= hints.hint_parameter(options)
+    # Cases name the times only where a suite sets them.
+    if "delayed-close" in options:
+        parameters["delayed_close_steps"] = options.number("delayed-close")
+    if "compute" in options:
+        parameters["compute_ms"] = options.number("compute")
+    if options.flag("subfiling"):
+        parameters["subfiling"] = True
+    if _is_chunked(options):
+        parameters["chunk"] = "x".join(map(str, _chunk(options)))
+    return parameters
 
 
-def _requires(options: benchmark.BenchmarkOptions) -> tuple[str, ...]:
-    chosen = {"async": "vol-async", "compress": "deflate", "subfiling": "subfiling"}
-    compresses = {"compress": True} if _op(options) in _EXTENDIBLE else {}
-    needed = [feature for option, feature in chosen.items() if {**options, **compresses}.get(option)]
-    return ("mpi", "hdf5", "h5bench", *needed, *hints.required_features(options, through_info=False))
+def _requires(options: Options) -> tuple[str, ...]:
+    features = ["mpi", "hdf5", "h5bench"]
+    if _is_asynchronous(options):
+        features.append("vol-async")
+    if _is_chunked(options):
+        features.append("deflate")
+    if options.flag("subfiling"):
+        features.append("subfiling")
+    return (*features, *hints.required_features(options, through_info=False))
 
 
 DRIVER_LOG_LINE = re.compile(
@@ -249,7 +405,7 @@ class H5benchLogReader:
     """Parses the log of the driver."""
 
     def __init__(self) -> None:
-        self._found: dict[str, list[str]] = {name: [] for name in _LOG_FIELDS}
+        self._fields: dict[str, list[str]] = {name: [] for name in _LOG_FIELDS}
         self._errors: list[str] = []
         self._damaged = False
 
@@ -258,23 +414,30 @@ class H5benchLogReader:
         match = DRIVER_LOG_LINE.fullmatch(line)
         if match is None:
             self._damaged |= " h5bench - " in line
-        elif not parsing.read_field(_LOG_FIELDS, match[2], self._found) and match[1] in ("ERROR", "CRITICAL"):
-            self._errors += [match[2]] if len(self._errors) < _MAX_ERRORS else []
-        self._damaged |= max(map(len, self._found.values())) >= parsing.MAX_NAMES
+        else:
+            self._read_message(match[1], match[2])
+        # More names than any driver prints: lines may be missing.
+        self._damaged |= max(map(len, self._fields.values())) >= parsing.MAX_NAMES
+
+    def _read_message(self, level: str, message: str) -> None:
+        is_field = parsing.read_field(_LOG_FIELDS, message, self._fields)
+        is_error = level in ("ERROR", "CRITICAL") and not is_field
+        if is_error and len(self._errors) < _MAX_ERRORS:
+            self._errors.append(message)
 
     def check(self, builder: parsing.OutputBuilder) -> None:
         """Check the run of the driver."""
-        found = self._found
-        builder.facts.update(benchmarks=found["started"], directories=found["directories"])
+        fields = self._fields
+        builder.facts.update(benchmarks=fields["started"], directories=fields["directories"])
         for error in self._errors:
             builder.add_failure(f"the driver reports '{error}'")
-        if len(found["starts"]) > 1 or len(found["ends"]) > 1:
+        if len(fields["starts"]) > 1 or len(fields["ends"]) > 1:
             builder.add_failure("log of more than one driver run")
-        if not found["starts"] or not found["ends"] or self._damaged:
+        if not fields["starts"] or not fields["ends"] or self._damaged:
             builder.add_truncation("the driver's log is incomplete")
-        if found["started"] != found["completed"] or len(found["directories"]) != len(found["started"]):
+        if fields["started"] != fields["completed"] or len(fields["directories"]) != len(fields["started"]):
             builder.add_truncation("not every benchmark was completed")
-        if not found["started"]:
+        if not fields["started"]:
             builder.add_truncation("no benchmark was started")
 
 
@@ -301,7 +464,9 @@ def _detect_format(line: str) -> str | None:
         return "log"
     if line.startswith(("Config loaded from", IOTEST_CSV_HEADER, "Wall clock [s]:", "\tsteps=")):
         return "iotest"
-    return "patterns" if line.startswith(_PATTERN_STARTS) or _SECTION.match(line) else None
+    if line.startswith(_PATTERN_STARTS) or _SECTION.match(line):
+        return "patterns"
+    return None
 
 
 def parse_h5bench(builder: parsing.OutputBuilder, lines: parsing.CleanLines, context: parsing.RunContext) -> None:
@@ -311,6 +476,7 @@ def parse_h5bench(builder: parsing.OutputBuilder, lines: parsing.CleanLines, con
     readers = {"csv": table.read, "log": log.read, "iotest": iotest.read, "patterns": patterns.read}
     form, read = None, None
     for line in lines:
+        # The first line that belongs to a format decides; a title of another one shows that two programs wrote.
         if form is None:
             form = _detect_format(line)
             read = readers.get(form or "")
@@ -347,19 +513,19 @@ H5BENCH = benchmark.Benchmark(
         later=(("1.4.0", "h5bench_write_var_normal_dist", "1.6"), ("1.4.0", "h5bench_write_normal_dist", "1.5")),
     ),
     options=_OPTIONS,
-    program=lambda options: _PROGRAMS[_op(options)][0],
-    arguments=lambda _options, place: [_CONFIGURATION, f"{place}/h5bench.h5"],
+    program=lambda options: _PROGRAMS[options.text("op")][0],
+    arguments=lambda _options, scratch: [_CONFIGURATION, f"{scratch}/h5bench.h5"],
     requires=_requires,
-    expects=lambda options: tuple(product(_operations(options), ("raw_bandwidth", "observed_bandwidth"))),
-    samples=lambda options: benchmark.integer_option(options, "repeat", 3),
+    expects=_expects,
+    samples=benchmark.repetitions,
     shows=_printed_parameters,
     file_bytes=_file_bytes,
     volume_bytes=_volume_bytes,
     configuration=_files,
     prepare=_prepare,
     after=_after,
-    runs=lambda options: benchmark.integer_option(options, "repeat", 3),
-    before=lambda o, place: benchmark.drop_cache_command(f"{place}/h5bench") if _op(o) in _OF_EXISTING else "",
+    runs=benchmark.repetitions,
+    before=_before,
     case=_case,
     environment=_environment,
     layers=lambda _case: benchmark.API_LAYERS["HDF5"],

@@ -53,16 +53,23 @@ def parse_amount(text: str) -> PrintedAmount | None:
     if match is None:
         return None
     value, unit = float(match[1]), _UNITS[match[2]]
-    if 0 < value < 1 or (unit == 1 and not value.is_integer()) or (value >= KIB and match[2] != "T"):
+    # h5bench takes the unit in which the number is between 1 and 1024, and has no fractions of bytes.
+    if 0 < value < 1 or (value >= KIB and match[2] != "T"):
+        return None
+    if unit == 1 and not value.is_integer():
         return None
     return PrintedAmount(value * unit, 0.0005 * unit + unit / KIB)
 
 
 def format_h5bench_size(size_bytes: int) -> str:
     """Format a size as h5bench prints it."""
-    letters, position, value, rest = list(_UNITS), 0, float(size_bytes), size_bytes
-    while rest // KIB > 0 and position < len(letters) - 1:
-        value, rest, position = rest / KIB, rest // KIB, position + 1
+    letters = list(_UNITS)
+    position, value, whole = 0, float(size_bytes), size_bytes
+    while whole // KIB > 0 and position < len(letters) - 1:
+        # The fraction of the last division is printed, those of earlier ones are lost.
+        value = whole / KIB
+        whole //= KIB
+        position += 1
     return f"{value:.3f} {letters[position]:1}B"
 
 
@@ -95,36 +102,40 @@ def _keep_timings(
         times: metric -> seconds, additional times.
     """
     total = float(case["total_bytes"] or 0)
-    names = ("raw time", "observed time", "total compute time")
-    raw, observed, computing = (_parse_seconds(printed[name]) for name in names)
+    raw, observed = _parse_seconds(printed["raw time"]), _parse_seconds(printed["observed time"])
+    computing = _parse_seconds(printed["total compute time"])
     if raw is None or observed is None or computing is None:
         builder.add_truncation(f"{where}the times are not printed whole")
         return
-    rates: dict[str, float] = {}
-    for kind, time_s, half_s in (("raw", raw, _HALF_SECOND), ("observed", observed - computing, 2 * _HALF_SECOND)):
-        text = printed[f"{kind} rate"]
+    # The observed time without the computation is a difference of two printed numbers.
+    time_of_rate = {
+        "raw": PrintedAmount(raw, _HALF_SECOND),
+        "observed": PrintedAmount(observed - computing, 2 * _HALF_SECOND),
+    }
+    samples: dict[str, float] = {}
+    for name, time in time_of_rate.items():
+        text = printed[f"{name} rate"]
         rate, words = parse_amount(text), f"{where}a rate of '{text.strip()}'"
         if rate is None or rate.value == 0:
             report = builder.add_failure if _NOT_FINITE.search(text) else builder.add_truncation
             report(f"{words} is not a plausible rate")
             continue
-        low, high = product_range(rate, PrintedAmount(time_s, half_s), total * (_SINGLE + 1 / KIB))
-        rates[kind] = rate.value
+        low, high = product_range(rate, time, total * (_SINGLE + 1 / KIB))
+        samples[f"{name}_bandwidth"] = rate.value / MIB
         if not low <= total <= high:
             builder.add_truncation(f"{words}, its time and its size contradict each other")
             return
         if high - low > CONFIRMED * total and not context.fresh:
-            builder.add_truncation(f"{words} is not confirmed: its time, {time_s:.3f} s, has too few digits")
+            builder.add_truncation(f"{words} is not confirmed: its time, {time.value:.3f} s, has too few digits")
             return
-    found = {f"{kind}_bandwidth": value / MIB for kind, value in rates.items()}
-    found |= {"transfer_time": raw, "time": observed}
+    samples |= {"transfer_time": raw, "time": observed}
     for metric, text in (times or {}).items():
         seconds = _parse_seconds(text)
         if seconds is None or seconds > observed + _HALF_SECOND:
             builder.add_truncation(f"{where}the {metric.replace('_', ' ')} is not printed whole")
         else:
-            found[metric] = seconds
-    for metric, value in found.items():
+            samples[metric] = seconds
+    for metric, value in samples.items():
         builder.add_samples(operation, metric, [value], case)
 
 
@@ -152,8 +163,11 @@ _PARTICLE_BYTES = 32
 
 # Beginning of a line -> the property of the program that it states.
 _FLAGS = {
-    **{"Given mean particles": "varying", "Parallel compressed: ": "compressing", "Collective write: ": "unlimited"},
-    **{"Strided access settings": "strided", "Align settings": "aligned"},
+    "Given mean particles": "varying",
+    "Parallel compressed: ": "compressing",
+    "Collective write: ": "unlimited",
+    "Strided access settings": "strided",
+    "Align settings": "aligned",
 }
 
 
@@ -277,11 +291,16 @@ def _read_value(block: _ProgramOutput, text: str) -> None:
 def _check_program(builder: OutputBuilder, block: _ProgramOutput, where: str, context: RunContext) -> None:
     if not block.closed:
         builder.add_truncation(f"{where}the results are not printed whole")
-    kinds = {(match[1], match[2]) for name in block.values if (match := _RATE.fullmatch(name))}
-    if len(kinds) != 1:
+    # The names of the rates tell the mode (SYNC or ASYNC) and the operation.
+    rates: set[tuple[str, str]] = set()
+    for name in block.values:
+        match = _RATE.fullmatch(name)
+        if match is not None:
+            rates.add((match[1], match[2]))
+    if len(rates) != 1:
         builder.add_truncation(f"{where}no rates were printed whole")
         return
-    mode, word = kinds.pop()
+    mode, word = rates.pop()
     case = _pattern_case(block, mode, word)
     if word == "modify" and block.change is None:
         builder.add_truncation(f"{where}the line that names the operation, append or overwrite, is missing")
@@ -289,47 +308,64 @@ def _check_program(builder: OutputBuilder, block: _ProgramOutput, where: str, co
         builder.add_truncation(f"{where}the configuration is not printed whole, or contradicts the results")
     elif case["particles"] == 1:
         builder.add_failure(f"{where}one particle a rank: the configuration lacks its dimensions")
-    elif others := context.rank_mismatch_reason(case["ranks"], "h5bench"):
-        builder.add_failure(f"{where}{others}")
     else:
-        printed = {
-            "raw rate": block.result(f"{mode} Raw {word} rate"),
-            "observed rate": block.result(f"{mode} Observed {word} rate"),
-            "raw time": block.result(f"Raw {word} time"),
-            "observed time": block.result(f"Observed {'' if word == 'write' else word + ' '}completion time"),
-            "total compute time": block.result("Total emulated compute time"),
-        }
-        times = {metric: block.result(name) for metric, name in _WRITE_TIMES.items()} if word == "write" else {}
+        mismatch = context.rank_mismatch_reason(case["ranks"], "h5bench")
+        if mismatch is not None:
+            builder.add_failure(f"{where}{mismatch}")
+            return
         operation = (block.change or word) if word == "modify" else word
         if builder.has_results(operation, case):
             builder.add_failure(
                 f"{where}a program with the same operation and parameters wrote into this output before"
             )
             return
-        _keep_timings(builder, operation, case, printed, context, times, where)
+        times: dict[str, str] = {}
+        if word == "write":
+            times = {metric: block.result(name) for metric, name in _WRITE_TIMES.items()}
+        _keep_timings(builder, operation, case, _printed_timings(block, mode, word), context, times, where)
         builder.facts.setdefault("metadata_time_s", []).append(_parse_seconds(block.result("Metadata time")))
+
+
+def _printed_timings(block: _ProgramOutput, mode: str, word: str) -> dict[str, str]:
+    """Return rates and times of a program by their names in the CSV."""
+    observed_time = "Observed completion time" if word == "write" else f"Observed {word} completion time"
+    return {
+        "raw rate": block.result(f"{mode} Raw {word} rate"),
+        "observed rate": block.result(f"{mode} Observed {word} rate"),
+        "raw time": block.result(f"Raw {word} time"),
+        "observed time": block.result(observed_time),
+        "total compute time": block.result("Total emulated compute time"),
+    }
 
 
 def _pattern_case(block: _ProgramOutput, mode: str, word: str) -> CaseParameters | None:
     """Return the parameters if all printed information about them agrees, else None."""
     ranks = parse_count(block.result("Total number of ranks"))
-    particles, steps = (parse_count(block.option(f"Number of {n}")) for n in ("particles per rank", "time steps"))
-    dims = [parse_count(block.dims.get(f"Dim_{n}", "")) or 0 for n in range(1, len(block.dims) + 1)]
+    particles = parse_count(block.option("Number of particles per rank"))
+    steps = parse_count(block.option("Number of time steps"))
+    dims: list[int] = []
+    for axis in range(1, len(block.dims) + 1):
+        dims.append(parse_count(block.dims.get(f"Dim_{axis}", "")) or 0)
     collective = YES.get(block.option("Collective buffering for data operations"))
     metadata = YES.get(block.option("Collective metadata operations"))
-    if not (ranks and particles and steps) or collective is None or metadata is None or not _is_consistent(block, word):
+    if not (ranks and particles and steps) or collective is None or metadata is None:
+        return None
+    if not _is_consistent(block, word):
         return None
     shape_fits = math.prod(dims) == particles or _is_partial_read(block, word, ranks * steps, particles, dims)
     if not shape_fits or len(dims) > 3 or block.option("Number of dimensions") != str(len(dims)):
         return None
     # Programs that read print the share of the file per rank.
-    found = block.available
-    if word != "write" and ({"T", "N"} - found.keys() or found["T"] // ranks != found["N"]):
+    available = block.available
+    if word != "write" and ({"T", "N"} - available.keys() or available["T"] // ranks != available["N"]):
         return None
     total = _total_bytes(block, word, ranks * steps * _PARTICLE_BYTES, particles)
     if total is None or block.steps != steps:
         return None
-    pattern = "strided" if block.stride is not None else next((_PATTERNS[name] for name in block.patterns), None)
+    # `_is_consistent` allows at most one pattern.
+    pattern = next((_PATTERNS[name] for name in block.patterns), None)
+    if block.stride is not None:
+        pattern = "strided"
     return {
         "api": "HDF5",
         "file": "shared",
@@ -397,8 +433,15 @@ _OPERATIONS: dict[str, tuple[str, dict[str, Scalar | None]]] = {
     "write_var_normal_dist": ("write", {"distribution": "normal"}),
 }
 _ALWAYS = {
-    *("operation", "ranks", "total compute time", "total size", "raw time", "raw rate", "metadata time"),
-    *("observed rate", "observed time"),
+    "operation",
+    "ranks",
+    "total compute time",
+    "total size",
+    "raw time",
+    "raw rate",
+    "metadata time",
+    "observed rate",
+    "observed time",
 }
 _COLLECTIVE = {"collective data", "collective meta"}
 _SOMETIMES = {"subfiling", "Total number of particles", "Final mean particles", "Final standard deviation"}
@@ -428,24 +471,31 @@ class H5benchCsvReader:
         case = None if self._contradicts or self._headers != 1 else self._case()
         if case is None:
             builder.add_truncation("the rows are not printed whole, or contradict each other")
-        elif others := context.rank_mismatch_reason(case["ranks"], "h5bench"):
-            builder.add_failure(others)
-        else:
-            _keep_timings(builder, _OPERATIONS[self._rows["operation"]][0], case, self._rows, context)
+            return
+        mismatch = context.rank_mismatch_reason(case["ranks"], "h5bench")
+        if mismatch is not None:
+            builder.add_failure(mismatch)
+            return
+        operation, _ = _OPERATIONS[self._rows["operation"]]
+        _keep_timings(builder, operation, case, self._rows, context)
 
     def _case(self) -> CaseParameters | None:
         rows = self._rows
-        operation, ranks = _OPERATIONS.get(rows.get("operation", "")), parse_count(rows.get("ranks", ""))
-        size = parse_amount(rows.get("total size", ""))
-        if operation is None or ranks is None or size is None:
+        known_operation = _OPERATIONS.get(rows.get("operation", ""))
+        ranks, size = parse_count(rows.get("ranks", "")), parse_amount(rows.get("total size", ""))
+        if known_operation is None or ranks is None or size is None:
             return None
+        operation, parameters = known_operation
         if any(rows[name] not in YES for name in _COLLECTIVE & rows.keys()):
             return None
-        expected = _ALWAYS if operation[0] in ("append", "overwrite") else _ALWAYS | _COLLECTIVE
+        # Programs that change a file do not print how they do it.
+        expected = _ALWAYS if operation in ("append", "overwrite") else _ALWAYS | _COLLECTIVE
         if not expected <= rows.keys() <= expected | _COLLECTIVE | _SOMETIMES:
             return None
         # all ranks do the same, unless sizes are drawn at random
-        share = _PARTICLE_BYTES * (1 if "distribution" in operation[1] else ranks)
+        share = _PARTICLE_BYTES
+        if "distribution" not in parameters:
+            share *= ranks
         if parse_amount(format_h5bench_size(share * round(size.value / share))) != size:
             return None
         return {
@@ -454,5 +504,5 @@ class H5benchCsvReader:
             "collective_metadata": YES.get(rows.get("collective meta", "")),
             "ranks": ranks,
             "total_bytes": round(size.value),
-            **operation[1],
+            **parameters,
         }

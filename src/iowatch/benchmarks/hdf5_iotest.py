@@ -13,6 +13,7 @@ import shlex
 
 from iowatch.benchmarks import benchmark
 from iowatch.benchmarks.h5bench_output import PrintedAmount, product_range
+from iowatch.benchmarks.options import NODES, RANKS, Option, Options, OptionType, declare_options, repeat_option
 from iowatch.benchmarks.parsing import (
     CONFIRMED,
     MAX_NAMES,
@@ -22,12 +23,13 @@ from iowatch.benchmarks.parsing import (
     RunContext,
     parse_count,
 )
-from iowatch.core import MIB, InputError, Scalar
+from iowatch.core import MIB, Scalar
 
 IOTEST_CSV_HEADER = "steps,arrays,rows,cols,scaling,proc-rows,"
 _PAIR = re.compile(r"([a-z-]+)=([a-z0-9]+)")
 _MINIMUM = re.compile(r"([A-Z][a-z]+ [a-z]+) \[(?:s|MiB/s)\]:\s+_(\d+\.\d\d)")
 _MAXIMUM = re.compile(r"\s*\^(\d+\.\d\d)")
+_TWO_DECIMALS = re.compile(r"\d+\.\d\d")
 _TOTAL = re.compile(r"(Wall clock \[s\]|File size \[B\]):\s+(\d+(?:\.\d\d)?)")
 _IOTEST_ROWS = ("Write phase", "Create time", "Write time", "Write rate", "Read phase", "Read time", "Read rate")
 _COLUMNS = {
@@ -58,13 +60,17 @@ class IotestReader:
         if self._columns and line.count(",") == len(self._columns) - 1:
             self._read_record(dict(zip(self._columns, line.split(","), strict=True)))
             return
-        maximum, opened = _MAXIMUM.fullmatch(line), self._open
-        self._open = None
+        # The maximum of a row is alone on the line after its minimum.
+        opened, self._open = self._open, None
+        maximum = _MAXIMUM.fullmatch(line)
+        minimum = _MINIMUM.fullmatch(line)
+        total = _TOTAL.fullmatch(line)
         if maximum is not None and opened is not None:
-            self._add(opened[0], opened[1], float(maximum[1]))
-        elif (minimum := _MINIMUM.fullmatch(line)) is not None:
+            name, least = opened
+            self._add(name, least, float(maximum[1]))
+        elif minimum is not None:
             self._open = minimum[1], float(minimum[2])
-        elif (total := _TOTAL.fullmatch(line)) is not None:
+        elif total is not None:
             self._set(total[1], total[2])
         elif line.startswith("\t"):
             for key, value in _PAIR.findall(line):
@@ -74,11 +80,12 @@ class IotestReader:
         for name, value in record.items():
             self._set(_COLUMNS.get(name, name), value)
         for row in _IOTEST_ROWS:
-            short = row.lower().replace("create time", "creat").replace(" time", "").replace(" ", "-")
+            # "Create time" of the text is the column "creat-min [s]".
+            column = row.lower().replace("create time", "creat").replace(" time", "").replace(" ", "-")
             unit = "MiB/s" if row.endswith("rate") else "s"
-            pair = [record.get(f"{short}-{end} [{unit}]", "") for end in ("min", "max")]
-            if all(re.fullmatch(r"\d+\.\d\d", text) for text in pair):
-                self._add(row, float(pair[0]), float(pair[1]))
+            minimum, maximum = record.get(f"{column}-min [{unit}]", ""), record.get(f"{column}-max [{unit}]", "")
+            if _TWO_DECIMALS.fullmatch(minimum) and _TWO_DECIMALS.fullmatch(maximum):
+                self._add(row, float(minimum), float(maximum))
 
     def _set(self, name: str, value: str) -> None:
         if len(self._parameters) > MAX_NAMES or self._parameters.setdefault(name, value) != value:
@@ -94,123 +101,139 @@ class IotestReader:
         if case is None or self._contradicts:
             builder.add_truncation("the parameters are not printed whole, or contradict each other")
             return
-        if others := context.rank_mismatch_reason(case["ranks"], "hdf5_iotest"):
-            builder.add_failure(others)
+        mismatch = context.rank_mismatch_reason(case["ranks"], "hdf5_iotest")
+        if mismatch is not None:
+            builder.add_failure(mismatch)
             return
-        if missing := [name for name in _IOTEST_ROWS if name not in self._rows]:
+        missing = [name for name in _IOTEST_ROWS if name not in self._rows]
+        if missing:
             builder.add_truncation(f"'{missing[0]}' is missing or damaged")
-        parts = int(case["ranks"] or 1) if case["scaling"] == "strong" else 1
-        share = math.prod(int(case[name] or 0) for name in _SIZES) * _ELEMENT_BYTES / MIB / parts
         for operation in ("write", "read"):
-            times, rates = (self._rows.get(f"{operation.capitalize()} {kind}") for kind in ("time", "rate"))
-            if times is None or rates is None:
-                continue
-            # the fastest rank needed the shortest time for its share, the slowest the longest
-            pairs = zip(rates, reversed(times), strict=True)
-            ranges = [product_range(PrintedAmount(r, _HALF), PrintedAmount(t, _HALF), 0) for r, t in pairs]
-            if not all(low <= share <= high for low, high in ranges):
-                builder.add_truncation(f"{operation} rates, times and sizes contradict each other")
-                continue
-            if any(high - low > CONFIRMED * share for low, high in ranges) and not context.fresh:
-                builder.add_truncation(f"the {operation} rates are not confirmed: their times have too few digits")
-                continue
-            builder.add_samples(operation, "rank_bandwidth", rates, case)
-            builder.add_samples(operation, "transfer_time", [times[1]], case)
+            self._check_operation(builder, operation, case, context)
+
+    def _check_operation(
+        self, builder: OutputBuilder, operation: str, case: CaseParameters, context: RunContext
+    ) -> None:
+        """Add the rates and the time of an operation if they confirm each other."""
+        times = self._rows.get(f"{operation.capitalize()} time")
+        rates = self._rows.get(f"{operation.capitalize()} rate")
+        if times is None or rates is None:
+            return
+        share = _mib_of_a_rank(case)
+        # The fastest rank needed the shortest time for its share, the slowest the longest.
+        ranges: list[tuple[float, float]] = []
+        for rate, time_s in zip(rates, reversed(times), strict=True):
+            ranges.append(product_range(PrintedAmount(rate, _HALF), PrintedAmount(time_s, _HALF), 0))
+        if not all(low <= share <= high for low, high in ranges):
+            builder.add_truncation(f"{operation} rates, times and sizes contradict each other")
+            return
+        is_confirmed = all(high - low <= CONFIRMED * share for low, high in ranges)
+        if not is_confirmed and not context.fresh:
+            builder.add_truncation(f"the {operation} rates are not confirmed: their times have too few digits")
+            return
+        builder.add_samples(operation, "rank_bandwidth", rates, case)
+        builder.add_samples(operation, "transfer_time", [times[1]], case)
 
     def _case(self) -> CaseParameters | None:
-        found = self._parameters
-        sizes = {name: parse_count(found.get(name, "")) for name in _SIZES}
-        grid = found.get("proc-grid") or f"{found.get('proc-rows')}x{found.get('proc-cols')}"
+        """Return the case parameters; None if one is missing or impossible."""
+        printed = self._parameters
+        sizes = {name: parse_count(printed.get(name, "")) for name in _SIZES}
+        # The text has one word for the grid, the CSV two columns.
+        grid = printed.get("proc-grid") or f"{printed.get('proc-rows')}x{printed.get('proc-cols')}"
         match = re.fullmatch(r"([1-9]\d*)x([1-9]\d*)", grid)
         modes = {"independent": False, "collective": True}
-        if None in sizes.values() or match is None or found.get("mpi-io") not in modes:
+        if None in sizes.values() or match is None or printed.get("mpi-io") not in modes:
             return None
-        if not all(found.get(name) in words for name, words in _WORDS.items()):
-            return None
+        for name, words in _WORDS.items():
+            if printed.get(name) not in words:
+                return None
         return {
             "api": "HDF5",
             "file": "shared",
-            "collective": modes[found["mpi-io"]],
+            "collective": modes[printed["mpi-io"]],
             "ranks": int(match[1]) * int(match[2]),
             **sizes,
-            "scaling": found["scaling"],
-            "layout": found.get("layout"),
-            "pattern": found.get("slowest-dimension"),
+            "scaling": printed["scaling"],
+            "layout": printed.get("layout"),
+            "pattern": printed.get("slowest-dimension"),
         }
 
 
+def _mib_of_a_rank(case: CaseParameters) -> float:
+    """Return the MiB that each rank writes and reads: with strong scaling the sizes are those of all ranks."""
+    elements = math.prod(int(case[name] or 0) for name in _SIZES)
+    ranks = int(case["ranks"] or 1) if case["scaling"] == "strong" else 1
+    return elements * _ELEMENT_BYTES / MIB / ranks
+
+
 _CONFIGURATION, _SCRATCH = "hdf5_iotest.ini", "hdf5_iotest.scratch"
-_OPTIONS = {
-    "steps": "steps",
-    "arrays": "arrays per step",
-    "rows": "rows of an array of one rank",
-    "columns": "columns of an array of one rank",
-    "dataset-rank": "2: a data set per step and array; 3: per step, or per array; 4: one",
-    "slowest": "slowest dimension: step or array",
-    "layout": "contiguous or chunked",
-    "collective": "collective transfers",
-    "repeat": "number of runs; one sample of the slowest and one of the fastest rank per run",
-    "ranks": "MPI processes",
-    "nodes": "nodes",
-}
-_DEFAULT_SIZES = {"steps": 20, "arrays": 100, "rows": 100, "columns": 200}
+_OPTIONS = declare_options(
+    Option("steps", OptionType.NUMBER, "steps", default=20, minimum=1),
+    Option("arrays", OptionType.NUMBER, "arrays per step", default=100, minimum=1),
+    # hdf5_iotest refuses fewer rows and columns with a failed assertion.
+    Option("rows", OptionType.NUMBER, "rows of an array of one rank", default=100, minimum=2),
+    Option("columns", OptionType.NUMBER, "columns of an array of one rank", default=200, minimum=2),
+    Option(
+        "dataset-rank",
+        OptionType.NUMBER,
+        "2: a data set per step and array; 3: per step, or per array; 4: one",
+        default=2,
+        minimum=2,
+        maximum=4,
+    ),
+    Option("slowest", OptionType.CHOICE, "slowest dimension", default="step", choices=_WORDS["slowest-dimension"]),
+    Option("layout", OptionType.CHOICE, "layout of data sets", default="contiguous", choices=_WORDS["layout"]),
+    Option("collective", OptionType.FLAG, "collective transfers", default=False),
+    repeat_option(3, "number of runs; one sample of the slowest and one of the fastest rank per run"),
+    RANKS,
+    NODES,
+)
 
 
-def _process_grid(options: benchmark.BenchmarkOptions) -> tuple[int, int]:
+def _process_grid(ranks: int) -> tuple[int, int]:
     """Return the rows and columns of ranks that are most nearly a square."""
-    ranks = benchmark.integer_option(options, "ranks", 1)
     rows = next(n for n in range(math.isqrt(ranks), 0, -1) if ranks % n == 0)
     return rows, ranks // rows
 
 
-def _sizes(options: benchmark.BenchmarkOptions) -> dict[str, int]:
-    return {name: benchmark.integer_option(options, name, default) for name, default in _DEFAULT_SIZES.items()}
+def _sizes(options: Options) -> dict[str, int]:
+    return {name: options.number(name) for name in _SIZES}
 
 
-def _configuration(options: benchmark.BenchmarkOptions) -> dict[str, str]:
+def _configuration(options: Options) -> dict[str, str]:
     """Return its configuration file.
 
     It names the file of data, by a link in the directory of the job: lines are limited to 200 characters (`ini.h`).
-
-    Raises:
-        InputError: a value that hdf5_iotest would refuse with a failed assertion.
     """
-    rows, columns = _process_grid(options)
-    sizes, dataset_rank = _sizes(options), benchmark.integer_option(options, "dataset-rank", 2)
-    words: dict[str, str | int] = {
+    rows, columns = _process_grid(options.number("ranks"))
+    settings: dict[str, str | int] = {
         "version": 0,
-        **sizes,
+        **_sizes(options),
         "process-rows": rows,
         "process-columns": columns,
         "scaling": "weak",
-        "dataset-rank": dataset_rank,
-        "slowest-dimension": str(options.get("slowest", "step")),
-        "layout": str(options.get("layout", "contiguous")),
-        "mpi-io": "collective" if options.get("collective") else "independent",
+        "dataset-rank": options.number("dataset-rank"),
+        "slowest-dimension": options.text("slowest"),
+        "layout": options.text("layout"),
+        "mpi-io": "collective" if options.flag("collective") else "independent",
         "hdf5-file": f"{_SCRATCH}/hdf5_iotest.h5",
         "csv-file": "hdf5_iotest.csv",
     }
-    for name, choices in _WORDS.items():
-        if words[name] not in choices:
-            raise InputError(f"{name} is {words[name]}, expected {' or '.join(choices)}")
-    if dataset_rank not in (2, 3, 4):
-        raise InputError("dataset-rank is 2, 3 or 4")
-    if min(sizes["rows"], sizes["columns"]) < 2:
-        raise InputError("rows and columns are at least 2")
-    return {_CONFIGURATION: "[DEFAULT]\n" + "".join(f"{name} = {value}\n" for name, value in words.items())}
+    lines = [f"{name} = {value}\n" for name, value in settings.items()]
+    return {_CONFIGURATION: "[DEFAULT]\n" + "".join(lines)}
 
 
-def _file_bytes(options: benchmark.BenchmarkOptions) -> int:
-    return math.prod(_sizes(options).values()) * _ELEMENT_BYTES * benchmark.integer_option(options, "ranks", 1)
+def _file_bytes(options: Options) -> int:
+    return math.prod(_sizes(options).values()) * _ELEMENT_BYTES * options.number("ranks")
 
 
-def _printed_parameters(options: benchmark.BenchmarkOptions) -> dict[str, Scalar]:
+def _printed_parameters(options: Options) -> dict[str, Scalar]:
     return {
         **_sizes(options),
-        "ranks": benchmark.integer_option(options, "ranks", 1),
-        "collective": bool(options.get("collective")),
-        "layout": str(options.get("layout", "contiguous")),
-        "pattern": str(options.get("slowest", "step")),
+        "ranks": options.number("ranks"),
+        "collective": options.flag("collective"),
+        "layout": options.text("layout"),
+        "pattern": options.text("slowest"),
     }
 
 
@@ -238,17 +261,17 @@ HDF5_IOTEST = benchmark.Benchmark(
     probe=benchmark.ProgramProbe("h5bench_hdf5_iotest", option="metadata"),
     options=_OPTIONS,
     program=lambda _options: "h5bench_hdf5_iotest",
-    arguments=lambda _options, _place: [_CONFIGURATION],
+    arguments=lambda _options, _scratch: [_CONFIGURATION],
     requires=lambda _options: ("mpi", "hdf5", "hdf5_iotest"),
     expects=lambda _options: (("write", "rank_bandwidth"), ("read", "rank_bandwidth")),
-    samples=lambda options: 2 * benchmark.integer_option(options, "repeat", 3),
+    samples=lambda options: 2 * benchmark.repetitions(options),
     shows=_printed_parameters,
     file_bytes=_file_bytes,
-    volume_bytes=lambda options: 2 * _file_bytes(options) * benchmark.integer_option(options, "repeat", 3),
+    volume_bytes=lambda options: 2 * _file_bytes(options) * benchmark.repetitions(options),
     configuration=_configuration,
-    runs=lambda options: benchmark.integer_option(options, "repeat", 3),
-    before=lambda _options, place: f"ln -sfn {shlex.quote(place)} {_SCRATCH}",
+    runs=benchmark.repetitions,
+    before=lambda _options, scratch: f"ln -sfn {shlex.quote(scratch)} {_SCRATCH}",
     # It reads directly what it has written.
-    case=lambda options: {"cache": "keep", "dataset_rank": benchmark.integer_option(options, "dataset-rank", 2)},
+    case=lambda options: {"cache": "keep", "dataset_rank": options.number("dataset-rank")},
     layers=lambda _case: benchmark.API_LAYERS["HDF5"],
 )

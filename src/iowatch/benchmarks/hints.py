@@ -13,11 +13,17 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from iowatch.benchmarks.benchmark import BenchmarkOptions, integer_option
-from iowatch.core import HINTS, NO_HINTS, STRIPING_HINTS, InputError, Scalar, fold_hints, format_hints, parse_hints
+from iowatch.benchmarks.options import NODES, RANKS, Option, OptionError, Options, OptionType, declare_options
+from iowatch.core import HINTS, NO_HINTS, STRIPING_HINTS, Scalar, fold_hints, format_hints, parse_hints
 
 OPTION = "hints"
-DESCRIPTION = "MPI-IO hints, such as cb=off or cb_nodes=2+cb_buffer_size=4m; none for the MPI's own choice"
+DECLARATION = Option(
+    OPTION,
+    OptionType.TEXT,
+    "MPI-IO hints, such as cb=off or cb_nodes=2+cb_buffer_size=4m; none for the MPI's own choice",
+    default=NO_HINTS,
+    check=parse_hints,
+)
 # OMPIO of Open MPI 4.1.4 takes `collective_buffering=true` for off, so a component without buffering is forced, too.
 _OMPIO_OFF = ("collective_buffering", "false")
 _NO_FILE_HINTS = ("posix", "null")
@@ -25,90 +31,135 @@ _NO_FILE_HINTS = ("posix", "null")
 
 def parameter_of_info(info: Mapping[str, str]) -> str | None:
     """Return the case parameter of the keys that a program passed to MPI; None without any."""
-    kept = dict(info)
-    if "cb_nodes" in kept and re.fullmatch(r"\*:\d+", kept.get("cb_config_list", "")):
-        del kept["cb_config_list"]  # added by `mpi_info`
-    hints = fold_hints(kept)
+    keys = dict(info)
+    # `mpi_info` adds this one to cb_nodes; a suite does not name it.
+    if "cb_nodes" in keys and re.fullmatch(r"\*:\d+", keys.get("cb_config_list", "")):
+        del keys["cb_config_list"]
+    hints = fold_hints(keys)
+    # `mpi_info` adds this one to cb=off.
     if hints.get("cb") == "off" and hints.get(_OMPIO_OFF[0]) == _OMPIO_OFF[1]:
         del hints[_OMPIO_OFF[0]]
     return format_hints(hints) or None
 
 
-def requested_hints(options: BenchmarkOptions) -> dict[str, str]:
+def requested_hints(options: Options) -> dict[str, str]:
     """Return the hints of a case's options.
 
     Raises:
-        InputError: as `parse_hints`; hints of an interface without MPI-IO; more aggregators than ranks.
+        InputError: as `parse_hints`.
+        OptionError: hints of an interface without MPI-IO; more aggregators than ranks.
     """
-    hints = parse_hints(str(options.get(OPTION, NO_HINTS)))
-    api = str(options.get("api"))
-    if hints and api in _NO_FILE_HINTS:
-        raise InputError(f"api {api} takes no MPI-IO hints")
-    nodes, ranks = int(hints.get("cb_nodes", 1)), integer_option(options, "ranks", 1)
-    if nodes > ranks:
-        raise InputError(f"cb_nodes={nodes} is more than the {ranks} ranks of the case")
+    hints = parse_hints(options.text(OPTION))
+    if not hints:
+        return {}
+    # A benchmark without this option has an interface that takes hints.
+    api = options.text("api") if options.declares("api") else ""
+    if api in _NO_FILE_HINTS:
+        raise OptionError(OPTION, f"api {api} takes no MPI-IO hints")
+    aggregators, ranks = int(hints.get("cb_nodes", 1)), options.number("ranks")
+    if aggregators > ranks:
+        raise OptionError(OPTION, f"cb_nodes={aggregators} is more than the {ranks} ranks of the case")
     return hints
 
 
-def hint_parameter(options: BenchmarkOptions) -> dict[str, Scalar]:
+def hint_parameter(options: Options) -> dict[str, Scalar]:
     """Return the case parameter `hints`; empty without hints."""
     text = format_hints(requested_hints(options))
     return {OPTION: text} if text else {}
 
 
-def without_striping(options: BenchmarkOptions) -> dict[str, Scalar]:
+def without_striping(options: Options) -> dict[str, Scalar]:
     """Return options as on a file system without striping: hints that only set it are left out."""
-    kept = {name: value for name, value in requested_hints(options).items() if name not in STRIPING_HINTS}
-    rest = {name: value for name, value in options.items() if name != OPTION}
-    return {**rest, OPTION: format_hints(kept)} if kept else rest
+    hints = requested_hints(options)
+    for name in STRIPING_HINTS:
+        hints.pop(name, None)
+    changed = {name: value for name, value in options.items() if name != OPTION}
+    if hints:
+        changed[OPTION] = format_hints(hints)
+    return changed
 
 
-def required_features(options: BenchmarkOptions, *, through_info: bool = True) -> tuple[str, ...]:
+def required_features(options: Options, *, through_info: bool = True) -> tuple[str, ...]:
     """Return `romio` if OMPIO does not understand the hints of a case.
 
     Args:
         through_info: the program passes hints in an MPI_Info; OMPIO reads no file of hints.
     """
-    hints = requested_hints(options)
-    understood = through_info and all(_ompio_understands(name, value) for name, value in hints.items())
-    return () if understood or not hints else ("romio",)
+    for name, value in requested_hints(options).items():
+        if not through_info or not _ompio_understands(name, value):
+            return ("romio",)
+    return ()
 
 
 def _ompio_understands(name: str, value: str) -> bool:
-    known = HINTS[name].ompio
-    return known if isinstance(known, bool) else value in known
+    understood = HINTS[name].ompio
+    if isinstance(understood, bool):
+        return understood
+    return value in understood
 
 
 def understood_hints(mpi_io: str) -> list[str]:
     """Return the hints of the option that an MPI-IO (ROMIO or OMPIO) understands; `cb=off` where only that value."""
-    values = {name: True if mpi_io == "ROMIO" else hint.ompio for name, hint in HINTS.items()}
-    return [name if known is True else f"{name}={'|'.join(sorted(known))}" for name, known in values.items() if known]
+    names: list[str] = []
+    for name, hint in HINTS.items():
+        values = True if mpi_io == "ROMIO" else hint.ompio
+        if values is True:
+            names.append(name)
+        elif values:
+            names.append(f"{name}={'|'.join(sorted(values))}")
+    return names
 
 
-def mpi_info(options: BenchmarkOptions) -> dict[str, str]:
+def mpi_info(options: Options) -> dict[str, str]:
     """Return the keys and values to put into the MPI_Info of the file, for ROMIO and OMPIO."""
     info: dict[str, str] = {}
     hints = requested_hints(options)
     for name, value in hints.items():
-        info |= dict.fromkeys(HINTS[name].keys, (HINTS[name].values or {}).get(value, value))
+        for key in HINTS[name].keys:
+            info[key] = _raw_value(name, value)
     if hints.get("cb") == "off":
-        info |= dict([_OMPIO_OFF])
+        key, value = _OMPIO_OFF
+        info[key] = value
     # ROMIO has one aggregator per node unless it is allowed more.
-    per_node = math.ceil(int(hints.get("cb_nodes", 1)) / integer_option(options, "nodes", 1))
-    return info | ({"cb_config_list": f"*:{per_node}"} if per_node > 1 else {})
+    aggregators_per_node = math.ceil(int(hints.get("cb_nodes", 1)) / options.number("nodes"))
+    if aggregators_per_node > 1:
+        info["cb_config_list"] = f"*:{aggregators_per_node}"
+    return info
 
 
-def job_environment(options: BenchmarkOptions) -> dict[str, str]:
+def _raw_value(name: str, value: str) -> str:
+    """Return the value of a hint's keys: `disable` for `off`."""
+    values = HINTS[name].values or {}
+    return values.get(value, value)
+
+
+def job_environment(options: Options) -> dict[str, str]:
     """Return variables that make each MPI-IO print its hints, and OMPIO do without collective buffering."""
     hints = requested_hints(options)
-    shown = ("ROMIO_PRINT_HINTS", "MPICH_MPIIO_HINTS_DISPLAY", "OMPI_MCA_io_ompio_verbose_info_parsing")
-    without = {"OMPI_MCA_fcoll": "individual"} if hints.get("cb") == "off" else {}
-    return {**dict.fromkeys(shown, "1"), **without} if hints else {}
+    if not hints:
+        return {}
+    variables = dict.fromkeys(
+        ("ROMIO_PRINT_HINTS", "MPICH_MPIIO_HINTS_DISPLAY", "OMPI_MCA_io_ompio_verbose_info_parsing"), "1"
+    )
+    if hints.get("cb") == "off":
+        variables["OMPI_MCA_fcoll"] = "individual"
+    return variables
 
 
-def romio_file(options: BenchmarkOptions) -> str:
+def romio_file(options: Options) -> str:
     """Return the content of the file that `ROMIO_HINTS` names; empty without hints."""
-    return "".join(f"{key} {value}\n" for key, value in mpi_info(options).items() if key != _OMPIO_OFF[0])
+    lines = [f"{key} {value}\n" for key, value in mpi_info(options).items() if key != _OMPIO_OFF[0]]
+    return "".join(lines)
+
+
+def romio_file_of(text: str, *, ranks: int, nodes: int) -> str:
+    """Return the content of a file of hints that is not of a case.
+
+    Raises:
+        InputError: as `requested_hints`.
+    """
+    declared = declare_options(DECLARATION, RANKS, NODES)
+    return romio_file(Options("hints", declared, {OPTION: text, "ranks": ranks, "nodes": nodes}))
 
 
 # What MPI-IO prints for each open file: ROMIO, Cray MPICH (its manual page intro_mpi), OMPIO.
@@ -134,34 +185,55 @@ def read_hints(lines: Iterable[str], recorded: Mapping[str, str] | None = None) 
     romio: dict[str, set[str]] = defaultdict(set)
     ompio: dict[str, set[str]] = defaultdict(set)
     for line in lines:
-        if (match := _ROMIO_LINE.fullmatch(line.rstrip("\n"))) and (key := match[1] or match[3]) in _ROMIO_KEYS:
-            romio[key].add(match[2] or match[4])
-        elif match := _OMPIO_LINE.fullmatch(line.rstrip("\n")):
-            ompio[match[1]].add(match[2])
+        text = line.rstrip("\n")
+        romio_line, ompio_line = _ROMIO_LINE.fullmatch(text), _OMPIO_LINE.fullmatch(text)
+        key = (romio_line[1] or romio_line[3]) if romio_line else ""
+        if romio_line and key in _ROMIO_KEYS:
+            romio[key].add(romio_line[2] or romio_line[4])
+        elif ompio_line:
+            ompio[ompio_line[1]].add(ompio_line[2])
     if not romio and recorded:
         romio = defaultdict(set, {key: {value} for key, value in recorded.items()})
-    name, found = ("ROMIO", romio) if romio else ("OMPIO", ompio) if ompio else (None, {})
-    return HintsInForce(name, {key: frozenset(values) for key, values in found.items()})
+    if romio:
+        return HintsInForce("ROMIO", _frozen(romio))
+    if ompio:
+        return HintsInForce("OMPIO", _frozen(ompio))
+    return HintsInForce(None, {})
 
 
-def hints_not_in_force(options: BenchmarkOptions, found: HintsInForce) -> list[str]:
+def _frozen(values: Mapping[str, set[str]]) -> dict[str, frozenset[str]]:
+    return {key: frozenset(of_key) for key, of_key in values.items()}
+
+
+def hints_not_in_force(options: Options, in_force: HintsInForce) -> list[str]:
     """Return why hints that a case asked for are not in force; empty if all are."""
-    faults = ((name, value, _fault(name, value, found)) for name, value in requested_hints(options).items())
-    return [f"hint {name}={value} {fault}" for name, value, fault in faults if fault]
+    reasons: list[str] = []
+    for name, value in requested_hints(options).items():
+        fault = _fault(name, value, in_force)
+        if fault is not None:
+            reasons.append(f"hint {name}={value} {fault}")
+    return reasons
 
 
-def _fault(name: str, value: str, found: HintsInForce) -> str | None:
-    if found.mpi_io is None:
+def _fault(name: str, value: str, in_force: HintsInForce) -> str | None:
+    """Return in which way a hint is not in force; None if it is."""
+    if in_force.mpi_io is None:
         return "may not be in force: the MPI printed no hints"
-    hint, off = HINTS[name], name == "cb" and found.mpi_io == "OMPIO"
-    if found.mpi_io == "OMPIO" and not _ompio_understands(name, value):
+    if in_force.mpi_io == "OMPIO" and not _ompio_understands(name, value):
         return "is not in force: OMPIO does not understand it"
-    raw = (hint.values or {}).get(value, value)
-    expected = dict([_OMPIO_OFF]) if off else dict.fromkeys(hint.keys, raw)
-    wrong = []
-    for key, one in expected.items():
-        values = found.values.get(key, frozenset())
+    expected = dict.fromkeys(HINTS[name].keys, _raw_value(name, value))
+    if name == "cb" and in_force.mpi_io == "OMPIO":
+        expected = dict([_OMPIO_OFF])
+    differences: list[str] = []
+    for key, expected_value in expected.items():
+        values = in_force.values.get(key, frozenset())
+        allowed = {expected_value}
         # A file that one process opens has one aggregator: IOR opens files so before it removes them.
-        if not {one} <= values <= ({one, "1"} if key == "cb_nodes" else {one}):
-            wrong.append(f"has {key} {' and '.join(sorted(values))}" if values else f"has no {key}")
-    return f"is not in force: {found.mpi_io} {' and '.join(wrong)}" if wrong else None
+        if key == "cb_nodes":
+            allowed.add("1")
+        if expected_value in values and values <= allowed:
+            continue
+        differences.append(f"has {key} {' and '.join(sorted(values))}" if values else f"has no {key}")
+    if not differences:
+        return None
+    return f"is not in force: {in_force.mpi_io} {' and '.join(differences)}"

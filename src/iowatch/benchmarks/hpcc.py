@@ -16,16 +16,26 @@ from datetime import UTC, datetime
 from typing import Any
 
 from iowatch.benchmarks import benchmark, parsing
+from iowatch.benchmarks.options import Option, Options, OptionType, declare_options, repeat_option
 from iowatch.core import MIB, Layer, Scalar
 
 RESULT_FILE = "hpccoutf.txt"
 _INPUT_FILE = "hpccinf.txt"
-_OPTIONS = {
-    "memory": "bytes per rank of the tests of memory, in three arrays: more than a rank's share of the caches",
-    "repeat": "number of starts",
-    "ranks": "MPI processes; one exchanges no messages",
-    "nodes": "nodes; on one node, messages go through its memory",
-}
+_WORD_BYTES = 8
+# With a matrix of order 100 the tests of memory last a microsecond, with a smaller one less.
+_MIN_MEMORY_BYTES = 100 * 100 * _WORD_BYTES
+_OPTIONS = declare_options(
+    Option(
+        "memory",
+        OptionType.SIZE,
+        "memory per rank of the tests of memory, in three arrays: more than a rank's share of the caches",
+        default="32m",
+        minimum=_MIN_MEMORY_BYTES,
+    ),
+    repeat_option(3, "number of starts"),
+    Option("ranks", OptionType.NUMBER, "MPI processes; one exchanges no messages", default=1, minimum=1),
+    Option("nodes", OptionType.NUMBER, "nodes; on one node, messages go through its memory", default=1, minimum=1),
+)
 # Lines 3 to 36 of the input file, as in HPL's HPL.dat: one matrix, one block size, a grid of one process, one of each
 # algorithm. Source: README.txt of hpcc, section 3.
 _INPUT = """\
@@ -68,24 +78,15 @@ HPL.out
 """
 
 
-def _ranks(options: benchmark.BenchmarkOptions) -> int:
-    return benchmark.integer_option(options, "ranks", 1)
+def _expected(options: Options) -> tuple[tuple[str, str], ...]:
+    ranks = options.number("ranks")
+    return tuple((row.operation, row.metric) for row in _MEASUREMENTS if row.is_done_by(ranks))
 
 
-def _expected(options: benchmark.BenchmarkOptions) -> tuple[tuple[str, str], ...]:
-    return tuple((one.operation, one.metric) for one in _MEASUREMENTS if _is_run(one, _ranks(options)))
-
-
-def _input(options: benchmark.BenchmarkOptions) -> dict[str, str]:
-    order = math.isqrt(benchmark.size_option(options, "memory", "32m") // _WORD_BYTES)
-    if order < _MIN_ORDER:
-        raise ValueError("the memory is too small")
+def _input(options: Options) -> dict[str, str]:
+    # HPL's matrix has as many bytes as the other tests use.
+    order = math.isqrt(options.number("memory") // _WORD_BYTES)
     return {_INPUT_FILE: _INPUT.format(order=order)}
-
-
-_WORD_BYTES = 8
-# Below 80 kB the tests of memory do not last a microsecond.
-_MIN_ORDER = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +106,15 @@ class _Measurement:
     name: str
     to_summary: float = 1.0
     rounding: float = 1e-5
+
+    @property
+    def line_field(self) -> str:
+        """The field of its line in a section; that of the summary has its name."""
+        return f"line of {self.name}"
+
+    def is_done_by(self, ranks: int) -> bool:
+        """Return whether a run on so many ranks has it: one rank exchanges no messages."""
+        return ranks > 1 or self.metric not in _MESSAGES
 
 
 _NUMBER = r"(\d{1,12}\.\d{6})"
@@ -154,69 +164,94 @@ _FIELDS: parsing.FieldTable = {
     "ring": (re.compile(rf" The ring communication was done in both directions on {_COUNT} processes"), int),
     "latency": (re.compile(r" The latency   measurements were done with +(8) bytes"), int),
     "bandwidth": (re.compile(r" The bandwidth measurements were done with +(2000000) bytes"), int),
-    **{one.name: (re.compile(rf"{one.name}=(\d[\d.e+-]{{0,20}})"), float) for one in _MEASUREMENTS},
-    **{f"line of {one.name}": (re.compile(one.line), float) for one in _MEASUREMENTS},
+    **{row.name: (re.compile(rf"{row.name}=(\d[\d.e+-]{{0,20}})"), float) for row in _MEASUREMENTS},
+    **{row.line_field: (re.compile(row.line), float) for row in _MEASUREMENTS},
 }
+# Fields that the output of one rank lacks.
+_MESSAGE_ROWS = [row for row in _MEASUREMENTS if row.metric in _MESSAGES]
 _MESSAGE_FIELDS = {
-    *("ring", "latency", "bandwidth"),
-    *(field for one in _MEASUREMENTS if one.metric in _MESSAGES for field in (one.name, f"line of {one.name}")),
+    "ring",
+    "latency",
+    "bandwidth",
+    *(row.name for row in _MESSAGE_ROWS),
+    *(row.line_field for row in _MESSAGE_ROWS),
 }
 # Half a unit of the last of six decimals.
 _HALF_UNIT = 0.51e-6
 
 
-def _is_run(one: _Measurement, ranks: int) -> bool:
-    return ranks > 1 or one.metric not in _MESSAGES
-
-
 def parse_hpcc(builder: parsing.OutputBuilder, lines: parsing.CleanLines, context: parsing.RunContext) -> None:
     """Parse an `hpccoutf.txt`."""
-    found: dict[str, list[Any]] = {name: [] for name in _FIELDS}
+    values: dict[str, list[Any]] = {name: [] for name in _FIELDS}
     for line in lines:
-        parsing.read_field(_FIELDS, line, found)
-        lines.decided = len(found["title"]) > 1
-    builder.recognised = bool(found["title"])
-    if len(found["title"]) > 1:
+        parsing.read_field(_FIELDS, line, values)
+        lines.decided = len(values["title"]) > 1
+    builder.recognised = bool(values["title"])
+    if len(values["title"]) > 1:
         builder.add_failure("output of more than one run of hpcc: it appends to its file")
         return
-    if found["success"] == [0]:
+    if values["success"] == [0]:
         builder.add_failure("hpcc reports that one of its tests failed")
-    # Of the arrays also SingleSTREAM prints the size where rank 0 runs it.
-    absent = _MESSAGE_FIELDS if found["ranks"] == [1] else set()
-    wanted = {name: int(name not in absent) for name in _FIELDS.keys() - {"clock", "sizes"}}
-    once = [name for name in _FIELDS if len(found[name]) != wanted.get(name, len(found[name]))]
-    if once or not found["clock"] or not lines.ended:
-        missing = [name for name in once if not found[name]]
-        builder.add_truncation(f"missing: {', '.join(missing)}" if missing else "the output is damaged or truncated")
+    damage = _damage(values)
+    if damage is None and not lines.ended:
+        damage = _DAMAGED
+    if damage is not None:
+        builder.add_truncation(damage)
         return
-    value = {name: values[0] for name, values in found.items() if values}
+    value = {name: of_name[0] for name, of_name in values.items() if of_name}
     builder.version = value["title"]
     builder.facts["started"] = datetime.fromtimestamp(value["clock"], UTC).isoformat()
     builder.facts["hosts"] = [value["host"]]
-    if value["ranks"] != value.get("ring", 1) or {*found["sizes"]} != {value["vector"]}:
+    # The ring runs on all processes, and every section prints the same size of the arrays.
+    if value["ranks"] != value.get("ring", 1) or set(values["sizes"]) != {value["vector"]}:
         builder.add_truncation("the numbers of processes, or of elements of the arrays, contradict each other")
         return
-    if others := context.rank_mismatch_reason(value["ranks"], "hpcc"):
-        builder.add_failure(others)
+    mismatch = context.rank_mismatch_reason(value["ranks"], "hpcc")
+    if mismatch is not None:
+        builder.add_failure(mismatch)
         return
-    for one in _MEASUREMENTS:
-        if _is_run(one, value["ranks"]):
-            _add(builder, one, value)
+    for row in _MEASUREMENTS:
+        if row.is_done_by(value["ranks"]):
+            _add(builder, row, value)
 
 
-def _add(builder: parsing.OutputBuilder, one: _Measurement, value: dict[str, Any]) -> None:
+_DAMAGED = "the output is damaged or truncated"
+
+
+def _damage(values: Mapping[str, list[Any]]) -> str | None:
+    """Return what is missing or there too often; None if every field occurs as often as hpcc prints it."""
+    absent_fields = _MESSAGE_FIELDS if values["ranks"] == [1] else set()
+    wrong: list[str] = []
+    for name in _FIELDS:
+        # The time is printed by each test; the size of arrays also by SingleSTREAM, where rank 0 runs it.
+        if name in ("clock", "sizes"):
+            continue
+        expected = 0 if name in absent_fields else 1
+        if len(values[name]) != expected:
+            wrong.append(name)
+    missing = [name for name in wrong if not values[name]]
+    if missing:
+        return f"missing: {', '.join(missing)}"
+    if wrong or not values["clock"]:
+        return _DAMAGED
+    return None
+
+
+def _add(builder: parsing.OutputBuilder, row: _Measurement, value: dict[str, Any]) -> None:
     """Add a measurement if section and summary agree."""
-    printed, summary = value[f"line of {one.name}"], value[one.name]
-    expected = printed * one.to_summary
-    if abs(expected - summary) > one.rounding * summary + _HALF_UNIT * one.to_summary:
-        builder.add_truncation(f"{one.name} is {summary:g} in the summary, {expected:g} in its section")
+    printed, summary = value[row.line_field], value[row.name]
+    expected = printed * row.to_summary
+    if abs(expected - summary) > row.rounding * summary + _HALF_UNIT * row.to_summary:
+        builder.add_truncation(f"{row.name} is {summary:g} in the summary, {expected:g} in its section")
         return
     case: dict[str, Scalar | None] = {"ranks": value["ranks"]}
-    if message := _MESSAGES.get(one.metric):
-        case |= {"api": "MPI", "transfer_bytes": value[message]}
+    size_field = _MESSAGES.get(row.metric)
+    if size_field is not None:
+        case["api"] = "MPI"
+        case["transfer_bytes"] = value[size_field]
     else:
         case["array_bytes"] = _WORD_BYTES * value["vector"]
-    builder.add_samples(one.operation, one.metric, [printed * _TO_UNIT[one.metric]], case)
+    builder.add_samples(row.operation, row.metric, [printed * _TO_UNIT[row.metric]], case)
 
 
 _ERRORS = r"HPL (?:ERROR|WARNING)|^Failed to allocate|Failed Validation|Cannot open|\.\.\.\.\.\. FAILED"
@@ -229,13 +264,13 @@ _LEAST_CONTROL_BYTES = 700_000
 
 def _layers(case: Mapping[str, Scalar]) -> tuple[Layer, ...]:
     """Messages pass through the network, long enough tests of processor and memory measure these."""
+    of_interface = benchmark.layers_of_api(case)
+    if of_interface:
+        return of_interface
     size = case.get("array_bytes", _LEAST_CONTROL_BYTES)
-    is_short = isinstance(size, int | float) and size < _LEAST_CONTROL_BYTES
-    return benchmark.layers_of_api(case) or (() if is_short else (benchmark.CPU,))
-
-
-def _case(options: benchmark.BenchmarkOptions) -> dict[str, Scalar]:
-    return {"nodes": benchmark.integer_option(options, "nodes", 1)}
+    if isinstance(size, int | float) and size < _LEAST_CONTROL_BYTES:
+        return ()
+    return (benchmark.CPU,)
 
 
 HPCC = benchmark.Benchmark(
@@ -250,17 +285,17 @@ HPCC = benchmark.Benchmark(
     debian=("hpcc",),
     options=_OPTIONS,
     program=lambda _options: "hpcc",
-    arguments=lambda _options, _place: [],
+    arguments=lambda _options, _scratch: [],
     requires=lambda _options: ("mpi", "hpcc"),
     expects=_expected,
-    samples=lambda options: benchmark.integer_option(options, "repeat", 3),
-    runs=lambda options: benchmark.integer_option(options, "repeat", 3),
-    shows=lambda options: {"ranks": _ranks(options)},
+    samples=benchmark.repetitions,
+    runs=benchmark.repetitions,
+    shows=lambda options: {"ranks": options.number("ranks")},
     file_bytes=lambda _options: 0,
     volume_bytes=lambda _options: 0,
     results=(RESULT_FILE,),
     configuration=_input,
-    case=_case,
+    case=lambda options: {"nodes": options.number("nodes")},
     inodes=lambda _options: 0,
     writes_files=False,
     probes={

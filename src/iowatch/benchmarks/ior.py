@@ -8,126 +8,199 @@ from __future__ import annotations
 from typing import Any
 
 from iowatch.benchmarks import benchmark, hints, ior_output, ior_validation, parsing
+from iowatch.benchmarks.options import (
+    NODES,
+    RANKS,
+    STRIPE_COUNT,
+    STRIPE_SIZE,
+    Option,
+    Options,
+    OptionType,
+    declare_options,
+    repeat_option,
+)
 from iowatch.core import Scalar
 
 SUMMARY_FILE = "ior.json"
 
-_OPTIONS = {
-    "api": "posix, mpiio, hdf5 or ncmpi",
-    "file": "shared or per-process (-F)",
-    "op": "write; read (of a file written before and dropped from the page cache); both (several nodes only)",
-    "transfer": "transfer size (-t)",
-    "block": "block size (-b)",
-    "segments": "segments (-s): more than one interleaves the ranks' blocks",
-    "repeat": "repetitions (-i)",
-    "collective": "collective transfers (-c)",
-    "sync": "fsync inside the timed part (-e); false leaves it out",
-    "reorder": "read what another node wrote (-C); false leaves it out",
-    "direct": "O_DIRECT, POSIX only",
-    "verify": "compare the data: writes are read back (-W), reads compare while they read (-R): their own case",
-    hints.OPTION: hints.DESCRIPTION,
-    "stripe-count": "Lustre stripe count of the directory, -1 for all",
-    "stripe-size": "Lustre stripe size of the directory in bytes",
-    "ranks": "MPI processes",
-    "nodes": "nodes",
-}
-
+# Option `api` -> IOR's name of the interface (-a).
 _API = {"posix": "POSIX", "mpiio": "MPIIO", "hdf5": "HDF5", "ncmpi": "NCMPI"}
+# Option `api` -> case parameter.
 _CASE_API = {**_API, "ncmpi": "PNETCDF"}
+# Option `api` -> feature that the stack must have.
 _FEATURE = {"hdf5": "hdf5", "ncmpi": "pnetcdf"}
 
+_OPTIONS = declare_options(
+    Option("api", OptionType.CHOICE, "interface (-a)", default="posix", choices=tuple(_API)),
+    Option(
+        "file",
+        OptionType.CHOICE,
+        "files over ranks; per-process: -F",
+        default="shared",
+        choices=("shared", "per-process"),
+    ),
+    Option(
+        "op",
+        OptionType.CHOICE,
+        "what is timed; read: a file written before and dropped from the page cache; both: on several nodes only",
+        default="write",
+        choices=("write", "read", "both"),
+    ),
+    Option("transfer", OptionType.SIZE, "transfer size (-t)", default="1m", minimum=1),
+    Option("block", OptionType.SIZE, "block size (-b)", default="16m", minimum=1),
+    Option(
+        "segments",
+        OptionType.NUMBER,
+        "segments (-s): more than one interleaves the ranks' blocks",
+        default=1,
+        minimum=1,
+    ),
+    repeat_option(10, "repetitions (-i); a read is started once for each"),
+    Option("collective", OptionType.FLAG, "collective transfers (-c)", default=False),
+    Option("sync", OptionType.FLAG, "fsync inside the timed part (-e)", default=True),
+    Option("reorder", OptionType.FLAG, "read what another node wrote (-C)", default=True),
+    Option("direct", OptionType.FLAG, "O_DIRECT, POSIX only", default=False),
+    Option(
+        "verify",
+        OptionType.FLAG,
+        "compare the data: writes are read back (-W), reads compare while they read (-R): their own case",
+        default=False,
+    ),
+    hints.DECLARATION,
+    STRIPE_COUNT,
+    STRIPE_SIZE,
+    RANKS,
+    NODES,
+)
 
 # phase -> the option that verifies its data
 _CHECKS = {"-w": "-W", "-r": "-R"}
+# Option `op` -> phases. A read keeps the file for the next start.
+_PHASES = {"both": ["-w", "-r"], "write": ["-w"], "read": ["-r", "-k"]}
 
 
-def _common_arguments(options: benchmark.BenchmarkOptions, place: str) -> list[str]:
-    words = ["-a", _API[str(options.get("api", "posix"))]]
-    transfer, block = benchmark.size_option(options, "transfer", "1m"), benchmark.size_option(options, "block", "16m")
-    words += ["-t", str(transfer), "-b", str(block)]
-    words += ["-s", str(benchmark.integer_option(options, "segments", 1))]
+def _common_arguments(options: Options, scratch: str) -> list[str]:
+    """Return the arguments that a start and the start that writes its file have in common."""
+    words = ["-a", _API[options.text("api")]]
+    words += ["-t", str(options.number("transfer")), "-b", str(options.number("block"))]
+    words += ["-s", str(options.number("segments"))]
+    if options.flag("verify"):
+        words += ["-G", "1"]  # fixed data pattern, which a later start can verify
     # Without -e and -C, reads are served from the page cache of the writing node; both are on by default.
     flags = {
-        "-F": options.get("file") == "per-process",
-        "-c": bool(options.get("collective", False)),
-        "-e": bool(options.get("sync", True)),
-        "-C": bool(options.get("reorder", True)),
-        "--posix.odirect": bool(options.get("direct", False)),
+        "-F": options.text("file") == "per-process",
+        "-c": options.flag("collective"),
+        "-e": options.flag("sync"),
+        "-C": options.flag("reorder"),
+        "--posix.odirect": options.flag("direct"),
     }
-    if options.get("verify"):
-        words += ["-G", "1"]  # fixed data pattern, which a later start can verify
-    return [*words, *(flag for flag, wanted in flags.items() if wanted), "-o", f"{place}/ior"]
+    words += [flag for flag, is_set in flags.items() if is_set]
+    return [*words, "-o", f"{scratch}/ior"]
 
 
-def _arguments(options: benchmark.BenchmarkOptions, place: str) -> list[str]:
-    op = str(options.get("op", "write"))
-    phases = {"both": ["-w", "-r"], "write": ["-w"], "read": ["-r", "-k"]}
-    repeat = 1 if op == "read" else benchmark.integer_option(options, "repeat", 10)
-    summary = ["-O", f"summaryFile={SUMMARY_FILE},summaryFormat=JSON"]
-    checks = [flag for phase, flag in _CHECKS.items() if phase in phases[op] and options.get("verify")]
-    return [*_common_arguments(options, place), *phases[op], *checks, "-i", str(repeat), *summary]
+def _arguments(options: Options, scratch: str) -> list[str]:
+    operation = options.text("op")
+    words = _common_arguments(options, scratch)
+    phases = _PHASES[operation]
+    words += phases
+    if options.flag("verify"):
+        words += [check for phase, check in _CHECKS.items() if phase in phases]
+    # A read is started once for each repetition (`_runs`).
+    repetitions = 1 if operation == "read" else options.number("repeat")
+    words += ["-i", str(repetitions)]
+    return [*words, "-O", f"summaryFile={SUMMARY_FILE},summaryFormat=JSON"]
 
 
-def _prepare(options: benchmark.BenchmarkOptions, place: str) -> list[list[str]]:
+def _runs(options: Options) -> int:
+    if options.text("op") == "read":
+        return options.number("repeat")
+    return 1
+
+
+def _prepare(options: Options, scratch: str) -> list[list[str]]:
     """Return the commands that write the file for a read, with the same number of ranks and the same pattern."""
-    return [["ior", *_common_arguments(options, place), "-w", "-k"]] if options.get("op") == "read" else []
+    if options.text("op") != "read":
+        return []
+    return [["ior", *_common_arguments(options, scratch), "-w", "-k"]]
 
 
-def _drop_cache_commands(options: benchmark.BenchmarkOptions, place: str) -> str:
+def _drop_cache_commands(options: Options, scratch: str) -> str:
     """Drop the file from the page cache of every node: readers are not always placed as -C intends."""
-    return benchmark.drop_cache_command(f"{place}/ior") if options.get("op") == "read" else ""
+    if options.text("op") != "read":
+        return ""
+    return benchmark.drop_cache_command(f"{scratch}/ior")
 
 
-def _case(options: benchmark.BenchmarkOptions) -> dict[str, Scalar]:
+def _case(options: Options) -> dict[str, Scalar]:
     """Return parameters that IOR does not print: cache policy of reads, requested striping, hints."""
     return {**_read_policy(options), **benchmark.striping_parameters(options), **hints.hint_parameter(options)}
 
 
-def _environment(options: benchmark.BenchmarkOptions) -> dict[str, str]:
+def _environment(options: Options) -> dict[str, str]:
     """Return variables of the job: IOR reads hints from them in every version (`SetHints` in `utilities.c`)."""
-    passed = {f"IOR_HINT__MPI__{key}": value for key, value in hints.mpi_info(options).items()}
-    return {**hints.job_environment(options), **passed}
+    variables = hints.job_environment(options)
+    for key, value in hints.mpi_info(options).items():
+        variables[f"IOR_HINT__MPI__{key}"] = value
+    return variables
 
 
-def _read_policy(options: benchmark.BenchmarkOptions) -> dict[str, Scalar]:
-    return {"cache": "drop"} if options.get("op") == "read" else {}
+def _read_policy(options: Options) -> dict[str, Scalar]:
+    return {"cache": "drop"} if options.text("op") == "read" else {}
 
 
-def _printed_parameters(options: benchmark.BenchmarkOptions) -> dict[str, Scalar]:
-    return {
-        "api": _CASE_API[str(options.get("api", "posix"))],
-        "file": "per-process" if options.get("file") == "per-process" else "shared",
-        "collective": bool(options.get("collective", False)),
-        "transfer_bytes": benchmark.size_option(options, "transfer", "1m"),
-        "block_bytes": benchmark.size_option(options, "block", "16m"),
-        "segments": benchmark.integer_option(options, "segments", 1),
+def _printed_parameters(options: Options) -> dict[str, Scalar]:
+    parameters: dict[str, Scalar] = {
+        "api": _CASE_API[options.text("api")],
+        "file": options.text("file"),
+        "collective": options.flag("collective"),
+        "transfer_bytes": options.number("transfer"),
+        "block_bytes": options.number("block"),
+        "segments": options.number("segments"),
         "total_bytes": _file_bytes(options),
-        "ranks": benchmark.integer_option(options, "ranks", 1),
-        "nodes": benchmark.integer_option(options, "nodes", 1),
-        "sync": bool(options.get("sync", True)),
-        "reorder": "constant" if options.get("reorder", True) else "none",
-        **({"verify": True} if options.get("verify") else {}),
-        **({"cache": "direct"} if options.get("direct") else {}),
-        **_read_policy(options),
-        **hints.hint_parameter(options),
+        "ranks": options.number("ranks"),
+        "nodes": options.number("nodes"),
+        "sync": options.flag("sync"),
+        "reorder": "constant" if options.flag("reorder") else "none",
     }
+    if options.flag("verify"):
+        parameters["verify"] = True
+    if options.flag("direct"):
+        parameters["cache"] = "direct"
+    return {**parameters, **_read_policy(options), **hints.hint_parameter(options)}
 
 
-def _requires(options: benchmark.BenchmarkOptions) -> tuple[str, ...]:
-    library = _FEATURE.get(str(options.get("api")))
-    return ("mpi", "ior", *((library,) if library else ()), *hints.required_features(options))
+def _requires(options: Options) -> tuple[str, ...]:
+    features = ["mpi", "ior"]
+    api = options.text("api")
+    if api in _FEATURE:
+        features.append(_FEATURE[api])
+    return (*features, *hints.required_features(options))
 
 
-def _file_bytes(options: benchmark.BenchmarkOptions) -> int:
-    per_rank = benchmark.size_option(options, "block", "16m") * benchmark.integer_option(options, "segments", 1)
-    return per_rank * benchmark.integer_option(options, "ranks", 1)
+def _expects(options: Options) -> tuple[tuple[str, str], ...]:
+    return tuple((operation, "bandwidth") for operation in benchmark.requested_operations(options))
 
 
-def _volume_bytes(options: benchmark.BenchmarkOptions) -> int:
-    transfers = benchmark.integer_option(options, "repeat", 10) * len(benchmark.requested_operations(options))
-    if options.get("verify") and options.get("op") != "read":
-        transfers += benchmark.integer_option(options, "repeat", 10)
-    return _file_bytes(options) * (transfers + (options.get("op") == "read"))
+def _file_bytes(options: Options) -> int:
+    return options.number("block") * options.number("segments") * options.number("ranks")
+
+
+def _volume_bytes(options: Options) -> int:
+    repetitions, is_read = options.number("repeat"), options.text("op") == "read"
+    transfers = repetitions * len(benchmark.requested_operations(options))
+    # A verified write reads everything back; a read compares what it reads anyway.
+    if options.flag("verify") and not is_read:
+        transfers += repetitions
+    # The file that is read is written once.
+    if is_read:
+        transfers += 1
+    return _file_bytes(options) * transfers
+
+
+def _inodes(options: Options) -> int:
+    if options.text("file") == "per-process":
+        return options.number("ranks")
+    return 1
 
 
 _SIGNATURES = (
@@ -161,10 +234,12 @@ def _detect_ior_format(line: str) -> str | None:
 
 def _reader(form: str, run: ior_output.IorRun) -> Any:
     if form == "csv":  # loaded on demand: no session writes CSV
-        from iowatch.benchmarks.importers.ior_csv import IorCsvReader
+        from iowatch.benchmarks.ior_csv import IorCsvReader
 
         return IorCsvReader(run)
-    return ior_output.IorJsonReader(run) if form == "json" else ior_output.IorTextReader(run)
+    if form == "json":
+        return ior_output.IorJsonReader(run)
+    return ior_output.IorTextReader(run)
 
 
 def parse_ior(builder: parsing.OutputBuilder, lines: parsing.CleanLines, context: parsing.RunContext) -> None:
@@ -174,10 +249,12 @@ def parse_ior(builder: parsing.OutputBuilder, lines: parsing.CleanLines, context
     reader: Any = None
     for line in lines:
         if run.titles > 1:
+            # Two runs wrote to one output: no later line can make it valid.
             lines.decided = True
         elif form is None:
             form = _detect_ior_format(line)
-            reader = _reader(form, run) if form else None
+            if form is not None:
+                reader = _reader(form, run)
         elif line == "{" and form == "text" and not run.tests and run.titles == 1:
             # version 3.2 prints its title before the JSON document
             form, reader = "json", ior_output.IorJsonReader(run)
@@ -212,16 +289,16 @@ IOR = benchmark.Benchmark(
     program=lambda _options: "ior",
     arguments=_arguments,
     requires=_requires,
-    expects=lambda options: tuple((operation, "bandwidth") for operation in benchmark.requested_operations(options)),
-    samples=lambda options: benchmark.integer_option(options, "repeat", 10),
+    expects=_expects,
+    samples=benchmark.repetitions,
     shows=_printed_parameters,
     file_bytes=_file_bytes,
     volume_bytes=_volume_bytes,
     results=(SUMMARY_FILE,),
     prepare=_prepare,
-    runs=lambda options: benchmark.integer_option(options, "repeat", 10) if options.get("op") == "read" else 1,
+    runs=_runs,
     before=_drop_cache_commands,
     case=_case,
     environment=_environment,
-    inodes=lambda options: benchmark.integer_option(options, "ranks", 1) if options.get("file") == "per-process" else 1,
+    inodes=_inodes,
 )

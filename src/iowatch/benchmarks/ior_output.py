@@ -25,25 +25,65 @@ _WITH_VALUE = frozenset("aAbdDfGijJlMNoOQstTUX")
 # Long options without a value (`OPTION_FLAG` in `parse_options.c` and `aiori-*.c`); WAYS change how
 # bytes are moved, and no other parameter of a case represents them.
 WAYS = {
-    *("mpiio.preallocate", "mpiio.useFileView", "mpiio.useStridedDatatype"),
-    *("ncmpi.preallocate", "ncmpi.useFileView", "ncmpi.useStridedDatatype"),
-    *("posix.rangelocks", "posix.lustre.ignorelocks", "posix.gpfs.createsharing", "posix.gpfs.hintaccess"),
-    *("posix.gpfs.finegrainreadsharing", "posix.gpfs.finegrainwritesharing"),
-    *("mmap.madv_dont_need", "mmap.madv_pattern", "cephfs.olazy"),
+    "cephfs.olazy",
+    "mmap.madv_dont_need",
+    "mmap.madv_pattern",
+    "mpiio.preallocate",
+    "mpiio.useFileView",
+    "mpiio.useStridedDatatype",
+    "ncmpi.preallocate",
+    "ncmpi.useFileView",
+    "ncmpi.useStridedDatatype",
+    "posix.gpfs.createsharing",
+    "posix.gpfs.finegrainreadsharing",
+    "posix.gpfs.finegrainwritesharing",
+    "posix.gpfs.hintaccess",
+    "posix.lustre.ignorelocks",
+    "posix.rangelocks",
 }
 _FLAGS = WAYS | {
-    *("dryRun", "collective", "warningAsErrors", "gpuDirect", "posix.odirect", "hdfs.odirect", "ime.odirect"),
-    *("hdf5.showHints", "hdf5.collectiveMetadata", "hdf5.individualDataSets", "hdf5.noFill"),
-    *("mpiio.showHints", "ncmpi.showHints", "dfs.destroy", "dummy.delay-only-rank0"),
+    "collective",
+    "dfs.destroy",
+    "dryRun",
+    "dummy.delay-only-rank0",
+    "gpuDirect",
+    "hdf5.collectiveMetadata",
+    "hdf5.individualDataSets",
+    "hdf5.noFill",
+    "hdf5.showHints",
+    "hdfs.odirect",
+    "ime.odirect",
+    "mpiio.showHints",
+    "ncmpi.showHints",
+    "posix.odirect",
+    "warningAsErrors",
 }
 # Long options with a value.
 _VALUED = {
-    *("dataPacketType", "randomPrefill", "random-offset-seed", "allocateBufferOnGPU"),
-    *("posix.beegfs.NumTargets", "posix.beegfs.ChunkSize", "posix.gpfs.releasetoken"),
-    *("posix.lustre.stripecount", "posix.lustre.stripesize", "posix.lustre.startost"),
-    *("mpiio.hintsFileName", "hdf5.hintsFileName", "ncmpi.hintsFileName", "hdf5.setAlignment"),
-    *("aio.max-pending", "aio.granularity", "dummy.delay-create", "dummy.delay-close", "dummy.delay-sync"),
-    *("dummy.delay-xfer", "hdfs.user", "hdfs.name_node", "hdfs.replicas", "hdfs.block_size"),
+    "aio.granularity",
+    "aio.max-pending",
+    "allocateBufferOnGPU",
+    "dataPacketType",
+    "dummy.delay-close",
+    "dummy.delay-create",
+    "dummy.delay-sync",
+    "dummy.delay-xfer",
+    "hdf5.hintsFileName",
+    "hdf5.setAlignment",
+    "hdfs.block_size",
+    "hdfs.name_node",
+    "hdfs.replicas",
+    "hdfs.user",
+    "mpiio.hintsFileName",
+    "ncmpi.hintsFileName",
+    "posix.beegfs.ChunkSize",
+    "posix.beegfs.NumTargets",
+    "posix.gpfs.releasetoken",
+    "posix.lustre.startost",
+    "posix.lustre.stripecount",
+    "posix.lustre.stripesize",
+    "random-offset-seed",
+    "randomPrefill",
 }
 # Phases of a test, if set by directives.
 _PHASES = {"writeFile", "readFile", "checkWrite", "checkRead"}
@@ -107,9 +147,12 @@ class IorCommandLine:
     def _read_letters(self, letters: str, rest: Iterator[str]) -> None:
         for position, letter in enumerate(letters):
             if letter in _WITH_VALUE:
+                # `-t1m` and `-t 1m`; directives of several `-O` are all in force.
                 value = letters[position + 1 :].lstrip("=") or next(rest, "")
-                old = self.letters.get(letter)
-                self.letters[letter] = f"{old},{value}" if letter == "O" and old else value
+                earlier = self.letters.get(letter)
+                if letter == "O" and earlier:
+                    value = f"{earlier},{value}"
+                self.letters[letter] = value
                 return
             self.letters[letter] = ""
 
@@ -126,8 +169,11 @@ class IorCommandLine:
 
     def knows_words(self, api: str) -> bool:
         """Return whether all long options are known; unlisted backends have the options with their name as prefix."""
-        others = (name.partition(".") for name in self.words.keys() - _WORDS)
-        return all(dot and name not in _BACKENDS and name.upper() == api for name, dot, _ in others)
+        for word in self.words.keys() - _WORDS:
+            backend, dot, _ = word.partition(".")
+            if not dot or backend in _BACKENDS or backend.upper() != api:
+                return False
+        return True
 
     def operations(self) -> set[str]:
         """Return the operations that must be timed: those named, or both if none is named."""
@@ -140,7 +186,11 @@ class IorCommandLine:
 
 def table_half_unit(value: float) -> float:
     """Return half a unit (or more) of the last digit of a number in IOR's table (`PPDouble`)."""
-    return 0.5 if value >= 3600 else 0.005 if value >= 1 else 0.0000005
+    if value >= 3600:
+        return 0.5
+    if value >= 1:
+        return 0.005
+    return 0.0000005
 
 
 @dataclass
@@ -292,6 +342,8 @@ _HINTS = re.compile(r"hints (passed|returned) (?:to|from) [\w ()]+ \{")
 _HINT = re.compile(r"\t(\w+) = (.*)")
 _DECIMAL = re.compile(r"\d+\.\d\d")
 _MOST_WARNINGS = 20
+# Of the numbers in the summary, which have two decimals.
+_SUMMARY_HALF_UNIT = 0.005
 
 _FACTS = {"Began": "began", "Machine": "machine", "Path": "path", "apiVersion": "api_version"}
 
@@ -395,17 +447,21 @@ class IorTextReader:
         match = _ROW.fullmatch(line)
         sizes, self._sizes = self._sizes, {}
         if match is None:
-            if _DAMAGED_ROW.match(line):
-                self._run.unreal += (unreal := _UNREAL.search(line) is not None)
-                self._run.damaged += not unreal
+            if _DAMAGED_ROW.match(line) is None:
+                return
+            if _UNREAL.search(line):
+                self._run.unreal += 1
+            else:
+                self._run.damaged += 1
             return
         cells = match.groups()
         operation, bandwidth, rate, _latency, block, transfer, *times, iteration = cells
-        old = rate is None
-        if line != (_OLD_LAYOUT % (*cells[:2], *cells[4:]) if old else _LAYOUT % cells):
+        # Printed again, the row has to be the same: a lost or an added character moves a column.
+        printed_again = _LAYOUT % cells if rate is not None else _OLD_LAYOUT % (*cells[:2], *cells[4:])
+        if line != printed_again:
             self._run.damaged += 1
             return
-        row = IorRow(float(bandwidth), None if old else float(rate), *map(float, times))
+        row = IorRow(float(bandwidth), None if rate is None else float(rate), *map(float, times))
         if not self._test.add(operation, int(iteration), row):
             self._run.damaged += 1
             return
@@ -413,10 +469,13 @@ class IorTextReader:
             self._shown = block, transfer
             for name, size in zip(ROW_SIZES, self._shown, strict=True):
                 self._test.set_option(name, size)
-        if (moved := sizes.get("Using actual")) is not None:
+        # Warnings about sizes precede the row that they are about.
+        moved = sizes.get("Using actual")
+        if moved is not None:
             self._test.moved[operation, int(iteration)] = moved
-            if (found := sizes.get("Stat()", moved)) < moved:
-                self._run.short_file = f"the file has {found} bytes but {moved} were transferred"
+            file_bytes = sizes.get("Stat()", moved)
+            if file_bytes < moved:
+                self._run.short_file = f"the file has {file_bytes} bytes but {moved} were transferred"
 
     def _read_summary(self, line: str) -> None:
         words = line.split()
@@ -425,21 +484,44 @@ class IorTextReader:
         columns_whole = len(words) == len(self._columns) and set(self._columns) >= _SUMMARY_COLUMNS
         if not columns_whole or not all(map(_DECIMAL.fullmatch, numbers)):
             return
-        if (test := self._run.find_test(values.get("Test#", ""))) is not None:
-            test.set_summary(words[0], numbers, 0.005, _SUMMARY_EXACT, values)
-            if not self._old:
-                test.set_option("api", values["API"])
-            test.set_option("access", "file-per-process" if values["fPP"] == "1" else "single-shared-file")
+        test = self._run.find_test(values.get("Test#", ""))
+        if test is None:
+            return
+        test.set_summary(words[0], numbers, _SUMMARY_HALF_UNIT, _SUMMARY_EXACT, values)
+        if not self._old:
+            test.set_option("api", values["API"])
+        test.set_option("access", "file-per-process" if values["fPP"] == "1" else "single-shared-file")
 
 
+# Columns of the summary that are exact -> names in `IorTest.exact`.
 _SUMMARY_EXACT = {
-    **{"#Tasks": "tasks", "tPN": "per_node", "reps": "repetitions"},
-    **{"segcnt": "segments", "blksiz": "block", "xsize": "transfer"},
+    "#Tasks": "tasks",
+    "tPN": "per_node",
+    "reps": "repetitions",
+    "segcnt": "segments",
+    "blksiz": "block",
+    "xsize": "transfer",
 }
 _SUMMARY_COLUMNS = {*_SUMMARY_EXACT, "API", "fPP"}
+# First five characters of the lines that begin or end something.
 _HEADS = {
-    *("IOR-3", "IOR-4", "Began", "Machi", "Path ", "Comma", "TestI", "Test ", "Optio", "Summa", "acces", "Opera"),
-    *("Max W", "Max R", "Finis", "Writi", "hints"),
+    "Began",
+    "Comma",
+    "Finis",
+    "IOR-3",
+    "IOR-4",
+    "Machi",
+    "Max R",
+    "Max W",
+    "Opera",
+    "Optio",
+    "Path ",
+    "Summa",
+    "Test ",
+    "TestI",
+    "Writi",
+    "acces",
+    "hints",
 }
 # Beginning of a line -> the section that starts there.
 _SECTIONS = {"Summary of all tests:": "summary", "access    bw(MiB/s)": "rows", "Max Write:": "", "Max Read:": ""}
@@ -455,13 +537,22 @@ _TIMES = ("openTime", "wrRdTime", "closeTime", "totalTime")
 _ROW_KEYS = ("access", "bwMiB", "blockKiB", "xferKiB", "iops", "latency", *_TIMES)
 # before 3.3
 _OLD_ROW_KEYS = tuple(key for key in _ROW_KEYS if key not in ("iops", "latency"))
+# Members of `Parameters` and of a summary -> names in `IorTest.exact`.
 _PARAMETERS = {
-    **{"tasksPerNode": "per_node", "repetitions": "repetitions", "fsync": "fsync"},
-    **{"segmentCount": "segments", "transferSize": "transfer", "blockSize": "block"},
+    "tasksPerNode": "per_node",
+    "repetitions": "repetitions",
+    "fsync": "fsync",
+    "segmentCount": "segments",
+    "transferSize": "transfer",
+    "blockSize": "block",
 }
 _SUMMARY = {
-    **{"segmentCount": "segments", "blockSize": "block", "transferSize": "transfer", "numTasks": "tasks"},
-    **{"tasksPerNode": "per_node", "repetitions": "repetitions"},
+    "segmentCount": "segments",
+    "blockSize": "block",
+    "transferSize": "transfer",
+    "numTasks": "tasks",
+    "tasksPerNode": "per_node",
+    "repetitions": "repetitions",
 }
 # Half a unit of the last digit: all numbers in rows have four decimals.
 _JSON_HALF_UNIT = 0.00005
@@ -541,14 +632,17 @@ class IorJsonReader:
         elif keys != (_OLD_ROW_KEYS if old else _ROW_KEYS) or not _NUMBERS.fullmatch(numbers):
             self._run.damaged += 1
         else:
-            found = dict(pairs)
-            texts = [found.get(key) for key in ("bwMiB", "iops", *_TIMES)]
-            row = IorRow(*(float(t) if t is not None else None for t in texts))  # type: ignore[arg-type]
+            text = dict(pairs)
+            times = [float(text[key]) for key in _TIMES]
+            row = IorRow(float(text["bwMiB"]), None if old else float(text["iops"]), *times)
             self._run.damaged += not self._test.add(operation, iteration, row)
 
     def _close_summary(self, values: dict[str, str]) -> None:
         numbers = [values.get(key, "") for key in ("bwMaxMIB", "bwMinMIB", "bwMeanMIB")]
-        if values.get("operation") not in OPERATIONS or (test := self._run.find_test(values.get("TestID", ""))) is None:
+        if values.get("operation") not in OPERATIONS:
+            return
+        test = self._run.find_test(values.get("TestID", ""))
+        if test is None:
             return
         if all(map(_JSON_NUMBER.fullmatch, numbers)):
             test.set_summary(values["operation"], numbers, _JSON_HALF_UNIT, _SUMMARY, values)

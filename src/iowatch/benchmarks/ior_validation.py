@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from itertools import repeat
+from dataclasses import dataclass
 
 from iowatch.benchmarks.hints import parameter_of_info
 from iowatch.benchmarks.ior_output import OPERATIONS, ROW_SIZES, WAYS, IorCommandLine, IorRow, IorRun, IorTest
@@ -35,11 +35,21 @@ _TYPES = {"independent": False, "collective": True}
 # exact parameter -> the equivalent option
 _SAME = {"tasks": "tasks", "segments": "segments", "repetitions": "repetitions", "per_node": "clients per node"}
 
-# parameter -> its forms on a command line (long option, letter, directive), and the largest plausible value
+
+@dataclass(frozen=True, slots=True)
+class _CommandLineForm:
+    """How a parameter is written on a command line, and the largest plausible value."""
+
+    word: str
+    letter: str
+    directive: str
+    largest: int
+
+
 _COMMAND_LINE_FORMS = {
-    "stripe_count": ("posix.lustre.stripecount", "", "lustreStripeCount", 1 << 20),
-    "stripe_bytes": ("posix.lustre.stripesize", "", "lustreStripeSize", MAX_ALIGNMENT),
-    "alignment_bytes": ("hdf5.setAlignment", "J", "setAlignment", MAX_ALIGNMENT),
+    "stripe_count": _CommandLineForm("posix.lustre.stripecount", "", "lustreStripeCount", 1 << 20),
+    "stripe_bytes": _CommandLineForm("posix.lustre.stripesize", "", "lustreStripeSize", MAX_ALIGNMENT),
+    "alignment_bytes": _CommandLineForm("hdf5.setAlignment", "J", "setAlignment", MAX_ALIGNMENT),
 }
 
 
@@ -64,20 +74,26 @@ def ior_case(test: IorTest, command: IorCommandLine) -> CaseParameters | None:
     segments = parse_count(options.get("segments"))
     if test.old:
         segments = test.exact.get("segments") or parse_count(command.letters.get("s", "1"))
+    # Sizes are printed rounded ("3.81 MiB"); the exact ones are elsewhere.
     transfer = _exact_size_bytes(options.get("xfersize"), test.exact.get("transfer"), command.letters.get("t"))
     block = _exact_size_bytes(options.get("blocksize"), test.exact.get("block"), command.letters.get("b"))
     if not (tasks and per_node and segments and transfer and block) or block % transfer:
         return None
-    if not all(_rows_match_size(options.get(n), s) for n, s in zip(ROW_SIZES, (block, transfer), strict=True)):
-        return None
+    for column, size in zip(ROW_SIZES, (block, transfer), strict=True):
+        if not _rows_match_size(options.get(column), size):
+            return None
     total = tasks * segments * block
+    if format_ior_size(total) != options.get("aggregate filesize"):
+        return None
     nodes = math.ceil(tasks / per_node) if test.without_nodes else parse_count(options.get("nodes"))
     words = _command_parameters(test, command)
-    if words is None or nodes is None or format_ior_size(total) != options.get("aggregate filesize"):
+    if words is None or nodes is None:
         return None
-    if nodes * per_node > MAX_RANKS:
+    # The last node may have fewer ranks than the others; with -N many ranks may do nothing.
+    slots = nodes * per_node
+    if slots > MAX_RANKS:
         return None
-    if "N" not in command.letters and not nodes * per_node / 2 < tasks < nodes * per_node * 2:
+    if "N" not in command.letters and not slots / 2 < tasks < slots * 2:
         return None
     numbers: CaseParameters = {"ranks": tasks, "nodes": nodes, "segments": segments, "transfer_bytes": transfer}
     return {**words, **numbers, "block_bytes": block, "total_bytes": total}
@@ -90,44 +106,42 @@ def _rows_match_size(shown: str | None, size: int) -> bool:
 
 def _exact_values_match(test: IorTest) -> bool:
     """Return whether exactly printed values equal the options."""
-    twice = [name for name, option in _SAME.items() if name in test.exact and option in test.options]
-    same = all(parse_count(test.options[_SAME[name]]) == test.exact[name] for name in twice)
-    return same and test.exact.get("fsync", 0) in (0, 1)
+    for name, option in _SAME.items():
+        if name not in test.exact or option not in test.options:
+            continue
+        if parse_count(test.options[option]) != test.exact[name]:
+            return False
+    return test.exact.get("fsync", 0) in (0, 1)
 
 
 def _exact_size_bytes(printed: str | None, exact: int | None, asked: str | None) -> int | None:
     """Return the bytes of a rounded size ("3.81 MiB") from the first exact source; None if unknown."""
-    sources = [exact] if exact is not None else [parse_printed_size(asked), parse_printed_size(printed)]
-    size = next((s for s in sources if s), None)
-    return size if size is not None and format_ior_size(size) == printed else None
+    size = exact
+    if exact is None:
+        size = parse_printed_size(asked) or parse_printed_size(printed)
+    if not size or format_ior_size(size) != printed:
+        return None
+    return size
 
 
 def _command_parameters(test: IorTest, command: IorCommandLine) -> CaseParameters | None:
+    """Return the parameters that are words or flags; None if one is unknown or contradicts the command line."""
     options = test.options
     api = (options.get("api") or "").partition(" ")[0].upper()
-    kind = options.get("type")
-    if test.old and kind is None and not command.scripted:
-        kind = "collective" if "c" in command.letters else "independent"
-    collective = _TYPES.get(kind) if kind is not None else None
-    words, letters, directives = command.words, command.letters, command.directives
-    requested_collective = "c" in letters or "collective" in words or directives.get("collective") == "1"
-    known = api in _KNOWN_APIS or (api != "" and api == command.letters.get("a", "").upper())
-    tables = ((_FILES, "access"), (_REORDER, "ordering inter file"), (_ORDER, "ordering in a file"))
-    stonewall = parse_count(options.get("stonewallingTime"))
-    requested = command.scripted or (stonewall or 0) == (parse_count(command.letters.get("D", "")) or 0)
-    if not requested or ("stonewallingTime" in options and stonewall is None):
+    is_known_api = api in _KNOWN_APIS or (api != "" and api == command.letters.get("a", "").upper())
+    if not is_known_api or not command.knows_words(api) or not _matches_command_line(options, command, api):
         return None
-    numbers = _numeric_options(command)
-    if not _matches_command_line(options, command, api) or numbers is None or not command.knows_words(api):
+    for table, name in ((_FILES, "access"), (_REORDER, "ordering inter file"), (_ORDER, "ordering in a file")):
+        if options.get(name) not in table:
+            return None
+    collective, numbers = _collective(test, command), _numeric_options(command)
+    if collective is None or numbers is None:
         return None
-    if not known or collective is None or any(options.get(name) not in table for table, name in tables):
+    stonewall_s = parse_count(options.get("stonewallingTime"))
+    if "stonewallingTime" in options and stonewall_s is None:
         return None
-    if not command.scripted and collective != requested_collective:
+    if not command.scripted and (stonewall_s or 0) != (parse_count(command.letters.get("D", "")) or 0):
         return None
-    direct = "B" in letters or "posix.odirect" in words or directives.get("useO_DIRECT") == "1"
-    # data were verified; reads do this within the timed operation
-    checks = [place.get(name) for place in (directives, words) for name in ("checkWrite", "checkRead")]
-    verified = bool({"W", "R"} & letters.keys()) or "1" in checks
     return {
         "api": _APIS.get(api, api),
         "file": _FILES[options["access"]],
@@ -135,14 +149,44 @@ def _command_parameters(test: IorTest, command: IorCommandLine) -> CaseParameter
         "pattern": _ORDER[options["ordering in a file"]],
         "reorder": _REORDER[options["ordering inter file"]],
         "sync": _sync_policy(test, command),
-        "cache": "direct" if direct else None,
-        "stonewall_s": stonewall,
+        "cache": "direct" if _is_direct(command) else None,
+        "stonewall_s": stonewall_s,
         "fill": False if "hdf5.noFill" in command.words else None,
         "collective_metadata": "hdf5.collectiveMetadata" in command.words or None,
-        "verify": verified or None,
+        "verify": _is_verified(command) or None,
         "mode": ",".join(sorted(WAYS & command.words.keys())) or None,
         **numbers,
     }
+
+
+def _collective(test: IorTest, command: IorCommandLine) -> bool | None:
+    """Return whether transfers were collective; None if that is not printed, or is not what was requested."""
+    requested = "c" in command.letters or "collective" in command.words or command.directives.get("collective") == "1"
+    transfer_type = test.options.get("type")
+    # 3.0 and 3.1 omit some options.
+    if transfer_type is None and test.old and not command.scripted:
+        transfer_type = "collective" if "c" in command.letters else "independent"
+    collective = _TYPES.get(transfer_type or "")
+    if not command.scripted and collective != requested:
+        return None
+    return collective
+
+
+def _is_direct(command: IorCommandLine) -> bool:
+    """Return whether files were opened with O_DIRECT."""
+    if "B" in command.letters or "posix.odirect" in command.words:
+        return True
+    return command.directives.get("useO_DIRECT") == "1"
+
+
+def _is_verified(command: IorCommandLine) -> bool:
+    """Return whether data were compared; reads do this within the timed operation."""
+    if {"W", "R"} & command.letters.keys():
+        return True
+    for settings in (command.directives, command.words):
+        if "1" in (settings.get("checkWrite"), settings.get("checkRead")):
+            return True
+    return False
 
 
 def _matches_command_line(options: dict[str, str], command: IorCommandLine, api: str) -> bool:
@@ -162,7 +206,7 @@ def _matches_command_line(options: dict[str, str], command: IorCommandLine, api:
         (options.get("ordering in a file") == "random", "z" in given),
         (options.get("ordering inter file") == "no tasks offsets", not {"C", "Z"} & given.keys()),
     )
-    return all(printed == wanted for printed, wanted in pairs)
+    return all(printed == given_value for printed, given_value in pairs)
 
 
 def _sync_policy(test: IorTest, command: IorCommandLine) -> Scalar | None:
@@ -180,14 +224,15 @@ def _sync_policy(test: IorTest, command: IorCommandLine) -> Scalar | None:
 def _numeric_options(command: IorCommandLine) -> CaseParameters | None:
     """Return parameters that are only in the command line; None if one is invalid."""
     numbers: dict[str, Scalar | None] = {}
-    for name, (word, letter, directive, largest) in _COMMAND_LINE_FORMS.items():
-        places = (command.words.get(word), command.letters.get(letter), command.directives.get(directive))
-        text = next((place for place in places if place is not None), None)
+    for name, form in _COMMAND_LINE_FORMS.items():
+        forms = (command.words.get(form.word), command.letters.get(form.letter), command.directives.get(form.directive))
+        text = next((given for given in forms if given is not None), None)
         if text is None:
             continue
-        numbers[name] = number = -1 if text == "-1" else parse_printed_size(text)
-        if number is None or number > largest:
+        number = -1 if text == "-1" else parse_printed_size(text)
+        if number is None or number > form.largest:
             return None
+        numbers[name] = number
     return numbers
 
 
@@ -231,9 +276,11 @@ def _hint_parameter(run: IorRun, command: IorCommandLine) -> CaseParameters:
     if "passed" not in run.hints:
         has_file = any(name.endswith(".hintsFileName") for name in command.words) or "U" in command.letters
         return {"hints": "unknown"} if has_file else {}
-    returned = run.hints.get("returned")
-    kept = {k: v for k, v in run.hints["passed"].items() if returned is None or returned.get(k) == v}
-    return {"hints": parameter_of_info(kept)}
+    passed, returned = run.hints["passed"], run.hints.get("returned")
+    if returned is None:
+        return {"hints": parameter_of_info(passed)}
+    in_force = {key: value for key, value in passed.items() if returned.get(key) == value}
+    return {"hints": parameter_of_info(in_force)}
 
 
 def _check_test(
@@ -245,51 +292,98 @@ def _check_test(
         builder.add_truncation(f"{where}the options are incomplete or inconsistent")
         return
     case = {**case, **_hint_parameter(run, command)}
-    if (dry := test.options.get("dryRun", "0") != "0") or test.options.get("api") == "DUMMY":
-        builder.add_failure(f"{where}{'dry run: no I/O was done' if dry else 'the DUMMY interface does no I/O'}")
+    if test.options.get("dryRun", "0") != "0":
+        builder.add_failure(f"{where}dry run: no I/O was done")
+        return
+    if test.options.get("api") == "DUMMY":
+        builder.add_failure(f"{where}the DUMMY interface does no I/O")
         return
     if any("fsync() not supported" in line for line in run.warnings):
         case = {**case, "sync": False}
     # With `-N` IOR may use fewer ranks than were started; otherwise both must be equal.
-    others = context.rank_mismatch_reason(case["ranks"], "IOR")
+    mismatch = context.rank_mismatch_reason(case["ranks"], "IOR")
     started = int(test.options["clients per node"]) * int(case["nodes"] or 1)
-    if others is not None and not ("N" in command.letters and started == context.ranks):
-        builder.add_failure(others)
+    if mismatch is not None and not ("N" in command.letters and started == context.ranks):
+        builder.add_failure(mismatch)
         return
     if test.count >= MAX_ROWS:
         builder.add_failure(f"{where}more than {MAX_ROWS} rows")
-    expected = {name for name, rows in test.rows.items() if rows} | command.operations() | set(test.summaries)
+    # Expected is what was printed, and what the command line asks for.
+    printed = {operation for operation, rows in test.rows.items() if rows}
+    expected = printed | command.operations() | set(test.summaries)
+    test_of_run = _CheckedTest(builder, test, case, repetitions, where)
     for operation in OPERATIONS:
-        if operation in expected:
-            rows = _consistent_rows(builder, test, operation, case, repetitions, where)
-            rows = _rows_matching_summary(builder, test, operation, rows, repetitions, where)
-            columns = list(zip(*rows, strict=True)) or [()] * len(IorRow._fields)
-            confirmed = context.fresh or has_confirmed_rates(rows, test.half)
-            for metric, values in zip(IorRow._fields, columns, strict=True):
-                if metric == "rate" and not confirmed:
-                    builder.add_below_resolution(operation, metric)
-                elif None not in values:
-                    builder.add_samples(operation, metric, values, case)
+        if operation not in expected:
+            continue
+        rows = test_of_run.rows_matching_summary(operation, test_of_run.consistent_rows(operation))
+        columns = list(zip(*rows, strict=True)) or [()] * len(IorRow._fields)
+        confirmed = context.fresh or has_confirmed_rates(rows, test.half)
+        for metric, values in zip(IorRow._fields, columns, strict=True):
+            if metric == "rate" and not confirmed:
+                builder.add_below_resolution(operation, metric)
+            elif None not in values:
+                builder.add_samples(operation, metric, values, case)
 
 
-def _consistent_rows(
-    builder: OutputBuilder, test: IorTest, operation: str, case: CaseParameters, repetitions: int, where: str
-) -> list[IorRow]:
-    """Return the rows of one operation in the order of repetitions."""
-    rows = test.rows[operation]
-    keys = sorted(rows)
-    if keys and keys[-1] >= repetitions:
-        builder.add_truncation(f"{where}more {operation} rows than repetitions")
-        return []
-    total, transfer = int(case["total_bytes"] or 0), int(case["transfer_bytes"] or 1)
-    moved = [test.moved.get((operation, key), total) for key in keys] if test.moved else repeat(total)
-    pairs = zip([rows[key] for key in keys], moved, strict=False)
-    consistent = [row for row, size in pairs if _is_row_consistent(row, size, transfer, test.half)]
-    if len(consistent) < len(keys):
-        builder.add_truncation(f"{where}{len(keys) - len(consistent)} {operation} rows are inconsistent")
-    if len(keys) < repetitions:
-        builder.add_truncation(f"{where}{len(keys)} of {repetitions} {operation} repetitions are complete")
-    return consistent
+@dataclass(frozen=True)
+class _CheckedTest:
+    """A test with a complete case, whose rows are compared with each other and with their summary.
+
+    Attributes:
+        builder: receives what is wrong.
+        test: what was printed.
+        case: its parameters.
+        repetitions: number of rows of each operation that were requested.
+        where: beginning of reasons, where an output has several tests.
+    """
+
+    builder: OutputBuilder
+    test: IorTest
+    case: CaseParameters
+    repetitions: int
+    where: str
+
+    def consistent_rows(self, operation: str) -> list[IorRow]:
+        """Return the rows of one operation that agree with the sizes, in the order of repetitions."""
+        rows, where = self.test.rows[operation], self.where
+        iterations = sorted(rows)
+        if iterations and iterations[-1] >= self.repetitions:
+            self.builder.add_truncation(f"{where}more {operation} rows than repetitions")
+            return []
+        total, transfer = int(self.case["total_bytes"] or 0), int(self.case["transfer_bytes"] or 1)
+        consistent: list[IorRow] = []
+        for iteration in iterations:
+            # IOR reports where it moved another number of bytes.
+            moved = self.test.moved.get((operation, iteration), total)
+            if _is_row_consistent(rows[iteration], moved, transfer, self.test.half):
+                consistent.append(rows[iteration])
+        if len(consistent) < len(iterations):
+            self.builder.add_truncation(f"{where}{len(iterations) - len(consistent)} {operation} rows are inconsistent")
+        if len(iterations) < self.repetitions:
+            self.builder.add_truncation(
+                f"{where}{len(iterations)} of {self.repetitions} {operation} repetitions are complete"
+            )
+        return consistent
+
+    def rows_matching_summary(self, operation: str, rows: list[IorRow]) -> list[IorRow]:
+        """Return the rows if they agree with the summary, else none."""
+        summary = self.test.summaries.get(operation)
+        if summary is None:
+            self.builder.add_truncation(f"{self.where}the summary of {operation} is missing or damaged")
+            return rows
+        bandwidths = [row.bandwidth for row in rows]
+        high, low = max(bandwidths, default=0.0), min(bandwidths, default=summary.min)
+        slack = summary.half + self.test.half(high) + _SLACK * summary.max
+        fits = summary.min - slack <= low and high <= summary.max + slack
+        # With all rows the summary is theirs; without some of them it only limits the others.
+        if fits and len(bandwidths) == self.repetitions:
+            mean = sum(bandwidths) / self.repetitions
+            differences = (high - summary.max, low - summary.min, mean - summary.mean)
+            fits = all(abs(difference) <= slack for difference in differences)
+        if not fits:
+            self.builder.add_truncation(f"{self.where}the {operation} rows do not agree with their summary")
+            return []
+        return rows
 
 
 def _is_row_consistent(row: IorRow, moved: int, transfer: int, half: Callable[[float], float]) -> bool:
@@ -320,24 +414,3 @@ def _is_product_consistent(a: float, b: float, product: float, half: Callable[[f
     """Return whether a x b can be the product, within the rounding of both."""
     half_a, half_b, slack = half(a), half(b), _SLACK * product
     return (a - half_a) * (b - half_b) - slack <= product <= (a + half_a) * (b + half_b) + slack
-
-
-def _rows_matching_summary(
-    builder: OutputBuilder, test: IorTest, operation: str, rows: list[IorRow], repetitions: int, where: str
-) -> list[IorRow]:
-    """Return the rows if they agree with the summary, else none."""
-    summary = test.summaries.get(operation)
-    if summary is None:
-        builder.add_truncation(f"{where}the summary of {operation} is missing or damaged")
-        return rows
-    values = [row.bandwidth for row in rows]
-    high, low = max(values, default=0.0), min(values, default=summary.min)
-    slack = summary.half + test.half(high) + _SLACK * summary.max
-    fits = summary.min - slack <= low and high <= summary.max + slack
-    if fits and len(values) == repetitions:
-        found = (high, low, sum(values) / repetitions)
-        fits = all(abs(f - s) <= slack for f, s in zip(found, summary[:3], strict=True))
-    if not fits:
-        builder.add_truncation(f"{where}the {operation} rows do not agree with their summary")
-        return []
-    return rows

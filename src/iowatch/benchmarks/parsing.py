@@ -66,7 +66,7 @@ def clean_block(block: bytes) -> bytes:
 def _remove_labels(pattern: re.Pattern[bytes], block: bytes) -> bytes:
     """Remove the label of each line, with the blank after it if all labels have one."""
     texts = [text for _, text in pattern.findall(block) if text]
-    blank = b" " if all(text[0] == 32 for text in texts) else b""
+    blank = b" " if all(text.startswith(b" ") for text in texts) else b""
     return pattern.sub(lambda line: line[0].replace(line[1] + blank, b""), block)
 
 
@@ -92,13 +92,15 @@ def parse_printed_size(text: str | None) -> int | None:
     return size if size < 1 << 60 else None
 
 
-def read_field(table: FieldTable, line: str, found: Mapping[str, list[Any]]) -> bool:
+def read_field(table: FieldTable, line: str, values: Mapping[str, list[Any]]) -> bool:
     """Append the value of a line to its field; return False if the line does not belong to any field."""
     for name, (pattern, convert) in table.items():
-        if (match := pattern.fullmatch(line)) is not None:
-            if len(found[name]) < MAX_NAMES:
-                found[name].append(convert(*match.groups()))
-            return True
+        match = pattern.fullmatch(line)
+        if match is None:
+            continue
+        if len(values[name]) < MAX_NAMES:
+            values[name].append(convert(*match.groups()))
+        return True
     return False
 
 
@@ -258,27 +260,29 @@ class SignatureScanner:
     """Collects the failure signatures found in blocks of text.
 
     Attributes:
-        own: additional signatures that only one tool prints.
-        found: meaning -> (fatal, first matching line), in the order seen.
+        of_benchmark: additional signatures that only one benchmark prints.
+        seen: meaning -> (fatal, first matching line), in the order seen.
     """
 
-    own: tuple[FailureSignature, ...] = ()
-    found: dict[str, tuple[bool, str]] = field(default_factory=dict)
-    _seen: set[bytes] = field(default_factory=set)
+    of_benchmark: tuple[FailureSignature, ...] = ()
+    seen: dict[str, tuple[bool, str]] = field(default_factory=dict)
+    _searched: set[bytes] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        self._signs = [(re.compile(sign.phrase), sign) for sign in (*self.own, *_COMMON_SIGNATURES)]
-        self._hints = re.compile(b"|".join([_HINTS.pattern, *(sign.phrase.encode() for sign in self.own)]))
+        self._signs = [(re.compile(sign.phrase), sign) for sign in (*self.of_benchmark, *_COMMON_SIGNATURES)]
+        phrases = [sign.phrase.encode() for sign in self.of_benchmark]
+        self._hints = re.compile(b"|".join([_HINTS.pattern, *phrases]))
 
     def inspect(self, block: bytes) -> None:
         """Search a block of whole, cleaned lines; lines that differ only in digits are searched once."""
-        if len(self.found) >= _MAX_SIGNATURES:
+        if len(self.seen) >= _MAX_SIGNATURES:
             return
-        fresh = set(block.translate(None, _DIGITS).split(b"\n")) - self._seen
+        fresh = set(block.translate(None, _DIGITS).split(b"\n")) - self._searched
         suspicious = {line for line in fresh if _is_mostly_ascii(line) and self._hints.search(line)}
-        if len(self._seen) > _MAX_CACHED_LINES:
-            self._seen.clear()
-        self._seen.update(line for line in fresh if len(line) <= _MAX_CACHED_LINE_BYTES)
+        # What was searched is remembered, within limits: an output may have millions of different lines.
+        if len(self._searched) > _MAX_CACHED_LINES:
+            self._searched.clear()
+        self._searched.update(line for line in fresh if len(line) <= _MAX_CACHED_LINE_BYTES)
         for line in block.split(b"\n") if suspicious else []:
             key = line.translate(None, _DIGITS)
             if key in suspicious:
@@ -287,9 +291,9 @@ class SignatureScanner:
 
     def _inspect_line(self, line: str) -> None:
         for pattern, sign in self._signs:
-            if sign.meaning not in self.found and pattern.search(line):
-                if len(self.found) < _MAX_SIGNATURES:
-                    self.found[sign.meaning] = (sign.fatal, decode_for_display(line[:_MAX_QUOTE_LENGTH]))
+            if sign.meaning not in self.seen and pattern.search(line):
+                if len(self.seen) < _MAX_SIGNATURES:
+                    self.seen[sign.meaning] = (sign.fatal, decode_for_display(line[:_MAX_QUOTE_LENGTH]))
                 return
 
     def inspect_source(self, source: OutputSource | None) -> None:
@@ -300,7 +304,7 @@ class SignatureScanner:
 
     def reasons(self, fatal: bool) -> list[str]:
         """Return reasons that suffice to mark a run as failed (fatal), or those that only explain another failure."""
-        return [f"{meaning}: '{quote}'" for meaning, (is_fatal, quote) in self.found.items() if is_fatal == fatal]
+        return [f"{meaning}: '{quote}'" for meaning, (is_fatal, quote) in self.seen.items() if is_fatal == fatal]
 
 
 # Fact of an output without any line of the tool.
@@ -341,6 +345,11 @@ class RunContext:
             return None
         hint = ": independent processes, as with the launcher of another MPI" if ran == 1 else ""
         return f"{self.ranks} ranks were requested, {program} ran with {ran}{hint}"
+
+
+def _without_none(case: CaseParameters) -> dict[str, Scalar]:
+    """Return the parameters that have a value."""
+    return {name: value for name, value in case.items() if value is not None}
 
 
 @dataclass
@@ -403,22 +412,24 @@ class OutputBuilder:
         if not 0 < int(case.get("ranks") or 1) <= MAX_RANKS:
             self.add_failure(f"{case['ranks']} ranks is not plausible")
             return
-        accepted = tuple([v for v in values if 0 < v <= row.ceiling])
+        accepted = tuple([value for value in values if 0 < value <= row.ceiling])
         # A true time may be below the resolution of the tool ("0.000 s"): it is omitted without a problem.
         if row.unit == "s" and (len(accepted) < len(values) or not self.has_no_problem):
             if self.has_no_problem:
                 self.add_below_resolution(operation, metric)
             return
         if len(accepted) < len(values):
-            bad = next(v for v in values if not 0 < v <= row.ceiling)
+            refused = next(value for value in values if not 0 < value <= row.ceiling)
             self.add_failure(
-                f"{operation} {metric} of {bad:g} {row.unit} is not plausible (ceiling {row.ceiling:g} {row.unit})"
+                f"{operation} {metric} of {refused:g} {row.unit} is not plausible (ceiling {row.ceiling:g} {row.unit})"
             )
         if accepted:
-            kept = {name: value for name, value in case.items() if value is not None}
-            key = canonical_json({"case": kept, "metric": metric, "operation": operation})
-            _, samples = self._results.setdefault(key, (Result(operation, metric, row.unit, accepted, kept), []))
-            samples.extend(accepted)
+            parameters = _without_none(case)
+            key = canonical_json({"case": parameters, "metric": metric, "operation": operation})
+            result = Result(operation, metric, row.unit, accepted, parameters)
+            # Samples of an operation that is printed in several tests are of one result.
+            _, samples_of_result = self._results.setdefault(key, (result, []))
+            samples_of_result.extend(accepted)
 
     def add_below_resolution(self, operation: str, metric: str) -> None:
         """Record that a metric is omitted, because it, or the number that confirms it, has too few digits."""
@@ -426,8 +437,9 @@ class OutputBuilder:
 
     def has_results(self, operation: str, case: CaseParameters) -> bool:
         """Return whether there are samples of this operation and case."""
-        kept = {name: value for name, value in case.items() if value is not None}
-        return any((one.operation, one.case) == (operation, kept) for one, _ in self._results.values())
+        parameters = _without_none(case)
+        results = [result for result, _ in self._results.values()]
+        return any(result.operation == operation and result.case == parameters for result in results)
 
     def drop_results(self) -> None:
         """Discard all results (for example when two runs wrote to one output)."""
@@ -437,24 +449,33 @@ class OutputBuilder:
         """Return the output with its status and reasons."""
         self.signatures.inspect_source(context.stderr)
         self.signatures.inspect_source(context.log)
+        # Other problems follow from these two.
         if lines.empty:
-            self._incomplete[:] = ["the output is empty"]  # other problems follow from this
+            self._incomplete[:] = ["the output is empty"]
         elif not self.recognised:
             self._incomplete[:] = [f"not an output of {self.tool}: it contains none of its lines"]
         if lines.empty or not self.recognised:
             self.facts[UNRECOGNISED] = True
         if context.rc:
-            stopped, words = explain_exit_status(context.rc)
-            (self.add_truncation if stopped else self.add_failure)(words)
+            is_stopped, words = explain_exit_status(context.rc)
+            if is_stopped:
+                self.add_truncation(words)
+            else:
+                self.add_failure(words)
         fatal = self.signatures.reasons(fatal=True)
-        status: OutputStatus = "failed" if fatal or self._failed else "incomplete" if self._incomplete else "ok"
-        hints = self.signatures.reasons(fatal=False) if status != "ok" else []
-        reasons = [*fatal, *self._failed, *hints, *self._incomplete]
+        status: OutputStatus = "ok"
+        if fatal or self._failed:
+            status = "failed"
+        elif self._incomplete:
+            status = "incomplete"
+        # What only explains a failure is no reason without one. The most important reasons come first.
+        explanations = self.signatures.reasons(fatal=False) if status != "ok" else []
+        reasons = [*fatal, *self._failed, *explanations, *self._incomplete]
         return Output(
             tool=self.tool,
             version=self.version,
             status=status,
             reason="; ".join(reasons[:_MAX_REASONS]) or None,
-            results=tuple(replace(result, samples=tuple(s)) for result, s in self._results.values()),
+            results=tuple(replace(result, samples=tuple(samples)) for result, samples in self._results.values()),
             facts=self.facts,
         )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from iowatch.benchmarks.benchio import BENCHIO
@@ -62,7 +62,9 @@ def parse_output(tool: str, source: OutputSource, context: RunContext, parser: O
         UsageError: no such benchmark.
     """
     try:
-        return parser(source, context) if parser else _parse_benchmark(get_benchmark(tool), source, context)
+        if parser is not None:
+            return parser(source, context)
+        return _parse_benchmark(get_benchmark(tool), source, context)
     except (ArithmeticError, AttributeError, LookupError, NameError, TypeError, ValueError) as error:
         reason = plugins.fault_of_plugin(error) or f"{type(error).__name__}: {error}"
         return Output(tool, None, "incomplete", f"{PARSER_ERROR}: {reason}"[:300], ())
@@ -97,12 +99,14 @@ def parse_output_file(
         UsageError: no such benchmark.
         InputError: a file that cannot be read.
     """
-    context = RunContext(None, rc, ranks, fresh=fresh)
+    context = RunContext(rc=rc, ranks=ranks, fresh=fresh)
     try:
-        output = _parse_opened_file(tool, path, stderr, log, context, parser)
-        written_to = path.with_name(Path(str(output.facts.get("written_to", ""))).name or path.name)
-        if not output.results and written_to != path and written_to.is_file():
-            return _parse_opened_file(tool, written_to, stderr, path, context, parser)
+        output = _parse_opened_file(_OutputFiles(path, stderr, log), tool, context, parser)
+        # IOR names the file of results that it wrote; then this one is what it printed.
+        results_name = Path(str(output.facts.get("written_to", ""))).name
+        results_path = path.with_name(results_name or path.name)
+        if not output.results and results_path != path and results_path.is_file():
+            return _parse_opened_file(_OutputFiles(results_path, stderr, path), tool, context, parser)
         return output
     except OSError as error:
         raise InputError(
@@ -110,13 +114,21 @@ def parse_output_file(
         ) from error
 
 
-def _parse_opened_file(
-    tool: str, path: Path, stderr: Path | None, log: Path | None, context: RunContext, parser: OutputParser | None
-) -> Output:
-    with ExitStack() as files:
-        source = files.enter_context(path.open("rb"))
-        others = [files.enter_context(other.open("rb")) if other else None for other in (stderr, log)]
-        return parse_output(tool, source, replace(context, stderr=others[0], log=others[1]), parser)
+@dataclass(frozen=True)
+class _OutputFiles:
+    """Files of one run: the output, and if there are any its stderr and what the program printed beside it."""
+
+    output: Path
+    stderr: Path | None
+    log: Path | None
+
+
+def _parse_opened_file(paths: _OutputFiles, tool: str, context: RunContext, parser: OutputParser | None) -> Output:
+    with ExitStack() as opened:
+        source = opened.enter_context(paths.output.open("rb"))
+        stderr = opened.enter_context(paths.stderr.open("rb")) if paths.stderr else None
+        log = opened.enter_context(paths.log.open("rb")) if paths.log else None
+        return parse_output(tool, source, replace(context, stderr=stderr, log=log), parser)
 
 
 def failure_signatures(benchmark: Benchmark) -> tuple[FailureSignature, ...]:

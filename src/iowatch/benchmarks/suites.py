@@ -20,7 +20,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -29,6 +29,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from iowatch.benchmarks.benchmark import Benchmark
+from iowatch.benchmarks.options import OptionError, Options, option_faults
 from iowatch.benchmarks.registry import get_benchmark
 from iowatch.core import InputError, Scalar, UsageError, settings, suggest_name
 from iowatch.core.yamlfile import CheckedModel, YamlDocument, documentation_hint
@@ -62,7 +63,7 @@ class SuiteCase:
 
     Attributes:
         name: unique within suite and benchmark, composed of the options that vary.
-        options: all options of the tool, including `ranks` and `nodes`.
+        options: the options of the benchmark, including `ranks` and `nodes`.
         time_limit_s: ReFrame ends the job after this time.
         trace: `dxt` if Darshan is to record every access.
         may_differ: case parameters that may differ from what the options ask for (a cache that cannot be dropped).
@@ -74,7 +75,7 @@ class SuiteCase:
     suite: str
     benchmark: str
     name: str
-    options: Mapping[str, Scalar]
+    options: Options
     reference: ReferencePolicy
     time_limit_s: int
     trace: str | None = None
@@ -106,12 +107,17 @@ class SuiteCase:
     @property
     def ranks(self) -> int:
         """Number of MPI processes."""
-        return int(self.options.get("ranks", 1))
+        return _number_or_one(self.options, "ranks")
 
     @property
     def nodes(self) -> int:
         """Number of nodes."""
-        return int(self.options.get("nodes", 1))
+        return _number_or_one(self.options, "nodes")
+
+
+def _number_or_one(options: Options, name: str) -> int:
+    """Return an option that a benchmark of one process does not declare."""
+    return options.number(name) if options.declares(name) else 1
 
 
 def suite_names() -> list[str]:
@@ -131,8 +137,10 @@ def load_suite(suite: str) -> list[SuiteCase]:
         UsageError: unknown suite.
         InputError: a suite file is invalid (with file and field).
     """
-    if suite not in suite_names():  # a pattern such as `*` is not a name
-        raise UsageError(f"no suite '{suite}'", hint=suggest_name(suite, suite_names()))
+    names = suite_names()
+    # A pattern such as `*` is not a name.
+    if suite not in names:
+        raise UsageError(f"no suite '{suite}'", hint=suggest_name(suite, names))
     return _read_suites(lambda _benchmark, name: name == suite)
 
 
@@ -144,59 +152,118 @@ def cases_of_benchmark(benchmark: str, suite: str | None = None) -> list[SuiteCa
     return _read_suites(lambda owner, name: owner == benchmark and suite in (None, name))
 
 
-def _read_suites(is_chosen: Callable[[str, str], bool]) -> list[SuiteCase]:
-    files = settings.list_files("suite").items()
-    return [
-        case for (owner, stem), path in files if is_chosen(owner, suite_of_file(stem)) for case in read_suite_file(path)
-    ]
+def _read_suites(is_requested: Callable[[str, str], bool]) -> list[SuiteCase]:
+    """Return the cases of all suite files whose benchmark and suite are requested."""
+    cases: list[SuiteCase] = []
+    for (benchmark, stem), path in settings.list_files("suite").items():
+        if is_requested(benchmark, suite_of_file(stem)):
+            cases += read_suite_file(path)
+    return cases
 
 
 def read_suite_file(path: Path) -> list[SuiteCase]:
     """Return the cases of one suite file.
 
     Raises:
-        InputError: not YAML, against the schema, or an option that the benchmark does not have.
+        InputError: not YAML, against the schema, or options that the benchmark does not have or cannot use.
     """
     document = YamlDocument(path, _SuiteFile.docs)
     suite = document.validated(_SuiteFile)
     # benchmarks/<benchmark>/suites/<suite>.yaml of the product, suites/<benchmark>/<suite>.yaml of a site.
-    chosen = get_benchmark((path.parents[1] if path.parent.name == "suites" else path.parent).name)
-    combinations = [
-        _check_options(partial(_where_option, document, number), chosen, options)
-        for number, options in _combinations(suite)
-    ]
-    names = list(dict.fromkeys(name for options in combinations for name in options))
-    varying = [name for name in names if len({options.get(name) for options in combinations}) > 1]
+    folder = path.parents[1] if path.parent.name == "suites" else path.parent
+    benchmark = get_benchmark(folder.name)
+    combinations = list(_combinations(suite))
+    _check_declared(document, benchmark, combinations)
+    for combination in combinations:
+        _check_evaluation(partial(_where_option, document, combination.entry), benchmark, combination.options)
+    # A case is named after the options that vary, and after the file that adds it.
+    varying = _varying_names([combination.options for combination in combinations])
     addition = path.stem.partition("+")[2]
-    cases = [
-        SuiteCase(
-            suite=suite_of_file(path.stem),
-            benchmark=chosen.name,
-            name=",".join([*([addition] if addition else []), *_varying_words(options, varying)]) or "single",
-            options=options,
-            reference=suite.reference,
-            time_limit_s=suite.time_limit,
-            trace=suite.trace,
-            may_differ=tuple(suite.may_differ),
-            systems=tuple(suite.systems),
-            file_systems=(ALL_FILE_SYSTEMS,) if suite.file_systems == ALL_FILE_SYSTEMS else tuple(suite.file_systems),
+    file_systems = (ALL_FILE_SYSTEMS,) if suite.file_systems == ALL_FILE_SYSTEMS else tuple(suite.file_systems)
+    cases: list[SuiteCase] = []
+    for combination in combinations:
+        words = [addition] if addition else []
+        words += [f"{name}={combination.options[name]}" for name in varying if name in combination.options]
+        cases.append(
+            SuiteCase(
+                suite=suite_of_file(path.stem),
+                benchmark=benchmark.name,
+                name=",".join(words) or "single",
+                options=benchmark.read_options(combination.options),
+                reference=suite.reference,
+                time_limit_s=suite.time_limit,
+                trace=suite.trace,
+                may_differ=tuple(suite.may_differ),
+                systems=tuple(suite.systems),
+                file_systems=file_systems,
+            )
         )
-        for options in combinations
-    ]
-    shown = {name for case in cases for name in chosen.shows(case.options)}
+    _check_may_differ(document, suite, cases)
+    _check_names(document, cases)
+    return cases
+
+
+@dataclass(frozen=True)
+class _Combination:
+    """The options of one case as the suite sets them, and the number of its entry of the matrix, from 0."""
+
+    entry: int
+    options: dict[str, Scalar]
+
+
+def _combinations(suite: _SuiteFile) -> Iterable[_Combination]:
+    """Yield the options of each case: those of an entry in all combinations, and the defaults."""
+    for number, entry in enumerate(suite.matrix):
+        axes: list[list[Scalar]] = []
+        for value in entry.values():
+            axes.append(value if isinstance(value, list) else [value])
+        for values in itertools.product(*axes):
+            yield _Combination(number, {**suite.defaults, **dict(zip(entry, values, strict=True))})
+
+
+def _varying_names(combinations: Sequence[Mapping[str, Scalar]]) -> list[str]:
+    """Return the options that differ between cases, in the order in which they occur first."""
+    names = dict.fromkeys(name for options in combinations for name in options)
+    return [name for name in names if len({options.get(name) for options in combinations}) > 1]
+
+
+def _check_declared(document: YamlDocument, benchmark: Benchmark, combinations: Iterable[_Combination]) -> None:
+    """Check all cases against the declaration of the benchmark's options.
+
+    Raises:
+        InputError: lists every wrong option once, with its position.
+    """
+    faults: dict[str, None] = {}
+    for combination in combinations:
+        for fault in option_faults(benchmark.name, benchmark.options, combination.options):
+            faults[f"{_where_option(document, combination.entry, fault.option)}: {fault.message}"] = None
+    if faults:
+        raise InputError("\n".join(faults), hint=document.hint)
+
+
+def _check_may_differ(document: YamlDocument, suite: _SuiteFile, cases: Sequence[SuiteCase]) -> None:
+    """Check that the parameters that may differ are parameters of a case.
+
+    Raises:
+        InputError: one is not.
+    """
+    parameters = {name for case in cases for name in case.tool.shows(case.options)}
     for number, name in enumerate(suite.may_differ):
-        if name not in shown:
+        if name not in parameters:
             fault = f"{document.where(['may_differ', number])}: field 'may_differ': no case asks for '{name}'."
-            raise InputError(f"{fault} {suggest_name(name, sorted(shown))}", hint=document.hint)
+            raise InputError(f"{fault} {suggest_name(name, sorted(parameters))}", hint=document.hint)
+
+
+def _check_names(document: YamlDocument, cases: Iterable[SuiteCase]) -> None:
+    """Check that each name is that of one case.
+
+    Raises:
+        InputError: it is not.
+    """
     for name, count in Counter(case.name for case in cases).items():
         if count > 1:
             fault = f"{document.where(['matrix'])}: field 'matrix': the case '{name}' is defined twice"
             raise InputError(f"{fault}; expected once", hint=document.hint)
-    return cases
-
-
-def _varying_words(options: Mapping[str, Scalar], varying: Iterable[str]) -> list[str]:
-    return [f"{name}={options[name]}" for name in varying if name in options]
 
 
 def with_options(case: SuiteCase, changed: Mapping[str, str]) -> SuiteCase:
@@ -207,72 +274,74 @@ def with_options(case: SuiteCase, changed: Mapping[str, str]) -> SuiteCase:
     """
     values = {name: _scalar(text) for name, text in changed.items()}
     where = f"{case.suite}/{case.name}"
-    return replace(case, options=_check_options(lambda _option: where, case.tool, {**case.options, **values}))
+    try:
+        options = case.options.with_values(values)
+    except OptionError as error:
+        raise InputError(f"{where}: {error.message}", hint=documentation_hint(_SuiteFile.docs)) from error
+    _check_evaluation(lambda _option: where, case.tool, options)
+    return replace(case, options=options)
 
 
 def _scalar(text: str) -> Scalar:
     """Return the number or boolean that a text of a suite file would be, else the text."""
-    number = re.fullmatch(r"-?\d+", text)
-    return int(text) if number else text == "true" if text in ("true", "false") else text
-
-
-def _combinations(suite: _SuiteFile) -> Iterable[tuple[int, dict[str, Scalar]]]:
-    """Yield the number of the matrix entry, from 0, and the options of each case."""
-    for number, entry in enumerate(suite.matrix):
-        axes = [[(name, v) for v in (value if isinstance(value, list) else [value])] for name, value in entry.items()]
-        for chosen in itertools.product(*axes):
-            yield number, {**suite.defaults, **dict(chosen)}
+    if re.fullmatch(r"-?\d+", text):
+        return int(text)
+    if text in ("true", "false"):
+        return text == "true"
+    return text
 
 
 def _where_option(document: YamlDocument, entry: int, option: str | None) -> str:
     """Return the position of an option of a matrix entry, or that of the entry."""
     if option is None:
         return document.where(["matrix", entry])
-    own = option in document.data["matrix"][entry]
-    return document.where(["matrix", entry, option] if own else ["defaults", option], value=True)
+    if option in document.data["matrix"][entry]:
+        return document.where(["matrix", entry, option], value=True)
+    if option in document.data.get("defaults", {}):
+        return document.where(["defaults", option], value=True)
+    # An option that no suite sets: its default does not fit the others.
+    return document.where(["matrix", entry])
 
 
-def _check_options(
-    where: Callable[[str | None], str], chosen: Benchmark, options: dict[str, Scalar]
-) -> dict[str, Scalar]:
-    """Return the options if the benchmark can be run with them.
+def _check_evaluation(where: Callable[[str | None], str], benchmark: Benchmark, given: Mapping[str, Scalar]) -> None:
+    """Evaluate everything that a session computes later, so that errors are reported before it starts.
 
     Args:
         where: position of an option by its name, or of all of them.
+
+    Raises:
+        InputError: the benchmark cannot be run with these options.
     """
-    hint = documentation_hint(_SuiteFile.docs)
-    for name in options:
-        if name not in chosen.options:
-            known = suggest_name(name, [*chosen.options])
-            raise InputError(f"{where(name)}: {chosen.name} has no option '{name}'. {known}", hint=hint)
-    error = _evaluation_error(chosen, options)
-    if error is None:
-        return options
-    rest = {name: {n: v for n, v in options.items() if n != name} for name in options}
-    wrong = next((name for name in options if _evaluation_error(chosen, rest[name]) is None), None)
-    if wrong is None:
-        words = ", ".join(f"{name}: {value}" for name, value in options.items())
-        fault = f"{chosen.name} cannot be run with {{{words}}}"
-    else:
-        fault = f"option '{wrong}' of {chosen.name}: expected {chosen.options[wrong]} (found '{options[wrong]}')"
-    # Errors of Python only say which function could not use the value.
-    reason = f": {error.message}" if isinstance(error, InputError) else ""
-    raise InputError(f"{where(wrong)}: {fault}{reason}", hint=hint) from error
-
-
-def _evaluation_error(chosen: Benchmark, options: Mapping[str, Scalar]) -> Exception | None:
-    """Evaluate everything that a session computes later, so that errors are reported before it starts."""
+    options = benchmark.read_options(given)
     try:
-        for name in ("ranks", "nodes"):
-            if int(options.get(name, 1)) < 1:
-                raise InputError(f"{name} must be at least 1")
-        for part in (chosen.program, chosen.requires, chosen.expects, chosen.configuration, chosen.case, chosen.shows):
-            part(options)
-        chosen.environment(options)
-        for number in (chosen.file_bytes, chosen.volume_bytes, chosen.inodes, chosen.runs, chosen.samples):
-            number(options)
-        for command in (chosen.arguments, chosen.prepare, chosen.after, chosen.before):
-            command(options, "scratch")
+        _evaluate(benchmark, options)
+    except OptionError as error:
+        message = f"{where(error.option)}: option '{error.option}' of {benchmark.name}: {error.message}"
+        raise InputError(message, hint=documentation_hint(_SuiteFile.docs)) from error
     except (InputError, LookupError, ValueError, TypeError, ArithmeticError) as error:
-        return error
-    return None
+        words = ", ".join(f"{name}: {value}" for name, value in options.items())
+        # Errors of Python only say which function could not use the value.
+        reason = f": {error.message}" if isinstance(error, InputError) else ""
+        message = f"{where(None)}: {benchmark.name} cannot be run with {{{words}}}{reason}"
+        raise InputError(message, hint=documentation_hint(_SuiteFile.docs)) from error
+
+
+def _evaluate(benchmark: Benchmark, options: Options) -> None:
+    """Call every function of the benchmark once."""
+    for of_options in (
+        benchmark.program,
+        benchmark.requires,
+        benchmark.expects,
+        benchmark.configuration,
+        benchmark.case,
+        benchmark.shows,
+        benchmark.environment,
+        benchmark.file_bytes,
+        benchmark.volume_bytes,
+        benchmark.inodes,
+        benchmark.runs,
+        benchmark.samples,
+    ):
+        of_options(options)
+    for command in (benchmark.arguments, benchmark.prepare, benchmark.after, benchmark.before):
+        command(options, "scratch")

@@ -17,18 +17,20 @@ from pathlib import Path
 from typing import Any
 
 from iowatch.benchmarks import hints, parsing
-from iowatch.benchmarks.benchmark import BenchmarkOptions, integer_option
+from iowatch.benchmarks.options import Option, OptionError, Options, OptionType
 from iowatch.benchmarks.workloads import Workload, data_bytes, file_count, read_description
 from iowatch.core import MIB, InputError, Scalar, settings, suggest_name
 
-OPTIONS = {
-    "workload": "name of a workload (`iowatch workload list`), or a file of the site, in the place of a pattern",
-    "set": "values of its parameters: NAME=VALUE, joined by +",
-}
+WORKLOAD = Option(
+    "workload",
+    OptionType.TEXT,
+    "name of a workload (`iowatch workload list`), or a file of the site, in the place of a pattern",
+)
+SET = Option("set", OptionType.TEXT, "values of its parameters: NAME=VALUE, joined by +")
 # Options of benchio that a workload leaves open.
 _FITTING = {
-    "workload",
-    "set",
+    WORKLOAD.name,
+    SET.name,
     "ranks",
     "nodes",
     "repeat",
@@ -46,7 +48,19 @@ _TOLERANCE = 1e-13
 
 @dataclass(frozen=True)
 class PlannedWorkload:
-    """A description, its parameters as set, and what it needs on so many ranks."""
+    """A description, its parameters as set, and what it needs on so many ranks.
+
+    Attributes:
+        path: file of the description.
+        name: name in the description.
+        description: beginning of the digest of the file.
+        apis: interfaces of its files, each once.
+        layouts: layouts of its files, each once.
+        operations: operations of the phases, in order.
+        moving: those of them that move data.
+        data_bytes: bytes of all files.
+        files: number of files.
+    """
 
     path: Path
     name: str
@@ -59,89 +73,109 @@ class PlannedWorkload:
     files: int
 
 
-def plan(options: BenchmarkOptions) -> PlannedWorkload:
+def plan(options: Options) -> PlannedWorkload:
     """Return what the options ask for.
 
     Raises:
-        InputError: no such workload, an invalid description, a parameter that it does not have, or an option that has
-            no meaning for workloads.
+        OptionError: no such workload, a parameter that it does not have, or an option without a meaning for workloads.
+        InputError: an invalid description.
     """
-    if wrong := sorted(set(options) - _FITTING):
-        raise InputError(f"option '{wrong[0]}' has no meaning for a workload, whose description has it")
-    path = find_description(str(options["workload"]))
-    ranks, nodes = (integer_option(options, name, 1) for name in ("ranks", "nodes"))
-    return _plan(path, path.stat().st_mtime_ns, ranks, nodes, str(options.get("set", "")))
+    for name in sorted(options):
+        if name not in _FITTING:
+            raise OptionError(name, f"option '{name}' has no meaning for a workload, whose description has it")
+    path = find_description(options.text(WORKLOAD.name))
+    assignments = options.text(SET.name) if SET.name in options else ""
+    return _plan(path, path.stat().st_mtime_ns, options.number("ranks"), options.number("nodes"), assignments)
 
 
 def find_description(name: str) -> Path:
     """Return the file of a workload: of the site, else of iowatch; a path is relative to the site.
 
     Raises:
-        InputError: there is none.
+        OptionError: there is none.
     """
     if "/" in name or name.endswith(".yaml"):
         path = settings.site_root() / name
     else:
         path = settings.find_file("workload", name)
     if not path.is_file():
-        known = [known for (known,) in settings.list_files("workload")]
-        raise InputError(f"no workload '{name}'. {suggest_name(name, known)}")
+        names = [workload for (workload,) in settings.list_files("workload")]
+        raise OptionError(WORKLOAD.name, f"no workload '{name}'. {suggest_name(name, names)}")
     return path.absolute()
 
 
 @cache
-def _plan(path: Path, _changed_ns: int, ranks: int, nodes: int, chosen: str) -> PlannedWorkload:
+def _plan(path: Path, _changed_ns: int, ranks: int, nodes: int, assignments: str) -> PlannedWorkload:
+    """Return the plan of a description; `_changed_ns` is the time of its file, so that a changed one is read again."""
     document = read_description(path)
-    workload = Workload(document, ranks, nodes, requested_values(chosen, document))
-    described = [(workload.text(file["api"]), _layout(workload, file)) for file in document["files"].values()]
-    phases = list(_phases(document, workload))
+    workload = Workload(document, ranks, nodes, requested_values(assignments, document))
+    files = document["files"]
+    # Files and phases in the order of the description; names that several of them have are kept once.
+    apis = dict.fromkeys(workload.text(file["api"]) for file in files.values())
+    layouts = dict.fromkeys(_layout(workload, file) for file in files.values())
+    operations: list[str] = []
+    moving: list[str] = []
+    for phase in document["phases"]:
+        phase_type = _phase_type(phase, workload)
+        operation = operation_name(phase["name"], phase_type)
+        operations.append(operation)
+        if phase_type != "metadata":
+            moving.append(operation)
     return PlannedWorkload(
         path=path,
         name=str(document["name"]),
         description=hashlib.sha256(path.read_bytes()).hexdigest()[:_DIGEST],
-        apis=tuple(dict.fromkeys(api for api, _ in described)),
-        layouts=tuple(dict.fromkeys(layout for _, layout in described)),
-        operations=tuple(operation_name(name, kind) for name, kind in phases),
-        moving=tuple(operation_name(name, kind) for name, kind in phases if kind != "metadata"),
-        data_bytes=sum(data_bytes(workload, name) for name in document["files"]),
-        files=sum(file_count(workload, name) for name in document["files"]),
+        apis=tuple(apis),
+        layouts=tuple(layouts),
+        operations=tuple(operations),
+        moving=tuple(moving),
+        data_bytes=sum(data_bytes(workload, name) for name in files),
+        files=sum(file_count(workload, name) for name in files),
     )
 
 
-def requested_values(chosen: str, document: Mapping[str, Any]) -> dict[str, Scalar]:
+def requested_values(assignments: str, document: Mapping[str, Any]) -> dict[str, Scalar]:
     """Return the values of an option `set`: `api=pnetcdf+blocks=20`.
 
     Raises:
-        InputError: not in that form, or no such parameter.
+        OptionError: not in that form, or no such parameter.
     """
-    found: dict[str, Scalar] = {}
-    for pair in chosen.split("+") if chosen else ():
-        name, equals, value = pair.partition("=")
-        if not equals or not value or name not in document.get("parameters", {}):
-            known = ", ".join(document.get("parameters", {})) or "none"
-            raise InputError(f"set: '{pair}': expected NAME=VALUE of a parameter of the workload ({known})")
-        found[name] = value
-    return found
+    parameters = document.get("parameters", {})
+    values: dict[str, Scalar] = {}
+    for assignment in _split_assignments(assignments):
+        name, equals, value = assignment.partition("=")
+        if not equals or not value or name not in parameters:
+            expected = f"expected NAME=VALUE of a parameter of the workload ({', '.join(parameters) or 'none'})"
+            raise OptionError(SET.name, f"set: '{assignment}': {expected}")
+        values[name] = value
+    return values
+
+
+def _split_assignments(assignments: str) -> list[str]:
+    return assignments.split("+") if assignments else []
 
 
 def _layout(workload: Workload, file: Mapping[str, Any]) -> str:
-    return "groups" if "group" in file else workload.text(file.get("layout", "shared"))
+    if "group" in file:
+        return "groups"
+    return workload.text(file.get("layout", "shared"))
 
 
-def _phases(document: Mapping[str, Any], workload: Workload) -> Iterator[tuple[str, str]]:
-    """Yield name and kind of each phase: as `operation` in the record."""
-    for phase in document["phases"]:
-        verbs = set(_verbs(phase["actions"], workload))
-        yield phase["name"], "-".join(verb for verb in ("read", "write") if verb in verbs) or "metadata"
+def _phase_type(phase: Mapping[str, Any], workload: Workload) -> str:
+    """Return `read`, `write`, `read-write` or `metadata`: as `operation` in the record."""
+    verbs = set(_verbs(phase["actions"], workload))
+    moved = [verb for verb in ("read", "write") if verb in verbs]
+    return "-".join(moved) or "metadata"
 
 
 def _verbs(actions: Sequence[Any], workload: Workload) -> Iterator[str]:
+    """Yield `read` and `write` as often as actions do it."""
     for action in actions:
         if "repeat" in action:
             if not _is_left_out(action["repeat"], workload):
                 yield from _verbs(action["actions"], workload)
-        else:
-            yield from ({"read", "write"} & set(action) if isinstance(action, dict) else ())
+        elif isinstance(action, dict):
+            yield from {"read", "write"} & set(action)
 
 
 def _is_left_out(turns: Any, workload: Workload) -> bool:
@@ -152,55 +186,71 @@ def _is_left_out(turns: Any, workload: Workload) -> bool:
         return False
 
 
-def operation_name(phase: str, kind: str) -> str:
+def operation_name(phase: str, phase_type: str) -> str:
     """Return the operation of a phase in cases: `checkpoint write`; `write` for a phase of that name.
 
     Args:
-        kind: `read`, `write`, `read-write` or `metadata`.
+        phase_type: `read`, `write`, `read-write` or `metadata`.
     """
-    return kind if phase == kind else f"{phase} {kind if kind in ('read', 'write') else 'run'}"
+    if phase == phase_type:
+        return phase_type
+    if phase_type in ("read", "write"):
+        return f"{phase} {phase_type}"
+    return f"{phase} run"
 
 
-def arguments(options: BenchmarkOptions) -> list[str]:
+def arguments(options: Options) -> list[str]:
     """Return the words that choose the workload and its parameters."""
-    chosen = plan(options)
-    values = [f"--set={pair}" for pair in str(options.get("set", "")).split("+") if pair]
-    return [f"--workload={chosen.path}", *values]
+    words = [f"--workload={plan(options).path}"]
+    if SET.name in options:
+        words += [f"--set={assignment}" for assignment in _split_assignments(options.text(SET.name)) if assignment]
+    return words
 
 
-def requires(options: BenchmarkOptions) -> tuple[str, ...]:
+def requires(options: Options) -> tuple[str, ...]:
     """Return the features that a stack must have."""
-    return ("libyaml", *(api for api in plan(options).apis if api in _LIBRARIES))
+    libraries = [api for api in plan(options).apis if api in _LIBRARIES]
+    return ("libyaml", *libraries)
 
 
-def expects(options: BenchmarkOptions) -> tuple[tuple[str, str], ...]:
+def expects(options: Options) -> tuple[tuple[str, str], ...]:
     """Return the expected results: the time of each phase, its bandwidth if it moves data, and both of all."""
-    chosen = plan(options)
-    operations = (*chosen.operations, "run")
-    moving = (*chosen.moving, "run") if chosen.moving else ()
-    return tuple((one, "bandwidth") for one in moving) + tuple((one, "time") for one in operations)
+    planned = plan(options)
+    results = [(operation, "bandwidth") for operation in planned.moving]
+    if planned.moving:
+        results.append(("run", "bandwidth"))
+    results += [(operation, "time") for operation in (*planned.operations, "run")]
+    return tuple(results)
 
 
-def printed_parameters(options: BenchmarkOptions) -> dict[str, Scalar]:
+def printed_parameters(options: Options) -> dict[str, Scalar]:
     """Return the case parameters that the record of such a run has."""
-    chosen = plan(options)
-    found: dict[str, Scalar] = {
-        "workload": chosen.name,
-        "description": chosen.description,
-        "ranks": integer_option(options, "ranks", 1),
-        "nodes": integer_option(options, "nodes", 1),
+    planned = plan(options)
+    parameters: dict[str, Scalar] = {
+        "workload": planned.name,
+        "description": planned.description,
+        "ranks": options.number("ranks"),
+        "nodes": options.number("nodes"),
         **hints.hint_parameter(options),
     }
-    found |= {name: options[name] for name in ("set", "cache") if name in options}
-    found |= {"api": _APIS[chosen.apis[0]]} if len(chosen.apis) == 1 else {}
-    found |= {"file": chosen.layouts[0]} if len(chosen.layouts) == 1 else {}
-    return {**found, "verify": True} if options.get("verify") else found
+    # Cases name these only where a suite sets them.
+    for name in (SET.name, "cache"):
+        if name in options:
+            parameters[name] = options.text(name)
+    # With several interfaces or layouts the phases have the parameter.
+    if len(planned.apis) == 1:
+        parameters["api"] = _APIS[planned.apis[0]]
+    if len(planned.layouts) == 1:
+        parameters["file"] = planned.layouts[0]
+    if options.flag("verify"):
+        parameters["verify"] = True
+    return parameters
 
 
-def volume_bytes(options: BenchmarkOptions) -> int:
+def volume_bytes(options: Options) -> int:
     """Return bytes moved by all repetitions, as if each phase moved all data; benchio's `--check` counts them."""
-    chosen = plan(options)
-    return chosen.data_bytes * max(1, len(chosen.moving)) * integer_option(options, "repeat", 10)
+    planned = plan(options)
+    return planned.data_bytes * max(1, len(planned.moving)) * options.number("repeat")
 
 
 def check_record(builder: parsing.OutputBuilder, record: Mapping[str, Any], case: parsing.CaseParameters) -> None:
@@ -210,29 +260,34 @@ def check_record(builder: parsing.OutputBuilder, record: Mapping[str, Any], case
         case: parameters that all its results have.
     """
     workload, requested = record["workload"], record["options"]["repeat"]
-    given = record["options"].get("set") or {}
+    values = record["options"].get("set") or {}
     common = {
         **case,
         "workload": workload["name"],
         "description": workload["sha256"][:_DIGEST],
-        "set": "+".join(f"{name}={value}" for name, value in given.items()) or None,
+        "set": "+".join(f"{name}={value}" for name, value in values.items()) or None,
     }
     files = {file["name"]: file for file in workload["files"]}
+    # Each phase has the interface and the layout of the files that it uses.
     for phase in record["phases"]:
-        own = _only([files[name] for name in phase["files"]])
+        files_of_phase = [files[name] for name in phase["files"]]
         size = phase["bytes_read"] + phase["bytes_written"]
-        name = operation_name(phase["name"], phase["operation"])
-        _add(builder, name, phase["repetitions"], size, {**common, **own, "total_bytes": size or None})
+        case_of_phase = {**common, **_common_parameters(files_of_phase), "total_bytes": size or None}
+        operation = operation_name(phase["name"], phase["operation"])
+        _add(builder, operation, phase["repetitions"], size, case_of_phase)
     size = record["geometry"]["bytes_per_repetition"]
-    _add(builder, "run", record["total"], size, {**common, **_only([*files.values()]), "total_bytes": size or None})
-    counts = {len(phase["repetitions"]) for phase in record["phases"]} | {len(record["total"])}
+    case_of_run = {**common, **_common_parameters(list(files.values())), "total_bytes": size or None}
+    _add(builder, "run", record["total"], size, case_of_run)
+    counts = {len(phase["repetitions"]) for phase in record["phases"]}
+    counts.add(len(record["total"]))
     if len(counts) > 1 or (min(counts) < requested and builder.has_no_problem):
         builder.add_truncation(f"{min(counts)} of {requested} repetitions")
 
 
-def _only(files: Sequence[Mapping[str, Any]]) -> dict[str, Scalar | None]:
-    """Return interface and layout of files, where all have the same."""
-    apis, layouts = {_APIS[file["api"]] for file in files}, {file["layout"] for file in files}
+def _common_parameters(files: Sequence[Mapping[str, Any]]) -> dict[str, Scalar | None]:
+    """Return interface and layout of files; None where they differ."""
+    apis = {_APIS[file["api"]] for file in files}
+    layouts = {file["layout"] for file in files}
     return {"api": apis.pop() if len(apis) == 1 else None, "file": layouts.pop() if len(layouts) == 1 else None}
 
 
@@ -243,16 +298,22 @@ def _add(
     size: int,
     case: parsing.CaseParameters,
 ) -> None:
-    consistent = [one for one in repetitions if _is_consistent(one, size)]
+    """Add the repetitions that agree with their own bytes; an operation without data has only a time."""
+    consistent = [repetition for repetition in repetitions if _is_consistent(repetition, size)]
     if len(consistent) < len(repetitions):
         builder.add_truncation(f"{operation}: repetitions contradict their own bytes, time and bandwidth")
     if size:
-        builder.add_samples(operation, "bandwidth", [r["bandwidth_bytes_per_second"] / MIB for r in consistent], case)
-    builder.add_samples(operation, "time", [r["io_seconds"] for r in consistent], case)
+        bandwidths = [repetition["bandwidth_bytes_per_second"] / MIB for repetition in consistent]
+        builder.add_samples(operation, "bandwidth", bandwidths, case)
+    builder.add_samples(operation, "time", [repetition["io_seconds"] for repetition in consistent], case)
 
 
 def _is_consistent(repetition: Mapping[str, Any], size: int) -> bool:
-    seconds, io, bandwidth = (repetition[n] for n in ("seconds", "io_seconds", "bandwidth_bytes_per_second"))
-    if not 0 < io <= seconds * (1 + 1e-9) < math.inf:
+    """Whether time x bandwidth is the size, and the I/O takes no longer than the repetition."""
+    seconds, io_seconds = repetition["seconds"], repetition["io_seconds"]
+    bandwidth = repetition["bandwidth_bytes_per_second"]
+    if not 0 < io_seconds <= seconds * (1 + 1e-9) < math.inf:
         return False
-    return bandwidth is None if not size else math.isclose(io * bandwidth, size, rel_tol=_TOLERANCE)
+    if not size:
+        return bandwidth is None
+    return math.isclose(io_seconds * bandwidth, size, rel_tol=_TOLERANCE)

@@ -8,7 +8,6 @@ import importlib
 import io
 import logging
 import os
-import pkgutil
 import re
 import sys
 from collections.abc import Iterator, Sequence
@@ -20,119 +19,93 @@ from iowatch import describe_version
 from iowatch.cli import commands
 from iowatch.cli.common import examples, reset_log, verbosity_options
 from iowatch.core import IowatchError, UsageError, escape_controls, suggest_name
-
-
-def _module_name(command: str) -> str:
-    """`import` is a keyword, so its module is `import_`."""
-    return f"{command}_" if command == "import" else command
-
+from iowatch.core.plugins import PLUGIN_HINT, Command, Registry, fault_of_plugin
 
 # Commands in `iowatch --help`, by what they are for; first what an administrator of nightly sessions uses. Each has its
-# line here, because importing all commands takes seconds. A command that is absent here is listed under "Other".
-COMMANDS: dict[str, dict[str, str]] = {
-    "Every night": {
-        "nightly": "Run a nightly session, build the dashboard and send notices.",
-        "findings": "What changed, since when, and what the changed cases share.",
-        "review": "Decide about findings and lost runs.",
-        "event": "List or record events of a machine.",
-        "dashboard": "Build or serve the dashboard.",
-        "notify": "Send notices about findings: chat, mail, issue.",
-    },
-    "Set up a site": {
-        "init": "Write the repository of a site.",
-        "doctor": "Show what this machine provides and lacks.",
-        "config": "Show all settings in force, with the origin of each.",
-        "system": "List, show and describe machines.",
-        "stack": "List, show, install and compare stacks of libraries.",
-    },
-    "Measure": {
-        "run": "Run a suite, store its results and assess them.",
-        "import": "Import existing outputs and tables into the history.",
-        "parse": "Parse one output of a benchmark and validate it.",
-        "darshan": "Summarise a Darshan log, or show the differences of two.",
-    },
-    "Assess and compare": {
-        "history": "Sessions and series; export; backup.",
-        "detect": "Print what changed in each series of a file or a system.",
-        "compare": "Compare two stacks, periods, systems or published tables.",
-        "reference": "Published figures, and the accepted bandwidths of systems.",
-    },
-    "Experiments": {
-        "gate": "Decide whether a build of a library is slower than another.",
-        "bisect": "Find the part of two stacks that causes their difference.",
-        "reproduce": "Measure both sides of a finding or an A/B session again.",
-        "advise": "The best striping, interface and layout for a volume.",
-    },
-    "Applications": {
-        "workload": "Applications' I/O as benchmarks: describe, compare, measure.",
-        "logs": "Darshan logs of all jobs: who moves how much, what changed.",
-    },
-    "Learn": {
-        "demo": "Generate example histories and show iowatch's reports.",
-        "completion": "Print the completion script of a shell.",
-    },
-}
+# line here, because importing all commands takes seconds. Capabilities and plugins of a site add theirs.
+_NIGHT, _SITE, _MEASURE = "Every night", "Set up a site", "Measure"
+_ASSESS, _LEARN = "Assess and compare", "Learn"
+AREAS = (_NIGHT, _SITE, _MEASURE, _ASSESS, "Experiments", "Applications", _LEARN)
+_SUITE_COMMANDS = (
+    ("nightly", _NIGHT, "Run a nightly session, build the dashboard and send notices."),
+    ("findings", _NIGHT, "What changed, since when, and what the changed cases share."),
+    ("review", _NIGHT, "Decide about findings and lost runs."),
+    ("event", _NIGHT, "List or record events of a machine."),
+    ("dashboard", _NIGHT, "Build or serve the dashboard."),
+    ("notify", _NIGHT, "Send notices about findings: chat, mail, issue."),
+    ("init", _SITE, "Write the repository of a site."),
+    ("doctor", _SITE, "Show what this machine provides and lacks."),
+    ("config", _SITE, "Show all settings in force, with the origin of each."),
+    ("system", _SITE, "List, show and describe machines."),
+    ("stack", _SITE, "List, show, install and compare stacks of libraries."),
+    ("run", _MEASURE, "Run a suite, store its results and assess them."),
+    ("import", _MEASURE, "Import existing outputs and tables into the history."),
+    ("parse", _MEASURE, "Parse one output of a benchmark and validate it."),
+    ("darshan", _MEASURE, "Summarise a Darshan log, or show the differences of two."),
+    ("history", _ASSESS, "Sessions and series; export; backup."),
+    ("detect", _ASSESS, "Print what changed in each series of a file or a system."),
+    ("compare", _ASSESS, "Compare two stacks, periods, systems or published tables."),
+    ("reference", _ASSESS, "Published figures, and the accepted bandwidths of systems."),
+    ("demo", _LEARN, "Generate example histories and show iowatch's reports."),
+    ("completion", _LEARN, "Print the completion script of a shell."),
+)
+
+
+def _module_of(name: str) -> str:
+    """The module of a command of the suite; `import` is a keyword, so its module is `import_`."""
+    return f"{commands.__name__}.{name}_" if name == "import" else f"{commands.__name__}.{name}"
+
+
+COMMANDS = Registry(
+    Command, [Command(name, area, line, _module_of(name)) for name, area, line in _SUITE_COMMANDS], file=""
+)
 
 
 class LazyCommandGroup(click.Group):
-    """A group whose commands are the modules of `iowatch.cli.commands`, imported only when used."""
+    """A group whose commands are those of the registry `COMMANDS`; each is imported only when it is used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted(module.name.rstrip("_") for module in pkgutil.iter_modules(commands.__path__))
+        return sorted(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in self.list_commands(ctx):
+        # Plugins of the site are loaded only for a command that is not one of ours.
+        entry = COMMANDS.product_entries.get(cmd_name) or COMMANDS.get(cmd_name)
+        if entry is None:
             return None
-        module = importlib.import_module(f"{commands.__name__}.{_module_name(cmd_name)}")
-        command = getattr(module, "command", None)
+        command = getattr(importlib.import_module(entry.module), "command", None)
         if not isinstance(command, click.Command):
-            raise UsageError(f"{module.__file__} defines no click command named `command`")
+            raise UsageError(f"{entry.module} defines no click command named `command`")
         _accept_verbosity(command)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        for area, lines in self._areas(ctx).items():
+        for area, entries in _commands_by_area().items():
             with formatter.section(area):
-                formatter.write_dl(list(lines.items()))
-
-    def _areas(self, ctx: click.Context) -> dict[str, dict[str, str]]:
-        """The commands that exist, with their lines, by area."""
-        unlisted = dict.fromkeys(self.list_commands(ctx))
-        areas: dict[str, dict[str, str]] = {}
-        for area, lines in COMMANDS.items():
-            areas[area] = {}
-            for name, line in lines.items():
-                # A table may name a command that does not exist.
-                if name in unlisted:
-                    areas[area][name] = line
-                    del unlisted[name]
-        if unlisted:
-            areas["Other"] = {name: self._line_of(ctx, name) for name in unlisted}
-        return areas
-
-    def _line_of(self, ctx: click.Context, name: str) -> str:
-        """The line of a command that is not in `COMMANDS`."""
-        try:
-            command = self.get_command(ctx, name)
-        except UsageError as error:
-            return error.message
-        return command.get_short_help_str(limit=60) if command else ""
+                formatter.write_dl([(entry.name, entry.line) for entry in entries])
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Commands without their import, then options."""
         items: list[CompletionItem] = []
-        for lines in self._areas(ctx).values():
-            for name, line in lines.items():
-                if name.startswith(incomplete):
-                    items.append(CompletionItem(name, help=line))
+        for entries in _commands_by_area().values():
+            for entry in entries:
+                if entry.name.startswith(incomplete):
+                    items.append(CompletionItem(entry.name, help=entry.line))
         return [*items, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and not args[0].startswith("-") and args[0] not in self.list_commands(ctx):
+        if args and not args[0].startswith("-") and args[0] not in COMMANDS.product_entries and args[0] not in COMMANDS:
             ctx.fail(f"no command '{args[0]}'. {suggest_name(args[0], self.list_commands(ctx))}")
         return super().resolve_command(ctx, args)
+
+
+def _commands_by_area() -> dict[str, list[Command]]:
+    """All commands by the headings of `iowatch --help`; headings that only plugins use come last."""
+    by_area: dict[str, list[Command]] = {area: [] for area in AREAS}
+    for entry in COMMANDS.values():
+        by_area.setdefault(entry.area, []).append(entry)
+    return {area: entries for area, entries in by_area.items() if entries}
 
 
 def _accept_verbosity(command: click.Command) -> None:
@@ -211,10 +184,8 @@ def _run_command(arguments: Sequence[str]) -> int:
         _report(f"iowatch: {error.strerror or error}: {error.filename or ''}".rstrip(": "))
         return 2 if error.errno == errno.ENAMETOOLONG else 3
     except Exception as error:
-        from iowatch.core import plugins  # pydantic with it: `iowatch --help` has no use for a tenth of a second
-
-        if fault := plugins.fault_of_plugin(error):
-            _report(f"iowatch: plugin: {fault}\n  {plugins.PLUGIN_HINT}")
+        if fault := fault_of_plugin(error):
+            _report(f"iowatch: plugin: {fault}\n  {PLUGIN_HINT}")
             return 2
         logging.getLogger("iowatch").debug("traceback of the internal error:", exc_info=error)
         _report(f"iowatch: internal error: {error!r}\n  Please report it, with the traceback that --verbose prints.")

@@ -1,5 +1,7 @@
 """Errors, units, metrics, records and files that all packages use."""
 
+from typing import TYPE_CHECKING, Any
+
 from iowatch.core.covariates import (
     AVERAGED_COVARIATES,
     COVARIATE_FACTS,
@@ -38,17 +40,8 @@ from iowatch.core.model import (
     parse_json,
     summarise_samples,
 )
-from iowatch.core.runs import ProblemKind, RunKey, RunProblem, missing_results
-from iowatch.core.text import (
-    PlainTable,
-    SafeConsole,
-    clean_text,
-    escape_controls,
-    escape_json_controls,
-    escape_line,
-    escape_texts,
-    make_table,
-)
+from iowatch.core.runs import ExpectedResult, ProblemKind, RunKey, RunProblem, UnplannedRun, missing_results
+from iowatch.core.text import clean_text, escape_controls, escape_json_controls, escape_line, escape_texts
 from iowatch.core.units import (
     DAY_S,
     GIB,
@@ -71,3 +64,15 @@ from iowatch.core.units import (
     utc_now,
     utc_offsets,
 )
+
+if TYPE_CHECKING:
+    from iowatch.core.console import PlainTable, SafeConsole, make_table
+
+
+def __getattr__(name: str) -> Any:
+    """Import the console when it is first used: rich takes longer to import than all the rest."""
+    if name not in ("PlainTable", "SafeConsole", "make_table"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from iowatch.core import console
+
+    return getattr(console, name)

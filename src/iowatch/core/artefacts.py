@@ -142,14 +142,15 @@ def prune_artefacts(
     total = left = sum(size for _, size, _ in files)
     removed: list[Path] = []
     for stored_at, size, path in files:
-        old = max_age_s is not None and now - stored_at > max_age_s
-        above = max_bytes is not None and left > max_bytes
-        if (old or above) and path.name not in protected:
+        is_old = max_age_s is not None and now - stored_at > max_age_s
+        is_above_limit = max_bytes is not None and left > max_bytes
+        if (is_old or is_above_limit) and path.name not in protected:
             removed.append(path)
             left -= size
     if not dry_run:
         drafts = (path for path in _store_directory().glob("??/.*") if path.is_file())
-        for path in [*(path for path in drafts if now - path.stat().st_mtime > DRAFT_AGE_S), *removed]:
+        abandoned = [path for path in drafts if now - path.stat().st_mtime > DRAFT_AGE_S]
+        for path in [*abandoned, *removed]:
             path.unlink(missing_ok=True)
     over = max(0, left - max_bytes) if max_bytes is not None else 0
     return PruneResult(tuple(path.name for path in removed), total - left, left, over)

@@ -110,10 +110,10 @@ def _rows() -> tuple[Covariate, ...]:
     )
 
 
-COVARIATES = {one.name: one for one in _rows()}
+COVARIATES = {covariate.name: covariate for covariate in _rows()}
 """All covariates by name, without instance."""
 
-AVERAGED_COVARIATES = tuple(one.name for one in COVARIATES.values() if one.kind == "average")
+AVERAGED_COVARIATES = tuple(row.name for row in COVARIATES.values() if row.kind == "average")
 
 COVARIATE_FACTS = ("covariates", *AVERAGED_COVARIATES)
 """Names of the facts of a run that `run_covariates` uses."""
@@ -126,15 +126,19 @@ def get_covariate(name: str) -> Covariate | None:
 
 def covariate_label(name: str) -> str:
     """Return the label of a recorded name with its instance: `fill of the target OST0001`."""
-    known, instance = get_covariate(name), name.partition(":")[2]
-    return f"{known.label} {instance}".strip() if known else name
+    covariate, instance = get_covariate(name), name.partition(":")[2]
+    if covariate is None:
+        return name
+    return f"{covariate.label} {instance}".strip()
 
 
 def recorded_covariates(facts: Mapping[str, Any], side: Side) -> Mapping[str, Any]:
     """Return what a run recorded before or after it, by name; empty if it recorded none."""
     recorded = facts.get("covariates")
-    found = recorded.get(side) if isinstance(recorded, Mapping) else None
-    return found if isinstance(found, Mapping) else {}
+    if not isinstance(recorded, Mapping):
+        return {}
+    of_side = recorded.get(side)
+    return of_side if isinstance(of_side, Mapping) else {}
 
 
 def run_covariates(facts: Mapping[str, Any]) -> dict[str, float]:
@@ -148,23 +152,28 @@ def run_covariates(facts: Mapping[str, Any]) -> dict[str, float]:
     """
     before, after = (recorded_covariates(facts, side) for side in SIDES)
     duration_s = (_number(after.get("time_s")) or 0.0) - (_number(before.get("time_s")) or 0.0)
-    found = {name: _number(facts.get(name)) for name in AVERAGED_COVARIATES}
+    values = {name: _number(facts.get(name)) for name in AVERAGED_COVARIATES}
     for name, value in before.items():
-        found[name] = _run_value(name, _number(value), _number(after.get(name)), duration_s)
-    return {name: value for name, value in found.items() if value is not None}
+        values[name] = _run_value(name, _number(value), _number(after.get(name)), duration_s)
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def _run_value(name: str, before: float | None, after: float | None, duration_s: float) -> float | None:
-    known = get_covariate(name)
-    if known is None or before is None or known.kind in ("detail", "average"):
+    """Return the value per run of a covariate (`CovariateKind`), or None without one."""
+    covariate = get_covariate(name)
+    if covariate is None or before is None or covariate.kind in ("detail", "average"):
         return None
-    if known.kind in ("state", "moment"):
-        return before if known.kind == "state" or after is None else min(before, after)
-    if after is None or duration_s <= 0 or (known.kind == "counter" and after < before):
+    if covariate.kind == "state":
+        return before
+    if covariate.kind == "moment":
+        return before if after is None else min(before, after)
+    # A counter that decreased was reset.
+    if after is None or duration_s <= 0 or (covariate.kind == "counter" and after < before):
         return None
     return (after - before) / duration_s
 
 
 def _number(value: object) -> float | None:
-    known = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    return float(value) if known else None  # type: ignore[arg-type]
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if math.isfinite(value) else None

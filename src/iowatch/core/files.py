@@ -35,7 +35,7 @@ def mount_types(table: Path) -> list[tuple[str, str]]:
 
     If two file systems are mounted on one mount point, the later one counts.
     """
-    found: dict[str, str] = {}
+    types: dict[str, str] = {}
     try:
         lines = table.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
@@ -43,21 +43,24 @@ def mount_types(table: Path) -> list[tuple[str, str]]:
     for line in lines:
         fields = line.split()
         if len(fields) >= 3:
-            found[unescape_octal(fields[1])] = fields[2]
-    return sorted(found.items())
+            types[unescape_octal(fields[1])] = fields[2]
+    return sorted(types.items())
 
 
 def file_system_type(path: str, table: Path = Path("/proc/self/mounts")) -> str:
     """Return the kernel's name for the file system of an absolute path, for example `lustre`, or `unknown`."""
-    mounts = mount_types(table)
-    above = [(point, kind) for point, kind in mounts if path == point or path.startswith(point.rstrip("/") + "/")]
-    return max(above, key=lambda entry: len(entry[0]), default=("/", "unknown"))[1]
+    nearest, nearest_type = "", "unknown"
+    for mount_point, mounted_type in mount_types(table):
+        contains_path = path == mount_point or path.startswith(mount_point.rstrip("/") + "/")
+        if contains_path and len(mount_point) > len(nearest):
+            nearest, nearest_type = mount_point, mounted_type
+    return nearest_type
 
 
 def free_bytes(directory: Path) -> int:
     """Return the bytes that this user may still write on the file system of a directory."""
-    facts = os.statvfs(directory)
-    return facts.f_bavail * facts.f_frsize
+    status = os.statvfs(directory)
+    return status.f_bavail * status.f_frsize
 
 
 @contextmanager
@@ -101,9 +104,12 @@ def new_draft(path: Path) -> Path:
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     name = re.compile(rf"\.{re.escape(path.name)}\.\d+(-wal|-shm|-journal)?")
     with suppress(OSError):
-        for old in (entry for entry in os.scandir(path.parent) if name.fullmatch(entry.name)):
-            if Path(old).name == draft.name or time.time() - old.stat(follow_symlinks=False).st_mtime > DRAFT_AGE_S:
-                Path(old).unlink(missing_ok=True)
+        for entry in os.scandir(path.parent):
+            if not name.fullmatch(entry.name):
+                continue
+            age_s = time.time() - entry.stat(follow_symlinks=False).st_mtime
+            if entry.name == draft.name or age_s > DRAFT_AGE_S:
+                Path(entry).unlink(missing_ok=True)
     return draft
 
 
@@ -121,15 +127,17 @@ def open_atomically(path: Path, mode: int | None = None) -> Iterator[BinaryIO]:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         draft = new_draft(path)
-        kept = stat.S_IMODE(path.stat().st_mode) if mode is None and path.exists() else mode
+        if mode is None and path.exists():
+            mode = stat.S_IMODE(path.stat().st_mode)
         try:
-            draft.touch(mode=0o666 if kept is None else 0o600)
+            # Nobody else may open the draft of a file with stated permissions.
+            draft.touch(mode=0o666 if mode is None else 0o600)
             with draft.open("wb") as stream:
                 yield stream
                 stream.flush()
                 os.fsync(stream.fileno())
-            if kept is not None:
-                draft.chmod(kept)
+            if mode is not None:
+                draft.chmod(mode)
             draft.replace(path)
             _LOG.debug("wrote %s", path)
         except BaseException:
@@ -154,13 +162,16 @@ def writable_by_others(path: Path) -> str | None:
 
     A group with the name of this account is private (the default of Debian and Red Hat): it has no other members.
     """
-    facts, user = path.stat(), os.geteuid()
-    if facts.st_uid not in (0, user):
-        return f"belongs to the account {_account_name(facts.st_uid)}"
-    if facts.st_mode & stat.S_IWOTH:
+    status, user = path.stat(), os.geteuid()
+    if status.st_uid not in (0, user):
+        return f"belongs to the account {_account_name(status.st_uid)}"
+    if status.st_mode & stat.S_IWOTH:
         return "can be written by every account"
-    if facts.st_mode & stat.S_IWGRP and facts.st_gid != 0 and _group_name(facts.st_gid) != _account_name(user):
-        return f"can be written by the group {_group_name(facts.st_gid)}"
+    if not status.st_mode & stat.S_IWGRP or status.st_gid == 0:
+        return None
+    group = _group_name(status.st_gid)
+    if group != _account_name(user):
+        return f"can be written by the group {group}"
     return None
 
 

@@ -73,7 +73,8 @@ def parse_hints(text: str) -> dict[str, str]:
         InputError: an unknown name, a value that it cannot have, or two values of one key.
     """
     info: dict[str, str] = {}
-    for word in re.split(r"[+,\s]+", text.strip()) if text != NO_HINTS else ():
+    words = [] if text == NO_HINTS else re.split(r"[+,\s]+", text.strip())
+    for word in words:
         name, equals, value = word.partition("=")
         if name not in HINTS or not equals:
             raise InputError(f"'{word}' is not a hint, expected NAME=VALUE with one of {', '.join(HINTS)}")
@@ -97,16 +98,21 @@ def _checked_value(name: str, value: str) -> str:
 
 def fold_hints(info: Mapping[str, str]) -> dict[str, str]:
     """Return ROMIO's keys as canonical hints; unknown keys stay as they are."""
-    rest, found = dict(info), {}
+    rest = dict(info)
+    folded: dict[str, str] = {}
     for name, hint in HINTS.items():
+        # A shorthand stands for several keys with one value.
         values = {rest.get(key) for key in hint.keys}
-        words = {raw: word for word, raw in (hint.values or {}).items()}
         value = values.pop()
-        if value is not None and not values and (not hint.values or value in words):
-            found[name] = words.get(value, value)
-            for key in hint.keys:
-                del rest[key]
-    return dict(sorted({**found, **rest}.items()))
+        if value is None or values:
+            continue
+        words = {raw: word for word, raw in (hint.values or {}).items()}
+        if hint.values and value not in words:
+            continue
+        folded[name] = words.get(value, value)
+        for key in hint.keys:
+            del rest[key]
+    return dict(sorted({**folded, **rest}.items()))
 
 
 def format_hints(hints: Mapping[str, str]) -> str:
@@ -116,7 +122,12 @@ def format_hints(hints: Mapping[str, str]) -> str:
 
 def split_hints(text: str) -> dict[str, str]:
     """Return name -> value of the case parameter; also of hints that no suite accepts."""
-    return dict(part.partition("=")[::2] for part in re.split(r"[+,]", text) if "=" in part)
+    hints: dict[str, str] = {}
+    for word in re.split(r"[+,]", text):
+        name, equals, value = word.partition("=")
+        if equals:
+            hints[name] = value
+    return hints
 
 
 def describe_hints(text: str) -> str:
@@ -130,5 +141,8 @@ def _describe(name: str, value: str) -> str:
         return f"{name} {value}"
     if name == "cb_nodes":
         return f"{value} aggregator{'s' if value != '1' else ''}"
-    size = hint.is_size and value.isdecimal()
-    return f"{hint.label} {format_size(int(value)) if size else 'automatic' if value == 'auto' else value}"
+    if hint.is_size and value.isdecimal():
+        return f"{hint.label} {format_size(int(value))}"
+    if value == "auto":
+        return f"{hint.label} automatic"
+    return f"{hint.label} {value}"

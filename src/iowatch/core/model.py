@@ -69,8 +69,8 @@ class Case:
     @property
     def canonical(self) -> str:
         """Return canonical JSON: `{"benchmark": …, "parameters": {…}}`."""
-        kept = {k: _normalise_number(v) for k, v in self.parameters.items() if v is not None}
-        return canonical_json({"benchmark": self.benchmark, "parameters": kept})
+        stated = {name: _normalise_number(value) for name, value in self.parameters.items() if value is not None}
+        return canonical_json({"benchmark": self.benchmark, "parameters": stated})
 
     @property
     def key(self) -> str:
@@ -79,7 +79,7 @@ class Case:
 
     def without(self, *names: str) -> Case:
         """Return the case without some parameters (to pair cases along one axis)."""
-        return Case(self.benchmark, {k: v for k, v in self.parameters.items() if k not in names})
+        return Case(self.benchmark, {name: value for name, value in self.parameters.items() if name not in names})
 
     def __hash__(self) -> int:
         return hash(self.canonical)
@@ -105,7 +105,7 @@ def summarise_samples(samples: Sequence[float]) -> Summary:
     Raises:
         InputError: no samples, or a sample that is not finite.
     """
-    if not samples or not all(math.isfinite(s) for s in samples):
+    if not samples or not all(math.isfinite(sample) for sample in samples):
         raise InputError("a summary needs at least one sample, all finite")
     return Summary(len(samples), max(samples), median(samples), min(samples), fmean(samples))
 

@@ -1,7 +1,11 @@
-"""Plugins: Python code of a site that adds benchmarks, metrics and pages to the product's own registries.
+"""Registries, and what adds to them: capabilities of the product, and plugins of a site.
+
+A capability is a folder of `iowatch.experiments`, `iowatch.applications` or `iowatch.importers`. The suite never
+imports it: its objects join the registries. Each registry names the file of a capability in which it looks for its
+objects, so that a page, for example, is imported only where pages are used.
 
 A plugin is a file in `plugins/` of the site's repository, or an entry point of the group `iowatch.plugins` of an
-installed package. Its objects (`Benchmark`, `Metric`, `Page`) are found by their type, as those of our own files.
+installed package. Its objects (`Benchmark`, `Metric`, `Page`, `Command` …) are found by their type.
 Plugins are loaded when a registry is used for the first time. A fault is reported and disables only what has it.
 """
 
@@ -9,11 +13,13 @@ from __future__ import annotations
 
 import importlib
 import logging
+import pkgutil
 import sys
 import traceback
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib import metadata
+from functools import cache
+from importlib import util
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Generic, Protocol, TypeVar
@@ -21,6 +27,69 @@ from typing import Any, Generic, Protocol, TypeVar
 _LOG = logging.getLogger(__name__)
 FOLDER, GROUP, _PACKAGE = "plugins", "iowatch.plugins", "iowatch_plugins"
 PLUGIN_HINT = "docs/plugins.md describes plugins; `iowatch doctor` lists them."
+
+# Folders with one folder for each capability; iowatch works without them.
+CAPABILITY_PACKAGES = ("iowatch.experiments", "iowatch.applications", "iowatch.importers")
+# What several capabilities of a folder share is no capability.
+_SHARED = "common"
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command of `iowatch`.
+
+    Attributes:
+        name: as it is typed.
+        area: the heading in `iowatch --help`.
+        line: what it is for, one line of `iowatch --help`.
+        module: defines the click command `command`; imported when the command is used.
+    """
+
+    name: str
+    area: str
+    line: str
+    module: str
+
+
+@dataclass(frozen=True)
+class ImportFormat:
+    """A form of tables that another system writes, which `iowatch import` reads by a map.
+
+    Attributes:
+        name: as it is typed, `iowatch import NAME FILE…` or `--map NAME`.
+        map_file: the map (docs/import.md).
+    """
+
+    name: str
+    map_file: Path
+
+
+@cache
+def capabilities() -> tuple[str, ...]:
+    """Return the packages of all capabilities, in the order of their names."""
+    packages: list[str] = []
+    for folder in CAPABILITY_PACKAGES:
+        if util.find_spec(folder) is None:  # deleted, or left out of an installation
+            continue
+        paths = importlib.import_module(folder).__path__
+        for module in pkgutil.iter_modules(paths, f"{folder}."):
+            if module.ispkg and not module.name.endswith(f".{_SHARED}"):
+                packages.append(module.name)
+    return tuple(packages)
+
+
+def capability_modules(file: str) -> list[ModuleType]:
+    """Import the file of this name of each capability that has one.
+
+    Args:
+        file: without `.py`; empty for the `__init__.py`, which every capability has.
+    """
+    modules: list[ModuleType] = []
+    for package in capabilities():
+        name = f"{package}.{file}" if file else package
+        if util.find_spec(name) is not None:
+            modules.append(importlib.import_module(name))
+    return modules
 
 
 @dataclass(eq=False)
@@ -99,7 +168,9 @@ def _site_files() -> Iterator[tuple[Plugin, str]]:
 
 
 def _entry_points() -> Iterator[tuple[Plugin, str]]:
-    for entry in sorted(metadata.entry_points(group=GROUP), key=lambda one: one.name):
+    from importlib import metadata  # takes 0.05 s to import, which `iowatch --help` saves
+
+    for entry in sorted(metadata.entry_points(group=GROUP), key=lambda entry: entry.name):
         yield Plugin(entry.name, Path(entry.module)), entry.module
 
 
@@ -118,23 +189,27 @@ def _describe_fault(error: BaseException, plugin: Plugin) -> str:
     if isinstance(error, SyntaxError) and error.filename:
         return f"{error.filename}, line {error.lineno}: {error.msg}"
     text = f"{type(error).__name__}: {' '.join(str(error).split())}".removesuffix(": ")
-    return f"{_last_place(error, plugin) or plugin.path}: {text}"
+    return f"{_last_statement(error, plugin) or plugin.path}: {text}"
 
 
-def _last_place(error: BaseException, plugin: Plugin) -> str | None:
+def _last_statement(error: BaseException, plugin: Plugin) -> str | None:
     """Return file and line of the last statement in code of a plugin that led to an exception."""
     frames = reversed(traceback.extract_tb(error.__traceback__))
-    own = (frame for frame in frames if Path(frame.filename).is_relative_to(plugin.root))
-    return next((f"{frame.filename}, line {frame.lineno}" for frame in own), None)
+    for frame in frames:
+        if Path(frame.filename).is_relative_to(plugin.root):
+            return f"{frame.filename}, line {frame.lineno}"
+    return None
 
 
 def fault_of_plugin(error: BaseException) -> str | None:
     """Return the description of an exception that code of a plugin raised or passed on, else None."""
     chain = [error] if error.__cause__ is None else [error.__cause__, error]  # the cause is in a template, for example
     for plugin in _loaded or ():
-        for one in chain if plugin.module else ():
-            if _last_place(one, plugin):
-                return _describe_fault(one, plugin)
+        if plugin.module is None:
+            continue
+        for raised in chain:
+            if _last_statement(raised, plugin):
+                return _describe_fault(raised, plugin)
     return None
 
 
@@ -153,38 +228,67 @@ _registries: list[Registry[Any]] = []
 
 
 class Registry(Mapping[str, T], Generic[T]):
-    """Objects of one type by name: the product's own, then those of plugins.
+    """Objects of one type by name: the product's own, those of capabilities, then those of plugins.
 
     Args:
-        kind: the type by which objects of plugins are found.
-        own: the product's, in their order.
+        entry_type: the type by which objects of capabilities and plugins are found.
+        suite_entries: those of the suite, in their order.
+        file: the file of a capability that defines such objects; empty for its `__init__.py`, None if none does.
     """
 
-    def __init__(self, kind: type[T], own: Iterable[T]) -> None:
-        self.kind = kind
-        self.own = {one.name: one for one in own}
+    def __init__(self, entry_type: type[T], suite_entries: Iterable[T], file: str | None = None) -> None:
+        self.entry_type = entry_type
+        self._suite_entries = {entry.name: entry for entry in suite_entries}
+        self._file = file
+        self._product_entries: dict[str, T] | None = None
         self._all: dict[str, T] = {}
         self._plugins: tuple[Plugin, ...] | None = None
         _registries.append(self)
 
+    @property
+    def product_entries(self) -> Mapping[str, T]:
+        """The product's: of the suite, then of capabilities. No plugin of the site is loaded for them."""
+        if self._product_entries is None:
+            self._product_entries = dict(self._suite_entries)
+            for module in () if self._file is None else capability_modules(self._file):
+                self._add_capability(module)
+        return self._product_entries
+
+    def _add_capability(self, module: ModuleType) -> None:
+        """Add the objects that a file of a capability defines.
+
+        Raises:
+            ValueError: there is another object of this name: a mistake in iowatch.
+        """
+        assert self._product_entries is not None
+        for entry in vars(module).values():
+            if not isinstance(entry, self.entry_type) or entry is self._product_entries.get(entry.name):
+                continue
+            if entry.name in self._product_entries:
+                raise ValueError(f"{module.__file__}: there is another {self.entry_type.__name__} '{entry.name}'")
+            self._product_entries[entry.name] = entry
+
     def __getitem__(self, name: str) -> T:
-        return self._rows()[name]
+        return self._entries()[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._rows())
+        return iter(self._entries())
 
     def __len__(self) -> int:
-        return len(self._rows())
+        return len(self._entries())
 
     def plugin_of(self, name: str) -> Plugin | None:
         """Return the plugin that adds the object of this name; None for the product's own and unknown ones."""
-        self._rows()
-        return next((one for one in load_plugins() if (self.kind.__name__, name) in one.adds), None)
+        self._entries()
+        for plugin in load_plugins():
+            if (self.entry_type.__name__, name) in plugin.adds:
+                return plugin
+        return None
 
-    def _rows(self) -> dict[str, T]:
+    def _entries(self) -> dict[str, T]:
         plugins = load_plugins()
         if self._plugins != tuple(plugins):  # more of them are loaded
-            self._all = dict(self.own)
+            self._all = dict(self.product_entries)
             for plugin in plugins:
                 self._add(plugin)
             self._plugins = tuple(plugins)
@@ -192,15 +296,17 @@ class Registry(Mapping[str, T], Generic[T]):
 
     def _add(self, plugin: Plugin) -> None:
         """Add the objects of a plugin; one that it only imported is known already and is not added again."""
-        kind = self.kind.__name__
-        for one in vars(plugin.module).values() if plugin.module else ():
-            if not isinstance(one, self.kind) or one is self._all.get(one.name):
+        if plugin.module is None:
+            return
+        type_name = self.entry_type.__name__
+        for entry in vars(plugin.module).values():
+            if not isinstance(entry, self.entry_type) or entry is self._all.get(entry.name):
                 continue
-            if one.name in self._all:
-                plugin.report(f"{plugin.path}: {kind} '{one.name}': there is another one of this name")
+            if entry.name in self._all:
+                plugin.report(f"{plugin.path}: {type_name} '{entry.name}': there is another one of this name")
             else:
-                self._all[one.name] = one
-                plugin.adds[kind, one.name] = None
+                self._all[entry.name] = entry
+                plugin.adds[type_name, entry.name] = None
 
 
 def checked_plugins() -> Sequence[Plugin]:
@@ -209,6 +315,6 @@ def checked_plugins() -> Sequence[Plugin]:
         len(registry)
     for plugin in load_plugins():
         if plugin.module and not plugin.adds and not plugin.faults:
-            kinds = ", ".join(registry.kind.__name__ for registry in _registries)
-            plugin.report(f"{plugin.path}: it defines no object of {kinds}")
+            types = ", ".join(registry.entry_type.__name__ for registry in _registries)
+            plugin.report(f"{plugin.path}: it defines no object of {types}")
     return load_plugins()

@@ -54,6 +54,46 @@ class RunProblem:
         return RunKey(self.partition, self.stack, self.run)
 
 
+@dataclass(frozen=True, slots=True)
+class ExpectedResult:
+    """One (run, operation, metric) of the expected set of a session."""
+
+    run_name: str
+    partition: str
+    stack: str
+    operation: str
+    metric: str
+
+    @property
+    def key(self) -> RunKey:
+        """The run that it belongs to."""
+        return RunKey(self.partition, self.stack, self.run_name)
+
+
+@dataclass(frozen=True)
+class UnplannedRun:
+    """A run of the accepted plan that a session does not start, and the reason: it is deferred, or lost.
+
+    Attributes:
+        results: (operation, metric) of each of its results that is not planned.
+    """
+
+    partition: str
+    stack: str
+    name: str
+    results: tuple[tuple[str, str], ...]
+    reason: str
+
+    @property
+    def key(self) -> RunKey:
+        """The key of the run."""
+        return RunKey(self.partition, self.stack, self.name)
+
+    def expected(self) -> list[ExpectedResult]:
+        """Return its results that are not planned."""
+        return [ExpectedResult(self.name, self.partition, self.stack, *result) for result in self.results]
+
+
 def missing_results(expected: Iterable[_Result], received: Collection[_Result]) -> list[_Result]:
     """The expected results that were not received, in their order."""
     return [result for result in expected if result not in received]

@@ -121,22 +121,30 @@ def effective_settings() -> list[EffectiveSetting]:
     """
     document, values = _site_document(), site_settings().model_dump()
     values |= {"database": _PASSWORD.sub(r"\1:***@", database_place()), "var": str(var_directory())}
-    by_field = {row.field: row for row in ENVIRONMENT if row.field}
-    found = []
+    values["thresholds"] = ", ".join(f"{name} {value}" for name, value in values["thresholds"].items())
+    setting_by_field = {setting.field: setting for setting in ENVIRONMENT if setting.field}
+    effective: list[EffectiveSetting] = []
     for name, field in SiteSettings.model_fields.items():
-        row = by_field.get(name)
-        origin = document.where([name]) if document and name in (document.data or {}) else "default"
-        origin = row.variable if row and os.environ.get(row.variable) else origin
-        if isinstance(values[name], dict) and name == "thresholds":
-            values[name] = ", ".join(f"{key} {value}" for key, value in values[name].items())
-        variable, option = (row.variable, row.option) if row else (None, None)
-        found.append(EffectiveSetting(name, values[name], origin, variable, option, field.description or ""))
-    for row in ENVIRONMENT:
-        if row.field is None:
-            name, value = row.variable.removeprefix("IOWATCH_").lower(), os.environ.get(row.variable) or None
-            origin = row.variable if value else "default"
-            found.append(EffectiveSetting(name, value, origin, row.variable, row.option, row.description))
-    return found
+        setting = setting_by_field.get(name, EnvironmentSetting(""))
+        # A variable has precedence over the file.
+        origin = "default"
+        if document and name in (document.data or {}):
+            origin = document.where([name])
+        if os.environ.get(setting.variable):
+            origin = setting.variable
+        variable = setting.variable or None
+        effective.append(
+            EffectiveSetting(name, values[name], origin, variable, setting.option, field.description or "")
+        )
+    for setting in ENVIRONMENT:
+        if setting.field is None:
+            name = setting.variable.removeprefix("IOWATCH_").lower()
+            value = os.environ.get(setting.variable) or None
+            origin = setting.variable if value else "default"
+            effective.append(
+                EffectiveSetting(name, value, origin, setting.variable, setting.option, setting.description)
+            )
+    return effective
 
 
 def site_settings() -> SiteSettings:
@@ -147,16 +155,20 @@ def site_settings() -> SiteSettings:
     """
     path = site_root() / SITE_FILE
     changed = path.stat().st_mtime_ns if path.is_file() else 0
-    given = ((row.field, os.environ.get(row.variable)) for row in ENVIRONMENT if row.field)
-    return _read_settings(path, changed, tuple((field, value) for field, value in given if value))
+    of_environment: list[tuple[str, str]] = []
+    for setting in ENVIRONMENT:
+        value = os.environ.get(setting.variable)
+        if setting.field and value:
+            of_environment.append((setting.field, value))
+    return _read_settings(path, changed, tuple(of_environment))
 
 
 @cache
-def _read_settings(path: Path, changed_ns: int, given: tuple[tuple[str, str], ...]) -> SiteSettings:
+def _read_settings(path: Path, changed_ns: int, of_environment: tuple[tuple[str, str], ...]) -> SiteSettings:
     document = _site_document()
     stated = document.validated(SiteSettings) if document and document.data is not None else SiteSettings()
     try:
-        return SiteSettings.model_validate({**stated.model_dump(), **dict(given)})
+        return SiteSettings.model_validate({**stated.model_dump(), **dict(of_environment)})
     except ValidationError as error:
         fault = error.errors()[0]
         variable = next(row.variable for row in ENVIRONMENT if row.field == fault["loc"][0])
@@ -191,10 +203,10 @@ def product_root() -> Path:
             raise MachineError(f"IOWATCH_ROOT is {named}, which has no systems/ and benchmarks/", hint="Unset it.")
         return Path(named)
     package = Path(__file__).resolve().parents[1]
-    found = next((place for place in (package / "data", package.parents[1]) if _is_product(place)), None)
-    if found is None:
-        raise MachineError(f"the installation in {package} is incomplete: no data/", hint="Install iowatch again.")
-    return found
+    for directory in (package / "data", package.parents[1]):
+        if _is_product(directory):
+            return directory
+    raise MachineError(f"the installation in {package} is incomplete: no data/", hint="Install iowatch again.")
 
 
 def is_clone() -> bool:
@@ -216,14 +228,14 @@ def site_root() -> Path:
             raise UsageError(f"IOWATCH_SITE is {named}, which is not a directory", hint=f"iowatch init {named}")
         return Path(named).absolute()
     here = Path.cwd()
-    found = next((place for place in (here, *here.parents) if (place / SITE_FILE).is_file()), None)
-    if found is not None and not os.environ.get("IOWATCH_ROOT"):
+    site = next((directory for directory in (here, *here.parents) if (directory / SITE_FILE).is_file()), None)
+    if site is not None and not os.environ.get("IOWATCH_ROOT"):
         # A site.yaml names programs, databases and directories; anybody could put one into a parent such as /tmp.
-        reason = files.writable_by_others(found)
-        if reason and os.environ.get("IOWATCH_TRUSTED_SITE") != str(found):
-            hint = f"If that is intended, set IOWATCH_TRUSTED_SITE={found}; IOWATCH_SITE names another repository."
-            raise UsageError(f"{found / SITE_FILE} is not used: {found} {reason}", hint=hint)
-        return found
+        reason = files.writable_by_others(site)
+        if reason and os.environ.get("IOWATCH_TRUSTED_SITE") != str(site):
+            hint = f"If that is intended, set IOWATCH_TRUSTED_SITE={site}; IOWATCH_SITE names another repository."
+            raise UsageError(f"{site / SITE_FILE} is not used: {site} {reason}", hint=hint)
+        return site
     if is_clone():
         return product_root()
     return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "iowatch"
@@ -241,10 +253,11 @@ def untrusted_reason(path: Path) -> str | None:
         return None
     if not path.is_relative_to(site) or os.environ.get("IOWATCH_TRUSTED_SITE") == str(site):
         return None
-    for place in (path, *(parent for parent in path.parents if parent.is_relative_to(site))):
-        reason = files.writable_by_others(place)
+    parents_in_site = [parent for parent in path.parents if parent.is_relative_to(site)]
+    for examined in (path, *parents_in_site):
+        reason = files.writable_by_others(examined)
         if reason:
-            return f"{path} is not executed: {place} {reason}; if that is intended, set IOWATCH_TRUSTED_SITE={site}"
+            return f"{path} is not executed: {examined} {reason}; if that is intended, set IOWATCH_TRUSTED_SITE={site}"
     return None
 
 
@@ -300,7 +313,7 @@ _ROWS = (
     Kind("workload", "benchmarks/benchio/workloads/*.yaml", "workloads/*.yaml"),
     Kind("bandwidth", "reference/bandwidth/*.yaml", "reference/bandwidth/*.yaml"),
     Kind("published", "reference/published/*/source.yaml", "reference/published/*/source.yaml"),
-    Kind("map", "reference/maps/*.yaml", "maps/*.yaml"),
+    Kind("map", "", "maps/*.yaml"),
     Kind("events", "reference/events/*.yaml", "events/*.yaml", merged=True),
     Kind("reviews", "reference/reviews/*.yaml", "reviews/*.yaml"),
     Kind("comparisons", "dashboards/comparisons.yaml", "comparisons.yaml"),
@@ -316,7 +329,7 @@ def roots() -> list[Path]:
 
 def list_files(kind: str) -> dict[tuple[str, ...], Path]:
     """Return all files of a kind by the parts of their names; a file of the site replaces one of the product."""
-    found: dict[tuple[str, ...], Path] = {}
+    paths: dict[tuple[str, ...], Path] = {}
     for root in reversed(roots()):
         pattern = KINDS[kind].pattern(root)
         if not pattern:
@@ -324,9 +337,9 @@ def list_files(kind: str) -> dict[tuple[str, ...], Path]:
         expression = re.compile(re.escape(pattern).replace(r"\*", "([^/]+)"))
         for path in sorted(root.glob(pattern)):
             matched = expression.fullmatch(path.relative_to(root).as_posix())
-            if matched and not any(part.startswith(".") for part in matched.groups()):
-                found[matched.groups()] = path
-    return dict(sorted(found.items()))
+            if matched and not any(name.startswith(".") for name in matched.groups()):
+                paths[matched.groups()] = path
+    return dict(sorted(paths.items()))
 
 
 def all_files(kind: str, *names: str) -> list[Path]:
@@ -351,16 +364,22 @@ def _fill(pattern: str, names: tuple[str, ...]) -> str:
 
     An older version may have stored such a name; an error would make the findings of all systems fail.
     """
-    parts = iter(re.sub(r"^\.|[/%\0]", lambda found: f"%{ord(found[0]):02X}", name) for name in names)
-    return re.sub(r"\*", lambda _: next(parts), pattern)
+    quoted = [re.sub(r"^\.|[/%\0]", lambda match: f"%{ord(match[0]):02X}", name) for name in names]
+    following = iter(quoted)
+    return re.sub(r"\*", lambda _: next(following), pattern)
 
 
 def overridden_files() -> list[tuple[Path, Path]]:
     """Return (file of the site, file of the product) wherever the site replaces a file of the product."""
-    product, found = product_root(), []
-    for kind in (kind for kind in KINDS.values() if not kind.merged and len(roots()) > 1):
+    if len(roots()) == 1:
+        return []
+    product = product_root()
+    overridden: list[tuple[Path, Path]] = []
+    for kind in KINDS.values():
+        if kind.merged:
+            continue
         for names, path in list_files(kind.name).items():
             replaced = product / _fill(kind.product, names)
             if path != replaced and replaced.exists():
-                found.append((path, replaced))
-    return found
+                overridden.append((path, replaced))
+    return overridden

@@ -1,4 +1,4 @@
-"""Text that leaves iowatch: the console, its tables, and texts in pages, notices and JSON; text that enters it.
+"""Text that leaves iowatch, in the console, pages, notices and JSON; text that enters it.
 
 External text is never interpreted: characters that control a terminal, or reverse or hide adjacent text, are shown as
 escapes such as `\\x1b` and `\\u202e`.
@@ -8,14 +8,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import fields, is_dataclass, replace
 from typing import Any, TypeVar
-
-from rich.console import Console, ConsoleOptions, RenderableType
-from rich.segment import Segment
-from rich.table import Table
-from rich.text import Text
 
 # Controls (C0 without tab and line feed, C1), format characters (bidirectional, zero-width, tags), line and paragraph
 # separators, lone surrogates, and letters without a glyph: all characters of Unicode's Cc, Cf, Zl, Zp and Cs.
@@ -30,7 +25,7 @@ def escape_controls(text: str) -> str:
     """Return a text in which each control and invisible character is an escape; tabs and line ends are kept."""
     if text.isascii() and text.isprintable():  # nearly all texts, in a fifth of the time
         return text
-    return _CONTROLS.sub(lambda found: ascii(found[0])[1:-1], text)
+    return _CONTROLS.sub(lambda match: ascii(match[0])[1:-1], text)
 
 
 def escape_line(text: str) -> str:
@@ -40,7 +35,7 @@ def escape_line(text: str) -> str:
 
 def escape_json_controls(document: str) -> str:
     """Return the same JSON document, with JSON's escapes for the characters of `escape_controls`."""
-    return _CONTROLS.sub(lambda found: json.dumps(found[0])[1:-1], document)
+    return _CONTROLS.sub(lambda match: json.dumps(match[0])[1:-1], document)
 
 
 def escape_texts(value: Any) -> Any:
@@ -52,33 +47,8 @@ def escape_texts(value: Any) -> Any:
     if isinstance(value, list):
         return list(map(escape_texts, value))
     if isinstance(value, dict):
-        return {escape_texts(name): escape_texts(one) for name, one in value.items()}
+        return {escape_texts(key): escape_texts(entry) for key, entry in value.items()}
     return value
-
-
-class SafeConsole(Console):
-    """A console that escapes controls in everything it prints; only its own styles reach the terminal."""
-
-    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        if isinstance(renderable, Text) and _CONTROLS.search(renderable.plain):
-            renderable = renderable.blank_copy(escape_controls(renderable.plain))  # before it is wrapped
-        for text, style, control in super().render(renderable, options):
-            yield Segment(text if control else escape_controls(text), style, control)
-
-
-class PlainTable(Table):
-    """A table of text from files, outputs and users: `[vm:4711]` is text, not markup."""
-
-    def add_row(self, *cells: RenderableType | None, **options: Any) -> None:
-        super().add_row(*(Text(escape_controls(cell)) if isinstance(cell, str) else cell for cell in cells), **options)
-
-
-def make_table(*columns: str, right: Sequence[str] = ()) -> PlainTable:
-    """Return a table without borders; columns named in `right` are right-aligned, long texts are wrapped."""
-    result = PlainTable(box=None, pad_edge=False, header_style="bold")
-    for column in columns:
-        result.add_column(Text(column), justify="right" if column in right else "left", overflow="fold")
-    return result
 
 
 _Value = TypeVar("_Value")
@@ -90,13 +60,13 @@ def clean_text(value: _Value) -> _Value:
 
     No database stores lone surrogates, PostgreSQL stores no NUL, and both occur in outputs of killed jobs.
     """
-    found: Any = value
-    if isinstance(found, str):
-        found = _NOT_STORABLE.sub("\N{REPLACEMENT CHARACTER}", found)
-    elif isinstance(found, Mapping):
-        found = {clean_text(key): clean_text(part) for key, part in found.items()}
-    elif isinstance(found, list | tuple):
-        found = type(found)([clean_text(part) for part in found])
-    elif is_dataclass(found) and not isinstance(found, type):
-        found = replace(found, **{part.name: clean_text(getattr(found, part.name)) for part in fields(found)})
-    return found  # type: ignore[no-any-return]
+    cleaned: Any = value
+    if isinstance(value, str):
+        cleaned = _NOT_STORABLE.sub("\N{REPLACEMENT CHARACTER}", value)
+    elif isinstance(value, Mapping):
+        cleaned = {clean_text(key): clean_text(entry) for key, entry in value.items()}
+    elif isinstance(value, list | tuple):
+        cleaned = type(value)([clean_text(entry) for entry in value])
+    elif is_dataclass(value) and not isinstance(value, type):
+        cleaned = replace(value, **{field.name: clean_text(getattr(value, field.name)) for field in fields(value)})
+    return cleaned  # type: ignore[no-any-return]

@@ -105,9 +105,11 @@ def format_number(value: float | None) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
-def format_count(number: int, one: str) -> str:
-    """Format a count with its noun: `1 session`, `7 sessions`, `1 series`."""
-    return f"{number} {one}" if number == 1 or one.endswith("s") else f"{number} {one}s"
+def format_count(number: int, noun: str) -> str:
+    """Format a count with its noun in the singular: `1 session`, `7 sessions`, `1 series`."""
+    if number == 1 or noun.endswith("s"):
+        return f"{number} {noun}"
+    return f"{number} {noun}s"
 
 
 def utc_now() -> datetime:
@@ -181,12 +183,13 @@ def find_time_zone(name: str) -> tzinfo:
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:
-        if not (known := available_timezones()):
+        zones = sorted(available_timezones())
+        if not zones:
             raise MachineError(
                 f"no time zone data on this machine, cannot use '{name}'",
                 hint="apt-get install tzdata, or python -m pip install tzdata; UTC needs neither.",
             ) from error
-        guess = get_close_matches(name, sorted(known), n=1)
+        guess = get_close_matches(name, zones, n=1)
         hint = f"Did you mean '{guess[0]}'?" if guess else "Expected for example Europe/London."
         raise UsageError(f"'{name}' is not a time zone of the IANA database", hint=hint) from error
 
@@ -199,13 +202,15 @@ def utc_offsets(zone: tzinfo, first_day: int, last_day: int) -> tuple[tuple[int,
         first_day, last_day: range of days since 1970 that is searched for changes.
     """
     moments = [day * DAY_S for day in range(first_day, last_day + 2)]
-    found = [(0, _offset(zone, moments[0]))]
+    offsets = [(0, _offset(zone, moments[0]))]
     for begin, end in pairwise(moments):
         after = _offset(zone, end)
         if after != _offset(zone, begin):
+            # The change is within this day: the first second with the later offset.
             seconds = range(begin, end)
-            found.append((begin + bisect_left(seconds, True, key=lambda s: _offset(zone, s) == after), after))
-    return tuple(found)
+            changed_after_s = bisect_left(seconds, True, key=lambda moment: _offset(zone, moment) == after)
+            offsets.append((begin + changed_after_s, after))
+    return tuple(offsets)
 
 
 def _offset(zone: tzinfo, moment: int) -> int:

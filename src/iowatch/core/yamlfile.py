@@ -11,15 +11,13 @@ import io
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import reduce
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, TypeVar, get_args
 
 import yaml
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
-from ruamel.yaml import YAML
-from ruamel.yaml.comments import CommentedMap, CommentedSeq
 
 from iowatch.core import files
 from iowatch.core.errors import InputError, MachineError, UsageError, suggest_name
@@ -50,7 +48,7 @@ Model = TypeVar("Model", bound=BaseModel)
 Closed = TypeVar("Closed", bound=ClosedModel)
 Entry = TypeVar("Entry")
 # A list in a file; a key without entries, for example after the last one was deleted, is an empty list.
-Entries = Annotated[tuple[Entry, ...], BeforeValidator(lambda found: () if found is None else found)]
+Entries = Annotated[tuple[Entry, ...], BeforeValidator(lambda value: () if value is None else value)]
 
 
 def _check_zone_name(name: str) -> str:
@@ -140,9 +138,11 @@ class YamlDocument:
             raise self._syntax_error(text, error) from None
         except _NOT_CONSTRUCTED:
             node = _find_invalid_value(self._node) or self._node
-            kind = node.tag.rpartition(":")[2]
-            found = describe_value(node.value) if quote and isinstance(node, yaml.ScalarNode) else "a value"
-            fault = f"{found} is not a valid {kind}"
+            type_name = node.tag.rpartition(":")[2]
+            value = "a value"
+            if quote and isinstance(node, yaml.ScalarNode):
+                value = describe_value(node.value)
+            fault = f"{value} is not a valid {type_name}"
             raise self._refused(fault, node.start_mark.line, node.start_mark.column) from None
         finally:
             loader.dispose()
@@ -193,9 +193,10 @@ class YamlDocument:
         if control := _CONTROLS.search(text):
             fault = f"the character U+{ord(control[0]):04X}; expected text without control characters"
             raise self._refused(fault, *_position(text, control.start()))
-        if found := _find_excess(text):
-            mark, excess = found
-            raise self._refused(f"{excess}; expected at most {_LIMITS}", mark.line, mark.column)
+        excess = _find_excess(text)
+        if excess is not None:
+            mark, description = excess
+            raise self._refused(f"{description}; expected at most {_LIMITS}", mark.line, mark.column)
 
     def _require_good_keys(self) -> None:
         for mark, key, fault in _key_faults(self._node):
@@ -211,11 +212,12 @@ class YamlDocument:
         mark = self._node.start_mark if self._node is not None else None
         node = self._node
         for key in location:
-            found = _child_node(node, key)
-            if found is not None:
-                mark, node = found
-                if value and node.start_mark.line == mark.line:
-                    mark = node.start_mark
+            child = _child_node(node, key)
+            if child is None:
+                continue
+            mark, node = child
+            if value and node.start_mark.line == mark.line:
+                mark = node.start_mark
         return f"{self.path}:{mark.line + 1}:{mark.column + 1}" if mark else f"{self.path}:1:1"
 
     def validated(self, model: type[Model], at: Sequence[int | str] = ()) -> Model:
@@ -224,11 +226,13 @@ class YamlDocument:
         Raises:
             InputError: the data violate the schema; lists all faults, each with file, line, column and field.
         """
-        part = reduce(lambda part, key: part[key], at, self.data)
+        data = self.data
+        for key in at:
+            data = data[key]
         try:
-            return model.model_validate(part)
+            return model.model_validate(data)
         except ValidationError as error:
-            grouped = _group_faults(error, part)
+            grouped = _group_faults(error, data)
             faults = [
                 f"{self.where([*at, *location], value=is_value)}: {text}"
                 for location, is_value, text in _describe_faults(grouped[:_MAX_FAULTS], model, at, self._quote)
@@ -271,15 +275,18 @@ def _find_excess(text: str) -> tuple[Any, str] | None:
         problem = None
         if isinstance(event, yaml.AliasEvent):
             count += sizes.get(event.anchor, 1)
-            problem = "an alias that contains itself" if event.anchor in (name for name, _ in opened) else None
+            if event.anchor in [anchor for anchor, _ in opened]:
+                problem = "an alias that contains itself"
         elif isinstance(event, yaml.ScalarEvent):
             count += 1
             sizes[event.anchor] = 1
-            problem = f"a text of {len(event.value)} characters" if len(event.value) > _MAX_CHARACTERS else None
+            if len(event.value) > _MAX_CHARACTERS:
+                problem = f"a text of {len(event.value)} characters"
         elif isinstance(event, yaml.CollectionStartEvent):
             opened.append((event.anchor, count))
             count += 1
-            problem = f"more than {_MAX_LEVELS} levels" if len(opened) > _MAX_LEVELS else None
+            if len(opened) > _MAX_LEVELS:
+                problem = f"more than {_MAX_LEVELS} levels"
         elif isinstance(event, yaml.CollectionEndEvent):
             anchor, before = opened.pop()
             sizes[anchor] = count - before
@@ -296,7 +303,8 @@ def describe_value(value: object) -> str:
         return "fields"
     is_text = isinstance(value, str | dt.date | dt.time)
     text = str(value) if is_text else json.dumps(value, ensure_ascii=False, default=str)
-    text = text if len(text) <= _MAX_QUOTED else f"{text[:_MAX_QUOTED]}…"
+    if len(text) > _MAX_QUOTED:
+        text = f"{text[:_MAX_QUOTED]}…"
     return escape_line(f"'{text}'" if is_text else text)
 
 
@@ -311,11 +319,13 @@ def _group_faults(error: ValidationError, data: Any) -> list[_LocatedFaults]:
     """
     grouped: dict[_Location, list[ErrorDetails]] = {}
     for fault in error.errors(include_url=False):
-        part: Any = data
+        value: Any = data
         location: list[int | str] = []
         for key in fault["loc"]:
-            if key in (part if isinstance(part, dict) else range(len(part) if isinstance(part, list) else 0)):
-                part = part[key]
+            is_key = isinstance(value, dict) and key in value
+            is_index = isinstance(value, list) and key in range(len(value))
+            if is_key or is_index:
+                value = value[key]
                 location.append(key)
         if fault["type"] == "missing":
             location.append(fault["loc"][-1])
@@ -343,10 +353,12 @@ def _describe_faults(
         texts = list(dict.fromkeys(describe_fault(fault) for fault in faults))
         message = "; or ".join(texts)
         # A fault of several fields has no single value to show.
-        whole = first["type"] in ("missing", "union_tag_invalid", "union_tag_not_found")
-        whole = whole or (first["type"] == "value_error" and isinstance(first["input"], dict))
-        quoted = quote and not whole
-        yield location, True, prefix + message + (f" (found {describe_value(first['input'])})" if quoted else "")
+        is_of_fields = first["type"] in ("missing", "union_tag_invalid", "union_tag_not_found")
+        if first["type"] == "value_error" and isinstance(first["input"], dict):
+            is_of_fields = True
+        if quote and not is_of_fields:
+            message += f" (found {describe_value(first['input'])})"
+        yield location, True, prefix + message
 
 
 def describe_fault(fault: ErrorDetails) -> str:
@@ -358,10 +370,19 @@ def _known_fields(model: type[BaseModel], location: Sequence[int | str]) -> list
     """Return the field names of the models at a location; its tags select one model of a union."""
     models = {model}
     for key in location:
-        rows = [kind.model_fields[key].annotation for kind in models if key in kind.model_fields]
-        tagged = {k for k in models if any(key in get_args(f.annotation) for f in k.model_fields.values())}
-        models = set().union(*map(_models_in, rows)) or tagged or models
-    return sorted({field.alias or name for kind in models for name, field in kind.model_fields.items()})
+        # A key is a field, whose type may be models, or the tag that selects one of them, or the index of an entry.
+        of_field: set[type[BaseModel]] = set()
+        tagged: set[type[BaseModel]] = set()
+        for candidate in models:
+            if key in candidate.model_fields:
+                of_field |= _models_in(candidate.model_fields[key].annotation)
+            if any(key in get_args(field.annotation) for field in candidate.model_fields.values()):
+                tagged.add(candidate)
+        models = of_field or tagged or models
+    names: set[str] = set()
+    for candidate in models:
+        names |= {field.alias or name for name, field in candidate.model_fields.items()}
+    return sorted(names)
 
 
 def _models_in(annotation: Any) -> set[type[BaseModel]]:
@@ -391,7 +412,8 @@ def _key_faults(node: Any) -> Iterator[tuple[Any, str, str]]:
         for name, value in node.value:
             if isinstance(name, yaml.ScalarNode):
                 mark, key = name.start_mark, name.value
-                if (first := seen.setdefault(key, mark)) is not mark:
+                first = seen.setdefault(key, mark)
+                if first is not mark:
                     yield mark, key, f"occurs twice, first on line {first.line + 1}; expected once"
                 if name.tag in _CHANGED_TYPES and str(yaml.SafeLoader("").construct_object(name)) != key:
                     yield mark, key, "is no text; expected a text, here in quotes"
@@ -414,8 +436,14 @@ def _find_invalid_value(node: Any) -> Any:
         except _NOT_CONSTRUCTED:
             return node
         return None
-    children = [child for pair in node.value for child in (pair if isinstance(node, _MAPPING) else (pair,))]
-    return next(filter(None, map(_find_invalid_value, children)), None)
+    children = node.value
+    if isinstance(node, _MAPPING):
+        children = chain.from_iterable(node.value)
+    for child in children:
+        invalid = _find_invalid_value(child)
+        if invalid is not None:
+            return invalid
+    return None
 
 
 def read_mapping(path: Path, docs: str = "") -> dict[str, Any]:
@@ -472,9 +500,9 @@ def read_system_file(path: Path, system: str, model: type[Closed]) -> Closed | N
     if document is None or document.data is None:
         return None
     file = document.validated(model)
-    found = getattr(file, "system", None)
-    if found != system:
-        fault = f"field 'system': expected '{system}', the file's name (found {describe_value(found)})"
+    stated = getattr(file, "system", None)
+    if stated != system:
+        fault = f"field 'system': expected '{system}', the file's name (found {describe_value(stated)})"
         raise InputError(f"{document.where(['system'], value=True)}: {fault}", hint=document.hint)
     return file
 
@@ -512,27 +540,40 @@ def append_entries(
         InputError: an entry violates the schema, or the file is damaged; nothing is added.
         MachineError: the file cannot be written.
     """
-    kept = [{field: value for field, value in entry.items() if value not in (None, {}, [])} for entry in entries]
-    validated = [_validate_entry(one, model, name) for one in kept]
+    # Imported here: only commands that write such files need it.
+    from ruamel.yaml import YAML
+    from ruamel.yaml.comments import CommentedMap, CommentedSeq
+
+    stated = [_without_empty_fields(entry) for entry in entries]
+    validated = [_validate_entry(entry, model, name) for entry in stated]
     editor = YAML(typ="rt")
     editor.preserve_quotes = True
     editor.width = 110
     editor.indent(mapping=2, sequence=4, offset=2)
     with files.exclusive_file_lock(path):
-        added = [(fields, one) for fields, one in zip(kept, validated, strict=True) if may_add(one)]
+        # Whether an entry may be added depends on the others, which are known from here on.
+        added = [pair for pair in zip(stated, validated, strict=True) if may_add(pair[1])]
         if not added:
             return []
-        empty = not path.exists() or YamlDocument(path, model.docs).data is None
-        document = CommentedMap({"system": system}) if empty else editor.load(path.read_text(encoding="utf-8-sig"))
+        document = CommentedMap({"system": system})
+        if path.exists() and YamlDocument(path, model.docs).data is not None:
+            document = editor.load(path.read_text(encoding="utf-8-sig"))
         if document.get(key) is None:
             document[key] = CommentedSeq()
         document[key].extend(CommentedMap(fields) for fields, _ in added)
         text = io.StringIO()
         editor.dump(document, text)
-        if found := _find_excess(text.getvalue()):  # a file that no command could read again
-            raise InputError(f"{path}:{found[0].line + 1}: {found[1]}; expected at most {_LIMITS}")
+        # No command could read such a file again.
+        excess = _find_excess(text.getvalue())
+        if excess is not None:
+            mark, description = excess
+            raise InputError(f"{path}:{mark.line + 1}: {description}; expected at most {_LIMITS}")
         files.write_atomically(path, text.getvalue())
-    return [one for _, one in added]
+    return [entry for _, entry in added]
+
+
+def _without_empty_fields(entry: Mapping[str, Any]) -> dict[str, Any]:
+    return {field: value for field, value in entry.items() if value not in (None, {}, [])}
 
 
 def _validate_entry(fields: Mapping[str, Any], model: type[Closed], name: str) -> Closed:

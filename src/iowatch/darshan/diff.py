@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any, Literal
 
-from iowatch.core import format_number, format_size
+from iowatch.core import format_count, format_number, format_size
 from iowatch.darshan.report import escape_control_characters
 from iowatch.darshan.trace import Trace
 
@@ -63,26 +63,37 @@ class TraceDiff:
         for name, trace in (("left", self.left), ("right", self.right)):
             if trace.status != "ok":
                 yield f"{name} is {trace.status}: {escape_control_characters(trace.reason)}"
-        many = len(self.changes)
-        yield f"{many} difference{'s' if many != 1 else ''}" if many else "No difference above the thresholds."
+        if self.changes:
+            yield format_count(len(self.changes), "difference")
+        else:
+            yield "No difference above the thresholds."
         for change in self.changes:
             yield f"  {escape_control_characters(change.text)}"
 
 
 def _stripe_layouts(trace: Trace) -> str | None:
     """Return the distinct stripe layouts of the files as text."""
-    parts = [part for row in trace.files for part in (row["stripes"] or {}).get("components", [])]
-    found = {f"{p['LUSTRE_COMP_STRIPE_COUNT']} x {format_size(p['LUSTRE_COMP_STRIPE_SIZE'])}" for p in parts}
-    return ", ".join(sorted(found)) or None
+    layouts: set[str] = set()
+    for row in trace.files:
+        if row["stripes"] is None:
+            continue
+        for component in row["stripes"]["components"]:
+            size = format_size(component["LUSTRE_COMP_STRIPE_SIZE"])
+            layouts.add(f"{component['LUSTRE_COMP_STRIPE_COUNT']} x {size}")
+    return ", ".join(sorted(layouts)) or None
 
 
 def _file_systems(trace: Trace) -> str | None:
-    """Return the file systems that data was written to or read from."""
-    used = {row["file_system"] for row in trace.files if any("_BYTES_" in name for name in row["counters"])}
-    return ", ".join(sorted(kind for kind in used if kind)) or None
+    """Return the types of the file systems that data was written to or read from."""
+    types: set[str] = set()
+    for row in trace.files:
+        has_data = any("_BYTES_" in counter for counter in row["counters"])
+        if has_data and row["file_system"]:
+            types.add(row["file_system"])
+    return ", ".join(sorted(types)) or None
 
 
-# First access patterns, then times. Each figure: kind, and name (see `Trace.figure`) to label.
+# First access patterns, then times. Of each kind: name (see `Trace.figure`) to label.
 _COMPARED_FIGURES: tuple[tuple[FigureKind, dict[str, str]], ...] = (
     ("fact", {
         "exe": "command",
@@ -138,6 +149,7 @@ _COMPARED_FIGURES: tuple[tuple[FigureKind, dict[str, str]], ...] = (
         "mpiio_bandwidth": "bandwidth at MPI-IO, Darshan's estimate",
     }),
 )  # fmt: skip
+# Figures that `Trace.figure` does not have.
 _OTHER_FIGURES: dict[str, Callable[[Trace], Any]] = {
     "file_systems": _file_systems,
     "stripes": _stripe_layouts,
@@ -146,36 +158,54 @@ _OTHER_FIGURES: dict[str, Callable[[Trace], Any]] = {
 }
 
 
-def _compared_values(traces: Sequence[Trace]) -> Iterator[tuple[FigureKind, str, str, list[Any]]]:
-    """Yield kind, name and label of each figure, and its value in each trace."""
-    for kind, figures in _COMPARED_FIGURES:
-        for name, label in figures.items():
-            other = _OTHER_FIGURES.get(name)
-            yield kind, name, label, [other(trace) if other else trace.figure(name) for trace in traces]
+@dataclass(frozen=True)
+class _Figure:
+    """A figure that is compared; `name` and `label` as in `TraceChange`."""
+
+    kind: FigureKind
+    name: str
+    label: str
+
+    def value(self, trace: Trace) -> Any:
+        """Return its value in a trace; None if the log does not contain it."""
+        if self.name in _OTHER_FIGURES:
+            return _OTHER_FIGURES[self.name](trace)
+        return trace.figure(self.name)
+
+
+_FIGURES = tuple(
+    _Figure(kind, name, label) for kind, label_of_name in _COMPARED_FIGURES for name, label in label_of_name.items()
+)
 
 
 def _differs(kind: FigureKind, left: Any, right: Any) -> bool:
+    """Whether two values differ by more than the threshold of their kind."""
     if kind in ("fact", "size"):
         return bool(left != right)
     if left is None or right is None:
+        # A log without the module has no accesses of it.
         return bool((left or 0) != (right or 0))
     if kind == "share":
         return bool(abs(right - left) >= MIN_SHARE_DIFFERENCE)
     low, high = sorted((left, right))
+    if kind in ("count", "bytes"):
+        return bool(high > low * MIN_COUNT_RATIO)
     if kind == "time" and high - low < MIN_TIME_DIFFERENCE_S:
         return False
-    return bool(high > low * (MIN_COUNT_RATIO if kind in ("count", "bytes") else MIN_TIME_RATIO))
+    return bool(high > low * MIN_TIME_RATIO)
 
 
-def _format(kind: FigureKind, value: Any) -> str:
+def _format_value(kind: FigureKind, value: Any) -> str:
     if value is None:
         return "none"
+    if kind == "fact":
+        return str(value)
     if kind in ("bytes", "size"):
         return format_size(value)
     if kind == "share":
         return f"{format_number(100 * value)} %"
     unit = {"time": " s", "bandwidth": " MiB/s"}.get(kind, "")
-    return str(value) if kind == "fact" else f"{format_number(value)}{unit}"
+    return f"{format_number(value)}{unit}"
 
 
 def _format_ratio(kind: FigureKind, left: Any, right: Any) -> str:
@@ -186,14 +216,25 @@ def _format_ratio(kind: FigureKind, left: Any, right: Any) -> str:
     if not right:
         return " (none after)"
     ratio = right / left
-    return f" (x {format_number(ratio)})" if ratio >= 1 else f" (1/{format_number(1 / ratio)})"
+    if ratio >= 1:
+        return f" (x {format_number(ratio)})"
+    return f" (1/{format_number(1 / ratio)})"
 
 
-def _make_change(kind: FigureKind, name: str, label: str, left: Any, right: Any) -> TraceChange:
-    numbers = kind != "fact" and left is not None and right is not None
-    ratio = right / left if numbers and left else None
-    text = f"{label}: {_format(kind, left)} -> {_format(kind, right)}{_format_ratio(kind, left, right)}"
-    return TraceChange(name, label, kind, left, right, ratio, text)
+def _make_change(figure: _Figure, left: Any, right: Any) -> TraceChange:
+    ratio = None
+    if figure.kind != "fact" and left and right is not None:
+        ratio = right / left
+    values = f"{_format_value(figure.kind, left)} -> {_format_value(figure.kind, right)}"
+    return TraceChange(
+        name=figure.name,
+        label=figure.label,
+        kind=figure.kind,
+        left=left,
+        right=right,
+        ratio=ratio,
+        text=f"{figure.label}: {values}{_format_ratio(figure.kind, left, right)}",
+    )
 
 
 def diff_traces(left: Trace, right: Trace) -> TraceDiff:
@@ -203,10 +244,16 @@ def diff_traces(left: Trace, right: Trace) -> TraceDiff:
         left, right: readable traces; counters of a module that one of them does not contain are None there.
     """
     changes = []
-    for kind, name, label, values in _compared_values([left, right]):
-        if _differs(kind, *values):
-            changes.append(_make_change(kind, name, label, *values))
+    for figure in _FIGURES:
+        left_value = figure.value(left)
+        right_value = figure.value(right)
+        if _differs(figure.kind, left_value, right_value):
+            changes.append(_make_change(figure, left_value, right_value))
     return TraceDiff(left, right, tuple(changes))
+
+
+# Specific to each run: the command contains the session's scratch directory, and times are compared separately.
+_NOT_COMPARED_IN_GROUPS = ("exe", "run_time_s")
 
 
 def diff_trace_groups(left: Sequence[Trace], right: Sequence[Trace]) -> tuple[TraceChange, ...]:
@@ -217,30 +264,44 @@ def diff_trace_groups(left: Sequence[Trace], right: Sequence[Trace]) -> tuple[Tr
     Args:
         left, right: readable traces of the same case, at least one per side.
     """
-    found = []
-    for kind, name, label, values in _compared_values([*left, *right]):
-        before, after = values[: len(left)], values[len(left) :]
-        # Specific to each run: the command contains the session's scratch directory, and times are compared separately.
-        if name not in ("exe", "run_time_s") and _are_separated(kind, before, after):
-            typical = (_representative_value(kind, side) for side in (before, after))
-            found.append(_make_change(kind, name, label, *typical))
-    return tuple(found)
+    changes = []
+    for figure in _FIGURES:
+        if figure.name in _NOT_COMPARED_IN_GROUPS:
+            continue
+        left_values = [figure.value(trace) for trace in left]
+        right_values = [figure.value(trace) for trace in right]
+        if _are_separated(figure.kind, left_values, right_values):
+            typical_left = _representative_value(figure.kind, left_values)
+            typical_right = _representative_value(figure.kind, right_values)
+            changes.append(_make_change(figure, typical_left, typical_right))
+    return tuple(changes)
 
 
 def _are_separated(kind: FigureKind, left: Sequence[Any], right: Sequence[Any]) -> bool:
+    """Whether the values of both sides differ, and no value of one lies in the range of the other."""
     if kind in ("fact", "size"):
         return not set(left) & set(right)
-    # The facing ends of the two ranges.
-    (low, high), (first, last) = ((min(v or 0 for v in side), max(v or 0 for v in side)) for side in (left, right))
-    if not (first > high or low > last):
+    left_numbers = [value or 0 for value in left]
+    right_numbers = [value or 0 for value in right]
+    # The ends of the two ranges that face each other.
+    if min(right_numbers) > max(left_numbers):
+        left_end, right_end = max(left_numbers), min(right_numbers)
+    elif max(right_numbers) < min(left_numbers):
+        left_end, right_end = min(left_numbers), max(right_numbers)
+    else:
         return False
-    a, b = (high, first) if first > high else (low, last)
-    known = [any(value is not None for value in side) for side in (left, right)]
-    return _differs(kind, a if known[0] else None, b if known[1] else None)
+    return _differs(kind, left_end if _is_measured(left) else None, right_end if _is_measured(right) else None)
+
+
+def _is_measured(values: Sequence[Any]) -> bool:
+    return any(value is not None for value in values)
 
 
 def _representative_value(kind: FigureKind, values: Sequence[Any]) -> Any:
+    """The median of numbers, the newest of other values; None if no log contains it."""
     if kind in ("fact", "size"):
         return values[-1]
-    known = [value for value in values if value is not None]
-    return median(known) if known else None
+    measured = [value for value in values if value is not None]
+    if not measured:
+        return None
+    return median(measured)

@@ -13,14 +13,13 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from iowatch.darshan.log import JobInfo, ModuleRecords
-
+from iowatch.darshan.log import JobInfo, ModuleRecords
 
 Number = int | float
 _Column = NDArray[Any]
@@ -44,46 +43,76 @@ def _value_if_equal(column: _Column) -> Number:
     return value if (column == column[0]).all() else -1
 
 
-_COMBINATION_RULES: tuple[tuple[str, Callable[[_Column], Number]], ...] = (
-    (r"_F_.*START_TIMESTAMP$", _earliest_time),
-    (r"_F_.*END_TIMESTAMP$|_F_MAX_.*_TIME$|_MAX_BYTE_|_USE_|_IS_RECORD_VAR$", lambda column: column.max().item()),
-    (r"_MODE$|_ALIGNMENT$|_NDIMS$|_NPOINTS$|_DATATYPE_SIZE$|_CHUNK_SIZE_|RANK", _value_if_equal),
+def _largest(column: _Column) -> Number:
+    value: Number = column.max().item()
+    return value
+
+
+# Pattern of counter names to how their values are combined; all others are summed.
+_COMBINATION_RULES: tuple[tuple[re.Pattern[str], Callable[[_Column], Number]], ...] = (
+    (re.compile(r"_F_.*START_TIMESTAMP$"), _earliest_time),
+    (re.compile(r"_F_.*END_TIMESTAMP$|_F_MAX_.*_TIME$|_MAX_BYTE_|_USE_|_IS_RECORD_VAR$"), _largest),
+    (re.compile(r"_MODE$|_ALIGNMENT$|_NDIMS$|_NPOINTS$|_DATATYPE_SIZE$|_CHUNK_SIZE_|RANK"), _value_if_equal),
 )
+# A record has its most frequent accesses in four slots, `POSIX_ACCESS1_ACCESS` and so on.
+_ACCESS_SLOTS = range(1, 5)
+
+
+def _combination_rule(counter: str) -> Callable[[_Column], Number]:
+    for pattern, rule in _COMBINATION_RULES:
+        if pattern.search(counter):
+            return rule
+    return _sum_column
 
 
 def _common_accesses(table: dict[str, _Column]) -> dict[str, Number]:
     """Return the four most frequent accesses (size, for datasets also lengths and strides) over all records."""
-    slots: list[list[str]] = [[n for n in table if re.search(rf"_ACCESS{i}_(?!COUNT)", n)] for i in range(1, 5)]
-    if not slots[0]:
+    # Of each slot the counters that describe its access, all but the count.
+    counters_of_slot: dict[int, list[str]] = {}
+    for slot in _ACCESS_SLOTS:
+        pattern = re.compile(rf"_ACCESS{slot}_(?!COUNT)")
+        counters_of_slot[slot] = [counter for counter in table if pattern.search(counter)]
+    if not counters_of_slot[1]:
         return {}
-    prefix = slots[0][0].split("_ACCESS1_")[0]
-    seen: Counter[tuple[int, ...]] = Counter()
-    for i, names in enumerate(slots, start=1):
-        counts = table[f"{prefix}_ACCESS{i}_COUNT"]
-        for row in np.flatnonzero(counts > 0):
-            seen[tuple(int(table[name][row]) for name in names)] += int(counts[row])
-    ranking = sorted(seen.items(), key=lambda item: (-item[1], [-v for v in item[0]]))[:4]
-    ranking += [((0,) * len(slots[0]), 0)] * (4 - len(ranking))
-    merged: dict[str, Number] = {}
-    for i, (names, (values, count)) in enumerate(zip(slots, ranking, strict=True), start=1):
-        merged.update(zip(names, values, strict=True))
-        merged[f"{prefix}_ACCESS{i}_COUNT"] = count
-    return merged
+    prefix = counters_of_slot[1][0].split("_ACCESS1_")[0]
+
+    # How often each access occurs in the slots of all records.
+    occurrences: Counter[tuple[int, ...]] = Counter()
+    for slot, counters in counters_of_slot.items():
+        counts = table[f"{prefix}_ACCESS{slot}_COUNT"]
+        for record in np.flatnonzero(counts > 0):
+            access = tuple(int(table[counter][record]) for counter in counters)
+            occurrences[access] += int(counts[record])
+
+    # The most frequent first, among equally frequent ones the largest; empty slots are 0.
+    ranking = sorted(occurrences, key=lambda access: (-occurrences[access], [-value for value in access]))
+    unused = (0,) * len(counters_of_slot[1])
+    combined: dict[str, Number] = {}
+    for slot, counters in counters_of_slot.items():
+        access = ranking[slot - 1] if slot <= len(ranking) else unused
+        combined.update(zip(counters, access, strict=True))
+        combined[f"{prefix}_ACCESS{slot}_COUNT"] = occurrences[access] if slot <= len(ranking) else 0
+    return combined
 
 
 def combine_counters(records: ModuleRecords) -> dict[str, Number]:
     """Return Darshan's counter names to values, combined over at least one record of one module."""
     integers, floats = records.names
-    table: dict[str, _Column] = {name: records.integers[:, i] for i, name in enumerate(integers)}
-    table |= {name: records.floats[:, i] for i, name in enumerate(floats)}
+    table: dict[str, _Column] = {}
+    for index, counter in enumerate(integers):
+        table[counter] = records.integers[:, index]
+    for index, counter in enumerate(floats):
+        table[counter] = records.floats[:, index]
     combined: dict[str, Number] = {}
-    for name, column in table.items():
-        if match := re.fullmatch(r"(\w+)_MAX_(READ|WRITE)_TIME_SIZE", name):
-            # Use the size of the slowest access from the record with that access.
-            combined[name] = column[table[f"{match[1]}_F_MAX_{match[2]}_TIME"].argmax()].item()
-        else:
-            rule = next((rule for pattern, rule in _COMBINATION_RULES if re.search(pattern, name)), _sum_column)
-            combined[name] = rule(column)
+    for counter, column in table.items():
+        slowest_access = re.fullmatch(r"(\w+)_MAX_(READ|WRITE)_TIME_SIZE", counter)
+        if slowest_access is None:
+            combined[counter] = _combination_rule(counter)(column)
+            continue
+        # Use the size of the slowest access from the record with that access.
+        prefix, operation = slowest_access.groups()
+        slowest_record = table[f"{prefix}_F_MAX_{operation}_TIME"].argmax()
+        combined[counter] = column[slowest_record].item()
     return combined | _common_accesses(table)
 
 
@@ -95,30 +124,51 @@ _STORAGE_LAYERS = ("POSIX", "STDIO", "DFS")
 _TIME_COUNTER = re.compile(r"\w+_F_(READ|WRITE|META)_TIME")
 
 
-def _access_shares(word: str) -> dict[str, tuple[Sequence[str], Sequence[str]]]:
-    """Shares of `WRITE` or `READ`: small (to 100 KiB), sequential (ascending), consecutive (adjacent), collective."""
-    kind, count = word.lower(), [f"POSIX_{word}S"]
+@dataclass(frozen=True)
+class _Share:
+    """A figure that is the sum of some counters divided by the sum of others."""
+
+    name: str
+    numerator: Sequence[str]
+    denominator: Sequence[str]
+
+    def value(self, counters: Mapping[str, float]) -> float | None:
+        """Return the share; None if the denominator is 0. Absent counters count as 0."""
+        numerator = sum(counters.get(counter, 0) for counter in self.numerator)
+        denominator = sum(counters.get(counter, 0) for counter in self.denominator)
+        return _ratio_or_none(numerator, denominator)
+
+
+def _access_shares(operation: str) -> tuple[_Share, ...]:
+    """Shares of writes or reads: small (to 100 KiB), sequential (ascending), consecutive (adjacent), collective."""
+    word = operation.upper()
+    accesses = [f"POSIX_{word}S"]
     # Split collectives count as collective.
     collective = [f"MPIIO_COLL_{word}S", f"MPIIO_SPLIT_{word}S"]
-    return {
-        f"small_{kind}_share": ([f"POSIX_SIZE_{word}_{size}" for size in SMALL_ACCESS_BINS], count),
-        f"sequential_{kind}_share": ([f"POSIX_SEQ_{word}S"], count),
-        f"consecutive_{kind}_share": ([f"POSIX_CONSEC_{word}S"], count),
-        f"collective_{kind}_share": (collective, [*collective, f"MPIIO_INDEP_{word}S", f"MPIIO_NB_{word}S"]),
-    }
+    all_mpiio = [*collective, f"MPIIO_INDEP_{word}S", f"MPIIO_NB_{word}S"]
+    small = [f"POSIX_SIZE_{word}_{size}" for size in SMALL_ACCESS_BINS]
+    return (
+        _Share(f"small_{operation}_share", small, accesses),
+        _Share(f"sequential_{operation}_share", [f"POSIX_SEQ_{word}S"], accesses),
+        _Share(f"consecutive_{operation}_share", [f"POSIX_CONSEC_{word}S"], accesses),
+        _Share(f"collective_{operation}_share", collective, all_mpiio),
+    )
 
 
-# Figure to the counters of numerator and denominator, each summed.
-_SHARES: dict[str, tuple[Sequence[str], Sequence[str]]] = {
-    **_access_shares("WRITE"),
-    **_access_shares("READ"),
-    "unaligned_share": (["POSIX_FILE_NOT_ALIGNED"], ["POSIX_WRITES", "POSIX_READS"]),
-    "unaligned_memory_share": (["POSIX_MEM_NOT_ALIGNED"], ["POSIX_WRITES", "POSIX_READS"]),
-}
+_POSIX_ACCESSES = ("POSIX_WRITES", "POSIX_READS")
+_SHARES: tuple[_Share, ...] = (
+    *_access_shares("write"),
+    *_access_shares("read"),
+    _Share("unaligned_share", ["POSIX_FILE_NOT_ALIGNED"], _POSIX_ACCESSES),
+    _Share("unaligned_memory_share", ["POSIX_MEM_NOT_ALIGNED"], _POSIX_ACCESSES),
+)
 
 
-def _ratio_or_none(part: float, whole: float) -> float | None:
-    return part / whole if whole > 0 and part >= 0 else None
+def _ratio_or_none(numerator: float, denominator: float) -> float | None:
+    """Return the ratio; None if it has no meaning: a counter is -1 (not counted), or nothing was counted."""
+    if denominator <= 0 or numerator < 0:
+        return None
+    return numerator / denominator
 
 
 def _storage_sum(counters: Mapping[str, float], counter: str) -> float:
@@ -128,18 +178,26 @@ def _storage_sum(counters: Mapping[str, float], counter: str) -> float:
 
 def _io_time_figures(counters: Mapping[str, float], ranks: int, run_time_s: float) -> dict[str, float | None]:
     """Return shares of the time in I/O calls, summed over ranks; MPI-IO and HDF5 open, flush and close per rank."""
-    read, write, meta = (_storage_sum(counters, f"F_{word}_TIME") for word in ("READ", "WRITE", "META"))
-    whole = read + write + meta
-    hdf5, mpiio = counters.get("H5F_F_META_TIME"), counters.get("MPIIO_F_META_TIME")
-    return {
-        "read_time_share": _ratio_or_none(read, whole),
-        "write_time_share": _ratio_or_none(write, whole),
-        "metadata_time_share": _ratio_or_none(meta, whole),
-        "io_time_share_of_run": _ratio_or_none(whole, ranks * run_time_s),
-        "mpiio_open_close_s_per_rank": None if mpiio is None else mpiio / ranks,
-        "hdf5_open_close_s_per_rank": None if hdf5 is None else hdf5 / ranks,
-        "hdf5_open_close_share_of_run": None if hdf5 is None else _ratio_or_none(hdf5, ranks * run_time_s),
+    read = _storage_sum(counters, "F_READ_TIME")
+    write = _storage_sum(counters, "F_WRITE_TIME")
+    metadata = _storage_sum(counters, "F_META_TIME")
+    in_calls = read + write + metadata
+    in_run = ranks * run_time_s
+    figures: dict[str, float | None] = {
+        "read_time_share": _ratio_or_none(read, in_calls),
+        "write_time_share": _ratio_or_none(write, in_calls),
+        "metadata_time_share": _ratio_or_none(metadata, in_calls),
+        "io_time_share_of_run": _ratio_or_none(in_calls, in_run),
+        "mpiio_open_close_s_per_rank": None,
+        "hdf5_open_close_s_per_rank": None,
+        "hdf5_open_close_share_of_run": None,
     }
+    if "MPIIO_F_META_TIME" in counters:
+        figures["mpiio_open_close_s_per_rank"] = counters["MPIIO_F_META_TIME"] / ranks
+    if "H5F_F_META_TIME" in counters:
+        figures["hdf5_open_close_s_per_rank"] = counters["H5F_F_META_TIME"] / ranks
+        figures["hdf5_open_close_share_of_run"] = _ratio_or_none(counters["H5F_F_META_TIME"], in_run)
+    return figures
 
 
 def _close_tail(counters: Mapping[str, float], run_time_s: float) -> dict[str, float | None]:
@@ -149,20 +207,24 @@ def _close_tail(counters: Mapping[str, float], run_time_s: float) -> dict[str, f
     HDF5's close on Lustre ([lawrence2017], "HDF5 Performance"), where H5Fclose sets the file size.
     """
 
-    def latest(*words: str) -> float:
-        layers = ("POSIX", "MPIIO", "H5F", "H5D")
-        return max(counters.get(f"{layer}_F_{word}_END_TIMESTAMP", 0.0) for layer in layers for word in words)
+    last_transfer = max(_latest_end(counters, "READ"), _latest_end(counters, "WRITE"))
+    last_close = _latest_end(counters, "CLOSE")
+    if not last_transfer or not last_close:
+        return {"close_tail_s": None, "close_tail_share_of_run": None}
+    tail_s = max(0.0, last_close - last_transfer)
+    return {"close_tail_s": tail_s, "close_tail_share_of_run": _ratio_or_none(tail_s, run_time_s)}
 
-    transfer, close = latest("READ", "WRITE"), latest("CLOSE")
-    tail = max(0.0, close - transfer) if transfer and close else None
-    share = None if tail is None else _ratio_or_none(tail, run_time_s)
-    return {"close_tail_s": tail, "close_tail_share_of_run": share}
+
+def _latest_end(counters: Mapping[str, float], operation: str) -> float:
+    """When the last operation of this name ended in any layer, in seconds of the run; 0 if there is none."""
+    ends = [counters.get(f"{layer}_F_{operation}_END_TIMESTAMP", 0.0) for layer in ("POSIX", "MPIIO", "H5F", "H5D")]
+    return max(ends)
 
 
 def rank_imbalance(counters: Mapping[str, float], time_by_slowest_s: float, ranks: int) -> float | None:
     """Return Darshan's time of the slowest path through a module's files / mean time per rank; 1 is balanced."""
-    whole = sum(value for name, value in counters.items() if _TIME_COUNTER.fullmatch(name))
-    return _ratio_or_none(time_by_slowest_s, whole / ranks)
+    time_of_all_ranks = sum(value for name, value in counters.items() if _TIME_COUNTER.fullmatch(name))
+    return _ratio_or_none(time_by_slowest_s, time_of_all_ranks / ranks)
 
 
 def derive_figures(
@@ -175,15 +237,28 @@ def derive_figures(
         files: rows of `build_file_rows`, in descending order of time.
         ranks, run_time_s: from the job.
     """
-    counters = {name: value for module in totals.values() for name, value in module.items()}
-    sums = {name: [sum(counters.get(n, 0) for n in names) for names in both] for name, both in _SHARES.items()}
-    shares = {name: _ratio_or_none(part, whole) for name, (part, whole) in sums.items()}
-    read, written = _storage_sum(counters, "BYTES_READ"), _storage_sum(counters, "BYTES_WRITTEN")
-    amounts = {"bytes_read": int(read), "bytes_written": int(written), "read_back_ratio": _ratio_or_none(read, written)}
-    path, slowest = (files[0]["path"], files[0]["slowest"]) if files and files[0]["slowest"] else (None, {})
-    slow = {"slowest_file": path, "slowest_rank": slowest.get("rank"), "slowest_rank_s": slowest.get("time_s")}
-    times = _io_time_figures(counters, ranks, run_time_s) | _close_tail(counters, run_time_s)
-    return {**amounts, **times, **shares, **slow}
+    counters: dict[str, float] = {}
+    for module_counters in totals.values():
+        counters |= module_counters
+    read = _storage_sum(counters, "BYTES_READ")
+    written = _storage_sum(counters, "BYTES_WRITTEN")
+    return {
+        "bytes_read": int(read),
+        "bytes_written": int(written),
+        "read_back_ratio": _ratio_or_none(read, written),
+        **_io_time_figures(counters, ranks, run_time_s),
+        **_close_tail(counters, run_time_s),
+        **{share.name: share.value(counters) for share in _SHARES},
+        **_slowest_file(files),
+    }
+
+
+def _slowest_file(files: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The file with the longest time of one rank; `files` are in descending order of that."""
+    if not files or not files[0]["slowest"]:
+        return {"slowest_file": None, "slowest_rank": None, "slowest_rank_s": None}
+    slowest = files[0]["slowest"]
+    return {"slowest_file": files[0]["path"], "slowest_rank": slowest["rank"], "slowest_rank_s": slowest["time_s"]}
 
 
 # Counters that can be summed over a file's records and describe its use. Histograms and others are only in the
@@ -197,9 +272,9 @@ _FILE_COUNTERS = re.compile(
 
 def find_mount(path: str, mounts: list[tuple[str, str]]) -> tuple[str | None, str | None]:
     """Return mount point and file system type of a path; `mounts` is sorted by length, longest mount point first."""
-    for point, kind in mounts:
-        if path == point or path.startswith(point.rstrip("/") + "/"):
-            return point, kind
+    for mount_point, file_system_type in mounts:
+        if path == mount_point or path.startswith(mount_point.rstrip("/") + "/"):
+            return mount_point, file_system_type
     return None, None
 
 
@@ -209,42 +284,106 @@ def slowest_per_record(records: ModuleRecords) -> tuple[NDArray[Any], NDArray[An
     The time is 0 if a record has only the sum over all ranks.
     """
     integers, floats = records.names
-    own = records.floats[:, [bool(_TIME_COUNTER.fullmatch(name)) for name in floats]].sum(axis=1)
-    times = [records.floats[:, i] for i, name in enumerate(floats) if name.endswith("_F_SLOWEST_RANK_TIME")]
-    ranks = [records.integers[:, i] for i, name in enumerate(integers) if name.endswith("_SLOWEST_RANK")]
-    reduced = records.ranks == -1
-    time, rank = times[0] if times else 0.0, ranks[0] if ranks else -1
-    return np.where(reduced, time, own), np.where(reduced, rank, records.ranks)
+    # A record of one rank: the time of that rank, which is the only one.
+    is_time = [bool(_TIME_COUNTER.fullmatch(name)) for name in floats]
+    time_of_own_rank = records.floats[:, is_time].sum(axis=1)
+    # A record that Darshan reduced over all ranks: what it kept of the slowest one.
+    kept_time = _column_with_suffix(floats, records.floats, "_F_SLOWEST_RANK_TIME", absent=0.0)
+    kept_rank = _column_with_suffix(integers, records.integers, "_SLOWEST_RANK", absent=-1)
+    is_reduced = records.ranks == -1
+    return np.where(is_reduced, kept_time, time_of_own_rank), np.where(is_reduced, kept_rank, records.ranks)
 
 
-_EMPTY_ROW = {"shared": False, "ranks": 0, "slowest": None, "stripes": None}
+def _column_with_suffix(names: Sequence[str], table: NDArray[Any], suffix: str, absent: float) -> NDArray[Any] | float:
+    """The first column whose counter has the suffix; `absent` if the module has none."""
+    for index, name in enumerate(names):
+        if name.endswith(suffix):
+            column: NDArray[Any] = table[:, index]
+            return column
+    return absent
+
+
+@dataclass(frozen=True)
+class _FileSums:
+    """The records of one module, combined per file: n files, k counters of `_FILE_COUNTERS`.
+
+    Attributes:
+        ids: (n,), of the files.
+        counters: names of the k counters.
+        sums: (n, k), summed over the records of a file.
+        sharers: (n,), number of records of a file, which is that of its ranks unless it is reduced.
+        is_reduced: (n,), whether a record of the file is of all ranks.
+        slowest_s, slowest_rank: (n,), longest time of one rank in the file, and that rank.
+    """
+
+    ids: NDArray[np.uint64]
+    counters: list[str]
+    sums: NDArray[np.float64]
+    sharers: NDArray[np.int64]
+    is_reduced: NDArray[np.bool_]
+    slowest_s: NDArray[np.float64]
+    slowest_rank: NDArray[np.int64]
+
+
+def _sum_by_file(records: ModuleRecords) -> _FileSums:
+    ids, file_of_record = np.unique(records.ids, return_inverse=True)
+    integers, floats = records.names
+    counters = [*integers, *floats]
+    table = np.hstack([records.integers, records.floats])
+    columns = [index for index, counter in enumerate(counters) if _FILE_COUNTERS.fullmatch(counter)]
+    sums = np.zeros((len(ids), len(columns)))
+    np.add.at(sums, file_of_record, table[:, columns])
+
+    # Sorted by file, then by time: the last record of each file is that of its slowest rank.
+    times, slowest_ranks = slowest_per_record(records)
+    order = np.lexsort((times, file_of_record))
+    is_last_of_file = np.append(np.diff(file_of_record[order]) > 0, True)
+    slowest_records = order[is_last_of_file]
+    return _FileSums(
+        ids=ids,
+        counters=[counters[column] for column in columns],
+        sums=sums,
+        sharers=np.bincount(file_of_record),
+        is_reduced=np.bincount(file_of_record, weights=records.ranks == -1) > 0,
+        slowest_s=times[slowest_records],
+        slowest_rank=slowest_ranks[slowest_records],
+    )
 
 
 def _add_module(rows: dict[int, dict[str, Any]], records: ModuleRecords, names: dict[int, str], job: JobInfo) -> None:
-    integers, floats = records.names
-    ids, inverse = np.unique(records.ids, return_inverse=True)
-    table = np.hstack([records.integers, records.floats])
-    kept = [(i, name) for i, name in enumerate([*integers, *floats]) if _FILE_COUNTERS.fullmatch(name)]
-    sums = np.zeros((len(ids), len(kept)))
-    np.add.at(sums, inverse, table[:, [i for i, _ in kept]])
-    times, slowest = slowest_per_record(records)
-    order = np.lexsort((times, inverse))
-    last = order[np.append(np.flatnonzero(np.diff(inverse[order])), len(order) - 1)]
-    reduced = np.bincount(inverse, weights=records.ranks == -1) > 0
-    sharers = np.bincount(inverse)
-    for n, record_id in enumerate(ids.tolist()):
-        path = names.get(record_id)
-        mount, kind = find_mount(path or "", job.mounts)
-        facts = {"path": path, "id": str(record_id), "mount": mount, "file_system": kind}
-        row = rows.setdefault(record_id, {**facts, **_EMPTY_ROW, "counters": {}})
-        row["ranks"] = max(row["ranks"], job.ranks if reduced[n] else int(sharers[n]))
+    """Add the files of one module to the rows, and its counters to files that have a row."""
+    files = _sum_by_file(records)
+    for index, record_id in enumerate(files.ids.tolist()):
+        if record_id not in rows:
+            rows[record_id] = _new_row(record_id, names.get(record_id), job)
+        row = rows[record_id]
+        sharers = job.ranks if files.is_reduced[index] else int(files.sharers[index])
+        row["ranks"] = max(row["ranks"], sharers)
         row["shared"] = row["ranks"] > 1
-        for (_, name), value in zip(kept, sums[n].tolist(), strict=True):
+        for counter, value in zip(files.counters, files.sums[index].tolist(), strict=True):
             if value > 0:
-                row["counters"][name] = value if "_F_" in name else int(value)
-        if row["slowest"] is None and times[last[n]] > 0:
-            rank = int(slowest[last[n]])
-            row["slowest"] = {"module": records.module, "rank": rank, "time_s": float(times[last[n]])}
+                row["counters"][counter] = value if "_F_" in counter else int(value)
+        if row["slowest"] is None and files.slowest_s[index] > 0:
+            row["slowest"] = {
+                "module": records.module,
+                "rank": int(files.slowest_rank[index]),
+                "time_s": float(files.slowest_s[index]),
+            }
+
+
+def _new_row(record_id: int, path: str | None, job: JobInfo) -> dict[str, Any]:
+    mount_point, file_system_type = find_mount(path or "", job.mounts)
+    return {
+        "path": path,
+        "id": str(record_id),
+        "mount": mount_point,
+        "file_system": file_system_type,
+        "shared": False,
+        "ranks": 0,
+        "slowest": None,
+        "stripes": None,
+        "counters": {},
+    }
 
 
 def slowest_rank_by_module(modules: list[ModuleRecords], names: dict[int, str]) -> dict[str, dict[str, Any]]:
@@ -252,14 +391,17 @@ def slowest_rank_by_module(modules: list[ModuleRecords], names: dict[int, str]) 
 
     Modules without such times are omitted: for files opened by all ranks, H5F and PNETCDF_FILE record only the sum.
     """
-    found = {}
+    slowest = {}
     for records in modules:
         times, ranks = slowest_per_record(records)
-        worst = int(np.argmax(times))
-        if times[worst] > 0:
-            file, rank = names.get(int(records.ids[worst])), int(ranks[worst])
-            found[records.module] = {"file": file, "rank": rank, "time_s": float(times[worst])}
-    return found
+        record = int(np.argmax(times))
+        if times[record] > 0:
+            slowest[records.module] = {
+                "file": names.get(int(records.ids[record])),
+                "rank": int(ranks[record]),
+                "time_s": float(times[record]),
+            }
+    return slowest
 
 
 def build_file_rows(
@@ -283,4 +425,11 @@ def build_file_rows(
     for record_id, layout in stripes.items():
         if record_id in rows:
             rows[record_id]["stripes"] = layout
-    return sorted(rows.values(), key=lambda row: -(row["slowest"] or {"time_s": 0.0})["time_s"])
+    return sorted(rows.values(), key=_time_of_slowest_rank, reverse=True)
+
+
+def _time_of_slowest_rank(row: Mapping[str, Any]) -> float:
+    if row["slowest"] is None:
+        return 0.0
+    time_s: float = row["slowest"]["time_s"]
+    return time_s

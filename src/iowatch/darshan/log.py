@@ -1,7 +1,8 @@
-"""Reader of Darshan logs: validates regions, returns records as arrays. Only the worker process imports this module.
+"""Reader of Darshan logs: validates regions, returns records as arrays. Only worker processes open logs.
 
 The records are read through PyDarshan's library (libdarshan-util), which aborts or crashes on invalid contents and
-imports pandas; hence the separate process. This module adds two functions that PyDarshan 3.5.0 lacks:
+imports pandas; hence the separate process (`iowatch.darshan.worker`), and the import at the first use (`load_library`).
+This module adds two functions that PyDarshan 3.5.0 lacks:
 
 - Detection of damage. The library decompresses a region only as far as it needs and never verifies a checksum, so
   that it accepts damaged logs. `find_damaged_regions` decompresses each region first.
@@ -22,11 +23,11 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
-from darshan.backend.cffi_backend import _structdefs, counter_names, fcounter_names, ffi, libdutil, mod_name_to_idx
 from numpy.typing import NDArray
 
 from iowatch.core import InputError
@@ -92,11 +93,10 @@ def read_header(path: Path) -> LogHeader:
     Raises:
         InputError: not a file, empty, truncated in the header, not a Darshan log, or unknown version.
     """
+    if not path.exists():
+        raise _invalid_log_error(path, "no such file", "absent")
     if not path.is_file():
-        exists = path.exists()
-        raise _invalid_log_error(
-            path, "not a regular file" if exists else "no such file", "foreign" if exists else "absent"
-        )
+        raise _invalid_log_error(path, "not a regular file")
     size = path.stat().st_size
     if size == 0:
         raise _invalid_log_error(path, "the file is empty (0 bytes)", "empty")
@@ -107,30 +107,80 @@ def read_header(path: Path) -> LogHeader:
         raise _invalid_log_error(path, error.strerror or str(error), "unreadable") from error
     version = start[:8].split(b"\0")[0].decode("ascii", "replace")
     if version not in VERSIONS:
-        known = "one of " + ", ".join(VERSIONS)
-        raise _invalid_log_error(path, f"not a Darshan log: format version is {version[:8]!r}, expected {known}")
+        expected = "one of " + ", ".join(VERSIONS)
+        raise _invalid_log_error(path, f"not a Darshan log: format version is {version[:8]!r}, expected {expected}")
     return _parse_header(path, start, version, size)
 
 
+@dataclass(frozen=True)
+class _HeaderLayout:
+    """Layout of the header in a version of the log format.
+
+    Attributes:
+        modules: modules that the format has space for.
+        length_bytes: length of the header.
+        regions_offset: where the table of regions begins: names first, then the modules.
+    """
+
+    modules: int
+    length_bytes: int
+    regions_offset: int
+
+
+_NEW_LAYOUT = _HeaderLayout(modules=64, length_bytes=1328, regions_offset=32)
+_OLD_LAYOUT = _HeaderLayout(modules=16, length_bytes=360, regions_offset=24)
+
+
 def _parse_header(path: Path, start: bytes, version: str, file_size: int) -> LogHeader:
-    wide = version >= "3.41"
-    slots, header_size, table = (64, 1328, 32) if wide else (16, 360, 24)
-    if len(start) < header_size:
-        raise _invalid_log_error(path, f"truncated in the header: {len(start)} of {header_size} bytes", "truncated")
-    order = next((o for o in "<>" if struct.unpack_from(f"{o}q", start, 8)[0] == MAGIC), None)
-    if order is None:
+    layout = _NEW_LAYOUT if version >= "3.41" else _OLD_LAYOUT
+    if len(start) < layout.length_bytes:
+        message = f"truncated in the header: {len(start)} of {layout.length_bytes} bytes"
+        raise _invalid_log_error(path, message, "truncated")
+    byte_order = _find_byte_order(start)
+    if byte_order is None:
         raise _invalid_log_error(path, "not a Darshan log: wrong magic number in the header")
     if start[16] >= len(COMPRESSIONS):
         raise _invalid_log_error(path, f"unknown compression type {start[16]} in the header")
-    numbers = struct.unpack_from(f"{order}{2 + 2 * slots}Q", start, table)
-    versions = (0, *struct.unpack_from(f"{order}{slots}I", start, table + 16 * (1 + slots)))
-    names, *modules = map(LogRegion, numbers[0::2], numbers[1::2], versions)
-    known = [name for name in MODULES if version >= _INSERTED_MODULES.get(name, "")]
-    known += (f"module {i}" for i in range(len(known), slots))
-    first = min((region.offset_bytes for region in (names, *modules) if region.length_bytes), default=file_size)
-    used = {name: region for name, region in zip(known, modules, strict=False) if region.length_bytes}
-    job, named = LogRegion(header_size, first - header_size), names if names.length_bytes else None
-    return LogHeader(version, order, COMPRESSIONS[start[16]], job, named, used)
+
+    # The table of regions, followed by the version of each module's records.
+    regions = 1 + layout.modules
+    extents = struct.unpack_from(f"{byte_order}{2 * regions}Q", start, layout.regions_offset)
+    versions_offset = layout.regions_offset + 16 * regions
+    versions = struct.unpack_from(f"{byte_order}{layout.modules}I", start, versions_offset)
+    names, *modules = map(LogRegion, extents[0::2], extents[1::2], (0, *versions))
+
+    # The job's record has no entry: it lies between the header and the first region.
+    first_offset = file_size
+    for region in (names, *modules):
+        if region.length_bytes:
+            first_offset = min(first_offset, region.offset_bytes)
+    used_modules = {}
+    for name, region in zip(_module_names(version, layout.modules), modules, strict=True):
+        if region.length_bytes:
+            used_modules[name] = region
+    return LogHeader(
+        version=version,
+        byte_order=byte_order,
+        compression=COMPRESSIONS[start[16]],
+        job=LogRegion(layout.length_bytes, first_offset - layout.length_bytes),
+        names=names if names.length_bytes else None,
+        modules=used_modules,
+    )
+
+
+def _find_byte_order(start: bytes) -> str | None:
+    for byte_order in "<>":
+        (magic,) = struct.unpack_from(f"{byte_order}q", start, 8)
+        if magic == MAGIC:
+            return byte_order
+    return None
+
+
+def _module_names(version: str, modules: int) -> list[str]:
+    """Names of the modules in the order of the header; those that MODULES does not list are numbered."""
+    names = [name for name in MODULES if version >= _INSERTED_MODULES.get(name, "")]
+    names += [f"module {index}" for index in range(len(names), modules)]
+    return names[:modules]
 
 
 def decompress_region(file: BinaryIO, region: LogRegion, compression: str) -> Iterator[bytes]:
@@ -145,43 +195,72 @@ def decompress_region(file: BinaryIO, region: LogRegion, compression: str) -> It
     if region.length_bytes < 0 or region.offset_bytes > file.seek(0, os.SEEK_END):
         raise InputError("is outside the file", reason="truncated")
     file.seek(region.offset_bytes)
-    left, total = region.length_bytes, 0
-    stream: Any = None
+    if compression == "none":
+        yield from _read_chunks(file, region)
+    else:
+        yield from _decompress_streams(_read_chunks(file, region), compression)
+
+
+def _read_chunks(file: BinaryIO, region: LogRegion) -> Iterator[bytes]:
+    """Yield the bytes of a region as they are in the file."""
+    left = region.length_bytes
     while left:
-        data = file.read(min(_CHUNK, left))
-        if not data:
+        chunk = file.read(min(_CHUNK, left))
+        if not chunk:
             raise InputError(f"truncated, {left} of {region.length_bytes} bytes are missing", reason="truncated")
-        left -= len(data)
-        if compression == "none":
-            yield data
-            continue
-        while data:
-            stream = stream or (bz2.BZ2Decompressor() if compression == "bzip2" else zlib.decompressobj())
+        left -= len(chunk)
+        yield chunk
+
+
+def _decompress_streams(chunks: Iterator[bytes], compression: str) -> Iterator[bytes]:
+    """Yield the contents of the compressed streams that follow each other in the chunks."""
+    total = 0
+    stream: Any = None
+    for chunk in chunks:
+        # A chunk may end one stream and begin the next.
+        rest = chunk
+        while rest:
+            if stream is None:
+                stream = bz2.BZ2Decompressor() if compression == "bzip2" else zlib.decompressobj()
             try:
-                piece = stream.decompress(data)
+                piece = stream.decompress(rest)
             except (zlib.error, OSError, ValueError) as error:
                 raise InputError(f"damaged ({error})", reason="damaged") from error
             total += len(piece)
             if total > _REGION_LIMIT_BYTES:
                 raise InputError(f"decompresses to more than {_REGION_LIMIT_BYTES >> 30} GiB", reason="too_large")
             yield piece
-            data, stream = (stream.unused_data, None) if stream.eof else (b"", stream)
+            rest = b""
+            if stream.eof:
+                rest = stream.unused_data
+                stream = None
     if stream is not None:
         raise InputError("truncated in compressed data", reason="truncated")
 
 
 def find_damaged_regions(path: Path, header: LogHeader) -> dict[str, str]:
     """Return region name (`job`, `names`, or a module) to damage; empty for an intact log."""
-    regions = {"job": header.job, **header.modules, **({"names": header.names} if header.names else {})}
-    found: dict[str, str] = {}
+    regions = {"job": header.job, **header.modules}
+    if header.names is not None:
+        regions["names"] = header.names
+    damages: dict[str, str] = {}
     with path.open("rb") as file:
         for name, region in regions.items():
             try:
-                for _ in decompress_region(file, region, header.compression):
-                    pass
+                verify_region(file, region, header.compression)
             except InputError as error:
-                found[name] = error.message
-    return found
+                damages[name] = error.message
+    return damages
+
+
+def verify_region(file: BinaryIO, region: LogRegion, compression: str) -> None:
+    """Decompress a region, and forget its contents.
+
+    Raises:
+        InputError: as `decompress_region`.
+    """
+    for _ in decompress_region(file, region, compression):
+        pass
 
 
 def read_dxt_records(
@@ -196,28 +275,48 @@ def read_dxt_records(
     Raises:
         InputError: the module is damaged, or its version is newer than this reader.
     """
-    region, order = header.modules[module], header.byte_order
-    if not 1 <= region.version <= DXT_MODULES[module]:
-        raise InputError(f"format version {region.version} is not known (newest known: {DXT_MODULES[module]})")
-    fields = [("offset", f"{order}i8"), ("length", f"{order}i8"), ("start", f"{order}f8"), ("end", f"{order}f8")]
-    access = np.dtype(fields + [("thread", f"{order}u8")] * (region.version == DXT_MODULES[module]))
+    region = header.modules[module]
+    newest_version = DXT_MODULES[module]
+    if not 1 <= region.version <= newest_version:
+        raise InputError(f"format version {region.version} is not known (newest known: {newest_version})")
+    order = header.byte_order
+    access_type = _dxt_access_type(order, with_thread=region.version == newest_version)
     # File id, rank, shared, host name, number of writes and of reads; followed by the accesses.
-    start = struct.Struct(f"{order}Qqq64sqq")
+    record_start = struct.Struct(f"{order}Qqq64sqq")
     with path.open("rb") as file:
-        data = b"".join(decompress_region(file, region, header.compression))
+        contents = b"".join(decompress_region(file, region, header.compression))
     position = 0
-    while position < len(data):
-        if position + start.size > len(data):
+    while position < len(contents):
+        if position + record_start.size > len(contents):
             raise InputError("ends within a record")
-        identity, rank, _, _, writes, reads = start.unpack_from(data, position)
-        position += start.size
+        record_id, rank, _, _, writes, reads = record_start.unpack_from(contents, position)
+        position += record_start.size
         if writes < 0 or reads < 0:
             raise InputError("a record has a negative number of accesses")
-        if position + (writes + reads) * access.itemsize > len(data):
+        if position + (writes + reads) * access_type.itemsize > len(contents):
             raise InputError("ends within a record")
-        accesses = np.frombuffer(data, access, writes + reads, position)
+        accesses = np.frombuffer(contents, access_type, writes + reads, position)
         position += accesses.nbytes
-        yield identity, rank, {"write": accesses[:writes], "read": accesses[writes:]}
+        yield record_id, rank, {"write": accesses[:writes], "read": accesses[writes:]}
+
+
+def _dxt_access_type(order: str, with_thread: bool) -> np.dtype[np.void]:
+    fields = [("offset", f"{order}i8"), ("length", f"{order}i8"), ("start", f"{order}f8"), ("end", f"{order}f8")]
+    if with_thread:
+        fields.append(("thread", f"{order}u8"))
+    return np.dtype(fields)
+
+
+@cache
+def load_library() -> Any:
+    """Return PyDarshan's module that binds libdarshan-util; it is imported here, at the first use.
+
+    Raises:
+        RuntimeError: PyDarshan has no library for this Python.
+    """
+    from darshan.backend import cffi_backend
+
+    return cffi_backend
 
 
 # Modules whose records are an array of integer counters and one of floating-point counters.
@@ -274,7 +373,8 @@ class ModuleRecords:
     @property
     def names(self) -> tuple[list[str], list[str]]:
         """Darshan's names of the integer and the floating-point counters."""
-        return counter_names(self.module), fcounter_names(self.module)
+        library = load_library()
+        return library.counter_names(self.module), library.fcounter_names(self.module)
 
 
 @dataclass(frozen=True)
@@ -289,7 +389,7 @@ class HeatmapRecord:
 
 def _decode_text(pointer: Any) -> str:
     """Decode bytes of a log; bytes that are not UTF-8 are shown as `\\xff`, never dropped."""
-    return str(ffi.string(pointer).decode("utf-8", "backslashreplace"))
+    return str(load_library().ffi.string(pointer).decode("utf-8", "backslashreplace"))
 
 
 class DarshanLog:
@@ -297,6 +397,9 @@ class DarshanLog:
 
     def __init__(self, handle: Any) -> None:
         self._handle = handle
+        library = load_library()
+        self._ffi = library.ffi
+        self._libdutil = library.libdutil
 
     def job(self) -> JobInfo:
         """Return the facts of the job.
@@ -304,15 +407,16 @@ class DarshanLog:
         Raises:
             InputError: the region is damaged or contains an impossible number of ranks.
         """
-        run_time, exe, record = ffi.new("double *"), ffi.new("char[]", 8192), ffi.new("struct darshan_job *")
-        if libdutil.darshan_log_get_job(self._handle, record) < 0:
+        record = self._ffi.new("struct darshan_job *")
+        if self._libdutil.darshan_log_get_job(self._handle, record) < 0:
             raise InputError("the job's facts cannot be read")
         job = record[0]
-        libdutil.darshan_log_get_job_runtime(self._handle, job, run_time)
-        libdutil.darshan_log_get_exe(self._handle, exe)
+        run_time = self._ffi.new("double *")
+        self._libdutil.darshan_log_get_job_runtime(self._handle, job, run_time)
+        exe = self._ffi.new("char[]", 8192)
+        self._libdutil.darshan_log_get_exe(self._handle, exe)
         if not 0 < job.nprocs <= _MAX_RANKS:
             raise InputError(f"the log states {job.nprocs} ranks")
-        lines = (line.partition("=") for line in _decode_text(job.metadata).splitlines())
         return JobInfo(
             ranks=int(job.nprocs),
             exe=_decode_text(exe).strip(),
@@ -321,45 +425,55 @@ class DarshanLog:
             run_time_s=float(run_time[0]),
             uid=int(job.uid),
             jobid=int(job.jobid),
-            metadata={key.strip(): value.strip() for key, _, value in lines if key.strip()},
+            metadata=_parse_metadata(_decode_text(job.metadata)),
             mounts=self._mounts(),
         )
 
     def _mounts(self) -> list[tuple[str, str]]:
-        table, count = ffi.new("struct darshan_mnt_info **"), ffi.new("int *")
-        if libdutil.darshan_log_get_mounts(self._handle, table, count) < 0 or count[0] == 0:
+        table = self._ffi.new("struct darshan_mnt_info **")
+        count = self._ffi.new("int *")
+        if self._libdutil.darshan_log_get_mounts(self._handle, table, count) < 0 or count[0] == 0:
             return []
-        mounts = [(_decode_text(table[0][i].mnt_path), _decode_text(table[0][i].mnt_type)) for i in range(count[0])]
-        libdutil.darshan_free(table[0])
+        mounts = []
+        for index in range(count[0]):
+            mount = table[0][index]
+            mounts.append((_decode_text(mount.mnt_path), _decode_text(mount.mnt_type)))
+        self._libdutil.darshan_free(table[0])
         return sorted(mounts, key=lambda mount: -len(mount[0]))
 
     def names(self) -> dict[int, str]:
         """Return record id to path."""
-        table, count = ffi.new("struct darshan_name_record **"), ffi.new("int *")
-        libdutil.darshan_log_get_name_records(self._handle, table, count)
+        table = self._ffi.new("struct darshan_name_record **")
+        count = self._ffi.new("int *")
+        self._libdutil.darshan_log_get_name_records(self._handle, table, count)
         names = {}
-        for i in range(count[0]):
-            names[int(table[0][i].id)] = _decode_text(table[0][i].name)
-            libdutil.darshan_free(table[0][i].name)
+        for index in range(count[0]):
+            record = table[0][index]
+            names[int(record.id)] = _decode_text(record.name)
+            self._libdutil.darshan_free(record.name)
         if count[0]:
-            libdutil.darshan_free(table[0])
+            self._libdutil.darshan_free(table[0])
         return names
 
     def partial_modules(self) -> list[str]:
         """Return the modules for which Darshan ran out of memory during the run."""
-        table, count = ffi.new("struct darshan_mod_info **"), ffi.new("int *")
-        libdutil.darshan_log_get_modules(self._handle, table, count)
-        rows = [table[0][i] for i in range(count[0])]
-        partial = [_decode_text(row.name) for row in rows if row.name != ffi.NULL and row.partial_flag]
-        libdutil.darshan_free(table[0])
+        table = self._ffi.new("struct darshan_mod_info **")
+        count = self._ffi.new("int *")
+        self._libdutil.darshan_log_get_modules(self._handle, table, count)
+        partial = []
+        for index in range(count[0]):
+            module = table[0][index]
+            if module.name != self._ffi.NULL and module.partial_flag:
+                partial.append(_decode_text(module.name))
+        self._libdutil.darshan_free(table[0])
         return partial
 
-    def _each(self, module: str) -> Iterator[Any]:
+    def _each_record(self, module: str) -> Iterator[Any]:
         """Yield a pointer to each record of a module, valid until the next one is requested."""
-        index = mod_name_to_idx(module)
+        module_index = load_library().mod_name_to_idx(module)
         while True:
-            buffer = ffi.new("void **")
-            outcome = libdutil.darshan_log_get_record(self._handle, index, buffer)
+            buffer = self._ffi.new("void **")
+            outcome = self._libdutil.darshan_log_get_record(self._handle, module_index, buffer)
             if outcome < 0:
                 raise InputError("a record cannot be read")
             if outcome == 0:
@@ -367,7 +481,7 @@ class DarshanLog:
             try:
                 yield buffer
             finally:
-                libdutil.darshan_free(buffer[0])
+                self._libdutil.darshan_free(buffer[0])
 
     def records(self, module: str, ranks: int) -> ModuleRecords:
         """Return all records of one of the GENERIC_MODULES; `ranks` is that of the job.
@@ -375,46 +489,89 @@ class DarshanLog:
         Raises:
             InputError: a record is unreadable, or belongs to a rank outside the job.
         """
-        struct = _structdefs[module].replace("**", "").strip()
-        size = ffi.sizeof(struct)
+        record_type = self._record_type(module)
         raw = bytearray()
-        for buffer in self._each(module):
-            raw += ffi.buffer(buffer[0], size)
-        offsets = {name: kind.offset for name, kind in ffi.typeof(struct).fields}
-        k, m = len(counter_names(module)), len(fcounter_names(module))
-        starts = {"id": 0, "rank": 8, "integers": offsets["counters"], "floats": offsets["fcounters"]}
-        formats = ["<u8", "<i8", ("<i8", (k,)), ("<f8", (m,))]
-        layout = np.dtype({"names": [*starts], "formats": formats, "offsets": [*starts.values()], "itemsize": size})
-        rows = np.frombuffer(bytes(raw), dtype=layout)
-        if len(rows) and not (rows["rank"].min() >= -1 and rows["rank"].max() < ranks):
+        for buffer in self._each_record(module):
+            raw += self._ffi.buffer(buffer[0], record_type.itemsize)
+        records = np.frombuffer(bytes(raw), dtype=record_type)
+        if len(records) and not (records["rank"].min() >= -1 and records["rank"].max() < ranks):
             raise InputError("a record belongs to a rank that the job does not have")
-        return ModuleRecords(module, rows["id"], rows["rank"], rows["integers"], rows["floats"], bytes(raw))
+        return ModuleRecords(
+            module=module,
+            ids=records["id"],
+            ranks=records["rank"],
+            integers=records["integers"],
+            floats=records["floats"],
+            raw=bytes(raw),
+        )
+
+    def _record_type(self, module: str) -> np.dtype[np.void]:
+        """The structure of a module's record in C as a type of NumPy; what iowatch does not use is padding."""
+        library = load_library()
+        structure = _structure_name(module)
+        field_offsets = {name: field.offset for name, field in self._ffi.typeof(structure).fields}
+        integers = len(library.counter_names(module))
+        floats = len(library.fcounter_names(module))
+        return np.dtype(
+            {
+                "names": ["id", "rank", "integers", "floats"],
+                "formats": ["<u8", "<i8", ("<i8", (integers,)), ("<f8", (floats,))],
+                "offsets": [0, 8, field_offsets["counters"], field_offsets["fcounters"]],
+                "itemsize": self._ffi.sizeof(structure),
+            }
+        )
 
     def heatmap(self, names: dict[int, str]) -> Iterator[HeatmapRecord]:
         """Yield the heatmap records; `layer` is `POSIX`, `MPIIO` or `STDIO`."""
-        for buffer in self._each("HEATMAP"):
-            record = ffi.cast("struct darshan_heatmap_record *", buffer[0])
-            bins = int(record.nbins)
+        for buffer in self._each_record("HEATMAP"):
+            record = self._ffi.cast("struct darshan_heatmap_record *", buffer[0])
             layer = names.get(int(record.base_rec.id), "").removeprefix("heatmap:") or "unknown"
-            parts = {"write": record.write_bins, "read": record.read_bins}
-            raw = {kind: bytes(ffi.buffer(part, 8 * bins)) if bins > 0 else b"" for kind, part in parts.items()}
-            moved = {kind: np.frombuffer(data, dtype="<i8") for kind, data in raw.items()}
-            yield HeatmapRecord(layer, int(record.base_rec.rank), float(record.bin_width_seconds), moved)
+            bins = int(record.nbins)
+            moved_bytes = {
+                "write": self._heatmap_bins(record.write_bins, bins),
+                "read": self._heatmap_bins(record.read_bins, bins),
+            }
+            yield HeatmapRecord(layer, int(record.base_rec.rank), float(record.bin_width_seconds), moved_bytes)
+
+    def _heatmap_bins(self, pointer: Any, bins: int) -> NDArray[np.int64]:
+        """A copy of the bins: the library frees the record."""
+        if bins <= 0:
+            return np.zeros(0, dtype="<i8")
+        return np.frombuffer(bytes(self._ffi.buffer(pointer, 8 * bins)), dtype="<i8")
 
     def stripes(self) -> Iterator[tuple[int, dict[str, Any]]]:
         """Yield record id and layout of each file on Lustre: components with Darshan's counters, pool and OSTs."""
-        names = counter_names("LUSTRE_COMP")
-        for buffer in self._each("LUSTRE"):
-            record = ffi.cast("struct darshan_lustre_record *", buffer[0])
-            components, used = [], 0
-            for i in range(record.num_comps):
-                component = record.comps[i]
-                counters = dict(zip(names, (int(c) for c in component.counters), strict=True))
-                width = max(0, min(counters["LUSTRE_COMP_STRIPE_COUNT"], int(record.num_stripes) - used))
-                osts = [int(record.ost_ids[used + j]) for j in range(width)]
-                used += width
+        counter_names = load_library().counter_names("LUSTRE_COMP")
+        for buffer in self._each_record("LUSTRE"):
+            record = self._ffi.cast("struct darshan_lustre_record *", buffer[0])
+            stripes = int(record.num_stripes)
+            components: list[dict[str, Any]] = []
+            # The OSTs of all components follow each other in one list.
+            first_ost = 0
+            for component_index in range(record.num_comps):
+                component = record.comps[component_index]
+                counters = dict(zip(counter_names, map(int, component.counters), strict=True))
+                width = max(0, min(counters["LUSTRE_COMP_STRIPE_COUNT"], stripes - first_ost))
+                osts = [int(record.ost_ids[first_ost + stripe]) for stripe in range(width)]
+                first_ost += width
                 components.append({**counters, "pool": _decode_text(component.pool_name), "osts": osts})
-            yield int(record.base_rec.id), {"stripes": int(record.num_stripes), "components": components}
+            yield int(record.base_rec.id), {"stripes": stripes, "components": components}
+
+
+def _parse_metadata(text: str) -> dict[str, str]:
+    """The entries of a job, one `key=value` per line."""
+    entries = {}
+    for line in text.splitlines():
+        key, _, value = line.partition("=")
+        if key.strip():
+            entries[key.strip()] = value.strip()
+    return entries
+
+
+def _structure_name(module: str) -> str:
+    """The name of a module's record in C."""
+    declaration: str = load_library()._structdefs[module]
+    return declaration.replace("**", "").strip()
 
 
 def accumulate_totals(records: ModuleRecords, ranks: int) -> tuple[dict[str, int | float], dict[str, Any]] | None:
@@ -429,24 +586,31 @@ def accumulate_totals(records: ModuleRecords, ranks: int) -> tuple[dict[str, int
         moved / that time; None if the time is 0), `time_by_slowest_s` (the slowest rank's time in its own files plus
         the slowest rank's time in every shared file), `files` per category. None if Darshan has no totals.
     """
+    library = load_library()
+    ffi, libdutil = library.ffi, library.libdutil
     handle = ffi.new("darshan_accumulator *")
-    if libdutil.darshan_accumulator_create(mod_name_to_idx(records.module), ranks, handle) != 0:
+    if libdutil.darshan_accumulator_create(library.mod_name_to_idx(records.module), ranks, handle) != 0:
         return None
-    struct = _structdefs[records.module].replace("**", "*")
-    derived, total = ffi.new("struct darshan_derived_metrics *"), ffi.new(struct)
-    raw = ffi.from_buffer(bytearray(records.raw))
+    derived = ffi.new("struct darshan_derived_metrics *")
+    total = ffi.new(f"{_structure_name(records.module)} *")
     try:
-        failed = libdutil.darshan_accumulator_inject(handle[0], raw, len(records.ids))
-        if failed or libdutil.darshan_accumulator_emit(handle[0], derived, total):
+        raw = ffi.from_buffer(bytearray(records.raw))
+        if libdutil.darshan_accumulator_inject(handle[0], raw, len(records.ids)):
+            return None
+        if libdutil.darshan_accumulator_emit(handle[0], derived, total):
             return None
     finally:
         libdutil.darshan_accumulator_destroy(handle[0])
     integers, floats = records.names
-    counters = dict(zip((*integers, *floats), (*total[0].counters, *total[0].fcounters), strict=True))
+    counters = dict(zip(integers, total[0].counters, strict=True))
+    counters |= zip(floats, total[0].fcounters, strict=True)
+    files = {}
+    for index, category in enumerate(_FILE_CATEGORIES):
+        files[category] = int(derived.category_counters[index].count)
     return counters, {
         "bandwidth_mib_per_s": float(derived.agg_perf_by_slowest) or None,
         "time_by_slowest_s": float(derived.agg_time_by_slowest),
-        "files": {name: int(derived.category_counters[i].count) for i, name in enumerate(_FILE_CATEGORIES)},
+        "files": files,
     }
 
 
@@ -457,10 +621,11 @@ def open_log(path: Path) -> Iterator[DarshanLog]:
     Raises:
         InputError: the library rejects it.
     """
-    handle = libdutil.darshan_log_open(str(path).encode("utf-8", "surrogateescape"))
-    if handle == ffi.NULL:
+    library = load_library()
+    handle = library.libdutil.darshan_log_open(str(path).encode("utf-8", "surrogateescape"))
+    if handle == library.ffi.NULL:
         raise InputError("the Darshan library cannot open it", reason="refused")
     try:
         yield DarshanLog(handle)
     finally:
-        libdutil.darshan_log_close(handle)
+        library.libdutil.darshan_log_close(handle)

@@ -18,35 +18,67 @@ from typing import Any
 from iowatch.benchmarks.parsing import UNRECOGNISED, OutputSource, RunContext
 from iowatch.benchmarks.registry import OutputParser, benchmark_names, parse_output_file
 from iowatch.core import InputError, Output, OutputStatus, Result, Scalar, format_number, get_metric
-from iowatch.darshan.trace import DarshanReader, Trace, read_trace
-from iowatch.site import counters
+from iowatch.darshan.trace import Trace, read_trace
+from iowatch.darshan.worker import DarshanReader
 
-# (operation, metric, figures that are summed). A log covers a whole run: figures that are not specific to writes or
-# reads have the operation `run`. The last two are Darshan's estimates for the highest layer that has them.
-_REPORTED_FIGURES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
-    ("write", "collective_count", ("MPIIO_COLL_WRITES", "MPIIO_SPLIT_WRITES")),
-    ("read", "collective_count", ("MPIIO_COLL_READS", "MPIIO_SPLIT_READS")),
-    ("write", "independent_count", ("MPIIO_INDEP_WRITES", "MPIIO_NB_WRITES")),
-    ("read", "independent_count", ("MPIIO_INDEP_READS", "MPIIO_NB_READS")),
-    ("write", "posix_count", ("POSIX_WRITES",)),
-    ("read", "posix_count", ("POSIX_READS",)),
-    ("write", "small_share", ("small_write_share",)),
-    ("read", "small_share", ("small_read_share",)),
-    ("run", "unaligned_share", ("unaligned_share",)),
-    ("run", "metadata_time_share", ("metadata_time_share",)),
-    ("run", "close_tail_time", ("close_tail_s",)),
-    ("run", "imbalance", ("imbalance",)),
-    ("run", "darshan_bandwidth", ("bandwidth_mib_per_s",)),
+
+@dataclass(frozen=True)
+class _ReportedFigure:
+    """A figure of a log that becomes a result.
+
+    Attributes:
+        operation: `write`, `read`; `run` if the figure is not specific to one of them: a log covers a whole run.
+        metric: name of the metric.
+        figures: names as in `Trace.figure`, which are summed.
+        is_estimate: whether it is Darshan's estimate for the highest layer that has one (`Trace.estimate`).
+    """
+
+    operation: str
+    metric: str
+    figures: tuple[str, ...]
+    is_estimate: bool = False
+
+    @property
+    def is_count(self) -> bool:
+        """Whether the figure grows with the number of repetitions in the log."""
+        return self.metric.endswith("_count")
+
+    @property
+    def smallest(self) -> float:
+        """The smallest value that is a measurement.
+
+        "No independent writes" is one. A time, a bandwidth or an imbalance of 0 is none.
+        """
+        if self.metric.endswith(("_count", "_share")):
+            return 0.0
+        return math.ulp(0.0)
+
+    def value(self, trace: Trace) -> float | None:
+        """Return the value in a trace; None if the log contains none of the figures."""
+        if self.is_estimate:
+            layer = "MPI-IO" if "MPI-IO" in trace.derived["performance"] else "POSIX"
+            estimate: float | None = trace.estimate(layer, self.figures[0])
+            return estimate
+        values = [trace.figure(name) for name in self.figures]
+        counted = [value for value in values if value is not None]
+        return sum(counted) if counted else None
+
+
+_REPORTED_FIGURES: tuple[_ReportedFigure, ...] = (
+    _ReportedFigure("write", "collective_count", ("MPIIO_COLL_WRITES", "MPIIO_SPLIT_WRITES")),
+    _ReportedFigure("read", "collective_count", ("MPIIO_COLL_READS", "MPIIO_SPLIT_READS")),
+    _ReportedFigure("write", "independent_count", ("MPIIO_INDEP_WRITES", "MPIIO_NB_WRITES")),
+    _ReportedFigure("read", "independent_count", ("MPIIO_INDEP_READS", "MPIIO_NB_READS")),
+    _ReportedFigure("write", "posix_count", ("POSIX_WRITES",)),
+    _ReportedFigure("read", "posix_count", ("POSIX_READS",)),
+    _ReportedFigure("write", "small_share", ("small_write_share",)),
+    _ReportedFigure("read", "small_share", ("small_read_share",)),
+    _ReportedFigure("run", "unaligned_share", ("unaligned_share",)),
+    _ReportedFigure("run", "metadata_time_share", ("metadata_time_share",)),
+    _ReportedFigure("run", "close_tail_time", ("close_tail_s",)),
+    _ReportedFigure("run", "imbalance", ("imbalance",), is_estimate=True),
+    _ReportedFigure("run", "darshan_bandwidth", ("bandwidth_mib_per_s",), is_estimate=True),
 )
-
-
-def _reported_value(trace: Trace, figures: tuple[str, ...]) -> float | None:
-    """Return the sum of the figures in the log; None if it contains none of them."""
-    if figures[0] in ("imbalance", "bandwidth_mib_per_s"):
-        layer = "MPI-IO" if "MPI-IO" in trace.derived["performance"] else "POSIX"
-        return trace.estimate(layer, figures[0])  # type: ignore[no-any-return]
-    known = [value for name in figures if (value := trace.figure(name)) is not None]
-    return sum(known) if known else None
 
 
 def results_from_trace(
@@ -66,21 +98,25 @@ def results_from_trace(
     """
     if trace.status == "unreadable":
         return ()
-    whole = replace(trace, modules={m: c for m, c in trace.modules.items() if m not in trace.missing})
-    derived_from = {"POSIX", "MPI-IO"} & trace.missing.keys()
-    times = repetitions or {}
-    times = {"read": times.get("write", 1), **times}
-    found = []
-    for operation, name, figures in _REPORTED_FIGURES:
-        row = get_metric(name)
-        counted = name.endswith("_count")
-        sample = _reported_value(whole, figures) if counted or not derived_from else None
-        if sample is not None and counted:
-            sample /= times.get(operation, 1)
-        least = 0.0 if name.endswith(("_count", "_share")) else math.ulp(0.0)
-        if sample is not None and least <= sample <= row.ceiling:
-            found.append(Result(operation, name, row.unit, (float(sample),), dict(case)))
-    return tuple(found)
+    intact_modules = {module: counters for module, counters in trace.modules.items() if module not in trace.missing}
+    intact = replace(trace, modules=intact_modules)
+    # Figures that are not counts are derived from these modules, or estimated for them.
+    has_derived_figures = not {"POSIX", "MPI-IO"} & trace.missing.keys()
+    repetitions = repetitions or {}
+    repetitions = {"read": repetitions.get("write", 1), **repetitions}
+    results = []
+    for figure in _REPORTED_FIGURES:
+        if not figure.is_count and not has_derived_figures:
+            continue
+        sample = figure.value(intact)
+        if sample is None:
+            continue
+        if figure.is_count:
+            sample /= repetitions.get(figure.operation, 1)
+        metric = get_metric(figure.metric)
+        if figure.smallest <= sample <= metric.ceiling:
+            results.append(Result(figure.operation, figure.metric, metric.unit, (float(sample),), dict(case)))
+    return tuple(results)
 
 
 # Above this factor the two bandwidths of a run are reported as inconsistent; smaller factors result from barriers,
@@ -112,36 +148,46 @@ class BandwidthComparison:
     @property
     def text(self) -> str:
         """Return one line for the terminal."""
-        measured, estimated = format_number(self.benchmark), format_number(self.darshan)
-        text = f"{estimated} MiB/s by Darshan's estimate, {measured} by the benchmark (x {format_number(self.ratio)})"
-        reason = "most of the benchmark's time was not spent in I/O calls"
+        estimate = f"{format_number(self.darshan)} MiB/s by Darshan's estimate"
+        text = f"{estimate}, {format_number(self.benchmark)} by the benchmark (x {format_number(self.ratio)})"
+        if not self.disagree:
+            return text
         if self.ratio < 1:
-            reason = "Darshan saw I/O that the benchmark did not time"
-        return f"{text}: {reason}" if self.disagree else text
+            return f"{text}: Darshan saw I/O that the benchmark did not time"
+        return f"{text}: most of the benchmark's time was not spent in I/O calls"
 
 
-def compare_bandwidths(found: Iterable[tuple[str, str, Sequence[float]]]) -> BandwidthComparison | None:
+def compare_bandwidths(results: Iterable[tuple[str, str, Sequence[float]]]) -> BandwidthComparison | None:
     """Return both bandwidths of a run from its results; None if one of them is missing.
 
     A log does not separate writing and reading, so the benchmark's bandwidth is that of all its repetitions:
     the harmonic mean, because each moves the same number of bytes.
 
     Args:
-        found: operation, metric and samples of each result.
+        results: operation, metric and samples of each result.
     """
-    rows = list(found)
-    darshan = [value for _, name, samples in rows if name == "darshan_bandwidth" for value in samples]
-    timed = (samples for operation, name, samples in rows if name == "bandwidth" and operation in ("write", "read"))
-    benchmark = [value for samples in timed for value in samples]
+    darshan: list[float] = []
+    benchmark: list[float] = []
+    for operation, metric, samples in results:
+        if metric == "darshan_bandwidth":
+            darshan += samples
+        elif metric == "bandwidth" and operation in ("write", "read"):
+            benchmark += samples
     if not darshan or not benchmark or min(*darshan, *benchmark) <= 0:
         return None
     return BandwidthComparison(median(darshan), harmonic_mean(benchmark))
 
 
-def shared_parameters(found: Iterable[Result]) -> dict[str, Scalar]:
+def shared_parameters(results: Iterable[Result]) -> dict[str, Scalar]:
     """Return the parameters that all results of one run share."""
-    first, *others = [result.case for result in found] or [{}]
-    return {name: value for name, value in first.items() if all(case.get(name) == value for case in others)}
+    cases = [result.case for result in results]
+    if not cases:
+        return {}
+    shared = {}
+    for name, value in cases[0].items():
+        if all(case.get(name) == value for case in cases[1:]):
+            shared[name] = value
+    return shared
 
 
 def read_main_traces(logs: Sequence[Path], reader: DarshanReader) -> list[tuple[str, Trace]]:
@@ -150,39 +196,52 @@ def read_main_traces(logs: Sequence[Path], reader: DarshanReader) -> list[tuple[
     A run that starts its program several times has one log per start. An unreadable log may be one of them, so
     it is included.
     """
-    found = []
+    traces = []
     for log in logs:
         try:
-            found.append((log.name, read_trace(log, reader)))
+            traces.append((log.name, read_trace(log, reader)))
         except InputError as error:
-            found.append((log.name, Trace("unreadable", error.message)))
-    most = max((trace.job.get("ranks", 0) for _, trace in found), default=0)
-    return [(n, t) for n, t in found if t.status == "unreadable" or t.job["ranks"] == most]
+            traces.append((log.name, Trace("unreadable", error.message)))
+    most_ranks = max((trace.job.get("ranks", 0) for _, trace in traces), default=0)
+    main_traces = []
+    for name, trace in traces:
+        if trace.status == "unreadable" or trace.job["ranks"] == most_ranks:
+            main_traces.append((name, trace))
+    return main_traces
 
 
 def count_repetitions(output: Output) -> Counter[str]:
     """Return operation to its number of repetitions: samples of its first metric, over all cases of the output."""
-    first: dict[str, str] = {}
-    counts: Counter[str] = Counter()
+    first_metric: dict[str, str] = {}
+    repetitions: Counter[str] = Counter()
     for result in output.results:
-        if first.setdefault(result.operation, result.metric) == result.metric:
-            counts[result.operation] += len(result.samples)
-    return counts
+        first_metric.setdefault(result.operation, result.metric)
+        if result.metric == first_metric[result.operation]:
+            repetitions[result.operation] += len(result.samples)
+    return repetitions
 
 
 def _join_starts(
     traces: Sequence[Trace], case: Mapping[str, Scalar], repetitions: Mapping[str, float]
 ) -> tuple[Result, ...]:
     """Return one sample per start; figures missing for any start are omitted: samples do not name their start."""
-    every = [{(r.operation, r.metric): r for r in results_from_trace(trace, case, repetitions)} for trace in traces]
-    common = [key for key in every[0] if all(key in found for found in every)]
-    return tuple(replace(every[0][key], samples=tuple(f[key].samples[0] for f in every)) for key in common)
+    results_of_starts = []
+    for trace in traces:
+        results = results_from_trace(trace, case, repetitions)
+        results_of_starts.append({(result.operation, result.metric): result for result in results})
+    joined = []
+    for key, first_result in results_of_starts[0].items():
+        if all(key in results for results in results_of_starts):
+            samples = tuple(results[key].samples[0] for results in results_of_starts)
+            joined.append(replace(first_result, samples=samples))
+    return tuple(joined)
 
 
 _REPORTED_COUNTERS = ("MPIIO_COLL_WRITES", "MPIIO_INDEP_WRITES", "MPIIO_COLL_READS", "MPIIO_INDEP_READS",
                       "POSIX_WRITES", "POSIX_READS")  # fmt: skip
-# From best to worst.
-_STATUS: dict[str, OutputStatus] = {"ok": "ok", "partial": "incomplete", "unreadable": "failed"}
+# Statuses of traces from best to worst, with those of their outputs.
+_OUTPUT_STATUS: dict[str, OutputStatus] = {"ok": "ok", "partial": "incomplete", "unreadable": "failed"}
+_STATUSES = tuple(_OUTPUT_STATUS)
 
 
 def add_trace_results(
@@ -209,43 +268,44 @@ def add_trace_results(
         operation).
     """
     if not logs:
-        untraced = stack is not None and "darshan" not in stack.get("features", ())
-        absent = "the run left no Darshan log" if traced else "Darshan was switched off"
-        reason = "the stack has no darshan-runtime" if untraced else absent
-        return replace(output, facts={**output.facts, "darshan": {"status": "no trace", "reason": reason}})
-    with nullcontext(reader) if reader else DarshanReader() as used:
-        found = read_main_traces(logs, used)
-    traces = [trace for _, trace in found]
-    worst = max(traces, key=lambda trace: [*_STATUS].index(trace.status))
-    repetitions = {operation: max(1.0, n / len(traces)) for operation, n in count_repetitions(output).items()}
-    counts = {name: traces[0].counter(name) for name in _REPORTED_COUNTERS}
+        absence = {"status": "no trace", "reason": _reason_without_log(stack, traced)}
+        return replace(output, facts={**output.facts, "darshan": absence})
+    with nullcontext(reader) if reader else DarshanReader() as used_reader:
+        main_traces = read_main_traces(logs, used_reader)
+    traces = [trace for _, trace in main_traces]
+    worst = max(traces, key=lambda trace: _STATUSES.index(trace.status))
+    # A run that starts its program several times has its repetitions in as many logs.
+    repetitions = {}
+    for operation, number in count_repetitions(output).items():
+        repetitions[operation] = max(1.0, number / len(traces))
+    counts = {}
+    for name in _REPORTED_COUNTERS:
+        count = traces[0].counter(name)
+        if count is not None:
+            counts[name] = int(count)
     facts = {
         "status": worst.status,
         "reason": worst.reason,
-        "logs": [name for name, _ in found],
-        "counts": {name: int(count) for name, count in counts.items() if count is not None},
+        "logs": [name for name, _ in main_traces],
+        "counts": counts,
         "repetitions": repetitions,
     }
-    more = _join_starts(traces, shared_parameters(output.results), repetitions) if output.results else ()
-    return replace(output, results=(*output.results, *more), facts={**output.facts, "darshan": facts})
+    trace_results: tuple[Result, ...] = ()
+    if output.results:
+        trace_results = _join_starts(traces, shared_parameters(output.results), repetitions)
+    return replace(output, results=(*output.results, *trace_results), facts={**output.facts, "darshan": facts})
 
 
-def add_operation_counts(output: Output, logs: Sequence[Path], reader: DarshanReader | None = None) -> Output:
-    """Add the calls above POSIX to the counts of a counted run (`counters.RunCounts`), for ingestion.
-
-    None are added of a run without a log, nor of a log that cannot be read or lacks a part.
-    """
-    with nullcontext(reader) if reader else DarshanReader() as used:
-        found = read_main_traces(logs, used) if logs else []
-    if not found or any(trace.status != "ok" for _, trace in found):
-        return output
-    trace = found[0][1]
-    operations = counters.count_operations({name: n for one in trace.modules.values() for name, n in one.items()})
-    return replace(output, facts={**output.facts, "counts": {**output.facts["counts"], "operations": operations}})
+def _reason_without_log(stack: Mapping[str, Any] | None, traced: bool) -> str:
+    if stack is not None and "darshan" not in stack.get("features", ()):
+        return "the stack has no darshan-runtime"
+    if traced:
+        return "the run left no Darshan log"
+    return "Darshan was switched off"
 
 
 def tracing_overhead(pairs: Path) -> Result | None:
-    """Return time with Darshan / time without, one sample per pair, from the file that DarshanMixin writes.
+    """Return time with Darshan / time without, one sample per pair, from the file that a job writes.
 
     A failed run or a damaged line excludes its pair.
 
@@ -255,28 +315,39 @@ def tracing_overhead(pairs: Path) -> Result | None:
     Returns:
         None if no pair is complete.
     """
-    timings = [_parse_timing(line) for line in pairs.read_text(encoding="utf-8", errors="replace").splitlines()]
-    whole = (timings[i] | timings[i + 1] for i in range(0, len(timings) - 1, 2))
-    ratios = [pair["traced"] / pair["untraced"] for pair in whole if pair.keys() == {"traced", "untraced"}]
-    return Result("run", "overhead_ratio", "1", tuple(ratios)) if ratios else None
+    lines = pairs.read_text(encoding="utf-8", errors="replace").splitlines()
+    ratios = []
+    for first, second in zip(lines[0::2], lines[1::2], strict=False):
+        seconds = _parse_timing(first) | _parse_timing(second)
+        if seconds.keys() == {"traced", "untraced"}:
+            ratios.append(seconds["traced"] / seconds["untraced"])
+    if not ratios:
+        return None
+    return Result("run", "overhead_ratio", "1", tuple(ratios))
 
 
 def _parse_timing(line: str) -> dict[str, float]:
-    """Return kind and seconds of a successful run; empty otherwise, and if the shell's `date` does not support `%N`."""
+    """Return `traced` or `untraced` and the seconds of a successful run.
+
+    It is empty otherwise, and if the shell's `date` does not support `%N`.
+    """
     try:
-        kind, code, start, end = line.split()
+        tracing, exit_code, start, end = line.split()
         seconds = float(end) - float(start)
     except ValueError:
         return {}
-    return {kind: seconds} if code == "0" and seconds > 0 else {}
+    if exit_code != "0" or seconds <= 0:
+        return {}
+    return {tracing: seconds}
 
 
 def add_overhead_result(output: Output, pairs: Path) -> Output:
     """Add the overhead of tracing, which was measured after the run, to its output."""
-    found = tracing_overhead(pairs)
-    if found is None or not output.results:
+    overhead = tracing_overhead(pairs)
+    if overhead is None or not output.results:
         return output
-    return replace(output, results=(*output.results, replace(found, case=shared_parameters(output.results))))
+    overhead = replace(overhead, case=shared_parameters(output.results))
+    return replace(output, results=(*output.results, overhead))
 
 
 def _read_via_file(source: OutputSource) -> Trace:
@@ -285,10 +356,12 @@ def _read_via_file(source: OutputSource) -> Trace:
         name = getattr(source, "name", None)
         if isinstance(name, str | Path) and Path(name).is_file():
             return read_trace(Path(name))
-        data = source if isinstance(source, str | bytes) else source.read()
+        contents = source if isinstance(source, str | bytes) else source.read()
+        if isinstance(contents, str):
+            contents = contents.encode("utf-8", "surrogateescape")
         with TemporaryDirectory() as directory:
             path = Path(directory) / "log.darshan"
-            path.write_bytes(data.encode("utf-8", "surrogateescape") if isinstance(data, str) else data)
+            path.write_bytes(contents)
             return read_trace(path)
     except InputError as error:
         return Trace("unreadable", error.message)
@@ -302,13 +375,16 @@ def parse_darshan_log(source: OutputSource, evidence: RunContext) -> Output:
         evidence: `ranks` is the requested number; another number in the log is a failure.
     """
     trace = _read_via_file(source)
-    status, reason = _STATUS[trace.status], trace.reason
+    status = _OUTPUT_STATUS[trace.status]
+    reason = trace.reason
     ranks = trace.job.get("ranks")
     if evidence.ranks is not None and ranks is not None and ranks != evidence.ranks:
-        status, reason = "failed", f"the log has {ranks} ranks, {evidence.ranks} were requested"
+        status = "failed"
+        reason = f"the log has {ranks} ranks, {evidence.ranks} were requested"
     results = results_from_trace(trace, {} if ranks is None else {"ranks": ranks})
     facts: dict[str, Any] = {"job": dict(trace.job), "missing": dict(trace.missing)}
-    facts |= {UNRECOGNISED: True} if trace.status == "unreadable" else {}
+    if trace.status == "unreadable":
+        facts[UNRECOGNISED] = True
     return Output("darshan", trace.job.get("darshan_version"), status, reason, results, facts)
 
 

@@ -1,4 +1,4 @@
-"""Summary of a log (`summarise_log`) and its accesses over time (`read_activity`). Runs in the worker process."""
+"""Summary of a log (`summarise_log`) and its accesses over time (`read_activity`). Called in a worker process."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from iowatch.core import InputError, format_time
 from iowatch.darshan import figures, log
 
 _OUT_OF_MEMORY = "Darshan ran out of memory during the run: records are missing"
+_OPERATIONS = ("write", "read")
 
 
 @dataclass
@@ -49,21 +50,11 @@ class _LogContents:
         if module in log.GENERIC_MODULES:
             self._read_generic(module)
         elif module in log.DXT_MODULES:
-            records = [accesses for *_, accesses in log.read_dxt_records(self.path, self.header, module)]
-            totals = self.totals[module] = {"records": len(records)}
-            for kind in ("write", "read"):
-                totals[f"{kind}_count"] = sum(len(record[kind]) for record in records)
-                totals[f"{kind}_bytes"] = sum(int(record[kind]["length"].sum()) for record in records)
+            self.totals[module] = self._dxt_totals(module)
         elif module == "HEATMAP":
             self.totals[module] = self._heatmap_totals()
         elif module == "LUSTRE":
-            # A file that several ranks opened has one record per rank, all with the same layout.
-            layouts = list(self.opened.stripes())
-            self.stripes = dict(layouts)
-            self.totals[module] = {
-                "LUSTRE_NUM_COMPONENTS": sum(len(layout["components"]) for _, layout in layouts),
-                "LUSTRE_NUM_STRIPES": sum(layout["stripes"] for _, layout in layouts),
-            }
+            self.totals[module] = self._read_stripes()
         else:
             self.totals[module] = {}
 
@@ -72,24 +63,44 @@ class _LogContents:
         if not len(records.ids):
             return
         self.records.append(records)
-        if (total := log.accumulate_totals(records, self.job.ranks)) is None:
+        darshan_totals = log.accumulate_totals(records, self.job.ranks)
+        if darshan_totals is None:
             self.totals[module] = figures.combine_counters(records)
-        else:
-            self.totals[module], estimates = total
-            imbalance = figures.rank_imbalance(total[0], estimates["time_by_slowest_s"], self.job.ranks)
-            self.estimates[module] = {**estimates, "imbalance": imbalance}
+            return
+        self.totals[module], estimates = darshan_totals
+        imbalance = figures.rank_imbalance(self.totals[module], estimates["time_by_slowest_s"], self.job.ranks)
+        self.estimates[module] = {**estimates, "imbalance": imbalance}
+
+    def _dxt_totals(self, module: str) -> dict[str, figures.Number]:
+        totals: dict[str, figures.Number] = {"records": 0}
+        for operation in _OPERATIONS:
+            totals[f"{operation}_count"] = 0
+            totals[f"{operation}_bytes"] = 0
+        for _, _, accesses in log.read_dxt_records(self.path, self.header, module):
+            totals["records"] += 1
+            for operation in _OPERATIONS:
+                totals[f"{operation}_count"] += len(accesses[operation])
+                totals[f"{operation}_bytes"] += int(accesses[operation]["length"].sum())
+        return totals
 
     def _heatmap_totals(self) -> dict[str, figures.Number]:
-        sums: dict[str, figures.Number] = {}
-        for heat in self.opened.heatmap(self.names):
-            for kind, bins in heat.moved_bytes.items():
-                name = f"{heat.layer.lower()}_{kind}_bytes"
-                sums[name] = sums.get(name, 0) + int(bins.sum())
-            sums["nbins"], sums["bin_width_seconds"] = len(bins), heat.bin_s
-        return sums
+        totals: dict[str, figures.Number] = {}
+        for heatmap in self.opened.heatmap(self.names):
+            for operation, bins in heatmap.moved_bytes.items():
+                name = f"{heatmap.layer.lower()}_{operation}_bytes"
+                totals[name] = totals.get(name, 0) + int(bins.sum())
+            totals["nbins"] = len(heatmap.moved_bytes["read"])
+            totals["bin_width_seconds"] = heatmap.bin_s
+        return totals
 
-
-_JOB_FACTS = ("ranks", "exe", "run_time_s", "jobid", "metadata")
+    def _read_stripes(self) -> dict[str, figures.Number]:
+        # A file that several ranks opened has one record per rank, all with the same layout.
+        layouts = list(self.opened.stripes())
+        self.stripes = dict(layouts)
+        return {
+            "LUSTRE_NUM_COMPONENTS": sum(len(layout["components"]) for _, layout in layouts),
+            "LUSTRE_NUM_STRIPES": sum(layout["stripes"] for _, layout in layouts),
+        }
 
 
 def summarise_log(path: Path) -> dict[str, Any]:
@@ -102,37 +113,73 @@ def summarise_log(path: Path) -> dict[str, Any]:
         InputError: nothing is readable: the header or the job record is damaged, or it is not a Darshan log.
     """
     header = log.read_header(path)
-    damaged = log.find_damaged_regions(path, header)
-    if "job" in damaged:
-        raise InputError(f"{path}: the job's facts are {damaged['job']}")
+    damages = log.find_damaged_regions(path, header)
+    if "job" in damages:
+        raise InputError(f"{path}: the job's facts are {damages['job']}")
     with log.open_log(path) as opened:
-        found = _LogContents(path, header, opened, job := opened.job(), damaged)
-        found.read()
-    start, end = (format_time(datetime.fromtimestamp(seconds, UTC)) for seconds in (job.start_s, job.end_s))
-    version, uid = job.metadata.get("lib_ver"), None if job.uid < 0 else job.uid
-    times = {"start": start, "end": end, "darshan_version": version, "log_version": header.version, "uid": uid}
-    files = figures.build_file_rows(found.records, found.names, job, found.stripes)
+        job = opened.job()
+        contents = _LogContents(path, header, opened, job, missing=damages)
+        contents.read()
+    files = figures.build_file_rows(contents.records, contents.names, job, contents.stripes)
+    derived = figures.derive_figures(contents.totals, files, job.ranks, job.run_time_s)
+    causes = [f"{region}: {cause}" for region, cause in contents.missing.items()]
     return {
-        "status": "partial" if found.missing else "ok",
-        "reason": "; ".join(f"{part}: {why}" for part, why in found.missing.items()) or None,
-        "job": {name: getattr(job, name) for name in _JOB_FACTS} | times,
-        "modules": found.totals,
+        "status": "partial" if causes else "ok",
+        "reason": "; ".join(causes) or None,
+        "job": _job_facts(job, header.version),
+        "modules": contents.totals,
         "derived": {
-            **figures.derive_figures(found.totals, files, job.ranks, job.run_time_s),
-            "performance": found.estimates,
-            "slowest": figures.slowest_rank_by_module(found.records, found.names),
+            **derived,
+            "performance": contents.estimates,
+            "slowest": figures.slowest_rank_by_module(contents.records, contents.names),
         },
         "files": files,
-        "missing": found.missing,
+        "missing": contents.missing,
     }
+
+
+def _job_facts(job: log.JobInfo, log_version: str) -> dict[str, Any]:
+    return {
+        "ranks": job.ranks,
+        "exe": job.exe,
+        "run_time_s": job.run_time_s,
+        "jobid": job.jobid,
+        "metadata": job.metadata,
+        "start": _format_seconds(job.start_s),
+        "end": _format_seconds(job.end_s),
+        "darshan_version": job.metadata.get("lib_ver"),
+        "log_version": log_version,
+        "uid": None if job.uid < 0 else job.uid,
+    }
+
+
+def _format_seconds(epoch_s: float) -> str:
+    return format_time(datetime.fromtimestamp(epoch_s, UTC))
 
 
 # Spans closer than this share of the run are merged: the gap would be invisible, and the picture stays small.
 _RESOLUTION = 1 / 4000
 
 Spans = list[tuple[float, float]]
-# Kind (`write` or `read`), rank, and starts and ends in seconds, both (n,).
-_BusyTimes = Iterator[tuple[str, int, NDArray[Any], NDArray[Any]]]
+
+
+@dataclass(frozen=True)
+class _BusyTimes:
+    """When one rank wrote or read: starts and ends of accesses in seconds, both (n,)."""
+
+    operation: str
+    rank: int
+    starts: NDArray[Any]
+    ends: NDArray[Any]
+
+
+@dataclass(frozen=True)
+class _ActivitySource:
+    """A part of the log that says when ranks were busy."""
+
+    name: str
+    layer: str
+    busy_times: Iterator[_BusyTimes]
 
 
 def merge_spans(starts: NDArray[Any], ends: NDArray[Any], gap_s: float) -> Spans:
@@ -146,50 +193,55 @@ def merge_spans(starts: NDArray[Any], ends: NDArray[Any], gap_s: float) -> Spans
         (start, end), in time order.
     """
     order = np.argsort(starts, kind="stable")
-    starts, ends = starts[order], np.maximum.accumulate(ends[order])
-    new = np.append(True, starts[1:] > ends[:-1] + gap_s)
-    lasts = np.append(np.flatnonzero(new)[1:] - 1, len(starts) - 1)
-    return list(zip(starts[new].tolist(), ends[lasts].tolist(), strict=True))
+    starts = starts[order]
+    ends = np.maximum.accumulate(ends[order])
+    # A span begins where the latest end so far is more than a gap ago.
+    begins_span = np.append(True, starts[1:] > ends[:-1] + gap_s)
+    last_of_span = np.append(np.flatnonzero(begins_span)[1:] - 1, len(starts) - 1)
+    return list(zip(starts[begins_span].tolist(), ends[last_of_span].tolist(), strict=True))
 
 
-def _dxt_busy_times(path: Path, header: log.LogHeader, module: str) -> _BusyTimes:
+def _dxt_busy_times(path: Path, header: log.LogHeader, module: str) -> Iterator[_BusyTimes]:
     for _, rank, record in log.read_dxt_records(path, header, module):
-        for kind, accesses in record.items():
-            yield kind, rank, accesses["start"], accesses["end"]
+        for operation, accesses in record.items():
+            yield _BusyTimes(operation, rank, accesses["start"], accesses["end"])
 
 
-def _heatmap_busy_times(path: Path, layer: str) -> _BusyTimes:
+def _heatmap_busy_times(path: Path, layer: str) -> Iterator[_BusyTimes]:
     """Yield every bin in which a rank moved any byte as busy: the heatmap has no finer resolution."""
     with log.open_log(path) as opened:
-        for heat in opened.heatmap(opened.names()):
-            if heat.layer == layer and heat.rank >= 0:
-                for kind, counts in heat.moved_bytes.items():
-                    busy = np.flatnonzero(counts > 0)
-                    yield kind, heat.rank, busy * heat.bin_s, (busy + 1) * heat.bin_s
+        for heatmap in opened.heatmap(opened.names()):
+            if heatmap.layer != layer or heatmap.rank < 0:
+                continue
+            for operation, moved_bytes in heatmap.moved_bytes.items():
+                bins = np.flatnonzero(moved_bytes > 0)
+                yield _BusyTimes(operation, heatmap.rank, bins * heatmap.bin_s, (bins + 1) * heatmap.bin_s)
 
 
-def _collect_spans(busy: _BusyTimes, gap_s: float) -> dict[str, dict[str, Spans]]:
+def _collect_spans(busy_times: Iterator[_BusyTimes], gap_s: float) -> dict[str, dict[str, Spans]]:
     """Return `write` and `read`: rank (as text: JSON has no integer keys) to its spans."""
-    parts: dict[tuple[str, str], list[tuple[NDArray[Any], NDArray[Any]]]] = {}
-    for kind, rank, starts, ends in busy:
-        if len(starts):
-            parts.setdefault((kind, str(rank)), []).append((starts, ends))
-    spans: dict[str, dict[str, Spans]] = {"write": {}, "read": {}}
-    for (kind, name), found in parts.items():
-        starts, ends = map(np.concatenate, zip(*found, strict=True))
-        spans[kind][name] = merge_spans(starts, ends, gap_s)
+    # A rank has one entry for each of its files.
+    entries_of: dict[tuple[str, int], list[_BusyTimes]] = {}
+    for entry in busy_times:
+        if len(entry.starts):
+            entries_of.setdefault((entry.operation, entry.rank), []).append(entry)
+    spans: dict[str, dict[str, Spans]] = {operation: {} for operation in _OPERATIONS}
+    for (operation, rank), entries in entries_of.items():
+        starts = np.concatenate([entry.starts for entry in entries])
+        ends = np.concatenate([entry.ends for entry in entries])
+        spans[operation][str(rank)] = merge_spans(starts, ends, gap_s)
     return spans
 
 
-def _activity_sources(path: Path, header: log.LogHeader) -> Iterator[tuple[str, str, _BusyTimes]]:
-    """Yield (source, layer, busy times) of the available sources, best first."""
-    damaged = log.find_damaged_regions(path, header)
+def _activity_sources(path: Path, header: log.LogHeader) -> Iterator[_ActivitySource]:
+    """Yield the available sources, best first."""
+    damages = log.find_damaged_regions(path, header)
     for module in log.DXT_MODULES:
-        if module in header.modules and module not in damaged:
-            yield module, module.removeprefix("DXT_"), _dxt_busy_times(path, header, module)
-    if "HEATMAP" in header.modules and not {"HEATMAP", "names"} & damaged.keys():
+        if module in header.modules and module not in damages:
+            yield _ActivitySource(module, module.removeprefix("DXT_"), _dxt_busy_times(path, header, module))
+    if "HEATMAP" in header.modules and not {"HEATMAP", "names"} & damages.keys():
         for layer in ("POSIX", "MPIIO", "STDIO"):
-            yield "HEATMAP", layer, _heatmap_busy_times(path, layer)
+            yield _ActivitySource("HEATMAP", layer, _heatmap_busy_times(path, layer))
 
 
 def read_activity(path: Path) -> dict[str, Any]:
@@ -205,10 +257,16 @@ def read_activity(path: Path) -> dict[str, Any]:
     header = log.read_header(path)
     with log.open_log(path) as opened:
         job = opened.job()
-    facts = {"ranks": job.ranks, "run_time_s": job.run_time_s, "exe": job.exe}
-    for source, layer, busy in _activity_sources(path, header):
-        spans = _collect_spans(busy, job.run_time_s * _RESOLUTION)
+    for source in _activity_sources(path, header):
+        spans = _collect_spans(source.busy_times, job.run_time_s * _RESOLUTION)
         if spans["write"] or spans["read"]:
-            return {**facts, "source": source, "layer": layer, **spans}
+            return {
+                "ranks": job.ranks,
+                "run_time_s": job.run_time_s,
+                "exe": job.exe,
+                "source": source.name,
+                "layer": source.layer,
+                **spans,
+            }
     message = f"{path}: no timeline: the log holds neither a DXT trace nor a heatmap of any access"
     raise InputError(message, hint="Run with DXT_ENABLE_IO_TRACE=1, or with Darshan 3.4 or later for the heatmap.")

@@ -24,13 +24,12 @@ from typing import Any
 
 import numpy as np
 
-from iowatch.benchmarks.importers import read_table
+from iowatch.benchmarks.tables import read_table
 from iowatch.core import METRICS, InputError, Output, Result, Scalar, settings, to_mib_per_s
 from iowatch.findings import Finding, strongest_first, update_findings
-from iowatch.session.coverage import MISSING_REASONS
-from iowatch.session.imports import TOKIO, by_day, run_record
+from iowatch.session.imports import by_day, run_record
 from iowatch.site import Stack, StackPart
-from iowatch.store import ExpectedResult, History, RunRecord, SessionRecord, StackRecord
+from iowatch.store import ExpectedResult, History, RunRecord, SessionFacts, SessionRecord, StackRecord
 
 _REPETITIONS = 5
 _REPETITION_SIGMA = 0.02
@@ -138,8 +137,8 @@ def _generate_session(scenario: Scenario, day: date, seed: int) -> SimulatedSess
         moment = started + 300 * position
         fingerprint = f"{uuid}-{name}"
         runs.append(RunRecord(name, scenario.partition, stack, fingerprint, moment, output, facts=facts))
-    attributes = {"label": scenario.label, "seed": seed, **({MISSING_REASONS: left_out} if left_out else {})}
-    session = SessionRecord(uuid, scenario.system, scenario.name, "demo", started, attributes)
+    facts = {"label": scenario.label, "seed": seed, **({"missing_reasons": left_out} if left_out else {})}
+    session = SessionRecord(uuid, scenario.system, scenario.name, "demo", started, SessionFacts.from_document(facts))
     return SimulatedSession(session, tuple(expected), tuple(runs))
 
 
@@ -313,18 +312,21 @@ def regress_scenario() -> Scenario:
 
 EDISON_SYSTEM = "edison"
 EDISON_LABEL = "measured on NERSC's Edison, published with TOKIO-ABC"
-EDISON_TABLE = "reference/series/edison/edison-summaries_2017-02-14-2018-02-15.csv.xz"
+# A table and its map.
+EDISON_TABLE, EDISON_MAP = "reference/series/edison/edison.csv.xz", "reference/series/edison/edison.yaml"
 # No benchmark ran from 18 July to 3 August 2017.
 PAUSE_ENDED = date(2017, 8, 4)
 
 
 def _edison_sessions(_seed: int) -> Iterator[SimulatedSession]:
     """One session per day with runs; nothing is generated, so the seed has no effect."""
-    table = read_table(settings.product_root() / EDISON_TABLE, TOKIO)
+    root = settings.product_root()
+    table = read_table(root / EDISON_TABLE, str(root / EDISON_MAP))
     for day, runs in by_day(run_record(run, EDISON_SYSTEM) for run in table.runs):
         label = {"label": EDISON_LABEL}
+        facts = SessionFacts(label=EDISON_LABEL)
         started = runs[0].started_at
-        session = SessionRecord(f"demo-edison-{day}", EDISON_SYSTEM, "edison", "demo", started, label)
+        session = SessionRecord(f"demo-edison-{day}", EDISON_SYSTEM, "edison", "demo", started, facts)
         yield SimulatedSession(session, (), tuple(replace(run, facts={**run.facts, **label}) for run in runs))
 
 

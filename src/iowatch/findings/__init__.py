@@ -29,12 +29,12 @@ from iowatch.findings.finding import (
     Outlook,
     ProbeResponse,
     Resolution,
+    are_sure,
     strongest_first,
 )
 from iowatch.findings.layers import assess_newest_layer, layers_of
 from iowatch.findings.log_differences import LogDifferences, find_log_differences
-from iowatch.findings.losses import ChartYear, OutsideResult, chart_past_year
-from iowatch.findings.newest import NewestSessionReport
+from iowatch.findings.losses import ChartYear, chart_past_year
 from iowatch.findings.review import (
     ReviewBasis,
     ReviewConflict,
@@ -45,7 +45,6 @@ from iowatch.findings.review import (
 )
 from iowatch.findings.series import (
     MIN_OBSERVATIONS,
-    RETEST_SINCE,
     Retest,
     combine_retests,
     find_retests,
@@ -62,7 +61,6 @@ from iowatch.findings.stack_search import (
     find_stack_exchange,
 )
 from iowatch.findings.state import (
-    SESSION_REPORT,
     OrphanedDecision,
     alarm_limits,
     detect_system,
@@ -71,7 +69,6 @@ from iowatch.findings.state import (
     orphaned_decisions,
     outside_results,
     refresh_findings,
-    session_report,
     update_findings,
 )
 from iowatch.findings.statistics_errors import reported_as

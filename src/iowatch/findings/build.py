@@ -96,7 +96,7 @@ def _stated_origin(history: History, members: Sequence[FindingMember]) -> str | 
     """Origin stated by a run after the change, if it was not measured on this installation."""
     for member in members:
         if member.run_after is not None:
-            label = history.run(member.run_after).facts.get("label")
+            label = history.run(member.run_after).facts.label
             return str(label) if label else None
     return None
 

@@ -262,7 +262,8 @@ def _run_numbers(history: History, run_ids: Sequence[int], save: bool) -> dict[i
     """Covariates of all these runs; those that are not stored are computed, and stored unless all are empty."""
     stored = history.run_covariates(run_ids)
     missing = sorted(set(run_ids) - stored.keys())
-    computed = {run: run_covariates(facts) for run, facts in history.run_facts(missing, COVARIATE_FACTS).items()}
+    facts_of_runs = history.run_facts(missing, COVARIATE_FACTS)
+    computed = {run: run_covariates(facts.document) for run, facts in facts_of_runs.items()}
     encoded = {run: bulk.encode_covariates(covariates) for run, covariates in computed.items()}
     if save and any(computed.values()):
         history.save_run_covariates(encoded)

@@ -23,9 +23,9 @@ from iowatch.findings.finding import (
     FindingMember,
     strongest_first,
 )
-from iowatch.store import History, SeriesPoints
+from iowatch.store import NO_RUN_FACTS, History, RunFacts, SeriesPoints
 
-# Every job collects `machine` on its node (reframe_tests/mixins/machine.py). The record of benchio has part of it, for
+# Every job collects `machine` on its node (checks/machine.py). The record of benchio has part of it, for
 # results measured without the checks of iowatch.
 _MACHINE = {
     "kernel": "kernel",
@@ -57,7 +57,7 @@ class RecordedGroup:
 
 
 def environment_differences(
-    name: str, before: Mapping[str, Any], after: Mapping[str, Any], *, programs: bool = True
+    name: str, before: RunFacts, after: RunFacts, *, programs: bool = True
 ) -> Iterable[EvidenceDifference]:
     """Environment diff of two runs of one case; groups that one of the runs did not record are left out.
 
@@ -66,7 +66,7 @@ def environment_differences(
         before, after: facts of the runs.
         programs: also compare the program, MPI and libraries as loaded; False if the stacks are known to differ.
     """
-    has_machine_facts = "machine" in before and "machine" in after
+    has_machine_facts = bool(before.machine and after.machine)
     groups_before = _recorded_environment(name, before, has_machine_facts)
     groups_after = _recorded_environment(name, after, has_machine_facts)
     for old, new in zip(groups_before, groups_after, strict=True):
@@ -85,28 +85,30 @@ def _format_value(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def _recorded_environment(name: str, facts: Mapping[str, Any], has_machine_facts: bool) -> list[RecordedGroup]:
+def _recorded_environment(name: str, facts: RunFacts, has_machine_facts: bool) -> list[RecordedGroup]:
     """The recorded environment of a run, always the same groups in the same order.
 
     Args:
         name: of the case, for display.
         has_machine_facts: whether to use the facts that every job collects, instead of those of benchio.
     """
-    node = _section(facts, "machine" if has_machine_facts else "filesystem")
-    labels = _MACHINE if has_machine_facts else _FILE_SYSTEM
-    node_values = {label: node.get(key) for key, label in labels.items()}
-    if not has_machine_facts:
-        node_values["kernel"] = facts.get("kernel")
-    mpi, program = _section(facts, "mpi"), _section(facts, "program")
-    loaded = {"MPI": mpi.get("description") or mpi.get("version"), **_section(facts, "libraries")}
+    if has_machine_facts:
+        node = facts.machine
+        node_values = {label: node.get(key) for key, label in _MACHINE.items()}
+    else:
+        node = facts.filesystem
+        node_values = {label: node.get(key) for key, label in _FILE_SYSTEM.items()}
+        node_values["kernel"] = facts.kernel
+    loaded = {"MPI": facts.mpi.get("description") or facts.mpi.get("version"), **facts.libraries}
     # Also where the versions are equal: a program or library was replaced in its place.
-    program_values = {"SHA-256": program.get("sha256"), "libraries": " ".join(program.get("libraries") or ())}
+    program_libraries = facts.program.get("libraries") or ()
+    program_values = {"SHA-256": facts.program.get("sha256"), "libraries": " ".join(program_libraries)}
     settings = {
         name.removeprefix(_SETTING): value
-        for name, value in recorded_covariates(facts, "before").items()
+        for name, value in recorded_covariates(facts.document, "before").items()
         if name.startswith(_SETTING)
     }
-    hints = _section(_section(facts, "hints"), "effective")
+    hints = _section(facts.hints, "effective")
     groups = (
         RecordedGroup("compute node", "compute node", node_values),
         # A group of its own, so that runs of releases that did not record it are left out.
@@ -115,7 +117,7 @@ def _recorded_environment(name: str, facts: Mapping[str, Any], has_machine_facts
         RecordedGroup("hints", f"MPI-IO hints, {name}", hints),
         RecordedGroup("loaded", "loaded", loaded),
         RecordedGroup("program", "program", program_values),
-        RecordedGroup("tracing", "tracing", {"by": facts.get("tracing")}),
+        RecordedGroup("tracing", "tracing", {"by": facts.tracing}),
         RecordedGroup("settings", "settings", settings),
     )
     recorded: list[RecordedGroup] = []
@@ -164,8 +166,8 @@ def evidence_differences(
     for member in strongest[:_MAX_NODE_MEMBERS]:
         runs_before, runs_after = runs_around_change(member, points[member.series_id])
         facts = history.run_facts([*runs_before, *runs_after], ("nodes",))
-        nodes_before = [facts[run].get("nodes") or () for run in runs_before]
-        nodes_after = [facts[run].get("nodes") or () for run in runs_after]
+        nodes_before = [facts[run].nodes for run in runs_before]
+        nodes_after = [facts[run].nodes for run in runs_after]
         for difference in node_differences(member.name, nodes_before, nodes_after):
             differences.setdefault((difference.where, difference.what), difference)
     return tuple(differences.values())
@@ -294,11 +296,13 @@ def covariate_differences(
     facts_after = history.run_facts(runs_after, COVARIATE_FACTS)
     for member in strongest_first(members):
         usual_runs, later_runs = runs_around[member.series_id]
-        covariates_after = [run_covariates(facts_after.get(run, {})) for run in later_runs[:_MAX_NODE_RUNS]]
+        covariates_after = [
+            run_covariates(facts_after.get(run, NO_RUN_FACTS).document) for run in later_runs[:_MAX_NODE_RUNS]
+        ]
         if not any(covariates_after):
             continue
         facts_before = history.run_facts(usual_runs, COVARIATE_FACTS)
-        covariates_before = [run_covariates(facts_before.get(run, {})) for run in usual_runs]
+        covariates_before = [run_covariates(facts_before.get(run, NO_RUN_FACTS).document) for run in usual_runs]
         if any(covariates_before):
             return _largest_shifts(covariates_before, covariates_after)
     return ()
@@ -359,7 +363,7 @@ _SIMILAR_COUNT_RATIO = 1.05
 _MAX_COUNTERS = 5
 
 
-def counter_differences(name: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterable[EvidenceDifference]:
+def counter_differences(name: str, before: RunFacts, after: RunFacts) -> Iterable[EvidenceDifference]:
     """Darshan counters that differ between two runs of one case, which should always do the same work.
 
     Args:
@@ -379,10 +383,11 @@ def counter_differences(name: str, before: Mapping[str, Any], after: Mapping[str
         yield EvidenceDifference("counters", f"Darshan, {name}", counter, count_before, count_after)
 
 
-def _darshan_counts(facts: Mapping[str, Any]) -> Mapping[str, float]:
+def _darshan_counts(facts: RunFacts) -> Mapping[str, float]:
     """The counters of the trace of a run; empty without one."""
-    darshan = facts.get("darshan") or {}
-    return darshan.get("counts") or {}
+    if facts.darshan is None:
+        return {}
+    return facts.darshan.counts
 
 
 def _count_ratio(before: float, after: float) -> float:

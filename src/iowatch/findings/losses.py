@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from iowatch.core import DAY_S, METRICS
 from iowatch.findings import grouping
@@ -20,11 +21,11 @@ from iowatch.findings.detections import load_detections
 from iowatch.findings.finding import DecisionKind, Finding, FindingMember, SessionLoss, are_sure
 from iowatch.findings.grouping import ChangeGroup, SeriesChange
 from iowatch.findings.newest import NewestSeries, load_newest_series
-from iowatch.findings.series import RETEST_SINCE, headline_series, retest_times
+from iowatch.findings.series import headline_series, retest_times
 from iowatch.statistics import ChangePoint, Detection
 from iowatch.statistics.control_chart import ChartReport, NewLevel, UnusualLoss, chart_losses
 from iowatch.statistics.panel_table import PanelSeries
-from iowatch.store import History, SeriesRow
+from iowatch.store import History, OutsideResult, SeriesRow
 
 # A series that was not measured for this time has no newest session.
 _MEASURED_S = 30 * DAY_S
@@ -74,17 +75,6 @@ class RetestedValue:
 
 
 @dataclass(frozen=True)
-class OutsideResult:
-    """A result of the newest session outside the usual range of its series; values in the unit of the series."""
-
-    series_id: int
-    value: float
-    lowest_usual: float
-    highest_usual: float
-    earlier: int
-
-
-@dataclass(frozen=True)
 class SessionLosses:
     """The losses of one system in its newest session.
 
@@ -121,16 +111,20 @@ def assess_losses(
     retests = _load_retests(history, rows)
     series: list[PanelSeries] = []
     new_levels: list[list[NewLevel]] = []
-    for row, observed in zip(rows, newest.uncut, strict=True):
-        logs = np.asarray(observed.logs).copy()
+    load_margins: list[NDArray[np.float64]] = []
+    for row, observed, margin in zip(rows, newest.uncut, newest.load_margins, strict=True):
+        logs, margin = np.asarray(observed.logs).copy(), margin.copy()
         for time, retested in retests.get(row.id, {}).items():
             # The observation is the mean of both runs.
             logs[observed.times == time] += retested.better - retested.mean
+            # A load that the record has missed in a run is hardly missed in its retest, too.
+            margin[observed.times == time] = 0.0
         series.append(replace(observed, logs=logs))
+        load_margins.append(margin)
         levels = [NewLevel(time) for time, _ in _reported_steps(row, observed.steps, groups, known)]
         new_levels.append(levels + _accepted_levels(row, known, decisions))
     groups_of_series = [_group_name(observed) for observed in series]
-    chart = chart_losses(series, groups_of_series, smallest_loss, new_levels)
+    chart = chart_losses(series, groups_of_series, smallest_loss, new_levels, load_margins)
     last = max((row.last or 0 for row in rows), default=0)
     by_series: dict[int, UnusualLoss] = {}
     for loss in chart.losses:
@@ -221,7 +215,7 @@ def chart_past_year(history: History, system: str, smallest_losses: Sequence[flo
         new_levels.append([NewLevel(time) for time, _ in series.steps])
     years: list[ChartYear] = []
     for smallest_loss in smallest_losses:
-        report = chart_losses(observed.uncut, groups, smallest_loss, new_levels)
+        report = chart_losses(observed.uncut, groups, smallest_loss, new_levels, observed.load_margins)
         days = (report.starts[-1] - report.starts[0]) / DAY_S if len(report.starts) else 0.0
         red, messages = int((report.unusual > 0).sum()), int((report.begun > 0).sum())
         years.append(ChartYear(smallest_loss, len(report.starts), float(days), red, messages))
@@ -259,7 +253,7 @@ def _reported_steps(
 
 def _load_retests(history: History, rows: Sequence[SeriesRow]) -> dict[int, dict[int, RetestedValue]]:
     """First value and retest of each session with retests, by series id and time of the first run (epoch seconds)."""
-    sessions = history.sessions(rows[0].system, attribute=RETEST_SINCE) if rows else []
+    sessions = history.sessions(rows[0].system, retested=True) if rows else []
     if not sessions:
         return {}
     first_start = min(session.started_at for session in sessions)

@@ -23,8 +23,8 @@ from iowatch.statistics import ChangePoint, Detection, DetectorSettings
 from iowatch.statistics.method import Adjustment
 from iowatch.statistics.panel import PanelEvent, PanelGroup, PanelMember, PanelReport, assess_panel
 from iowatch.statistics.panel_table import NEWEST_SESSIONS, PanelSeries, session_starts
-from iowatch.statistics.shared_load import adjust_together, new_load
-from iowatch.store import History, SeriesPoints, SeriesRow
+from iowatch.statistics.shared_load import adjust_together, load_margin, new_load
+from iowatch.store import History, NewestSessionReport, SeriesPoints, SeriesRow
 
 # Seconds; older observations say little about the usual bad sessions of a system.
 _PANEL_S = 400 * DAY_S
@@ -61,12 +61,14 @@ class NewestSeries:
         series: without the effect of a covariate that predicts all of them together, and with their established steps;
             in the order of the rows.
         uncut: the same, with the observations before accepted levels.
+        load_margins: of each observation in `uncut`, from `shared_load.load_margin` (ln); all 0 without an adjustment.
         load: the covariates of the series.
         adjustment: what was removed; None without such a covariate.
     """
 
     series: tuple[PanelSeries, ...]
     uncut: tuple[PanelSeries, ...]
+    load_margins: tuple[NDArray[np.float64], ...]
     load: _SharedLoad
     adjustment: Adjustment | None
 
@@ -102,6 +104,7 @@ def load_newest_series(
     lasting = [finding for finding in previous if not sessions_until_back(finding, last_levels)]
     panel_series: list[PanelSeries] = []
     uncut_series: list[PanelSeries] = []
+    load_margins: list[NDArray[np.float64]] = []
     for row in rows:
         observations = points[row.id]
         performance = METRICS[row.metric].sign * adjusted.logs[row.id]
@@ -113,7 +116,15 @@ def load_newest_series(
         parameters = series_parameters(row)
         panel_series.append(PanelSeries(times, values, parameters, steps))
         uncut_series.append(PanelSeries(observations.time, performance, parameters, steps))
-    return NewestSeries(tuple(panel_series), tuple(uncut_series), load, adjusted.adjustment)
+        effect_of_load = METRICS[row.metric].sign * (measured[row.id] - adjusted.logs[row.id])
+        load_margins.append(load_margin(effect_of_load))
+    return NewestSeries(
+        series=tuple(panel_series),
+        uncut=tuple(uncut_series),
+        load_margins=tuple(load_margins),
+        load=load,
+        adjustment=adjusted.adjustment,
+    )
 
 
 def assess_newest_sessions(newest: NewestSeries, previous: Sequence[Finding]) -> PanelReport:
@@ -459,21 +470,6 @@ def _change_of_member(
         suspected=True,
     )
     return SeriesChange(row, change, member.log_gain)
-
-
-@dataclass(frozen=True)
-class NewestSessionReport:
-    """What the newest session of a system shows, beside the findings of the same update.
-
-    Attributes:
-        measured: number of series with a known level that it measured.
-        unusual: number of these that are far off.
-        adjusted_for: covariate whose effect was removed; None without one.
-    """
-
-    measured: int
-    unusual: int
-    adjusted_for: str | None = None
 
 
 def summarise_newest_session(report: PanelReport) -> NewestSessionReport:

@@ -19,13 +19,11 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from iowatch.checks import INTERLEAVED_PARAMETERS, RETEST
 from iowatch.core import DAY_S, METRICS, headline_metrics
-from iowatch.handoff import INTERLEAVED_PARAMETERS, RETEST
 from iowatch.statistics import DetectorSettings
 from iowatch.store import History, RunRow, SeriesFilter, SeriesPoints, SeriesRow, SeriesSamples, SessionRow
 
-# Attribute of a session: epoch seconds; runs from then on are retests.
-RETEST_SINCE = "retest_since"
 _Points = TypeVar("_Points", SeriesPoints, SeriesSamples)
 
 MIN_OBSERVATIONS = DetectorSettings().min_observations
@@ -68,7 +66,7 @@ def load_observations(
     """
     points = history.points([row.id for row in rows], since, until)
     if sessions is None:
-        sessions = history.sessions(rows[0].system, attribute=RETEST_SINCE) if rows else ()
+        sessions = history.sessions(rows[0].system, retested=True) if rows else ()
     retested = retest_times(sessions)
     return {series_id: combine_retests(series_points, retested) for series_id, series_points in points.items()}
 
@@ -81,7 +79,7 @@ def retest_times(sessions: Iterable[SessionRow]) -> NDArray[np.int64]:
     """
     times: list[tuple[int, int, int]] = []
     for session in sessions:
-        retest_since = session.attributes.get(RETEST_SINCE)
+        retest_since = session.facts.retest_since
         if retest_since is None:
             continue
         end = retest_since + DAY_S if session.ended_at is None else session.ended_at
@@ -157,8 +155,7 @@ def find_retests(runs: Iterable[RunRow]) -> list[Retest]:
         first_run = runs_by_key.get(key._replace(run=key.run.removesuffix(f"#{RETEST}")))
         if first_run is None or first_run is retest_run:
             continue
-        first_nodes = tuple(first_run.facts.get("nodes") or ())
-        retest_nodes = tuple(retest_run.facts.get("nodes") or ())
+        first_nodes, retest_nodes = first_run.facts.nodes, retest_run.facts.nodes
         retests.append(
             Retest(
                 name=first_run.name,

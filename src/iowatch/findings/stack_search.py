@@ -41,15 +41,15 @@ def find_bisection(
         sessions = history.sessions(finding.system)
     of_finding: list[SessionRow] = []
     for session in sessions:
-        search = session.attributes.get(BISECT_ATTRIBUTE)
+        search = session.facts.document.get(BISECT_ATTRIBUTE)
         if isinstance(search, Mapping) and search.get("finding") == finding.id:
             of_finding.append(session)
     if not of_finding and find_stack_exchange(history, finding) is None:
         return None
     answer: tuple[str, ...] = ()
     for session in of_finding:
-        if BISECT_ANSWER in session.attributes:
-            answer = tuple(map(str, session.attributes[BISECT_ANSWER]))
+        if BISECT_ANSWER in session.facts.document:
+            answer = tuple(map(str, session.facts.document[BISECT_ANSWER]))
             break
     return FindingBisection(f"iowatch bisect --finding {finding.id}", len(of_finding), answer)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 from pathlib import Path
 
@@ -24,12 +24,7 @@ from iowatch.reference import events, reviews
 from iowatch.site import load_system, system_today, system_zone
 from iowatch.statistics import DEFAULT_METHOD, ChangePoint, Detection
 from iowatch.statistics.panel_table import NEWEST_SESSIONS
-from iowatch.store import FindingRow, History, SeriesRow, SessionRow
-
-# Attribute of a session: what its results show together (`NewestSessionReport`).
-SESSION_REPORT = "report"
-# Attribute of a session: its results outside the usual range of their series (`OutsideResult`).
-OUTSIDE_USUAL = "outside_usual"
+from iowatch.store import FindingRow, History, NewestSessionReport, OutsideResult, SeriesRow, SessionFacts, SessionRow
 
 
 def accepted_since_by_series(
@@ -380,26 +375,20 @@ def alarm_limits(system: str) -> settings.Thresholds:
 
 
 def _store_session_report(
-    history: History, system: str, report: newest.NewestSessionReport, outside: Sequence[losses.OutsideResult]
+    history: History, system: str, report: NewestSessionReport, outside: Sequence[OutsideResult]
 ) -> None:
     """Store what the newest session shows with that session, where its verdict, pages and notices read it."""
     session = next(iter(history.sessions(system, limit=1)), None)
     if session is None:
         return
-    attributes = {SESSION_REPORT: asdict(report), OUTSIDE_USUAL: [asdict(result) for result in outside]}
-    if any(session.attributes.get(name) != value for name, value in attributes.items()):
-        history.add_attributes(session.uuid, attributes)
+    facts = SessionFacts(report=report, outside_usual=tuple(outside))
+    if (session.facts.report, session.facts.outside_usual) != (facts.report, facts.outside_usual):
+        history.add_facts(session.uuid, facts)
 
 
-def session_report(session: SessionRow) -> newest.NewestSessionReport | None:
-    """What a session showed when it was the newest one; None if findings were not updated since it began."""
-    stored = session.attributes.get(SESSION_REPORT)
-    return None if stored is None else newest.NewestSessionReport(**stored)
-
-
-def outside_results(session: SessionRow) -> tuple[losses.OutsideResult, ...]:
+def outside_results(session: SessionRow) -> tuple[OutsideResult, ...]:
     """Results of a session that were outside the usual range of their series when it was the newest one."""
-    return tuple(losses.OutsideResult(**result) for result in session.attributes.get(OUTSIDE_USUAL, ()))
+    return session.facts.outside_usual
 
 
 def find_finding(history: History, name: str, findings: Sequence[Finding] | None = None) -> Finding:

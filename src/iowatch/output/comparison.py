@@ -21,7 +21,7 @@ from iowatch.core import (
     format_time,
     get_metric,
     local_day,
-    text,
+    make_table,
 )
 from iowatch.darshan import TraceChange, escape_control_characters
 from iowatch.findings import short_case_names
@@ -378,7 +378,7 @@ def print_comparison(outcome: Outcome, console: Console, samples: bool = False) 
     for line in explanation_lines(outcome):
         console.print(Text(line, style="dim"))
     if samples:
-        each = text.make_table(*_SAMPLES, right=_SAMPLES[2:7])
+        each = make_table(*_SAMPLES, right=_SAMPLES[2:7])
         for row in _sample_rows(outcome):
             each.add_row(*row)
         console.print(each)

@@ -8,13 +8,16 @@ from pathlib import Path
 from rich.console import Console
 
 from iowatch import core
+from iowatch.checks import EXTENSIONS
 from iowatch.darshan import BandwidthComparison, compare_bandwidths
 from iowatch.findings import find_retests
 from iowatch.output.text.sessions import format_retest
 from iowatch.session.imports import TablePreview
-from iowatch.site import format_profile, system_zone
+from iowatch.site import system_zone
 from iowatch.store import Artefact, ExpectedResult, RunRow, SeriesRow, SessionRow
 
+# An extension may say much about a run; its page shows more.
+_MAX_LINES_OF_EXTENSION = 12
 FilesByRun = Mapping[int, Sequence[Artefact]]
 ResultsByRun = Sequence[tuple[SeriesRow, tuple[float, ...]]]
 
@@ -34,7 +37,7 @@ def _format_time(seconds: int | None, system: str) -> str:
 
 
 def _make_history_table(*columns: str) -> core.PlainTable:
-    return core.text.make_table(*columns, right=("n", "runs", "max", "median", "min"))
+    return core.make_table(*columns, right=("n", "runs", "max", "median", "min"))
 
 
 def print_sessions(console: Console, rows: Sequence[SessionRow]) -> None:
@@ -91,8 +94,10 @@ def print_session(
         measured = f"retest of {retest.name}, {retest.stack}: {format_retest(retest)}"
         console.print(f"{measured}; both are one observation, their geometric mean", markup=False, soft_wrap=True)
     for run, _ in runs:
-        for line in format_profile(run.facts["profile"]) if run.facts.get("profile") else ():
-            console.print(f"profile of {run.name}, {run.stack}: {line}", markup=False, soft_wrap=True)
+        for extension in EXTENSIONS.values():
+            _title, lines = extension.describe(run.facts.document, _MAX_LINES_OF_EXTENSION) or ("", [])
+            for line in lines:
+                console.print(f"{extension.name} of {run.name}, {run.stack}: {line}", markup=False, soft_wrap=True)
     for item in missing:
         console.print(f"missing: {item.stack} {item.run_name} {item.operation} {item.metric}", markup=False)
     listed = [run for run, _ in runs if files.get(run.id) and (every_file or run.status != "ok")]
@@ -142,7 +147,7 @@ def print_table_preview(console: Console, preview: TablePreview) -> None:
         console.print(f"  times that occur twice, when summer time ends (the first is used): {preview.ambiguous}")
     for unit, metric, stored, number in preview.units:
         console.print(f"  {metric}: {core.format_count(number, 'value')} in {unit}, stored in {stored}", markup=False)
-    table = core.text.make_table(
+    table = core.make_table(
         "partition", "stack", "case", "metric", "n", "first", "last", "min", "median", "max", "unit",
         right=("n", "min", "median", "max"),
     )  # fmt: skip

@@ -124,10 +124,10 @@ def _problem_notices(
     """One notice per suite whose newest session has problems, and not one more while these stay the same."""
     for suite in dict.fromkeys(row.suite for row in sessions):
         same_suite = [row for row in sessions if row.suite == suite]
-        problems = tuple(same_suite[0].attributes.get("problems", ()))
+        problems = same_suite[0].facts.problems
         if not problems:
             continue
-        kinds, same = next(groupby(same_suite, lambda row: _without_numbers(row.attributes.get("problems", ()))))
+        kinds, same = next(groupby(same_suite, lambda row: _without_numbers(row.facts.problems)))
         first = [row.uuid for row in same][-1]
         yield Notice(
             kind="session",
@@ -196,7 +196,7 @@ def _digest_notice(
         return
     since = now - timedelta(days=7)
     week = [row for row in sessions if since.timestamp() <= row.started_at <= now.timestamp()]
-    outcomes = Counter("with problems" if row.attributes.get("problems") else row.status for row in week)
+    outcomes = Counter("with problems" if row.facts.problems else row.status for row in week)
     imported = sum(since.timestamp() <= row.started_at <= now.timestamp() for row in imports)
     new_findings = [f for f in findings if f.first_seen_at >= since.timestamp()]
     open_findings = [f for f in findings if f.needs_action]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import astuple
 from datetime import UTC, datetime
 from typing import Any
@@ -19,7 +19,6 @@ from iowatch.output.text.sessions import format_extent
 from iowatch.output.text.verdict import format_retested_run, newest_session_line
 from iowatch.session.run import PreparedSession, opening_line
 from iowatch.session.verdict import Verdict
-from iowatch.site import format_profile
 from iowatch.store import History
 
 
@@ -299,14 +298,3 @@ def junit_suite(root: JUnitXml, name: str, cases: Iterable[TestCase], time_s: fl
 
 def valid_xml(text: str) -> str:
     return _INVALID_XML_CHARACTERS.sub("�", escape_controls(text))
-
-
-def render_profiles(document: Mapping[str, Any], console: Console) -> None:
-    """Print the profiles of a session of `iowatch run --profile`."""
-    for one in document["runs"]:
-        console.print(
-            f"{one['name']} on {one['stack']}: {one['reason'] or one['status']}", markup=False, soft_wrap=True
-        )
-        for line in format_profile(one["profile"]) if one["profile"] else ():
-            console.print(f"  {line}", markup=False, soft_wrap=True)
-    console.print(f"Session {document['session']}; its page shows the profile, too.", markup=False)

@@ -17,17 +17,27 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
-from iowatch import handoff
+from iowatch import checks
 from iowatch.comparison import ComparisonOptions, Outcome, compare_sides, parse_side
-from iowatch.core import MachineError, Result, UsageError, format_count, format_size, headline_metrics, write_atomically
+from iowatch.core import (
+    MachineError,
+    Result,
+    Scalar,
+    UsageError,
+    format_count,
+    format_size,
+    headline_metrics,
+    write_atomically,
+)
 from iowatch.findings import reported_as
 from iowatch.session import reframe, session
 from iowatch.session.plan import PlannedRun, SessionPlan, check_byte_budget, make_session_plan, require_runs
 from iowatch.site import Allocation, SystemLimits, current_allocation
 from iowatch.statistics.interleaving import AbSchedule, AbTurn, StopRule
-from iowatch.store import History, SessionRecord, fold_node_names
+from iowatch.store import History, SessionFacts, SessionRecord, fold_node_names
 
 # ReFrame's names of Slurm.
 _SLURM = ("slurm", "squeue")
@@ -307,6 +317,8 @@ class InterleavedRunner(session.SessionRunner):
 
     pairs = 0
     site: reframe.ReframeSite
+    # Variables for the launchers of the ReFrame configuration.
+    environment: Mapping[str, str] = MappingProxyType({})
 
     def __init__(
         self,
@@ -323,26 +335,33 @@ class InterleavedRunner(session.SessionRunner):
         """The side of a turn in messages."""
         raise NotImplementedError
 
-    def measure(self, batch: Batch, environment: dict[str, str]) -> list[handoff.SpooledCase]:
+    def parameters_of(self, turn: AbTurn) -> dict[str, Scalar]:
+        """Case parameters of the runs of a turn: series of their own, which change detection leaves out."""
+        return {"ab_run": True}
+
+    def measure(self, batch: Batch, order: checks.RunOrder) -> list[checks.SpooledCase]:
         """Execute the turns of a batch; returns the cases, which are in the history then.
 
         Args:
-            environment: of the checks; `IOWATCH_SESSION_DIR` of warm-ups is another one.
+            order: without runs and turns; warm-ups have another spool.
         """
-        cases: list[handoff.SpooledCase] = []
-        self.execute_plan(batch, environment, lambda: cases.extend(self.ingest()))
+        cases: list[checks.SpooledCase] = []
+        self.execute_plan(batch, order, lambda: cases.extend(self.ingest()))
         return cases
 
-    def execute_plan(self, batch: Batch, environment: dict[str, str], each_poll: Callable[[], None]) -> None:
+    def execute_plan(self, batch: Batch, order: checks.RunOrder, each_poll: Callable[[], None]) -> None:
         """Start ReFrame once for the plans of all turns of a batch.
 
         Raises:
             MachineError: ReFrame itself failed: every other turn would fail, too.
         """
-        runs = dict.fromkeys(run.key for turn in batch for run in self.plans[turn.side].runs)
-        turns = [handoff.CheckTurn(turn.pair, turn.side, self.plans[turn.side].runs[0].stack) for turn in batch]
-        variables = {**environment, **handoff.turn_variables(turns)}
-        reframe.execute_runs(self.site, self.context.suite, runs, self.directory, variables, each_poll)
+        keys = dict.fromkeys(run.key for turn in batch for run in self.plans[turn.side].runs)
+        turns = []
+        for turn in batch:
+            stack = self.plans[turn.side].runs[0].stack
+            turns.append(checks.CheckTurn(turn.pair, turn.side, stack, self.parameters_of(turn)))
+        order = replace(order, runs=checks.ordered_runs(keys), turns=tuple(turns))
+        reframe.execute_order(self.site, order, self.directory, each_poll, self.environment)
         if reason := reframe.startup_failure_reason(self.directory):
             raise MachineError(reason)
 
@@ -354,30 +373,26 @@ class InterleavedRunner(session.SessionRunner):
         """Names of runs with results that were not received."""
         return tuple(sorted({item.run_name for item in self.missing()}))
 
-    def execute_turns(self, environment: Mapping[str, str]) -> None:
-        """Execute the turns of the schedule to its end; determines the status.
-
-        Args:
-            environment: variables of the checks besides those of every session.
-        """
+    def execute_turns(self) -> None:
+        """Execute the turns of the schedule to its end; determines the status."""
         for batch in self.batches():
             for turn in batch:
                 if not turn.warm_up:
                     facts, expected = {"pair": turn.pair, "side": turn.side}, self.plans[turn.side].expected()
-                    named = [replace(item, run_name=handoff.turn_run_name(item.run_name, facts)) for item in expected]
+                    named = [replace(item, run_name=checks.turn_run_name(item.run_name, facts)) for item in expected]
                     self.history.begin_session(self.record, named)
-            self._execute(batch, environment)
+            self._execute(batch)
         self.ingest_all()
         self.status = "incomplete" if self.missing() else "ok"
 
-    def _execute(self, batch: Batch, environment: Mapping[str, str]) -> None:
+    def _execute(self, batch: Batch) -> None:
         """Execute a batch: run, ingest case by case, report to the schedule."""
-        variables = {**self.context.check_variables(self.directory), **environment}
+        order = self.context.order(self.directory)
         warm_up_spool = self.directory / "warm-up"
         if batch[0].warm_up:
-            variables["IOWATCH_SESSION_DIR"] = str(warm_up_spool)
+            order = replace(order, spool=warm_up_spool)
         started = time.monotonic()
-        cases = self.measure(batch, variables)
+        cases = self.measure(batch, order)
         seconds = (time.monotonic() - started) / len(batch)
         if batch[0].warm_up:
             self._require_warm_ups(batch, warm_up_spool)
@@ -395,7 +410,7 @@ class InterleavedRunner(session.SessionRunner):
         Raises:
             WarmUpError: a side has none.
         """
-        found = {handoff.read_spooled_case(place).facts["side"] for place in handoff.finished_case_directories(spool)}
+        found = {checks.read_spooled_case(place).facts["side"] for place in checks.finished_case_directories(spool)}
         for turn in batch:
             if turn.side not in found:
                 stack, failures = self.plans[turn.side].runs[0].stack, reframe.read_failures(self.directory, self.site)
@@ -435,7 +450,7 @@ class _AbRunner(InterleavedRunner):
         allocation = context.placement.allocation
         if allocation is not None:
             attributes["allocation"] = {"job": allocation.job, "nodes": fold_node_names(allocation.nodes)}
-        super().__init__(history, context, context.new_record(**attributes), plans, schedule)
+        super().__init__(history, context, context.new_record(SessionFacts.from_document(attributes)), plans, schedule)
         schedule.session = self.record.uuid
 
     def label(self, turn: AbTurn) -> str:
@@ -454,19 +469,20 @@ class _AbRunner(InterleavedRunner):
 
     def execute(self) -> None:
         self.site = self.context.placement.configured(self.directory)
-        self.execute_turns(self.context.placement.environment())
+        self.environment = self.context.placement.environment()
+        self.execute_turns()
 
     def result(self) -> AbRunResult:
         left, right = self.context.stacks
         return AbRunResult(self.record.uuid, left, right, self.pairs, self.schedule.stopped, self.missing_runs())
 
 
-def _samples_by_case(cases: Sequence[handoff.SpooledCase]) -> dict[str, tuple[float, ...]]:
+def _samples_by_case(cases: Sequence[checks.SpooledCase]) -> dict[str, tuple[float, ...]]:
     """Samples of the compared metric by case; the key is the same on all sides."""
     found: dict[str, Result] = {}
     order = headline_metrics()
     for case in cases:
-        output = handoff.spooled_output(case)
+        output = checks.spooled_output(case)
         for result in output.results if output.status == "ok" else ():
             if result.metric in order:
                 key = result.full_case(output.tool).without("aggressors").key

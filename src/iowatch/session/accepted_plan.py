@@ -7,74 +7,69 @@ later session until `iowatch review plan` accepts the loss in `reference/reviews
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
 from typing import Any
 
 from iowatch.benchmarks.suites import suite_names
-from iowatch.core import InputError, IowatchError, RunKey, format_count, format_day, utc_now
+from iowatch.core import InputError, IowatchError, RunKey, UnplannedRun, format_count, format_day, utc_now
 from iowatch.reference import reviews
-from iowatch.session.plan import SessionPlan, UnavailableCase, UnplannedRun, make_session_plan
+from iowatch.session.plan import SessionPlan, UnavailableCase, make_session_plan
 from iowatch.session.session import MessageCallback, SessionContext
 from iowatch.site import Stack, discover_stacks, system_zone
-from iowatch.store import ExpectedResult, History, SessionRow
+from iowatch.store import ExpectedResult, History, SessionChoice, SessionFacts, SessionRow
 
-# Attributes of a session.
-_CHOICE, _DEFERRED, _LOST = "choice", "deferred", "lost"
-# In the choice: the file systems, if others than those of the suite were chosen.
-_PLACES = "file_systems"
 # From this number of consecutive sessions on, a deferred run is a problem.
 _TOO_MANY_DEFERRALS = 3
 
 
-def session_attributes(
+def session_facts(
     history: History, context: SessionContext, plan: SessionPlan, deferred: Sequence[UnplannedRun]
-) -> dict[str, object]:
-    """Attributes of a session, from which later sessions, the verdict and the pages read.
+) -> SessionFacts:
+    """Facts of a session about its plan, from which later sessions, the verdict and the pages read.
 
-    They are its choice, its deferred and lost runs, and the problems of its plan.
+    They are its stacks and choice, its deferred and lost runs, and the problems of its plan; what is empty is left out.
     """
-    found = {
-        _CHOICE: _choice(context),
-        _DEFERRED: list(map(asdict, deferred)),
-        _LOST: list(map(asdict, plan.lost)),
-        "problems": _plan_problems(history, context, plan, deferred),
+    choice = _choice(context)
+    facts = {
+        "stacks": tuple(sorted(context.site.features)),
+        "deferred": tuple(deferred),
+        "lost": plan.lost,
+        "problems": tuple(_plan_problems(history, context, plan, deferred)),
     }
-    return {name: value for name, value in found.items() if value}
+    stated: dict[str, Any] = {name: value for name, value in facts.items() if value or name == "stacks"}
+    if choice != SessionChoice():
+        stated["choice"] = choice
+    return SessionFacts(**stated)
 
 
-def _choice(context: SessionContext) -> dict[str, object]:
-    """What restricts a session, as plain JSON; empty for the whole suite on all stacks.
+def _choice(context: SessionContext) -> SessionChoice:
+    """What restricts a session; empty for the whole suite on all stacks.
 
     Cases that only repeat another one in a chosen scratch directory are not chosen.
     """
     repeated = context.duplicates if context.chosen_scratch else {}
     names = [case.run_name for case in context.cases if case.run_name not in repeated]
-    restricted = {*names} != {*context.suite_run_names}
-    places = sorted(context.chosen_file_systems)
-    found = {"stacks": sorted(context.stacks), **({"runs": names, _PLACES: places} if restricted else {})}
-    return {name: value for name, value in found.items() if value}
+    fields = {"stacks": sorted(context.stacks)}
+    if set(names) != set(context.suite_run_names):
+        fields["runs"] = names
+        fields["file_systems"] = sorted(context.chosen_file_systems)
+    # Only what restricts is stored.
+    return SessionChoice(**{name: tuple(values) for name, values in fields.items() if values})
 
 
 def is_restricted(session: SessionRow) -> bool:
     """Whether only some stacks or cases were chosen for the session."""
-    return _CHOICE in session.attributes
+    return session.facts.choice is not None
 
 
-def _covers(choice: Mapping[str, Any], key: RunKey) -> bool:
-    """Whether a session with this choice includes the run."""
-    return key.stack in choice.get("stacks", (key.stack,)) and key.run in choice.get("runs", (key.run,))
-
-
-def _unplanned_runs(session: SessionRow, attribute: str) -> Iterator[UnplannedRun]:
-    for row in session.attributes.get(attribute, ()):
-        yield UnplannedRun(**{**row, "results": tuple(map(tuple, row["results"]))})
+def _choice_of(session: SessionRow) -> SessionChoice:
+    """What restricted a session; empty if nothing did."""
+    return session.facts.choice or SessionChoice()
 
 
 def loss_reasons(session: SessionRow) -> dict[RunKey, str]:
     """Reasons why results that the session expects cannot be delivered, by run."""
-    return {run.key: run.reason for run in _unplanned_runs(session, _LOST)}
+    return {run.key: run.reason for run in session.facts.lost}
 
 
 def _earlier_sessions(history: History, context: SessionContext) -> Iterator[SessionRow]:
@@ -87,19 +82,19 @@ def _earlier_sessions(history: History, context: SessionContext) -> Iterator[Ses
 def _remembered_results(history: History, context: SessionContext) -> dict[ExpectedResult, SessionRow]:
     """The memory: results that were expected or deferred, with the newest session whose choice includes them."""
     found: dict[ExpectedResult, SessionRow] = {}
-    newer: list[Mapping[str, Any]] = []
+    newer: list[SessionChoice] = []
     known = {*context.suite_run_names, *(case.run_name for case in context.cases)}
     for session in _earlier_sessions(history, context):
-        choice = session.attributes.get(_CHOICE, {})
+        choice = _choice_of(session)
         if choice not in newer:
-            deferred = [item for run in _unplanned_runs(session, _DEFERRED) for item in run.expected()]
+            deferred = [item for run in session.facts.deferred for item in run.expected()]
             for item in (*history.expected(session.uuid), *deferred):
                 # Retests are not planned, but added while a session runs; file systems that were chosen for one session
                 # are expected only by the next one that chooses them.
-                asked = _PLACES not in choice or item.run_name in known
-                if asked and "#" not in item.run_name and not any(_covers(one, item.key) for one in newer):
+                asked = not choice.file_systems or item.run_name in known
+                if asked and "#" not in item.run_name and not any(later.includes(item.key) for later in newer):
                     found[item] = session
-            if _PLACES not in choice:
+            if not choice.file_systems:
                 newer.append(choice)
         if not is_restricted(session):
             break
@@ -118,7 +113,7 @@ def compare_with_memory(
     lost = [
         item
         for item, session in memory.items()
-        if item not in planned and _covers(choice, item.key) and accepted.get(item, 0) < session.started_at
+        if item not in planned and choice.includes(item.key) and accepted.get(item, 0) < session.started_at
     ]
     # What the suite asks for is expected from the first session on, even on a file system that is not mounted.
     lost += [item for one in plan.unavailable for item in one.expected if not (item in memory or item in accepted)]
@@ -230,7 +225,7 @@ def _current_losses(history: History, context: SessionContext) -> tuple[Unplanne
 def _recorded_losses(history: History, context: SessionContext) -> Iterator[UnplannedRun]:
     memory, accepted = _remembered_results(history, context), _accepted_losses(context)
     for session in {session.id: session for session in memory.values()}.values():
-        for run in _unplanned_runs(session, _LOST):
+        for run in session.facts.lost:
             newest = [item for item in run.expected() if memory.get(item) is session]
             if any(accepted.get(item, 0) < session.started_at for item in newest):
                 yield run
@@ -269,6 +264,11 @@ def _plan_problems(
 
 def _count_deferrals(sessions: Iterable[SessionRow], key: RunKey) -> int:
     """Number of the newest sessions that deferred the run, without sessions whose choice excludes it."""
-    including = (one for one in sessions if _covers(one.attributes.get(_CHOICE, {}), key))
-    deferring = (key in {run.key for run in _unplanned_runs(one, _DEFERRED)} for one in including)
-    return sum(1 for _ in itertools.takewhile(bool, deferring))
+    count = 0
+    for session in sessions:
+        if not _choice_of(session).includes(key):
+            continue
+        if key not in {run.key for run in session.facts.deferred}:
+            break
+        count += 1
+    return count

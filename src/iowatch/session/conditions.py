@@ -13,9 +13,6 @@ from iowatch.store import ExpectedResult, History, SessionRow
 
 # In `expected_file_systems`: the host that starts the session.
 HOST = ""
-# Attributes of a session: `directory` and `identity` of each file system but the default one, by its name; the name of
-# the default one, if the system measures several.
-FILE_SYSTEMS, DEFAULT_FILE_SYSTEM = "file_systems", "default_file_system"
 _SESSIONS = 20
 
 
@@ -45,17 +42,20 @@ def expected_file_systems(
         if all(place in found for place in places):
             break
         for run in history.runs(row.uuid) if history else ():
-            same = run.facts.get(storage.FILE_SYSTEM_FACT) == file_system
-            if run.status == "ok" and same and storage.IDENTITY_FACT in run.facts:
-                found.setdefault(run.partition, run.facts[storage.IDENTITY_FACT])
+            identity = run.facts.scratch_file_system
+            if run.status == "ok" and run.facts.file_system == file_system and identity is not None:
+                found.setdefault(run.partition, identity)
     return {place: FileSystemIdentity(**{**found.get(place, {}), **declared}) for place in places}
 
 
 def session_identities(session: SessionRow) -> dict[str | None, Mapping[str, str]]:
     """Declared fields of the identity of each file system that a session used on its host, None for the default one."""
-    default = session.attributes.get(storage.IDENTITY_FACT)
-    others = session.attributes.get(FILE_SYSTEMS, {})
-    return ({None: default} if default else {}) | {name: one["identity"] for name, one in others.items()}
+    identities: dict[str | None, Mapping[str, str]] = {}
+    if session.facts.scratch_file_system:
+        identities[None] = session.facts.scratch_file_system
+    for name, used in session.facts.file_systems.items():
+        identities[name] = used.identity
+    return identities
 
 
 def check_clock(history: History, system: str) -> None:
@@ -86,7 +86,8 @@ def check_default_file_system(history: History, system: System) -> None:
     """
     known = system.measured_file_systems
     rows = _run_sessions(history, system.name) if len(known) > 1 else []
-    before = next((row.attributes[DEFAULT_FILE_SYSTEM] for row in rows if DEFAULT_FILE_SYSTEM in row.attributes), None)
+    names = (row.facts.default_file_system for row in rows)
+    before = next((name for name in names if name is not None), None)
     if before is not None and before != known[0].name:
         raise MachineError(
             f"the default file system of '{system.name}' is '{known[0].name}', and was '{before}' in its last session: "

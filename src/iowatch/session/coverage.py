@@ -10,9 +10,6 @@ from iowatch.core import RunKey, RunProblem, missing_results
 from iowatch.session.accepted_plan import loss_reasons
 from iowatch.store import ExpectedResult, History, RunRow, SessionRow
 
-# Attribute of a session: partition, stack and name of each missing run with a known reason, and the reason.
-MISSING_REASONS = "missing_reasons"
-
 
 @dataclass(frozen=True)
 class SessionCoverage:
@@ -92,6 +89,5 @@ def _missing_runs(
 
 def missing_reasons(session: SessionRow) -> dict[RunKey, str]:
     """Known reasons why runs of a session are missing: what its verdict found, and why runs could not be planned."""
-    recorded = session.attributes.get(MISSING_REASONS, ())
-    reasons = {RunKey(partition, stack, run): reason for partition, stack, run, reason in recorded}
+    reasons = {missing.key: missing.reason for missing in session.facts.missing_reasons}
     return {**reasons, **loss_reasons(session)}

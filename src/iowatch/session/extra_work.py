@@ -9,8 +9,8 @@ import hashlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from iowatch.checks import OVERHEAD_PAIRS, ExtraWork, verifying_options
 from iowatch.core import RunKey
-from iowatch.handoff import OVERHEAD_PAIRS, ExtraWork, verifying_options
 from iowatch.session.plan import PlannedRun, RunHistory
 
 # Every seventh session measures the overhead of tracing on one run; within seven sessions every run is verified once.

@@ -14,10 +14,10 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from iowatch.benchmarks.importers import MappedRun, MappedTable, read_table
-from iowatch.benchmarks.importers.mapped import EARLIEST
-from iowatch.benchmarks.importers.maps import TableMap, load_map
 from iowatch.benchmarks.parsing import UNRECOGNISED
+from iowatch.benchmarks.tables import MappedRun, MappedTable, read_table
+from iowatch.benchmarks.tables.mapped import EARLIEST
+from iowatch.benchmarks.tables.maps import IMPORT_FORMATS, TableMap, load_map
 from iowatch.core import (
     METRICS,
     Case,
@@ -29,6 +29,7 @@ from iowatch.core import (
     clean_text,
     escape_line,
     format_time,
+    local_day,
     parse_time,
     settings,
     summarise_samples,
@@ -39,8 +40,8 @@ from iowatch.darshan import parse_tool_file, parsed_tools
 from iowatch.site import default_file_system, load_system, system_zone
 from iowatch.store import Artefact, History, ResultFilter, RunRecord, SeriesFilter, SessionRecord, StackRecord
 
-# Tables of many runs per file, which no benchmark prints: by a map, or by the ready map of that name.
-CSV, TOKIO = "csv", "tokio"
+# Tables of many runs per file, which no benchmark prints, by a map.
+CSV = "csv"
 # `benchio_res_c24_20180924115107_write_block_1m.dat`: a date, perhaps with the time; or both in ISO 8601.
 _DATE = re.compile(r"(?<!\d)(\d{8})(\d{6})?(?!\d)|(?<!\d)(\d{4}-\d\d-\d\d)(?:T(\d\d[:-]?\d\d[:-]?\d\d))?(?!\d)")
 _UUID_CHARACTERS = 64  # of the column in the database
@@ -49,7 +50,7 @@ _DATE_FORMATS = "YYYYMMDD, YYYYMMDDhhmmss, YYYY-MM-DD or YYYY-MM-DDThh:mm:ss"
 
 def imported_tools() -> tuple[str, ...]:
     """Return the tools and formats that `iowatch import` reads."""
-    return (*parsed_tools(), CSV, TOKIO)
+    return (*parsed_tools(), CSV, *IMPORT_FORMATS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,8 +143,8 @@ def import_files(
     Raises:
         UsageError: unknown tool; invalid name of a system, partition or stack; `moment` before 1990 or after today.
     """
-    if tool == TOKIO:
-        return import_tables(history, load_map(TOKIO), files, system=system, partition=partition, stack=stack)
+    if tool in IMPORT_FORMATS:
+        return import_tables(history, load_map(tool), files, system=system, partition=partition, stack=stack)
     system, partition, stack = _require_names(system, partition, stack)
     _require_plausible(moment)
     records: list[RunRecord] = []
@@ -195,7 +196,7 @@ def _store_session(history: History, suite: str, system: str, name: str, runs: S
 def by_day(records: Iterable[RunRecord]) -> Iterator[tuple[date, list[RunRecord]]]:
     """Group runs by the day (UTC) on which they started, in order of time."""
     ordered = sorted(records, key=lambda record: record.started_at)
-    for day, group in groupby(ordered, key=lambda r: datetime.fromtimestamp(r.started_at, UTC).date()):
+    for day, group in groupby(ordered, key=lambda r: local_day(r.started_at, UTC)):
         yield day, list(group)
 
 

@@ -16,8 +16,8 @@ from types import MappingProxyType
 from typing import get_args
 
 from iowatch.benchmarks.suites import SuiteCase
-from iowatch.core import IowatchError, RunKey, UsageError, format_local_time, format_size, suggest_name
-from iowatch.handoff import ExtraWork
+from iowatch.checks import ExtraWork
+from iowatch.core import IowatchError, RunKey, UnplannedRun, UsageError, format_local_time, format_size, suggest_name
 from iowatch.session.reframe import ReframeSite
 from iowatch.site import (
     Blackout,
@@ -93,30 +93,6 @@ class UnavailableCase:
     reason: str
     lacking: frozenset[str] = frozenset()
     expected: tuple[ExpectedResult, ...] = ()
-
-
-@dataclass(frozen=True)
-class UnplannedRun:
-    """A run of the accepted plan that a session does not start, and the reason: it is deferred, or lost.
-
-    Attributes:
-        results: (operation, metric) of each of its results that is not planned.
-    """
-
-    partition: str
-    stack: str
-    name: str
-    results: tuple[tuple[str, str], ...]
-    reason: str
-
-    @property
-    def key(self) -> RunKey:
-        """Identity of the run: partition, stack, name."""
-        return RunKey(self.partition, self.stack, self.name)
-
-    def expected(self) -> list[ExpectedResult]:
-        """Its results that are not planned."""
-        return [ExpectedResult(self.name, self.partition, self.stack, *result) for result in self.results]
 
 
 @dataclass(frozen=True)

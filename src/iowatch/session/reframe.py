@@ -15,16 +15,16 @@ import shlex
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from iowatch import handoff
+from iowatch import checks
 from iowatch.benchmarks import registry
-from iowatch.core import InputError, MachineError, RunKey, plugins, settings
+from iowatch.core import InputError, MachineError, plugins, settings
 from iowatch.site import machine
 
 _LOGGER = logging.getLogger(__name__)
@@ -157,15 +157,16 @@ def check_path(name: str) -> Path:
     return path
 
 
-def reframe_command(site: ReframeSite, suite: str, runs: Collection[RunKey], directory: Path) -> list[str]:
-    """ReFrame command line for runs of a suite; `directory` receives all files that ReFrame writes."""
-    checks = sorted({name.partition(":")[0] for _, _, name in runs})
-    stacks = sorted({stack for _, stack, _ in runs})
+def reframe_command(site: ReframeSite, order: checks.RunOrder, directory: Path) -> list[str]:
+    """ReFrame command line for the runs of an order; `directory` receives all files that ReFrame writes."""
+    keys = [run.key for run in order.runs or ()]
+    benchmarks = sorted({key.run.partition(":")[0] for key in keys})
+    stacks = sorted({key.stack for key in keys})
     return [
         machine.reframe_program(),
         *("-C", str(_SETTINGS), "-C", str(site.configuration), "--system", site.system),
-        *(word for name in checks for word in ("-c", str(check_path(name)))),
-        *("-t", f"^{suite}$"),
+        *(word for name in benchmarks for word in ("-c", str(check_path(name)))),
+        *("-t", f"^{order.suite}$"),
         *(word for stack in stacks for word in ("-p", f"^{site.environment_of(stack)}$")),
         *("--exec-policy", "serial", "--nocolor"),
         *("--prefix", str(directory / "reframe"), "--report-file", str(directory / _REPORT)),
@@ -173,19 +174,30 @@ def reframe_command(site: ReframeSite, suite: str, runs: Collection[RunKey], dir
     ]
 
 
-def execute_runs(
+def execute_order(
     site: ReframeSite,
-    suite: str,
-    runs: Collection[RunKey],
+    order: checks.RunOrder,
     directory: Path,
-    environment: dict[str, str],
     each_poll: Callable[[], None],
-    extra_work: Mapping[RunKey, Sequence[handoff.ExtraWork]] = MappingProxyType({}),
-    avoided_nodes: Mapping[RunKey, Sequence[str]] = MappingProxyType({}),
+    environment: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
-    """Execute exactly these runs of a suite in one start of ReFrame (see `run_reframe`)."""
-    selection = handoff.write_selection(directory, runs, extra_work, avoided_nodes)
-    run_reframe(reframe_command(site, suite, runs, directory), directory, {**environment, **selection}, each_poll)
+    """Execute the runs of an order in one start of ReFrame (see `run_reframe`).
+
+    Args:
+        directory: receives the order and all files that ReFrame writes.
+        environment: variables for the launchers of the ReFrame configuration.
+    """
+    variables = {**environment, **write_check_order(directory, order)}
+    run_reframe(reframe_command(site, order, directory), directory, variables, each_poll)
+
+
+def write_check_order(directory: Path, order: checks.RunOrder) -> dict[str, str]:
+    """Write an order to a directory; return the variables that the checks in ReFrame need."""
+    return {
+        "IOWATCH_SITE": str(settings.site_root()),
+        "IOWATCH_VAR": str(settings.var_directory().absolute()),
+        **checks.write_order(directory, order),
+    }
 
 
 def run_reframe(

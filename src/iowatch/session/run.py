@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 
-from iowatch import handoff
+from iowatch import checks
 from iowatch.core import (
     METRICS,
     RunKey,
@@ -22,7 +22,7 @@ from iowatch.core import (
     headline_metrics,
     utc_now,
 )
-from iowatch.findings import RETEST_SINCE, state
+from iowatch.findings import state
 from iowatch.session import accepted_plan, reframe, session
 from iowatch.session.extra_work import add_extra_work
 from iowatch.session.plan import (
@@ -44,7 +44,7 @@ from iowatch.session.plan import (
     session_budget,
 )
 from iowatch.site import doctor, schedulers, system_zone
-from iowatch.store import History, NoHistoryError
+from iowatch.store import History, NoHistoryError, RunFacts, SessionFacts
 
 _WAIT_STEP_S = 1.0
 
@@ -201,8 +201,8 @@ class SessionExecution(session.SessionRunner):
 
     def __init__(self, history: History, prepared: PreparedSession) -> None:
         context, self.plan, self.meter = prepared.context, prepared.plan, prepared.meter
-        attributes = accepted_plan.session_attributes(history, context, self.plan, prepared.deferred_runs)
-        record = context.new_record(stacks=sorted(context.site.features), **attributes)
+        facts = accepted_plan.session_facts(history, context, self.plan, prepared.deferred_runs)
+        record = context.new_record(facts)
         super().__init__(history, context, record, self.plan.expected())
         self.summary = SessionSummary(
             record.uuid,
@@ -219,7 +219,7 @@ class SessionExecution(session.SessionRunner):
         if not self.plan.runs:
             return
         try:
-            self._execute_plan(self.plan, self.directory, {})
+            self._execute_plan(self.plan, self.directory, self.context.order(self.directory))
             if self.context.policy and self.context.policy.repeat_suspected:
                 self._retest()
         except SessionBudgetError as over:
@@ -231,29 +231,31 @@ class SessionExecution(session.SessionRunner):
         self,
         plan: SessionPlan,
         reframe_directory: Path,
-        variables: Mapping[str, str],
+        order: checks.RunOrder,
         avoided_nodes: Mapping[RunKey, Sequence[str]] = MappingProxyType({}),
     ) -> None:
-        """Execute a plan in one start of ReFrame, which writes its files to `reframe_directory`."""
-        context = self.context
+        """Execute a plan in one start of ReFrame, which writes its files to `reframe_directory`.
+
+        Args:
+            order: without runs.
+        """
+        site = self.context.site
         planned = {run.key: run for run in plan.runs}
         self._planned_count += len(planned)
 
         def poll() -> None:
             for case in self.ingest():
-                run = planned.get(case.key._replace(run=case.name.removesuffix(f"#{handoff.RETEST}")))
+                run = planned.get(case.key._replace(run=case.name.removesuffix(f"#{checks.RETEST}")))
                 if run is not None:
                     self.meter.add_run(run, case.wall_s)
             self.meter.raise_if_exhausted()
 
-        environment = {**context.check_variables(self.directory), **variables}
+        extra_work = {key: run.extra_work for key, run in planned.items()}
+        order = replace(order, runs=checks.ordered_runs(planned, extra_work, avoided_nodes))
         try:
-            extra_work = {key: run.extra_work for key, run in planned.items() if run.extra_work}
-            reframe.execute_runs(
-                context.site, context.suite, planned, reframe_directory, environment, poll, extra_work, avoided_nodes
-            )
+            reframe.execute_order(site, order, reframe_directory, poll)
         finally:
-            failures = reframe.read_failures(reframe_directory, context.site)
+            failures = reframe.read_failures(reframe_directory, site)
             self.summary.failures += tuple(_name_extra_work(failure, plan.runs) for failure in failures)
             self.ingest_all()
             failed = any(run.status != "ok" for run in self.history.runs(self.record.uuid))
@@ -277,20 +279,21 @@ class SessionExecution(session.SessionRunner):
         self.context.report_message(f"{count} differ from previous sessions; repeating {len(runs)}{where}")
         retest = SessionPlan(runs, ())
         expected = [
-            replace(item, run_name=handoff.turn_run_name(item.run_name, {handoff.RETEST: True}))
+            replace(item, run_name=checks.turn_run_name(item.run_name, {checks.RETEST: True}))
             for item in retest.expected()
         ]
         self.history.begin_session(self.record, expected)
         self.summary.retest_count = len(runs)
         # Detection combines a run after this time with the first one; no job starts within this second.
-        self.history.add_attributes(self.record.uuid, {RETEST_SINCE: int(time.time()) + 1})
-        reframe_directory = self.directory / handoff.RETEST
+        self.history.add_facts(self.record.uuid, SessionFacts(retest_since=int(time.time()) + 1))
+        reframe_directory = self.directory / checks.RETEST
         reframe_directory.mkdir(exist_ok=True)
-        self._execute_plan(retest, reframe_directory, handoff.RETEST_VARIABLES, avoided)
+        order = replace(self.context.order(self.directory), is_retest=True)
+        self._execute_plan(retest, reframe_directory, order, avoided)
 
     def _avoidable_nodes(self, runs: Sequence[PlannedRun]) -> dict[RunKey, Sequence[str]]:
         """Nodes of the first run of each of these runs that can start on other nodes now."""
-        first = {run.key: run.facts.get("nodes") for run in self.history.runs(self.record.uuid)}
+        first = {run.key: run.facts.nodes for run in self.history.runs(self.record.uuid)}
         partitions = {part.name: part for part in self.context.site.partitions}
         found: dict[RunKey, Sequence[str]] = {}
         for run in runs:
@@ -311,7 +314,7 @@ class SessionExecution(session.SessionRunner):
             while (left_s := end - time.monotonic()) > 0:
                 time.sleep(min(_WAIT_STEP_S, left_s))
 
-    def ingest(self) -> list[handoff.SpooledCase]:
+    def ingest(self) -> list[checks.SpooledCase]:
         """Move finished cases to the history, and report one line per case with the estimated remaining time."""
         cases = super().ingest()
         for case in cases:
@@ -321,7 +324,7 @@ class SessionExecution(session.SessionRunner):
             remaining_s = (time.monotonic() - self._started) / done * (planned - done)
             status = case.output.get("status")
             result = _format_headline(case) if status == "ok" else f"{status}: {case.output.get('reason')}"
-            restarts = case.facts.get("machine", {}).get("requeued")
+            restarts = RunFacts.from_document(case.facts).machine.get("requeued")
             result += f" (the scheduler requeued its job, restart {restarts})" if restarts else ""
             self.context.report_message(
                 f"[{done}/{planned}, {remaining_s:.0f} s left] {case.stack_name} {case.name}: {result}"
@@ -353,7 +356,7 @@ def _name_extra_work(failure: reframe.ReframeFailure, runs: Sequence[PlannedRun]
     return replace(failure, reason=failure.reason + words)
 
 
-def _format_headline(case: handoff.SpooledCase) -> str:
+def _format_headline(case: checks.SpooledCase) -> str:
     results = case.output["results"]
     metric = next((name for name in headline_metrics() if name in {result["metric"] for result in results}), None)
     words = [

@@ -16,15 +16,16 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import TypeAdapter
 
-from iowatch import __version__, handoff
+from iowatch import __version__, checks
 from iowatch.benchmarks.suites import SuiteCase, load_suite
 from iowatch.core import (
     InputError,
     MachineError,
+    Output,
     UsageError,
     artefacts,
     clean_text,
@@ -34,14 +35,7 @@ from iowatch.core import (
     suggest_name,
     utc_now,
 )
-from iowatch.darshan import (
-    DarshanReader,
-    add_operation_counts,
-    add_overhead_result,
-    add_trace_results,
-    keep_darshan_log,
-    privacy_mode,
-)
+from iowatch.darshan import DarshanReader, add_overhead_result, add_trace_results, keep_darshan_log, privacy_mode
 from iowatch.session import conditions, reframe
 from iowatch.session.plan import SessionPlan
 from iowatch.site import (
@@ -56,14 +50,17 @@ from iowatch.site import (
 )
 from iowatch.store import (
     ALL_SESSIONS,
+    NO_SESSION_FACTS,
     Artefact,
     ExpectedResult,
     History,
     HistoryUnavailableError,
     RunRecord,
+    SessionFacts,
     SessionRecord,
     SessionStatus,
     StackRecord,
+    UsedFileSystem,
     locks,
 )
 
@@ -252,43 +249,53 @@ class SessionContext:
             raise UsageError(f"--darshan on: stack '{without[0]}' has no darshan-runtime", hint=hint)
         return self.darshan != "off"
 
-    def new_record(self, **attributes: object) -> SessionRecord:
-        """Record of a session that starts now."""
-        shared: dict[str, object] = {"host": platform.node(), "iowatch": __version__, "scratch": str(self.scratch)}
-        identities = {place: found[conditions.HOST].declared for place, found in self.file_systems.items()}
-        if default := identities.pop(None, None):
-            shared[storage.IDENTITY_FACT] = default
-        if identities:
-            shared[conditions.FILE_SYSTEMS] = {
-                place: {"directory": str(self.directory_on(place)), "identity": one}
-                for place, one in identities.items()
-            }
-        if len(known := self.system.measured_file_systems) > 1:
-            shared[conditions.DEFAULT_FILE_SYSTEM] = known[0].name
-        now = int(utc_now().timestamp())
-        attributes = clean_text({**shared, **attributes})  # a path may be invalid UTF-8
-        return SessionRecord(str(uuid.uuid4()), self.system_name, self.suite, "run", now, attributes)
+    def new_record(self, facts: SessionFacts = NO_SESSION_FACTS) -> SessionRecord:
+        """Record of a session that starts now.
 
-    def check_variables(self, directory: Path) -> dict[str, str]:
-        """Environment of the checks in a session with this directory."""
-        return {
-            "IOWATCH_SITE": str(settings.site_root()),
-            "IOWATCH_VAR": str(settings.var_directory().absolute()),
-            "IOWATCH_SESSION": directory.name,
-            "IOWATCH_SUITE": self.suite,
-            "IOWATCH_SESSION_DIR": str(directory),
-            "IOWATCH_SCRATCH": str(self.scratch),
-            handoff.DARSHAN_VARIABLE: "" if self.traces(()) else "off",
-            storage.FILE_SYSTEMS_VARIABLE: json.dumps(
-                {
-                    place or "": {
-                        "directory": str(self.directory_on(place)),
-                        "places": {name: one.declared for name, one in found.items()},
-                    }
-                    for place, found in self.file_systems.items()
-                }
-            ),
-        }
+        Args:
+            facts: those that are not the same for every session of the context.
+        """
+        now = int(utc_now().timestamp())
+        document = {**self._common_facts().document, **facts.document}
+        # A path may be invalid UTF-8.
+        cleaned = SessionFacts.from_document(clean_text(document))
+        return SessionRecord(str(uuid.uuid4()), self.system_name, self.suite, "run", now, cleaned)
+
+    def _common_facts(self) -> SessionFacts:
+        """Facts of every session of the context: host, version, and the file systems on which it measures."""
+        default_identity: dict[str, str] = {}
+        others: dict[str, UsedFileSystem] = {}
+        for name, identities in self.file_systems.items():
+            identity = dict(identities[conditions.HOST].declared)
+            if name is None:
+                default_identity = identity
+            else:
+                others[name] = UsedFileSystem(directory=str(self.directory_on(name)), identity=identity)
+        # The name of the default file system matters only where it can be mistaken for another one.
+        measured = self.system.measured_file_systems
+        facts = SessionFacts(
+            host=platform.node(),
+            iowatch=__version__,
+            scratch=str(self.scratch),
+            scratch_file_system=default_identity or None,
+            default_file_system=measured[0].name if len(measured) > 1 else None,
+        )
+        return facts.model_copy(update={"file_systems": others}) if others else facts
+
+    def order(self, directory: Path) -> checks.RunOrder:
+        """The order to the checks of a session with this directory, still without its runs."""
+        file_systems = []
+        for name, identities in self.file_systems.items():
+            file_systems.append(checks.OrderedFileSystem(name, self.directory_on(name), identities))
+        return checks.RunOrder(
+            session=directory.name,
+            spool=directory,
+            suite=self.suite,
+            runs=(),
+            scratch=self.scratch,
+            file_systems=tuple(file_systems),
+            is_traced=self.traces(()),
+        )
 
     @contextmanager
     def system_lock(self, history: History) -> Iterator[list[str]]:
@@ -390,13 +397,13 @@ def start_session(history: History, record: SessionRecord, expected: Sequence[Ex
             hint="Set IOWATCH_VAR to a directory without blanks.",
         )
     (directory / "cases").mkdir(parents=True)
-    document = {**asdict(record), "attributes": dict(record.attributes), "expected": [asdict(e) for e in expected]}
-    handoff.write_json_atomically(directory / _SESSION, document)
+    document = {**record.to_json(), "expected": [asdict(result) for result in expected]}
+    checks.write_json_atomically(directory / _SESSION, document)
     history.begin_session(record, expected)
     return directory
 
 
-def ingest_spool(history: History, directory: Path, reader: DarshanReader | None = None) -> list[handoff.SpooledCase]:
+def ingest_spool(history: History, directory: Path, reader: DarshanReader | None = None) -> list[checks.SpooledCase]:
     """Move all finished cases from the spool to the history, each in its own transaction.
 
     Args:
@@ -406,26 +413,26 @@ def ingest_spool(history: History, directory: Path, reader: DarshanReader | None
     Raises:
         MachineError: the history cannot be written; the cases that are left stay in the spool.
     """
-    places = handoff.finished_case_directories(directory)
+    places = checks.finished_case_directories(directory)
     return [case for place in places if (case := ingest_case(history, place, reader)) is not None]
 
 
-def ingest_case(history: History, place: Path, reader: DarshanReader | None = None) -> handoff.SpooledCase | None:
+def ingest_case(history: History, place: Path, reader: DarshanReader | None = None) -> checks.SpooledCase | None:
     """Move one finished case from the spool to the history; a damaged case is quarantined, and None is returned."""
     session = place.parents[1].name
     try:
-        case = handoff.read_spooled_case(place)
+        case = checks.read_spooled_case(place)
         history.record_runs(session, [_run_record(session, place, case, reader)])
     except (MachineError, UsageError, OSError):
         raise
     except Exception as error:  # no damaged case, whatever error it causes, may block the others
-        handoff.quarantine(place, session, str(error) or repr(error))
+        checks.quarantine(place, session, str(error) or repr(error))
         return None
-    handoff.remove_spooled_case(place)
+    checks.remove_spooled_case(place)
     return case
 
 
-def _run_record(session: str, directory: Path, case: handoff.SpooledCase, reader: DarshanReader | None) -> RunRecord:
+def _run_record(session: str, directory: Path, case: checks.SpooledCase, reader: DarshanReader | None) -> RunRecord:
     kept = tuple(
         Artefact(kind, name, *content)
         for kind, names in case.files.items()
@@ -433,13 +440,9 @@ def _run_record(session: str, directory: Path, case: handoff.SpooledCase, reader
         if (content := (keep_darshan_log if kind == "darshan" else artefacts.store_artefact)(directory / name))
         is not None
     )
-    output = handoff.spooled_output(case)
+    output = checks.spooled_output(case)
     logs = [directory / name for name in case.files.get("darshan", [])]
-    if output.facts.get("counts"):
-        output = add_operation_counts(output, logs, reader)
-    elif "profile" not in output.facts:  # the times of a profiled run are no results, nor those of its Darshan log
-        traced = case.facts.get("tracing") != "none"
-        output = add_trace_results(output, logs, reader, case.stack, traced=traced)
+    output = _with_trace(output, case, logs, reader)
     for name in case.files.get("overhead", []):  # only if the overhead of tracing was measured
         output = add_overhead_result(output, directory / name)
     # The directory is named after case, partition and stack: repeated ingestion has the same fingerprint.
@@ -455,6 +458,16 @@ def _run_record(session: str, directory: Path, case: handoff.SpooledCase, reader
         facts=case.facts,
         artefacts=kept,
     )
+
+
+def _with_trace(output: Output, case: checks.SpooledCase, logs: Sequence[Path], reader: DarshanReader | None) -> Output:
+    """The output with the results of its Darshan logs; an extension may use the logs for something else."""
+    for extension in checks.EXTENSIONS.values():
+        changed = extension.use_logs(output, logs, reader)
+        if changed is not None:
+            return changed
+    traced = case.facts.get("tracing") != "none"
+    return add_trace_results(output, logs, reader, case.stack, traced=traced)
 
 
 def close_session(history: History, directory: Path, status: SessionStatus) -> None:
@@ -499,7 +512,7 @@ class SessionRunner:
                     for place in self.context.file_systems:
                         storage.remove_session_scratch(self.context.directory_on(place), [self.record.uuid])
         except HistoryUnavailableError as error:
-            waiting = format_count(len(handoff.finished_case_directories(self.directory)), "finished case")
+            waiting = format_count(len(checks.finished_case_directories(self.directory)), "finished case")
             raise HistoryUnavailableError(
                 f"{error.message}; {waiting} in {self.directory / 'cases'} not yet stored",
                 hint=f"Nothing is lost: the next session of {self.record.system} stores them and closes this one, once "
@@ -510,11 +523,11 @@ class SessionRunner:
         """Start ReFrame for all runs."""
         raise NotImplementedError
 
-    def ingest(self) -> list[handoff.SpooledCase]:
+    def ingest(self) -> list[checks.SpooledCase]:
         """Move finished cases to the history; while it is unavailable, they wait in the spool without an error."""
         stored = []
         try:
-            for place in handoff.finished_case_directories(self.directory):
+            for place in checks.finished_case_directories(self.directory):
                 if (case := ingest_case(self.history, place, self.reader)) is not None:
                     stored.append(case)
                 self._is_postponing = False
@@ -530,8 +543,8 @@ class SessionRunner:
         """Take locks again whose connection was lost; a session that took one meanwhile is a problem of this one."""
         conflicts = self.history.locks.check(self.context.report_message)
         if conflicts:
-            known = self.history.session(self.record.uuid).attributes.get("problems", ())
-            self.history.add_attributes(self.record.uuid, {"problems": [*known, *conflicts]})
+            known = self.history.session(self.record.uuid).facts.problems
+            self.history.add_facts(self.record.uuid, SessionFacts(problems=(*known, *conflicts)))
 
     def ingest_all(self) -> None:
         """Move all finished cases to the history.
@@ -556,7 +569,7 @@ def recover_sessions(history: History, system: str) -> list[str]:
     recovered = []
     for path in sorted(session_runs_directory().glob(f"*/{_SESSION}")):
         directory = path.parent
-        if (directory / _ENDED).exists() and not handoff.finished_case_directories(directory):
+        if (directory / _ENDED).exists() and not checks.finished_case_directories(directory):
             continue
         try:
             record, expected = _read_session_record(path)
@@ -564,7 +577,7 @@ def recover_sessions(history: History, system: str) -> list[str]:
                 continue
             history.begin_session(record, expected)
         except InputError as error:
-            handoff.quarantine(directory, directory.name, error.message)
+            checks.quarantine(directory, directory.name, error.message)
             continue
         ingest_spool(history, directory)
         if history.session(record.uuid).status == "running":
@@ -589,7 +602,7 @@ def remove_old_session_files(max_age_s: float, *, dry_run: bool = False) -> list
     removed = []
     for mark in sorted(session_runs_directory().glob(f"*/{_ENDED}")):
         directory = mark.parent
-        if mark.stat().st_mtime < latest and not handoff.finished_case_directories(directory):
+        if mark.stat().st_mtime < latest and not checks.finished_case_directories(directory):
             removed.append(directory.name)
             if not dry_run:
                 shutil.rmtree(directory, ignore_errors=True)
@@ -600,7 +613,8 @@ def _read_session_record(path: Path) -> tuple[SessionRecord, list[ExpectedResult
     try:
         document = clean_text(json.loads(path.read_text(encoding="utf-8")))
         expected = TypeAdapter(list[ExpectedResult]).validate_python(document.pop("expected"))
-        record = TypeAdapter(SessionRecord).validate_python(document)
+        facts = SessionFacts.from_document(TypeAdapter(dict[str, Any]).validate_python(document.pop("attributes")))
+        record = TypeAdapter(SessionRecord).validate_python({**document, "facts": facts})
         if record.uuid != path.parent.name:
             raise InputError(f"{path} describes another session, {record.uuid}")
         return record, expected

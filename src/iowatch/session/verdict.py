@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence, Set
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
-from iowatch import handoff
+from iowatch import checks
 from iowatch.benchmarks import registry, suites
 from iowatch.core import (
     DAY_S,
@@ -24,21 +24,19 @@ from iowatch.core import (
 from iowatch.findings import (
     Finding,
     HistoryExtent,
-    NewestSessionReport,
     Retest,
     find_retests,
     history_extent,
     outside_results,
-    session_report,
     update_findings,
 )
 from iowatch.reference import bandwidth, published_counts
 from iowatch.session import conditions
 from iowatch.session.accepted_plan import loss_reasons
-from iowatch.session.coverage import MISSING_REASONS, assess_coverage
+from iowatch.session.coverage import assess_coverage
 from iowatch.session.run import SessionSummary
 from iowatch.site import suite_on_system
-from iowatch.store import ExpectedResult, History, RunRow, SessionRow
+from iowatch.store import ExpectedResult, History, MissingReason, NewestSessionReport, RunRow, SessionFacts, SessionRow
 
 # Attributes of a session: cases that cannot run on the system, as `RunProblem`, and the commands that install what
 # these need.
@@ -164,13 +162,13 @@ def assess_session(history: History, summary: SessionSummary) -> Verdict:
     reasons = _failure_reasons(summary, absent)
     findings = update_findings(history, row.system)
     unavailable = _count_by_reason("unavailable", ((item.stack, item.reason) for item in summary.unavailable))
-    history.add_attributes(
+    history.add_facts(
         row.uuid,
-        {
-            UNAVAILABLE: [asdict(problem) for problem in unavailable],
-            INSTALL_COMMANDS: list(summary.install_commands),
-            MISSING_REASONS: [[*key, reason] for key, reason in reasons.items()],
-        },
+        SessionFacts(
+            unavailable=tuple(unavailable),
+            install_commands=tuple(summary.install_commands),
+            missing_reasons=tuple(MissingReason(*key, reason) for key, reason in reasons.items()),
+        ),
     )
     coverage = assess_coverage(history, row, {**reasons, **lost})
     return Verdict(
@@ -186,7 +184,7 @@ def assess_session(history: History, summary: SessionSummary) -> Verdict:
         missing=coverage.missing,
         extent=history_extent(history, [row.system]),
         install_commands=summary.install_commands,
-        newest=session_report(history.session(row.uuid)),
+        newest=history.session(row.uuid).facts.report,
         changes=tuple(f for f in findings if f.needs_action),
         suspected=tuple(f for f in findings if f.state == "suspected" and not f.needs_action),
         current=tuple(f for f in findings if f.resolution is None),
@@ -220,7 +218,7 @@ def assess_session(history: History, summary: SessionSummary) -> Verdict:
 
 def _quarantine_problems(history: History, system: str) -> list[str]:
     """One sentence per damaged case of any session of the system; a session that is not in the history may be one."""
-    found = handoff.quarantined_cases()
+    found = checks.quarantined_cases()
     others = {session.uuid for session in history.sessions() if session.system != system} if found else set()
     return [one.text for one in found if one.session not in others]
 
@@ -234,11 +232,11 @@ def _damaged_file_problems(day: int) -> list[str]:
 
 
 def _store_problems(history: History, session: SessionRow, found: Sequence[str]) -> tuple[str, ...]:
-    """All problems of the session; new ones are added to its attribute, which pages and notices read."""
-    known = session.attributes.get("problems", ())
+    """All problems of the session; new ones are added to its facts, which pages and notices read."""
+    known = session.facts.problems
     problems = tuple(dict.fromkeys([*known, *found]))
     if len(problems) > len(known):
-        history.add_attributes(session.uuid, {"problems": problems})
+        history.add_facts(session.uuid, SessionFacts(problems=problems))
     return problems
 
 
@@ -262,7 +260,7 @@ def _retested_runs(history: History, runs: Sequence[RunRow]) -> tuple[RetestedRu
     retested: list[RetestedRun] = []
     for retest in find_retests(runs):
         values: dict[tuple[str, str], list[float]] = {}
-        for name in (retest.name, handoff.turn_run_name(retest.name, {handoff.RETEST: True})):
+        for name in (retest.name, checks.turn_run_name(retest.name, {checks.RETEST: True})):
             results = history.run_results(run_ids[RunKey(retest.partition, retest.stack, name)])
             measured_metrics = {series.metric for series, _ in results}
             headline = next((metric for metric in headline_metrics() if metric in measured_metrics), None)

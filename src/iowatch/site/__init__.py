@@ -1,10 +1,7 @@
 """The site: systems, the machine, schedulers, storage and stacks. Only `reframe_config` depends on ReFrame."""
 
-from iowatch.site.builds import Build, build_digest, find_build, prefix_paths, recorded_stack
 from iowatch.site.file_system import FileSystem, FileSystemIdentity, FileSystemLimits, MeasuredFileSystem
-from iowatch.site.hybrids import HybridPart, HybridSource, compare_for_hybrids, describe_hybrid, recorded_hybrids
 from iowatch.site.init import write_system
-from iowatch.site.profiler import format_profile
 from iowatch.site.schedulers import (
     Allocation,
     avoiding_options,
@@ -13,7 +10,8 @@ from iowatch.site.schedulers import (
     job_nodes,
     job_state,
 )
-from iowatch.site.stack import (
+from iowatch.site.stack.load import discover_stacks, load_stack, read_stack_json
+from iowatch.site.stack.records import (
     Stack,
     StackDiff,
     StackPart,
@@ -23,7 +21,6 @@ from iowatch.site.stack import (
     stack_from_json,
     write_stack_files,
 )
-from iowatch.site.stacks import discover_stacks, load_stack, read_stack_json
 from iowatch.site.storage import file_system_without_striping
 from iowatch.site.system import (
     Blackout,

@@ -12,21 +12,11 @@ from typing import Any
 
 from iowatch.benchmarks.registry import BENCHMARKS
 from iowatch.core import InputError, MachineError, UsageError, plugins, settings
-from iowatch.site import (
-    MeasuredFileSystem,
-    Stack,
-    System,
-    covariates,
-    discover_stacks,
-    load_system,
-    machine,
-    profiler,
-    stack_install,
-    stack_probe,
-    stacks,
-    storage,
-)
-from iowatch.site.stack import parse_pinned_spec, root_specs
+from iowatch.site import MeasuredFileSystem, Stack, System, covariates, discover_stacks, load_system, machine, storage
+from iowatch.site.stack import install as stack_install
+from iowatch.site.stack import load as stacks
+from iowatch.site.stack import probe as stack_probe
+from iowatch.site.stack.records import parse_pinned_spec, root_specs
 
 
 @dataclass(frozen=True)
@@ -54,6 +44,11 @@ class Requirement:
     library: str | None = None
 
     @property
+    def name(self) -> str:
+        """Name in the registry."""
+        return self.title
+
+    @property
     def features(self) -> set[str]:
         """Features of stacks that it provides."""
         found = {stack_probe.FEATURE_OF_PART[part] for part in self.parts if part in stack_probe.FEATURE_OF_PART}
@@ -72,12 +67,9 @@ _TOOLS = (
     Requirement("CMake", (), ("cmake",), "builds benchio", required=True, program="cmake"),
     Requirement("pkg-config", (), ("pkg-config",), "finds netCDF and PnetCDF", program="pkg-config"),
     Requirement("libyaml", (), ("libyaml-dev",), "workloads of benchio", feature="libyaml", library="libyaml.so"),
-    # The first one is sufficient; docs/profile.md names the others.
-    *(
-        Requirement(one.name, (), (one.package,), "iowatch run --profile", program=one.name)
-        for one in profiler.PROFILERS[:1]
-    ),
 )
+# Those of capabilities.
+FURTHER_REQUIREMENTS = plugins.Registry(Requirement, (), file="requirements")
 
 
 def _requirements() -> Iterator[Requirement]:
@@ -87,6 +79,7 @@ def _requirements() -> Iterator[Requirement]:
         if b.package and b.probe and b.is_packaged and not b.probe.option:
             yield Requirement(b.title, (b.package,), b.debian, f"suites of {b.title}", feature=b.name)
     yield from _TOOLS
+    yield from FURTHER_REQUIREMENTS.values()
 
 
 @dataclass(frozen=True)

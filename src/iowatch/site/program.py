@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from iowatch.core import Output
-from iowatch.site.stack import Stack, StackPart
-from iowatch.site.stack_probe import HDF5_LIBRARY, MPI_LIBRARIES
+from iowatch.site.stack.probe import HDF5_LIBRARY, MPI_LIBRARIES
+from iowatch.site.stack.records import Stack, StackPart
 
 # Part -> file name of its main library.
 _LIBRARIES = {

@@ -33,7 +33,7 @@ from reframe.utility.typecheck import Duration
 from iowatch.core import InputError, IowatchError, MachineError, settings, suggest_name
 from iowatch.site import Stack, discover_stacks, load_system, read_stack_json, write_stack_files
 from iowatch.site.schedulers import BLOCKED_REASONS, SCHEDULER_OPTIONS, access_options, with_mpi_types
-from iowatch.site.stack_probe import features_of_stack
+from iowatch.site.stack.probe import features_of_stack
 
 
 def load_configuration(system: str) -> tuple[Path, dict[str, Any]]:

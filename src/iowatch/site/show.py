@@ -21,9 +21,9 @@ from iowatch.site import (
     System,
     SystemLimits,
     doctor,
-    stack_probe,
     system_zone,
 )
+from iowatch.site.stack import probe as stack_probe
 
 
 def _format_size(size_bytes: int | None) -> str:

@@ -168,8 +168,8 @@ _RESERVE = 1.1  # for metadata and partial stripes: a file system that is exactl
 
 
 def session_directory(base: str | Path, session: str | None = None) -> Path:
-    """Return the directory below `base` for all scratch data of one session (default: the current one)."""
-    return Path(base) / f"{_PREFIX}{session or os.environ.get('IOWATCH_SESSION') or _reframe_session_name()}"
+    """Return the directory below `base` for all scratch data of one session (default: this plain ReFrame run)."""
+    return Path(base) / f"{_PREFIX}{session or _reframe_session_name()}"
 
 
 def _reframe_session_name(process: int | None = None) -> str:
@@ -177,10 +177,10 @@ def _reframe_session_name(process: int | None = None) -> str:
     return f"reframe-{platform.node()}-{process or os.getpid()}"
 
 
-def case_directory(base: str | Path, test: str, environment: str) -> Path:
+def case_directory(base: str | Path, test: str, environment: str, session: str | None = None) -> Path:
     """Return the directory of one case; short and without special characters."""
     digest = hashlib.sha256(f"{test}\0{environment}".encode()).hexdigest()[:12]
-    return session_directory(base) / digest
+    return session_directory(base, session) / digest
 
 
 def find_identity(directory: Path) -> FileSystemIdentity | None:
@@ -231,9 +231,6 @@ def identity_commands(directory: Path, file: str, expected: FileSystemIdentity) 
     return [found, check]
 
 
-# Set by a session for its checks: by file system, "" for the default one, its `directory`, and in `places` what that
-# must be on, by partition, and at "" on the host of ReFrame.
-FILE_SYSTEMS_VARIABLE = "IOWATCH_FILE_SYSTEMS"
 # Fact of a run that was not on the default file system, and attribute of a session: the names.
 FILE_SYSTEM_FACT = "file_system"
 # Attribute of a session (this host) and fact of a run (its node): the declared fields of an identity.

@@ -1,7 +1,7 @@
 """Statistics: arrays in, frozen records out. A library of its own: numpy and scipy only, nothing of iowatch.
 
 Here is what several packages use. All else is imported from the module of its subject, for example
-`iowatch.statistics.bisection`.
+`iowatch.experiments.bisect.search`.
 """
 
 from iowatch.statistics.comparison import compare_groups, compare_pairs, find_subgroups

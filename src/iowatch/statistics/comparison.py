@@ -33,6 +33,7 @@ from iowatch.statistics.pairs import (
     PairComparison,
     RatioEstimate,
     ScalingPoint,
+    Side,
     SideSamples,
     SideSummary,
     VarianceInflation,
@@ -63,18 +64,16 @@ def decide_pair_verdict(
         return "not enough data", None, "too few sessions to estimate the noise"
     low, high = ci
     bound = max(high - 1, 1 - low)
-    if p <= settings.alpha and not low <= 1 <= high and bound > settings.negligible:
-        faster = (low > 1) == (sign > 0)
-        return "faster" if faster else "slower", None, f"corrected p = {p:.2g}, interval excludes 1"
+    excludes_1 = not low <= 1 <= high
+    if p <= settings.alpha and excludes_1 and bound > settings.negligible:
+        is_faster = (low > 1) == (sign > 0)
+        return "faster" if is_faster else "slower", None, f"corrected p = {p:.2g}, interval excludes 1"
+    interval = f"the {settings.level:.0%} interval"
     if bound <= settings.widest:
-        return "no difference", bound, f"the {settings.level:.0%} interval lies within {format_percent(bound)}"
+        return "no difference", bound, f"{interval} lies within {format_percent(bound)}"
     if high > MAX_STATED_RANGE * low:
-        return (
-            "not enough data",
-            None,
-            f"the {settings.level:.0%} interval spans more than a factor of {MAX_STATED_RANGE}",
-        )
-    return "not enough data", None, f"the {settings.level:.0%} interval, {low:.2g} to {high:.2g}, is too wide"
+        return "not enough data", None, f"{interval} spans more than a factor of {MAX_STATED_RANGE}"
+    return "not enough data", None, f"{interval}, {low:.2g} to {high:.2g}, is too wide"
 
 
 # Standard deviation of ln(value) between sessions of a shared file system, assumed if too few sessions were measured.
@@ -85,7 +84,7 @@ _RANK_EFFICIENCY = 3 / np.pi
 _FEW_SESSIONS = 3
 _SPREAD_BOUND_QUANTILE = 0.85
 # Future sessions are corrected for autocorrelation, too; this widens the interval of a single pair by 7 % even
-# without autocorrelation (bench/compare.py, `wandering`).
+# without autocorrelation (bench/statistics/compare.py, `wandering`).
 _INTERVAL_WIDENING = 1.07**2
 # More nightly sessions than in three years are not a recommendation.
 MAX_RUNS_NEEDED = 1_000
@@ -102,25 +101,36 @@ def runs_needed(
         settings: difference to find, and power.
     """
     spread, dependence = estimate.spread, estimate.dependence
-    observed = len(sides.left) + len(sides.right) - 2
-    if sides.fewest < _FEW_SESSIONS:  # use single samples instead
+    # Standard deviation of the log ratio between one session of each side.
+    if sides.paired:
+        noise = float(np.std(sides.log_ratios, ddof=1))
+    else:
+        noise = hypot(_side_spread(sides.left), _side_spread(sides.right))
+    noise *= sqrt(dependence.variance)
+    log_difference = log(1 + settings.difference)
+    # Ranks are robust to outliers, as medians are; the standard deviation is not, so the smaller spread is used.
+    noise_of_ranks = min(noise / sqrt(_RANK_EFFICIENCY), spread or inf)
+    for_test = _required_sessions(noise_of_ranks, threshold, log_difference, settings.power)
+    for_interval = _required_sessions(spread or noise, 1 - settings.level, log_difference, settings.power)
+    expected = max(for_test, for_interval) * _INTERVAL_WIDENING
+    # The scatter of so few sessions may be small by chance.
+    degrees = _degrees_of_spread(sides, dependence)
+    variance_factor = 1.0
+    if degrees > 1:
+        variance_factor = degrees / float(scipy.special.chdtri(degrees, _SPREAD_BOUND_QUANTILE))
+    fewest = estimates.MIN_SIGNED_RANK_PAIRS if sides.paired else estimates.MIN_RANK_SUM_SESSIONS
+    return max(fewest, ceil(expected)), max(fewest, ceil(expected * variance_factor))
+
+
+def _degrees_of_spread(sides: estimates.AlignedSides, dependence: VarianceInflation) -> float:
+    """Degrees of freedom of the scatter of log ratios between sessions; of samples with too few sessions."""
+    if sides.fewest < _FEW_SESSIONS:
         observed = max(1, len(sides.left.values) + len(sides.right.values) - 2)
     elif sides.paired:
         observed = sides.fewest - 1
-    degrees = max(1.0, observed / dependence.spread)
-    # Standard deviation of the log ratio between one session of each side.
-    spreads = hypot(_side_spread(sides.left), _side_spread(sides.right))
-    noise = (float(np.std(sides.log_ratios, ddof=1)) if sides.paired else spreads) * sqrt(dependence.variance)
-    log_difference = log(1 + settings.difference)
-    # Ranks are robust to outliers, as medians are; the standard deviation is not, so the smaller spread is used.
-    rank = _required_sessions(
-        min(noise / sqrt(_RANK_EFFICIENCY), spread or inf), threshold, log_difference, settings.power
-    )
-    width = _required_sessions(spread or noise, 1 - settings.level, log_difference, settings.power)
-    variance_factor = degrees / float(scipy.special.chdtri(degrees, _SPREAD_BOUND_QUANTILE)) if degrees > 1 else 1.0
-    fewest = estimates.MIN_SIGNED_RANK_PAIRS if sides.paired else estimates.MIN_RANK_SUM_SESSIONS
-    expected = max(rank, width) * _INTERVAL_WIDENING
-    return max(fewest, ceil(expected)), max(fewest, ceil(expected * variance_factor))
+    else:
+        observed = len(sides.left) + len(sides.right) - 2
+    return max(1.0, observed / dependence.spread)
 
 
 def recommend_runs(
@@ -169,8 +179,14 @@ def _required_sessions(noise: float, p: float, difference: float, power: float) 
     return float(((scipy.special.ndtri(power) - scipy.special.ndtri(p / 2)) * noise / difference) ** 2)
 
 
-# Two sides with samples, and the ratio of their medians.
-EstimatedPair = tuple[estimates.AlignedSides, RatioEstimate]
+@dataclass(frozen=True, slots=True)
+class EstimatedPair:
+    """Two sides with samples, and the ratio of their medians."""
+
+    sides: estimates.AlignedSides
+    medians: RatioEstimate
+
+
 _VERDICTS: tuple[VerdictKind, ...] = ("faster", "slower", "no difference", "not enough data")
 _SIZE_PARAMETERS = ("ranks", "nodes", "instances")
 _MIN_CASES = 3
@@ -186,7 +202,7 @@ def summarise_comparison(
         estimated: aligned sides and estimate of the median of each pair, None for a pair without samples; same order.
         settings: the same as for the pairs.
     """
-    counts = Counter(one.verdict for one in compared)
+    counts = Counter(pair.verdict for pair in compared)
     combined = _combine_pairs(compared, estimated, settings)
     verdict, bound, reason = decide_pair_verdict(combined.p, combined.ci, 1, settings)
     return OverallComparison(
@@ -218,60 +234,68 @@ class _CombinedEstimate:
 def _combine_pairs(
     compared: Sequence[AnyComparison], estimated: Sequence[EstimatedPair | None], settings: ComparisonSettings
 ) -> _CombinedEstimate:
-    rated = [one for one in compared if one.ratio is not None]
-    logs = np.array([pair_log_gain(one) for one in rated])
+    with_ratio = [pair for pair in compared if pair.ratio is not None]
+    logs = np.array([pair_log_gain(pair) for pair in with_ratio])
     if not len(logs):
         return _CombinedEstimate(reason="" if compared else "no pairs")
-    assessed = [
-        (one, work)
-        for one, work in zip(compared, estimated, strict=True)
-        if work is not None and work[1].ci is not None
-    ]
-    if assessed:
-        found = _combine_over_sessions(assessed, settings)
-        left_out = len(rated) - len(assessed)
-        why = f"{left_out} of {len(rated)} cases have fewer than {estimates.MIN_SESSIONS} runs per side; without them "
-        return replace(found, reason=why + _verdict_reason(found, settings)) if left_out else found
-    runs = [side.runs for one in rated for side in (one.left, one.right) if side.runs is not None]
+    # Pairs with enough sessions for an interval decide, if there are any.
+    with_interval: list[tuple[AnyComparison, EstimatedPair]] = []
+    for pair, estimate in zip(compared, estimated, strict=True):
+        if estimate is not None and estimate.medians.ci is not None:
+            with_interval.append((pair, estimate))
+    if with_interval:
+        combined = _combine_over_sessions(with_interval, settings)
+        left_out = len(with_ratio) - len(with_interval)
+        if not left_out:
+            return combined
+        few = f"{left_out} of {len(with_ratio)} cases have fewer than {estimates.MIN_SESSIONS} runs per side"
+        return replace(combined, reason=f"{few}; without them {_verdict_reason(combined, settings)}")
+    runs: list[int] = []
+    for pair in with_ratio:
+        runs += [side.runs for side in (pair.left, pair.right) if side.runs is not None]
     if runs and min(runs) < estimates.MIN_SESSIONS:
-        return _too_few_sessions(rated, exp(logs.mean()), max(runs))
+        return _too_few_sessions(with_ratio, exp(logs.mean()), max(runs))
     return _combine_over_cases(logs, settings)
 
 
-def _verdict_reason(found: _CombinedEstimate, settings: ComparisonSettings) -> str:
-    return decide_pair_verdict(found.p, found.ci, 1, settings)[2]
+def _verdict_reason(combined: _CombinedEstimate, settings: ComparisonSettings) -> str:
+    _, _, reason = decide_pair_verdict(combined.p, combined.ci, 1, settings)
+    return reason
 
 
-def _too_few_sessions(rated: Sequence[AnyComparison], ratio: float, runs: int) -> _CombinedEstimate:
+def _too_few_sessions(compared: Sequence[AnyComparison], ratio: float, runs: int) -> _CombinedEstimate:
     """No interval and no test: the cases of a session share the state of the machine, however many they are."""
-    needed = [one.runs_needed for one in rated if one.runs_needed is not None]
-    wanted = round(median(needed)) if needed else None
-    what = f", and about {wanted} to find a difference of the size asked for" if wanted else ""
-    return _CombinedEstimate(
-        ratio,
-        reason=f"all cases of a run share the state of the machine, so cases do not replace runs: a verdict over all "
-        f"needs at least {estimates.MIN_SESSIONS} runs per side{what}",
-        runs_needed=wanted,
+    needed = [pair.runs_needed for pair in compared if pair.runs_needed is not None]
+    runs_needed = round(median(needed)) if needed else None
+    to_find = ""
+    if runs_needed:
+        to_find = f", and about {runs_needed} to find a difference of the size asked for"
+    reason = (
+        f"all cases of a run share the state of the machine, so cases do not replace runs: a verdict over all "
+        f"needs at least {estimates.MIN_SESSIONS} runs per side{to_find}"
     )
+    return _CombinedEstimate(ratio, reason=reason, runs_needed=runs_needed)
 
 
 def _combine_over_sessions(
-    assessed: Sequence[tuple[AnyComparison, EstimatedPair]], settings: ComparisonSettings
+    with_interval: Sequence[tuple[AnyComparison, EstimatedPair]], settings: ComparisonSettings
 ) -> _CombinedEstimate:
     """Combine pairs that have intervals.
 
     All pairs are drawn with the same sessions, so the draws of their mean include the dependence between pairs. The
     draws of each pair include the autocorrelation of consecutive sessions.
     """
-    centre = float(np.mean([pair_log_gain(one) for one, _ in assessed]))
-    signs = np.array([one.sign for one, _ in assessed])
-    drawn = estimates.draw_pairs_together([(sides, found.dependence) for _, (sides, found) in assessed], settings)
+    centre = float(np.mean([pair_log_gain(pair) for pair, _ in with_interval]))
+    signs = np.array([pair.sign for pair, _ in with_interval])
+    dependent = [(estimate.sides, estimate.medians.dependence) for _, estimate in with_interval]
+    drawn = estimates.draw_pairs_together(dependent, settings)
     draws = centre + np.nanmean(signs[:, None] * drawn, axis=0)
-    inflation = VarianceInflation(spread=median(found.dependence.spread for _, (_, found) in assessed))
-    sessions = int(median(sides.fewest for _, (sides, _) in assessed))
+    # The draws have the autocorrelation of the level; that of the scatter is the usual one of the pairs.
+    inflation = VarianceInflation(spread=median(dependence.spread for _, dependence in dependent))
+    sessions = int(median(sides.fewest for sides, _ in dependent))
     spread = estimates.uncertainty_from_draws(draws, sessions, inflation)
     low, high = estimates.expanded_percentile_interval(centre, draws, spread, settings.level)
-    basis: IntervalBasis = "paired sessions" if all(one.paired for one, _ in assessed) else "sessions"
+    basis: IntervalBasis = "paired sessions" if all(pair.paired for pair, _ in with_interval) else "sessions"
     return _CombinedEstimate(exp(centre), (exp(low), exp(high)), estimates.t_test_p_value(centre, spread), basis)
 
 
@@ -291,37 +315,42 @@ def _combine_over_cases(logs: Floats, settings: ComparisonSettings) -> _Combined
     return _CombinedEstimate(exp(centre), (exp(centre - half), exp(centre + half)), p, "cases")
 
 
-def pair_log_gain(one: AnyComparison) -> float:
-    """Log of the gain right / left; 0 if the metric has no direction."""
-    return one.sign * log(one.ratio) if one.ratio is not None else 0.0
+def pair_log_gain(pair: AnyComparison) -> float:
+    """Log of the gain right / left; 0 if the metric has no direction, or without a ratio."""
+    if pair.ratio is None:
+        return 0.0
+    return pair.sign * log(pair.ratio)
 
 
 def scaling_ratios(compared: Sequence[AnyComparison]) -> Mapping[str, tuple[ScalingPoint, ...]]:
     """Gains by number of ranks, nodes and instances, for each of these parameters with several values."""
-    found = {}
-    for axis in _SIZE_PARAMETERS:
-        groups: dict[int, list[float]] = defaultdict(list)
-        for one in compared:
-            value = one.case.parameters.get(axis)
-            if one.ratio is not None and isinstance(value, int | float):
-                groups[int(value)].append(pair_log_gain(one))
-        if len(groups) > 1:
-            found[axis] = tuple(
-                ScalingPoint(value, len(gains), exp(sum(gains) / len(gains)), exp(min(gains)), exp(max(gains)))
-                for value, gains in sorted(groups.items())
-            )
-    return found
+    points_of: dict[str, tuple[ScalingPoint, ...]] = {}
+    for parameter in _SIZE_PARAMETERS:
+        gains_of: dict[int, list[float]] = defaultdict(list)
+        for pair in compared:
+            value = pair.case.parameters.get(parameter)
+            if pair.ratio is not None and isinstance(value, int | float):
+                gains_of[int(value)].append(pair_log_gain(pair))
+        if len(gains_of) < 2:
+            continue
+        points: list[ScalingPoint] = []
+        for size, gains in sorted(gains_of.items()):
+            mean = exp(sum(gains) / len(gains))
+            points.append(ScalingPoint(size, len(gains), mean, exp(min(gains)), exp(max(gains))))
+        points_of[parameter] = tuple(points)
+    return points_of
 
 
 def _best_values(compared: Sequence[AnyComparison]) -> tuple[BestValues, ...]:
     groups: dict[tuple[str, str, int], list[tuple[float, float]]] = defaultdict(list)
-    for one in compared:
-        if one.sign < 0:
-            left, right = one.left.min, one.right.min
+    for pair in compared:
+        if pair.sign < 0:
+            left, right = pair.left.min, pair.right.min
         else:
-            left, right = one.left.max, one.right.max
+            left, right = pair.left.max, pair.right.max
         if left and right:
-            groups[str(one.case.parameters.get("operation", "")), one.metric, one.sign].append((left, right))
+            operation = str(pair.case.parameters.get("operation", ""))
+            groups[operation, pair.metric, pair.sign].append((left, right))
     best_values = []
     for (operation, metric, sign), values in sorted(groups.items()):
         best = min if sign < 0 else max
@@ -331,7 +360,8 @@ def _best_values(compared: Sequence[AnyComparison]) -> tuple[BestValues, ...]:
 
 
 _DIRECTIONS: tuple[tuple[Literal["faster", "slower"], int], ...] = (("faster", 1), ("slower", -1))
-_MIN_SUBGROUP_PAIRS = 4  # with fewer pairs any rule is due to chance
+# With fewer pairs any rule is due to chance.
+_MIN_SUBGROUP_PAIRS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -361,21 +391,22 @@ def find_subgroups(
 
     Pairs of published figures have no verdict; they count as different beyond `settings.difference`.
     """
-    usable = [one for one in compared if one.ratio is not None]
-    if len(usable) < _MIN_SUBGROUP_PAIRS:
+    with_ratio = [pair for pair in compared if pair.ratio is not None]
+    if len(with_ratio) < _MIN_SUBGROUP_PAIRS:
         return ()
-    gains = [pair_log_gain(one) for one in usable]
-    cases = [{"benchmark": one.case.benchmark, **one.case.parameters} for one in usable]
-    found = []
+    subgroups: list[Subgroup] = []
     for direction, sign in _DIRECTIONS:
-        changed = [_is_difference(one, settings) == direction for one in usable]
-        responses = [
-            SeriesResponse(case, differs, gain) for case, differs, gain in zip(cases, changed, gains, strict=True)
-        ]
+        responses: list[SeriesResponse] = []
+        for pair in with_ratio:
+            case = {"benchmark": pair.case.benchmark, **pair.case.parameters}
+            differs = _difference(pair, settings) == direction
+            responses.append(SeriesResponse(case, differs, pair_log_gain(pair)))
         rule = explanation.explain_changes(responses, vocabulary=vocabulary).rule
         if rule is None:
             continue
-        inside = [gain for gain, differs in zip(gains, changed, strict=True) if differs and sign * gain > 0]
+        # Of the pairs with this verdict those whose ratio has its sign.
+        differing = [response.log_ratio for response in responses if response.changed]
+        gains = [gain for gain in differing if sign * gain > 0]
         group = Subgroup(
             direction=direction,
             rule=rule.text,
@@ -383,18 +414,23 @@ def find_subgroups(
             inside_total=rule.total_in,
             outside=rule.changed_out,
             outside_total=rule.total_out,
-            ratio=exp(sum(inside) / len(inside)),
+            ratio=exp(sum(gains) / len(gains)),
         )
-        found.append(group)
-    return tuple(found)
+        subgroups.append(group)
+    return tuple(subgroups)
 
 
-def _is_difference(one: AnyComparison, settings: ComparisonSettings) -> str | None:
-    if one.p is None and one.left.runs is None and one.right.runs is None:
-        gain = pair_log_gain(one)
-        large = abs(gain) > log(1 + settings.difference)
-        return None if not large else "faster" if gain > 0 else "slower"
-    return one.verdict if one.verdict in ("faster", "slower") else None
+def _difference(pair: AnyComparison, settings: ComparisonSettings) -> Literal["faster", "slower"] | None:
+    """Whether the right side of a pair is faster or slower; None without a difference."""
+    is_published = pair.p is None and pair.left.runs is None and pair.right.runs is None
+    if is_published:
+        gain = pair_log_gain(pair)
+        if abs(gain) <= log(1 + settings.difference):
+            return None
+        return "faster" if gain > 0 else "slower"
+    if pair.verdict == "faster" or pair.verdict == "slower":
+        return pair.verdict
+    return None
 
 
 _Statistic = Literal["median", "max", "mean"]
@@ -416,9 +452,9 @@ def compare_pairs(
     Raises:
         StatisticsError: a metric has no direction.
     """
-    chosen = settings or ComparisonSettings()
-    compared, estimated = _estimate_pairs(pairs, chosen)
-    return compared, summarise_comparison(compared, estimated, chosen)
+    settings = settings or ComparisonSettings()
+    compared, estimated = _estimate_pairs(pairs, settings)
+    return compared, summarise_comparison(compared, estimated, settings)
 
 
 def compare_groups(
@@ -439,42 +475,59 @@ def compare_groups(
         StatisticsError: a metric has no direction.
     """
     compared, estimated = _estimate_pairs(pairs, settings)
-    return compared, [
-        summarise_comparison(
-            [compared[i] for i in members], [estimated[i] for i in members], replace(settings, level=level)
-        )
-        for members, level in groups
-    ]
+    of_groups: list[OverallComparison] = []
+    for members, level in groups:
+        compared_members = [compared[i] for i in members]
+        estimated_members = [estimated[i] for i in members]
+        of_groups.append(summarise_comparison(compared_members, estimated_members, replace(settings, level=level)))
+    return compared, of_groups
 
 
 def _estimate_pairs(
-    pairs: Sequence[Pair[CaseT]], chosen: ComparisonSettings
+    pairs: Sequence[Pair[CaseT]], settings: ComparisonSettings
 ) -> tuple[list[PairComparison[CaseT]], list[EstimatedPair | None]]:
+    """Verdict of each pair, and its estimates; None for a pair of published figures."""
     neutral = sorted({pair.metric for pair in pairs if pair.sign == 0})
     if neutral:
         raise StatisticsError(
             f"neither higher nor lower is better for {', '.join(neutral)}: no side can be faster",
             hint="--metric chooses others, for example bandwidth or time.",
         )
-    estimated: list[EstimatedPair | None] = [None] * len(pairs)
-    aligned = {
-        index: estimates.align_sides(pair.left, pair.right)
-        for index, pair in enumerate(pairs)
-        if isinstance(pair.left, SideSamples) and isinstance(pair.right, SideSamples)
-    }
+    aligned: dict[int, estimates.AlignedSides] = {}
+    for position, pair in enumerate(pairs):
+        if isinstance(pair.left, SideSamples) and isinstance(pair.right, SideSamples):
+            aligned[position] = estimates.align_sides(pair.left, pair.right)
     # The autocorrelation of the sessions is estimated from all pairs together.
     inflations = estimates.estimate_inflations(list(aligned.values()))
-    for (index, sides), dependence in zip(aligned.items(), inflations, strict=True):
-        estimated[index] = sides, estimates.ratio_of_medians(sides, chosen, dependence)
+    estimated: list[EstimatedPair | None] = [None] * len(pairs)
+    for (position, sides), dependence in zip(aligned.items(), inflations, strict=True):
+        estimated[position] = EstimatedPair(sides, estimates.ratio_of_medians(sides, settings, dependence))
     p_values, adjusted = _test_pairs(estimated)
     # p value that one more pair must reach to be accepted by Benjamini-Hochberg.
-    known = [p for p in adjusted if p is not None]
-    threshold = chosen.alpha * min(1.0, (sum(p <= chosen.alpha for p in known) + 1) / max(1, len(known)))
-    compared = [
-        _assess_pair(pair, work, p, corrected, threshold, chosen) if work else _compare_figures(pair)
-        for pair, work, p, corrected in zip(pairs, estimated, p_values, adjusted, strict=True)
-    ]
+    tested = [p for p in adjusted if p is not None]
+    accepted = sum(p <= settings.alpha for p in tested)
+    threshold = settings.alpha * min(1.0, (accepted + 1) / max(1, len(tested)))
+    compared: list[PairComparison[CaseT]] = []
+    for pair, estimate, p, corrected in zip(pairs, estimated, p_values, adjusted, strict=True):
+        if estimate is None:
+            compared.append(_compare_figures(pair))
+        else:
+            compared.append(_assess_pair(pair, estimate, _PairTest(p, corrected, threshold), settings))
     return compared, estimated
+
+
+@dataclass(frozen=True, slots=True)
+class _PairTest:
+    """Result of the test of a pair.
+
+    Attributes:
+        p, adjusted: p value before and after the correction for the number of pairs; None with too few sessions.
+        threshold: p value that one more pair must reach to be accepted.
+    """
+
+    p: float | None
+    adjusted: float | None
+    threshold: float
 
 
 def _test_pairs(estimated: Sequence[EstimatedPair | None]) -> tuple[list[float | None], list[float | None]]:
@@ -485,16 +538,27 @@ def _test_pairs(estimated: Sequence[EstimatedPair | None]) -> tuple[list[float |
     """
     from scipy import stats
 
-    found: list[float | None] = [None] * len(estimated)
-    for members, parts in estimates.stack_sessions([work[0] if work else None for work in estimated]):
-        p_values = estimates.paired_p_values(*parts) if len(parts) == 1 else estimates.independent_p_values(*parts)
-        sessions = [part.shape[1] for part in parts]
-        for index, p in zip(members, p_values, strict=True):
-            if work := estimated[index]:
-                found[index] = estimates.correct_p_for_autocorrelation(float(p), sessions, work[1].dependence)
-    known = [p for p in found if p is not None]
-    adjusted = iter(stats.false_discovery_control(known).tolist() if known else ())
-    return found, [None if p is None else next(adjusted) for p in found]
+    p_values: list[float | None] = [None] * len(estimated)
+    sides = [estimate.sides if estimate else None for estimate in estimated]
+    for members, samples in estimates.stack_sessions(sides):
+        if len(samples) == 1:
+            p_of_members = estimates.paired_p_values(*samples)
+        else:
+            p_of_members = estimates.independent_p_values(*samples)
+        sessions = [values.shape[1] for values in samples]
+        for position, p in zip(members, p_of_members, strict=True):
+            estimate = estimated[position]
+            if estimate is not None:
+                dependence = estimate.medians.dependence
+                p_values[position] = estimates.correct_p_for_autocorrelation(float(p), sessions, dependence)
+    # The correction concerns the pairs that were tested.
+    tested = [position for position, p in enumerate(p_values) if p is not None]
+    adjusted: list[float | None] = [None] * len(estimated)
+    if tested:
+        corrected = stats.false_discovery_control([p_values[position] for position in tested])
+        for position, p in zip(tested, corrected.tolist(), strict=True):
+            adjusted[position] = p
+    return p_values, adjusted
 
 
 # From this inflation on, the reason states that sessions are autocorrelated.
@@ -502,32 +566,23 @@ _MIN_REPORTED_INFLATION = 1.2
 
 
 def _assess_pair(
-    pair: Pair[CaseT],
-    work: EstimatedPair,
-    p: float | None,
-    adjusted: float | None,
-    threshold: float,
-    settings: ComparisonSettings,
+    pair: Pair[CaseT], estimate: EstimatedPair, test: _PairTest, settings: ComparisonSettings
 ) -> PairComparison[CaseT]:
-    sides, medians = work
+    """The verdict of a pair with samples."""
+    sides, medians = estimate.sides, estimate.medians
     maxima = estimates.ratio_of_maxima(sides, settings, medians.dependence)
-    inflation = medians.dependence.variance
-    verdict, bound, reason = decide_pair_verdict(adjusted, medians.ci, pair.sign, settings)
+    verdict, bound, reason = decide_pair_verdict(test.adjusted, medians.ci, pair.sign, settings)
     if sides.fewest < estimates.MIN_SESSIONS:
         left, right = len(sides.left), len(sides.right)
         runs = f"{left} against {right} run{'s' * (right != 1)}"
         reason = f"{runs}: the noise between sessions cannot be estimated below {estimates.MIN_SESSIONS} per side"
         verdict, bound = "not enough data", None
     else:
-        reason += f"; compared {'paired by session' if sides.paired else 'as independent samples'}"
-        if sides.left_out:
-            reason += f"; {sides.left_out} sessions without a counterpart excluded"
-        if medians.dependence.wandering:
-            reason += f"; the level moves slowly over many runs: {min(sides.fewest, inflation):.1f} count as one"
-        elif inflation >= _MIN_REPORTED_INFLATION:
-            reason += f"; consecutive sessions are correlated: {inflation:.1f} count as one"
+        reason += _describe_sessions(estimate)
+    # How many sessions would decide.
+    needed_runs = runs_needed(sides, medians, test.threshold, settings)
     wanders = medians.dependence.wandering > 0
-    needed, why = recommend_runs(runs_needed(sides, medians, threshold, settings), sides, settings.difference, wanders)
+    needed, why = recommend_runs(needed_runs, sides, settings.difference, wanders)
     return PairComparison(
         case=pair.case,
         metric=pair.metric,
@@ -541,30 +596,48 @@ def _assess_pair(
         ratio_max=maxima.ratio,
         values_max=maxima.values,
         ci_max=maxima.ci,
-        p=p,
-        p_adjusted=adjusted,
+        p=test.p,
+        p_adjusted=test.adjusted,
         paired=sides.paired,
         verdict=verdict,
         bound=bound,
         runs_needed=needed,
         runs_reason=why,
         reason=reason,
-        inflation=inflation,
+        inflation=medians.dependence.variance,
     )
 
 
+def _describe_sessions(estimate: EstimatedPair) -> str:
+    """How the sessions of a pair were compared, as the end of the reason of its verdict."""
+    sides, dependence = estimate.sides, estimate.medians.dependence
+    text = "; compared paired by session" if sides.paired else "; compared as independent samples"
+    if sides.left_out:
+        text += f"; {sides.left_out} sessions without a counterpart excluded"
+    if dependence.wandering:
+        as_one = min(sides.fewest, dependence.variance)
+        text += f"; the level moves slowly over many runs: {as_one:.1f} count as one"
+    elif dependence.variance >= _MIN_REPORTED_INFLATION:
+        text += f"; consecutive sessions are correlated: {dependence.variance:.1f} count as one"
+    return text
+
+
 def _summarise_side(side: estimates.SessionSamples) -> SideSummary:
-    n, runs = len(side.values), len(side)
-    most, middle, mean, least = (float(of(side.values)) for of in (np.max, np.median, np.mean, np.min))
-    return SideSummary(n=n, max=most, median=middle, mean=mean, min=least, runs=runs)
+    values = side.values
+    return SideSummary(
+        n=len(values),
+        max=float(np.max(values)),
+        median=float(np.median(values)),
+        mean=float(np.mean(values)),
+        min=float(np.min(values)),
+        runs=len(side),
+    )
 
 
 def _compare_figures(pair: Pair[CaseT]) -> PairComparison[CaseT]:
     """Compare published figures: a ratio without a statement about noise."""
-    left, right = (
-        side if isinstance(side, SideSummary) else _summarise_side(estimates.SessionSamples.of(side.sessions))
-        for side in (pair.left, pair.right)
-    )
+    left, right = _summary_of(pair.left), _summary_of(pair.right)
+    # The first statistic that both sides state.
     statistic = next((name for name in _STATISTICS if getattr(left, name) and getattr(right, name)), None)
     values = (getattr(left, statistic), getattr(right, statistic)) if statistic else None
     best = (left.max, right.max) if left.max and right.max else None
@@ -582,3 +655,10 @@ def _compare_figures(pair: Pair[CaseT]) -> PairComparison[CaseT]:
         verdict="not enough data",
         reason="printed figures without samples" if statistic else "no statistic in common",
     )
+
+
+def _summary_of(side: Side) -> SideSummary:
+    """Published figures as they are, samples summarised."""
+    if isinstance(side, SideSummary):
+        return side
+    return _summarise_side(estimates.SessionSamples.of(side.sessions))

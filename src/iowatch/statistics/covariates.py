@@ -15,10 +15,13 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from iowatch.statistics.method import Adjustment, Detection, Floats
+from iowatch.statistics.method import Adjustment, ChangePoint, Detection, Floats
 
+# Time blocks, each of which is predicted from the others. With twice as many, a block of a young series is too short to
+# be a test.
 BLOCKS = 5
-# With fewer observations that have covariates, chance predicts as well as they do.
+# With fewer observations that have covariates, chance predicts as well as they do. With twice as many, a series is
+# adjusted twelve sessions later.
 _MIN_OBSERVATIONS = 12
 # Smallest share of the variance that is worth an adjustment (0.1 is a scatter 5 % smaller), and what chance adds to it,
 # in parameters. In one block the prediction may add variance, more than this share of the mean variance of a block.
@@ -29,6 +32,7 @@ _MEAN_OBSERVATIONS, _MIN_SHARE_OF_MEANS = 5, 0.5
 # Weight of the assumption of no effect, in differences between observations.
 _PRIOR_DIFFERENCES = 0.1
 # A covariate is limited to this many times its usual deviation (95 % quantile); a larger effect is not extrapolated.
+# With twice as much, one extreme load can raise a run above its level.
 _MAX_DEVIATION = 1.5
 # Robust regression: degrees of freedom of the t distribution, and rounds of weighted least squares.
 _FREEDOM, _ROUNDS = 4.0, 3
@@ -98,10 +102,10 @@ def fit_covariate(logs: Floats, table: CovariateTable) -> CovariateEffect | None
         logs: ln of the values in time order, shape (n,).
         table: covariates of the same points.
     """
-    covered = np.isfinite(table.values).any(axis=1)
-    if covered.sum() < _MIN_OBSERVATIONS:
+    is_recorded = np.isfinite(table.values).any(axis=1)
+    if is_recorded.sum() < _MIN_OBSERVATIONS:
         return None
-    logs, values = logs[covered], table.values[covered]
+    logs, values = logs[is_recorded], table.values[is_recorded]
     middle, usual = _usual_values(values)
     scaled = _scale(values, middle, usual)
     changes, steps = np.diff(logs), np.diff(scaled, axis=0)
@@ -109,12 +113,16 @@ def fit_covariate(logs: Floats, table: CovariateTable) -> CovariateEffect | None
     # Most series are not predicted; one comparison is enough to see that.
     if shares.max() < _MIN_EXPLAINED / 2:
         return None
+    # The covariate must predict changes that the estimate has not seen,
     block = np.arange(len(changes)) * BLOCKS // len(changes)
-    explained = explained_out_of_sample([Differences(changes / robust_scale(changes), steps, block, table.signs)])
+    differences = Differences(changes / robust_scale(changes), steps, block, table.signs)
+    explained = explained_out_of_sample([differences])
+    if explained < least_explained(len(changes)):
+        return None
+    # and its slow changes must have about the same effect as the fast ones.
     column = int(shares.argmax())
     effect = fit_effect(changes, steps[:, column], table.signs[column])
-    is_chance = explained < least_explained(len(changes))
-    if is_chance or _explained_of_means(logs, effect * scaled[:, column]) < _MIN_SHARE_OF_MEANS * explained:
+    if _explained_of_means(logs, effect * scaled[:, column]) < _MIN_SHARE_OF_MEANS * explained:
         return None
     adjustment = Adjustment(table.names[column], explained)
     return CovariateEffect(column, float(middle[column]), float(usual[column]), effect, adjustment)
@@ -128,15 +136,23 @@ def least_explained(changes: int) -> float:
 def _usual_values(values: Floats) -> tuple[Floats, Floats]:
     """Median of each covariate, and its usual deviation from it, shape (p,)."""
     # Sorting puts NaN last.
-    middle = np.sort(values, axis=0)[(np.isfinite(values).sum(axis=0) - 1) // 2, np.arange(values.shape[1])]
-    deviations = np.abs(np.where(np.isfinite(values), values - middle, 0.0))
-    return middle, np.partition(deviations, len(values) * 19 // 20, axis=0)[len(values) * 19 // 20]
+    ordered = np.sort(values, axis=0)
+    middle_row = (np.isfinite(values).sum(axis=0) - 1) // 2
+    middle = ordered[middle_row, np.arange(values.shape[1])]
+    # The 95 % quantile of the distances from it.
+    distances = np.abs(np.where(np.isfinite(values), values - middle, 0.0))
+    quantile_row = len(values) * 19 // 20
+    usual = np.partition(distances, quantile_row, axis=0)[quantile_row]
+    return middle, usual
 
 
 def usual_deviations(values: Floats) -> Floats:
     """Covariates as deviations in units of the usual one, limited, shape (n, p); 0 where not recorded."""
-    covered = np.isfinite(values).any(axis=1)
-    return _scale(values, *_usual_values(values[covered])) if covered.any() else np.zeros_like(values)
+    is_recorded = np.isfinite(values).any(axis=1)
+    if not is_recorded.any():
+        return np.zeros_like(values)
+    middle, usual = _usual_values(values[is_recorded])
+    return _scale(values, middle, usual)
 
 
 def _scale(values: Floats, middle: Floats | float, usual: Floats | float) -> Floats:
@@ -155,16 +171,19 @@ def adjust_for_covariates(times: ArrayLike, values: ArrayLike, table: CovariateT
         table: covariates of the same points.
     """
     order = np.argsort(np.asarray(times), kind="stable")
-    moments, logs = np.asarray(times, dtype=float)[order], np.log(np.asarray(values, dtype=float)[order])
+    moments = np.asarray(times, dtype=float)[order]
+    logs = np.log(np.asarray(values, dtype=float)[order])
     ordered = replace(table, values=table.values[order])
-    found = fit_covariate(logs, ordered)
-    if found is None:
+    effect = fit_covariate(logs, ordered)
+    if effect is None:
         return None
-    covered = np.isfinite(ordered.values[:, found.column])
-    load, levels = found.load(ordered.values[covered]), np.full(len(logs), np.nan)
-    levels[covered] = _load_levels(load)
-    logs[covered] -= load - levels[covered]
-    return AdjustedSeries(moments, np.exp(logs), levels, found.adjustment)
+    # Only the deviations of the load from its own levels are removed.
+    is_recorded = np.isfinite(ordered.values[:, effect.column])
+    load = effect.load(ordered.values[is_recorded])
+    levels = np.full(len(logs), np.nan)
+    levels[is_recorded] = _load_levels(load)
+    logs[is_recorded] -= load - levels[is_recorded]
+    return AdjustedSeries(moments, np.exp(logs), levels, effect.adjustment)
 
 
 def align_unrecorded(series: AdjustedSeries, unadjusted: Detection) -> AdjustedSeries:
@@ -177,19 +196,25 @@ def align_unrecorded(series: AdjustedSeries, unadjusted: Detection) -> AdjustedS
         unadjusted: the detection in the series as measured.
     """
     logs, unrecorded = np.log(series.values), np.isnan(series.levels)
-    path = np.interp(series.times, *_level_path(unadjusted))
+    level_times, level_logs = _level_path(unadjusted)
+    levels = np.interp(series.times, level_times, level_logs)
+    # Observations without covariates come as near to their level as the adjusted ones are to theirs.
     scatter = robust_scale(np.diff(logs[~unrecorded])) / math.sqrt(2)
-    usual = max(float(np.std(logs[unrecorded] - path[unrecorded])), scatter)
-    shift = float(np.median(path[~unrecorded]) - np.median(logs[~unrecorded]))
-    values = np.exp(np.where(unrecorded, path + (logs - path) * scatter / usual, logs + shift))
-    return replace(series, values=values)
+    usual = max(float(np.std(logs[unrecorded] - levels[unrecorded])), scatter)
+    nearer = levels + (logs - levels) * scatter / usual
+    # The adjusted ones have the level of a usual load; they get that of the series as measured.
+    shift = float(np.median(levels[~unrecorded]) - np.median(logs[~unrecorded]))
+    return replace(series, values=np.exp(np.where(unrecorded, nearer, logs + shift)))
 
 
 def _level_path(detection: Detection) -> tuple[list[float], list[float]]:
     """Times and ln of the levels at the first and last observation of each level."""
-    ends = [(time, math.log(level.value)) for level in detection.levels for time in (level.time, level.last_time)]
-    times, logs = zip(*ends, strict=True)
-    return list(times), list(logs)
+    times: list[float] = []
+    logs: list[float] = []
+    for level in detection.levels:
+        times += (level.time, level.last_time)
+        logs += [math.log(level.value)] * 2
+    return times, logs
 
 
 @dataclass(frozen=True)
@@ -211,8 +236,12 @@ class Differences:
 
 def shares_of_all(series: Sequence[Differences], block: int = -1) -> Floats:
     """Sum over all series of the share that each covariate explains, without one block; shape (p,)."""
-    kept = [(one, one.block != block) for one in series]
-    shares = [_explained_shares(one.changes[k], one.steps[k], one.signs) for one, k in kept if k.any()]
+    shares: list[Floats] = []
+    for differences in series:
+        is_used = differences.block != block
+        if is_used.any():
+            changes, steps = differences.changes[is_used], differences.steps[is_used]
+            shares.append(_explained_shares(changes, steps, differences.signs))
     return np.asarray(np.sum(shares, axis=0))
 
 
@@ -222,19 +251,27 @@ def explained_out_of_sample(series: Sequence[Differences]) -> float:
     The covariate is the same in all series, the effect is not. A series whose differences are all in one block has
     nothing to predict that from.
     """
+    # Sum of the squared changes in each block, without and with the prediction from the other blocks.
     before, after = np.zeros(BLOCKS), np.zeros(BLOCKS)
-    for k in range(BLOCKS):
-        column = int(shares_of_all(series, k).argmax()) if any((one.block != k).any() for one in series) else 0
-        for one in series:
-            train, test = one.block != k, one.block == k
-            sign = one.signs[column]
-            effect = fit_effect(one.changes[train], one.steps[train, column], sign) if train.any() else 0.0
-            rest = one.changes[test] - effect * one.steps[test, column]
-            before[k] += np.minimum(one.changes[test] ** 2, 9.0).sum()
-            after[k] += np.minimum(rest**2, 9.0).sum()
-    if (after > before + _MAX_WORSE * before.mean()).sum() > BLOCKS - _MIN_GOOD_BLOCKS:
+    for block in range(BLOCKS):
+        column = 0
+        if any((differences.block != block).any() for differences in series):
+            column = int(shares_of_all(series, block).argmax())
+        for differences in series:
+            is_fitted, is_tested = differences.block != block, differences.block == block
+            effect = 0.0
+            if is_fitted.any():
+                changes, steps = differences.changes[is_fitted], differences.steps[is_fitted, column]
+                effect = fit_effect(changes, steps, differences.signs[column])
+            tested = differences.changes[is_tested]
+            rest = tested - effect * differences.steps[is_tested, column]
+            # Outliers of more than three scatters count as much as one of three.
+            before[block] += np.minimum(tested**2, 9.0).sum()
+            after[block] += np.minimum(rest**2, 9.0).sum()
+    is_worse = after > before + _MAX_WORSE * before.mean()
+    if is_worse.sum() > BLOCKS - _MIN_GOOD_BLOCKS or not before.any():
         return 0.0
-    return float(1 - after.sum() / before.sum()) if before.any() else 0.0
+    return float(1 - after.sum() / before.sum())
 
 
 def _explained_of_means(logs: Floats, load: Floats) -> float:
@@ -244,8 +281,11 @@ def _explained_of_means(logs: Floats, load: Floats) -> float:
     have another effect than fast ones, an adjustment would add changes.
     """
     # Medians, because each step of the series is in as many differences as two means have observations.
-    before, after = (float(np.median(np.abs(mean_differences(one)))) for one in (logs, logs - load))
-    return 1 - (after / before) ** 2 if before > 0 else 0.0
+    before = float(np.median(np.abs(mean_differences(logs))))
+    after = float(np.median(np.abs(mean_differences(logs - load))))
+    if not before > 0:
+        return 0.0
+    return 1 - (after / before) ** 2
 
 
 def mean_differences(logs: Floats) -> Floats:
@@ -263,7 +303,8 @@ def fit_effect(changes: Floats, step: Floats, sign: float) -> float:
     for _ in range(_ROUNDS):
         weights = _outlier_weights(changes - effect * step)
         effect = float((weights * changes) @ step / (weights @ step**2 + _PRIOR_DIFFERENCES))
-    return effect if sign * effect >= 0 else 0.0
+    has_allowed_sign = sign * effect >= 0
+    return effect if has_allowed_sign else 0.0
 
 
 def _explained_shares(changes: Floats, steps: Floats, signs: Floats) -> Floats:
@@ -276,6 +317,7 @@ def _explained_shares(changes: Floats, steps: Floats, signs: Floats) -> Floats:
 
 
 def _outlier_weights(residuals: Floats) -> Floats:
+    """Weights of a robust regression, those of a t distribution: an outlier counts less."""
     return (_FREEDOM + 1) / (_FREEDOM + (residuals / robust_scale(residuals)) ** 2)
 
 
@@ -289,6 +331,7 @@ def robust_scale(values: Floats) -> float:
 def _load_levels(load: Floats) -> Floats:
     """Mean of each segment between significant steps of the load, of each observation; shape (n,)."""
     scatter = float(np.sqrt(np.mean(np.diff(load) ** 2) / 2))
+    # Each segment is divided at its clearest step until none is significant.
     edges, pending = {0, len(load)}, [(0, len(load))]
     while pending:
         first, end = pending.pop()
@@ -311,22 +354,27 @@ def _significant_step(load: Floats, scatter: float) -> int | None:
     sums = np.cumsum(load - load.mean())[counts - 1]
     t = np.abs(sums) / scatter / np.sqrt(counts * (n - counts) / n)
     best = int(t.argmax())
-    return int(counts[best]) if t[best] > _MIN_LEVEL_T else None
+    if t[best] <= _MIN_LEVEL_T:
+        return None
+    return int(counts[best])
 
 
 def with_adjustment(detection: Detection, series: AdjustedSeries) -> Detection:
     """The detection in an adjusted series, with the share of each change that goes along with the covariate."""
     steps = sorted(detection.steps, key=lambda step: step.time)
-    edges = [0, *(int(np.searchsorted(series.times, step.time)) for step in steps), len(series.times)]
-    shares = {}
+    starts = [int(np.searchsorted(series.times, step.time)) for step in steps]
+    edges = [0, *starts, len(series.times)]
+    # The levels of the load beside each step, where they were recorded on both of its sides.
+    with_share: dict[ChangePoint, ChangePoint] = {}
     for step, first, middle, end in zip(steps, edges, edges[1:], edges[2:], strict=False):
-        before, after = (part[np.isfinite(part)] for part in np.split(series.levels[first:end], [middle - first]))
+        before, after = series.levels[first:middle], series.levels[middle:end]
+        before, after = before[np.isfinite(before)], after[np.isfinite(after)]
         if len(before) and len(after):
             share = float(after.mean() - before.mean()) / math.log(step.ratio)
-            shares[step] = replace(step, load_share=min(max(share, 0.0), 1.0) + 0.0)
+            with_share[step] = replace(step, load_share=min(max(share, 0.0), 1.0) + 0.0)
     return replace(
         detection,
-        changes=tuple(shares.get(step, step) for step in detection.changes),
-        suspected=tuple(shares.get(step, step) for step in detection.suspected),
+        changes=tuple(with_share.get(step, step) for step in detection.changes),
+        suspected=tuple(with_share.get(step, step) for step in detection.suspected),
         adjustment=series.adjustment,
     )

@@ -19,7 +19,13 @@ from multiprocessing.connection import wait
 import numpy as np
 from numpy.typing import ArrayLike
 
-from iowatch.statistics.covariates import CovariateTable, adjust_for_covariates, align_unrecorded, with_adjustment
+from iowatch.statistics.covariates import (
+    AdjustedSeries,
+    CovariateTable,
+    adjust_for_covariates,
+    align_unrecorded,
+    with_adjustment,
+)
 from iowatch.statistics.errors import StatisticsError, suggest_name
 from iowatch.statistics.method import Detection, DetectionMethod, DetectorSettings, ObservedSeries
 from iowatch.statistics.segments import Segment, SeriesFit, segment_many, step_penalty
@@ -34,15 +40,19 @@ from iowatch.statistics.steps import (
 
 def detect_levels(series: Sequence[ObservedSeries], settings: DetectorSettings) -> list[Detection]:
     """Detect steps between levels, transients and drift: the method `levels` (docs/detection.md)."""
-    fits = segment_many([one.logs for one in series], settings)
-    found = []
-    for one, (path, noise) in zip(series, fits, strict=True):
-        fit = SeriesFit(one.logs, noise, settings, np.zeros(len(one.logs), dtype=bool))
-        price = step_penalty(len(one.logs), settings)
-        segments, excursions = refine_segments(fit, fit.segments(path), price)
+    fits = segment_many([observed.logs for observed in series], settings)
+    detections = []
+    for observed, (path, noise) in zip(series, fits, strict=True):
+        observations = len(observed.logs)
+        fit = SeriesFit(observed.logs, noise, settings, np.zeros(observations, dtype=bool))
+        price = step_penalty(observations, settings)
+        # The most probable path has levels of any length: what is too short or too weak for a level is taken out.
+        segments, transients = refine_segments(fit, fit.segments(path), price)
+        # Several steps in one direction may be a slope.
         segments, drifts = extract_drifts(fit, segments, price)
-        found.append(make_detection(one.times, one.firsts, fit, _date_steps(fit, segments), excursions, drifts))
-    return found
+        dated = _date_steps(fit, segments)
+        detections.append(make_detection(observed.times, observed.firsts, fit, dated, transients, drifts))
+    return detections
 
 
 def _date_steps(series: SeriesFit, segments: list[Segment]) -> list[Segment]:
@@ -96,23 +106,35 @@ def detect_many(
         StatisticsError: unknown method; shapes differ, or a time or value is not finite, or a value is not positive:
             the message states the position of the series.
     """
-    chosen, settings = get_method(method), settings or DetectorSettings()
+    detection_method = get_method(method)
+    settings = settings or DetectorSettings()
     starts = since or [None] * len(series)
-    inputs = [ObservedSeries(i, *one, start) for i, (one, start) in enumerate(zip(series, starts, strict=True))]
-    adjusted = {
-        i: one
-        for i, table in enumerate(covariates or ())
-        if table is not None and (one := adjust_for_covariates(*series[i], table))
-    }
-    incomplete = [i for i, one in adjusted.items() if np.isnan(one.levels).any()]
-    for i, detection in zip(incomplete, chosen.detect([inputs[i] for i in incomplete], settings), strict=True):
-        adjusted[i] = align_unrecorded(adjusted[i], detection)
-    for i, one in adjusted.items():
-        inputs[i] = ObservedSeries(i, one.times, one.values, starts[i])
-    enough = [x for x in inputs if len(x.logs) >= settings.min_observations]
-    found = dict(zip(enough, chosen.detect(enough, settings), strict=True))
-    answers = [replace(found.get(x) or _unassessed(x), method=method) for x in inputs]
-    return [with_adjustment(answer, adjusted[i]) if i in adjusted else answer for i, answer in enumerate(answers)]
+    observed: list[ObservedSeries] = []
+    for number, ((times, values), start) in enumerate(zip(series, starts, strict=True)):
+        observed.append(ObservedSeries(number, times, values, start))
+    # Series that a covariate predicts are assessed without its effect.
+    adjusted: dict[int, AdjustedSeries] = {}
+    for number, table in enumerate(covariates or ()):
+        without_effect = None if table is None else adjust_for_covariates(*series[number], table)
+        if without_effect is not None:
+            adjusted[number] = without_effect
+    # Observations without covariates keep the levels that are found without an adjustment.
+    incomplete = [number for number, without_effect in adjusted.items() if np.isnan(without_effect.levels).any()]
+    as_measured = detection_method.detect([observed[number] for number in incomplete], settings)
+    for number, detection in zip(incomplete, as_measured, strict=True):
+        adjusted[number] = align_unrecorded(adjusted[number], detection)
+    for number, without_effect in adjusted.items():
+        observed[number] = ObservedSeries(number, without_effect.times, without_effect.values, starts[number])
+    # The method gets all series at once that are long enough.
+    assessed = [given for given in observed if len(given.logs) >= settings.min_observations]
+    detection_of = dict(zip(assessed, detection_method.detect(assessed, settings), strict=True))
+    detections: list[Detection] = []
+    for number, given in enumerate(observed):
+        detection = replace(detection_of.get(given) or _unassessed(given), method=method)
+        if number in adjusted:
+            detection = with_adjustment(detection, adjusted[number])
+        detections.append(detection)
+    return detections
 
 
 def _unassessed(series: ObservedSeries) -> Detection:
@@ -124,12 +146,16 @@ def detect(times: ArrayLike, values: ArrayLike, *, since: float | None = None) -
     return detect_many([(times, values)], since=[since])[0]
 
 
+# Constants of `extend_detection`, by bench/statistics/detect_added.py.
 # Observations of a level, and after a transient, from which one more like the others changes no estimate noticeably.
+# With twice as many, levels of up to 60 observations are assessed anew after every one.
 _SETTLED = 30
-# Most observations that are added without a new estimate, also as a share of those of the level.
+# Most observations that are added without a new estimate, also as a share of those of the level. With twice as many a
+# slow drift is assessed two weeks later.
 _MOST_ADDED, _MOST_ADDED_SHARE = 14, 0.1
 # Largest distance from the level of an observation, and of the sum of n of them divided by the root of n, in units of
-# the noise. Of observations like the others four of a hundred are farther away, and one sum of ten is.
+# the noise. Of observations like the others four of a hundred are farther away, and one sum of ten is. With twice as
+# much a step of four times the noise could be added to the level.
 _FAR, _SHIFTED = 2.5, 2.0
 
 
@@ -153,19 +179,28 @@ def extend_detection(
         return None
     if known.suspected or known.drifts or known.adjustment:
         return None
-    last, t, v = known.levels[-1], np.asarray(times, dtype=float), np.asarray(values, dtype=float)
-    new = int((t > last.last_time).sum())
-    assessed = last.observations - (len(t) - new)
-    is_settled = assessed >= _SETTLED and (not known.transients or known.n - known.transients[-1].last_index > _SETTLED)
-    if not is_settled or not 0 < len(t) <= min(most, _MOST_ADDED_SHARE * assessed) or not (v > 0).all():
+    level = known.levels[-1]
+    moments, measured = np.asarray(times, dtype=float), np.asarray(values, dtype=float)
+    new = int((moments > level.last_time).sum())
+    # The level must rest on many observations that were assessed, and the last transient must be long over.
+    assessed = level.observations - (len(moments) - new)
+    is_long_over = not known.transients or known.n - known.transients[-1].last_index > _SETTLED
+    if assessed < _SETTLED or not is_long_over:
         return None
-    if (np.diff(t) == 0).any():  # samples of one observation
+    if not 0 < len(moments) <= min(most, _MOST_ADDED_SHARE * assessed) or not (measured > 0).all():
         return None
-    distances = np.log(v / last.value) / known.noise
-    if np.abs(distances).max() > _FAR or abs(distances.sum()) > _SHIFTED * np.sqrt(len(t)):
+    has_samples_of_one_observation = (np.diff(moments) == 0).any()
+    if has_samples_of_one_observation:
         return None
-    longer = replace(last, last_index=known.n + new - 1, last_time=float(t[-1]), observations=last.observations + new)
-    return replace(known, n=known.n + new, levels=(*known.levels[:-1], longer), added_since=float(t[0]))
+    # All observations that were added must be like those of the level, also together.
+    distances = np.log(measured / level.value) / known.noise
+    if np.abs(distances).max() > _FAR or abs(distances.sum()) > _SHIFTED * np.sqrt(len(moments)):
+        return None
+    longer_level = replace(
+        level, last_index=known.n + new - 1, last_time=float(moments[-1]), observations=level.observations + new
+    )
+    levels = (*known.levels[:-1], longer_level)
+    return replace(known, n=known.n + new, levels=levels, added_since=float(moments[0]))
 
 
 # Starting a process takes 0.5 s, about a tenth of the time for this number of points (10 microseconds each).
@@ -190,14 +225,15 @@ def detection_pool(
             there are enough points, else 1; 1 in a process that is itself one of several].
     """
     if not processes:
-        cores = min(len(os.sched_getaffinity(0)), _MAX_PROCESSES)
-        processes = cores if points >= _MIN_POINTS_PER_PROCESS and parent_process() is None else 1
+        processes = 1
+        if points >= _MIN_POINTS_PER_PROCESS and parent_process() is None:
+            processes = min(len(os.sched_getaffinity(0)), _MAX_PROCESSES)
     if processes == 1:
-        yield lambda *one: partial(_detect_submitted, method, *one)
+        yield lambda *series: partial(_detect_submitted, method, *series)
         return
     # Spawned, not forked: a forked worker would inherit the open connections to the history.
     with ProcessPoolExecutor(processes, get_context("spawn"), initializer=_exit_with_parent) as pool:
-        yield lambda *one: pool.submit(_detect_submitted, method, *one).result
+        yield lambda *series: pool.submit(_detect_submitted, method, *series).result
 
 
 def _detect_submitted(

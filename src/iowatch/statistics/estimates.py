@@ -7,7 +7,7 @@ twice). Its quantiles are too narrow for few sessions, because G drawn sessions 
 their spread is itself uncertain. They are widened around the estimate by sqrt(G/(G-1)) and by the ratio of Student's t
 to the normal quantile (the expanded percentile interval; Hesterberg, "What Teachers Should Know about the Bootstrap",
 The American Statistician 69, 2015), with Welch's degrees of freedom for two sides. tests/statistics and
-bench/compare.py measure the coverage.
+bench/statistics/compare.py measure the coverage.
 
 Autocorrelation. On a shared file system slow sessions follow slow sessions, and 28 such sessions contain less
 information about the next month than 28 independent ones. The variance of a mean grows by V = 1 + 2 (r1 + r2 + ...),
@@ -19,13 +19,13 @@ the bias of short series (Marriott and Pope, 1954); the decay is assumed: rk = r
 r1 and `_AUTOCORRELATION_DECAY`. The r1 of one pair of series is mostly chance. So all pairs of a comparison, measured
 on the same machine, give a common r1, shrunk towards 0 by r^2 / (r^2 + 1/N), N sessions; each pair deviates from it as
 far as the pairs differ by more than chance (empirical Bayes, James and Stein, 1961). For independent sessions the
-result is close to 0. bench/compare.py measures the effect.
+result is close to 0. bench/statistics/compare.py measures the effect.
 
 Tests. Rank tests are the default, because they need no assumption about the noise. Their p value cannot fall below
 that of complete separation, 2 / C(2n, n) for n sessions per side, which can be too large after the correction for many
 pairs, whatever the size of the difference. If the sessions are completely separated, or too few for ranks, Student's
 test of the log session medians is used instead. Its assumption of normal noise is conservative: under heavy tails the
-test finds fewer differences (bench/compare.py, `tails`).
+test finds fewer differences (bench/statistics/compare.py, `tails`).
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, reduce
+from itertools import chain
 from math import comb, exp, log, sqrt
 from statistics import NormalDist, median
 
@@ -133,8 +134,8 @@ class EstimateUncertainty:
         total = self.variance + other.variance
         if total == 0:
             return EstimateUncertainty(0.0, min(self.degrees, other.degrees))
-        parts = self.variance**2 / self.degrees + other.variance**2 / other.degrees
-        return EstimateUncertainty(total, total**2 / parts)
+        divisor = self.variance**2 / self.degrees + other.variance**2 / other.degrees
+        return EstimateUncertainty(total, total**2 / divisor)
 
 
 def widen_draws(draws: Floats, centre: float, sessions: int, dependence: VarianceInflation) -> Floats:
@@ -185,8 +186,10 @@ def t_test_p_value(estimate: float, spread: EstimateUncertainty) -> float:
     return float(2 * scipy.special.stdtr(spread.degrees, -abs(estimate) / sqrt(spread.variance)))
 
 
-_MIN_SHARED_FRACTION = 0.75  # of the sessions of the side with fewer: enough to compare session by session
-MIN_SESSIONS = 3  # per side, for any statement about noise; intervals from two sessions span a factor of ten
+# Share of the sessions of the side with fewer that is enough to compare session by session.
+_MIN_SHARED_FRACTION = 0.75
+# Fewest sessions per side for any statement about noise; intervals from two sessions span a factor of ten.
+MIN_SESSIONS = 3
 
 
 @dataclass(frozen=True)
@@ -210,11 +213,12 @@ class SessionSamples:
     @classmethod
     def of(cls, sessions: Mapping[str, Sequence[float]]) -> SessionSamples:
         """Create from samples by session; no session may be empty."""
-        kept = tuple(tuple(values) for values in sessions.values())
-        values = np.array([value for session in kept for value in session], dtype=np.float64)
-        session = np.repeat(np.arange(len(kept)), [len(session) for session in kept])
+        samples = tuple(tuple(values) for values in sessions.values())
+        values = np.array(list(chain.from_iterable(samples)), dtype=np.float64)
+        session = np.repeat(np.arange(len(samples)), [len(of_session) for of_session in samples])
         # statistics.median, because numpy.median takes 20 µs per call, and 1,000 pairs have 60,000 sessions.
-        return cls(kept, tuple(sessions), values, session, np.array([median(session) for session in kept]))
+        medians = np.array([median(of_session) for of_session in samples])
+        return cls(samples, tuple(sessions), values, session, medians)
 
     def __len__(self) -> int:
         return len(self.samples)
@@ -245,15 +249,26 @@ def align_sides(left: SideSamples, right: SideSamples) -> AlignedSides:
     shared = [key for key in left.sessions if key in right.sessions]
     fewer = min(len(left.sessions), len(right.sessions))
     if len(shared) < max(MIN_SESSIONS, _MIN_SHARED_FRACTION * fewer):
-        first, second = (SessionSamples.of(side.sessions) for side in (left, right))
-        return AlignedSides(first, second, paired=False)
-    first, second = (SessionSamples.of({key: side.sessions[key] for key in shared}) for side in (left, right))
-    out = len(left.sessions) + len(right.sessions) - 2 * len(shared)
-    return AlignedSides(first, second, paired=True, left_out=out)
+        return AlignedSides(SessionSamples.of(left.sessions), SessionSamples.of(right.sessions), paired=False)
+    shared_left = SessionSamples.of({key: left.sessions[key] for key in shared})
+    shared_right = SessionSamples.of({key: right.sessions[key] for key in shared})
+    left_out = len(left.sessions) + len(right.sessions) - 2 * len(shared)
+    return AlignedSides(shared_left, shared_right, paired=True, left_out=left_out)
 
 
-LogLevel = tuple[float, int, Floats]
-"""Log level of one side: estimate, number of sessions, and draws."""
+@dataclass(frozen=True, slots=True)
+class LogLevel:
+    """Level of one side (ln), or of the log ratios of paired sides.
+
+    Attributes:
+        estimate: from all sessions.
+        sessions: their number.
+        draws: bootstrap draws of the estimate, shape (resamples,).
+    """
+
+    estimate: float
+    sessions: int
+    draws: Floats
 
 
 def ratio_of_medians(
@@ -265,15 +280,15 @@ def ratio_of_medians(
         dependence: variance inflation of the sessions.
     """
     if sides.paired:
-        return _ratio_of_midmeans(
-            [np.log(side.medians) for side in (sides.left, sides.right)], True, settings, dependence
-        )
-    levels = []
+        logs = [np.log(sides.left.medians), np.log(sides.right.medians)]
+        return _ratio_of_midmeans(logs, True, settings, dependence)
+    levels: list[LogLevel] = []
+    # The draws of both sides are independent of each other.
     for offset, side in enumerate((sides.left, sides.right)):
         counts = draw_session_counts(len(side), settings.resamples, settings.seed + offset)
         draws = np.log(bootstrap_medians(side.values, side.session, counts))
-        levels.append((log(np.median(side.values)), len(side), draws))
-    return _estimate_ratio(levels, (levels[0][0], levels[1][0]), settings, dependence)
+        levels.append(LogLevel(log(np.median(side.values)), len(side), draws))
+    return _estimate_ratio(levels, (levels[0].estimate, levels[1].estimate), settings, dependence)
 
 
 def ratio_of_maxima(
@@ -284,9 +299,12 @@ def ratio_of_maxima(
     The maximum of all samples grows with their number and its bootstrap does not converge. So maxima are taken per
     session, over the same number of repetitions on both sides, and the middle half of the sessions is averaged.
     """
-    both = (sides.left, sides.right)
-    repetitions = min(int(median(map(len, side.samples))) for side in both)
-    logs = [np.log([_expected_maximum(values, repetitions) for values in side.samples]) for side in both]
+    repetitions_left = int(median(map(len, sides.left.samples)))
+    repetitions_right = int(median(map(len, sides.right.samples)))
+    repetitions = min(repetitions_left, repetitions_right)
+    logs: list[Floats] = []
+    for side in (sides.left, sides.right):
+        logs.append(np.log([_expected_maximum(values, repetitions) for values in side.samples]))
     return _ratio_of_midmeans(logs, sides.paired, settings, dependence)
 
 
@@ -306,34 +324,47 @@ def _ratio_of_midmeans(
     """Ratio from one log value per session of left and right; if paired, from the differences of the sessions."""
     drawn = [logs[1] - logs[0]] if paired else logs
     weights = [interquartile_weights(values) for values in drawn]
-    levels = []
+    levels: list[LogLevel] = []
     for offset, (values, weight) in enumerate(zip(drawn, weights, strict=True)):
         counts = draw_session_counts(len(values), settings.resamples, settings.seed + offset)
-        levels.append((float(weight @ values), len(values), bootstrap_interquartile_means(values, counts)))
+        draws = bootstrap_interquartile_means(values, counts)
+        levels.append(LogLevel(float(weight @ values), len(values), draws))
     # Paired sides have the weights of their differences, so that the quotient of both values is the ratio.
-    sides = (float(weights[0] @ logs[0]), float(weights[-1] @ logs[1]))
-    return _estimate_ratio(levels, sides, settings, dependence)
+    log_left, log_right = float(weights[0] @ logs[0]), float(weights[-1] @ logs[1])
+    return _estimate_ratio(levels, (log_left, log_right), settings, dependence)
 
 
 def _estimate_ratio(
-    levels: Sequence[LogLevel], sides: tuple[float, float], settings: ComparisonSettings, dependence: VarianceInflation
+    levels: Sequence[LogLevel],
+    log_values: tuple[float, float],
+    settings: ComparisonSettings,
+    dependence: VarianceInflation,
 ) -> RatioEstimate:
     """Ratio right / left of two levels drawn independently, or of one level of paired log ratios.
 
     Args:
-        sides: log value of left and right.
+        levels: of left and right, or of the log ratios.
+        log_values: of left and right.
     """
-    centre = levels[-1][0] - sum(level for level, _, _ in levels[:-1])
-    both = exp(sides[0]), exp(sides[1])
-    if min(sessions for _, sessions, _ in levels) < MIN_SESSIONS:
-        return RatioEstimate(exp(centre), both)
-    widened = [widen_draws(draws, level, sessions, dependence) for level, sessions, draws in levels]
-    parts = [uncertainty_from_draws(draws, n, dependence) for draws, (_, n, _) in zip(widened, levels, strict=True)]
-    spread = reduce(EstimateUncertainty.plus, parts)
+    *subtracted, last = levels
+    centre = last.estimate - sum(level.estimate for level in subtracted)
+    values = exp(log_values[0]), exp(log_values[1])
+    if min(level.sessions for level in levels) < MIN_SESSIONS:
+        return RatioEstimate(exp(centre), values)
+    # The uncertainty of each level, and of their difference.
+    widened: list[Floats] = []
+    uncertainties: list[EstimateUncertainty] = []
+    for level in levels:
+        draws_of_level = widen_draws(level.draws, level.estimate, level.sessions, dependence)
+        widened.append(draws_of_level)
+        uncertainties.append(uncertainty_from_draws(draws_of_level, level.sessions, dependence))
+    spread = reduce(EstimateUncertainty.plus, uncertainties)
     draws = widened[-1] - sum(widened[:-1])
     low, high = expanded_percentile_interval(centre, draws, spread, settings.level)
-    noise = sqrt(sum(part.variance * n for part, (_, n, _) in zip(parts, levels, strict=True)))
-    return RatioEstimate(exp(centre), both, (exp(low), exp(high)), noise, draws, dependence)
+    variance_of_session = sum(
+        uncertainty.variance * level.sessions for uncertainty, level in zip(uncertainties, levels, strict=True)
+    )
+    return RatioEstimate(exp(centre), values, (exp(low), exp(high)), sqrt(variance_of_session), draws, dependence)
 
 
 def draw_pairs_together(
@@ -347,35 +378,44 @@ def draw_pairs_together(
     Returns:
         shape (pairs, resamples), around 0; NaN where a draw has no session of a side.
     """
-    drawn = _draw_named_sessions([sides for sides, _ in pairs], settings)
-    found = []
+    counts_of_session = _draw_named_sessions([sides for sides, _ in pairs], settings)
+    draws_of_pairs: list[Floats] = []
     for sides, dependence in pairs:
-        both = (sides.right,) if sides.paired else (sides.left, sides.right)
-        values = [sides.log_ratios] if sides.paired else [np.log(side.medians) for side in both]
+        # One sample of log ratios, or one sample of log values for each side.
+        if sides.paired:
+            samples = [(sides.log_ratios, sides.right.names)]
+        else:
+            samples = [(np.log(side.medians), side.names) for side in (sides.left, sides.right)]
         draws = np.zeros(settings.resamples)
-        for one, side in zip(values, both, strict=True):
-            counts = np.array([drawn[name] for name in side.names])
+        for values, names in samples:
+            counts = np.array([counts_of_session[name] for name in names])
             with np.errstate(invalid="ignore"):
-                means = bootstrap_interquartile_means(one, counts)
-            deviation = widen_draws(means - float(interquartile_weights(one) @ one), 0.0, len(one), dependence)
-            draws = deviation - draws
-        found.append(draws)
-    return np.array(found)
+                means = bootstrap_interquartile_means(values, counts)
+            estimate = float(interquartile_weights(values) @ values)
+            # Right less left.
+            draws = widen_draws(means - estimate, 0.0, len(values), dependence) - draws
+        draws_of_pairs.append(draws)
+    return np.array(draws_of_pairs)
 
 
 def _draw_named_sessions(pairs: Sequence[AlignedSides], settings: ComparisonSettings) -> dict[str, NDArray[np.int32]]:
     """Number of times each session is in each draw, shape (resamples,); sessions of one or both sides apart."""
-    left, right = (dict.fromkeys(name for pair in pairs for name in getattr(pair, side).names) for side in _SIDES)
-    strata = [[n for n in left if n not in right], [n for n in right if n not in left], [n for n in left if n in right]]
-    found: dict[str, NDArray[np.int32]] = {}
-    for offset, names in enumerate(strata):
+    # Names in the order in which they are first seen.
+    left: dict[str, None] = {}
+    right: dict[str, None] = {}
+    for pair in pairs:
+        left |= dict.fromkeys(pair.left.names)
+        right |= dict.fromkeys(pair.right.names)
+    only_left = [name for name in left if name not in right]
+    only_right = [name for name in right if name not in left]
+    on_both_sides = [name for name in left if name in right]
+    counts_of_session: dict[str, NDArray[np.int32]] = {}
+    for offset, names in enumerate((only_left, only_right, on_both_sides)):
         if names:
             counts = draw_session_counts(len(names), settings.resamples, settings.seed + offset)
-            found |= dict(zip(names, counts, strict=True))
-    return found
+            counts_of_session |= dict(zip(names, counts, strict=True))
+    return counts_of_session
 
-
-_SIDES = ("left", "right")
 
 # From one year of Edison (24 series, 62 levels of 25 sessions or more): r1 = 0.31, r2 = 0.21, r3 = 0.14, r4 = 0.10.
 _AUTOCORRELATION_DECAY = 0.7
@@ -388,25 +428,33 @@ def estimate_inflations(sides: Sequence[AlignedSides]) -> list[VarianceInflation
     Args:
         sides: all pairs of one comparison, measured on the same machine.
     """
-    found = [NO_INFLATION] * len(sides)
-    measured: dict[int, tuple[float, int]] = {}
-    evidence: dict[int, Floats] = {}
-    for members, parts in stack_sessions(sides):
-        if min(part.shape[1] for part in parts) >= wandering.MIN_SESSIONS:
-            evidence |= dict(zip(members, wandering.log_evidence(parts).T, strict=True))
-        sessions = sum(part.shape[1] for part in parts)
-        autocorrelations = np.asarray(sum(_rank_autocorrelation(part) * part.shape[1] for part in parts)) / sessions
-        measured |= {index: (float(r), sessions) for index, r in zip(members, autocorrelations, strict=True)}
-    if measured:
-        columns = zip(*measured.values(), strict=True)
-        for index, shrunk in zip(measured, _shrink_autocorrelations(*map(np.array, columns)), strict=True):
+    inflations = [NO_INFLATION] * len(sides)
+    # Autocorrelation of each pair with its number of sessions, and evidence for a moving level, by position.
+    autocorrelation_of: dict[int, float] = {}
+    sessions_of: dict[int, int] = {}
+    evidence_of: dict[int, Floats] = {}
+    for members, samples in stack_sessions(sides):
+        if min(values.shape[1] for values in samples) >= wandering.MIN_SESSIONS:
+            evidence_of |= dict(zip(members, wandering.log_evidence(samples).T, strict=True))
+        sessions = sum(values.shape[1] for values in samples)
+        weighted = sum(_rank_autocorrelation(values) * values.shape[1] for values in samples)
+        for position, autocorrelation in zip(members, np.asarray(weighted) / sessions, strict=True):
+            autocorrelation_of[position] = float(autocorrelation)
+            sessions_of[position] = sessions
+    # What one pair shows is mostly chance: it is shrunk towards what all pairs show.
+    if autocorrelation_of:
+        r_of_pairs, sessions_of_pairs = np.array([*autocorrelation_of.values()]), np.array([*sessions_of.values()])
+        shrunk_of_pairs = _shrink_autocorrelations(r_of_pairs, sessions_of_pairs)
+        for position, shrunk in zip(autocorrelation_of, shrunk_of_pairs, strict=True):
             r = min(max(float(shrunk), 0.0), _MAX_AUTOCORRELATION)
-            variance = min(1 + 2 * r / (1 - max(r, _AUTOCORRELATION_DECAY)), sides[index].fewest / 2)
-            found[index] = VarianceInflation(max(1.0, variance), (1 + r * r) / (1 - r * r))
-    for index, share in wandering.wandering_shares(evidence).items():
-        slow = VarianceInflation.of_moving_level(share, sides[index].fewest, found[index].spread)
-        found[index] = max(found[index], slow, key=lambda one: one.variance)
-    return found
+            variance = min(1 + 2 * r / (1 - max(r, _AUTOCORRELATION_DECAY)), sides[position].fewest / 2)
+            inflations[position] = VarianceInflation(max(1.0, variance), (1 + r * r) / (1 - r * r))
+    # A level that moves slowly inflates more than its sessions show.
+    for position, share in wandering.wandering_shares(evidence_of).items():
+        fast = inflations[position]
+        slow = VarianceInflation.of_moving_level(share, sides[position].fewest, fast.spread)
+        inflations[position] = max(fast, slow, key=lambda inflation: inflation.variance)
+    return inflations
 
 
 def _shrink_autocorrelations(r: Floats, sessions: Floats) -> Floats:
@@ -421,7 +469,11 @@ def _shrink_autocorrelations(r: Floats, sessions: Floats) -> Floats:
     if len(r) == 1:
         return np.array([common])
     variance_between = float(np.sum((r - mean) ** 2)) / (len(r) - 1)
-    return common + (r - mean) * max(0.0, 1 - chance / variance_between if variance_between else 0.0)
+    # The share of the differences between pairs that is not chance.
+    share = 0.0
+    if variance_between:
+        share = max(0.0, 1 - chance / variance_between)
+    return common + (r - mean) * share
 
 
 def stack_sessions(sides: Sequence[AlignedSides | None]) -> Iterator[tuple[list[int], list[Floats]]]:
@@ -432,13 +484,16 @@ def stack_sessions(sides: Sequence[AlignedSides | None]) -> Iterator[tuple[list[
         of log medians, left and right.
     """
     groups: dict[tuple[bool, int, int], dict[int, AlignedSides]] = defaultdict(dict)
-    for index, side in enumerate(sides):
-        if side is not None and side.fewest >= MIN_SESSIONS:
-            groups[side.paired, len(side.left), len(side.right)][index] = side
+    for index, pair in enumerate(sides):
+        if pair is not None and pair.fewest >= MIN_SESSIONS:
+            groups[pair.paired, len(pair.left), len(pair.right)][index] = pair
     for (paired, _, _), members in groups.items():
-        ratios = [np.array([side.log_ratios for side in members.values()])] if paired else []
-        medians = [] if paired else [(side.left.medians, side.right.medians) for side in members.values()]
-        yield list(members), ratios or [np.log(column) for column in zip(*medians, strict=True)]
+        if paired:
+            yield list(members), [np.array([pair.log_ratios for pair in members.values()])]
+        else:
+            left = np.log([pair.left.medians for pair in members.values()])
+            right = np.log([pair.right.medians for pair in members.values()])
+            yield list(members), [left, right]
 
 
 def _rank_autocorrelation(values: Floats) -> Floats:
@@ -475,13 +530,15 @@ def rank_sum_p_values(left: Floats, right: Floats) -> Floats:
     """
     from scipy import stats  # loaded here: it takes 0.5 s, and commands that only display results do not need it
 
-    both = np.sort(np.concatenate([left, right], axis=1), axis=1)
-    exact = ~np.any(both[:, 1:] == both[:, :-1], axis=1) & (max(left.shape[1], right.shape[1]) <= _EXACT_UP_TO)
-    found = np.ones(len(left))
-    for rows, method in ((exact, "exact"), (~exact, "asymptotic")):
+    ordered = np.sort(np.concatenate([left, right], axis=1), axis=1)
+    has_ties = np.any(ordered[:, 1:] == ordered[:, :-1], axis=1)
+    is_exact = ~has_ties & (max(left.shape[1], right.shape[1]) <= _EXACT_UP_TO)
+    p_values = np.ones(len(left))
+    for rows, method in ((is_exact, "exact"), (~is_exact, "asymptotic")):
         if rows.any():
-            found[rows] = stats.mannwhitneyu(right[rows], left[rows], axis=1, method=method).pvalue
-    return np.nan_to_num(found, nan=1.0)
+            p_values[rows] = stats.mannwhitneyu(right[rows], left[rows], axis=1, method=method).pvalue
+    # Constants have no p value.
+    return np.nan_to_num(p_values, nan=1.0)
 
 
 def signed_rank_p_values(differences: Floats) -> Floats:
@@ -493,14 +550,14 @@ def signed_rank_p_values(differences: Floats) -> Floats:
     from scipy import stats
 
     sizes = np.sort(np.abs(differences), axis=1)
-    ties = np.any(sizes[:, 1:] == sizes[:, :-1], axis=1) | (sizes[:, 0] == 0)
-    exact = ~ties & (differences.shape[1] <= _EXACT_UP_TO)
-    found = np.ones(len(differences))
-    for rows, method in ((exact, "exact"), (~exact, "approx")):
+    has_ties = np.any(sizes[:, 1:] == sizes[:, :-1], axis=1) | (sizes[:, 0] == 0)
+    is_exact = ~has_ties & (differences.shape[1] <= _EXACT_UP_TO)
+    p_values = np.ones(len(differences))
+    for rows, method in ((is_exact, "exact"), (~is_exact, "approx")):
         if rows.any():
             test = stats.wilcoxon(differences[rows], axis=1, zero_method="zsplit", correction=True, method=method)
-            found[rows] = test.pvalue
-    return found
+            p_values[rows] = test.pvalue
+    return p_values
 
 
 def independent_p_values(left: Floats, right: Floats) -> Floats:
@@ -510,12 +567,13 @@ def independent_p_values(left: Floats, right: Floats) -> Floats:
         left: log medians of sessions, shape (pairs, sessions on the left).
         right: the same for the right side, shape (pairs, sessions on the right).
     """
-    found = welch_t_test(left, right)
+    student = welch_t_test(left, right)
     if min(left.shape[1], right.shape[1]) < MIN_RANK_SUM_SESSIONS:
-        return found
-    separated = (left.max(axis=1) < right.min(axis=1)) | (right.max(axis=1) < left.min(axis=1))
+        return student
+    # Ranks of separated sides cannot tell how far they are apart.
+    is_separated = (left.max(axis=1) < right.min(axis=1)) | (right.max(axis=1) < left.min(axis=1))
     ranks = rank_sum_p_values(left, right)
-    return np.where(separated, np.minimum(ranks, found), ranks)
+    return np.where(is_separated, np.minimum(ranks, student), ranks)
 
 
 def paired_p_values(differences: Floats) -> Floats:
@@ -524,12 +582,12 @@ def paired_p_values(differences: Floats) -> Floats:
     Args:
         differences: log ratios, shape (pairs, sessions).
     """
-    found = paired_t_test(differences)
+    student = paired_t_test(differences)
     if differences.shape[1] < MIN_SIGNED_RANK_PAIRS:
-        return found
-    separated = np.all(differences > 0, axis=1) | np.all(differences < 0, axis=1)
+        return student
+    is_separated = np.all(differences > 0, axis=1) | np.all(differences < 0, axis=1)
     ranks = signed_rank_p_values(differences)
-    return np.where(separated, np.minimum(ranks, found), ranks)
+    return np.where(is_separated, np.minimum(ranks, student), ranks)
 
 
 def welch_t_test(left: Floats, right: Floats) -> Floats:
@@ -537,13 +595,13 @@ def welch_t_test(left: Floats, right: Floats) -> Floats:
     from scipy import stats
 
     constant = (np.ptp(left, axis=1) < _ROUNDING) & (np.ptp(right, axis=1) < _ROUNDING)
-    found = (np.abs(right[:, 0] - left[:, 0]) < _ROUNDING).astype(np.float64)
+    p_values = (np.abs(right[:, 0] - left[:, 0]) < _ROUNDING).astype(np.float64)
     if not constant.all():
         with warnings.catch_warnings():
             # SciPy warns if one side is constant; the variance of the other side still gives a valid test.
             warnings.filterwarnings("ignore", message="Precision loss")
-            found[~constant] = stats.ttest_ind(right[~constant], left[~constant], axis=1, equal_var=False).pvalue
-    return found
+            p_values[~constant] = stats.ttest_ind(right[~constant], left[~constant], axis=1, equal_var=False).pvalue
+    return p_values
 
 
 def paired_t_test(differences: Floats) -> Floats:
@@ -551,10 +609,10 @@ def paired_t_test(differences: Floats) -> Floats:
     from scipy import stats
 
     constant = np.ptp(differences, axis=1) < _ROUNDING
-    found = (np.abs(differences[:, 0]) < _ROUNDING).astype(np.float64)
+    p_values = (np.abs(differences[:, 0]) < _ROUNDING).astype(np.float64)
     if not constant.all():
-        found[~constant] = stats.ttest_1samp(differences[~constant], 0, axis=1).pvalue
-    return found
+        p_values[~constant] = stats.ttest_1samp(differences[~constant], 0, axis=1).pvalue
+    return p_values
 
 
 def correct_p_for_autocorrelation(p: float, sessions: Sequence[int], dependence: VarianceInflation) -> float:

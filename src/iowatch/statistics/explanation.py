@@ -35,8 +35,10 @@ from iowatch.statistics.rules import (
 )
 from iowatch.statistics.vocabulary import ParameterVocabulary, Scalar
 
-# Ratios within a factor of 1.5 of each other are reported as one number.
+# Ratios within a factor of 1.5 of each other are reported as one number. With twice as much (as logarithm) a fall to a
+# half and one to a quarter would be one.
 _MAX_SIMILAR_RATIO = math.log(1.5)
+# Most groups of magnitudes: more are no summary.
 _MAX_GROUPS = 6
 
 
@@ -61,29 +63,30 @@ def group_magnitudes(
     programs = [str(parameters.get("benchmark", "")) for parameters in inside]
     operations = np.asarray([str(parameters.get("operation")) for parameters in inside])
     # Start with one group if the ratios are similar, else with one group per operation.
-    start = [np.arange(len(inside))]
+    pending = [np.arange(len(inside))]
     if np.ptp(ratios) > _MAX_SIMILAR_RATIO:
-        start = [np.flatnonzero(operations == one) for one in np.unique(operations)]
+        pending = [np.flatnonzero(operations == operation) for operation in np.unique(operations)]
     # Repeatedly split the group with the widest range of ratios if a condition explains the range.
-    done: list[Positions] = []
-    while start:
-        start.sort(key=lambda g: float(np.ptp(ratios[g])))
-        group = start.pop()
-        best = _best_split(group, ratios, costs, cover)
-        if best is None or len(done) + len(start) + 2 > _MAX_GROUPS:
-            done.append(group)
+    groups: list[Positions] = []
+    while pending:
+        pending.sort(key=lambda group: float(np.ptp(ratios[group])))
+        group = pending.pop()
+        split = _best_split(group, ratios, costs, cover)
+        if split is None or len(groups) + len(pending) + 2 > _MAX_GROUPS:
+            groups.append(group)
         else:
-            start += [group[best], group[~best]]
-    magnitudes = [
-        Magnitude(
-            label=_with_benchmarks(_group_label(group, conditions, cover, vocabulary), group, programs),
+            pending += [group[split], group[~split]]
+    magnitudes: list[Magnitude] = []
+    for group in groups:
+        label = _with_benchmarks(_group_label(group, conditions, cover, vocabulary), group, programs)
+        magnitude = Magnitude(
+            label=label,
             ratio=float(np.exp(ratios[group].mean())),
             lowest=float(np.exp(ratios[group].min())),
             highest=float(np.exp(ratios[group].max())),
-            members=tuple(int(members[g]) for g in group),
+            members=tuple(int(members[position]) for position in group),
         )
-        for group in done
-    ]
+        magnitudes.append(magnitude)
     return tuple(sorted(magnitudes, key=lambda m: -abs(math.log(m.ratio))))
 
 
@@ -100,7 +103,8 @@ def _best_split(group: Positions, ratios: Floats, costs: Sequence[float], cover:
     for cost, row in zip(costs, cover[:, group], strict=True):
         if row.all() or not row.any():
             continue
-        rest = sum(float(np.var(part)) * len(part) for part in (inside[row], inside[~row]))
+        selected, others = inside[row], inside[~row]
+        rest = float(np.var(selected)) * len(selected) + float(np.var(others)) * len(others)
         # Of conditions that explain about the same variance, prefer the one with the lower prior cost.
         value = (spread - rest) / spread - 0.05 * cost
         if value > best_value:
@@ -113,36 +117,52 @@ def _with_benchmarks(label: str, group: Positions, programs: Sequence[str]) -> s
 
     They are added if the changed series are of several benchmarks and the group is of at most two.
     """
-    benchmarks = sorted({programs[g] for g in group} - {""})
-    distinctive = len(set(programs)) > 1 and 0 < len(benchmarks) <= 2 and not any(name in label for name in benchmarks)
-    return f"{label} ({', '.join(benchmarks)})" if label and distinctive else label
+    benchmarks = sorted({programs[position] for position in group} - {""})
+    is_named = any(name in label for name in benchmarks)
+    if not label or is_named or len(set(programs)) < 2 or not 0 < len(benchmarks) <= 2:
+        return label
+    return f"{label} ({', '.join(benchmarks)})"
 
 
 def _group_label(group: Positions, conditions: list[Condition], cover: Bools, vocabulary: ParameterVocabulary) -> str:
     """The one or two conditions of lowest cost that select exactly the group, or the conditions its members share."""
-    wanted = np.zeros(cover.shape[1], dtype=bool)
-    wanted[group] = True
-    if wanted.all():
+    is_member = np.zeros(cover.shape[1], dtype=bool)
+    is_member[group] = True
+    if is_member.all():
         return ""
-    exact = _exact_conditions(wanted, conditions, cover, 2, vocabulary)
+    exact = _exact_conditions(is_member, conditions, cover, 2, vocabulary)
     if exact:
         return format_conditions(exact, vocabulary)
-    shared = [p for p in range(len(conditions)) if cover[p][wanted].all()]
-    distinctive = [conditions[p] for p in shared if conditions[p].operator == "=" and not cover[p].all()]
-    return f"other {format_conditions(distinctive[:2], vocabulary)}" if distinctive else "others"
+    # What all members share, and not all cases.
+    distinctive: list[Condition] = []
+    for condition, covered in zip(conditions, cover, strict=True):
+        if condition.operator == "=" and covered[is_member].all() and not covered.all():
+            distinctive.append(condition)
+    if not distinctive:
+        return "others"
+    return f"other {format_conditions(distinctive[:2], vocabulary)}"
 
 
 def _exact_conditions(
-    wanted: Bools, conditions: list[Condition], cover: Bools, most: int, vocabulary: ParameterVocabulary
+    is_member: Bools, conditions: list[Condition], cover: Bools, most: int, vocabulary: ParameterVocabulary
 ) -> list[Condition]:
-    """The conditions of lowest cost, at most `most`, that select exactly the `wanted` cases; empty without such."""
-    shared = [p for p in range(len(conditions)) if cover[p][wanted].all()]
+    """The conditions of lowest cost, at most `most`, that select exactly the members; empty without such.
+
+    Args:
+        is_member: shape (cases,).
+        cover: of the conditions, shape (conditions, cases).
+    """
+    shared = [position for position in range(len(conditions)) if cover[position][is_member].all()]
     options: list[tuple[float, tuple[int, ...]]] = []
     for size in range(1, most + 1):
-        for chosen in combinations(shared, size):
-            if (cover[list(chosen)].all(axis=0) == wanted).all():
-                options.append((sum(conditions[p].bits(vocabulary) for p in chosen), chosen))
-    return [conditions[p] for p in min(options)[1]] if options else []
+        for positions in combinations(shared, size):
+            if (cover[list(positions)].all(axis=0) == is_member).all():
+                bits = sum(conditions[position].bits(vocabulary) for position in positions)
+                options.append((bits, positions))
+    if not options:
+        return []
+    _, cheapest = min(options)
+    return [conditions[position] for position in cheapest]
 
 
 def describe_largest(
@@ -158,21 +178,27 @@ def describe_largest(
         log_ratios: natural logarithm of after / before of each case, shape (n,).
         vocabulary: prior costs and words of the parameters.
     """
-    order = sorted(np.flatnonzero(changed), key=lambda p: -abs(log_ratios[p]))
+    # Changed cases, the largest change first, and how much larger each is than the next one.
+    order = sorted(np.flatnonzero(changed), key=lambda position: -abs(log_ratios[position]))
     drops = -np.diff(np.abs(log_ratios[order]), append=0.0)
     conditions = [c for c in stated_conditions(derived, changed, vocabulary) if c.operator == "="]
     cover = condition_coverage(conditions, derived)
     for k in sorted(range(2, len(order) + 1), key=lambda k: -drops[k - 1]):
-        if k < len(order) and drops[k - 1] < _MAX_SIMILAR_RATIO:
-            continue  # as large as the next one
-        wanted = np.zeros(len(derived), dtype=bool)
-        wanted[order[:k]] = True
-        if exact := _exact_conditions(wanted, conditions, cover, 3, vocabulary):
-            ratios = np.exp(log_ratios[order[:k]])
-            mean = float(np.exp(log_ratios[order[:k]].mean()))
-            members = tuple(int(p) for p in order[:k])
+        is_as_large_as_next = k < len(order) and drops[k - 1] < _MAX_SIMILAR_RATIO
+        if is_as_large_as_next:
+            continue
+        largest = order[:k]
+        is_largest = np.zeros(len(derived), dtype=bool)
+        is_largest[largest] = True
+        exact = _exact_conditions(is_largest, conditions, cover, 3, vocabulary)
+        if exact:
+            ratios = np.exp(log_ratios[largest])
             return Magnitude(
-                format_conditions(exact, vocabulary), mean, float(ratios.min()), float(ratios.max()), members
+                label=format_conditions(exact, vocabulary),
+                ratio=float(np.exp(log_ratios[largest].mean())),
+                lowest=float(ratios.min()),
+                highest=float(ratios.max()),
+                members=tuple(int(position) for position in largest),
             )
     return None
 
@@ -191,43 +217,50 @@ def explain_changes(
         contrast: series that changed in the other direction: outside of the rule, but neither control nor exceptions.
         vocabulary: prior costs and words of the parameters.
     """
-    derived = [vocabulary.derive(o.parameters) for o in observations]
-    apart = [vocabulary.derive(o.parameters) for o in contrast]
-    changed = np.asarray([o.changed for o in observations], dtype=bool)
-    log_ratios = np.asarray([o.log_ratio for o in observations], dtype=np.float64)
-    everything, labels = [*derived, *apart], np.append(changed, np.zeros(len(apart), dtype=bool))
-    rule = find_rule(everything, labels, vocabulary)
-    first = _series_inside(rule, derived)
+    derived = [vocabulary.derive(series.parameters) for series in observations]
+    changed = np.asarray([series.changed for series in observations], dtype=bool)
+    log_ratios = np.asarray([series.log_ratio for series in observations], dtype=np.float64)
+    # The contrast did not change in this direction.
+    with_contrast = derived + [vocabulary.derive(series.parameters) for series in contrast]
+    labels = np.append(changed, np.zeros(len(contrast), dtype=bool))
+    rule = find_rule(with_contrast, labels, vocabulary)
+    in_first = _series_inside(rule, derived)
+    # Changed series outside of the rule may have a common factor of their own.
     second = None
-    others = np.flatnonzero(~_series_inside(rule, everything))
+    others = np.flatnonzero(~_series_inside(rule, with_contrast))
     if labels[others].sum() >= _MIN_SECOND_RULE_SERIES:
-        found = find_rule([everything[i] for i in others], labels[others], vocabulary)
-        if found and found.conditions and found.changed_in >= _MIN_SECOND_RULE_SERIES:
-            second = found
-    rest = _series_inside(second, derived) & ~first if second else np.zeros_like(first)
-    inside = first | rest
+        rule_of_others = find_rule([with_contrast[i] for i in others], labels[others], vocabulary)
+        has_conditions = rule_of_others is not None and bool(rule_of_others.conditions)
+        if rule_of_others and has_conditions and rule_of_others.changed_in >= _MIN_SECOND_RULE_SERIES:
+            second = rule_of_others
+    in_second = np.zeros_like(in_first)
+    if second is not None:
+        in_second = _series_inside(second, derived) & ~in_first
+    inside = in_first | in_second
     outside = ~inside if rule and rule.conditions else np.ones_like(inside)
     # Without a rule, what only the largest changes share; the contrast did not change in this direction.
     largest = None
     if not rule:
-        all_log_ratios = np.append(log_ratios, np.zeros(len(apart)))
-        largest = describe_largest(everything, labels, all_log_ratios, vocabulary)
+        all_log_ratios = np.append(log_ratios, np.zeros(len(contrast)))
+        largest = describe_largest(with_contrast, labels, all_log_ratios, vocabulary)
     return Explanation(
         rule=rule,
-        magnitudes=group_magnitudes(derived, log_ratios, np.flatnonzero(changed & first), vocabulary),
+        magnitudes=group_magnitudes(derived, log_ratios, np.flatnonzero(changed & in_first), vocabulary),
         control=_find_control_group(derived, changed, outside, log_ratios, vocabulary),
         exceptions=_find_exceptions(derived, changed, inside, log_ratios, vocabulary) if rule else (),
         changed=int(changed.sum()),
-        total=len(everything),
+        total=len(with_contrast),
         second=second,
-        second_magnitudes=group_magnitudes(derived, log_ratios, np.flatnonzero(changed & rest), vocabulary),
+        second_magnitudes=group_magnitudes(derived, log_ratios, np.flatnonzero(changed & in_second), vocabulary),
         largest=largest,
     )
 
 
 def _series_inside(rule: Rule | None, derived: Sequence[Parameters]) -> Bools:
-    conditions: tuple[Condition, ...] = rule.conditions if rule else ()
-    return np.asarray([all(c.holds(d) for c in conditions) for d in derived], dtype=bool)
+    """Whether each case meets the rule, shape (n,); without a rule all do."""
+    if rule is None:
+        return np.ones(len(derived), dtype=bool)
+    return np.asarray([rule.holds(parameters) for parameters in derived], dtype=bool)
 
 
 def _find_control_group(
@@ -240,13 +273,20 @@ def _find_control_group(
     unchanged = [int(i) for i in np.flatnonzero(~changed & outside)]
     if not unchanged:
         return None
-    shared = [
-        Condition(name, "=", (derived[unchanged[0]][name],))
-        for name in vocabulary.control_parameters
-        if name in derived[unchanged[0]] and len({str(derived[u].get(name)) for u in unchanged}) == 1
-    ]
-    distinctive = [c for c in shared if any(not c.holds(d) for d in derived)]
-    group = [i for i, d in enumerate(derived) if outside[i] and all(c.holds(d) for c in distinctive)]
+    # Parameters that are equal in all unchanged series, and not in all series.
+    first = derived[unchanged[0]]
+    distinctive: list[Condition] = []
+    for name in vocabulary.control_parameters:
+        if name not in first or len({str(derived[i].get(name)) for i in unchanged}) > 1:
+            continue
+        condition = Condition(name, "=", (first[name],))
+        if not all(condition.holds(parameters) for parameters in derived):
+            distinctive.append(condition)
+    # All series outside the rule that these describe.
+    group: list[int] = []
+    for i, parameters in enumerate(derived):
+        if outside[i] and all(condition.holds(parameters) for condition in distinctive):
+            group.append(i)
     if not distinctive and outside.all():  # without a rule the others are those that did not change
         group = unchanged
     return ControlGroup(
@@ -263,17 +303,15 @@ def _find_exceptions(
 ) -> tuple[RuleException, ...]:
     """Changed series outside the rule, then unchanged series inside it."""
     names = vocabulary.name_cases(derived)
-    found = []
+    exceptions: list[RuleException] = []
     for member in [*np.flatnonzero(changed & ~inside), *np.flatnonzero(~changed & inside)]:
-        ratio = float(np.exp(log_ratios[member]))
-        why = (
-            f"changed ×{ratio:.3g} although outside the common factor"
-            if changed[member]
-            else f"did not change (×{ratio:.3g}) although inside the common factor"
-        )
-        name = names[member]
-        found.append(RuleException(int(member), name, ratio, bool(inside[member]), f"{name}: {why}"))
-    return tuple(found)
+        ratio, name = float(np.exp(log_ratios[member])), names[member]
+        if changed[member]:
+            text = f"{name}: changed ×{ratio:.3g} although outside the common factor"
+        else:
+            text = f"{name}: did not change (×{ratio:.3g}) although inside the common factor"
+        exceptions.append(RuleException(int(member), name, ratio, bool(inside[member]), text))
+    return tuple(exceptions)
 
 
 EventReach = Literal["uniform", "selective", "unknown"]
@@ -282,6 +320,7 @@ EventReach = Literal["uniform", "selective", "unknown"]
 # Days; events farther from the change are ignored. A cause acts at once, but may be recorded late.
 DAYS_BEFORE, DAYS_AFTER = 7, 3
 _DAY_S = 86_400
+# Factor of the score for what administrators recorded; with twice as much a remark outweighs a distance of a day more.
 _WEIGHT = {"supports": 1.5, "contradicts": 0.5}
 
 
@@ -329,8 +368,18 @@ class RankedCause:
     is_at_change: bool = False
 
 
-Evidence = tuple[float, Literal["supports", "contradicts"], str]
-"""Factor of the score of a cause, verdict, and text for display; the text may be empty."""
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What speaks for or against a cause.
+
+    Attributes:
+        factor: of the score of the cause.
+        text: for display; may be empty.
+    """
+
+    factor: float
+    verdict: Literal["supports", "contradicts"]
+    text: str
 
 
 def rank_causes(
@@ -353,7 +402,9 @@ def rank_causes(
     causes = []
     for suspect in suspects:
         # Distance from the gap between the last old and the first new run; negative if the event is earlier.
-        days = min(suspect.end - last_before, 0) / _DAY_S or max(suspect.start - first_after, 0) / _DAY_S
+        days_before = min(suspect.end - last_before, 0) / _DAY_S
+        days_after = max(suspect.start - first_after, 0) / _DAY_S
+        days = days_before or days_after
         if -DAYS_BEFORE <= days <= DAYS_AFTER:
             causes.append(_score_cause(suspect, days, observations, explanation, vocabulary))
     return tuple(sorted(causes, key=lambda c: -c.score))
@@ -366,33 +417,49 @@ def _score_cause(
     explanation: Explanation,
     vocabulary: ParameterVocabulary,
 ) -> RankedCause:
-    when, by_date = _date_evidence(days)
     evidence = [
-        by_date,
+        _date_evidence(days),
         *_scope_evidence(suspect, observations, explanation, vocabulary),
         *_reach_evidence(suspect, observations, explanation, vocabulary),
-        *((_WEIGHT[verdict], verdict, text) for verdict, text in suspect.evidence),
     ]
-    supports, contradicts = (
-        tuple(text for _, verdict, text in evidence if verdict == wanted and text)
-        for wanted in ("supports", "contradicts")
+    for verdict, text in suspect.evidence:
+        evidence.append(Evidence(_WEIGHT[verdict], verdict, text))
+    stated = [item for item in evidence if item.text]
+    return RankedCause(
+        name=suspect.name,
+        event=suspect.event,
+        kind=suspect.kind,
+        score=math.prod(item.factor for item in evidence),
+        when=_date_text(days),
+        speaks_for=tuple(item.text for item in stated if item.verdict == "supports"),
+        speaks_against=tuple(item.text for item in stated if item.verdict == "contradicts"),
+        is_at_change=days == 0,
     )
-    score = math.prod(factor for factor, _, _ in evidence)
-    return RankedCause(suspect.name, suspect.event, suspect.kind, score, when, supports, contradicts, days == 0)
 
 
-def _date_evidence(days: float) -> tuple[str, Evidence]:
-    """Date relative to the change as text, and the evidence that it gives."""
+def _days_apart(days: float) -> str:
+    """A distance in whole days as text, at least one."""
+    count = max(1, round(abs(days)))
+    return "1 day" if count == 1 else f"{count} days"
+
+
+def _date_text(days: float) -> str:
+    """Date of a cause relative to the change."""
+    if days == 0:
+        return "at the change"
+    return f"{_days_apart(days)} {'before' if days < 0 else 'after'} the change"
+
+
+def _date_evidence(days: float) -> Evidence:
+    """The evidence that the date of a cause gives: a cause acts at once, but may be recorded late."""
     if days == 0:
         text = "lies between the last run at the old level and the first at the new level"
-        return "at the change", (1.0, "supports", text)
-    count = max(1, round(abs(days)))
-    apart = "1 day" if count == 1 else f"{count} days"
+        return Evidence(1.0, "supports", text)
     if days < 0:
-        text = f"{apart} earlier, with unchanged runs in between"
-        return f"{apart} before the change", (math.exp(days / 2), "contradicts", text)
-    text = f"began {apart} after the first changed run"
-    return f"{apart} after the change", (0.1 * math.exp(-days), "contradicts", text)
+        text = f"{_days_apart(days)} earlier, with unchanged runs in between"
+        return Evidence(math.exp(days / 2), "contradicts", text)
+    text = f"began {_days_apart(days)} after the first changed run"
+    return Evidence(0.1 * math.exp(-days), "contradicts", text)
 
 
 def _is_in_scope(suspect: PossibleCause, observation: SeriesResponse, vocabulary: ParameterVocabulary) -> bool:
@@ -407,20 +474,22 @@ def _scope_evidence(
     vocabulary: ParameterVocabulary,
 ) -> Iterator[Evidence]:
     """Share of the changed series that lie in a stated scope; of two common factors, the better share counts."""
-    changed = [o for o in observations if o.changed]
+    changed = [series for series in observations if series.changed]
     if not suspect.scope or not changed:
         return
+    # All changed series, and those of each of two common factors.
     groups = [("changed series", changed)]
     for rule in (explanation.rule, explanation.second):
         if rule is not None and explanation.second:
-            inside = [o for o in changed if rule.holds(vocabulary.derive(o.parameters))]
+            inside = [series for series in changed if rule.holds(vocabulary.derive(series.parameters))]
             groups.append((f"changed series of {rule.text}", inside))
-    held = [sum(_is_in_scope(suspect, o, vocabulary) for o in group) for _, group in groups]
-    best = max(range(len(groups)), key=lambda i: held[i] / len(groups[i][1]))
+    in_scope = [sum(_is_in_scope(suspect, series, vocabulary) for series in group) for _, group in groups]
+    best = max(range(len(groups)), key=lambda i: in_scope[i] / len(groups[i][1]))
     description, group = groups[best]
-    stated = ", ".join(f"{name} {value}" for name, value in suspect.scope.items())
-    text = f"{held[best]} of {len(group)} {description} lie in its scope ({stated})"
-    yield max(held[best] / len(group), 0.05), "supports" if held[best] == len(group) else "contradicts", text
+    scope = ", ".join(f"{name} {value}" for name, value in suspect.scope.items())
+    text = f"{in_scope[best]} of {len(group)} {description} lie in its scope ({scope})"
+    are_all = in_scope[best] == len(group)
+    yield Evidence(max(in_scope[best] / len(group), 0.05), "supports" if are_all else "contradicts", text)
 
 
 def _reach_evidence(
@@ -431,28 +500,29 @@ def _reach_evidence(
 ) -> Iterator[Evidence]:
     """Whether the changed series are those that a cause of this kind affects."""
     reach, rule, control = suspect.reach, explanation.rule, explanation.control
-    in_scope = [o for o in observations if _is_in_scope(suspect, o, vocabulary)] or observations
-    share = sum(o.changed for o in in_scope) / len(in_scope)
-    outside = [e.name for e in explanation.exceptions if not e.inside]
+    in_scope = [series for series in observations if _is_in_scope(suspect, series, vocabulary)] or observations
+    share = sum(series.changed for series in in_scope) / len(in_scope)
+    outside = [exception.name for exception in explanation.exceptions if not exception.inside]
     others = f"{', '.join(outside)} changed too, outside the common factor"
     if reach == "uniform":
-        yield max(share, 0.05), "supports", "every series that it acts on changed" if share == 1 else ""
+        # A cause that acts on all accesses changes all series, and spares no control group.
+        yield Evidence(max(share, 0.05), "supports", "every series that it acts on changed" if share == 1 else "")
         if control is not None and share < 1:
             text = (
                 f"{suspect.kind} acts on every access, yet {control.label} did not change "
                 f"({control.unchanged} of {control.total} series, ×{control.ratio:.2g})"
             )
-            yield 1.0, "contradicts", text
+            yield Evidence(1.0, "contradicts", text)
         if outside:
-            yield 1.0, "supports", others
+            yield Evidence(1.0, "supports", others)
     elif reach == "selective":
         if rule is not None and rule.conditions and control is not None:
             paths = f"one path ({explanation.paths}) and spare another ({control.label})"
-            yield 1.0, "supports", f"a change of software or settings can act on {paths}"
+            yield Evidence(1.0, "supports", f"a change of software or settings can act on {paths}")
         elif share == 1:
             # All series changed: a cause that acts on all series is the simpler one.
-            yield 0.8, "contradicts", ""
+            yield Evidence(0.8, "contradicts", "")
         if outside:
-            yield 0.9, "contradicts", others
+            yield Evidence(0.9, "contradicts", others)
     else:
-        yield 0.8, "contradicts", ""
+        yield Evidence(0.8, "contradicts", "")

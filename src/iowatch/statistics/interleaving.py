@@ -31,7 +31,7 @@ StopReason = Literal["pairs", "interval", "budget", "bytes", "most", "decided"]
 _SIDES: tuple[SideName, SideName] = ("left", "right")
 
 # Number of consecutive blocks after which every interval must be narrow. Stopping at the first narrow interval selects
-# intervals that are narrow by chance, and their coverage is too low; bench/compare.py measures the coverage.
+# intervals that are narrow by chance, and their coverage is too low; bench/statistics/compare.py measures the coverage.
 _NARROW_CHECKS_TO_STOP = 2
 
 # Pairs in one start of ReFrame, which takes two seconds: while it runs, nobody learns more, and a kill ends them.
@@ -124,7 +124,9 @@ class AbSchedule:
                 return
             batch: list[AbTurn] = []
             for planned in range(self.fitting_pairs(done, most)):
-                order = order[::-1] if (done + planned) % 2 else self.random_block(rng)
+                # Two pairs are a block: the second one has the reverse order.
+                is_second_of_block = (done + planned) % 2 == 1
+                order = order[::-1] if is_second_of_block else self.random_block(rng)
                 batch += (AbTurn(done + planned + 1, side) for side in order)
             yield tuple(batch)
             done += len(batch) // len(self.sides)
@@ -162,30 +164,38 @@ class AbSchedule:
 
         The key is that of the case, with more than two sides followed by the side; with too few pairs it is absent.
         """
-        found = {}
         paired: dict[str, AlignedSides] = {}
         reference, *others = self.sides
-        for key, sides in self._samples.items():
+        for key, samples in self._samples.items():
             for other in others:
-                if sides[reference] and sides[other]:
-                    aligned = align_sides(SideSamples(sides[reference]), SideSamples(sides[other]))
+                if not samples[reference] or not samples[other]:
+                    continue
+                aligned = align_sides(SideSamples(samples[reference]), SideSamples(samples[other]))
+                if aligned.paired:
                     name = key if len(others) == 1 else f"{key} {other}"
-                    paired |= {name: aligned} if aligned.paired else {}
+                    paired[name] = aligned
+        # The autocorrelation of the pairs is estimated from all cases together.
+        half_widths: dict[str, float] = {}
         for key, dependence in zip(paired, estimate_inflations(list(paired.values())), strict=True):
             estimate = ratio_of_medians(paired[key], self.settings, dependence)
             if estimate.ci is not None:
                 low, high = estimate.ci
-                found[key] = max(high / estimate.ratio - 1, 1 - low / estimate.ratio)
-        return found
+                half_widths[key] = max(high / estimate.ratio - 1, 1 - low / estimate.ratio)
+        return half_widths
 
     def left_s(self, done: int) -> float | None:
         """Estimated remaining seconds after `done` pairs; None without a number of pairs or a budget."""
-        used, turn = sum(self._seconds), self._turn_s()
-        ends = [(self.until.pairs - done) * len(self.sides) * turn] if self.until.pairs is not None else []
-        ends += [self.until.budget_s - used] if self.until.budget_s is not None else []
-        return max(0.0, min(ends)) if ends else None
+        ends: list[float] = []
+        if self.until.pairs is not None:
+            ends.append((self.until.pairs - done) * len(self.sides) * self._turn_s())
+        if self.until.budget_s is not None:
+            ends.append(self.until.budget_s - sum(self._seconds))
+        if not ends:
+            return None
+        return max(0.0, min(ends))
 
     def _turn_s(self) -> float:
+        """Usual seconds of a turn."""
         return float(np.median(self._seconds)) if self._seconds else 0.0
 
     def _stop(self, done: int, planned: int = 0) -> StopReason | None:
@@ -198,16 +208,19 @@ class AbSchedule:
         needed_s = (planned + 1) * len(self.sides) * self._turn_s()
         if until.budget_s is not None and sum(self._seconds) + needed_s > until.budget_s:
             return "budget"
-        if not planned and until.half_width is not None and done % 2 == 0 and done >= MIN_SIGNED_RANK_PAIRS:
+        # Intervals are looked at after whole blocks, once there are enough pairs.
+        is_after_block = not planned and done % 2 == 0 and done >= MIN_SIGNED_RANK_PAIRS
+        if until.half_width is not None and is_after_block:
             widths = self.half_widths()
-            wanted = len(self._samples) * (len(self.sides) - 1)
-            narrow = 0 < len(widths) == wanted and max(widths.values()) <= until.half_width
-            self._narrow = self._narrow + 1 if narrow else 0
+            expected = len(self._samples) * (len(self.sides) - 1)
+            is_narrow = 0 < len(widths) == expected and max(widths.values()) <= until.half_width
+            self._narrow = self._narrow + 1 if is_narrow else 0
             if self._narrow >= _NARROW_CHECKS_TO_STOP:
                 return "interval"
         return None
 
     def random_block(self, rng: np.random.Generator) -> tuple[str, ...]:
+        """All sides in random order."""
         if len(self.sides) == 2:  # the order of earlier A/B runs with the same seed
             return tuple(self.sides if rng.random() < 0.5 else self.sides[::-1])
         return tuple(rng.permutation(self.sides).tolist())

@@ -7,7 +7,7 @@ share of the series that notice it, how far each one's amount is from that of th
 a session have in common. A gain is the loss that it would be if the two sides were exchanged.
 
 The numbers below are those of the prior, set by judgement; the threshold is from simulated sessions
-(`bench/layers.py`), not from the planted faults of docs/layers.md.
+(`bench/statistics/layers.py`), not from the planted faults of docs/layers.md.
 """
 
 from __future__ import annotations
@@ -145,21 +145,29 @@ def infer_layer(series: Sequence[LayerSeries], layers: Sequence[Layer]) -> Layer
         series: changed and unchanged ones; those without a path are left out.
         layers: in ascending order; every name of a path is one of them.
     """
-    known = [one for one in series if one.path]
-    measured = tuple(one.name for one in layers if any(s.path[-1] == one.name for s in known))
-    if not known:
+    with_path = [of_series for of_series in series if of_series.path]
+    measured_names = {of_series.path[-1] for of_series in with_path}
+    measured = tuple(layer.name for layer in layers if layer.name in measured_names)
+    if not with_path:
         return LayerInference(None, (), (), (), (), measured)
-    evidence = _combine_signs([_evidence(known, layers, sign) for sign in (-1.0, 1.0)])
+    # Whether it is a fault or an improvement is not known beforehand.
+    evidence = _combine_signs([_evidence(with_path, layers, sign) for sign in (-1.0, 1.0)])
+    # Posterior probability of each layer, whatever direction its fault concerns.
     total = float(np.logaddexp.reduce(list(evidence.values())))
-    by_layer = {
-        one.name: math.exp(float(np.logaddexp.reduce(found)) - total)
-        for one in layers
-        if (found := [value for (name, _), value in evidence.items() if name == one.name])
-    }
-    ranked = tuple(LayerProbability(*item) for item in sorted(by_layer.items(), key=lambda item: -item[1]))
+    by_layer: list[LayerProbability] = []
+    for layer in layers:
+        of_layer = [value for hypothesis, value in evidence.items() if hypothesis.name == layer.name]
+        if of_layer:
+            probability = math.exp(float(np.logaddexp.reduce(of_layer)) - total)
+            by_layer.append(LayerProbability(layer.name, probability))
+    ranked = tuple(sorted(by_layer, key=lambda candidate: -candidate.probability))
     named = ranked[0].layer if ranked[0].probability >= NAMED else None
-    directions = {direction: value for (name, direction), value in evidence.items() if name == named}
-    moved, unmoved = _control_layers(known, layers)
+    # The likeliest direction of the layer that is named.
+    directions: dict[TransferDirection | None, float] = {}
+    for hypothesis, value in evidence.items():
+        if hypothesis.name == named:
+            directions[hypothesis.direction] = value
+    moved, unmoved = _control_layers(with_path, layers)
     return LayerInference(
         named=named,
         candidates=_candidates(ranked),
@@ -171,22 +179,35 @@ def infer_layer(series: Sequence[LayerSeries], layers: Sequence[Layer]) -> Layer
     )
 
 
-Hypothesis = tuple[str, TransferDirection | None]
-# Hypotheses that are not a layer.
-_SEVERAL_LAYERS, _NO_LAYER = "several", "nothing"
+@dataclass(frozen=True, slots=True)
+class Hypothesis:
+    """A layer, or `several` or `nothing`, and the direction of the transfers that its fault concerns (None: both)."""
+
+    name: str
+    direction: TransferDirection | None = None
 
 
-def _combine_signs(both: Sequence[Mapping[Hypothesis, float]]) -> dict[Hypothesis, float]:
-    return {one: float(np.logaddexp.reduce([side[one] for side in both])) for one in both[0]}
+_SEVERAL_LAYERS, _NO_LAYER = Hypothesis("several"), Hypothesis("nothing")
+
+
+def _combine_signs(by_sign: Sequence[Mapping[Hypothesis, float]]) -> dict[Hypothesis, float]:
+    """ln of the sum over faults and improvements, by hypothesis."""
+    combined: dict[Hypothesis, float] = {}
+    for hypothesis in by_sign[0]:
+        combined[hypothesis] = float(np.logaddexp.reduce([evidence[hypothesis] for evidence in by_sign]))
+    return combined
 
 
 def _candidates(ranked: Sequence[LayerProbability]) -> tuple[LayerProbability, ...]:
     """The fewest layers that are likely enough together; none if they are too many, or not likely enough."""
-    totals = np.cumsum([one.probability for one in ranked])
+    totals = np.cumsum([candidate.probability for candidate in ranked])
     if not len(totals) or totals[-1] < _LEAST_TOGETHER:
         return ()
-    enough = [i for i, total in enumerate(totals / totals[-1], start=1) if total >= (NAMED if i == 1 else _TOGETHER)]
-    return tuple(ranked[: enough[0]])
+    shares = totals / totals[-1]
+    if shares[0] >= NAMED:
+        return tuple(ranked[:1])
+    fewest = int(np.flatnonzero(shares[1:] >= _TOGETHER)[0]) + 2
+    return tuple(ranked[:fewest])
 
 
 @dataclass(frozen=True)
@@ -209,63 +230,101 @@ def _evidence(series: Sequence[LayerSeries], layers: Sequence[Layer], sign: floa
     Args:
         sign: -1 for a fault, 1 for an improvement.
     """
-    found = _likelihoods(series, sign)
-    possible = [one for one in layers if any(one.name in s.path for s in series)]
-    several = np.logaddexp(found.still, found.free) + math.log(0.5)
-    outside = np.logaddexp(math.log(1 - _OUTLIERS) + found.still, math.log(_OUTLIERS) + found.free)
+    likelihoods = _likelihoods(series, sign)
+    # Under several layers each series changes by any amount or not at all; under none only outliers do.
+    several = np.logaddexp(likelihoods.still, likelihoods.free) + math.log(0.5)
+    log_inlier, log_outlier = math.log(1 - _OUTLIERS), math.log(_OUTLIERS)
+    outside = np.logaddexp(log_inlier + likelihoods.still, log_outlier + likelihoods.free)
     evidence: dict[Hypothesis, float] = {
-        (_SEVERAL_LAYERS, None): math.log(_SEVERAL) + _sum_unknown(several),
-        (_NO_LAYER, None): math.log(_NOTHING) + _sum_unknown(outside),
+        _SEVERAL_LAYERS: math.log(_SEVERAL) + _sum_unknown(several),
+        _NO_LAYER: math.log(_NOTHING) + _sum_unknown(outside),
     }
-    with_directions = {one.name for one in layers if one.has_directions}
-    kinds = [_TRANSFERS if s.path[-1] in with_directions else s.path[-1] for s in series]
+    # The layers that some series passes through share the rest of the prior probability.
+    in_paths: set[str] = set()
+    for of_series in series:
+        in_paths |= set(of_series.path)
+    possible = [layer for layer in layers if layer.name in in_paths]
+    with_directions = {layer.name for layer in layers if layer.has_directions}
+    kinds: list[str] = []
+    for of_series in series:
+        measured_layer = of_series.path[-1]
+        kinds.append(_TRANSFERS if measured_layer in with_directions else measured_layer)
     for layer in possible:
         prior = (1 - _SEVERAL - _NOTHING) / len(possible)
         directions = _DIRECTIONS if layer.has_directions else {None: 1.0}
         for direction, share in directions.items():
             concerned = _concerned(series, layer, direction)
             if concerned.any():
+                groups = _group_series(series, layer, np.array(kinds), concerned)
                 rest = outside[~concerned].sum(axis=0)
-                total = _layer_evidence(series, layer, kinds, concerned, found, rest)
-                evidence[layer.name, direction] = math.log(prior * share) + total
+                total = _layer_evidence(layer, groups, likelihoods, rest)
+                evidence[Hypothesis(layer.name, direction)] = math.log(prior * share) + total
     return evidence
 
 
 def _concerned(series: Sequence[LayerSeries], layer: Layer, direction: TransferDirection | None) -> Mask:
     """Series through a layer; with a direction only those of that direction."""
-    return np.array([layer.name in s.path and (direction is None or s.direction == direction) for s in series])
+    passes_through: Mask = np.array([layer.name in of_series.path for of_series in series])
+    if direction is None:
+        return passes_through
+    has_direction: Mask = np.array([of_series.direction == direction for of_series in series])
+    return passes_through & has_direction
 
 
-def _layer_evidence(
-    series: Sequence[LayerSeries],
-    layer: Layer,
-    kinds: Sequence[str],
-    concerned: Mask,
-    found: _Likelihoods,
-    rest: Floats,
-) -> float:
-    """ln p of all series under faults of a layer.
+@dataclass(frozen=True)
+class _SeriesGroups:
+    """Series that a fault of a layer concerns.
+
+    Attributes:
+        controls: the control series of the layer, shape (series,).
+        alike: other series of the same kind as these, whose amounts are those of the controls; each a mask of shape
+            (series,).
+        others: series of each other kind.
+    """
+
+    controls: Mask
+    alike: tuple[Mask, ...]
+    others: tuple[Mask, ...]
+
+
+def _group_series(
+    series: Sequence[LayerSeries], layer: Layer, kinds: NDArray[np.str_], concerned: Mask
+) -> _SeriesGroups:
+    """The series that are concerned, by kind.
 
     Args:
         kinds: name of the layer of which a series is a control, or "transfers", which are alike whatever their layer.
+    """
+    controls = concerned & np.array([of_series.path[-1] == layer.name for of_series in series])
+    kind_of_controls = _TRANSFERS if layer.has_directions else layer.name
+    alike: list[Mask] = []
+    others: list[Mask] = []
+    for kind in np.unique(kinds[concerned & ~controls]):
+        group = concerned & ~controls & (kinds == kind)
+        (alike if kind == kind_of_controls else others).append(group)
+    return _SeriesGroups(controls, tuple(alike), tuple(others))
+
+
+def _layer_evidence(layer: Layer, groups: _SeriesGroups, likelihoods: _Likelihoods, rest: Floats) -> float:
+    """ln p of all series under faults of a layer.
+
+    Args:
         rest: that of the series that are not concerned, summed.
     """
-    control = concerned & np.array([s.path[-1] == layer.name for s in series])
-    of_kind = np.array(kinds)
-    own_kind = _TRANSFERS if layer.has_directions else layer.name
-    parts, weights = [], []
-    for work, usual in (layer.work, _USUAL_WORK), ("share", 1 - _USUAL_WORK):
-        changed, logs = found.concerned[work], rest
-        if control.any():
-            own = changed[control][:, _SAME_AMOUNTS]
-            logs = logs + _some_notice(own, found.still[control], layer.controls_notice)
-        for kind in np.unique(of_kind[concerned & ~control]):
-            group = concerned & ~control & (of_kind == kind)
-            by_amount = _any_notice(changed[group], found.still[group])
-            logs = logs + (by_amount[_SAME_AMOUNTS] if kind == own_kind else _any_multiple(by_amount))
-        parts.append(_average(logs))
-        weights.append(usual)
-    return float(np.logaddexp.reduce(np.array(parts) + np.log(weights)))
+    still = likelihoods.still
+    by_work, weights = [], []
+    for work, weight in (layer.work, _USUAL_WORK), ("share", 1 - _USUAL_WORK):
+        changed, logs = likelihoods.concerned[work], rest
+        if groups.controls.any():
+            of_controls = changed[groups.controls][:, _SAME_AMOUNTS]
+            logs = logs + _some_notice(of_controls, still[groups.controls], layer.controls_notice)
+        for group in groups.alike:
+            logs = logs + _any_notice(changed[group], still[group])[_SAME_AMOUNTS]
+        for group in groups.others:
+            logs = logs + _any_multiple(_any_notice(changed[group], still[group]))
+        by_work.append(_average(logs))
+        weights.append(weight)
+    return float(np.logaddexp.reduce(np.array(by_work) + np.log(weights)))
 
 
 def _any_notice(changed: Floats, still: Floats) -> Floats:
@@ -285,12 +344,14 @@ def _any_multiple(by_amount: Floats) -> Floats:
 
 
 def _mix(changed: Floats, still: Floats, notice: float) -> Floats:
+    """ln p of each series, which notices a fault with this probability."""
     mixed: Floats = np.logaddexp(math.log(notice) + changed, math.log1p(-notice) + still)
     return mixed
 
 
 def _some_notice(changed: Floats, still: Floats, notice: float) -> Floats:
     """ln p of all control series of a layer, of which at least one nearly always notices a fault of it."""
+    # At least one: all cases without that in which none does.
     all_cases = _mix(changed, still, notice).sum(axis=0)
     none = still.sum(axis=0) + len(still) * math.log1p(-notice)
     some = all_cases + np.log1p(-np.exp(np.minimum(none - all_cases, -1e-12)))
@@ -300,6 +361,7 @@ def _some_notice(changed: Floats, still: Floats, notice: float) -> Floats:
 
 
 def _sum_unknown(each: Floats) -> float:
+    """ln p of all series, averaged over what is not known."""
     return _average(each.sum(axis=0))
 
 
@@ -310,27 +372,32 @@ def _average(logs: Floats) -> float:
 
 
 def _likelihoods(series: Sequence[LayerSeries], sign: float) -> _Likelihoods:
-    slower = np.array([sign * s.log_gain for s in series])
-    # Of an improvement the time after it is the time before the fault that it would be.
-    seconds = np.array([s.seconds for s in series]) * (np.exp(-slower) if sign > 0 else 1.0)
-    noise = np.maximum([s.noise for s in series], _LEAST_NOISE)
+    """Likelihoods of the changes of each series; sign as in `_evidence`."""
+    slower = np.array([sign * of_series.log_gain for of_series in series])
+    seconds = np.array([of_series.seconds for of_series in series])
+    if sign > 0:
+        # Of an improvement the time after it is the time before the fault that it would be.
+        seconds = seconds * np.exp(-slower)
+    noise = np.maximum([of_series.noise for of_series in series], _LEAST_NOISE)
     shifts = np.hypot(_COMMON_SHIFT, _COMMON_NOISE * noise)[:, None] * _SHIFT_NODES
     rest = (slower[:, None] - shifts)[:, None, :]  # (series, 1, shifts)
 
     def density(effects: Floats, weights: Floats) -> Floats:
         """ln of the mixture over the last axis of `effects` (series, amounts, parts); (series, amounts, shifts)."""
         mixed = np.zeros(())
-        for part, weight in enumerate(weights):
-            scaled = (rest - effects[:, :, part, None]) / noise[:, None, None]
+        for number, weight in enumerate(weights):
+            scaled = (rest - effects[:, :, number, None]) / noise[:, None, None]
             base = 1 + scaled * scaled / _FREEDOM
             # base ** (-(_FREEDOM + 1) / 2), which falls too slowly to be 0 anywhere; a general power takes far longer.
             mixed = mixed + weight / (base * base * base * np.sqrt(base))
         return np.asarray(np.log(mixed / noise[:, None, None]))
 
+    # Unchanged, and changed by any amount in either direction.
     still = density(np.zeros((len(series), 1, 1)), np.ones(1))
     any_amount = np.log1p(np.geomspace(0.03, 300, 24))
     both_signs = np.concatenate([any_amount, -any_amount])
     free = density(np.tile(both_signs, (len(series), 1, 1)), np.full(len(both_signs), 1 / len(both_signs)))
+    # Changed by each amount of the fault, or about as much.
     factors, weights = np.exp(_SPREAD * _SPREAD_NODES), _SPREAD_WEIGHTS / _SPREAD_WEIGHTS.sum()
     ratio = _AMOUNTS[1] / _AMOUNTS[0]
     amounts = _AMOUNTS[0] * ratio ** np.arange(_KIND_STEPS[0], len(_AMOUNTS) + _KIND_STEPS[-1])
@@ -346,30 +413,36 @@ def _likelihoods(series: Sequence[LayerSeries], sign: float) -> _Likelihoods:
 
 def _relative_units(series: Sequence[LayerSeries], seconds: Floats, work: LayerWork) -> Floats:
     """Share of its time that one unit of a fault costs each series, relative to the median; NaN if unknown."""
-    mib = np.array([s.mib for s in series])
     if work == "share":
         return np.ones(len(series))
+    mib = np.array([of_series.mib for of_series in series])
     with np.errstate(divide="ignore", invalid="ignore"):
         if work == "bytes":
             units = np.where(mib > 0, 1 / seconds, np.nan)
         else:
             units = np.where(mib == 0, 1 / seconds, 1 / (seconds * mib))
-    typical = mib == 0 if work == "operations" and (mib == 0).any() else np.ones(len(units), dtype=bool)
-    known = units[typical & np.isfinite(units)]
-    return units / np.median(known) if len(known) else units
+    # Operations without data are the typical ones for a fault per operation.
+    is_typical = np.ones(len(units), dtype=bool)
+    if work == "operations" and (mib == 0).any():
+        is_typical = mib == 0
+    typical = units[is_typical & np.isfinite(units)]
+    if not len(typical):
+        return units
+    return units / float(np.median(typical))
 
 
 def _control_layers(series: Sequence[LayerSeries], layers: Sequence[Layer]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Layers of whose control series at least a third moved in the main direction, and none did."""
-    gains = np.array([s.log_gain for s in series])
-    limits = np.maximum(_MOVED_SIZE, _MOVED_NOISE * np.array([max(s.noise, _LEAST_NOISE) for s in series]))
-    strong = np.abs(gains) >= limits
-    main = np.sign(gains[strong].sum()) if strong.any() else 0.0
-    has_moved = strong & (np.sign(gains) == main)
-    shares = {
-        one.name: float(np.mean(has_moved[chosen]))
-        for one in layers
-        if (chosen := [i for i, s in enumerate(series) if s.path[-1] == one.name])
-    }
+    gains = np.array([of_series.log_gain for of_series in series])
+    noise = np.maximum([of_series.noise for of_series in series], _LEAST_NOISE)
+    is_strong = np.abs(gains) >= np.maximum(_MOVED_SIZE, _MOVED_NOISE * noise)
+    main_direction = np.sign(gains[is_strong].sum()) if is_strong.any() else 0.0
+    has_moved = is_strong & (np.sign(gains) == main_direction)
+    # Share of the control series of each layer that moved.
+    shares: dict[str, float] = {}
+    for layer in layers:
+        is_control = np.array([of_series.path[-1] == layer.name for of_series in series])
+        if is_control.any():
+            shares[layer.name] = float(np.mean(has_moved[is_control]))
     moved = tuple(name for name, share in shares.items() if share >= 1 / 3)
     return moved, tuple(name for name, share in shares.items() if share == 0)

@@ -211,7 +211,9 @@ class Detection:
     def to_json(self) -> dict[str, Any]:
         """One series of `iowatch detect --json`, as stored in the history; times in ISO 8601."""
         document = _times_to_text(asdict(self))
-        return document | {name: [_times_to_text(record) for record in document[name]] for name in _RECORDS}
+        for name in _RECORDS:
+            document[name] = [_times_to_text(record) for record in document[name]]
+        return document
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Detection:
@@ -220,10 +222,12 @@ class Detection:
         Raises:
             TypeError: a key is missing or unknown.
         """
-        records = {name: tuple(kind(**_times_from_text(r)) for r in document[name]) for name, kind in _RECORDS.items()}
-        known = document.get("adjustment")
-        adjustment = known and Adjustment(**known)
-        return cls(**{**_times_from_text(document), **records, "adjustment": adjustment})
+        fields = _times_from_text(document)
+        for name, record_class in _RECORDS.items():
+            fields[name] = tuple(record_class(**_times_from_text(record)) for record in document[name])
+        adjustment = document.get("adjustment")
+        fields["adjustment"] = adjustment and Adjustment(**adjustment)
+        return cls(**fields)
 
 
 _RECORDS: Mapping[str, Callable[..., Any]] = {
@@ -235,11 +239,16 @@ _RECORDS: Mapping[str, Callable[..., Any]] = {
 }
 
 
+# Fields that are epoch seconds in records, and ISO 8601 in JSON.
 _TIMES = ("time", "last_time", "last_before", "added_since")
 
 
 def _times_to_text(record: Mapping[str, Any]) -> dict[str, Any]:
-    return {k: _format_time(v) if v and k in _TIMES else v for k, v in record.items()}
+    with_text = dict(record)
+    for name in _TIMES:
+        if with_text.get(name):
+            with_text[name] = _format_time(with_text[name])
+    return with_text
 
 
 def _format_time(epoch_s: float) -> str:
@@ -248,7 +257,11 @@ def _format_time(epoch_s: float) -> str:
 
 
 def _times_from_text(record: Mapping[str, Any]) -> dict[str, Any]:
-    return {k: datetime.fromisoformat(v).timestamp() if v and k in _TIMES else v for k, v in record.items()}
+    with_times = dict(record)
+    for name in _TIMES:
+        if with_times.get(name):
+            with_times[name] = datetime.fromisoformat(with_times[name]).timestamp()
+    return with_times
 
 
 class ObservedSeries:
@@ -263,31 +276,41 @@ class ObservedSeries:
     """
 
     def __init__(self, number: int, times: ArrayLike, values: ArrayLike, since: float | None) -> None:
-        t, v = _check_series(number, times, values)
-        order = np.lexsort((v, t))
-        t, logs = t[order], np.log(v[order])
-        starts = np.flatnonzero(np.diff(t, prepend=-np.inf) > 0)
-        if len(starts) < len(t):
+        moments, measured = _check_series(number, times, values)
+        order = np.lexsort((measured, moments))
+        moments, logs = moments[order], np.log(measured[order])
+        # Points with the same time are one observation.
+        starts = np.flatnonzero(np.diff(moments, prepend=-np.inf) > 0)
+        if len(starts) < len(moments):
             logs = np.array([np.median(samples) for samples in np.split(logs, starts[1:])])
-        skipped = 0 if since is None else int(np.searchsorted(t[starts], since, side="left"))
-        self.points = len(t)
-        self.times: Floats = t[starts][skipped:]
+        skipped = 0
+        if since is not None:
+            skipped = int(np.searchsorted(moments[starts], since, side="left"))
+        self.points = len(moments)
+        self.times: Floats = moments[starts][skipped:]
         self.logs: Floats = logs[skipped:]
-        self.firsts: NDArray[np.int64] = np.append(starts, len(t))[skipped:]
+        self.firsts: NDArray[np.int64] = np.append(starts, len(moments))[skipped:]
 
 
 def _check_series(number: int, times: ArrayLike, values: ArrayLike) -> tuple[Floats, Floats]:
-    t, v = np.asarray(times, dtype=float), np.asarray(values, dtype=float)
-    if t.ndim != 1 or t.shape != v.shape:
-        raise StatisticsError(f"series {number}: times have shape {t.shape}, values {v.shape}; expected the same (n,)")
-    wrong = np.flatnonzero(~(np.isfinite(t) & np.isfinite(v) & (v > 0)))
+    """Times and values as arrays.
+
+    Raises:
+        StatisticsError: shapes differ, or a time or value is not finite, or a value is not positive.
+    """
+    moments, measured = np.asarray(times, dtype=float), np.asarray(values, dtype=float)
+    if moments.ndim != 1 or moments.shape != measured.shape:
+        shapes = f"times have shape {moments.shape}, values {measured.shape}"
+        raise StatisticsError(f"series {number}: {shapes}; expected the same (n,)")
+    is_usable = np.isfinite(moments) & np.isfinite(measured) & (measured > 0)
+    wrong = np.flatnonzero(~is_usable)
     if len(wrong):
         i = int(wrong[0])
+        point = f"series {number}, point {i}: time {moments[i]}, value {measured[i]}"
         raise StatisticsError(
-            f"series {number}, point {i}: time {t[i]}, value {v[i]}; expected finite numbers and a value > 0",
-            hint="Leave out what was not measured.",
+            f"{point}; expected finite numbers and a value > 0", hint="Leave out what was not measured."
         )
-    return t, v
+    return moments, measured
 
 
 @dataclass(frozen=True, slots=True)

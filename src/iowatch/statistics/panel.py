@@ -16,7 +16,7 @@ their level in that session and stay away:
    with that of every earlier session of the same system, and so is the size of the shift of the same series. Two
    logistic models (`panel_models.py`) turn these comparisons into the probability that the series moved by more
    than the usual bad sessions, and that the change lasts. Their weights were fitted to planted events
-   (bench/panel_fit.py); docs/detection-scores.md has the scores.
+   (docs/weights.md); docs/detection-scores.md has the scores.
 """
 
 from __future__ import annotations
@@ -24,11 +24,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
-from iowatch.statistics.method import Adjustment, StepDirection
+from iowatch.statistics.method import Adjustment, Floats, StepDirection
 from iowatch.statistics.panel_candidates import NEWEST_OBSERVATIONS, Candidate, find_candidates
 from iowatch.statistics.panel_models import expit, logit, model_of, probability
 from iowatch.statistics.panel_table import PanelSeries, PanelTable
@@ -180,26 +179,43 @@ def assess_panel(
             the base rate of the probability that an event lasts.
         vocabulary: prior costs and words of the parameters.
     """
-    if not any(len(one.times) for one in series):
+    if not any(len(observed.times) for observed in series):
         return PanelReport(None, 0, (), ())
     table = PanelTable(series, vocabulary)
-    found: list[_Rated] = []
-    rated = [_Rated(one, *_probabilities(table, one, lasted, ended)) for one in find_candidates(table)]
-    for direction, side in enumerate(_DIRECTIONS):
-        mine = [one for one in rated if one.candidate.direction == direction]
-        found += _choose(mine, [table.session_of(time) for time, known_side in known if known_side == side])
-    found += _companions(found, rated)
-    events = tuple(sorted(_merge_events(table, found), key=lambda event: -event.probability_lasting))
-    newest = (table.logs[:, -1] - table.levels[:, -2]) / table.scatter
-    measured = np.isfinite(newest)
-    unusual = tuple(int(i) for i in np.flatnonzero(np.abs(np.where(measured, newest, 0.0)) > _FAR))
-    known_logs = [row[np.isfinite(row)][-NEWEST_OBSERVATIONS:] for row in table.logs]
-    levels = tuple(float(np.median(one)) if len(one) else math.nan for one in known_logs)
-    since = int(table.starts[-table.assessed]) if table.assessed else None
-    return PanelReport(int(table.starts[-1]), int(measured.sum()), unusual, events, levels, since)
+    rated: list[_Rated] = []
+    for candidate in find_candidates(table):
+        real, lasting = _probabilities(table, candidate, lasted, ended)
+        rated.append(_Rated(candidate, real, lasting))
+    # The groups to report of each direction, then those of the other direction that began with them.
+    reported: list[_Rated] = []
+    for number, direction in enumerate(_DIRECTIONS):
+        of_direction = [group for group in rated if group.candidate.direction == number]
+        known_sessions = [table.session_of(time) for time, known_direction in known if known_direction == direction]
+        reported += _select_groups(of_direction, known_sessions)
+    reported += _companions(reported, rated)
+    events = sorted(_merge_events(table, reported), key=lambda event: -event.probability_lasting)
+    # The newest session by itself.
+    distances = (table.logs[:, -1] - table.levels[:, -2]) / table.scatter
+    is_measured = np.isfinite(distances)
+    unusual = np.flatnonzero(np.abs(np.where(is_measured, distances, 0.0)) > _FAR)
+    return PanelReport(
+        session=int(table.starts[-1]),
+        measured=int(is_measured.sum()),
+        unusual=tuple(int(i) for i in unusual),
+        events=tuple(events),
+        newest=tuple(_newest_level(row) for row in table.logs),
+        since=int(table.starts[-table.assessed]) if table.assessed else None,
+    )
 
 
-class _Rated(NamedTuple):
+def _newest_level(logs: Floats) -> float:
+    """Median of the newest observations of a series; NaN without any."""
+    newest = logs[np.isfinite(logs)][-NEWEST_OBSERVATIONS:]
+    return float(np.median(newest)) if len(newest) else math.nan
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Rated:
     """A candidate, the probability that it is a real event, and that it lasts."""
 
     candidate: Candidate
@@ -215,36 +231,53 @@ class _Rated(NamedTuple):
         return sessions > 1 and features["newest session"] < _RETURNED and self.lasting < _HARDLY
 
 
-def _choose(rated: Sequence[_Rated], known: Sequence[int]) -> list[_Rated]:
-    """The candidates of one direction to report: those of known events, and the most probable new ones."""
-    kept: list[_Rated] = []
-    left = [one for one in rated if not one.is_over]
-    for session in known:
-        near = [one for one in left if abs(one.candidate.session - session) <= 1 and one.real >= _KEEP]
+def _select_groups(rated: Sequence[_Rated], known_sessions: Sequence[int]) -> list[_Rated]:
+    """The groups of one direction to report: those of known events, and the most probable new ones.
+
+    Args:
+        rated: all groups of the direction.
+        known_sessions: first sessions of the events of this direction that are reported already.
+    """
+    reported: list[_Rated] = []
+    current = [group for group in rated if not group.is_over]
+    for session in known_sessions:
+        near = [group for group in current if abs(group.candidate.session - session) <= 1 and group.real >= _KEEP]
         if near:
-            best = max(near, key=lambda one: one.real + (_SAME_DATE if one.candidate.session == session else 0.0))
-            kept += [best] if best not in kept else []
-    dated = [one for one in left if one.candidate.is_dated and one.real >= _least_real(one.candidate)]
-    for new in sorted(dated, key=lambda one: -one.real)[:_MAX_NEW]:
-        if not any(_is_same(one.candidate, new.candidate) for one in kept):
-            kept.append(new)
-    return kept
+            best = max(near, key=lambda group: _probability_with_date(group, session))
+            if best not in reported:
+                reported.append(best)
+    dated = [group for group in current if group.candidate.is_dated and group.real >= _least_real(group.candidate)]
+    for new in sorted(dated, key=lambda group: -group.real)[:_MAX_NEW]:
+        if not any(_is_same(group.candidate, new.candidate) for group in reported):
+            reported.append(new)
+    return reported
+
+
+def _probability_with_date(group: _Rated, session: int) -> float:
+    """Probability of being real, larger for the date that is reported already."""
+    return group.real + (_SAME_DATE if group.candidate.session == session else 0.0)
 
 
 def _least_real(candidate: Candidate) -> float:
+    """Least probability of being real of a new event that is reported."""
     return model_of(candidate.sessions).report[candidate.direction]
 
 
-def _companions(found: Sequence[_Rated], rated: Sequence[_Rated]) -> Iterator[_Rated]:
-    """Groups of the other direction that began with a chosen one: less evidence is enough than for one alone."""
-    enough = [one for one in rated if one.real >= _ADD and one.candidate.sessions <= _ADD_SESSIONS and not one.is_over]
-    for chosen, _, _ in found:
-        others = [one.candidate for one in found if one.candidate.direction != chosen.direction]
-        if not any(abs(one.session - chosen.session) <= 1 for one in others):
-            for new in enough:
-                begins_with_it = new.candidate.direction != chosen.direction and new.candidate.session == chosen.session
-                if begins_with_it and not any(_is_same(one, new.candidate) for one in others):
-                    yield new
+def _companions(reported: Sequence[_Rated], rated: Sequence[_Rated]) -> Iterator[_Rated]:
+    """Groups of the other direction that began with a reported one: less evidence is enough than for one alone."""
+    probable: list[_Rated] = []
+    for group in rated:
+        if group.real >= _ADD and group.candidate.sessions <= _ADD_SESSIONS and not group.is_over:
+            probable.append(group)
+    for group in reported:
+        first = group.candidate
+        opposite = [other.candidate for other in reported if other.candidate.direction != first.direction]
+        if any(abs(candidate.session - first.session) <= 1 for candidate in opposite):
+            continue
+        for new in probable:
+            begins_with_it = new.candidate.direction != first.direction and new.candidate.session == first.session
+            if begins_with_it and not any(_is_same(candidate, new.candidate) for candidate in opposite):
+                yield new
 
 
 def _is_same(known: Candidate, new: Candidate) -> bool:
@@ -258,25 +291,30 @@ def _is_same(known: Candidate, new: Candidate) -> bool:
     return (is_near and common > 0) or 2 * common > len(new.members)
 
 
-def _merge_events(table: PanelTable, found: Sequence[_Rated]) -> Iterator[PanelEvent]:
+def _merge_events(table: PanelTable, reported: Sequence[_Rated]) -> Iterator[PanelEvent]:
     """Events: groups of both directions that began in about the same session are one."""
-    left = sorted(found, key=lambda one: -one.candidate.evidence)
-    while left:
-        first = left.pop(0)
+    remaining = sorted(reported, key=lambda group: -group.candidate.evidence)
+    while remaining:
+        first = remaining.pop(0)
         pair = [first]
         main = first.candidate
-        for other in left:
+        for other in remaining:
             if other.candidate.direction != main.direction and abs(other.candidate.session - main.session) <= 1:
                 pair.append(other)
-                left.remove(other)
+                remaining.remove(other)
                 break
         similar, over = table.similar_sessions(main.direction, main.first_evidence)
-        lasting, surest = _lasting_together(pair), max(one.real for one in pair)
-        beside = [lasting if one.real == surest else probability_beside(lasting, one.real) for one in pair]
+        lasting = _lasting_together(pair)
+        surest = max(group.real for group in pair)
+        # The surer group is as probable as the event; the other one must belong to it, too.
+        groups: list[PanelGroup] = []
+        for group in pair:
+            of_group = lasting if group.real == surest else probability_beside(lasting, group.real)
+            groups.append(_make_group(table, group.candidate, of_group))
         yield PanelEvent(
             last_before=int(table.starts[main.session - 1]),
             first_after=int(table.starts[main.session]),
-            groups=tuple(_make_group(table, one.candidate, p) for one, p in zip(pair, beside, strict=True)),
+            groups=tuple(groups),
             sessions=main.sessions,
             probability_real=surest,
             probability_lasting=lasting,
@@ -293,10 +331,10 @@ def _lasting_together(groups: Sequence[_Rated]) -> float:
     All planted events of both directions do, and three real ones, so one of the first sessions is as sure as its second
     group, from what it is alone up to `_SUREST`.
     """
-    lasting = max(one.lasting for one in groups)
+    lasting = max(group.lasting for group in groups)
     if len(groups) == 1 or groups[0].candidate.observed > _SUREST_SESSIONS:
         return lasting
-    surest, other = sorted(groups, key=lambda one: -one.real)
+    surest, other = sorted(groups, key=lambda group: -group.real)
     alone = surest.lasting / surest.real
     together = alone + (_SUREST - alone) * probability_beside(1.0, other.real)
     return max(lasting, surest.real * together)
@@ -313,10 +351,12 @@ def probability_beside(lasting: float, real: float) -> float:
 
 
 def _make_group(table: PanelTable, candidate: Candidate, lasting: float) -> PanelGroup:
+    """The group of a candidate, which lasts with this probability."""
     members = []
     start = candidate.session
     for i in candidate.members:
         times, before = table.times[i], float(table.levels[i, start])
+        # Observations since the event, and those before it.
         after = np.flatnonzero(np.isfinite(table.logs[i, start:])) + start
         earlier = np.flatnonzero(np.isfinite(table.logs[i, :start]))
         gain = float(np.median(table.logs[i, after])) - before
@@ -333,13 +373,17 @@ def _probabilities(table: PanelTable, candidate: Candidate, lasted: int, ended: 
     base_rate = logit(share) - logit(_LASTING_SHARE)
     real = probability(model.real, candidate.features, _quietness(table, candidate))
     lasting = probability(model.lasting, candidate.features, base_rate)
-    return real, real * (min(lasting, _SUREST) if candidate.observed <= _SUREST_SESSIONS else lasting)
+    if candidate.observed <= _SUREST_SESSIONS:
+        lasting = min(lasting, _SUREST)
+    return real, real * lasting
 
 
 def _quietness(table: PanelTable, candidate: Candidate) -> float:
     """Log odds to add on a system with fewer bad sessions (for gains: good ones) than usual; not negative."""
     direction, length = candidate.direction, min(candidate.observed, len(_BAD_SHARES[0]))
-    exponent, weight, part = _QUIETNESS[direction][length - 1]
-    usual, past = _BAD_SHARES[direction][length - 1], table.past_evidence(length)[direction]
+    exponent, weight, share_of_usual = _QUIETNESS[direction][length - 1]
+    usual = _BAD_SHARES[direction][length - 1]
+    # The share of bad windows of this system, with the usual one as some windows more.
+    past = table.past_evidence(length)[direction]
     bad = ((past > _BAD).sum() + weight * usual) / (len(past) + weight)
-    return max(0.0, exponent * math.log(part * usual / bad))
+    return max(0.0, exponent * math.log(share_of_usual * usual / bad))

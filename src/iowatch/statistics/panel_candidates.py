@@ -68,47 +68,51 @@ class Candidate:
 
 def find_candidates(table: PanelTable) -> Iterator[Candidate]:
     """The best group for each direction and each of the newest sessions."""
+    # Deviations and evidence of each series by the number of sessions since a possible event, k.
     deviations = {k: table.deviations(table.sessions - k, k) for k in range(1, table.assessed + 1)}
-    evidence = {k: shift_evidence(one, table.scatter) for k, one in deviations.items()}
+    evidence = {k: shift_evidence(since, table.scatter) for k, since in deviations.items()}
     groups: dict[tuple[int, int], _Group] = {}
     for direction in (0, 1):
+        # From the oldest session on: a series that left its level earlier is no evidence for a later session.
         earlier = np.full(len(table.scatter), -math.inf)
         for k in range(table.assessed, 0, -1):
-            own = limited_evidence(evidence[k][direction])
-            fresh = np.isfinite(deviations[k]).any(axis=1) & ~((earlier > own + _EARLIER) & (earlier > _MOVED))
+            of_session = limited_evidence(evidence[k][direction])
+            moved_earlier = (earlier > of_session + _EARLIER) & (earlier > _MOVED)
+            fresh = np.isfinite(deviations[k]).any(axis=1) & ~moved_earlier
             groups[direction, k] = _Group(table, direction, deviations[k], evidence[k][direction], fresh)
-            earlier = np.maximum(earlier, own)
+            earlier = np.maximum(earlier, of_session)
     for (direction, k), group in groups.items():
-        if group.evidence >= _MIN_EVIDENCE and len(group.members) >= 2:
-            opposite = groups[1 - direction, k].evidence
-            neighbours = [groups[direction, q].evidence for q in (k - 1, k + 1) if (direction, q) in groups]
-            features = group.features(opposite, max(neighbours, default=0.0))
-            members = tuple(int(i) for i in group.series)
-            # The date is that of the largest evidence of the members, without bounds.
-            by_date = {
-                q: float(evidence[q][direction, group.members].sum()) for q in (k - 1, k, k + 1) if q in evidence
-            }
-            start = table.sessions - k
-            dated = max(by_date, key=lambda q: by_date[q]) == k
-            yield Candidate(
-                direction,
-                start,
-                k,
-                group.observed,
-                members,
-                group.rule,
-                group.evidence,
-                group.first_evidence,
-                features,
-                dated,
-            )
+        if group.evidence < _MIN_EVIDENCE or len(group.members) < 2:
+            continue
+        opposite = groups[1 - direction, k].evidence
+        beside = [groups[direction, q].evidence for q in (k - 1, k + 1) if (direction, q) in groups]
+        # The date is that of the largest evidence of the members, without bounds.
+        by_date: dict[int, float] = {}
+        for q in (k - 1, k, k + 1):
+            if q in evidence:
+                by_date[q] = float(evidence[q][direction, group.members].sum())
+        yield Candidate(
+            direction=direction,
+            session=table.sessions - k,
+            sessions=k,
+            observed=group.observed,
+            members=tuple(int(i) for i in group.series),
+            rule=group.rule,
+            evidence=group.evidence,
+            first_evidence=group.first_evidence,
+            features=group.features(opposite, max(beside, default=0.0)),
+            is_dated=max(by_date, key=lambda q: by_date[q]) == k,
+        )
 
 
 class _Group:
     """The series that one rule, or none, selects as moved since a session, and how this compares with the past.
 
     Attributes:
-        own: evidence (nats) of each series without bounds, shape (S,).
+        evidence_by_series: nats, without bounds, shape (S,).
+        evidence: of the group (nats).
+        rule: conditions that select it; empty for a free set of series, as for all.
+        shift: median deviation of each series in the direction of the group (ln), shape (S,).
         members: series that left their level in the session; they are the evidence.
         series: those that are stated as members; also those of the rule that left it a little earlier and are still
             away.
@@ -116,27 +120,32 @@ class _Group:
 
     def __init__(self, table: PanelTable, direction: int, deviations: Floats, evidence: Floats, fresh: Bools) -> None:
         self.table, self.direction, self.fresh = table, direction, fresh
-        self.deviations, self.own = deviations, evidence
+        self.deviations, self.evidence_by_series = deviations, evidence
         self.sign = (-1.0, 1.0)[direction]
-        evidence = limited_evidence(evidence)
-        best, position = table.best_rule(np.where(fresh, evidence, 0.0)[:, None], fresh[:, None])
+        # The rule, or the free set, that has most evidence.
+        limited = limited_evidence(evidence)
+        best, position = table.best_rule(np.where(fresh, limited, 0.0)[:, None], fresh[:, None])
         self.evidence = float(best[0])
         rule = int(position[0])
-        self.rule = table.rules[rule] if rule >= 0 else ()
-        self.covered = table.cover[rule].astype(bool) if rule >= 0 else np.zeros(len(fresh), dtype=bool)
-        outside = logit(OUTSIDE if rule >= 0 else FREE)
+        self.rule: tuple[Condition, ...] = ()
+        is_covered = np.zeros(len(fresh), dtype=bool)
+        outside = logit(FREE)
+        if rule >= 0:
+            self.rule = table.rules[rule]
+            is_covered = table.cover[rule].astype(bool)
+            outside = logit(OUTSIDE)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)  # series without observations
             self.shift = self.sign * np.nanmedian(deviations, axis=1)
+        # Its series: those that moved, by their evidence and by the rule.
         shifted = np.nan_to_num(self.shift) > _MIN_SHIFT
-        moved, stated = (
-            shifted & (evidence + np.where(self.covered, logit(inside), outside) > 0)
-            for inside in (_MOVED_INSIDE, _MEMBER_INSIDE)
-        )
+        moved = shifted & (limited + np.where(is_covered, logit(_MOVED_INSIDE), outside) > 0)
+        stated = shifted & (limited + np.where(is_covered, logit(_MEMBER_INSIDE), outside) > 0)
         self.members = np.flatnonzero(moved & fresh)
         # An event that one session leaves uncertain keeps its series.
-        stated = stated if (stated & fresh).sum() >= 2 else moved
-        self.series = np.flatnonzero(stated & (fresh | self.covered))
+        if (stated & fresh).sum() < 2:
+            stated = moved
+        self.series = np.flatnonzero(stated & (fresh | is_covered))
 
     @property
     def observed(self) -> int:
@@ -148,8 +157,9 @@ class _Group:
         """Evidence of the first session alone."""
         first = self.deviations[:, :1]
         measured = np.isfinite(first).any(axis=1) & self.fresh
-        own = limited_evidence(shift_evidence(first, self.table.scatter)[self.direction])
-        return float(self.table.best_rule(np.where(measured, own, 0.0)[:, None], measured[:, None])[0][0])
+        by_series = limited_evidence(shift_evidence(first, self.table.scatter)[self.direction])
+        best, _ = self.table.best_rule(np.where(measured, by_series, 0.0)[:, None], measured[:, None])
+        return float(best[0])
 
     def features(self, opposite: float, neighbour: float) -> dict[str, float]:
         """Inputs of the models, by name.
@@ -161,6 +171,8 @@ class _Group:
         table, members, k = self.table, self.members, self.observed
         shift = self.shift[members]
         size = max(float(shift.mean()), 0.03)
+        start = table.sessions - self.deviations.shape[1]
+        # The same series in the past: their mean distance from their level in each window of as many sessions.
         measured = self.deviations[members]
         measured = measured[:, np.isfinite(measured).any(axis=0)]
         sessions = min(k, _WINDOW_SESSIONS)
@@ -171,14 +183,17 @@ class _Group:
             past_distance = np.nanmean(np.clip(usual / table.scatter[members, None], -_CLIP, _CLIP), axis=0)
             newest = float(np.nanmean(self.sign * measured[:, -1]))
             recent = self.sign * np.nanmedian(measured[:, -NEWEST_OBSERVATIONS:], axis=1)
-            start = table.sessions - self.deviations.shape[1]
             before = float(np.nanmean(self.sign * (table.logs[members, start - 1] - table.levels[members, start])))
             far = np.abs(np.nanmedian(self.deviations, axis=1) / table.scatter)
-        others = np.asarray(np.isfinite(self.deviations).any(axis=1))
-        others[members] = False
+        was_measured = np.asarray(np.isfinite(self.deviations).any(axis=1))
+        is_other = was_measured.copy()
+        is_other[members] = False
+        share_of_others_far_off = float((far[is_other] > 2.5).mean()) if is_other.any() else 0.0
         distance = float(np.clip(shift / table.scatter[members], -_CLIP, _CLIP).mean())
-        whole = np.clip(self.own[members], LEAST_EVIDENCE, MOST_EVIDENCE * k)  # the upper limit is that of a session
+        # The upper limit of the evidence is that of a session.
+        whole = np.clip(self.evidence_by_series[members], LEAST_EVIDENCE, MOST_EVIDENCE * k)
         past = table.past_evidence(sessions)[self.direction]
+        opposite = max(opposite, _LEAST_OPPOSITE)
         return {
             "evidence": math.log(self.evidence + 2),
             "evidence per series": self.evidence / len(members),
@@ -188,21 +203,23 @@ class _Group:
             "distance": distance,
             "distance above past": distance - _largest(past_distance, 2.5),
             "series": math.log(len(members)),
-            "share": len(members) / max(1, int(np.isfinite(self.deviations).any(axis=1).sum())),
+            "share": len(members) / max(1, int(was_measured.sum())),
             "size": math.log(size),
             "up": float(self.direction),
             "sessions": math.log(k),
             "margin": float(np.clip((self.evidence - neighbour) / 5, -2, 2)),
-            "opposite": (min(max(opposite, _LEAST_OPPOSITE), _MOST_OPPOSITE) - _LEAST_OPPOSITE) / 10,
-            "opposite, limited": (min(max(opposite, _LEAST_OPPOSITE), _MOST_OPPOSITE_LASTING) - _LEAST_OPPOSITE) / 10,
+            "opposite": (min(opposite, _MOST_OPPOSITE) - _LEAST_OPPOSITE) / 10,
+            "opposite, limited": (min(opposite, _MOST_OPPOSITE_LASTING) - _LEAST_OPPOSITE) / 10,
             "session before": float(np.clip(np.nan_to_num(np.clip(before, -1, 1)) / size, -0.5, 1)),
             "newest session": float(np.clip(newest / size, -0.5, 1.5)),
             "newest sessions": float(np.nanmean(recent)) / size,
-            "others far off": float((far[others] > 2.5).mean()) if others.any() else 0.0,
+            "others far off": share_of_others_far_off,
         }
 
 
 def _largest(past: Floats, default: float) -> float:
     """Mean of the largest values of the past; the default with a short past."""
     past = past[np.isfinite(past)]
-    return float(np.sort(past)[-_LARGEST:].mean()) if len(past) >= 2 * _LARGEST else default
+    if len(past) < 2 * _LARGEST:
+        return default
+    return float(np.sort(past)[-_LARGEST:].mean())

@@ -27,8 +27,8 @@ class PanelModel:
     lasting: Mapping[str, float]
 
 
-# By `python bench/panel_fit.py`: of Edison; what lasts from the fourth session on of Edison, Cori and Mira. These, and
-# the weights of `real`, are of commit d5431a76: fitted anew, they are not better (docs/detection-scores.md).
+# Fitted to planted events of Edison; what lasts from the fourth session on to those of Edison, Cori and Mira
+# (docs/weights.md). These, and the weights of `real`, are of commit d5431a76: fitted anew, they are not better.
 MODELS = (
     PanelModel(
         1,

@@ -82,22 +82,25 @@ class PanelTable:
 
     def __init__(self, series: Sequence[PanelSeries], vocabulary: ParameterVocabulary) -> None:
         self.vocabulary = vocabulary
-        self.starts = session_starts([np.asarray(one.times, dtype=np.float64) for one in series])[-_MAX_SESSIONS:]
+        all_starts = session_starts([np.asarray(observed.times, dtype=np.float64) for observed in series])
+        self.starts = all_starts[-_MAX_SESSIONS:]
         shape = len(series), len(self.starts)
         self.times, self.logs = np.full(shape, np.nan), np.full(shape, np.nan)
-        for i, one in enumerate(series):
-            times = np.asarray(one.times, dtype=np.float64)
-            logs = np.asarray(one.logs, dtype=np.float64).copy()
-            for step, gain in one.steps:
+        for i, observed in enumerate(series):
+            times = np.asarray(observed.times, dtype=np.float64)
+            logs = np.asarray(observed.logs, dtype=np.float64).copy()
+            # Established steps are removed: what was before them moves to the level after.
+            for step, gain in observed.steps:
                 logs[times < step] += gain
             column = np.searchsorted(self.starts, times, side="right") - 1
-            chosen = column >= 0
+            is_recent = column >= 0
             # Written in reverse, so that the first observation of a session stays.
-            self.times[i, column[chosen][::-1]] = times[chosen][::-1]
-            self.logs[i, column[chosen][::-1]] = logs[chosen][::-1]
+            self.times[i, column[is_recent][::-1]] = times[is_recent][::-1]
+            self.logs[i, column[is_recent][::-1]] = logs[is_recent][::-1]
         self.levels = _levels_before(self.logs)
         self.scatter = _scatter(self.logs - self.levels[:, :-1])
-        self.rules, self.cover, self.costs = _candidate_rules([one.parameters for one in series], vocabulary)
+        parameters = [observed.parameters for observed in series]
+        self.rules, self.cover, self.costs = _candidate_rules(parameters, vocabulary)
         self._past: dict[int, Floats] = {}
 
     @property
@@ -135,9 +138,12 @@ class PanelTable:
         if length not in self._past:
             windows = self.past_windows(length)
             measured = np.asarray(np.isfinite(windows).any(axis=2))
-            evidence = limited_evidence(shift_evidence(windows, np.broadcast_to(self.scatter[:, None], measured.shape)))
-            both = [self.best_rule(np.where(measured, one, 0.0), measured)[0] for one in evidence]
-            self._past[length] = np.asarray(both)
+            scatter = np.broadcast_to(self.scatter[:, None], measured.shape)
+            by_direction: list[Floats] = []
+            for evidence in limited_evidence(shift_evidence(windows, scatter)):
+                best, _ = self.best_rule(np.where(measured, evidence, 0.0), measured)
+                by_direction.append(best)
+            self._past[length] = np.asarray(by_direction)
         return self._past[length]
 
     def best_rule(self, evidence: Floats, measured: Bools) -> tuple[Floats, NDArray[np.intp]]:
@@ -162,9 +168,13 @@ class PanelTable:
             evidence: of the first session of the event (nats).
         """
         past = self.past_evidence(1)[direction]
-        level = max(_SIMILAR_SHARE * evidence, _LEAST_SIMILAR)
-        begun = np.flatnonzero((past[1:-1] >= level) & (past[:-2] < level)) + 1 if len(past) > 2 else np.zeros(0, int)
-        return len(begun), int((past[begun + 1] < level / 2).sum())
+        if len(past) <= 2:
+            return 0, 0
+        least = max(_SIMILAR_SHARE * evidence, _LEAST_SIMILAR)
+        # Sessions with as much evidence after one with less.
+        begun = np.flatnonzero((past[1:-1] >= least) & (past[:-2] < least)) + 1
+        is_over = past[begun + 1] < least / 2
+        return len(begun), int(is_over.sum())
 
 
 def session_starts(times: Sequence[Floats]) -> Floats:
@@ -182,14 +192,16 @@ def _levels_before(logs: Floats) -> Floats:
     """Median of the last observations before each session, shape (S, T + 1); NaN after too few observations."""
     levels = np.full((logs.shape[0], logs.shape[1] + 1), np.nan)
     for row, level in zip(logs, levels, strict=True):
-        known = np.flatnonzero(np.isfinite(row))
-        if len(known) < _MIN_LEVEL_OBSERVATIONS:
+        measured = np.flatnonzero(np.isfinite(row))
+        if len(measured) < _MIN_LEVEL_OBSERVATIONS:
             continue
-        padded = np.concatenate([np.full(_LEVEL_OBSERVATIONS, np.nan), row[known]])
+        # Median of the observations before each observation, and after the last one.
+        padded = np.concatenate([np.full(_LEVEL_OBSERVATIONS, np.nan), row[measured]])
         windows = np.lib.stride_tricks.sliding_window_view(padded, _LEVEL_OBSERVATIONS)
-        medians = np.full(len(known) + 1, np.nan)
+        medians = np.full(len(measured) + 1, np.nan)
         medians[_MIN_LEVEL_OBSERVATIONS:] = np.nanmedian(windows[_MIN_LEVEL_OBSERVATIONS:], axis=1)
-        level[:] = medians[np.searchsorted(known, np.arange(len(level)))]
+        # A session without an observation has the level of the next observation.
+        level[:] = medians[np.searchsorted(measured, np.arange(len(level)))]
     return levels
 
 
@@ -199,26 +211,29 @@ def _scatter(deviations: Floats) -> Floats:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # a series without past observations has none
         centre = np.nanmedian(past, axis=1, keepdims=True)
-        own = 1.4826 * np.nanmedian(np.abs(past - centre), axis=1)
+        scatter = 1.4826 * np.nanmedian(np.abs(past - centre), axis=1)
     n = np.isfinite(past).sum(axis=1)
     # The deviation of one or two past observations from their own median says nothing.
-    common = float(np.median(own[np.isfinite(own)])) if (n >= _MIN_LEVEL_OBSERVATIONS).any() else _USUAL_SCATTER
-    own = np.where(np.isfinite(own), own, common)
-    spread = np.sqrt((n * own**2 + _PRIOR_OBSERVATIONS * common**2) / (n + _PRIOR_OBSERVATIONS))
-    return np.asarray(np.maximum(spread, _MIN_SCATTER))
+    common = _USUAL_SCATTER
+    if (n >= _MIN_LEVEL_OBSERVATIONS).any():
+        common = float(np.median(scatter[np.isfinite(scatter)]))
+    scatter = np.where(np.isfinite(scatter), scatter, common)
+    shrunk = np.sqrt((n * scatter**2 + _PRIOR_OBSERVATIONS * common**2) / (n + _PRIOR_OBSERVATIONS))
+    return np.asarray(np.maximum(shrunk, _MIN_SCATTER))
 
 
 def _candidate_rules(
     parameters: Sequence[Mapping[str, Scalar]], vocabulary: ParameterVocabulary
 ) -> tuple[list[tuple[Condition, ...]], Floats, Floats]:
     """Rules of at most two conditions that select different sets of at least two series, the cheapest of each set."""
-    derived = [vocabulary.derive(one) for one in parameters]
+    derived = [vocabulary.derive(of_case) for of_case in parameters]
     n = len(derived)
     nothing_changed = np.zeros(n, dtype=bool)
     candidates = candidate_conditions(derived, nothing_changed, vocabulary)
-    conditions = [c for c in candidates if c.operator in ("=", ">=", "<")]
+    conditions = [condition for condition in candidates if condition.operator in ("=", ">=", "<")]
     cover = condition_coverage(conditions, derived)
     everything = np.ones(n, dtype=bool)
+    # By the set of series that a rule selects: its cost in bits, its conditions, and the set.
     cheapest: dict[bytes, tuple[float, tuple[Condition, ...], Bools]] = {everything.tobytes(): (0.0, (), everything)}
 
     def add(bits: float, rule: tuple[Condition, ...], covered: Bools) -> None:
@@ -228,7 +243,8 @@ def _candidate_rules(
 
     for condition, covered in zip(conditions, cover, strict=True):
         add(condition.bits(vocabulary), (condition,), covered)
-    single = [one for one in cheapest.values() if one[1]]
+    # Pairs of those single conditions that are the cheapest for their set.
+    single = [candidate for candidate in cheapest.values() if candidate[1]]
     for position, (bits, (first,), covered) in enumerate(single):
         for other_bits, (second,), other in single[position + 1 :]:
             if first.parameter != second.parameter:
@@ -264,14 +280,14 @@ def shift_evidence(deviations: Floats, scatter: Floats) -> Floats:
     still = noise_density(deviations, scatter)
     # As many sizes at a time as fit the cache: most panels are small, and the calls would take longer than the work.
     step = max(1, _NUMBERS_AT_A_TIME // max(1, deviations.size))
-    found = [
-        sum(
-            _shifted_likelihood(deviations, scatter, still, sign * _SIZES[some], _SIZE_PRIOR[some])
-            for some in (slice(begin, begin + step) for begin in range(0, len(_SIZES), step))
-        )
-        for sign in (-1.0, 1.0)
-    ]
-    return np.asarray(np.log(np.asarray(found)))
+    by_direction = []
+    for sign in (-1.0, 1.0):
+        likelihood = np.zeros(())
+        for begin in range(0, len(_SIZES), step):
+            sizes, priors = _SIZES[begin : begin + step], _SIZE_PRIOR[begin : begin + step]
+            likelihood = likelihood + _shifted_likelihood(deviations, scatter, still, sign * sizes, priors)
+        by_direction.append(likelihood)
+    return np.asarray(np.log(np.asarray(by_direction)))
 
 
 def _shifted_likelihood(deviations: Floats, scatter: Floats, still: Floats, shifts: Floats, priors: Floats) -> Floats:

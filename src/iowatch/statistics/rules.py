@@ -44,17 +44,19 @@ class Condition:
 
     def holds(self, derived: Parameters) -> bool:
         """Whether `derived` parameters meet the condition."""
-        found = derived.get(self.parameter)
-        if found is None:
+        value = derived.get(self.parameter)
+        if value is None:
             return False
         if self.operator == "!=":
-            return found not in self.values
+            return value not in self.values
         if self.operator in ("=", "in"):
-            return found in self.values
-        assert isinstance(found, (int, float))
+            return value in self.values
+        assert isinstance(value, (int, float))
         limit = self.values[0]
         assert isinstance(limit, (int, float))
-        return found >= limit if self.operator == ">=" else found < limit
+        if self.operator == ">=":
+            return value >= limit
+        return value < limit
 
     def bits(self, vocabulary: ParameterVocabulary) -> float:
         """Prior cost: that of the parameter, plus a surcharge for operators other than equality."""
@@ -81,7 +83,11 @@ def format_conditions(conditions: Sequence[Condition], vocabulary: ParameterVoca
     if not conditions:
         return "all cases"
     order = vocabulary.text_order
-    ordered = sorted(conditions, key=lambda c: order.index(c.parameter) if c.parameter in order else len(order))
+
+    def position(condition: Condition) -> int:
+        return order.index(condition.parameter) if condition.parameter in order else len(order)
+
+    ordered = sorted(conditions, key=position)
     words = []
     for condition in ordered:
         text = condition.words(vocabulary)
@@ -99,20 +105,30 @@ def candidate_conditions(
         changed: whether each case changed, shape (n,); it orders the values of a parameter for `in`.
         vocabulary: prior costs and special numbers of the parameters.
     """
-    found: list[Condition] = []
-    for name in sorted({key for parameters in derived for key in parameters}):
+    names: set[str] = set()
+    for parameters in derived:
+        names |= parameters.keys()
+    conditions: list[Condition] = []
+    for name in sorted(names):
         values = [parameters.get(name) for parameters in derived]
-        distinct = sorted({v for v in values if v is not None}, key=lambda v: (str(type(v)), v))
-        found += [Condition(name, "=", (v,)) for v in distinct]
+        distinct = sorted({value for value in values if value is not None}, key=_order_of_value)
+        conditions += [Condition(name, "=", (value,)) for value in distinct]
+        # With two values the others follow from these.
         if 2 < len(distinct) <= _MAX_VALUES:
-            found += [Condition(name, "!=", (v,)) for v in distinct]
-            found += [Condition(name, "in", chosen) for chosen in _value_sets(values, distinct, changed)]
+            conditions += [Condition(name, "!=", (value,)) for value in distinct]
+            conditions += [Condition(name, "in", values_in) for values_in in _value_sets(values, distinct, changed)]
         # Split numbers by their order; numbers that mean "default" or "all" are not ordered.
         special = vocabulary.special_numbers.get(name, frozenset())
-        has_order = not any(v in special for v in distinct)
-        if len(distinct) > 2 and has_order and all(_is_number(v) for v in distinct):
-            found += [Condition(name, operator, (limit,)) for limit in distinct[1:] for operator in _ORDER_OPERATORS]
-    return sorted(found, key=lambda c: (c.bits(vocabulary), c.parameter, str(c.values)))
+        has_order = all(_is_number(value) for value in distinct) and not any(value in special for value in distinct)
+        if len(distinct) > 2 and has_order:
+            for limit in distinct[1:]:
+                conditions += [Condition(name, operator, (limit,)) for operator in _ORDER_OPERATORS]
+    return sorted(conditions, key=lambda c: (c.bits(vocabulary), c.parameter, str(c.values)))
+
+
+def _order_of_value(value: Scalar) -> tuple[str, Scalar]:
+    """Values of one type in their order, types apart."""
+    return str(type(value)), value
 
 
 def stated_conditions(
@@ -126,10 +142,13 @@ def _value_sets(
     values: Sequence[Scalar | None], distinct: Sequence[Scalar], changed: Bools
 ) -> Iterator[tuple[Scalar, ...]]:
     """Sets of the values with the largest shares of changes: in this order a best split is a prefix (CART, 1984)."""
-    share = {v: float(np.mean([c for w, c in zip(values, changed, strict=True) if w == v])) for v in distinct}
-    ordered = sorted(distinct, key=lambda v: -share[v])
+    share_changed: dict[Scalar, float] = {}
+    for value in distinct:
+        with_value = [is_changed for other, is_changed in zip(values, changed, strict=True) if other == value]
+        share_changed[value] = float(np.mean(with_value))
+    ordered = sorted(distinct, key=lambda value: -share_changed[value])
     for size in range(2, min(len(distinct) - 1, 4) + 1):
-        yield tuple(sorted(ordered[:size], key=lambda v: (str(type(v)), v)))
+        yield tuple(sorted(ordered[:size], key=_order_of_value))
 
 
 def _is_number(value: Scalar) -> bool:
@@ -247,8 +266,11 @@ class Explanation:
         return " and ".join(rule.text for rule in (self.rule, self.second) if rule is not None)
 
 
+# Conditions with this prior cost or less are familiar: they are named in the text of a rule that is equivalent to them.
 _MAX_FAMILIAR_COST_BITS = 1.3
+# Most conditions of a rule. With twice as many the search takes twice as long, and chance has more conjunctions.
 _MAX_CONDITIONS = 3
+# Rules that are kept for the next condition. With twice as many the search takes twice as long.
 _BEAM = 40
 # Bits that a rule has to save beyond its cost, and bits charged for each condition after the first because many
 # conjunctions are tried. With both, 48 series with random labels get a rule in 2 to 9 of 100 draws
@@ -289,21 +311,30 @@ def _description_length(cover: Bools, changed: Bools) -> Floats:
 
 
 def _extend_rules(
-    parents: Sequence[_RuleCandidate], chosen: Positions, costs: Floats, cover: Bools, changed: Bools
+    parents: Sequence[_RuleCandidate], usable: Positions, costs: Floats, cover: Bools, changed: Bools
 ) -> list[_RuleCandidate]:
-    """Rules of one more condition than each parent: for each different cover the one of lowest cost."""
+    """Rules of one more condition than each parent: for each different cover the one of lowest cost.
+
+    Args:
+        usable: positions of the conditions that may be added.
+        costs, cover: of all conditions, shapes (conditions,) and (conditions, cases).
+        changed: whether each case changed, shape (cases,).
+    """
     cheapest: dict[bytes, _RuleCandidate] = {}
     for parent in parents:
-        rows = cover[chosen] & parent.cover
+        rows = cover[usable] & parent.cover
         parent_bits = costs[list(parent.conditions)].sum() + _CONJUNCTION_BITS * len(parent.conditions)
-        bits = _description_length(rows, changed) + parent_bits + costs[chosen]
+        bits = _description_length(rows, changed) + parent_bits + costs[usable]
         for position in np.argsort(bits, kind="stable")[:_BEAM]:
             row, total = rows[position], float(bits[position])
-            known = cheapest.get(row.tobytes())
-            new = not (row == parent.cover).all()
-            if np.isfinite(total) and new and (known is None or total < known.bits - 1e-9):
-                cheapest[row.tobytes()] = _RuleCandidate(total, (*parent.conditions, int(chosen[position])), row)
-    return sorted(cheapest.values(), key=lambda f: f.bits)[:_BEAM]
+            adds_nothing = (row == parent.cover).all()
+            if adds_nothing or not np.isfinite(total):
+                continue
+            rival = cheapest.get(row.tobytes())
+            if rival is None or total < rival.bits - 1e-9:
+                conditions = (*parent.conditions, int(usable[position]))
+                cheapest[row.tobytes()] = _RuleCandidate(total, conditions, row)
+    return sorted(cheapest.values(), key=lambda candidate: candidate.bits)[:_BEAM]
 
 
 def find_rule(derived: Sequence[Parameters], changed: Bools, vocabulary: ParameterVocabulary) -> Rule | None:
@@ -321,45 +352,53 @@ def find_rule(derived: Sequence[Parameters], changed: Bools, vocabulary: Paramet
     conditions = stated_conditions(derived, changed, vocabulary)
     cover = condition_coverage(conditions, derived)
     # For a parameter with many values the choice among them costs, too.
-    values = Counter(c.parameter for c in conditions if c.operator == "=")
-    costs = np.asarray([c.bits(vocabulary) + max(0.0, np.log2(values[c.parameter] / _FEW_VALUES)) for c in conditions])
+    values = Counter(condition.parameter for condition in conditions if condition.operator == "=")
+    costs = np.zeros(len(conditions))
+    for position, condition in enumerate(conditions):
+        bits_of_choice = max(0.0, np.log2(values[condition.parameter] / _FEW_VALUES))
+        costs[position] = condition.bits(vocabulary) + bits_of_choice
     # For each different cover only the condition of lowest cost.
     cheapest: dict[bytes, int] = {}
     for position in np.argsort(costs, kind="stable"):
         if cover[position].any() and not cover[position].all():
             cheapest.setdefault(cover[position].tobytes(), int(position))
-    chosen = np.asarray(sorted(cheapest.values()), dtype=np.intp)
-    bits_without_rule = float(_label_bits(np.array([changed.sum()], float), np.array([len(changed)], float))[0])
+    usable = np.asarray(sorted(cheapest.values()), dtype=np.intp)
+    # The best rule of each number of conditions, and the best of these.
     beam = [_RuleCandidate(0.0, (), np.ones(len(changed), dtype=bool))]
-    found = []
+    best_of_size: list[_RuleCandidate] = []
     for _ in range(_MAX_CONDITIONS):
-        beam = _extend_rules(beam, chosen, costs, cover, changed)
-        found += beam[:1]
-    best = min(found, key=lambda candidate: candidate.bits, default=None)
+        beam = _extend_rules(beam, usable, costs, cover, changed)
+        best_of_size += beam[:1]
+    best = min(best_of_size, key=lambda candidate: candidate.bits, default=None)
+    # It must be shorter than the list of the changed cases.
+    bits_without_rule = float(_label_bits(np.array([changed.sum()], float), np.array([len(changed)], float))[0])
     if best is None or best.bits > bits_without_rule - _MIN_SAVING_BITS:
         return None
     return _make_rule(best, conditions, cover, changed, vocabulary)
 
 
 def _make_rule(
-    found: _RuleCandidate, conditions: list[Condition], cover: Bools, changed: Bools, vocabulary: ParameterVocabulary
+    best: _RuleCandidate, conditions: list[Condition], cover: Bools, changed: Bools, vocabulary: ParameterVocabulary
 ) -> Rule:
-    kept = sorted(found.conditions)
-    equivalents = []
-    named = [conditions[p] for p in kept]
-    for position in kept:
-        others = cover[[p for p in kept if p != position]].all(axis=0)
-        same = ((cover & others) == found.cover).all(axis=1)
-        equivalents.append(tuple(c for p, c in enumerate(conditions) if same[p] and p not in kept))
+    """The rule of a candidate, with its text."""
+    positions = sorted(best.conditions)
+    equivalents: list[tuple[Condition, ...]] = []
+    named = [conditions[position] for position in positions]
+    for position in positions:
+        # Conditions that select the same cases in the place of this one.
+        rest = cover[[other for other in positions if other != position]].all(axis=0)
+        selects_the_same = ((cover & rest) == best.cover).all(axis=1)
+        alternatives = [p for p in np.flatnonzero(selects_the_same) if p not in positions]
+        equivalents.append(tuple(conditions[p] for p in alternatives))
         # Equivalents of low prior cost are familiar and are named with the conditions of the rule.
         for condition in equivalents[-1]:
-            concepts = {vocabulary.concept(c.parameter) for c in named}
+            concepts = {vocabulary.concept(other.parameter) for other in named}
             concept = vocabulary.concept(condition.parameter)
             if condition.bits(vocabulary) <= _MAX_FAMILIAR_COST_BITS and concept not in concepts:
                 named.append(condition)
-    inside, hit = int(found.cover.sum()), int((found.cover & changed).sum())
+    inside, hit = int(best.cover.sum()), int((best.cover & changed).sum())
     return Rule(
-        conditions=tuple(conditions[p] for p in kept),
+        conditions=tuple(conditions[position] for position in positions),
         equivalents=tuple(equivalents),
         changed_in=hit,
         total_in=inside,

@@ -101,17 +101,25 @@ def fit_noise(logs: Floats, residuals: Floats, settings: DetectorSettings, round
         logs: ln of the values, shape (n,); they give the spread that the estimate is shrunk towards.
         residuals: logs minus their level, shape (n,).
     """
-    noise, s, prior = initial_noise(logs, settings), settings, settings.prior_observations
-    prior_spread, half = float(noise.spread), 0.5 * prior
+    s = settings
+    noise = initial_noise(logs, settings)
+    prior_spread = float(noise.spread)
+    # Weights of the assumptions, in observations: on what inliers tell, and on what the rarer outliers tell.
+    prior, half = s.prior_observations, 0.5 * s.prior_observations
     for _ in range(rounds):
+        # Which observations are outliers, by the noise so far.
         good = inlier_probability(residuals, noise, s)
         outlier = 1 - good
-        entered, left_burst = (good[:-1] * outlier[1:]).sum(), (outlier[:-1] * good[1:]).sum()
+        # How often a burst began and ended, and on which side it was.
+        entered = (good[:-1] * outlier[1:]).sum()
+        ended = (outlier[:-1] * good[1:]).sum()
         enter = (entered + prior * s.enter_burst) / (good[:-1].sum() + prior)
-        leave = (left_burst + half * s.leave_burst) / (outlier[:-1].sum() + half)
+        leave = (ended + half * s.leave_burst) / (outlier[:-1].sum() + half)
         outlier_left = (outlier[residuals < 0].sum() + half * s.outlier_left) / (outlier.sum() + half)
+        left, right = _estimate_spreads(residuals, good, noise, prior_spread, s)
         noise = NoiseModel(
-            *_estimate_spreads(residuals, good, noise, prior_spread, s),
+            left,
+            right,
             enter=_clip(enter, 0.005, 0.3),
             leave=_clip(leave, 0.15, 0.9),
             outlier_left=_clip(outlier_left, 0.3, 0.95),
@@ -127,12 +135,14 @@ def _estimate_spreads(
     below = residuals < 0
     z = residuals / np.where(below, noise.left, noise.right)
     squares = good * (s.freedom + 1) / (s.freedom + z * z) * residuals**2
+    # The assumed spread and skew count as some observations more.
     prior = s.prior_observations * prior_spread**2
     share = s.skew**3 / (1 + s.skew**3)
-    a = np.cbrt(squares[below].sum() + prior * share)
-    b = np.cbrt(squares[~below].sum() + prior * (1 - share))
-    scale = math.sqrt((a + b) / (good.sum() + s.prior_observations))
-    left, right = max(float(a) * scale, s.floor), max(float(b) * scale, s.floor)
+    root_left = np.cbrt(squares[below].sum() + prior * share)
+    root_right = np.cbrt(squares[~below].sum() + prior * (1 - share))
+    scale = math.sqrt((root_left + root_right) / (good.sum() + s.prior_observations))
+    left, right = max(float(root_left) * scale, s.floor), max(float(root_right) * scale, s.floor)
+    # More skew than this is chance.
     return max(left, right / 2), max(right, left / 3)
 
 
@@ -148,6 +158,7 @@ def _autocorrelation_thinning(residuals: Floats, noise: NoiseModel, s: DetectorS
 
 
 def _clip(value: float, low: float, high: float) -> float:
+    """A value within limits."""
     return float(min(max(value, low), high))
 
 
@@ -155,6 +166,7 @@ Ints = NDArray[np.int32]
 LevelPath = list[tuple[int, float]]
 """Segments of a series: first observation and level (ln of the value)."""
 
+# Series that are processed at once: their arrays stay in the cache of a processor, and few of them are padded far.
 _CHUNK = 128
 # Observations whose densities are computed at once: fewer calls, in arrays that stay in the cache of a processor.
 _BLOCK = 16
@@ -167,19 +179,24 @@ def step_penalty(n: int, settings: DetectorSettings) -> float:
 
 def segment_many(series: Sequence[Floats], settings: DetectorSettings) -> list[tuple[LevelPath, NoiseModel]]:
     """Paths and noise of many series of ln values, each of at least one observation."""
-    found: dict[int, tuple[LevelPath, NoiseModel]] = {}
+    # Series of about the same length together, because shorter ones are padded.
     order = sorted(range(len(series)), key=lambda i: len(series[i]))
+    by_position: dict[int, tuple[LevelPath, NoiseModel]] = {}
     for start in range(0, len(order), _CHUNK):
         chunk = order[start : start + _CHUNK]
-        found |= zip(chunk, _segment_chunk([series[i] for i in chunk], settings), strict=True)
-    return [found[i] for i in range(len(series))]
+        by_position |= zip(chunk, _segment_chunk([series[i] for i in chunk], settings), strict=True)
+    return [by_position[i] for i in range(len(series))]
 
 
 def _segment_chunk(series: list[Floats], settings: DetectorSettings) -> list[tuple[LevelPath, NoiseModel]]:
     noises = [initial_noise(logs, settings) for logs in series]
     paths = _best_paths(series, noises, settings, settings.passes[0])
+    # Levels show the noise, and the noise shows the levels.
     for share in settings.passes[1:]:
-        noises = [fit_noise(y, y - levels_along_path(p, len(y)), settings) for y, p in zip(series, paths, strict=True)]
+        noises = []
+        for logs, path in zip(series, paths, strict=True):
+            residuals = logs - levels_along_path(path, len(logs))
+            noises.append(fit_noise(logs, residuals, settings))
         paths = _best_paths(series, noises, settings, share)
     return list(zip(paths, noises, strict=True))
 
@@ -193,24 +210,32 @@ def levels_along_path(path: LevelPath, n: int) -> Floats:
 def _best_paths(
     series: list[Floats], noises: list[NoiseModel], settings: DetectorSettings, share: float
 ) -> list[LevelPath]:
-    candidates = [_candidate_levels(y, float(v.spread), settings) for y, v in zip(series, noises, strict=True)]
-    most = max(len(c) for c in candidates)
-    lengths = np.array([len(y) for y in series])
+    """The most probable path of each series; a step costs this share of its penalty."""
+    # Series of different lengths, with different numbers of candidates, are padded to one array.
+    candidates = [
+        _candidate_levels(values, float(noise.spread), settings) for values, noise in zip(series, noises, strict=True)
+    ]
+    most = max(len(levels) for levels in candidates)
+    padded_levels = np.array([np.pad(levels, (0, most - len(levels)), mode="edge") for levels in candidates])
+    lengths = np.array([len(values) for values in series])
     logs = np.zeros((lengths.max(), len(series)))
-    for i, y in enumerate(series):
-        logs[: len(y), i] = y
-    levels = np.array([np.pad(c, (0, most - len(c)), mode="edge") for c in candidates])
+    for i, values in enumerate(series):
+        logs[: len(values), i] = values
     # Fields of shape (series, 1), to broadcast over levels.
-    noise = NoiseModel(*(np.array(column)[:, None] for column in zip(*map(astuple, noises), strict=True)))
+    columns = zip(*map(astuple, noises), strict=True)
+    noise_of_all = NoiseModel(*(np.array(column)[:, None] for column in columns))
     prices = np.array([[share * step_penalty(n, settings)] for n in lengths])
-    best, began = _forward_pass(logs, levels, np.exp(-prices * noise.thinning), noise, settings)
+    probability_of_step = np.exp(-prices * noise_of_all.thinning)
+    best, began = _forward_pass(logs, padded_levels, probability_of_step, noise_of_all, settings)
+    # Backwards from the last observation: the level of each segment, and the end of the segment before.
     paths: list[LevelPath] = []
     for i, length in enumerate(lengths):
         path: LevelPath = []
-        now = int(length) - 1
-        while now >= 0:
-            path.append((int(began[now, i]), float(levels[i, best[now, i]])))
-            now = path[-1][0] - 1
+        end = int(length) - 1
+        while end >= 0:
+            first = int(began[end, i])
+            path.append((first, float(padded_levels[i, best[end, i]])))
+            end = first - 1
         paths.append(path[::-1])
     return paths
 
@@ -245,9 +270,11 @@ def _forward_pass(
     good, bad = 1 - outlier_share, outlier_share
     since: Ints = np.zeros(levels.shape, np.int32)
     for now in range(len(logs)):
+        # Densities of the next observations at all levels.
         if now % _BLOCK == 0:
             residuals = logs[now : now + _BLOCK, :, None] - levels
             densities_good, densities_bad = noise_densities(residuals, noise, settings)
+        # Each level is the best path's at the observation before, or begins here.
         if now:
             stays = good + bad >= price
             since = np.where(stays, since, np.int32(now))

@@ -27,9 +27,14 @@ _STAKES = np.array([0.1, 0.25, 0.5, 0.97])
 _LOG_WEIGHTS = np.log([0.1, 0.2, 0.2, 0.5])
 # Standard deviation of normal noise / median absolute deviation.
 _MAD_TO_SD = 1.4826
+# Pairs of a test without which it says nothing of the noise.
 _FEWEST_FOR_SCALE = 3
+# Smallest noise: without any, all pairs are equal.
 _SMALLEST_SCALE = 1e-9
+# Of the ends of an interval, in log ratios.
 _ACCURACY = 1e-6
+# Number of pairs that stands for "never".
+_NEVER = 10**6
 
 
 @dataclass
@@ -45,13 +50,18 @@ class NoiseScale:
 
     def estimate(self, log_ratios: list[float]) -> float:
         """Standard deviation, with the pairs of a test that goes on; 0 while there are fewer than three pairs."""
-        known = self._residuals + (_deviations(log_ratios) if len(log_ratios) >= _FEWEST_FOR_SCALE else [])
-        return _MAD_TO_SD * median(known) if known else 0.0
+        residuals = self._residuals
+        if len(log_ratios) >= _FEWEST_FOR_SCALE:
+            residuals = residuals + _deviations(log_ratios)
+        if not residuals:
+            return 0.0
+        return _MAD_TO_SD * median(residuals)
 
 
 def _deviations(log_ratios: list[float]) -> list[float]:
+    """Distances from the median."""
     middle = median(log_ratios)
-    return [abs(one - middle) for one in log_ratios]
+    return [abs(log_ratio - middle) for log_ratio in log_ratios]
 
 
 @dataclass
@@ -96,10 +106,14 @@ class SequentialCentre:
         outside, inside = self.estimate - sign * reach, self.estimate
         if self._log_evidence(outside, sign) < math.log(1 / error):
             return -sign * math.inf
+        # Bisection between a centre that is rejected and one that is not.
         while abs(inside - outside) > _ACCURACY:
             middle = (inside + outside) / 2
-            rejected = self._log_evidence(middle, sign) >= math.log(1 / error)
-            outside, inside = (middle, inside) if rejected else (outside, middle)
+            is_rejected = self._log_evidence(middle, sign) >= math.log(1 / error)
+            if is_rejected:
+                outside = middle
+            else:
+                inside = middle
         return outside
 
     def _log_evidence(self, centre: float, sign: int) -> float:
@@ -126,10 +140,15 @@ def expected_pairs(distance: float, noise: float, error: float) -> int:
         error: as in `SequentialCentre.is_above`.
     """
     least = fewest_pairs(error)
-    if noise <= 0 or distance <= 0:
-        return least if distance > 0 else 10**6
+    if distance <= 0:
+        return _NEVER
+    if noise <= 0:
+        return least
+    # Mean evidence of a pair for each stake, over normal noise.
     nodes, weights = np.polynomial.hermite_e.hermegauss(41)
     score = np.tanh(distance / noise + nodes)
     gain = (np.log1p(np.outer(_STAKES, score)) * weights).sum(axis=1) / weights.sum()
     needed = (math.log(1 / error) - _LOG_WEIGHTS)[gain > 0] / gain[gain > 0]
-    return max(least, math.ceil(needed.min())) if needed.size else 10**6
+    if not needed.size:
+        return _NEVER
+    return max(least, math.ceil(float(needed.min())))

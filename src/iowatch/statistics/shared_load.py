@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,9 +23,11 @@ from iowatch.statistics import covariates as single
 from iowatch.statistics.covariates import CovariateTable, Differences
 from iowatch.statistics.method import Adjustment, Floats
 
-# With fewer sessions the means of consecutive observations are too few to be compared.
+# With fewer sessions the means of consecutive observations are too few to be compared. With twice as many a load that
+# acts in fast changes only is removed for a month longer.
 _MEAN_SESSIONS = 30
-# With fewer sessions that have covariates, chance predicts as well as they do.
+# With fewer sessions that have covariates, chance predicts as well as they do. With twice as many a store with other
+# users is judged by its rates alone for six more sessions.
 _MIN_SESSIONS = 6
 # Share of the largest explained variance of differences from which covariates are compared by levels, and the limit of
 # a squared deviation from the median (in scatters of the differences), so that a few outliers do not decide.
@@ -57,58 +59,98 @@ def adjust_together(
         return None
     tables = _with_session_means(tables, sessions)
     loads = [single.usual_deviations(table.values) for table in tables]
-    known = [np.isfinite(table.values).any(axis=1) for table in tables]
-    recorded = np.unique(np.concatenate([s[k] for s, k in zip(sessions, known, strict=True)]))
-    if len(recorded) < _MIN_SESSIONS:
+    is_recorded = [np.isfinite(table.values).any(axis=1) for table in tables]
+    recorded_sessions = np.unique(np.concatenate([s[rows] for s, rows in zip(sessions, is_recorded, strict=True)]))
+    if len(recorded_sessions) < _MIN_SESSIONS:
         return None
-    chosen = [
-        (y[k] / single.robust_scale(np.diff(y[k])), load[k], s[k], table.signs)
-        for y, load, s, k, table in zip(logs, loads, sessions, known, tables, strict=True)
-        if k.sum() > 2
-    ]
-    blocks = [np.searchsorted(recorded, s) * single.BLOCKS // len(recorded) for _, _, s, _ in chosen]
-    parts = [
-        Differences(np.diff(y), np.diff(load, axis=0), block[1:], signs)
-        for (y, load, _, signs), block in zip(chosen, blocks, strict=True)
-    ]
-    if not parts:
+    # The observations with covariates of each series that has a few, in units of its scatter.
+    predicted: list[_PredictedSeries] = []
+    for values, load, numbers, rows, table in zip(logs, loads, sessions, is_recorded, tables, strict=True):
+        if rows.sum() > 2:
+            scaled = values[rows] / single.robust_scale(np.diff(values[rows]))
+            block = np.searchsorted(recorded_sessions, numbers[rows]) * single.BLOCKS // len(recorded_sessions)
+            predicted.append(_PredictedSeries(scaled, load[rows], block, table.signs))
+    if not predicted:
         return None
-    explained = single.explained_out_of_sample(parts)
-    if explained < single.least_explained(sum(len(one.changes) for one in parts)):
+    # A covariate must predict the differences of sessions that the estimate has not seen.
+    differences = [series.differences() for series in predicted]
+    explained = single.explained_out_of_sample(differences)
+    if explained < single.least_explained(sum(len(of_series.changes) for of_series in differences)):
         return None
-    column = _steadiest_column([(y, load) for y, load, _, _ in chosen], parts)
-    # Its own share; the other one is also honest about the choice among all covariates.
-    own = [replace(one, steps=one.steps[:, [column]], signs=one.signs[[column]]) for one in parts]
-    explained = min(explained, single.explained_out_of_sample(own))
-    levels = [(y, load[:, column], signs[column]) for y, load, _, signs in chosen]
-    if len(recorded) >= _MEAN_SESSIONS and not _explains_means(levels):
+    column = _steadiest_column(predicted, differences)
+    # The share of this covariate; that above is also honest about the choice among all covariates.
+    of_column: list[Differences] = []
+    for of_series in differences:
+        steps, signs = of_series.steps[:, [column]], of_series.signs[[column]]
+        of_column.append(replace(of_series, steps=steps, signs=signs))
+    explained = min(explained, single.explained_out_of_sample(of_column))
+    if len(recorded_sessions) >= _MEAN_SESSIONS and not _explains_means(predicted, column):
         return None
-    adjusted = [
-        _without_effect(y, load[:, column], np.isfinite(table.values[:, column]), table.signs[column])
-        for y, load, table in zip(logs, loads, tables, strict=True)
-    ]
+    adjusted: list[Floats] = []
+    for values, load, table in zip(logs, loads, tables, strict=True):
+        has_value = np.isfinite(table.values[:, column])
+        adjusted.append(_without_effect(values, load[:, column], has_value, table.signs[column]))
     return adjusted, Adjustment(tables[0].names[column], explained)
 
 
-def _steadiest_column(series: Sequence[tuple[Floats, Floats]], parts: Sequence[Differences]) -> int:
+@dataclass(frozen=True)
+class _PredictedSeries:
+    """The observations of a series that have covariates.
+
+    Attributes:
+        logs: ln of the values in units of the scatter of their differences, shape (n,).
+        load: all covariates in units of their usual deviation, shape (n, p).
+        block: time block of the session of each observation, shape (n,).
+        signs: as in `CovariateTable`, shape (p,).
+    """
+
+    logs: Floats
+    load: Floats
+    block: NDArray[np.intp]
+    signs: Floats
+
+    def differences(self) -> Differences:
+        """Differences between consecutive observations; each belongs to the block of the later one."""
+        return Differences(np.diff(self.logs), np.diff(self.load, axis=0), self.block[1:], self.signs)
+
+
+def load_margin(effect: Floats) -> Floats:
+    """What the largest load on record would take from each observation beyond the load that was recorded for it.
+
+    The covariates of a run are looked at before and after it; a load between these looks, or of another program than
+    on other days, is not in the record.
+
+    Args:
+        effect: of the recorded load on ln(performance), negative where it slows, shape (n,); all 0 without adjustment.
+
+    Returns:
+        ln, 0 or positive, shape (n,).
+    """
+    if not len(effect):
+        return effect
+    return np.asarray(effect - effect.min())
+
+
+def _steadiest_column(series: Sequence[_PredictedSeries], differences: Sequence[Differences]) -> int:
     """Of the covariates that explain about as much of the differences the one without which levels vary least.
 
     The cached memory of a node rises and falls with the load, too, but from a level that wanders by itself: without
     its effect the series would wander.
 
     Args:
-        series: ln of the values in units of their scatter, and all covariates, shapes (n,) and (n, p).
-        parts: their differences.
+        differences: of the series, in the same order.
     """
-    shares = single.shares_of_all(parts)
+    shares = single.shares_of_all(differences)
     columns = np.flatnonzero(shares >= _NEARLY * shares.max())
 
     def variation(column: int) -> float:
-        rests = (
-            logs - single.fit_effect(one.changes, one.steps[:, column], one.signs[column]) * load[:, column]
-            for (logs, load), one in zip(series, parts, strict=True)
-        )
-        return sum(float(np.mean(np.minimum((rest - np.median(rest)) ** 2, _MOST_VARIATION))) for rest in rests)
+        """Mean squared deviation of the levels from their median without the effect, summed over the series."""
+        total = 0.0
+        for predicted, changes in zip(series, differences, strict=True):
+            effect = single.fit_effect(changes.changes, changes.steps[:, column], changes.signs[column])
+            rest = predicted.logs - effect * predicted.load[:, column]
+            total += float(np.mean(np.minimum((rest - np.median(rest)) ** 2, _MOST_VARIATION)))
+        return total
 
     return min((int(column) for column in columns), key=variation)
 
@@ -124,10 +166,12 @@ def new_load(tables: Sequence[CovariateTable], sessions: Sequence[Integers], sta
     if not tables:
         return None
     means = _session_means(tables, sessions)
-    before, since = means[:start], means[start:]
-    before, since = (part[np.isfinite(part).any(axis=1)] for part in (before, since))
+    has_covariates = np.asarray(np.isfinite(means).any(axis=1))
+    before = means[:start][has_covariates[:start]]
+    since = means[start:][has_covariates[start:]]
     if len(before) >= _KNOWN_SESSIONS or not len(since):
         return None
+    # What was usual before, what is now, and how many of the sessions before were like now.
     recorded = np.isfinite(before).sum(axis=0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # covariates that were not recorded on one side
@@ -136,14 +180,19 @@ def new_load(tables: Sequence[CovariateTable], sessions: Sequence[Integers], sta
         scatter = 1.4826 * np.nanmedian(np.abs(before - usual), axis=0)
     change = now - usual
     least = np.maximum(_NEW_SCATTERS * scatter, _NEW_SHARE * np.maximum(np.abs(usual), np.abs(now)))
-    is_new = (recorded >= _MIN_LEVELS) & (was_so <= _RARE) & (tables[0].signs * change * direction >= 0) & (least > 0)
-    far = np.divide(np.abs(change), least, out=np.zeros_like(change), where=is_new)
-    return tables[0].names[int(far.argmax())] if far.max() > 1 else None
+    # A covariate is new if it was seldom like now, and if it may have this effect at all.
+    may_have_effect = tables[0].signs * change * direction >= 0
+    is_new = (recorded >= _MIN_LEVELS) & (was_so <= _RARE) & may_have_effect & (least > 0)
+    distance = np.divide(np.abs(change), least, out=np.zeros_like(change), where=is_new)
+    if distance.max() <= 1:
+        return None
+    return tables[0].names[int(distance.argmax())]
 
 
 def _session_means(tables: Sequence[CovariateTable], sessions: Sequence[Integers]) -> Floats:
     """Mean of each covariate over the runs of each session, shape (sessions, p); NaN where not recorded."""
-    values, numbers = np.concatenate([table.values for table in tables]), np.concatenate(sessions)
+    values = np.concatenate([table.values for table in tables])
+    numbers = np.concatenate(sessions)
     shape = numbers.max() + 1, values.shape[1]
     total, count = np.zeros(shape), np.zeros(shape)
     np.add.at(total, numbers, np.nan_to_num(values))
@@ -154,27 +203,31 @@ def _session_means(tables: Sequence[CovariateTable], sessions: Sequence[Integers
 def _with_session_means(tables: Sequence[CovariateTable], sessions: Sequence[Integers]) -> list[CovariateTable]:
     """Tables with the mean of each covariate over the runs of a session as further ones: one look is a small sample."""
     means = _session_means(tables, sessions)
-    return [
-        CovariateTable(table.names * 2, np.hstack([table.values, means[s]]), np.tile(table.signs, 2))
-        for table, s in zip(tables, sessions, strict=True)
-    ]
+    with_means: list[CovariateTable] = []
+    for table, numbers in zip(tables, sessions, strict=True):
+        values = np.hstack([table.values, means[numbers]])
+        with_means.append(CovariateTable(table.names * 2, values, np.tile(table.signs, 2)))
+    return with_means
 
 
-def _explains_means(series: Sequence[tuple[Floats, Floats, float]]) -> bool:
-    """Whether means of consecutive observations differ less without the effect; slow changes of the load may act less.
+def _explains_means(series: Sequence[_PredictedSeries], column: int) -> bool:
+    """Whether means of consecutive observations differ less without the effect of a covariate.
 
-    Args:
-        series: ln of the values in units of their scatter, load, shapes (n,), and allowed sign of the effect.
+    Slow changes of the load may have a smaller effect than fast ones.
     """
     before, after = [np.zeros(0)], [np.zeros(0)]
-    for logs, load, sign in series:
-        effect = single.fit_effect(np.diff(logs), np.diff(load), sign)
-        before.append(single.mean_differences(logs))
-        after.append(single.mean_differences(logs - effect * load))
-    return bool(np.median(np.abs(np.concatenate(after))) <= np.median(np.abs(np.concatenate(before))))
+    for predicted in series:
+        load = predicted.load[:, column]
+        effect = single.fit_effect(np.diff(predicted.logs), np.diff(load), predicted.signs[column])
+        before.append(single.mean_differences(predicted.logs))
+        after.append(single.mean_differences(predicted.logs - effect * load))
+    median_after = np.median(np.abs(np.concatenate(after)))
+    return bool(median_after <= np.median(np.abs(np.concatenate(before))))
 
 
-def _without_effect(logs: Floats, load: Floats, recorded: NDArray[np.bool_], sign: float) -> Floats:
-    if recorded.sum() < 3:
+def _without_effect(logs: Floats, load: Floats, is_recorded: NDArray[np.bool_], sign: float) -> Floats:
+    """ln of the values of a series without the effect of the load, if it was recorded often enough."""
+    if is_recorded.sum() < 3:
         return logs
-    return logs - single.fit_effect(np.diff(logs[recorded]), np.diff(load[recorded]), sign) * load
+    effect = single.fit_effect(np.diff(logs[is_recorded]), np.diff(load[is_recorded]), sign)
+    return logs - effect * load

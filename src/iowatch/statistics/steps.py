@@ -1,15 +1,15 @@
 """From the segments of a path to transients, accepted steps, drifts, and the records that report them.
 
 Each rule shortens the list of segments. Two small logistic models give the confidence in a step: one for settled
-levels, and one for a newest level of few observations, which may be a burst of outliers. bench/detect_search.py
-searches their weights.
+levels, and one for a newest level of few observations, which may be a burst of outliers. docs/weights.md
+describes how their weights were found.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -28,50 +28,80 @@ from iowatch.statistics.method import (
 )
 from iowatch.statistics.segments import Segment, SeriesFit, inlier_probability, negative_log_likelihood
 
-StepFeatures = tuple[float, ...]
+# Confidence of a suspicion by the newest observations alone, which no model rates.
+_SUSPICION_CONFIDENCE = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class StepFeatures:
+    """What the confidence in a step depends on.
+
+    Attributes:
+        values: in the order of the weights; empty for a step below `min_effect` or without evidence.
+        is_newest: whether the level is the newest one and short, so that the other model rates it.
+    """
+
+    values: tuple[float, ...]
+    is_newest: bool
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Departure:
+    """Observations first … end-1 away from a level: a transient by ln(ratio), or a slope that rises by it."""
+
+    first: int
+    end: int
+    log_ratio: float
 
 
 def step_confidences(series: SeriesFit, segments: list[Segment]) -> list[float]:
     """Confidence (0 to 1) in the step before each segment except the first; 0 for steps below `min_effect`."""
+    confidences = []
+    for features in step_features(series, segments):
+        if not features.values:
+            confidences.append(0.0)
+            continue
+        weights = series.settings.newest_weights if features.is_newest else series.settings.settled_weights
+        odds = sum(weight * value for weight, value in zip(weights, features.values, strict=True))
+        # Below, the exponential overflows.
+        confidences.append(1 / (1 + math.exp(-odds)) if odds > -700 else 0.0)
+    return confidences
+
+
+def step_features(series: SeriesFit, segments: list[Segment]) -> list[StepFeatures]:
+    """Features of the step before each segment except the first."""
     settings = series.settings
-    found = []
-    for features, newest in step_features(series, segments):
-        weights = settings.newest_weights if newest else settings.settled_weights
-        odds = sum(w * x for w, x in zip(weights, features, strict=True)) if features else -math.inf
-        found.append(1 / (1 + math.exp(-odds)) if odds > -700 else 0.0)
-    return found
-
-
-def step_features(series: SeriesFit, segments: list[Segment]) -> list[tuple[StepFeatures, bool]]:
-    """Features of each step, in the order of the weights, and whether its level is the newest one and short.
-
-    A step below `min_effect`, or without evidence, has no features.
-    """
-    scatter = np.abs(series.logs - np.repeat([s.level for s in segments], [s.end - s.first for s in segments]))
-    few, away = series.settings.transient_observations, float(series.away.mean())
-    found: list[tuple[StepFeatures, bool]] = []
-    reversals = step_reversals(segments, series.settings.return_observations)
-    short = max(0.0, 1 - len(series.logs) / series.settings.short_observations)
+    levels = np.repeat([segment.level for segment in segments], [segment.end - segment.first for segment in segments])
+    scatter = np.abs(series.logs - levels)
+    # Features that all steps of a series have in common.
+    share_away = float(series.away.mean())
+    shortness_of_series = max(0.0, 1 - len(series.logs) / settings.short_observations)
+    reversals = step_reversals(segments, settings.return_observations)
+    all_features: list[StepFeatures] = []
     for (before, after), reversal in zip(pairwise(segments), reversals, strict=True):
         _, evidence = series.common(before, after)
         step = abs(after.level - before.level)
-        newest = after is segments[-1] and after.observation_count <= few
-        first_uncertainty = (
-            first_level_uncertainty(before, len(series.logs), series.settings) if before is segments[0] else 0.0
-        )
-        if step < series.settings.min_effect or evidence <= 0:
-            found.append(((), newest))
+        is_newest = after is segments[-1] and after.observation_count <= settings.transient_observations
+        if step < settings.min_effect or evidence <= 0:
+            all_features.append(StepFeatures((), is_newest))
             continue
-        # Steps are in units of the 80 % quantile of the scatter, bursts included.
-        usual_scatter = max(float(np.quantile(scatter[: after.first] if newest else scatter, 0.8)), 1e-3)
+        values: tuple[float, ...]
+        first_uncertainty = 0.0
+        if before is segments[0]:
+            first_uncertainty = first_level_uncertainty(before, len(series.logs), settings)
+        # Steps are in units of the 80 % quantile of the scatter, bursts included; a newest level is not known well
+        # enough to contribute.
+        usual_scatter = max(float(np.quantile(scatter[: after.first] if is_newest else scatter, 0.8)), 1e-3)
         strength = (1.0, _log(evidence, 3, 80), _log(step / usual_scatter, 0.05, 50))
-        if newest:
-            found.append(((*strength, reversal, away, first_uncertainty, short), True))
+        if is_newest:
+            values = (*strength, reversal, share_away, first_uncertainty, shortness_of_series)
         else:
             distance = rank_distance(before.logs, after.logs)
-            shortness = max(0.0, 1 - min(before.observation_count, after.observation_count) / few)
-            found.append(((*strength, distance, away, shortness, reversal, first_uncertainty), False))
-    return found
+            shorter = min(before.observation_count, after.observation_count)
+            shortness = max(0.0, 1 - shorter / settings.transient_observations)
+            values = (*strength, distance, share_away, shortness, reversal, first_uncertainty)
+        all_features.append(StepFeatures(values, is_newest))
+    return all_features
 
 
 def first_level_uncertainty(first: Segment, observations: int, settings: DetectorSettings) -> float:
@@ -93,17 +123,19 @@ def step_reversals(segments: list[Segment], scale: float) -> list[float]:
         scale: number of observations between the two steps at which a reversal counts 1/e.
     """
     steps = [after.level - before.level for before, after in pairwise(segments)]
-    found = [0.0] * len(steps)
+    reversals = [0.0] * len(steps)
     for i, (first, second) in enumerate(pairwise(steps)):
         between = segments[i + 1]
         faded = math.exp(-(between.end - between.first) / scale)
+        # Each of two adjacent steps may reverse the other one.
         for k, step in ((i, first), (i + 1, second)):
             if step:
-                found[k] = max(found[k], (1 - abs(first + second) / abs(step)) * faded)
-    return found
+                reversals[k] = max(reversals[k], (1 - abs(first + second) / abs(step)) * faded)
+    return reversals
 
 
 def _log(value: float, low: float, high: float) -> float:
+    """ln of a value that is limited to a range."""
     return math.log(min(max(value, low), high))
 
 
@@ -121,84 +153,109 @@ def rank_distance(a: Floats, b: Floats) -> float:
     return abs(float(wins.sum()) / 2 - n * m / 2) / math.sqrt(n * m * (n + m + 1) / 12)
 
 
-# first observation, end, ln(ratio)
-Excursion = tuple[int, int, float]
-
-
-def refine_segments(series: SeriesFit, segments: list[Segment], price: float) -> tuple[list[Segment], list[Excursion]]:
+def refine_segments(series: SeriesFit, segments: list[Segment], price: float) -> tuple[list[Segment], list[Departure]]:
     """Lasting levels, and transients in time order, of a path."""
-    segments, excursions = extract_transients(series, segments, price)
+    segments, transients = extract_transients(series, segments, price)
     segments = drop_weak_steps(series, segments, price)
-    segments, excursions = extract_short_segments(series, segments, excursions)
-    segments, more = extract_transients(series, segments, price)
+    segments, short_transients = extract_short_segments(series, segments)
+    # Levels that are longer now may have transients between them.
+    segments, later_transients = extract_transients(series, segments, price)
     segments = drop_weak_steps(series, segments, price)
-    return drop_doubtful_steps(series, segments), sorted(excursions + more)
+    segments = drop_doubtful_steps(series, segments)
+    return segments, sorted(transients + short_transients + later_transients)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class _CandidateTransient:
+    """Segments first … last that depart from the common level (ln) of their neighbours, the best one in order first.
+
+    Attributes:
+        length: number of segments, less one.
+        evidence: against the common level of the neighbours (nats).
+    """
+
+    length: int
+    evidence: float
+    first: int
+    last: int
+    level: float
 
 
 def extract_transients(
     series: SeriesFit, segments: list[Segment], price: float
-) -> tuple[list[Segment], list[Excursion]]:
+) -> tuple[list[Segment], list[Departure]]:
     """Extract short departures after which the level returns, the shortest and clearest first."""
-    excursions = []
-    while departures := sorted(_candidate_transients(series, segments, price)):
-        _, _, i, j, level = departures[0]
-        first, end = segments[i].first, segments[j].end
-        depth = float(np.mean([s.level for s in segments[i : j + 1]])) - level
-        excursions.append((first, end, depth))
-        series.away[first:end] = True
-        whole = series.segment(segments[i - 1].first, segments[j + 1].end, level)
-        segments = [*segments[: i - 1], whole, *segments[j + 2 :]]
-    return segments, excursions
+    transients: list[Departure] = []
+    while True:
+        best = min(_candidate_transients(series, segments, price), default=None)
+        if best is None:
+            return segments, transients
+        departed = segments[best.first : best.last + 1]
+        depth = float(np.mean([segment.level for segment in departed])) - best.level
+        transient = Departure(departed[0].first, departed[-1].end, depth)
+        transients.append(transient)
+        series.away[transient.first : transient.end] = True
+        # The neighbours are one segment now, which the transient is no part of.
+        before, after = segments[best.first - 1], segments[best.last + 1]
+        whole = series.segment(before.first, after.end, best.level)
+        segments = [*segments[: best.first - 1], whole, *segments[best.last + 2 :]]
 
 
-def _candidate_transients(
-    series: SeriesFit, segments: list[Segment], price: float
-) -> Iterator[tuple[int, float, int, int, float]]:
-    """Yield runs i … j of up to three segments on one side of the common level of their neighbours."""
+def _candidate_transients(series: SeriesFit, segments: list[Segment], price: float) -> Iterator[_CandidateTransient]:
+    """Yield runs of up to three segments on one side of the common level of their neighbours."""
     settings, spread = series.settings, float(series.noise.spread)
-    for i in range(1, len(segments) - 1):
-        for j in range(i, min(i + 3, len(segments) - 1)):
-            if segments[j].end - segments[i].first > settings.transient_observations:
+    for first in range(1, len(segments) - 1):
+        for last in range(first, min(first + 3, len(segments) - 1)):
+            if segments[last].end - segments[first].first > settings.transient_observations:
                 break
-            before, after = segments[i - 1], segments[j + 1]
+            before, after = segments[first - 1], segments[last + 1]
             level, evidence = series.common(before, after)
-            depths = [s.level - level for s in segments[i : j + 1]]
-            one_side = min(depths) > 0 or max(depths) < 0
+            depths = [segment.level - level for segment in segments[first : last + 1]]
+            is_on_one_side = min(depths) > 0 or max(depths) < 0
+            # The level after it is nearly that of before, and no step between the two is worth its penalty.
             near = max(settings.return_share * max(np.abs(depths)), 0.5 * spread)
-            if one_side and evidence < price and abs(after.level - before.level) < near:
-                yield j - i, evidence, i, j, level
+            has_returned = evidence < price and abs(after.level - before.level) < near
+            if is_on_one_side and has_returned:
+                yield _CandidateTransient(last - first, evidence, first, last, level)
 
 
-def extract_short_segments(
-    series: SeriesFit, segments: list[Segment], excursions: list[Excursion]
-) -> tuple[list[Segment], list[Excursion]]:
+def extract_short_segments(series: SeriesFit, segments: list[Segment]) -> tuple[list[Segment], list[Departure]]:
     """Extract segments too short for a level: bursts between two levels, and a first level of few observations.
 
     A short segment between the levels of its neighbours belongs to the step between them and is merged with the
     nearer one. The last segment may be short, and so may the one before it, because too few observations follow.
     """
-    excursions = list(excursions)
-    while short := [i for i in range(len(segments) - 1) if _is_too_short(segments, i, series.settings)]:
-        i = min(short, key=lambda k: segments[k].observation_count)
-        this = segments[i]
-        before, after = segments[i - 1] if i else segments[1], segments[i + 1]
-        if i and (this.level - before.level) * (after.level - this.level) > 0:
-            nearer = i - 1 if series.common(before, this)[1] < series.common(this, after)[1] else i
+    transients: list[Departure] = []
+    while True:
+        short = [i for i in range(len(segments) - 1) if _is_too_short(segments, i, series.settings)]
+        if not short:
+            return segments, transients
+        i = min(short, key=lambda position: segments[position].observation_count)
+        segment, after = segments[i], segments[i + 1]
+        before = segments[i - 1] if i else segments[1]
+        is_between = (segment.level - before.level) * (after.level - segment.level) > 0
+        if i and is_between:
+            _, evidence_before = series.common(before, segment)
+            _, evidence_after = series.common(segment, after)
+            nearer = i - 1 if evidence_before < evidence_after else i
             segments = _merge_with_next(series, segments, nearer)
             continue
-        depths = (this.level - before.level, this.level - after.level)
-        excursions.append((this.first, this.end, min(depths, key=abs)))
-        series.away[this.first : this.end] = True
-        segments = [*segments[:i], series.segment(this.first, after.end, after.level), *segments[i + 2 :]]
-    return segments, excursions
+        # Its observations are no part of the next level, which begins with them.
+        depths = (segment.level - before.level, segment.level - after.level)
+        transients.append(Departure(segment.first, segment.end, min(depths, key=abs)))
+        series.away[segment.first : segment.end] = True
+        longer = series.segment(segment.first, after.end, after.level)
+        segments = [*segments[:i], longer, *segments[i + 2 :]]
 
 
 def _is_too_short(segments: list[Segment], i: int, settings: DetectorSettings) -> bool:
+    """Whether segment i, which is not the last one, is too short for a level."""
     if i == 0:
         return segments[0].observation_count <= settings.confirm_observations
     most = settings.transient_observations
-    settled = i < len(segments) - 2 or segments[-1].observation_count > most // 2
-    return segments[i].end - segments[i].first <= most and settled
+    # The segment before a short last one may be short, too.
+    is_settled = i < len(segments) - 2 or segments[-1].observation_count > most // 2
+    return segments[i].end - segments[i].first <= most and is_settled
 
 
 def _merge_with_next(series: SeriesFit, segments: list[Segment], i: int) -> list[Segment]:
@@ -215,28 +272,35 @@ def evidence_surpluses(series: SeriesFit, segments: list[Segment], price: float)
     level is exempt, so that changes are reported early. The evidence of a step below `min_effect` is 0.
     """
     settings = series.settings
-    found = []
-    for i, (before, after) in enumerate(pairwise(segments)):
-        lasts = i == len(segments) - 2
-        observations = before.observation_count if lasts else min(before.observation_count, after.observation_count)
-        short = max(0.0, 1 - observations / settings.transient_observations)
-        small = abs(after.level - before.level) < settings.min_effect
-        evidence = 0.0 if small else series.common(before, after)[1]
-        found.append(evidence - price - settings.short_penalty * short)
-    return found
+    surpluses = []
+    for before, after in pairwise(segments):
+        observations = before.observation_count
+        if after is not segments[-1]:
+            observations = min(observations, after.observation_count)
+        shortness = max(0.0, 1 - observations / settings.transient_observations)
+        evidence = 0.0
+        if abs(after.level - before.level) >= settings.min_effect:
+            _, evidence = series.common(before, after)
+        surpluses.append(evidence - price - settings.short_penalty * shortness)
+    return surpluses
 
 
 def drop_weak_steps(series: SeriesFit, segments: list[Segment], price: float) -> list[Segment]:
     """Merge segments, the weakest step first, until every step contributes its penalty."""
-    while len(segments) > 1 and min(surpluses := evidence_surpluses(series, segments, price)) < 0:
+    while len(segments) > 1:
+        surpluses = evidence_surpluses(series, segments, price)
+        if min(surpluses) >= 0:
+            break
         segments = _merge_with_next(series, segments, int(np.argmin(surpluses)))
     return segments
 
 
 def drop_doubtful_steps(series: SeriesFit, segments: list[Segment]) -> list[Segment]:
     """Merge segments, the step of lowest confidence first, until every step reaches `min_confidence`."""
-    least = series.settings.min_confidence
-    while len(segments) > 1 and min(confidences := step_confidences(series, segments)) < least:
+    while len(segments) > 1:
+        confidences = step_confidences(series, segments)
+        if min(confidences) >= series.settings.min_confidence:
+            break
         segments = remove_step(series, segments, int(np.argmin(confidences)))
     return segments
 
@@ -248,15 +312,17 @@ def remove_step(series: SeriesFit, segments: list[Segment], i: int) -> list[Segm
     marked as away from it (in `series.away`).
     """
     first, second = segments[:2]
-    if i > 0 or not first.observation_count <= series.settings.transient_observations < second.observation_count:
+    most = series.settings.transient_observations
+    is_short_start = i == 0 and first.observation_count <= most < second.observation_count
+    if not is_short_start:
         return _merge_with_next(series, segments, i)
     series.away[first.first : first.end] = True
     return [series.segment(first.first, second.end, second.level), *segments[2:]]
 
 
-def extract_drifts(series: SeriesFit, segments: list[Segment], price: float) -> tuple[list[Segment], list[Excursion]]:
+def extract_drifts(series: SeriesFit, segments: list[Segment], price: float) -> tuple[list[Segment], list[Departure]]:
     """Replace runs of steps in one direction by a slope if the slope fits the observations better."""
-    drifts = []
+    drifts: list[Departure] = []
     i = 1
     while i < len(segments):
         # Last segment of the run of steps in one direction that starts with the step before segment i.
@@ -267,50 +333,72 @@ def extract_drifts(series: SeriesFit, segments: list[Segment], price: float) -> 
         if slope is None:
             i = last + 1
             continue
-        first, end, rise = slope
-        drifts.append((segments[first].first, segments[end].end, rise))
-        whole = segments[first : end + 1]
-        level = float(np.median(np.concatenate([s.logs for s in whole])))
-        merged = series.segment(whole[0].first, whole[-1].end, level)
-        segments = [*segments[:first], merged, *segments[end + 1 :]]
-        i = first + 1
+        # The segments of the slope are one level in the middle of it.
+        sloping = segments[slope.first : slope.last + 1]
+        drifts.append(Departure(sloping[0].first, sloping[-1].end, slope.rise))
+        level = float(np.median(np.concatenate([segment.logs for segment in sloping])))
+        merged = series.segment(sloping[0].first, sloping[-1].end, level)
+        segments = [*segments[: slope.first], merged, *segments[slope.last + 1 :]]
+        i = slope.first + 1
     return segments, drifts
 
 
-def _best_slope(
-    series: SeriesFit, segments: list[Segment], i: int, last: int, price: float
-) -> tuple[int, int, float] | None:
-    """First and last segment, and rise (ln), of the longest part of a run that a slope fits better than its steps."""
-    parts = [(a - 1, b) for a in range(i, last + 1) for b in range(a, last + 1)]
-    for first, end in sorted(parts, key=lambda part: part[0] - part[1]):
-        whole = segments[first : end + 1]
-        if whole[-1].end - whole[0].first < series.settings.drift_share * len(series.logs):
+@dataclass(frozen=True, slots=True)
+class _Slope:
+    """Segments first … last that a straight line fits better than steps, and its rise over all of them (ln)."""
+
+    first: int
+    last: int
+    rise: float
+
+
+def _best_slope(series: SeriesFit, segments: list[Segment], i: int, last: int, price: float) -> _Slope | None:
+    """The longest part of a run of steps that a slope fits better.
+
+    Args:
+        i, last: the run has the steps before the segments i … last.
+        price: evidence (nats) that a step must contribute.
+    """
+    settings = series.settings
+    runs: list[tuple[int, int]] = []
+    for first_step in range(i, last + 1):
+        runs += [(first_step - 1, last_step) for last_step in range(first_step, last + 1)]
+    for first, end in sorted(runs, key=lambda run: run[0] - run[1]):
+        sloping = segments[first : end + 1]
+        if sloping[-1].end - sloping[0].first < settings.drift_share * len(series.logs):
             continue
-        observations = np.arange(whole[0].first, whole[-1].end)
-        counts = ~series.away[observations]
-        cost, slope = fit_slope(series, observations[counts].astype(float), series.logs[observations[counts]])
-        steps = sum(s.cost for s in whole) + (end - first) * price
+        observations = np.arange(sloping[0].first, sloping[-1].end)
+        is_used = ~series.away[observations]
+        used = observations[is_used]
+        cost, slope = fit_slope(series, used.astype(float), series.logs[used])
+        # A slope costs its penalty, and each of its ends that is a step within the series costs more.
         inner_ends = (first > 0) + (end < len(segments) - 1)
-        if cost + series.settings.drift_penalty + inner_ends * series.settings.drift_end_penalty < steps:
-            return first, end, slope * len(observations)
+        cost_of_slope = cost + settings.drift_penalty + inner_ends * settings.drift_end_penalty
+        cost_of_steps = sum(segment.cost for segment in sloping) + (end - first) * price
+        if cost_of_slope < cost_of_steps:
+            return _Slope(first, end, slope * len(observations))
     return None
 
 
 def fit_slope(series: SeriesFit, observations: Floats, logs: Floats, rounds: int = 12) -> tuple[float, float]:
     """Negative log likelihood of the most likely straight line, and its slope (ln) per observation."""
     x = (observations - observations.mean()) / max(1.0, float(np.ptp(observations)))
+    # Start with the line through the medians of the first and the last third.
     third = max(1, len(x) // 3)
     run = float(x[-third:].mean() - x[:third].mean())
     slope = float(np.median(logs[-third:]) - np.median(logs[:third])) / max(run, 1e-9)
     middle = float(np.median(logs - slope * x))
     noise, freedom = series.noise, series.settings.freedom
+    # Weighted least squares: outliers, of the t distribution and of bursts, count less.
     for _ in range(rounds):
         residuals = logs - slope * x - middle
         spread = np.where(residuals < 0, noise.left, noise.right)
         weight = (freedom + 1) / (freedom + (residuals / spread) ** 2) / spread**2
         weight = weight * inlier_probability(residuals, noise, series.settings) + 1e-9
         centre, mean = np.average(x, weights=weight), np.average(logs, weights=weight)
-        slope = float((weight * (x - centre) * (logs - mean)).sum() / ((weight * (x - centre) ** 2).sum() + 1e-12))
+        products = (weight * (x - centre) * (logs - mean)).sum()
+        squares = (weight * (x - centre) ** 2).sum()
+        slope = float(products / (squares + 1e-12))
         middle = float(mean - slope * centre)
     cost = float(negative_log_likelihood(logs - slope * x - middle, noise, series.settings).sum())
     return cost, slope / max(1.0, float(np.ptp(observations)))
@@ -324,27 +412,32 @@ def date_step(series: SeriesFit, before: Segment, after: Segment) -> int:
     """
     observations = slice(before.first, after.end)
     logs = series.logs[observations]
+    # Evidence of each observation for the new level instead of the one before.
     gain = negative_log_likelihood(logs - before.level, series.noise, series.settings)
     gain -= negative_log_likelihood(logs - after.level, series.noise, series.settings)
     gain[series.away[observations]] *= series.settings.dating_away
+    # Relative probability of each date, and of those around it.
     score = -np.cumsum(gain)[:-1]
-    chance = np.exp(score - score.max())
+    probability = np.exp(score - score.max())
     half = series.settings.dating_observations
-    sums = np.convolve(chance, np.ones(2 * half + 1))[half : half + len(chance)]
+    sums = np.convolve(probability, np.ones(2 * half + 1))[half : half + len(probability)]
     likely = np.flatnonzero(sums >= (1 - series.settings.dating_slack) * sums.max())
-    return before.first + 1 + int(likely[chance[likely].argmax()])
+    return before.first + 1 + int(likely[probability[likely].argmax()])
 
 
 def redate_segments(series: SeriesFit, segments: list[Segment]) -> list[Segment]:
     """The same levels with each border moved to the date of its step."""
     edges = [0]
     for before, after in pairwise(segments):
-        edges.append(min(max(date_step(series, before, after), edges[-1] + 1), after.end - 1))
+        # Every segment keeps an observation at least.
+        date = date_step(series, before, after)
+        edges.append(min(max(date, edges[-1] + 1), after.end - 1))
     edges.append(len(series.logs))
-    return [
-        Segment(first, end, s.level, s.cost, series.logs[first:end][~series.away[first:end]])
-        for s, (first, end) in zip(segments, pairwise(edges), strict=True)
-    ]
+    dated: list[Segment] = []
+    for segment, (first, end) in zip(segments, pairwise(edges), strict=True):
+        logs = series.logs[first:end][~series.away[first:end]]
+        dated.append(Segment(first, end, segment.level, segment.cost, logs))
+    return dated
 
 
 def make_detection(
@@ -352,8 +445,8 @@ def make_detection(
     firsts: NDArray[np.int64],
     series: SeriesFit,
     segments: list[Segment],
-    excursions: list[Excursion],
-    drifts: list[Excursion],
+    transients: list[Departure],
+    drifts: list[Departure],
 ) -> Detection:
     """Build the detection of one series.
 
@@ -362,7 +455,8 @@ def make_detection(
         firsts: position of the first point of each observation among all points in time order, then the number of
             points; shape (n + 1,).
         segments: accepted levels, dated.
-        excursions, drifts: transients and slopes.
+        transients: in time order.
+        drifts: slopes, in time order.
     """
 
     def span(first: int, end: int) -> dict[str, Any]:
@@ -373,8 +467,9 @@ def make_detection(
             "last_time": float(times[end - 1]),
         }
 
-    def departure(first: int, end: int, log_ratio: float) -> dict[str, Any]:
-        return {**span(first, end), "direction": _step_direction(log_ratio), "ratio": math.exp(log_ratio)}
+    def departed(departure: Departure) -> dict[str, Any]:
+        ratio, direction = math.exp(departure.log_ratio), _step_direction(departure.log_ratio)
+        return {**span(departure.first, departure.end), "direction": direction, "ratio": ratio}
 
     def change(before: float, after: float, first: int, observations: int, confidence: float) -> ChangePoint:
         return ChangePoint(
@@ -390,35 +485,35 @@ def make_detection(
             suspected=observations < series.settings.confirm_observations,
         )
 
-    steps = [
-        change(before.level, after.level, after.first, after.end - after.first, confidence)
-        for (before, after), confidence in zip(pairwise(segments), step_confidences(series, segments), strict=True)
-    ]
+    steps: list[ChangePoint] = []
+    confidences = step_confidences(series, segments)
+    for (before, after), confidence in zip(pairwise(segments), confidences, strict=True):
+        steps.append(change(before.level, after.level, after.first, after.end - after.first, confidence))
     suspected = [step for step in steps if step.suspected]
-    if not suspected and (newest := _newest_departure(series, segments[-1])) is not None:
+    # Without a short newest level, the newest observations may be the beginning of one.
+    newest = _newest_departure(series, segments[-1])
+    if not suspected and newest is not None:
         first, level = newest
         newest_step = change(segments[-1].level, level, first, len(times) - first, _SUSPICION_CONFIDENCE)
         suspected = [replace(newest_step, suspected=True)]
+    levels: list[DetectedLevel] = []
+    for segment in segments:
+        value, observations = math.exp(segment.level), segment.observation_count
+        levels.append(DetectedLevel(**span(segment.first, segment.end), value=value, observations=observations))
     return Detection(
         n=int(firsts[-1]),
         status="ok",
         noise=float(series.noise.spread),
         changes=tuple(step for step in steps if not step.suspected),
         suspected=tuple(suspected),
-        transients=tuple(Transient(**departure(*one), observations=one[1] - one[0]) for one in excursions),
-        drifts=tuple(Drift(**departure(*one)) for one in drifts),
-        levels=tuple(
-            DetectedLevel(**span(s.first, s.end), value=math.exp(s.level), observations=s.observation_count)
-            for s in segments
-        ),
+        transients=tuple(Transient(**departed(burst), observations=burst.end - burst.first) for burst in transients),
+        drifts=tuple(Drift(**departed(slope)) for slope in drifts),
+        levels=tuple(levels),
     )
 
 
 def _step_direction(log_ratio: float) -> StepDirection:
     return "up" if log_ratio > 0 else "down"
-
-
-_SUSPICION_CONFIDENCE = 0.25
 
 
 def _newest_departure(series: SeriesFit, last: Segment) -> tuple[int, float] | None:
@@ -432,4 +527,5 @@ def _newest_departure(series: SeriesFit, last: Segment) -> tuple[int, float] | N
         first -= 1
     if first == len(residuals):
         return None
-    return first, last.level + float(sorted(residuals[first:])[(len(residuals) - first) // 2])
+    ordered = sorted(residuals[first:])
+    return first, last.level + float(ordered[len(ordered) // 2])

@@ -21,7 +21,8 @@ from iowatch.statistics.pairs import SLOW_AUTOCORRELATION, Floats
 _FAST = ((0.0, 0.0), *product((0.5, 0.7), (0.3, 0.6, 1.0)))
 _SLOW = tuple(product((0.9, SLOW_AUTOCORRELATION, 0.99), (0.3, 0.6, 0.9, 1.0)))
 _SLOW_SHARES = np.array([share for _, share in _SLOW])
-# Prior probability of a slowly moving level. bench/compare.py (`slow`) measures what is found and what it costs.
+# Prior probability of a slowly moving level. bench/statistics/compare.py (`moving`) measures what is found and what it
+# costs.
 _PRIOR = 0.35
 _LOG_PRIOR = np.log([(1 - _PRIOR) / len(_FAST)] * len(_FAST) + [_PRIOR / len(_SLOW)] * len(_SLOW))
 # With fewer sessions per side no series can show a moving level; the newest of many show it as well as all.
@@ -38,22 +39,26 @@ def _residual_weights(sessions: int, autocorrelation: float, share: float) -> tu
     return inverse - np.outer(rows, rows) / rows.sum(), float(constant)
 
 
-def log_evidence(parts: Sequence[Floats]) -> Floats:
+def log_evidence(samples: Sequence[Floats]) -> Floats:
     """Log marginal likelihood of each model: shape (models, pairs).
 
     Args:
-        parts: one array per side, or one of log ratios, shape (pairs, sessions): log values in time order.
+        samples: one array per side, or one of log ratios, shape (pairs, sessions): log values in time order.
     """
-    parts = [part[:, -_MAX_SESSIONS:] for part in parts]
-    degrees = sum(part.shape[1] - 1 for part in parts)
-    scale = np.sqrt(sum(part.var(axis=1) for part in parts)) + 1e-12  # constants have no evidence for any model
-    centred = [(part - part.mean(axis=1, keepdims=True)) / scale[:, None] for part in parts]
-    found = []
-    for model in _FAST + _SLOW:
-        weights = [_residual_weights(part.shape[1], *model) for part in parts]
-        squares = sum(np.sum(part @ matrix * part, axis=1) for part, (matrix, _) in zip(centred, weights, strict=True))
-        found.append(sum(constant for _, constant in weights) - degrees / 2 * np.log(np.maximum(squares, 1e-12)))
-    return np.array(found)
+    samples = [values[:, -_MAX_SESSIONS:] for values in samples]
+    degrees = sum(values.shape[1] - 1 for values in samples)
+    # Constants have no evidence for any model.
+    scale = np.sqrt(sum(values.var(axis=1) for values in samples)) + 1e-12
+    centred = [(values - values.mean(axis=1, keepdims=True)) / scale[:, None] for values in samples]
+    evidence: list[Floats] = []
+    for autocorrelation, share in _FAST + _SLOW:
+        squares, constants = np.zeros(()), 0.0
+        for residuals in centred:
+            matrix, constant = _residual_weights(residuals.shape[1], autocorrelation, share)
+            squares = squares + np.sum(residuals @ matrix * residuals, axis=1)
+            constants += constant
+        evidence.append(constants - degrees / 2 * np.log(np.maximum(squares, 1e-12)))
+    return np.array(evidence)
 
 
 def wandering_shares(evidence: Mapping[int, Floats]) -> dict[int, float]:
@@ -67,9 +72,15 @@ def wandering_shares(evidence: Mapping[int, Floats]) -> dict[int, float]:
     if not evidence:
         return {}
     columns = np.array(list(evidence.values()))
-    columns = columns + (columns.mean(axis=0) if len(columns) > 1 else 0) + _LOG_PRIOR
+    of_all = columns.mean(axis=0) if len(columns) > 1 else 0
+    columns = columns + of_all + _LOG_PRIOR
+    # Posterior weights of the models, and of those with a slowly moving level.
     weights = np.exp(columns - columns.max(axis=1, keepdims=True))
     slow = weights[:, len(_FAST) :]
     shares = slow @ _SLOW_SHARES / slow.sum(axis=1)
-    wanders = slow.sum(axis=1) > weights.sum(axis=1) / 2
-    return {index: float(share) for index, share, moves in zip(evidence, shares, wanders, strict=True) if moves}
+    is_wandering = slow.sum(axis=1) > weights.sum(axis=1) / 2
+    share_of: dict[int, float] = {}
+    for pair, share, wanders in zip(evidence, shares, is_wandering, strict=True):
+        if wanders:
+            share_of[pair] = float(share)
+    return share_of

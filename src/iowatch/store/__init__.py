@@ -3,6 +3,7 @@
 Other packages open a `History`; `iowatch.store.bulk` reads many results at once.
 """
 
+from iowatch.core import ExpectedResult
 from iowatch.store.engine import (
     NETWORK_FILE_SYSTEMS,
     ROLES_FILE,
@@ -11,12 +12,25 @@ from iowatch.store.engine import (
     NotPermittedError,
     database_url,
 )
+from iowatch.store.facts import (
+    NO_RUN_FACTS,
+    NO_SESSION_FACTS,
+    AbRunFacts,
+    AllocationFacts,
+    DarshanFacts,
+    MissingReason,
+    NewestSessionReport,
+    OutsideResult,
+    RunFacts,
+    SessionChoice,
+    SessionFacts,
+    UsedFileSystem,
+)
 from iowatch.store.history import History
 from iowatch.store.locks import ALL_SESSIONS
 from iowatch.store.records import (
     Artefact,
     DetectionRow,
-    ExpectedResult,
     FindingRow,
     ResultFilter,
     ResultRow,

@@ -6,7 +6,7 @@ Used for comparisons, exports and the pages of the dashboard.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import groupby
+from itertools import chain, groupby
 from operator import itemgetter
 from typing import Any
 
@@ -48,18 +48,30 @@ _SERIES_AT_ONCE = 50
 _RUNS_PER_RANGE = 5000
 _MAPPED_BYTES = 2**29
 _ALL_TIMES = 2**62
-_SERIES_FIELDS = ("system", "partition", "stack", "case", "metric")
 
 
 def query_results(connection: Connection, chosen: ResultFilter) -> Iterator[ResultRow]:
     """Yield matching results, ordered by series and time."""
-    series = {row.id: row for row in read.find_series(connection, chosen.series)}
-    for chunk in read.in_chunks(list(series)):
-        for row in connection.execute(_select_results(chosen, chunk)).mappings():
-            fields = dict(row)
-            one, samples = series[fields.pop("series_id")], decode_samples(fields.pop("blob"))
-            of_series = {name: getattr(one, name) for name in _SERIES_FIELDS}
-            yield ResultRow(**fields, **of_series, samples=samples)
+    series_by_id = {series.id: series for series in read.find_series(connection, chosen.series)}
+    for chunk in read.in_chunks(list(series_by_id)):
+        for row in connection.execute(_select_results(chosen, chunk)):
+            series = series_by_id[row.series_id]
+            yield ResultRow(
+                session=row.session,
+                time=row.time,
+                system=series.system,
+                partition=series.partition,
+                stack=series.stack,
+                case=series.case,
+                metric=series.metric,
+                run=row.run,
+                status=row.status,
+                pair=row.pair,
+                side=row.side,
+                samples=decode_samples(row.blob),
+                content=row.content,
+                number=row.number,
+            )
 
 
 def _select_results(chosen: ResultFilter, series_ids: Sequence[int]) -> Select[Any]:
@@ -87,8 +99,12 @@ def _select_results(chosen: ResultFilter, series_ids: Sequence[int]) -> Select[A
 
 def _in_period(since: int | None, until: int | None) -> list[Any]:
     """Return conditions for results with `since` <= time < `until` (epoch s)."""
-    limits = [] if since is None else [ResultTable.time >= since]
-    return limits if until is None else [*limits, ResultTable.time < until]
+    limits: list[Any] = []
+    if since is not None:
+        limits.append(ResultTable.time >= since)
+    if until is not None:
+        limits.append(ResultTable.time < until)
+    return limits
 
 
 _POINT_COLUMNS = {
@@ -106,20 +122,24 @@ _NO_BYTES: ColumnElement[Any] = literal_column("''::bytea")
 
 
 def series_points(
-    connection: Connection, series_ids: Sequence[int], since: int | None, until: int | None
+    connection: Connection, series_ids: Sequence[int], since: int | None = None, until: int | None = None
 ) -> dict[int, SeriesPoints]:
-    """Return the summaries of each series as arrays, empty for series without results; `since` <= time < `until`."""
+    """Return the summaries of each series in time order as arrays of shape (n,), empty for series without results.
+
+    Args:
+        since, until: epoch seconds; only results with `since` <= time < `until`.
+    """
     table = ResultTable
-    found: dict[int, SeriesPoints] = {}
+    points = {series_id: _points(series_id, ()) for series_id in series_ids}
     statement: Any = select(*_POINT_COLUMNS.values()).where(*_in_period(since, until))
     for chunk in read.in_chunks(series_ids, _SERIES_AT_ONCE):
         of_chunk = statement.where(table.series_id.in_(chunk)).order_by(table.series_id, table.time, table.run_id)
         if connection.dialect.name == "postgresql":
-            found |= _concatenated_points(connection, of_chunk)
+            points |= _concatenated_points(connection, of_chunk)
             continue
-        for number, rows in groupby(_driver_rows(connection, of_chunk), key=itemgetter(0)):
-            found[number] = _points(number, rows)
-    return {number: found.get(number) or _points(number, ()) for number in series_ids}
+        for series_id, rows in groupby(_driver_rows(connection, of_chunk), key=itemgetter(0)):
+            points[series_id] = _points(series_id, rows)
+    return points
 
 
 def _concatenated_points(connection: Connection, ordered: Select[Any]) -> dict[int, SeriesPoints]:
@@ -130,18 +150,19 @@ def _concatenated_points(connection: Connection, ordered: Select[Any]) -> dict[i
     """
     rows = ordered.subquery()
     names = [name for name in _POINT_COLUMNS if name != "series_id"]
-    sent = [
-        (func.int8send if name in _INTEGERS else func.float8send)(rows.c[_POINT_COLUMNS[name].key]) for name in names
-    ]
-    kinds = [np.dtype(">i8" if name in _INTEGERS else ">f8") for name in names]
-    joined = select(rows.c.series_id, *(func.string_agg(one, _NO_BYTES) for one in sent)).group_by(rows.c.series_id)
-    found = {}
-    for number, *values in connection.execute(joined):
-        arrays = [
-            np.frombuffer(one, kind).astype(kind.newbyteorder("=")) for one, kind in zip(values, kinds, strict=True)
-        ]
-        found[number] = SeriesPoints(**{"series_id": number, **dict(zip(names, arrays, strict=True))})
-    return found
+    concatenated: list[Any] = []
+    for name in names:
+        send = func.int8send if name in _INTEGERS else func.float8send
+        concatenated.append(func.string_agg(send(rows.c[_POINT_COLUMNS[name].key]), _NO_BYTES))
+    points: dict[int, SeriesPoints] = {}
+    for series_id, *buffers in connection.execute(select(rows.c.series_id, *concatenated).group_by(rows.c.series_id)):
+        arrays: dict[str, Any] = {}
+        for name, buffer in zip(names, buffers, strict=True):
+            # The server sends numbers in the byte order of the network.
+            sent_type = np.dtype(">i8" if name in _INTEGERS else ">f8")
+            arrays[name] = np.frombuffer(buffer, sent_type).astype(sent_type.newbyteorder("="))
+        points[series_id] = SeriesPoints(series_id=series_id, **arrays)
+    return points
 
 
 def _points(series_id: int, rows: Iterable[Sequence[Any]]) -> SeriesPoints:
@@ -151,10 +172,12 @@ def _points(series_id: int, rows: Iterable[Sequence[Any]]) -> SeriesPoints:
 
 def _arrays(names: Iterable[str], rows: Iterable[Sequence[Any]]) -> dict[str, Any]:
     """Return the columns of rows as arrays by name; empty arrays if there are no rows."""
-    wanted = list(names)
-    columns = list(zip(*rows, strict=True)) or [()] * len(wanted)
-    kinds = (np.int64 if name in _INTEGERS else np.float64 for name in wanted)
-    return {name: np.array(c, dtype=kind) for name, c, kind in zip(wanted, columns, kinds, strict=True)}
+    column_names = list(names)
+    columns: list[Any] = list(zip(*rows, strict=True)) or [()] * len(column_names)
+    arrays: dict[str, Any] = {}
+    for name, column in zip(column_names, columns, strict=True):
+        arrays[name] = np.array(column, dtype=np.int64 if name in _INTEGERS else np.float64)
+    return arrays
 
 
 def _driver_rows(connection: Connection, statement: Executable, values: Mapping[str, Any] | None = None) -> list[Any]:
@@ -177,11 +200,12 @@ def read_series_samples(
         # Rows of one series are scattered in the file: reading through a memory map takes a third of the time.
         _map_history(connection, _MAPPED_BYTES)
     period = {"since": -_ALL_TIMES if since is None else since, "until": _ALL_TIMES if until is None else until}
-    for number in series_ids:
-        rows = _driver_rows(connection, _SAMPLES_OF_SERIES, {"number": number, **period})
+    for series_id in series_ids:
+        rows = _driver_rows(connection, _SAMPLES_OF_SERIES, {"series": series_id, **period})
         if rows:
             columns = _arrays(_SAMPLE_COLUMNS, (row[:-1] for row in rows))
-            yield SeriesSamples(series_id=number, samples=decode_many_samples([row[-1] for row in rows]), **columns)
+            samples = decode_many_samples([row[-1] for row in rows])
+            yield SeriesSamples(series_id=series_id, samples=samples, **columns)
     if connection.dialect.name == "sqlite":
         # Else every connection of the pool keeps a map of its own.
         _map_history(connection, 0)
@@ -191,11 +215,11 @@ def _map_history(connection: Connection, size_bytes: int) -> None:
     connection.exec_driver_sql(f"PRAGMA mmap_size = {size_bytes}")
 
 
-_SAMPLE_COLUMNS = {name: c for name, c in _POINT_COLUMNS.items() if name not in ("series_id", "mean")}
+_SAMPLE_COLUMNS = {name: column for name, column in _POINT_COLUMNS.items() if name not in ("series_id", "mean")}
 _SAMPLES_OF_SERIES = (
     select(*_SAMPLE_COLUMNS.values(), ResultTable.samples)
     .where(
-        ResultTable.series_id == bindparam("number"),
+        ResultTable.series_id == bindparam("series"),
         ResultTable.time >= bindparam("since"),
         ResultTable.time <= bindparam("until"),
     )
@@ -204,27 +228,29 @@ _SAMPLES_OF_SERIES = (
 
 
 def samples_of_series(connection: Connection, series_id: int) -> list[tuple[int, int, tuple[float, ...]]]:
-    """Return (time, run id, samples) of a series in time order."""
-    found = []
-    for one in read_series_samples(connection, [series_id]):
-        parts = np.split(one.samples, np.cumsum(one.count)[:-1])
-        runs = zip(one.time.tolist(), one.run_id.tolist(), parts, strict=True)
-        found = [(time, run, tuple(part.tolist())) for time, run, part in runs]
-    return found
+    """Return all samples of a series in time order: (epoch seconds, run id, samples in the order measured)."""
+    results: list[tuple[int, int, tuple[float, ...]]] = []
+    for series in read_series_samples(connection, [series_id]):
+        samples_by_result = np.split(series.samples, np.cumsum(series.count)[:-1])
+        for time, run_id, samples in zip(series.time, series.run_id, samples_by_result, strict=True):
+            results.append((int(time), int(run_id), tuple(samples.tolist())))
+    return results
 
 
 def _of_system(system: str | None) -> list[ColumnElement[bool]]:
     """Return the condition for sessions of one system; none for all systems."""
-    chosen = select(SystemTable.id).where(SystemTable.name == system).scalar_subquery()
-    return [] if system is None else [SessionTable.system_id == chosen]
+    if system is None:
+        return []
+    system_id = select(SystemTable.id).where(SystemTable.name == system).scalar_subquery()
+    return [SessionTable.system_id == system_id]
 
 
 def sessions_by_system(connection: Connection, system: str | None = None) -> dict[str, list[SessionRow]]:
     """Return the sessions of one system or of all by system, newest first."""
-    found: dict[str, list[SessionRow]] = {}
-    for row in read.list_sessions(connection, system):
-        found.setdefault(row.system, []).append(row)
-    return found
+    sessions: dict[str, list[SessionRow]] = {}
+    for session in read.list_sessions(connection, system):
+        sessions.setdefault(session.system, []).append(session)
+    return sessions
 
 
 def session_runs(connection: Connection, session_id: int) -> list[RunRow]:
@@ -257,10 +283,10 @@ def session_results(connection: Connection, session_id: int) -> dict[int, list[t
         .where(RunTable.session_id == session_id)
         .order_by(ResultTable.run_id, ResultTable.series_id)
     )
-    found: dict[int, list[tuple[int, tuple[float, ...]]]] = {}
+    results: dict[int, list[tuple[int, tuple[float, ...]]]] = {}
     for row in connection.execute(statement):
-        found.setdefault(row.run_id, []).append((row.series_id, decode_samples(row.samples)))
-    return found
+        results.setdefault(row.run_id, []).append((row.series_id, decode_samples(row.samples)))
+    return results
 
 
 def run_sessions(connection: Connection, system: str | None = None) -> RunSessions:
@@ -272,19 +298,20 @@ def run_sessions(connection: Connection, system: str | None = None) -> RunSessio
         .where(*_of_system(system))
         .group_by(table.session_id)
     )
-    runs, sessions = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
-    for session, first, last, count in connection.execute(extents).all():
+    runs_by_session: list[NDArray[np.int64]] = [np.empty(0, np.int64)]
+    sessions: list[NDArray[np.int64]] = [np.empty(0, np.int64)]
+    for session_id, first, last, count in connection.execute(extents).all():
         # Ids of the runs of one session are nearly always consecutive; then they need not be read.
         if last - first + 1 == count:
-            found = np.arange(first, last + 1, dtype=np.int64)
+            run_ids = np.arange(first, last + 1, dtype=np.int64)
         else:
-            listed = connection.execute(select(table.id).where(table.session_id == session)).scalars()
-            found = np.array(sorted(listed), dtype=np.int64)
-        runs.append(found)
-        sessions.append(np.full(len(found), session, dtype=np.int64))
-    run, of = np.concatenate(runs), np.concatenate(sessions)
-    order = np.argsort(run, kind="stable")
-    return RunSessions(run[order], of[order])
+            stored = connection.execute(select(table.id).where(table.session_id == session_id)).scalars()
+            run_ids = np.array(sorted(stored), dtype=np.int64)
+        runs_by_session.append(run_ids)
+        sessions.append(np.full(len(run_ids), session_id, dtype=np.int64))
+    all_runs, session_of_run = np.concatenate(runs_by_session), np.concatenate(sessions)
+    order = np.argsort(all_runs, kind="stable")
+    return RunSessions(all_runs[order], session_of_run[order])
 
 
 def received_by_session(connection: Connection, session_ids: Sequence[int]) -> Iterator[tuple[int, str, int]]:
@@ -311,35 +338,38 @@ def session_expectations(
     """Yield (session id, run name, partition, stack, operation, metric) of all expected results."""
     for chunk in read.in_chunks(session_ids):
         sets = select(SessionTable.id, SessionTable.expected_set_id).where(SessionTable.id.in_(chunk))
-        of_session = {row.id: row.expected_set_id for row in connection.execute(sets) if row.expected_set_id}
-        chosen = ExpectedSetTable.id.in_(set(of_session.values()))
-        items = connection.execute(select(ExpectedSetTable.id, ExpectedSetTable.items).where(chosen))
-        by_set = {row.id: row.items for row in items}
-        for session, number in sorted(of_session.items()):
-            for name, partition, stack, operation, metric in by_set[number]:
-                yield session, name, partition, stack, operation, metric
+        set_of_session = {row.id: row.expected_set_id for row in connection.execute(sets) if row.expected_set_id}
+        # Sessions share sets: each is read once.
+        set_ids = set(set_of_session.values())
+        statement = select(ExpectedSetTable.id, ExpectedSetTable.items).where(ExpectedSetTable.id.in_(set_ids))
+        items_of_set = {row.id: row.items for row in connection.execute(statement)}
+        for session_id, set_id in sorted(set_of_session.items()):
+            for name, partition, stack, operation, metric in items_of_set[set_id]:
+                yield session_id, name, partition, stack, operation, metric
 
 
 def run_nodes(connection: Connection, run_ids: Sequence[int]) -> dict[int, tuple[str, ...]]:
     """Return the node names of runs; runs without node names are omitted."""
-    found: dict[int, tuple[str, ...]] = {}
-    for chunk in read.in_chunks(run_ids):
-        statement = select(RunTable.id, RunTable.facts["nodes"].label("nodes")).where(RunTable.id.in_(chunk))
-        found |= {row.id: tuple(map(str, row.nodes)) for row in connection.execute(statement) if row.nodes}
-    return found
+    nodes_by_run: dict[int, tuple[str, ...]] = {}
+    for run_id, facts in read.run_facts(connection, run_ids, ("nodes",)).items():
+        if facts.nodes:
+            nodes_by_run[run_id] = facts.nodes
+    return nodes_by_run
 
 
 def run_covariates(connection: Connection, run_ids: Sequence[int]) -> dict[int, CovariateNumbers]:
     """Return the stored covariates of runs; runs for which none were computed are omitted."""
     table = RunCovariatesTable
-    found: dict[int, CovariateNumbers] = {}
+    covariates: dict[int, CovariateNumbers] = {}
     statement = select(table.run_id, table.names, table.numbers)
     # Runs of a period have near ids: reading a range, and some runs of other systems, is faster than a list of ids.
     for chunk in read.in_chunks(sorted(run_ids), _RUNS_PER_RANGE):
-        of_range, wanted = statement.where(table.run_id.between(chunk[0], chunk[-1])), set(chunk)
-        rows = _driver_rows(connection, of_range)
-        found |= {number: (names, numbers) for number, names, numbers in rows if number in wanted}
-    return found
+        requested = set(chunk)
+        of_range = statement.where(table.run_id.between(chunk[0], chunk[-1]))
+        for run_id, names, numbers in _driver_rows(connection, of_range):
+            if run_id in requested:
+                covariates[run_id] = (names, numbers)
+    return covariates
 
 
 def encode_covariates(values: Mapping[str, float]) -> CovariateNumbers:
@@ -348,50 +378,61 @@ def encode_covariates(values: Mapping[str, float]) -> CovariateNumbers:
 
 
 def covariate_matrix(
-    run_ids: NDArray[np.int64], found: Mapping[int, CovariateNumbers]
+    run_ids: NDArray[np.int64], covariates: Mapping[int, CovariateNumbers]
 ) -> tuple[tuple[str, ...], NDArray[np.float64]]:
     """Return the sorted names of all covariates, and their values, shape (runs, names), NaN where absent.
 
     Args:
         run_ids: ascending, shape (runs,).
-        found: covariates of runs by their ids.
+        covariates: of runs by their ids.
     """
-    groups: dict[str, list[int]] = {}
-    for number in run_ids.tolist():
-        groups.setdefault(found[number][0] if number in found else "", []).append(number)
-    recorded = {names: names.split("\n") for names in groups if names}
-    columns = sorted({name for names in recorded.values() for name in names})
+    # Most runs have the same covariates: those of a group are decoded together.
+    runs_by_names: dict[str, list[int]] = {}
+    for run_id in run_ids.tolist():
+        names, _ = covariates.get(run_id, ("", b""))
+        if names:
+            runs_by_names.setdefault(names, []).append(run_id)
+    names_of_group = {names: names.split("\n") for names in runs_by_names}
+    columns = sorted(set(chain.from_iterable(names_of_group.values())))
     values = np.full((len(run_ids), len(columns)), np.nan)
-    for joined, names in recorded.items():
-        rows = np.searchsorted(run_ids, groups[joined])
-        numbers = decode_many_samples([found[number][1] for number in groups[joined]])
-        values[np.ix_(rows, np.searchsorted(columns, names))] = numbers.reshape(len(rows), len(names))
+    for joined_names, runs_of_group in runs_by_names.items():
+        names_of_columns = names_of_group[joined_names]
+        rows = np.searchsorted(run_ids, runs_of_group)
+        numbers = decode_many_samples([covariates[run_id][1] for run_id in runs_of_group])
+        block = numbers.reshape(len(rows), len(names_of_columns))
+        values[np.ix_(rows, np.searchsorted(columns, names_of_columns))] = block
     return tuple(columns), values
 
 
 def run_files(connection: Connection, run_ids: Sequence[int], kind: str) -> dict[int, list[str]]:
     """Return the SHA-256 of the artefacts of one kind by run id, in the order of their names."""
-    found: dict[int, list[str]] = {}
+    digests_by_run: dict[int, list[str]] = {}
     for chunk in read.in_chunks(run_ids):
-        kept = read.artefacts_by_run(connection, ArtefactTable.run_id.in_(chunk), ArtefactTable.kind == kind)
-        found |= {run: [one.sha256 for one in artefacts] for run, artefacts in kept.items()}
-    return found
+        of_chunk = read.artefacts_by_run(connection, ArtefactTable.run_id.in_(chunk), ArtefactTable.kind == kind)
+        for run_id, artefacts in of_chunk.items():
+            digests_by_run[run_id] = [artefact.sha256 for artefact in artefacts]
+    return digests_by_run
 
 
 def stack_uses(connection: Connection, system: str | None = None) -> list[StackUse]:
     """Return every version of every stack of one system or of all, with its period of use, in time order."""
-    first, last = func.min(RunTable.started_at), func.max(RunTable.started_at)
-    others = {"system": SystemTable.name, "partition": RunTable.partition, "first": first, "last": last}
+    others = {
+        "system": SystemTable.name,
+        "partition": RunTable.partition,
+        "first": func.min(RunTable.started_at),
+        "last": func.max(RunTable.started_at),
+        "runs": func.count(),
+    }
     statement = (
-        select(*read.record_columns(StackUse, StackTable, **others, runs=func.count()))
+        select(*read.record_columns(StackUse, StackTable, **others))
         .join(SessionTable, SessionTable.id == RunTable.session_id)
         .join(SystemTable, SystemTable.id == SessionTable.system_id)
         .join(StackTable, StackTable.id == RunTable.stack_id)
         .where(*_of_system(system))
         .group_by(SystemTable.name, RunTable.partition, StackTable.id)
     )
-    found = [StackUse(**row) for row in connection.execute(statement).mappings()]
-    return sorted(found, key=lambda use: use.first)
+    uses = [StackUse(**row) for row in connection.execute(statement).mappings()]
+    return sorted(uses, key=lambda use: use.first)
 
 
 def stack_documents(connection: Connection) -> dict[str, tuple[str, dict[str, object]]]:

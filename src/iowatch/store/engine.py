@@ -70,9 +70,11 @@ def database_url(place: str | None = None) -> str:
 
     `postgresql://…`, as PostgreSQL's own programs accept it, selects the driver that is installed with iowatch.
     """
-    chosen = place or settings.database_place()
-    chosen = re.sub(r"^postgres(ql)?://", "postgresql+psycopg://", chosen)
-    return chosen if "://" in chosen else f"sqlite:///{Path(chosen).absolute()}"
+    database = place or settings.database_place()
+    database = re.sub(r"^postgres(ql)?://", "postgresql+psycopg://", database)
+    if "://" in database:
+        return database
+    return f"sqlite:///{Path(database).absolute()}"
 
 
 def open_engine(place: str | None = None, *, create: bool = True) -> Engine:
@@ -163,9 +165,9 @@ def _engine_options(url: str) -> dict[str, Any]:
     There, SQLite could not write next to the file. A log that has content needs other options.
     """
     if url.startswith("postgresql"):
-        given = make_url(url).query
-        settings = {name: value for name, value in _CONNECT_OPTIONS.items() if name not in given}
-        return {"pool_pre_ping": True, "connect_args": settings}
+        stated = make_url(url).query
+        others = {name: value for name, value in _CONNECT_OPTIONS.items() if name not in stated}
+        return {"pool_pre_ping": True, "connect_args": others}
     if not url.startswith("sqlite"):
         raise ArgumentError("it is neither SQLite nor PostgreSQL")
     path = Path(make_url(url).database or "")
@@ -218,11 +220,14 @@ _CAUSES: tuple[tuple[tuple[str, ...], type[IowatchError], str], ...] = (
 def _make_error(error: DBAPIError, engine: Engine) -> IowatchError:
     """Return the error to report for an error of the driver, with its cause and what to do."""
     reason = database_error_reason(error, engine)
-    code = next((code for text, code in _LOCATIONS.items() if text in reason), None) or _error_code(error)
+    code = _error_code(error)
+    for location, code_of_location in _LOCATIONS.items():
+        if location in reason:
+            code = code_of_location
     message = f"the history {engine_place(engine)} cannot be used: {reason}"
-    for prefixes, kind, hint in _CAUSES:
+    for prefixes, error_class, hint in _CAUSES:
         if code.startswith(prefixes):
-            return kind(message, hint=hint)
+            return error_class(message, hint=hint)
     return MachineError(message, hint=f"{_NOT_WRITTEN} Check that it exists, is writable and has free space.")
 
 
@@ -295,10 +300,10 @@ def _refuse_foreign_file(path: Path) -> None:
 
 def _refuse_network_file_system(path: Path) -> None:
     """Refuse network file systems, where SQLite's locks do not work and the history would be damaged."""
-    kind = files.file_system_type(str(path.parent.resolve()), MOUNT_TABLE)
-    if kind in NETWORK_FILE_SYSTEMS and not os.environ.get("IOWATCH_ALLOW_NETWORK_SQLITE"):
+    file_system = files.file_system_type(str(path.parent.resolve()), MOUNT_TABLE)
+    if file_system in NETWORK_FILE_SYSTEMS and not os.environ.get("IOWATCH_ALLOW_NETWORK_SQLITE"):
         raise MachineError(
-            f"{path} is on a network file system ({kind}), where SQLite's locking is not reliable",
+            f"{path} is on a network file system ({file_system}), where SQLite's locking is not reliable",
             hint="Use a local directory or PostgreSQL (IOWATCH_DB), or set IOWATCH_ALLOW_NETWORK_SQLITE=1.",
         )
 
@@ -324,34 +329,35 @@ def schema_revision(connection: Connection) -> str | None:
 def _require_history(engine: Engine, create: bool) -> str | None:
     """Return the schema version, None if empty; reject versions that this iowatch can neither read nor upgrade."""
     with reported_errors(engine), engine.connect() as connection:
-        found = schema_revision(connection)
-    if found is None and not create:
+        revision = schema_revision(connection)
+    if revision is None and not create:
         raise _no_history_error(engine)
-    message = _schema_message(engine, found)
-    if found is not None and found > SCHEMA_HEAD:
+    message = _schema_message(engine, revision)
+    if revision is not None and revision > SCHEMA_HEAD:
         raise InputError(message, hint="Use the newer iowatch that wrote it.")
-    if found is not None and found < FIRST_SCHEMA:
+    if revision is not None and revision < FIRST_SCHEMA:
         hint = "Export it with the iowatch that wrote it (`iowatch history export`), and begin a new history."
         raise InputError(f"{message}, and upgrades from {FIRST_SCHEMA} on", hint=hint)
-    return found
+    return revision
 
 
-def _schema_message(engine: Engine, found: str | None) -> str:
-    return f"the history {engine_place(engine)} has schema version {found}; this version supports {SCHEMA_HEAD}"
+def _schema_message(engine: Engine, revision: str | None) -> str:
+    return f"the history {engine_place(engine)} has schema version {revision}; this version supports {SCHEMA_HEAD}"
 
 
 def _upgrade_to_head(engine: Engine, create: bool) -> None:
     """Upgrade an older or empty history."""
-    found = _require_history(engine, create)
-    if found == SCHEMA_HEAD:
+    revision = _require_history(engine, create)
+    if revision == SCHEMA_HEAD:
         return
     try:
         _run_migrations(engine)
     except NotPermittedError as error:
-        place = engine_place(engine)
-        what = f"create a history at {place}" if found is None else f"upgrade: {_schema_message(engine, found)}"
+        action = f"upgrade: {_schema_message(engine, revision)}"
+        if revision is None:
+            action = f"create a history at {engine_place(engine)}"
         raise NotPermittedError(
-            f"this account may not {what}",
+            f"this account may not {action}",
             hint="Its owner does, with any command of this version, and then runs `iowatch history roles`.",
         ) from error
 

@@ -122,8 +122,8 @@ def _write_json(rows: Iterable[ResultRow], stream: BinaryIO) -> None:
 
 def _write_parquet(rows: Iterable[ResultRow], stream: BinaryIO) -> None:
     pa, pq = _import_pyarrow()
-    kinds = {"pair": pa.int64(), "repetition": pa.int64(), "value": pa.float64()}
-    schema = pa.schema([(name, kinds.get(name, pa.string())) for name in EXPORT_COLUMNS])
+    number_types = {"pair": pa.int64(), "repetition": pa.int64(), "value": pa.float64()}
+    schema = pa.schema([(name, number_types.get(name, pa.string())) for name in EXPORT_COLUMNS])
     samples = _sample_rows(rows)
     with pq.ParquetWriter(stream, schema) as writer:
         while batch := list(islice(samples, _BATCH)):
@@ -150,16 +150,20 @@ def read_export_file(path: Path) -> list[ResultRow]:
     if reader is None:
         raise InputError(f"{path} is not an export that can be read back", hint=_HINT)
     identity = [*_REQUIRED[:-1], *_OPTIONAL]
-    found: dict[tuple[Any, ...], tuple[str, list[float]]] = {}
+    first_lines: dict[tuple[Any, ...], str] = {}
+    samples: dict[tuple[Any, ...], list[float]] = {}
     try:
         for where, row in reader(path):
             key = tuple([row.get(name) for name in identity])
-            found.setdefault(key, (where, []))[1].append(_parse_sample_value(where, row["value"]))
+            first_lines.setdefault(key, where)
+            samples.setdefault(key, []).append(_parse_sample_value(where, row["value"]))
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: not readable: {error}", hint=_HINT) from error
-    return [
-        _make_result_row(where, dict(zip(identity, key, strict=True)), values) for key, (where, values) in found.items()
-    ]
+    results: list[ResultRow] = []
+    for key, where in first_lines.items():
+        fields = dict(zip(identity, key, strict=True))
+        results.append(_make_result_row(where, fields, samples[key]))
+    return results
 
 
 def _read_csv(path: Path) -> Iterator[_SampleRow]:
@@ -216,8 +220,9 @@ def _import_pyarrow() -> tuple[Any, Any]:
     return pyarrow, pyarrow.parquet
 
 
-def _require_columns(where: str, found: Iterable[str]) -> None:
-    missing = [name for name in _REQUIRED if name not in set(found)]
+def _require_columns(where: str, columns: Iterable[str]) -> None:
+    existing = set(columns)
+    missing = [name for name in _REQUIRED if name not in existing]
     if missing:
         raise InputError(f"{where}: no column {', '.join(missing)}", hint=_HINT)
 
@@ -233,18 +238,20 @@ def _parse_sample_value(where: str, text: Any) -> float:
 
 
 def _make_result_row(where: str, entry: Mapping[str, Any], samples: list[float]) -> ResultRow:
-    given = {name: str(entry[name]) for name in _OPTIONAL if entry[name] not in (None, "")}
-    texts: dict[str, Any] = {name: given.get(name, "") for name in ("system", "partition", "stack", "run")}
+    stated = {name: str(entry[name]) for name in _OPTIONAL if entry[name] not in (None, "")}
     try:
         return ResultRow(
-            **texts,
+            system=stated.get("system", ""),
+            partition=stated.get("partition", ""),
+            stack=stated.get("stack", ""),
+            run=stated.get("run", ""),
             session=str(entry["session"]),
             time=int(parse_time(str(entry["time"])).timestamp()),
             case=_parse_case(str(entry["benchmark"]), str(entry["case"])),
             metric=get_metric(str(entry["metric"])).name,
-            status=given.get("status", "ok"),
-            pair=int(entry["pair"]) if "pair" in given else None,
-            side=given.get("side"),
+            status=stated.get("status", "ok"),
+            pair=int(entry["pair"]) if "pair" in stated else None,
+            side=stated.get("side"),
             samples=tuple(samples),
         )
     except (ValueError, InputError, UsageError) as error:

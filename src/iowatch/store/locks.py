@@ -22,7 +22,6 @@ from sqlalchemy import Connection, Engine, text
 from sqlalchemy.exc import DBAPIError, InvalidRequestError
 
 from iowatch.core import IowatchError, MachineError, settings
-from iowatch.site import storage, system_names
 from iowatch.store.engine import NETWORK_FILE_SYSTEMS, engine_place, repeat_while_unavailable, reported_errors
 
 # Held shared by every session, and exclusively while a history is restored.
@@ -53,10 +52,12 @@ def file_system_lock_path(directory: Path) -> Path:
 
 def file_system_lock_name(directory: Path) -> str:
     """Name of the lock in a common history: on two hosts equal for the same network file system, else different."""
+    from iowatch.site import storage  # here: reading a history needs no system
+
     existing = _first_existing(directory)
-    found = storage.find_identity(existing)
-    if found is not None and found.type in NETWORK_FILE_SYSTEMS:
-        return f"file system {found.type} {found.source}"
+    identity = storage.find_identity(existing)
+    if identity is not None and identity.type in NETWORK_FILE_SYSTEMS:
+        return f"file system {identity.type} {identity.source}"
     return f"file system {existing.stat().st_dev:x} of {platform.node()}"
 
 
@@ -106,10 +107,13 @@ def exclusive_lock() -> Iterator[None]:
     Raises:
         MachineError: a session is running.
     """
+    from iowatch.site import system_names  # here: reading a history needs no system
+
     directory = settings.var_directory() / "lock"
-    known = {f"{name}.lock" for name in system_names()} | {path.name for path in directory.glob("*.lock")}
+    file_names = {f"{name}.lock" for name in system_names()}
+    file_names |= {path.name for path in directory.glob("*.lock")}
     with ExitStack() as held:
-        for name in sorted(known):
+        for name in sorted(file_names):
             held.enter_context(hold_lock(directory / name))
         yield
 
@@ -129,7 +133,7 @@ class SessionLocks:
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self._connection: Connection | None = None
-        self._wanted: dict[str, bool] = {}  # name: whether it is shared
+        self._requested: dict[str, bool] = {}  # name: whether it is shared
         self._taken: set[str] = set()  # by this connection
         self._reported: set[str] = set()  # conflicts
         self._is_lost = False
@@ -149,7 +153,7 @@ class SessionLocks:
         if self.engine.dialect.name != "postgresql":
             yield
             return
-        self._wanted[name] = shared
+        self._requested[name] = shared
         try:
             for conflict in repeat_while_unavailable(self._take_all).values():
                 raise conflict
@@ -166,15 +170,14 @@ class SessionLocks:
         Returns:
             One sentence per lock that another session took meanwhile.
         """
-        if not self._wanted:
+        if not self._requested:
             return []
         is_connected = self._is_connected()
-        if is_connected and self._taken == self._wanted.keys():
+        if is_connected and self._taken == self._requested.keys():
             return []
         if not is_connected and not self._is_lost:
-            report(
-                f"the connection that held the locks ({', '.join(self._wanted)}) was lost: others may start a session"
-            )
+            names = ", ".join(self._requested)
+            report(f"the connection that held the locks ({names}) was lost: others may start a session")
         self._is_lost = True
         try:
             conflicts = self._take_all()
@@ -191,13 +194,15 @@ class SessionLocks:
         return problems
 
     def _take_all(self) -> dict[str, HeldLockError]:
-        """Take all wanted locks that the connection does not hold, and return the conflicts by name."""
+        """Take all requested locks that the connection does not hold, and return the conflicts by name."""
         if not self._is_connected():
             self._disconnect()
             with reported_errors(self.engine):
                 self._connection = self._connect()
         conflicts = {}
-        for name in [name for name in self._wanted if name not in self._taken]:
+        for name in self._requested:
+            if name in self._taken:
+                continue
             if self._call("pg_try_advisory_lock", name):
                 self._taken.add(name)
             else:
@@ -205,22 +210,25 @@ class SessionLocks:
         return conflicts
 
     def _conflict(self, name: str) -> HeldLockError:
-        key, who = lock_key(name), "unknown"
+        key = lock_key(name)
         halves = {"high": key >> 32 & 0xFFFFFFFF, "low": key & 0xFFFFFFFF}
         with reported_errors(self.engine):
             holder = self._connection.execute(text(_HOLDER), halves).first() if self._connection else None
+        holder_name = "unknown"
         if holder is not None:
-            who = f"{holder.application_name.removeprefix(_PROGRAM)}, account {holder.usename}"
-        message = f"another session is running ({who}; lock '{name}' in {engine_place(self.engine)})"
+            holder_name = f"{holder.application_name.removeprefix(_PROGRAM)}, account {holder.usename}"
+        message = f"another session is running ({holder_name}; lock '{name}' in {engine_place(self.engine)})"
         return HeldLockError(message, hint=_HELD_LOCK_HINT)
 
     def _call(self, function: str, name: str) -> bool:
         """Call a function of PostgreSQL with a lock; return whether it succeeded."""
-        call = text(f"SELECT {function}{'_shared' * self._wanted[name]}(:key)")
+        if self._requested[name]:
+            function += "_shared"
+        if self._connection is None:
+            return False
         with reported_errors(self.engine):
-            return self._connection is not None and bool(
-                self._connection.execute(call, {"key": lock_key(name)}).scalar()
-            )
+            call = text(f"SELECT {function}(:key)")
+            return bool(self._connection.execute(call, {"key": lock_key(name)}).scalar())
 
     def _release(self, name: str) -> None:
         """Release a lock; if the connection is lost, the server has done so."""
@@ -228,8 +236,8 @@ class SessionLocks:
             with suppress(IowatchError, InvalidRequestError):
                 self._call("pg_advisory_unlock", name)
         self._taken.discard(name)
-        del self._wanted[name]
-        if not self._wanted:
+        del self._requested[name]
+        if not self._requested:
             self._disconnect()
 
     def _connect(self) -> Connection:

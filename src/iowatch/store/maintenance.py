@@ -18,7 +18,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, delete, func, insert, not_, select, text, update
 from sqlalchemy.exc import DatabaseError
 
-from iowatch import handoff
+from iowatch.checks import quarantined_cases
 from iowatch.core import (
     DAY_S,
     InputError,
@@ -81,8 +81,10 @@ def check_history(history: History) -> HistoryCheck:
         MachineError: the database cannot be read at all.
     """
     with history.reading() as connection:
-        faults = [*_file_faults(connection, "integrity_check(20)"), *_row_faults(connection)]
-        faults += [*_artefact_faults(connection), *(one.text for one in handoff.quarantined_cases())]
+        faults = [*_file_faults(connection, "integrity_check(20)")]
+        faults += _row_faults(connection)
+        faults += _artefact_faults(connection)
+        faults += [case.text for case in quarantined_cases()]
         return HistoryCheck(
             size_bytes=database_size_bytes(connection),
             sessions=_count(connection, SessionTable),
@@ -143,10 +145,10 @@ def _row_faults(connection: Connection) -> Iterator[str]:
 
 def _summary_matches(row: Any) -> bool:
     try:
-        found = summarise_samples(decode_samples(row.samples))
+        summary = summarise_samples(decode_samples(row.samples))
     except InputError:
         return False
-    return (found.n, found.max, found.median, found.min) == (row.n, row.max, row.median, row.min)
+    return (summary.n, summary.max, summary.median, summary.min) == (row.n, row.max, row.median, row.min)
 
 
 def _artefacts(connection: Connection) -> list[tuple[Path, int]]:
@@ -266,9 +268,9 @@ def copy_history(
     """
     if source.engine.url == target.engine.url:
         raise UsageError("source and target are the same history")
-    known = source.systems()
-    if system is not None and system not in known:
-        raise UsageError(f"the history has no system '{system}'", hint=f"Known: {', '.join(known)}.")
+    systems = source.systems()
+    if system is not None and system not in systems:
+        raise UsageError(f"the history has no system '{system}'", hint=f"Known: {', '.join(systems)}.")
     refuse_damaged_history(source)
     copier = _HistoryCopier(source, target)
     sessions = sorted(source.sessions(system), key=lambda row: (row.started_at, row.id))
@@ -284,8 +286,9 @@ def _select_rows(connection: Connection, column: Any, values: Iterable[Any]) -> 
     table = column.class_.__table__
     for chunk in read.in_chunks(list(values)):
         statement = select(table).where(column.in_(chunk)).order_by(*table.primary_key)
-        rows = map(dict, connection.execute(statement).mappings())
-        yield from rows if column.class_ is ResultTable else map(clean_text, rows)  # results contain no text
+        for row in connection.execute(statement).mappings():
+            # Results contain no text.
+            yield dict(row) if column.class_ is ResultTable else clean_text(dict(row))
 
 
 # Id column -> the table that it refers to, and the columns that identify a row there in every history.
@@ -317,14 +320,14 @@ class _HistoryCopier:
                 ended = {"status": row["status"], "ended_at": row["ended_at"]}
                 unfinished = (SessionTable.id == target_id) & (SessionTable.status == "running")
                 right.execute(update(SessionTable).where(unfinished).values(ended))
-            for found in sets:
-                write.add_expected_results(right, target_id, found["items"])
+            for expected_set in sets:
+                write.add_expected_results(right, target_id, expected_set["items"])
             self._copy_runs(left, right, number, target_id)
 
     def _copy_runs(self, left: Connection, right: Connection, number: int, target_id: int) -> None:
         rows = {row["fingerprint"]: row for row in _select_rows(left, RunTable.session_id, [number])}
-        for known in _select_rows(right, RunTable.fingerprint, rows):
-            del rows[known["fingerprint"]]
+        for copied in _select_rows(right, RunTable.fingerprint, rows):
+            del rows[copied["fingerprint"]]
         if not rows:
             return
         old_ids = {fingerprint: row.pop("id") for fingerprint, row in rows.items()}
@@ -353,14 +356,15 @@ class _HistoryCopier:
     def _translate(self, left: Connection, right: Connection, row: dict[str, Any]) -> None:
         """Replace the source ids in a row by the target ids of the same rows, which are inserted if absent."""
         for name, (model, identity) in _REFERENCES.items():
-            if name in row and (name, row[name]) not in self._ids:
-                (found,) = _select_rows(left, model.id, [row[name]])
-                del found["id"]
-                self._translate(left, right, found)
-                key = {column: found.pop(column) for column in identity}
-                self._ids[name, row[name]] = write.get_or_create_id(right, model, key, found)
-            if name in row:
-                row[name] = self._ids[name, row[name]]
+            if name not in row:
+                continue
+            if (name, row[name]) not in self._ids:
+                (source_row,) = _select_rows(left, model.id, [row[name]])
+                del source_row["id"]
+                self._translate(left, right, source_row)
+                key = {column: source_row.pop(column) for column in identity}
+                self._ids[name, row[name]] = write.get_or_create_id(right, model, key, source_row)
+            row[name] = self._ids[name, row[name]]
 
     def copy_findings(self, system: str | None) -> int:
         """Copy findings that are missing or older in the target; return their number."""
@@ -375,32 +379,45 @@ class _HistoryCopier:
 
     def _members(self, left: Connection, right: Connection, members: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
         """Return the members of a finding with the series and run ids of the target."""
-        found = [dict(member) for member in members]
-        run_fields = ("run_before", "run_after")
-        wanted = {member[end] for member in found for end in run_fields} - {None}
-        fingerprints = {row["id"]: row["fingerprint"] for row in _select_rows(left, RunTable.id, wanted)}
-        run_ids = {
-            row["fingerprint"]: row["id"] for row in _select_rows(right, RunTable.fingerprint, fingerprints.values())
-        }
-        for member in found:
+        copies = [dict(member) for member in members]
+        # The same run has the same fingerprint in both histories.
+        source_runs = _runs_of_members(copies)
+        fingerprints = {row["id"]: row["fingerprint"] for row in _select_rows(left, RunTable.id, source_runs)}
+        target_runs = _select_rows(right, RunTable.fingerprint, fingerprints.values())
+        run_ids = {row["fingerprint"]: row["id"] for row in target_runs}
+        for member in copies:
             self._translate(left, right, member)
-            member |= {end: run_ids.get(fingerprints.get(member[end], "")) for end in run_fields}
-        return found
+            for name in _RUNS_OF_MEMBER:
+                member[name] = run_ids.get(fingerprints.get(member[name], ""))
+        return copies
 
 
 def protected_digests(history: History) -> set[str]:
     """Return the SHA-256 of the artefacts before and after the change of each finding: evidence, never pruned."""
-    members = [member for row in history.findings() for member in row.document["members"]]
-    runs = {member[end] for member in members for end in ("run_before", "run_after")} - {None}
+    run_ids: set[int] = set()
+    for finding in history.findings():
+        run_ids |= _runs_of_members(finding.document["members"])
     with history.reading() as connection:
-        return {row["sha256"] for row in _select_rows(connection, ArtefactTable.run_id, sorted(runs))}
+        return {row["sha256"] for row in _select_rows(connection, ArtefactTable.run_id, sorted(run_ids))}
+
+
+# Fields of a member of a finding: ids of the runs before and after the change, or None.
+_RUNS_OF_MEMBER = ("run_before", "run_after")
+
+
+def _runs_of_members(members: Iterable[Mapping[str, Any]]) -> set[int]:
+    """Return the ids of the runs before and after the change of members of a finding."""
+    run_ids: set[int] = set()
+    for member in members:
+        run_ids |= {member[name] for name in _RUNS_OF_MEMBER if member[name] is not None}
+    return run_ids
 
 
 def delete_artefact_rows(history: History, digests: Collection[str]) -> int:
     """Delete names and digests of removed files; return their number. Runs and results are kept."""
     with history.writing() as connection:
-        removed = (
-            connection.execute(delete(ArtefactTable).where(ArtefactTable.sha256.in_(chunk))).rowcount
-            for chunk in read.in_chunks(sorted(digests), _DIGESTS_AT_ONCE)
-        )
-        return sum(removed)
+        removed = 0
+        for chunk in read.in_chunks(sorted(digests), _DIGESTS_AT_ONCE):
+            statement = delete(ArtefactTable).where(ArtefactTable.sha256.in_(chunk))
+            removed += connection.execute(statement).rowcount
+        return removed

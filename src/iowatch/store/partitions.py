@@ -48,6 +48,8 @@ def partition_results(connection: Connection) -> None:
 
 def require_partitions(connection: Connection, times: Iterable[int]) -> None:
     """Create the partitions for results at these times (epoch seconds), if they are missing; nothing in SQLite."""
-    if connection.dialect.name == "postgresql":
-        for year in sorted({datetime.fromtimestamp(time, UTC).year for time in times}):
-            connection.execute(select(func.iowatch_result_partition(year)))
+    if connection.dialect.name != "postgresql":
+        return
+    years = {datetime.fromtimestamp(time, UTC).year for time in times}
+    for year in sorted(years):
+        connection.execute(select(func.iowatch_result_partition(year)))

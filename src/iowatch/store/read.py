@@ -8,11 +8,12 @@ from typing import Any, TypeVar
 
 from sqlalchemy import ColumnElement, Connection, Select, func, select
 
-from iowatch.core import Case, RunKey, Scalar, UsageError
+from iowatch.core import Case, ExpectedResult, RunKey, Scalar, UsageError
+from iowatch.store.facts import RunFacts, SessionFacts
 from iowatch.store.records import (
+    ALL_SERIES,
     Artefact,
     DetectionRow,
-    ExpectedResult,
     FindingRow,
     RunRow,
     SeriesExtent,
@@ -54,8 +55,13 @@ def _records(connection: Connection, statement: Select[Any], record: type[T]) ->
 
 def record_columns(record: type[Any], table: type[Base], **others: Any) -> list[Any]:
     """Return columns for the fields of a record: `others` by name, the rest from the table."""
-    names = [one.name for one in fields(record)]
-    return [others[name].label(name) if name in others else getattr(table, name) for name in names]
+    columns: list[Any] = []
+    for field in fields(record):
+        if field.name in others:
+            columns.append(others[field.name].label(field.name))
+        else:
+            columns.append(getattr(table, field.name))
+    return columns
 
 
 def system_names_in_history(connection: Connection) -> list[str]:
@@ -65,20 +71,31 @@ def system_names_in_history(connection: Connection) -> list[str]:
 
 def _select_sessions() -> Select[Any]:
     runs = select(func.count(RunTable.id)).where(RunTable.session_id == SessionTable.id).scalar_subquery()
-    columns = record_columns(SessionRow, SessionTable, system=SystemTable.name, runs=runs)
+    others = {"system": SystemTable.name, "facts": SessionTable.attributes, "runs": runs}
+    columns = record_columns(SessionRow, SessionTable, **others)
     return select(*columns).join(SystemTable, SessionTable.system_id == SystemTable.id)
 
 
+def _session_rows(connection: Connection, statement: Select[Any]) -> list[SessionRow]:
+    rows = connection.execute(statement).mappings()
+    return [SessionRow(**{**row, "facts": SessionFacts.from_document(row["facts"])}) for row in rows]
+
+
 def list_sessions(
-    connection: Connection, system: str | None = None, limit: int | None = None, attribute: str | None = None
+    connection: Connection, system: str | None = None, limit: int | None = None, *, retested: bool = False
 ) -> list[SessionRow]:
-    """Return sessions, newest first; with `attribute` only those that have it."""
+    """Return the sessions of one system or of all, newest first.
+
+    Args:
+        limit: at most this many; None for all.
+        retested: only those that repeated some of their runs.
+    """
     statement = _select_sessions().order_by(SessionTable.started_at.desc(), SessionTable.id.desc()).limit(limit)
-    if attribute is not None:
-        statement = statement.where(SessionTable.attributes[attribute].as_string().is_not(None))
+    if retested:
+        statement = statement.where(SessionTable.attributes["retest_since"].as_string().is_not(None))
     if system is not None:
         statement = statement.where(SystemTable.name == system)
-    return _records(connection, statement, SessionRow)
+    return _session_rows(connection, statement)
 
 
 def find_session(connection: Connection, uuid: str) -> SessionRow:
@@ -88,12 +105,13 @@ def find_session(connection: Connection, uuid: str) -> SessionRow:
         UsageError: no session or several sessions match.
     """
     begins = SessionTable.uuid.startswith(uuid, autoescape=True)
-    found = _records(connection, _select_sessions().where(begins), SessionRow)
-    chosen = [row for row in found if row.uuid == uuid] or found
-    if len(chosen) != 1:
-        count = "no session" if not chosen else f"{len(chosen)} sessions"
+    sessions = _session_rows(connection, _select_sessions().where(begins))
+    # The whole UUID of a session may be the beginning of another one.
+    matching = [session for session in sessions if session.uuid == uuid] or sessions
+    if len(matching) != 1:
+        count = f"{len(matching)} sessions" if matching else "no session"
         raise UsageError(f"{count} with UUID '{uuid}'", hint="`iowatch history list` shows them.")
-    return chosen[0]
+    return matching[0]
 
 
 def expected_results(connection: Connection, uuid: str) -> list[ExpectedResult]:
@@ -144,7 +162,13 @@ def find_runs(connection: Connection, *conditions: ColumnElement[bool], document
         .where(*conditions)
         .order_by(RunTable.started_at, RunTable.id)
     )
-    return _records(connection, statement, RunRow)
+    rows = map(dict, connection.execute(statement).mappings())
+    return [RunRow(**{**row, "facts": RunFacts.from_document(row.get("facts", {}))}) for row in rows]
+
+
+def runs_of_session(connection: Connection, session_uuid: str) -> list[RunRow]:
+    """Return the runs of a session by start."""
+    return find_runs(connection, SessionTable.uuid == session_uuid)
 
 
 def find_run(connection: Connection, run_id: int) -> RunRow:
@@ -153,46 +177,53 @@ def find_run(connection: Connection, run_id: int) -> RunRow:
     Raises:
         UsageError: no run with this id.
     """
-    found = find_runs(connection, RunTable.id == run_id)
-    if not found:
+    runs = find_runs(connection, RunTable.id == run_id)
+    if not runs:
         raise UsageError(f"no run {run_id} in the history", hint="`iowatch history show SESSION` lists runs.")
-    return found[0]
+    return runs[0]
 
 
-def run_facts(connection: Connection, run_ids: Sequence[int], names: Sequence[str]) -> dict[int, dict[str, Any]]:
-    """Return the facts with these names of runs, by run id; absent facts are omitted, and so are unknown runs."""
-    statement = select(RunTable.id, *(RunTable.facts[name].label(f"fact_{i}") for i, name in enumerate(names)))
-    parts = [statement.where(RunTable.id.in_(chunk)) for chunk in in_chunks(run_ids)]
-    return {
-        number: {name: value for name, value in zip(names, values, strict=True) if value is not None}
-        for part in parts
-        for number, *values in connection.execute(part)
-    }
+def run_facts(connection: Connection, run_ids: Sequence[int], names: Sequence[str]) -> dict[int, RunFacts]:
+    """Return the facts of runs, by run id, but only those with these names: all are large documents."""
+    columns = [RunTable.facts[name].label(f"fact_{i}") for i, name in enumerate(names)]
+    facts_by_run: dict[int, RunFacts] = {}
+    for chunk in in_chunks(run_ids):
+        statement = select(RunTable.id, *columns).where(RunTable.id.in_(chunk))
+        for run_id, *values in connection.execute(statement):
+            recorded = {name: value for name, value in zip(names, values, strict=True) if value is not None}
+            facts_by_run[run_id] = RunFacts.from_document(recorded)
+    return facts_by_run
 
 
 def session_of_runs(connection: Connection, run_ids: Sequence[int] | None = None) -> dict[int, str]:
-    """Return run id to session UUID, of these runs or of all runs; unknown runs are omitted."""
-    statement = select(RunTable.id, SessionTable.uuid).join(SessionTable, SessionTable.id == RunTable.session_id)
-    parts = (
-        [statement] if run_ids is None else [statement.where(RunTable.id.in_(chunk)) for chunk in in_chunks(run_ids)]
-    )
-    return {row.id: row.uuid for part in parts for row in connection.execute(part)}
+    """Return the UUID of the session of these runs, or of all runs, by run id; unknown runs are omitted."""
+    of_all = select(RunTable.id, SessionTable.uuid).join(SessionTable, SessionTable.id == RunTable.session_id)
+    if run_ids is None:
+        return {row.id: row.uuid for row in connection.execute(of_all)}
+    uuids: dict[int, str] = {}
+    for chunk in in_chunks(run_ids):
+        for row in connection.execute(of_all.where(RunTable.id.in_(chunk))):
+            uuids[row.id] = row.uuid
+    return uuids
 
 
 def stack_of_runs(connection: Connection, run_ids: Sequence[int]) -> dict[int, int]:
-    """Return run id to the id of its stack content; unknown runs are omitted."""
-    statement = select(RunTable.id, RunTable.stack_id)
-    parts = [statement.where(RunTable.id.in_(chunk)) for chunk in in_chunks(run_ids)]
-    return {row.id: row.stack_id for part in parts for row in connection.execute(part)}
+    """Return the id of the stack.json of runs by run id; equal ids are equal contents. Unknown runs are omitted."""
+    stack_ids: dict[int, int] = {}
+    for chunk in in_chunks(run_ids):
+        for row in connection.execute(select(RunTable.id, RunTable.stack_id).where(RunTable.id.in_(chunk))):
+            stack_ids[row.id] = row.stack_id
+    return stack_ids
 
 
 def runs_near(connection: Connection, series_id: int, moment: int, most: int) -> list[int]:
     """Return the ids of the last `most` runs of a series before `moment` (epoch s), and of as many from then on."""
     of_series = select(ResultTable.run_id).where(ResultTable.series_id == series_id)
-    time, run = ResultTable.time, ResultTable.run_id
-    before = of_series.where(time < moment).order_by(time.desc(), run.desc()).limit(most)
-    after = of_series.where(time >= moment).order_by(time, run).limit(most)
-    return [*reversed(connection.execute(before).scalars().all()), *connection.execute(after).scalars()]
+    time, run_id = ResultTable.time, ResultTable.run_id
+    newest_before = of_series.where(time < moment).order_by(time.desc(), run_id.desc()).limit(most)
+    oldest_after = of_series.where(time >= moment).order_by(time, run_id).limit(most)
+    before = list(connection.execute(newest_before).scalars())
+    return [*reversed(before), *connection.execute(oldest_after).scalars()]
 
 
 def last_run_times(connection: Connection, system: str) -> dict[RunKey, int]:
@@ -214,17 +245,29 @@ def artefacts_by_run(connection: Connection, *conditions: ColumnElement[bool]) -
     table = ArtefactTable
     statement = select(table.run_id, table.kind, table.name, table.sha256, table.size_bytes)
     statement = statement.join(RunTable, RunTable.id == table.run_id).where(*conditions)
-    found: dict[int, list[Artefact]] = {}
+    artefacts: dict[int, list[Artefact]] = {}
     for row in connection.execute(statement.order_by(table.run_id, table.kind, table.name)):
-        one = Artefact(kind=row.kind, name=row.name, sha256=row.sha256, size_bytes=row.size_bytes)
-        found.setdefault(row.run_id, []).append(one)
-    return found
+        artefact = Artefact(kind=row.kind, name=row.name, sha256=row.sha256, size_bytes=row.size_bytes)
+        artefacts.setdefault(row.run_id, []).append(artefact)
+    return artefacts
+
+
+def artefacts_of_runs(connection: Connection, run_ids: Sequence[int]) -> dict[int, list[Artefact]]:
+    """Return the artefacts of runs by run id; runs without artefacts are omitted."""
+    return artefacts_by_run(connection, RunTable.id.in_(run_ids))
+
+
+def artefacts_of_run(connection: Connection, run_id: int) -> list[Artefact]:
+    """Return the artefacts of one run."""
+    return artefacts_of_runs(connection, [run_id]).get(run_id, [])
 
 
 def results_of_system(system: str | None) -> list[ColumnElement[bool]]:
     """Return the condition for results of one system; none for all systems."""
-    chosen = select(SeriesTable.id).join(SystemTable, SystemTable.id == SeriesTable.system_id)
-    return [] if system is None else [ResultTable.series_id.in_(chosen.where(SystemTable.name == system))]
+    if system is None:
+        return []
+    of_system = select(SeriesTable.id).join(SystemTable, SystemTable.id == SeriesTable.system_id)
+    return [ResultTable.series_id.in_(of_system.where(SystemTable.name == system))]
 
 
 def series_extents(connection: Connection, *conditions: ColumnElement[bool]) -> dict[int, SeriesExtent]:
@@ -252,10 +295,13 @@ _FILTER_COLUMNS = {
 }
 
 
-def find_series(connection: Connection, chosen: SeriesFilter) -> list[SeriesRow]:
+def find_series(connection: Connection, chosen: SeriesFilter = ALL_SERIES) -> list[SeriesRow]:
     """Return series that match every field set in `chosen`, ordered by system, benchmark, case and stack."""
-    wanted = {name: getattr(chosen, name) for name in _FILTER_COLUMNS}
-    conditions = [_FILTER_COLUMNS[name] == value for name, value in wanted.items() if value is not None]
+    conditions: list[ColumnElement[bool]] = []
+    for name, column in _FILTER_COLUMNS.items():
+        value = getattr(chosen, name)
+        if value is not None:
+            conditions.append(column == value)
     return _series_rows(connection, None, conditions)
 
 
@@ -281,26 +327,40 @@ def _series_rows(
         .join(CaseTable, CaseTable.id == SeriesTable.case_id)
         .where(*conditions)
     )
-    if extents is None:
-        chosen = ResultTable.series_id.in_(statement.with_only_columns(SeriesTable.id))
-        extents = series_extents(connection, *((chosen,) if conditions else ()))
-    found = []
-    for row in connection.execute(statement).mappings():
-        fields = dict(row)
-        fields["case"] = Case(fields.pop("benchmark"), fields.pop("parameters"))
-        extent = extents.get(fields["id"])
-        n, first, last = (extent.n, extent.first, extent.last) if extent else (0, None, None)
-        found.append(SeriesRow(**fields, n=n, first=first, last=last))
-    return sorted(found, key=lambda r: (r.system, r.case.benchmark, r.case.canonical, r.partition, r.stack, r.metric))
+    if extents is None and conditions:
+        extents = series_extents(connection, ResultTable.series_id.in_(statement.with_only_columns(SeriesTable.id)))
+    elif extents is None:
+        extents = series_extents(connection)
+    all_series: list[SeriesRow] = []
+    for row in connection.execute(statement):
+        extent = extents.get(row.id)
+        series = SeriesRow(
+            id=row.id,
+            system=row.system,
+            partition=row.partition,
+            stack=row.stack,
+            case=Case(row.benchmark, row.parameters),
+            metric=row.metric,
+            n=extent.n if extent else 0,
+            first=extent.first if extent else None,
+            last=extent.last if extent else None,
+        )
+        all_series.append(series)
+    return sorted(all_series, key=_series_order)
+
+
+def _series_order(series: SeriesRow) -> tuple[str, ...]:
+    case = series.case
+    return series.system, case.benchmark, case.canonical, series.partition, series.stack, series.metric
 
 
 def run_results(connection: Connection, run_id: int) -> list[tuple[SeriesRow, tuple[float, ...]]]:
     """Return the results of a run: series with all samples, in the order in which the series were created."""
     statement = select(ResultTable.series_id, ResultTable.samples).where(ResultTable.run_id == run_id)
-    found = connection.execute(statement.order_by(ResultTable.series_id)).all()
-    rows = _series_rows(connection, None, [SeriesTable.id.in_([row.series_id for row in found])])
-    by_id = {row.id: row for row in rows}
-    return [(by_id[row.series_id], decode_samples(row.samples)) for row in found]
+    results = connection.execute(statement.order_by(ResultTable.series_id)).all()
+    of_results = SeriesTable.id.in_([result.series_id for result in results])
+    series_by_id = {series.id: series for series in _series_rows(connection, None, [of_results])}
+    return [(series_by_id[result.series_id], decode_samples(result.samples)) for result in results]
 
 
 def last_stack_documents(connection: Connection, series_ids: Sequence[int]) -> dict[int, Mapping[str, Any]]:
@@ -319,18 +379,24 @@ def last_stack_documents(connection: Connection, series_ids: Sequence[int]) -> d
         .join(RunTable, RunTable.id == last)
         .join(StackTable, StackTable.id == RunTable.stack_id)
     )
-    parts = [statement.where(SeriesTable.id.in_(chunk)) for chunk in in_chunks(series_ids)]
-    return {row.id: row.document for part in parts for row in connection.execute(part)}
+    documents: dict[int, Mapping[str, Any]] = {}
+    for chunk in in_chunks(series_ids):
+        for row in connection.execute(statement.where(SeriesTable.id.in_(chunk))):
+            documents[row.id] = row.document
+    return documents
 
 
 def load_detections(connection: Connection, series_ids: Sequence[int]) -> dict[int, DetectionRow]:
     """Return the stored detections of these series by series id; series without one are omitted."""
     statement = select(*DetectionTable.__table__.c)
-    parts = [statement.where(DetectionTable.series_id.in_(chunk)) for chunk in in_chunks(series_ids)]
-    return {row.series_id: row for part in parts for row in _records(connection, part, DetectionRow)}
+    detections: dict[int, DetectionRow] = {}
+    for chunk in in_chunks(series_ids):
+        for row in _records(connection, statement.where(DetectionTable.series_id.in_(chunk)), DetectionRow):
+            detections[row.series_id] = row
+    return detections
 
 
-def load_finding_rows(connection: Connection, system: str | None) -> list[FindingRow]:
+def load_finding_rows(connection: Connection, system: str | None = None) -> list[FindingRow]:
     """Return the findings of one system or of all, newest first."""
     table = FindingTable
     statement = (

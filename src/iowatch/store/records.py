@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from iowatch.core import Case, Output, RunKey, canonical_json
+from iowatch.store.facts import NO_RUN_FACTS, NO_SESSION_FACTS, RunFacts, SessionFacts
 
 Origin = Literal["run", "import", "demo", "profile"]
 SessionStatus = Literal["running", "ok", "failed", "incomplete"]
@@ -39,7 +40,6 @@ class SessionRecord:
 
     Attributes:
         uuid: identity; starting the same session twice has no further effect.
-        attributes: command, versions, host and other facts.
     """
 
     uuid: str
@@ -47,23 +47,18 @@ class SessionRecord:
     suite: str
     origin: Origin
     started_at: int
-    attributes: Mapping[str, Any] = field(default_factory=dict)
+    facts: SessionFacts = NO_SESSION_FACTS
 
-
-@dataclass(frozen=True, slots=True)
-class ExpectedResult:
-    """One (run, operation, metric) of the expected set of a session."""
-
-    run_name: str
-    partition: str
-    stack: str
-    operation: str
-    metric: str
-
-    @property
-    def key(self) -> RunKey:
-        """The run that it belongs to."""
-        return RunKey(self.partition, self.stack, self.run_name)
+    def to_json(self) -> dict[str, Any]:
+        """Return it as plain JSON."""
+        return {
+            "uuid": self.uuid,
+            "system": self.system,
+            "suite": self.suite,
+            "origin": self.origin,
+            "started_at": self.started_at,
+            "attributes": dict(self.facts.document),
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +80,7 @@ class RunRecord:
         fingerprint: identity of the measurement; a run with a known fingerprint is not stored again.
         wall_s: wall time of the job, if known.
         output: result of the parser.
-        facts: hosts, directory, file system and other facts besides `output.facts`.
+        facts: document of `RunFacts`, besides `output.facts`.
     """
 
     name: str
@@ -111,13 +106,28 @@ class SessionRow:
     status: str
     started_at: int
     ended_at: int | None
-    attributes: Mapping[str, Any]
+    facts: SessionFacts
     runs: int
 
     @property
     def is_interleaved(self) -> bool:
         """Whether it is an A/B or an interference run: it repeats some cases, and is no run of its suite."""
-        return any(self.attributes.get(name) for name in ("ab_run", "interference"))
+        return self.facts.ab_run is not None or bool(self.facts.interference)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as plain JSON."""
+        return {
+            "id": self.id,
+            "uuid": self.uuid,
+            "system": self.system,
+            "suite": self.suite,
+            "origin": self.origin,
+            "status": self.status,
+            "started_at": self.started_at,
+            "ended_at": self.ended_at,
+            "attributes": dict(self.facts.document),
+            "runs": self.runs,
+        }
 
 
 @dataclass(frozen=True)
@@ -137,12 +147,16 @@ class RunRow:
     started_at: int
     wall_s: float | None
     stack_document: Mapping[str, Any] = field(default_factory=dict)
-    facts: Mapping[str, Any] = field(default_factory=dict)
+    facts: RunFacts = NO_RUN_FACTS
 
     @property
     def key(self) -> RunKey:
         """The run in its session."""
         return RunKey(self.partition, self.stack, self.name)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as plain JSON."""
+        return {**asdict(self), "facts": dict(self.facts.document)}
 
 
 @dataclass(frozen=True)
@@ -184,6 +198,9 @@ class SeriesFilter:
     benchmark: str | None = None
     metric: str | None = None
     case_key: str | None = None
+
+
+ALL_SERIES = SeriesFilter()
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,12 +277,20 @@ class SeriesSamples:
     count: NDArray[np.int64]
     samples: NDArray[np.float64]
 
-    def only(self, chosen: NDArray[np.bool_]) -> SeriesSamples:
-        """Return the results where `chosen`, shape (n,), is true."""
-        if chosen.all():
+    def only(self, is_selected: NDArray[np.bool_]) -> SeriesSamples:
+        """Return the results where `is_selected`, shape (n,), is true."""
+        if is_selected.all():
             return self
-        arrays = {name: getattr(self, name)[chosen] for name in ("time", "run_id", "max", "median", "min", "count")}
-        return SeriesSamples(self.series_id, **arrays, samples=self.samples[np.repeat(chosen, self.count)])
+        return SeriesSamples(
+            series_id=self.series_id,
+            time=self.time[is_selected],
+            run_id=self.run_id[is_selected],
+            max=self.max[is_selected],
+            median=self.median[is_selected],
+            min=self.min[is_selected],
+            count=self.count[is_selected],
+            samples=self.samples[np.repeat(is_selected, self.count)],
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -254,5 +254,6 @@ def create_schema(connection: Connection) -> None:
     """Create all tables; in PostgreSQL the partitions of results and the views, too."""
     Base.metadata.create_all(connection)
     partition_results(connection)
-    for statement in VIEW_DEFINITIONS if connection.dialect.name == "postgresql" else ():
-        connection.exec_driver_sql(statement)
+    if connection.dialect.name == "postgresql":
+        for statement in VIEW_DEFINITIONS:
+            connection.exec_driver_sql(statement)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, astuple
 from functools import cache
 from typing import Any
@@ -14,9 +14,10 @@ from sqlalchemy import Connection, Insert, Select, Transaction, bindparam, inser
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import IntegrityError
 
-from iowatch.core import Case, InputError, Result, summarise_samples
+from iowatch.core import Case, ExpectedResult, InputError, Result, summarise_samples
 from iowatch.store import read, records
 from iowatch.store.bulk import CovariateNumbers
+from iowatch.store.facts import SessionFacts
 from iowatch.store.partitions import require_partitions
 from iowatch.store.schema import (
     ArtefactTable,
@@ -55,20 +56,23 @@ def _insert_into(model: type[Base]) -> Insert:
 def get_or_create_id(connection: Connection, model: type[Base], key: Mapping[str, Any], rest: Mapping[str, Any]) -> int:
     """Return the id of the row with this natural key, inserted if absent; safe against concurrent inserts."""
     transaction = connection.get_nested_transaction() or connection.get_transaction()
-    known = _IDS_OF_TRANSACTIONS.setdefault(transaction, {}) if transaction else {}
-    place = (model, *key.items())
-    if place not in known:
-        known[place] = _read_or_insert_id(connection, model, key, rest)
-    return known[place]
+    if transaction is None:
+        return _read_or_insert_id(connection, model, key, rest)
+    ids = _IDS_OF_TRANSACTIONS.setdefault(transaction, {})
+    identity = (model, *key.items())
+    if identity not in ids:
+        ids[identity] = _read_or_insert_id(connection, model, key, rest)
+    return ids[identity]
 
 
 def _read_or_insert_id(
     connection: Connection, model: type[Base], key: Mapping[str, Any], rest: Mapping[str, Any]
 ) -> int:
     find = _find_id(model, tuple(key))
-    found = connection.execute(find, key).scalar()
-    if found is not None:
-        return int(found)
+    row_id = connection.execute(find, key).scalar()
+    if row_id is not None:
+        return int(row_id)
+    # Another process may insert the same row before this one does.
     try:
         with connection.begin_nested():
             return insert_row(connection, model, {**key, **rest})
@@ -96,34 +100,42 @@ def get_or_create_stack(connection: Connection, stack: records.StackRecord) -> i
 
 def get_or_create_case(connection: Connection, case: Case) -> int:
     """Return the id of the case."""
-    parameters = {k: v for k, v in case.parameters.items() if v is not None}
+    parameters = {name: value for name, value in case.parameters.items() if value is not None}
     values = {"benchmark": case.benchmark, "parameters": parameters}
     return get_or_create_id(connection, CaseTable, {"key": case.key}, values)
 
 
 def insert_session(
-    connection: Connection, session: records.SessionRecord, expected: Iterable[records.ExpectedResult]
+    connection: Connection, session: records.SessionRecord, expected: Sequence[ExpectedResult] = ()
 ) -> None:
     """Insert the session if absent; then add its expected results."""
-    values = {name: getattr(session, name) for name in ("suite", "origin", "started_at")}
-    values |= {"status": "running", "attributes": dict(session.attributes)}
-    values["system_id"] = get_or_create_system(connection, session.system)
-    row = get_or_create_id(connection, SessionTable, {"uuid": session.uuid}, values)
-    add_expected_results(connection, row, [list(astuple(item)) for item in expected])
+    values = {
+        "system_id": get_or_create_system(connection, session.system),
+        "suite": session.suite,
+        "origin": session.origin,
+        "status": "running",
+        "started_at": session.started_at,
+        "attributes": dict(session.facts.document),
+    }
+    session_id = get_or_create_id(connection, SessionTable, {"uuid": session.uuid}, values)
+    add_expected_results(connection, session_id, [list(astuple(result)) for result in expected])
 
 
-def add_expected_results(connection: Connection, session: int, items: Sequence[list[str]]) -> None:
+def add_expected_results(connection: Connection, session_id: int, items: Sequence[list[str]]) -> None:
     """Add items (as in `ExpectedSetTable`) to the expected set of a session, each once."""
-    known = connection.execute(
+    stored = connection.execute(
         select(ExpectedSetTable.items)
         .join(SessionTable, SessionTable.expected_set_id == ExpectedSetTable.id)
-        .where(SessionTable.id == session)
+        .where(SessionTable.id == session_id)
     ).scalar()
-    wanted = [list(item) for item in dict.fromkeys(map(tuple, [*(known or ()), *items]))]
-    if len(wanted) > len(known or ()):
-        digest = hashlib.sha256(json.dumps(wanted).encode()).hexdigest()
-        chosen = get_or_create_id(connection, ExpectedSetTable, {"digest": digest}, {"items": wanted})
-        _update_session(connection, session, expected_set_id=chosen)
+    stored_items: list[list[str]] = stored or []
+    all_items = [list(item) for item in dict.fromkeys(map(tuple, [*stored_items, *items]))]
+    if len(all_items) == len(stored_items):
+        return
+    # Sessions with equal expected sets share one row.
+    digest = hashlib.sha256(json.dumps(all_items).encode()).hexdigest()
+    set_id = get_or_create_id(connection, ExpectedSetTable, {"digest": digest}, {"items": all_items})
+    _update_session(connection, session_id, expected_set_id=set_id)
 
 
 def session_and_system_ids(connection: Connection, uuid: str) -> tuple[int, int]:
@@ -132,51 +144,52 @@ def session_and_system_ids(connection: Connection, uuid: str) -> tuple[int, int]
     Raises:
         InputError: unknown session.
     """
-    found = connection.execute(select(SessionTable.id, SessionTable.system_id).where(SessionTable.uuid == uuid)).first()
-    if found is None:
+    statement = select(SessionTable.id, SessionTable.system_id).where(SessionTable.uuid == uuid)
+    session = connection.execute(statement).first()
+    if session is None:
         raise InputError(f"session {uuid} is not in the history", hint="Begin it before recording runs.")
-    return found.id, found.system_id
+    return session.id, session.system_id
 
 
-def merge_session_attributes(connection: Connection, uuid: str, attributes: Mapping[str, object]) -> None:
-    """Merge these attributes into those of the session."""
-    row, _ = session_and_system_ids(connection, uuid)
-    known = connection.execute(select(SessionTable.attributes).where(SessionTable.id == row)).scalar_one()
-    _update_session(connection, row, attributes={**known, **attributes})
+def add_session_facts(connection: Connection, uuid: str, facts: SessionFacts) -> None:
+    """Add facts to those of the session; those that it has already are replaced."""
+    session_id, _ = session_and_system_ids(connection, uuid)
+    stored = connection.execute(select(SessionTable.attributes).where(SessionTable.id == session_id)).scalar_one()
+    _update_session(connection, session_id, attributes={**stored, **facts.document})
 
 
 def update_session_end(connection: Connection, uuid: str, status: records.SessionStatus, ended_at: int) -> None:
-    """Set status and end of a session."""
-    row, _ = session_and_system_ids(connection, uuid)
-    _update_session(connection, row, status=status, ended_at=ended_at)
+    """Set status and end (epoch seconds) of a session."""
+    session_id, _ = session_and_system_ids(connection, uuid)
+    _update_session(connection, session_id, status=status, ended_at=ended_at)
 
 
-def _update_session(connection: Connection, row: int, **values: Any) -> None:
-    connection.execute(update(SessionTable).where(SessionTable.id == row).values(**values))
+def _update_session(connection: Connection, session_id: int, **values: Any) -> None:
+    connection.execute(update(SessionTable).where(SessionTable.id == session_id).values(**values))
 
 
-def insert_runs(connection: Connection, session_uuid: str, runs: Iterable[records.RunRecord]) -> int:
+def insert_runs(connection: Connection, session_uuid: str, runs: Sequence[records.RunRecord]) -> int:
     """Insert runs with results and artefacts; return the number of runs whose fingerprints were not known.
 
     Raises:
         InputError: unknown session.
     """
-    session, system = session_and_system_ids(connection, session_uuid)
-    return sum(_insert_run(connection, session, system, run) for run in runs)
+    session_id, system_id = session_and_system_ids(connection, session_uuid)
+    return sum(_insert_run(connection, session_id, system_id, run) for run in runs)
 
 
-def _insert_run(connection: Connection, session: int, system: int, run: records.RunRecord) -> bool:
-    values = _run_values(connection, session, run)
-    run_id = connection.execute(_insert_new_run(connection.dialect.name), values)
-    if (found := run_id.scalar()) is None:
+def _insert_run(connection: Connection, session_id: int, system_id: int, run: records.RunRecord) -> bool:
+    """Insert a run with results and artefacts; return False if its fingerprint is in the history."""
+    values = _run_values(connection, session_id, run)
+    run_id = connection.execute(_insert_new_run(connection.dialect.name), values).scalar()
+    if run_id is None:
         return False
-    results = run.output.results if run.output.status == "ok" else ()
-    require_partitions(connection, [run.started_at] if results else [])
-    rows = [{"run_id": found, **_result_values(connection, system, run, result)} for result in results]
-    if rows:
-        connection.execute(_insert_into(ResultTable), rows)
+    if run.output.status == "ok" and run.output.results:
+        require_partitions(connection, [run.started_at])
+        rows = [_result_values(connection, system_id, run, result) for result in run.output.results]
+        connection.execute(_insert_into(ResultTable), [{"run_id": run_id, **row} for row in rows])
     for artefact in run.artefacts:
-        insert_row(connection, ArtefactTable, {"run_id": found, **asdict(artefact)})
+        insert_row(connection, ArtefactTable, {"run_id": run_id, **asdict(artefact)})
     return True
 
 
@@ -196,7 +209,7 @@ def _insert_new_run(dialect: str) -> Any:
     return _insert_if_new(dialect, RunTable, "fingerprint").returning(RunTable.id)
 
 
-def _run_values(connection: Connection, session: int, run: records.RunRecord) -> dict[str, Any]:
+def _run_values(connection: Connection, session_id: int, run: records.RunRecord) -> dict[str, Any]:
     output = run.output
     facts = {**output.facts, **run.facts}
     # Samples of a failed or incomplete run are kept with the run, but are not points of a series: incomplete results
@@ -204,17 +217,24 @@ def _run_values(connection: Connection, session: int, run: records.RunRecord) ->
     if output.status != "ok" and output.results:
         facts["partial_results"] = [result.to_json() for result in output.results]
     return {
-        "session_id": session,
+        "session_id": session_id,
         "stack_id": get_or_create_stack(connection, run.stack),
-        **{name: getattr(run, name) for name in ("fingerprint", "name", "partition", "started_at", "wall_s")},
-        **{name: getattr(output, name) for name in ("tool", "version", "status", "reason")},
+        "fingerprint": run.fingerprint,
+        "name": run.name,
+        "partition": run.partition,
+        "started_at": run.started_at,
+        "wall_s": run.wall_s,
+        "tool": output.tool,
+        "version": output.version,
+        "status": output.status,
+        "reason": output.reason,
         "facts": facts,
     }
 
 
-def _result_values(connection: Connection, system: int, run: records.RunRecord, result: Result) -> dict[str, Any]:
+def _result_values(connection: Connection, system_id: int, run: records.RunRecord, result: Result) -> dict[str, Any]:
     series = {
-        "system_id": system,
+        "system_id": system_id,
         "partition": run.partition,
         "stack": run.stack.name,
         "case_id": get_or_create_case(connection, result.full_case(run.output.tool)),
@@ -236,7 +256,7 @@ def insert_or_replace(connection: Connection, model: type[Base], key: str) -> An
     return statement.on_conflict_do_update(index_elements=[key], set_=replaced)
 
 
-def save_detections(connection: Connection, rows: Iterable[records.DetectionRow]) -> None:
+def save_detections(connection: Connection, rows: Sequence[records.DetectionRow]) -> None:
     """Write or replace detections of series."""
     values = [{name: getattr(row, name) for name in records.DetectionRow.__slots__} for row in rows]
     for chunk in read.in_chunks(values):
@@ -245,12 +265,12 @@ def save_detections(connection: Connection, rows: Iterable[records.DetectionRow]
 
 def save_run_covariates(connection: Connection, covariates: Mapping[int, CovariateNumbers]) -> None:
     """Write the covariates of runs, by run id; those that are stored are kept."""
-    rows = [{"run_id": number, "names": names, "numbers": blob} for number, (names, blob) in covariates.items()]
+    rows = [{"run_id": run_id, "names": names, "numbers": blob} for run_id, (names, blob) in covariates.items()]
     for chunk in read.in_chunks(rows):
         connection.execute(insert_if_new(connection, RunCovariatesTable, "run_id"), chunk)
 
 
-def save_findings(connection: Connection, rows: Iterable[records.FindingRow]) -> None:
+def save_findings(connection: Connection, rows: Sequence[records.FindingRow]) -> None:
     """Write or replace findings."""
     for row in rows:
         values = {name: getattr(row, name) for name in records.FindingRow.__slots__ if name != "system"}

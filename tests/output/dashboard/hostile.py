@@ -8,7 +8,7 @@ from pathlib import Path
 
 from iowatch.core import Output, Result, UsageError, artefacts
 from iowatch.findings import update_findings
-from iowatch.store import Artefact, ExpectedResult, History, RunRecord, SessionRecord, StackRecord
+from iowatch.store import Artefact, ExpectedResult, History, RunRecord, SessionFacts, SessionRecord, StackRecord
 
 DAY_S = 86400
 START = 1_735_700_000
@@ -42,7 +42,12 @@ def _system(history: History, number: int, attack: str, place: Path) -> None:
     for day in range(14):
         begin = START + day * DAY_S
         session = SessionRecord(
-            f"{attack[:40]}{number}-{day}"[-60:], name, attack[:180], "run", begin, {"note": attack}
+            f"{attack[:40]}{number}-{day}"[-60:],
+            name,
+            attack[:180],
+            "run",
+            begin,
+            SessionFacts.from_document({"note": attack}),
         )
         expected = [
             ExpectedResult(attack, name, name, "write", "bandwidth"),

@@ -13,7 +13,7 @@ from iowatch.core import Scalar
 from iowatch.demo.scenarios import Scenario, SimulatedSeries, generate_sessions
 from iowatch.findings import update_findings
 from iowatch.output.dashboard.build import build_site
-from iowatch.store import History, StackRecord, write
+from iowatch.store import NO_SESSION_FACTS, History, SessionFacts, StackRecord, write
 
 FIRST = date(2025, 1, 1)
 STEP = date(2025, 2, 10)
@@ -48,7 +48,7 @@ def record(history: History, planned: Scenario) -> None:
         with history.writing() as connection:
             for one in part:
                 uuid = f"{planned.system}-{one.session.uuid}"
-                session = replace(one.session, uuid=uuid, origin="run", attributes={})
+                session = replace(one.session, uuid=uuid, origin="run", facts=NO_SESSION_FACTS)
                 runs = [replace(run, fingerprint=f"{uuid}-{run.name}") for run in one.runs]
                 write.insert_session(connection, session, one.expected)
                 write.insert_runs(connection, uuid, runs)
@@ -79,7 +79,7 @@ def first_session(history: History) -> date:
         )
     ]
     attributes = {"unavailable": lacking, "install_commands": ["iowatch stack install reference --system laptop"]}
-    session = replace(one.session, origin="run", attributes=attributes)
+    session = replace(one.session, origin="run", facts=SessionFacts.from_document(attributes))
     history.begin_session(session, one.expected)
     history.record_runs(session.uuid, [*one.runs, *others])
     history.end_session(session.uuid, "ok", session.started_at + 600)

@@ -54,7 +54,7 @@ def fill(database: Path | str, days: int = SESSIONS, without: Container[int] = (
     with History.open(str(database)) as history:
         for day in (n for n in range(days) if n not in without):
             begin = START + day * DAY_S
-            session = SessionRecord(f"archer-{day:03d}", "archer", "nightly", "run", begin, {})
+            session = SessionRecord(f"archer-{day:03d}", "archer", "nightly", "run", begin)
             history.begin_session(session, [])
             history.record_runs(
                 session.uuid,

@@ -10,7 +10,7 @@ import pytest
 from iowatch.core import Output, Result
 from iowatch.output.dashboard.build import build_site
 from iowatch.output.dashboard.drawing import forest_axis, forest_picture, forest_scale, samples_picture
-from iowatch.store import History, RunRecord, SessionRecord, StackRecord
+from iowatch.store import History, RunRecord, SessionFacts, SessionRecord, StackRecord
 from tests.output.dashboard.browser import Browser
 
 START = 1_700_000_000  # 2023-11-14
@@ -89,7 +89,9 @@ def test_all_samples_of_a_side_are_drawn() -> None:
 def test_ab_runs_have_a_page(tmp_path: Path, var: Path) -> None:
     with History.open(str(tmp_path / "history.db")) as history:
         interleaved = {"left": "old", "right": "new", "seed": 1}
-        history.begin_session(SessionRecord("fair-1", "local", "tiny", "run", START, {"ab_run": interleaved}))
+        history.begin_session(
+            SessionRecord("fair-1", "local", "tiny", "run", START, SessionFacts.from_document({"ab_run": interleaved}))
+        )
         for pair in range(1, 10):
             for side, level in (("left", 100.0), ("right", 150.0)):
                 facts = {"pair": pair, "side": side}

@@ -18,7 +18,7 @@ from iowatch.findings import update_findings
 from iowatch.output.dashboard.build import build_site
 from iowatch.output.dashboard.heat_map import build_heat_map
 from iowatch.output.dashboard.pages import overview
-from iowatch.store import History, RunRecord, SeriesRow, SessionRecord, StackRecord
+from iowatch.store import History, RunRecord, SeriesRow, SessionFacts, SessionRecord, StackRecord
 from tests.output.dashboard.browser import Browser
 
 Status = Literal["ok", "incomplete", "running"]
@@ -243,7 +243,9 @@ def test_manual_session_after_the_nightly_one_is_not_the_newest(
             history.record_runs(uuid, [_run(nodes, number, begin + 60 * nodes) for nodes in (1, 2, 4, 8)])
             history.end_session(uuid, "ok", begin + 900)
         begin += 8 * 3600
-        history.begin_session(SessionRecord("later", "local", suite, "run", begin, attributes))
+        history.begin_session(
+            SessionRecord("later", "local", suite, "run", begin, SessionFacts.from_document(attributes))
+        )
         history.record_runs("later", [_run(1, 10, begin)])
         if status != "running":
             history.end_session("later", status, begin + 60)

@@ -32,7 +32,7 @@ from iowatch.output.dashboard.pages.overview import _series_row, _session_kinds
 from iowatch.output.dashboard.scaling_curves import OwnCurves
 from iowatch.statistics import ChangePoint, Detection
 from iowatch.statistics.method import Adjustment, Drift
-from iowatch.store import SeriesPoints, SeriesSamples, SessionRow
+from iowatch.store import NO_SESSION_FACTS, AbRunFacts, SeriesPoints, SeriesSamples, SessionFacts, SessionRow
 
 
 @pytest.mark.parametrize(
@@ -358,7 +358,7 @@ def test_curve_point_is_of_the_newest_case_then_of_most_ranks() -> None:
 
 
 def session(number: int, day: float, **more: Any) -> Any:
-    facts: dict[str, Any] = {"status": "ok", "suite": "nightly", "runs": 4, "origin": "run", "attributes": {}}
+    facts: dict[str, Any] = {"status": "ok", "suite": "nightly", "runs": 4, "origin": "run", "facts": NO_SESSION_FACTS}
     begin = int(day * DAY)
     return SessionRow(number, str(number), "local", started_at=begin, ended_at=begin + 3600, **(facts | more))
 
@@ -378,7 +378,7 @@ def system(*sessions: Any) -> SystemEntry:
         (session(2, 10.4, suite="smoke", runs=1, status="incomplete"), 2),
         (session(2, 10.4, runs=1), 2),
         # An A/B run is no nightly session, with any status.
-        (session(2, 10.9, status="failed", attributes={"ab_run": {"left": "gnu", "right": "cray"}}), 1),
+        (session(2, 10.9, status="failed", facts=SessionFacts(ab_run=AbRunFacts(left="gnu", right="cray"))), 1),
     ],
 )
 def test_small_session_of_another_suite_is_not_the_newest_nightly_session(later: Any, newest: int) -> None:

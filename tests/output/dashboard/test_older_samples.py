@@ -148,7 +148,7 @@ def test_older_run_that_arrives_late_is_in_a_new_file(history: Path, tmp_path: P
     site = tmp_path / "site"
     before = files_of(site, build(history, site)["transient"])
     with History.open(str(history)) as written:
-        session = SessionRecord("late", "archer", "nightly", "run", NEW_YEAR - 1800, {})
+        session = SessionRecord("late", "archer", "nightly", "run", NEW_YEAR - 1800)
         written.begin_session(session, [])
         written.record_runs("late", [shapes.make_run("transient", 4000.0, 999, NEW_YEAR - 1700)])
         written.end_session("late", "ok", NEW_YEAR - 60)

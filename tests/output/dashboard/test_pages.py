@@ -228,7 +228,7 @@ def test_times_are_shown_in_the_zone_with_utc_on_hover(franklin_history: Path, t
 
 
 def test_ab_runs_are_shown_but_not_monitored(history: History, tmp_path: Path) -> None:
-    """They end with the comparison: as monitored series they would always be overdue (docs/architecture.md)."""
+    """They end with the comparison: as monitored series they would always be overdue."""
     case: dict[str, Scalar] = {"api": "POSIX", "ranks": 4}
     for number, added in enumerate(({}, {"ab_run": True})):
         uuid, begin = f"session-{number}", 1_700_000_000 + number * 86400

@@ -9,7 +9,7 @@ import pytest
 
 from iowatch.core import Output, Result
 from iowatch.output.dashboard.build import build_site
-from iowatch.site.stack import Stack, StackPart
+from iowatch.site.stack.records import Stack, StackPart
 from iowatch.store import History, RunRecord, SessionRecord, StackRecord
 
 DAY_S = 86400

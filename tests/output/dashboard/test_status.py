@@ -18,7 +18,17 @@ from iowatch.findings import update_findings
 from iowatch.output.dashboard.build import build_site
 from iowatch.output.dashboard.data import evidence_sessions, is_overdue, overdue_after_s, session_entry
 from iowatch.reference import reviews
-from iowatch.store import ExpectedResult, FindingRow, History, RunRecord, SessionRecord, SessionStatus, StackRecord
+from iowatch.store import (
+    NO_SESSION_FACTS,
+    ExpectedResult,
+    FindingRow,
+    History,
+    RunRecord,
+    SessionFacts,
+    SessionRecord,
+    SessionStatus,
+    StackRecord,
+)
 from iowatch.store.records import Origin
 from tests.conftest import ROOT
 from tests.findings.conftest import STEP, RecordAndUpdate, record_and_update, root, slower_mpiio, update_time
@@ -43,7 +53,7 @@ def _fill(
     """Sessions `ages` days before the last; the newest one received only `received`, and its status is `end`."""
     for age in ages:
         begin, newest = LAST - age * DAY_S, age == ages[-1]
-        session = SessionRecord(f"{system}-{age:03d}", system, "nightly", origin, begin, {})
+        session = SessionRecord(f"{system}-{age:03d}", system, "nightly", origin, begin)
         wanted = [] if origin == "import" else NAMES
         history.begin_session(session, [ExpectedResult(n, "default", "gcc", "write", "bandwidth") for n in wanted])
         runs = [_run(session, name, begin) for name in (received if newest else NAMES)]
@@ -293,7 +303,7 @@ def test_only_expected_results_count_as_received() -> None:
     wanted = [ExpectedResult(name, "default", "gcc", "write", "bandwidth") for name in NAMES]
     others = [ExpectedResult(name, "default", "gcc", "read", "bandwidth") for name in NAMES[:2]]
     history: Any = SimpleNamespace(expected=lambda _uuid: wanted)
-    session: Any = SimpleNamespace(uuid="one", status="ok", attributes={})
+    session: Any = SimpleNamespace(uuid="one", status="ok", facts=NO_SESSION_FACTS)
     found = session_entry(history, session, [], {*wanted[:2], *others}).coverage
     assert (found.expected, found.received, found.is_complete) == (3, 2, False)
     assert [(one.run, one.reason) for one in found.missing] == [("hdf5", "no write bandwidth")]
@@ -302,7 +312,7 @@ def test_only_expected_results_count_as_received() -> None:
 @pytest.mark.parametrize(("problems", "complete"), [([], True), (["deferred in 3 sessions"], False)])
 def test_session_with_a_problem_is_not_complete(problems: list[str], complete: bool) -> None:
     history: Any = SimpleNamespace(expected=lambda _uuid: [])
-    session: Any = SimpleNamespace(uuid="one", status="ok", attributes={"problems": problems})
+    session: Any = SimpleNamespace(uuid="one", status="ok", facts=SessionFacts(problems=tuple(problems)))
     assert session_entry(history, session, [], set()).is_complete is complete
 
 

@@ -38,7 +38,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
         patch.setattr("iowatch.darshan.write_pydarshan_report", _report)
         for number in range(16):
             begin = START + number * DAY_S
-            session = SessionRecord(f"night-{number:02d}", "traced", "nightly", "run", begin, {})
+            session = SessionRecord(f"night-{number:02d}", "traced", "nightly", "run", begin)
             history.begin_session(session, [])
             log = {STEP - 1: logs[0], STEP: logs[1], 15: logs[1]}.get(number)
             history.record_runs(session.uuid, [_run(number, log)])

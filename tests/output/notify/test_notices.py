@@ -11,7 +11,7 @@ from iowatch.output import notices
 from iowatch.output.text.decisions import format_updates
 from iowatch.output.text.findings import finding_line, finding_list_lines, verdict_finding_line
 from iowatch.reference import reviews
-from iowatch.store import FindingRow, History, SessionRecord
+from iowatch.store import FindingRow, History, SessionFacts, SessionRecord
 from tests.findings.conftest import STEP, RecordAndUpdate, slower_mpiio, update_time
 
 from .conftest import Post, prevent_overdue_notice, settings
@@ -160,7 +160,7 @@ def test_problems_of_a_session_are_sent_until_they_change(history: History) -> N
     for day, problems in enumerate(problems_by_day):
         moment = start + timedelta(days=day)
         record_session(history, f"s{day}", moment)
-        history.add_attributes(f"s{day}", {"problems": problems})
+        history.add_facts(f"s{day}", SessionFacts(problems=tuple(problems)))
         notices.send_notices(history, "local", settings(), moment + timedelta(hours=1), post)
         sent.append(len(post.sent))
     assert sent == [0, 1, 1, 1, 2]
@@ -183,7 +183,7 @@ def test_digest_counts_sessions_with_problems_apart(history: History) -> None:
     now = datetime(2025, 6, 2, 6, tzinfo=UTC)
     for number in range(2):
         record_session(history, f"s{number}", now - timedelta(days=2 - number))
-    history.add_attributes("s1", {"problems": ["x"]})
+    history.add_facts("s1", SessionFacts(problems=("x",)))
     (_, digest) = notices.compose_notices(history, "local", settings(digest="monday"), {}, now)[0]
     assert digest.lines[0] == "Sessions: 1 ok, 1 with problems"
 

@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 import pytest
 
 from iowatch.core import Output, Result, RunProblem, artefacts
-from iowatch.findings import SESSION_REPORT, Finding, HistoryExtent
+from iowatch.findings import Finding, HistoryExtent
 from iowatch.findings.finding import AppliedDecision
 from iowatch.output.report import change_lines, escape_markdown, junit_document, verdict_markdown
 from iowatch.output.text.findings import verdict_finding_line
@@ -19,7 +19,15 @@ from iowatch.output.text.verdict import newest_session_line, verdict_document
 from iowatch.session import verdict as verdict_module
 from iowatch.session.run import SessionSummary
 from iowatch.session.verdict import Verdict, assess_session
-from iowatch.store import ExpectedResult, History, RunRecord, SessionRecord, StackRecord
+from iowatch.store import (
+    ExpectedResult,
+    History,
+    NewestSessionReport,
+    RunRecord,
+    SessionFacts,
+    SessionRecord,
+    StackRecord,
+)
 from tests.findings.builders import build_finding
 
 STRANGE = 'rank 3 died: \x1b[31m\x00 <a href="x">|`*_ & "q" \ud800\nline two @all'
@@ -151,14 +159,16 @@ def test_junit_option_is_refused_with_ab(cli, tmp_path: Path) -> None:  # type: 
 
 def test_problem_makes_a_complete_session_red_in_every_report(history: History) -> None:
     """Problems known at the start (attribute of the session) and those of the summary are reported once each."""
-    history.begin_session(SessionRecord("s1", "local", "smoke", "run", 1000, {"problems": ["known."]}), [expected("a")])
+    history.begin_session(
+        SessionRecord("s1", "local", "smoke", "run", 1000, SessionFacts(problems=("known.",))), [expected("a")]
+    )
     history.record_runs("s1", [ran("a")])
     history.end_session("s1", "ok", 1100)
     summary = SessionSummary("s1", problems=("known.", "found later."))
     verdict = assess_session(history, summary)
     assert (verdict.status, verdict.exit_code) == ("ok", 1)
     assert verdict.problems == ("known.", "found later.")
-    assert history.session("s1").attributes["problems"] == ["known.", "found later."]
+    assert history.session("s1").facts.problems == ("known.", "found later.")
     assert "### Problems\n\n- known.\n- found later." in verdict_markdown(verdict)
     assert {name: kind for name, kind in kinds(junit_document(history, verdict)).items() if kind == "failure"} == {
         "known.": "failure",
@@ -196,7 +206,7 @@ def test_probable_suspicion_makes_a_session_red(
     found = build_finding(id="local-20250210-down", state="suspected", is_alarm=is_alarm)
 
     def update(changed: History, system: str) -> list[Finding]:
-        changed.add_attributes("s1", {SESSION_REPORT: {"measured": 11, "unusual": 5, "adjusted_for": None}})
+        changed.add_facts("s1", SessionFacts(report=NewestSessionReport(measured=11, unusual=5)))
         return [found]
 
     monkeypatch.setattr(verdict_module, "update_findings", update)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from iowatch.checks import EXTENSIONS
 from iowatch.cli.common import examples, json_option, print_report, system_option
 from iowatch.output.dashboard import pages
 from iowatch.site import doctor, show
@@ -17,7 +18,8 @@ def command(system: str, as_json: bool) -> int:
 
     Exit code 1 when something is missing without which no suite can run.
     """
-    len(pages.PAGES)  # faults of the plugins' pages belong into the report
+    for registry in (pages.PAGES, EXTENSIONS):
+        len(registry)  # faults of plugins that add to it belong into the report
     report = doctor.examine_machine(system)
     print_report(as_json, report.to_json(), lambda console: show.render_doctor(report, console))
     return 0 if report.usable else 1

@@ -282,12 +282,12 @@ def _open_output(path: Path | None) -> AbstractContextManager[BinaryIO]:
 
 
 def _session_json(row: SessionRow) -> dict[str, Any]:
-    return {**asdict(row), "started_at": _format_epoch(row.started_at), "ended_at": _format_epoch(row.ended_at)}
+    return {**row.to_json(), "started_at": _format_epoch(row.started_at), "ended_at": _format_epoch(row.ended_at)}
 
 
 def _run_json(run: RunRow, results: Iterable[Any], artefacts: Iterable[Artefact]) -> dict[str, Any]:
     return {
-        **asdict(run),
+        **run.to_json(),
         "results": [
             {"case": dict(series.case.parameters), "metric": series.metric, "samples": list(samples)}
             for series, samples in results

@@ -7,15 +7,14 @@ from pathlib import Path
 
 import click
 
-from iowatch.benchmarks.importers.maps import load_map, ready_maps
-from iowatch.benchmarks.importers.proposal import propose_map
+from iowatch.benchmarks.tables.maps import IMPORT_FORMATS, load_map, ready_maps
+from iowatch.benchmarks.tables.proposal import propose_map
 from iowatch.cli import common
 from iowatch.cli.completion import complete_stack
 from iowatch.core import UsageError, format_count, parse_time, write_atomically
 from iowatch.output.history import print_table_preview
 from iowatch.session.imports import (
     CSV,
-    TOKIO,
     ImportProblem,
     import_files,
     import_tables,
@@ -76,12 +75,13 @@ def command(
     db: str | None,
     as_json: bool,
 ) -> int:
-    if tool not in (CSV, TOKIO) and (map_name or zone or preview or proposal):
+    is_table = tool == CSV or tool in IMPORT_FORMATS
+    if not is_table and (map_name or zone or preview or proposal):
         options = "--map, --zone, --preview and --propose-map"
         raise UsageError(f"{options} are for tables, not for {tool}", hint="TOOL is csv then.")
     if proposal is not None:
         return _propose(files[0], proposal)
-    named = map_name or (TOKIO if tool == TOKIO else None)
+    named = map_name or (tool if tool in IMPORT_FORMATS else None)
     if tool == CSV and named is None:
         raise UsageError(
             "csv needs --map FILE|NAME",

@@ -10,12 +10,10 @@ import click
 
 from iowatch.cli import common
 from iowatch.cli.completion import complete_benchmark, complete_stack, complete_suite
-from iowatch.comparison import interference_effects
 from iowatch.core import format_count, utc_now, write_atomically
 from iowatch.output import comparison, report
-from iowatch.output import interference as interference_report
 from iowatch.output.text.verdict import verdict_document
-from iowatch.session import ab_run, interference, plan, profile_run, run, session, verdict
+from iowatch.session import ab_run, plan, run, session, verdict
 from iowatch.statistics.interleaving import AbSchedule, StopRule
 from iowatch.store import History
 
@@ -45,44 +43,6 @@ def run_and_compare(
             f"{format_count(len(finished.missing), 'run')} failed or missing"
         )
     return 1 if finished.missing else 0
-
-
-def parse_jobs(words: tuple[str, str]) -> dict[str, str]:
-    """Parse `victim=CASE aggressor=CASE`, in either order."""
-    found = dict(word.partition("=")[::2] for word in words)
-    if set(found) != {"victim", "aggressor"} or not all(found.values()):
-        raise click.UsageError("--interference: expected victim=CASE aggressor=CASE")
-    return found
-
-
-def run_interference(
-    context: interference.InterferenceContext, stop_rule: StopRule, seed: int | None, db: str | None, as_json: bool
-) -> int:
-    """Interference run and its report; exit code 1 if runs failed or are missing."""
-    interference.check_interference(context, context.plan(), stop_rule.pairs)  # before a history is created
-    with History.open(db) as history:
-        chosen = secrets.randbelow(2**31) if seed is None else seed
-        finished = interference.run_interference(history, context, stop_rule, chosen)
-        found = interference_effects(history, finished.session)
-    document = {**interference_report.effects_document(found), "run": finished.to_json()}
-    common.print_report(
-        as_json, document, lambda console: interference_report.print_effects(found, finished.aggressor, console)
-    )
-    if not as_json:
-        common.print_message(
-            f"session {finished.session}: {format_count(finished.pairs, 'pair')}, ended by {finished.stopped}; "
-            f"{format_count(len(finished.failed), 'run')} failed or missing"
-        )
-    return 1 if finished.failed else 0
-
-
-def profile_and_print(context: session.SessionContext, db: str | None, as_json: bool) -> int:
-    """Profile one case; exit code 1 if a run failed."""
-    run.check_plan(context, db)
-    with History.open(db) as history:
-        document = profile_run.run_profile(history, context)
-    common.print_report(as_json, document, lambda console: report.render_profiles(document, console))
-    return 0 if all(one["status"] == "ok" for one in document["runs"]) else 1
 
 
 def run_and_report(
@@ -154,33 +114,22 @@ def run_and_report(
     "--darshan", type=click.Choice(["on", "off"]),
     help="Trace every run, or none [default: where the stack has darshan-runtime; --ab: on both sides or none].",
 )  # fmt: skip
-@click.option(
-    "--profile", metavar="CASE",
-    help="Repeat one case under perf or strace: where opening and closing spend their time (docs/profile.md).",
-)  # fmt: skip
 @click.option("--no-jitter", is_flag=True, help="With --night: start immediately.")
 @click.option(
     "--ab", nargs=2, metavar="STACK STACK", shell_complete=complete_stack,
     help="Interleaved A/B run of two stacks, with comparison (docs/comparison.md).",
 )  # fmt: skip
-@click.option(
-    "--interference", "jobs", nargs=2, metavar="victim=CASE aggressor=CASE",
-    help="Slowdown of a case while independent jobs run another one (docs/comparison.md).",
-)  # fmt: skip
-@click.option("--levels", help="With --interference: numbers of aggressors [default: 0,1,2,4].")
-@click.option(
-    "--pairs", type=click.IntRange(min=1), help="With --ab, --interference: end after so many pairs (all levels once)."
-)
+@click.option("--pairs", type=click.IntRange(min=1), help="With --ab: end after so many pairs.")
 @click.option(
     "--until-ci",
     type=common.PERCENT,
-    help="With --ab, --interference: end when every interval is within this of its ratio [default: 10%].",
+    help="With --ab: end when every interval is within this of its ratio [default: 10%].",
 )
 @click.option(
     "--budget", type=click.FloatRange(min=0, min_open=True), metavar="MINUTES",
-    help="With --ab, --interference: end in this time [default without --pairs: 60].",
+    help="With --ab: end in this time [default without --pairs: 60].",
 )  # fmt: skip
-@click.option("--seed", type=int, help="With --ab, --interference: seed of the order [default: random].")
+@click.option("--seed", type=int, help="With --ab: seed of the order [default: random].")
 @click.option("--scratch", type=common.ANY_PATH, help="Directory of the default file system [default: the system's].")
 @click.option("--junit", type=common.OUTPUT_FILE, metavar="FILE", help="Also write the verdict as JUnit XML.")
 @click.option(
@@ -194,8 +143,6 @@ def command(
     suite: str,
     scratch: Path | None,
     ab: tuple[str, str] | None,
-    jobs: tuple[str, str] | None,
-    levels: str | None,
     pairs: int | None,
     until_ci: float | None,
     budget: float | None,
@@ -205,7 +152,6 @@ def command(
     seed: int | None,
     night: bool,
     darshan: Literal["on", "off"] | None,
-    profile: str | None,
     no_jitter: bool,
     dry_run: bool,
     junit: Path | None,
@@ -219,31 +165,18 @@ def command(
     The result of each case is stored when the case ends. The session is then compared with what was expected, with
     references and with the history.
     """
-    ab_only = any(value is not None for value in (pairs, until_ci, budget, seed))
+    is_interleaved = any(value is not None for value in (pairs, until_ci, budget, seed))
     refused = {
         "--ab names both stacks: leave --stack out": ab and stacks,
         "--junit reports a verdict; --ab gives a comparison": ab and junit,
         "--dry-run measures nothing: leave --ab, --junit and --markdown out": dry_run and (ab or junit or markdown),
         "--night and --ab exclude each other; --ab has its own --budget": ab and night,
-        "--pairs, --until-ci, --budget and --seed are for --ab and --interference": ab_only and not (ab or jobs),
-        "--levels is for --interference": levels is not None and not jobs,
-        "--interference has its own cases and report: leave --ab, --night, --case, --benchmark, --junit, --markdown "
-        "and --dry-run out": jobs and (ab or night or cases or benchmarks or junit or markdown or dry_run),
+        "--pairs, --until-ci, --budget and --seed are for --ab": is_interleaved and not ab,
         "--no-jitter is for --night": no_jitter and not night,
-        "--profile names the one case and measures nothing: leave --case, --ab, --interference, --night, --dry-run, "
-        "--junit and --markdown out": profile and (cases or ab or jobs or night or dry_run or junit or markdown),
     }
     for message, is_wrong in refused.items():
         if is_wrong:
             raise click.UsageError(message)
-    if jobs:
-        named = parse_jobs(jobs)
-        interference_context = interference.InterferenceContext(
-            system, suite, stacks, (), scratch, None, common.print_message, darshan,
-            chosen_file_systems=file_systems, levels=interference.parse_levels(levels or "0,1,2,4"), **named,
-        )  # fmt: skip
-        stop_rule = ab_run.make_stop_rule(pairs, until_ci, budget)
-        return run_interference(interference_context, stop_rule, seed, db, as_json)
     if ab:
         ab_context = ab_run.AbContext(
             system, suite, ab, benchmarks, scratch, None, common.print_message, darshan, cases, file_systems
@@ -252,19 +185,8 @@ def command(
         return run_and_compare(ab_context, stop_rule, seed, markdown, db, as_json)
     policy = session.nightly_policy(system, jitter=not no_jitter) if night else None
     context = session.SessionContext(
-        system,
-        suite,
-        stacks,
-        benchmarks,
-        scratch,
-        policy,
-        common.print_message,
-        darshan,
-        (profile,) if profile else cases,
-        file_systems,
+        system, suite, stacks, benchmarks, scratch, policy, common.print_message, darshan, cases, file_systems
     )
-    if profile:
-        return profile_and_print(context, db, as_json)
     if dry_run:
         prepared = run.prepare_dry_run(context, db)
         common.print_report(

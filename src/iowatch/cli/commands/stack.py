@@ -6,7 +6,10 @@ import click
 
 from iowatch.cli.common import examples, json_option, print_json, print_message, print_report, system_option
 from iowatch.cli.completion import complete_stack
-from iowatch.site import show, stack, stack_install, stacks
+from iowatch.site import show
+from iowatch.site.stack import install as stack_install
+from iowatch.site.stack import load as stacks
+from iowatch.site.stack import records as stack
 
 
 @click.group(epilog=examples("iowatch stack diff netcdf-4.3.3.1 netcdf-4.4.0"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
@@ -164,7 +165,7 @@ _MINUTE = "%Y-%m-%d %H:%M"
 def make_template_environment(zone: tzinfo, pages: Sequence[Page]) -> Environment:
     """Create the environment for `dashboards/templates`; times are shown in `zone`, with UTC on hover.
 
-    The global `menu` lists the pages of the menu in order.
+    The global `menu` lists the pages of the menu in order; `below` those to which another page links, by its name.
     """
     zone_of = cache(system_zone)
     own = core.settings.product_root() / "dashboards" / "templates"
@@ -179,6 +180,11 @@ def make_template_environment(zone: tzinfo, pages: Sequence[Page]) -> Environmen
     )
     menu = sorted((page for page in pages if page.menu is not None), key=lambda page: page.menu or 0)
     title = core.settings.site_settings().title
+    below: defaultdict[str, list[Page]] = defaultdict(list)
+    for page in pages:
+        if page.below is not None:
+            below[page.below].append(page)
+    environment.globals.update(below=below)
     environment.globals.update(metrics=core.METRICS, menu=menu, zone=str(zone), version=__version__, site_title=title)
     environment.globals.update(band_classes=levels.BAND_CLASSES)
     environment.filters.update(

@@ -286,7 +286,7 @@ class SessionEntry:
     @property
     def problems(self) -> Sequence[str]:
         """Other reasons why the session failed, one sentence each."""
-        return tuple(self.session.attributes.get("problems", ()))
+        return self.session.facts.problems
 
     @property
     def is_complete(self) -> bool:
@@ -427,12 +427,16 @@ class Page:
         title: title in the menu.
         menu: position in the menu from 1 on; None for pages that are linked from others.
         publish: function that writes the files of the page.
+        below: file of the page that links to this one under its heading; None where no page does.
+        line: what the page shows, for that link.
     """
 
     name: str
     title: str
     menu: int | None
     publish: Callable[[SiteBuild], None]
+    below: str | None = None
+    line: str = ""
 
     def __post_init__(self) -> None:
         """Raises ValueError where a plugin's page would damage the menu of all pages."""

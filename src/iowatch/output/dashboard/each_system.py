@@ -96,7 +96,7 @@ def _build_system(place: str | None, output: Path, options: Mapping[str, Any], s
     need_action = [one for one in machine.findings if one.needs_action]
     newest, state = machine.newest_session, ""
     if newest is not None and newest.origin == "run":
-        is_complete = newest.status == "ok" and not newest.attributes.get("problems")
+        is_complete = newest.status == "ok" and not newest.facts.problems
         is_running = is_session_running(machine, built.moment)
         state = "running" if is_running else "complete" if is_complete else "incomplete"
     return SystemSite(

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
-from iowatch.core import METRICS, format_count
+from iowatch.core import METRICS, RunProblem, format_count
 from iowatch.findings import MIN_OBSERVATIONS, HistoryExtent, format_parameter_value
 from iowatch.output.dashboard import data, drawing
 from iowatch.output.dashboard.pages import overview
-from iowatch.session.verdict import INSTALL_COMMANDS, UNAVAILABLE
+from iowatch.store import NO_SESSION_FACTS
 
 # Smallest ratio between two stacks that is worth a sentence; below it, one session proves nothing.
 _MIN_RATIO = 2.0
@@ -38,7 +38,7 @@ class FirstSession:
     progress: str
     pictures: tuple[tuple[str, Markup], ...]
     striking: tuple[str, ...]
-    missing: tuple[Mapping[str, Any], ...]
+    missing: tuple[RunProblem, ...]
     install_commands: tuple[str, ...]
     has_peak: bool
 
@@ -49,14 +49,14 @@ def summarise_first_session(site: data.SiteBuild, machine: data.SystemEntry, ext
     results = [row for row in rows if row.series.metric.name == "bandwidth"]
     sessions = max((row.series.stamp.n for row in rows), default=0)
     left = max(0, MIN_OBSERVATIONS - sessions)
-    attributes = machine.newest_session.attributes if machine.newest_session else {}
+    facts = machine.newest_session.facts if machine.newest_session else NO_SESSION_FACTS
     return FirstSession(
         machine=machine,
         progress=f"{sessions} of {MIN_OBSERVATIONS} sessions until changes can be detected; {left} to go",
         pictures=tuple(_pictures(results)),
         striking=tuple(stack_differences(rows))[:_MAX_SENTENCES],
-        missing=tuple(attributes.get(UNAVAILABLE, ())),
-        install_commands=tuple(attributes.get(INSTALL_COMMANDS, ())),
+        missing=facts.unavailable,
+        install_commands=facts.install_commands,
         has_peak=any(row.series.limits.peak for row in results),
     )
 

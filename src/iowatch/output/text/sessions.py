@@ -6,14 +6,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import tzinfo
 
 from iowatch.core import covariate_label, format_count, format_day, format_number, local_day
-from iowatch.findings import MIN_OBSERVATIONS, Finding, HistoryExtent, NewestSessionReport, Retest, Trend
+from iowatch.findings import MIN_OBSERVATIONS, Finding, HistoryExtent, Retest, Trend
 from iowatch.output.text.changes import format_factor
 from iowatch.output.text.evidence import format_moved_layer
 from iowatch.output.text.findings import short_summary
 from iowatch.output.text.losses import format_lasting, format_outlook, format_session_loss
 from iowatch.site import system_zone
 from iowatch.statistics import Detection
-from iowatch.store import fold_node_names
+from iowatch.store import NewestSessionReport, fold_node_names
 
 
 def describe_newest_session(report: NewestSessionReport, findings: Sequence[Finding]) -> str:

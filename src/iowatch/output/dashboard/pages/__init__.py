@@ -1,4 +1,4 @@
-"""Registry of pages: all `Page` objects that the files of this folder define.
+"""Registry of pages: all `Page` objects that the files of this folder define, then those of capabilities.
 
 The menu is built from it, too, so a page consists of one file and its template. Plugins of a site add pages.
 """
@@ -25,7 +25,7 @@ def discover_pages() -> tuple[Page, ...]:
     return tuple(pages.values())
 
 
-PAGES = plugins.Registry(Page, discover_pages())
+PAGES = plugins.Registry(Page, discover_pages(), file="page")
 
 
 def all_pages() -> tuple[Page, ...]:

@@ -140,15 +140,15 @@ def _requests_between_stacks(machine: SystemEntry) -> Iterator[ComparisonRequest
 
 def _requests_of_ab_runs(machine: SystemEntry) -> Iterator[ComparisonRequest]:
     """The two sides of each of the newest interleaved runs (`iowatch run --ab`)."""
-    ended = [row for row in machine.sessions if row.attributes.get("ab_run") and row.status != "running"]
-    ended = [row for row in ended if "bisect" not in row.attributes]  # steps of a search, with its own report
+    ended = [row for row in machine.sessions if row.facts.ab_run and row.status != "running"]
+    ended = [row for row in ended if "bisect" not in row.facts.document]  # steps of a search, with its own report
     for row in ended[:_MAX_AB_COMPARISONS]:
         left, right = (
             SideSpec(f"session:{row.uuid},side={side}", "session", row.uuid, {"side": side})
             for side in ("left", "right")
         )
         day = local_day(row.started_at, system_zone(machine.name))
-        stacks = " against ".join(str(row.attributes["ab_run"].get(side)) for side in ("left", "right"))
+        stacks = " against ".join(getattr(row.facts.ab_run, side) for side in ("left", "right"))
         yield ComparisonRequest(f"{machine.name}: {stacks}, A/B run of {day}", left, right)
 
 

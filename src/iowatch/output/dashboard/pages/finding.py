@@ -23,7 +23,7 @@ from iowatch.output.text.explanations import format_equivalents
 from iowatch.output.text.findings import finding_day, finding_line, finding_lines
 from iowatch.reference import Event
 from iowatch.statistics import Explanation
-from iowatch.store import History, SeriesPoints, SessionRow
+from iowatch.store import History, RunFacts, SeriesPoints, SessionRow
 
 _AROUND_S = 60 * drawing.DAY_S
 _NEAR_S = 3 * drawing.DAY_S
@@ -133,11 +133,11 @@ def member_figures(
         yield {"member": member, "picture": drawn, "page": f"series/{member.series_id}.html"}
 
 
-def repeat_commands(finding: Finding, machine: data.SystemEntry, facts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def repeat_commands(finding: Finding, machine: data.SystemEntry, facts: Sequence[RunFacts]) -> dict[str, Any]:
     """Commands that repeat the measurement, or the reason why there are none.
 
     Args:
-        facts: of runs after the change; of each `command`, if it is known.
+        facts: of runs after the change, with their commands.
     """
     session = _session_before(machine, finding.first_after)
     if session is None or session.origin != "run":
@@ -145,7 +145,7 @@ def repeat_commands(finding: Finding, machine: data.SystemEntry, facts: Sequence
         why = f"These results were {origin}; iowatch did not run them and cannot repeat them."
         return {"why_not": why, "commands": []}
     stacks = "".join(f" --stack {stack}" for stack in dict.fromkeys(member.stack for member in finding.members))
-    run_commands = dict.fromkeys(str(one["command"]) for one in facts if one.get("command"))
+    run_commands = dict.fromkeys(run.command for run in facts if run.command)
     suite = f"iowatch run --system {machine.name}{stacks} --suite {session.suite}"
     return {"why_not": None, "commands": [suite, *list(run_commands)[:6]]}
 
@@ -194,7 +194,7 @@ def _finding_values(site: data.SiteBuild, machine: data.SystemEntry, finding: Fi
         "unchanged": finding.compared[finding.explanation.changed :],
         "traced_member": traced_member,
         "darshan": traces,
-        "repeat": repeat_commands(finding, machine, [facts_after.get(run, {}) for run in runs_after]),
+        "repeat": repeat_commands(finding, machine, [facts_after[run] for run in runs_after if run in facts_after]),
         "search": _search_lines(site.history, finding, machine),
         "around": [covariate_cells(one) for one in finding.covariates],
         "ticket": "\n".join(finding_lines(finding)),

@@ -90,7 +90,7 @@ def _newest(site: SiteBuild, series: SimulatedSeries) -> MeasuredValue | None:
 
 
 def publish_franklin_page(site: SiteBuild) -> None:
-    """Write `franklin.html`, which the page of workloads links."""
+    """Write `franklin.html`."""
     site.write_page("franklin.html", "franklin.html", rows=replayed_rows(site))
 
 

@@ -17,12 +17,13 @@ from typing import Any
 from markupsafe import Markup
 
 from iowatch import darshan
+from iowatch.checks import EXTENSIONS
 from iowatch.core import DAY_S, Summary, artefacts, format_number, summarise_samples
 from iowatch.output.dashboard import data, drawing, levels, write_in_processes
 from iowatch.output.dashboard.traces import TraceSummary, summarise_trace
 from iowatch.output.history import artefact_location, compare_run_bandwidths
 from iowatch.reference import published_counts
-from iowatch.site import format_profile, system_zone
+from iowatch.site import system_zone
 from iowatch.store import Artefact, ExpectedResult, RunRow, SessionRow, bulk
 
 # The last is whether a full page has drawings of its Darshan logs; None: a short page.
@@ -142,7 +143,7 @@ Results = Sequence[tuple[int, tuple[float, ...]]]
 Logs = Sequence[tuple[str, Path]]
 _SAME_LEVEL_S = 14 * DAY_S
 _MAX_LOGS = 8
-_MAX_CHAINS = 30
+_MAX_LINES_OF_EXTENSION = 30
 # A timeline takes a quarter of a second, and a session has about a hundred runs.
 _DRAWN_SESSIONS = 7
 _MAX_TIMELINES = 24
@@ -277,9 +278,9 @@ def _kept_logs(files: Sequence[Artefact]) -> Logs:
 
 
 def _run_values(site: data.SiteBuild, run: RunRow, kept: Sequence[Artefact], results: Results) -> dict[str, Any]:
-    known, trace = _known_results(site, results), run.facts.get("darshan")
+    known, trace = _known_results(site, results), run.facts.darshan
     shown = [one for one in known if one[0].headline] or known
-    facts = {name: value for name, value in run.facts.items() if name not in _FACTS_SHOWN_ELSEWHERE}
+    facts = {name: value for name, value in run.facts.document.items() if name not in _FACTS_SHOWN_ELSEWHERE}
     return {
         "run": run,
         "results": _result_rows(shown),
@@ -288,12 +289,24 @@ def _run_values(site: data.SiteBuild, run: RunRow, kept: Sequence[Artefact], res
         "files": [(artefact, _copy_output(site, artefact)) for artefact in kept],
         "operations": _transfer_count_lines(known),
         "bandwidths": compare_run_bandwidths([(one.row, samples) for one, samples in known]),
-        "profile": format_profile(run.facts["profile"], _MAX_CHAINS) if run.facts.get("profile") else [],
-        "trace_fault": _format_fact(trace.get("reason")) if isinstance(trace, dict) else "",
-        **{name: _format_fact(run.facts.get(name)) for name in ("nodes", "command", "source")},
+        "of_extensions": _lines_of_extensions(run),
+        "trace_fault": _format_fact(trace.reason) if trace else "",
+        "nodes": _format_fact(run.facts.nodes),
+        "command": _format_fact(run.facts.command),
+        "source": _format_fact(run.facts.source),
         "parts": _stack_parts(run.stack_document),
         "facts": json.dumps(facts, indent=1, ensure_ascii=False, default=str) if facts else "",
     }
+
+
+def _lines_of_extensions(run: RunRow) -> list[tuple[str, list[str]]]:
+    """Title and lines of what each check extension says about a run."""
+    sections: list[tuple[str, list[str]]] = []
+    for extension in EXTENSIONS.values():
+        section = extension.describe(run.facts.document, _MAX_LINES_OF_EXTENSION)
+        if section is not None:
+            sections.append(section)
+    return sections
 
 
 def _result_rows(results: RunResults) -> list[tuple[data.SeriesEntry, ReadableSamples]]:
@@ -350,7 +363,7 @@ def _stack_parts(document: Mapping[str, Any]) -> list[list[str]]:
 
 def _partial_results(run: RunRow) -> Iterator[tuple[str, str]]:
     """Results printed by an incomplete run; they are stored with the run, but in no series."""
-    for row in run.facts.get("partial_results") or ():
+    for row in run.facts.partial_results:
         samples = " ".join(map(format_number, row.get("samples", ())))
         yield f"{row.get('operation')} {row.get('metric')}", f"{samples} {row.get('unit')}"
 

@@ -10,7 +10,7 @@ from functools import cached_property
 from markupsafe import Markup
 
 from iowatch.core import RunProblem
-from iowatch.findings import Finding, HistoryExtent, history_extent, session_report
+from iowatch.findings import Finding, HistoryExtent, history_extent
 from iowatch.output.dashboard import cards, data, first_session, levels
 from iowatch.output.dashboard.pages import coverage, finding, overview
 from iowatch.output.text.changes import format_percent
@@ -59,7 +59,7 @@ class SystemStatus:
         newest = self.machine.newest_session
         if newest is None or not self.extent.is_assessed:
             return None
-        report = session_report(newest)
+        report = newest.facts.report
         return None if report is None else describe_newest_session(report, self.machine.findings)
 
     @property
@@ -133,7 +133,7 @@ def _urgency_key(machine: data.SystemEntry, now: int) -> tuple[int, float, str]:
     states = {f.state for f in machine.findings}
     loss = max((f.lost_performance for f in machine.findings if f.needs_action), default=0.0)
     newest = machine.newest_session
-    incomplete = newest is not None and (newest.status != "ok" or bool(newest.attributes.get("problems")))
+    incomplete = newest is not None and (newest.status != "ok" or bool(newest.facts.problems))
     is_pending = data.is_overdue(machine, now) or incomplete
     priorities = (loss > 0 or bool(machine.faults), is_pending, "suspected" in states)
     return next((rank for rank, applies in enumerate(priorities) if applies), len(priorities)), -loss, machine.name

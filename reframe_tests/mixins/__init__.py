@@ -1,1 +1,0 @@
-"""Behaviour shared by the checks, one mixin per file; a check is composed of them."""

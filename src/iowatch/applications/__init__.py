@@ -1,0 +1,1 @@
+"""What stands on the suite for the I/O of applications: each folder has all of one capability."""

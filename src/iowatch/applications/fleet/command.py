@@ -1,0 +1,86 @@
+"""`iowatch logs`: the Darshan logs of all jobs of a system."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+
+import click
+
+from iowatch.applications.fleet.intake import add_logs
+from iowatch.applications.fleet.report import build_log_report, print_log_report
+from iowatch.cli.common import (
+    ANY_PATH,
+    DATE,
+    examples,
+    history_options,
+    json_option,
+    print_json,
+    print_lines,
+    print_message,
+    print_report,
+    system_option,
+)
+from iowatch.core import UsageError, start_of_day
+from iowatch.findings import find_finding
+from iowatch.session.workers import dask_workers
+from iowatch.site import system_names, system_zone
+from iowatch.store import History
+
+
+@click.group(epilog=examples("iowatch logs add /darshan/2026/11 --system local"))
+def command() -> None:
+    """Darshan logs of all jobs of a system (docs/fleet.md)."""
+
+
+@command.command(
+    "add",
+    short_help="Add the Darshan logs below a directory.",
+    epilog=examples("iowatch logs add /darshan/2026/11 --system local --workers 2"),
+)
+@click.argument("directory", type=ANY_PATH)
+@system_option(required=True)
+@click.option("--scheduler", metavar="ADDRESS", help="A running Dask scheduler [default: workers on this host].")
+@click.option("--workers", type=click.IntRange(1), help="Workers on this host [default: one per core].")
+@json_option
+def add(directory: Path, system: str, scheduler: str | None, workers: int | None, as_json: bool) -> None:
+    """Add the Darshan logs below DIRECTORY that are new; each is counted once, whatever its name.
+
+    Damaged and foreign files are counted by reason and stop nothing. After an interruption the same command continues.
+    """
+    if system not in system_names():
+        print_message(f"note: '{system}' is not in systems/, so file systems have the names of their types")
+    summary = add_logs(directory, system, partial(dask_workers, scheduler, workers))
+    if as_json:
+        print_json(summary.to_json())
+    else:
+        print_lines(*summary.format_lines())
+
+
+@command.command(
+    "report",
+    short_help="Report who moves how much.",
+    epilog=examples("iowatch logs report --system local --since 2026-11-01"),
+)
+@system_option(required=True)
+@click.option("--since", type=DATE, help="Count jobs from this day on [default: all].")
+@click.option("--finding", "finding_id", metavar="ID", help="Whether applications changed with this finding.")
+@history_options
+def report(system: str, since: datetime | None, finding_id: str | None, db: str | None, as_json: bool) -> int:
+    """Report who moves how much, the heaviest patterns, and what changed for several applications at once.
+
+    Exit code 1: applications changed, with the finding or since the day.
+    """
+    finding = None
+    if finding_id is not None:
+        with History.existing(db) as history:
+            finding = find_finding(history, finding_id)
+        if finding.system != system:
+            raise UsageError(f"{finding_id} is a finding of '{finding.system}', not of '{system}'")
+    since_s = start_of_day(since.date(), system_zone(system)) if since else 0.0
+    document = build_log_report(system, since_s, finding).document
+    print_report(as_json, document, partial(print_log_report, document=document))
+    answers = [document["finding"]] if finding else document["changes"]
+    have_changed = any(answer["applications_changed"] for answer in answers)
+    return int(have_changed)

@@ -1,0 +1,173 @@
+"""Files of a description: files that ranks use in the same way have one name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from iowatch.applications.workloads import patterns
+from iowatch.applications.workloads.accesses import LogUse
+from iowatch.applications.workloads.uses import FileUse, RankUse
+
+# More shared files than this are one file with a `count`.
+_MAX_NAMED = 8
+
+
+@dataclass(frozen=True)
+class Family:
+    """Files that have one name in the description.
+
+    Attributes:
+        name: in the description.
+        document: its entry there.
+        members: the ranks that have part in the files.
+        files: each file, with its number among those of each of its ranks.
+    """
+
+    name: str
+    document: dict[str, Any]
+    members: tuple[int, ...]
+    files: list[tuple[FileUse, Mapping[int, int]]]
+
+
+@dataclass(frozen=True)
+class _Role:
+    """How a file is used; files of one rank with the same role are one family.
+
+    Attributes:
+        api: `posix` or `mpiio`.
+        is_input: whether it existed before.
+        verbs: whether it is read and written.
+        members: ranks that share it; None for a file of one rank, whichever that is.
+        number: of a shared file that has a name of its own, else None.
+    """
+
+    api: str
+    is_input: bool
+    verbs: frozenset[str]
+    members: tuple[int, ...] | None
+    number: int | None
+
+
+def group_files(use: LogUse) -> list[Family]:
+    """Return the families of the files of a log, in the order of their first use."""
+    files_of_role: dict[_Role, list[FileUse]] = {}
+    shared_files = sum(len(file.ranks) > 1 for file in use.files)
+    for number, file in enumerate(use.files):
+        is_shared = len(file.ranks) > 1
+        role = _Role(
+            api=file.api,
+            is_input=_is_input(file),
+            verbs=_verbs_of(file),
+            members=tuple(file.ranks) if is_shared else None,
+            number=number if is_shared and shared_files <= _MAX_NAMED else None,
+        )
+        files_of_role.setdefault(role, []).append(file)
+    all_ranks = tuple(range(use.ranks))
+    families: list[Family] = []
+    for role, files in _in_order_of_naming(files_of_role, shared_files):
+        families.append(_build_family(f"file{len(families) + 1}", files, all_ranks, is_alone=role.members is None))
+    return _merge_subsets(families, all_ranks)
+
+
+def _in_order_of_naming(
+    files_of_role: Mapping[_Role, list[FileUse]], shared_files: int
+) -> list[tuple[_Role, list[FileUse]]]:
+    """Roles in the order of their first use; shared files that have no name of their own come last."""
+    items = list(files_of_role.items())
+    if shared_files > _MAX_NAMED:
+        items.sort(key=lambda item: item[0].members is not None)
+    return items
+
+
+def _build_family(name: str, files: Sequence[FileUse], all_ranks: tuple[int, ...], is_alone: bool) -> Family:
+    members: set[int] = set()
+    for file in files:
+        members |= file.ranks.keys()
+    ordered_members = tuple(sorted(members))
+    # The files of a rank are numbered in the order of their first use.
+    counts = dict.fromkeys(ordered_members, 0)
+    numbered_files: list[tuple[FileUse, Mapping[int, int]]] = []
+    largest_end = 1
+    for file in files:
+        numbered_files.append((file, {rank: counts[rank] for rank in file.ranks}))
+        for rank, rank_use in file.ranks.items():
+            counts[rank] += 1
+            largest_end = max(largest_end, _end_of(file, rank_use))
+
+    document: dict[str, Any] = {"api": files[0].api}
+    if is_alone and len(all_ranks) > 1:
+        document["layout"] = "per-process"
+    ranks = patterns.select_ranks(ordered_members, all_ranks)
+    if ranks is not None:
+        document["ranks"] = ranks
+    most_files = max(counts.values())
+    if most_files > 1:
+        document["count"] = most_files
+    document["bytes"] = largest_end
+    if _is_input(files[0]):
+        document["input"] = True
+    return Family(name, document, ordered_members, numbered_files)
+
+
+def _merge_subsets(families: list[Family], all_ranks: tuple[int, ...]) -> list[Family]:
+    """Join files that are shared by groups of ranks, each rank in one group, into one file with `group`."""
+    subsets = [family for family in families if 1 < len(family.members) < len(all_ranks)]
+    if len(subsets) < 2 or not _are_alike(subsets):
+        return families
+    members = sorted(rank for family in subsets for rank in family.members)
+    if len(set(members)) < len(members):
+        return families
+
+    first = subsets[0]
+    lowest_of_group = {}
+    for family in subsets:
+        for rank in family.members:
+            lowest_of_group[rank] = min(family.members)
+    groups = np.array([lowest_of_group[rank] for rank in members])
+    document = {key: value for key, value in first.document.items() if key != "ranks"}
+    document["group"] = patterns.describe_ranks(groups, tuple(members))
+    ranks = patterns.select_ranks(members, all_ranks)
+    if ranks is not None:
+        document["ranks"] = ranks
+    document["bytes"] = max(family.document["bytes"] for family in subsets)
+    files = [file for family in subsets for file in family.files]
+    merged = Family(first.name, document, tuple(members), files)
+    return [merged, *(family for family in families if family not in subsets)]
+
+
+def _are_alike(families: Sequence[Family]) -> bool:
+    """Whether documents differ in ranks and sizes only."""
+    documents = []
+    for family in families:
+        documents.append({key: value for key, value in family.document.items() if key not in ("ranks", "bytes")})
+    return all(document == documents[0] for document in documents)
+
+
+def _verbs_of(file: FileUse) -> frozenset[str]:
+    verbs = set()
+    for use in file.ranks.values():
+        if use.accesses["write"].any():
+            verbs.add("write")
+        if not use.accesses["write"].all():
+            verbs.add("read")
+    return frozenset(verbs)
+
+
+def _end_of(file: FileUse, use: RankUse) -> int:
+    """First byte behind all accesses of a rank to a file."""
+    if not len(use.accesses):
+        return 0
+    return int(file.ends(use.accesses).max())
+
+
+def _is_input(file: FileUse) -> bool:
+    """Whether the file existed: it is read before it is written, or only opened."""
+    first_accesses = [use.accesses[0] for use in file.ranks.values() if len(use.accesses)]
+    if not first_accesses:
+        return not file.created
+    first = min(first_accesses, key=lambda access: float(access["start"]))
+    return not first["write"]

@@ -1,0 +1,235 @@
+"""The outputs of a finished job: parsed once, validated, and spooled for the history with all facts of the run."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from iowatch.benchmarks import hints, registry
+from iowatch.checks.extension import find_extension
+from iowatch.checks.job import covariate_settings
+from iowatch.checks.machine import clock_failure, machine_facts
+from iowatch.checks.order import turn_run_name
+from iowatch.checks.program import other_run_reasons, program_facts
+from iowatch.checks.run import ENDED_FILE, STARTED_FILE, VERIFICATION, CheckedRun, FinishedJob, StartFiles, read_number
+from iowatch.checks.scratch import (
+    cache_not_dropped,
+    scratch_facts,
+    scratch_failure,
+    striping_facts,
+    striping_failure,
+    striping_that_failed,
+)
+from iowatch.checks.spool import SpooledCase, spool_case
+from iowatch.checks.starts import options_of_verification
+from iowatch.checks.tracing import missing_trace
+from iowatch.checks.validation import add_parameters, merge_outputs, missing_case_results, validate_output
+from iowatch.core import Output, Scalar
+from iowatch.site import covariates, job_state
+
+
+def is_measured(run: CheckedRun) -> bool:
+    """Whether a run has results: no extension of the order traces it instead."""
+    return all(find_extension(name).measures for name in run.order.extensions)
+
+
+def read_output(run: CheckedRun, job: FinishedJob) -> Output:
+    """Return the validated output of all starts of the program."""
+    outputs = _outputs_of_starts(run, job)
+    output = add_parameters(merge_outputs(outputs), _case_parameters(run))
+    output = validate_output(run.case, output, _failures(run, job, outputs))
+    for name, settings in run.order.extensions.items():
+        output = find_extension(name).change_output(run, output, settings)
+    return output
+
+
+def missing_results_of(run: CheckedRun, output: Output) -> list[str]:
+    """Return the missing expected results, for example `write bandwidth`."""
+    return missing_case_results(run.case, output) if is_measured(run) else []
+
+
+def _outputs_of_starts(run: CheckedRun, job: FinishedJob) -> list[Output]:
+    """The output of each start; ReFrame itself directs that of the first one."""
+    outputs = []
+    for files, stdout, stderr in _files_of_starts(run):
+        outputs.append(_parse(run, job, files.prefix, stdout, stderr))
+    return outputs
+
+
+def _files_of_starts(run: CheckedRun) -> Iterator[tuple[StartFiles, str, str]]:
+    """The files of each start, with the names of its standard output and its errors."""
+    yield StartFiles(0), run.stdout, run.stderr
+    for number in range(1, run.case.tool.runs(run.case.options)):
+        files = StartFiles(number)
+        yield files, files.stdout, files.stderr
+
+
+def _parse(run: CheckedRun, job: FinishedJob, prefix: str, stdout_name: str, stderr_name: str) -> Output:
+    """The output of one start of the program; its own result file is preferred to the standard output."""
+    stage = run.stage
+    exit_code = stage / f"{prefix}.rc"
+    if not exit_code.is_file():
+        return Output(run.case.benchmark, None, "failed", _never_ended_reason(run, job), ())
+    stdout, stderr = stage / stdout_name, stage / stderr_name
+    source = stdout
+    for name in run.case.tool.results:
+        path = stage / f"{prefix}.{name}"
+        if path.is_file() and path.stat().st_size:
+            source = path
+            break
+    number = read_number(exit_code)
+    return registry.parse_output_file(
+        run.case.benchmark,
+        source,
+        stderr=stderr,
+        rc=None if number is None else int(number),
+        ranks=run.case.ranks,
+        log=None if source == stdout else stdout,
+        fresh=True,
+    )
+
+
+def _never_ended_reason(run: CheckedRun, job: FinishedJob) -> str:
+    """Why a start of the program left no exit code: what its job printed, and its state in the scheduler."""
+    state = job_state(run.scheduler, job.job_id, job.wait_limit_minutes)
+    reason = "; ".join(words for words in (_first_error_line(run.stage), state) if words)
+    return "the program was not started or did not end" + (f": {reason}" if reason else "")
+
+
+def _first_error_line(stage: Path) -> str:
+    """The first line that the preparation or else the job wrote as an error."""
+    lines: list[str] = []
+    for name in ("prepare.err", "prepare.out", "rfm_job.err"):
+        if (stage / name).is_file():
+            lines += (stage / name).read_text(errors="replace").splitlines()
+    return next((line.strip() for line in lines if any(map(str.isalnum, line))), "")
+
+
+def _case_parameters(run: CheckedRun) -> dict[str, Scalar]:
+    """Case parameters that the check knows and the program may not print."""
+    parameters = dict(run.case.tool.case(run.case.options))
+    if run.turn is not None:
+        parameters.update(run.turn.parameters)
+    parameters.update(cache_not_dropped(run.case, run.stage))
+    if run.case.file_system:
+        parameters["file_system"] = run.case.file_system
+    # What is not in force is not part of the case.
+    for name in striping_that_failed(run):
+        del parameters[name]
+    return parameters
+
+
+def _failures(run: CheckedRun, job: FinishedJob, outputs: Sequence[Output]) -> list[str]:
+    """Reasons why this is the result of another case, of another run, or of other programs."""
+    reasons: list[str | None] = [scratch_failure(run), striping_failure(run)]
+    if is_measured(run):
+        reasons.append(missing_trace(run, len(outputs)))
+    reasons.append(clock_failure(run.submitted_s, read_number(run.stage / STARTED_FILE)))
+    reasons += other_run_reasons(run, job, outputs)
+    reasons.append(_verification_failure(run, job))
+    reasons += _hint_failures(run, outputs)
+    return [reason for reason in dict.fromkeys(reasons) if reason]
+
+
+def _verification_failure(run: CheckedRun, job: FinishedJob) -> str | None:
+    """Reason why the data could not be verified; None if they were, or were not to be."""
+    options = options_of_verification(run)
+    if options is None:
+        return None
+    output = _parse(run, job, VERIFICATION, f"{VERIFICATION}.out", f"{VERIFICATION}.err")
+    output = add_parameters(output, run.case.tool.case(options))
+    output = validate_output(replace(run.case, options=options), output)
+    return None if output.status == "ok" else f"verification after the measurement: {output.reason}"
+
+
+def _hint_failures(run: CheckedRun, outputs: Sequence[Output]) -> Iterator[str]:
+    """Hints that a start did not have in force, from what its MPI-IO printed or benchio recorded."""
+    if hints.OPTION not in run.case.options:
+        return
+    for output, (_, stdout, stderr) in zip(outputs, _files_of_starts(run), strict=True):
+        texts = []
+        for path in (run.stage / stdout, run.stage / stderr):
+            if path.is_file():
+                texts.append(path.read_text(errors="replace"))
+        recorded = output.facts.get("hints") or {}
+        # An MPI-IO that repeats any hint does not say which it follows.
+        repeats = "repeats any hint" in str(recorded.get("source"))
+        in_force = hints.read_hints("\n".join(texts).splitlines(), {} if repeats else recorded.get("effective"))
+        yield from hints.hints_not_in_force(run.case.options, in_force)
+
+
+def spool_run(run: CheckedRun, job: FinishedJob, output: Output) -> None:
+    """Spool a finished run, if the order of the session names a spool."""
+    if run.order.spool is None:
+        return
+    started, ended = read_number(run.stage / STARTED_FILE), read_number(run.stage / ENDED_FILE)
+    case = SpooledCase(
+        name=turn_run_name(run.case.run_name, run.facts_of_turn),
+        benchmark=run.case.benchmark,
+        partition=run.key.partition,
+        stack_name=run.key.stack,
+        stack=_stack_with_settings(run.stack, program_facts(run.stage).environment),
+        started_at=int(started or time.time()),
+        wall_s=None if started is None or ended is None else ended - started,
+        output=output.to_json(),
+        facts=_run_facts(run, job),
+    )
+    spool_case(run.order.spool, case, _files_to_keep(run, job))
+
+
+def _stack_with_settings(stack: Mapping[str, Any], environment: Mapping[str, str]) -> dict[str, Any]:
+    """The stack with the variables of the job that affect I/O, which are part of its identity, whoever set them."""
+    if not stack:
+        return {}
+    return {**stack, "settings": {**stack.get("settings", {}), **environment}}
+
+
+def _run_facts(run: CheckedRun, job: FinishedJob) -> dict[str, Any]:
+    started, ended = read_number(run.stage / STARTED_FILE), read_number(run.stage / ENDED_FILE)
+    arguments = run.case.tool.arguments(run.case.options, str(run.scratch))
+    facts = {
+        "command": shlex.join([run.program, *arguments]),
+        "reframe_test": run.test,
+        **striping_facts(run),
+        **scratch_facts(run),
+        **machine_facts(run.stage),
+        **covariates.read_snapshots(run.stage, covariate_settings(run.system)),
+        "exit_code": read_number(run.stage / StartFiles(0).exit_code),
+        "nodes": list(job.nodes),
+        "program": program_facts(run.stage).to_json(),
+        "extra_work": sorted(run.extra_work),
+        "tracing": "Darshan" if run.is_traced else "none",
+        **run.facts_of_turn,
+    }
+    if run.turn is not None and started and ended:
+        facts["measured"] = [started, ended]
+    if run.avoided_nodes:
+        facts["avoided_nodes"] = list(run.avoided_nodes)
+    for name, settings in run.order.extensions.items():
+        facts.update(find_extension(name).facts(run, settings))
+    return facts
+
+
+def _files_to_keep(run: CheckedRun, job: FinishedJob) -> dict[str, list[Path]]:
+    """Files of the run by kind; absent ones are skipped."""
+    stage, tool = run.stage, run.case.tool
+    records = []
+    for name in tool.results:
+        records += sorted(stage.glob(f"start-*.{name}"))
+    files = {
+        "stdout": [stage / run.stdout, *sorted(stage.glob("start-*.out")), stage / f"{VERIFICATION}.out"],
+        "stderr": [stage / run.stderr, *sorted(stage.glob("start-*.err")), stage / f"{VERIFICATION}.err"],
+        "record": records,
+        "configuration": [stage / name for name in tool.configuration(run.case.options)],
+        "script": [stage / job.script.name],
+        "darshan": sorted(stage.glob("darshan/**/*.darshan")),
+        "overhead": [stage / "darshan" / "pairs"],
+    }
+    for extension in run.order.extensions:
+        for kind, names in find_extension(extension).files.items():
+            files.setdefault(kind, []).extend(stage / name for name in names)
+    return files

@@ -1,0 +1,142 @@
+"""`iowatch advise`: how to write or read a volume, from the site's own results or from published tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import click
+
+from iowatch.cli.common import OUTPUT_FILE, examples, history_options, print_message, print_report, system_option
+from iowatch.core import Scalar, UsageError, parse_size, suggest_name, write_atomically
+from iowatch.experiments.advice import report as advice
+from iowatch.experiments.advice.advice import MIN_SESSIONS, Advice, advise
+from iowatch.experiments.advice.choices import (
+    Workload,
+    filter_given,
+    history_entries,
+    parse_given,
+    published_entries,
+    sources_with_system,
+)
+from iowatch.reference import published
+from iowatch.store import History, NoHistoryError
+
+
+@click.command(epilog=examples("iowatch advise --write 100g --ranks 512 --file-system scratch"))
+@click.option("--write", "write_size", metavar="SIZE", help="Volume to write, over all ranks (100g).")
+@click.option("--read", "read_size", metavar="SIZE", help="Volume to read.")
+@click.option("--ranks", type=click.IntRange(min=1), help="Number of MPI processes.")
+@click.option("--nodes", type=click.IntRange(min=1), help="Number of nodes.")
+@system_option()
+@click.option("--file-system", metavar="F", help="Only this file system.")
+@click.option(
+    "--given", multiple=True, metavar="NAME=VALUE", help="A parameter that is not free: api=HDF5 (may be repeated)."
+)
+@click.option(
+    "--published", "sources", multiple=True, metavar="SOURCE", help="Use the tables of a paper (may be repeated)."
+)
+@click.option("--hints-file", type=OUTPUT_FILE, metavar="PATH", help="Write the supported hints as ROMIO_HINTS file.")
+@click.option(
+    "--last", type=click.IntRange(min=MIN_SESSIONS), default=60, show_default=True,
+    help="Number of newest sessions of each case to use.",
+)  # fmt: skip
+@history_options
+def command(
+    write_size: str | None,
+    read_size: str | None,
+    ranks: int | None,
+    nodes: int | None,
+    system: str | None,
+    file_system: str | None,
+    given: tuple[str, ...],
+    sources: tuple[str, ...],
+    hints_file: Path | None,
+    last: int,
+    db: str | None,
+    as_json: bool,
+) -> None:
+    """Report the best value of each parameter of parallel I/O for a volume and a number of ranks.
+
+    The values are compared on cases that are equal in everything else; what was not measured is reported with the
+    suite that would measure it (docs/advise.md).
+    """
+    sizes = {"write": write_size, "read": read_size}
+    workloads = [Workload(name, _volume(name, size), ranks, nodes) for name, size in sizes.items() if size is not None]
+    fixed = parse_given((*given, f"file_system={file_system}") if file_system else given)
+    if sources:
+        either = [Workload(name, None, ranks, nodes) for name in sizes]
+        found = _from_papers(sources, system, workloads or either, fixed)
+    elif not workloads:
+        example = "For example iowatch advise --write 100g --ranks 512"
+        raise UsageError("expected --write SIZE, --read SIZE or --published SOURCE", hint=example)
+    else:
+        found = _from_history(db, system, workloads, fixed, last)
+    print_report(as_json, advice.advice_document(found), lambda console: advice.print_advice(found, console))
+    if hints_file is not None:
+        _write_hints(hints_file, advice.hints_file(found))
+
+
+def _volume(operation: str, size: str) -> int:
+    volume = parse_size(size)
+    if volume == 0:
+        raise UsageError(f"--{operation} {size}: expected more than 0 bytes", hint="For example 100g.")
+    return volume
+
+
+def _from_papers(
+    sources: Sequence[str], system: str | None, workloads: Sequence[Workload], fixed: Mapping[str, Scalar | None]
+) -> list[Advice]:
+    """Advice from published tables, for the workloads whose operation they have."""
+    name = ", ".join(map(published.cite_table, sources))
+    found = []
+    for one in workloads:
+        if entries := published_entries(sources, system, one.operation):
+            found.append(advise(filter_given(entries, fixed), one, name, system=system, is_published=True))
+    if not found:
+        which = f" of system '{system}'" if system else ""
+        operations = " or ".join(one.operation for one in workloads)
+        hint = "`iowatch reference show --published` lists all tables."
+        raise UsageError(f"no published {operations} figures{which} in {name}", hint=hint)
+    return found
+
+
+def _from_history(
+    db: str | None, system: str | None, workloads: Sequence[Workload], fixed: Mapping[str, Scalar | None], last: int
+) -> list[Advice]:
+    """Advice from the history; from published tables if it does not have the system, and papers do."""
+    try:
+        with History.existing(db) as history:
+            if system is None or system in history.systems():
+                return list(_advise_from(history, system, workloads, fixed, last))
+            problem: Exception | None = None
+            known = history.systems()
+    except NoHistoryError as error:
+        problem, known = error, []
+    sources = sources_with_system(system) if system else ()
+    if sources:
+        print_message(f"no results of '{system}' in the history; the advice is from published tables")
+        return _from_papers(sources, system, workloads, fixed)
+    raise problem or UsageError(f"no results of system '{system}'", hint=suggest_name(str(system), known))
+
+
+def _advise_from(
+    history: History, system: str | None, workloads: Sequence[Workload], fixed: Mapping[str, Scalar | None], last: int
+) -> Iterator[Advice]:
+    known = history.systems()
+    if system is None and len(known) != 1:
+        raise UsageError("the history has several systems: expected --system", hint=f"Known: {', '.join(known)}.")
+    name = system or known[0]
+    for one in workloads:
+        entries = history_entries(history, name, one.operation, last)
+        if not entries:
+            raise UsageError(f"no {one.operation} results of system '{name}'", hint="`iowatch run` measures them.")
+        yield advise(filter_given(entries, fixed), one, f"the history of {name}", system=name)
+
+
+def _write_hints(path: Path, text: str | None) -> None:
+    if text is None:
+        print_message(f"{path} not written: no MPI-IO hint is better for sure")
+        return
+    write_atomically(path, text)
+    print_message(f"wrote {path}; use it with: export ROMIO_HINTS={path.resolve()}")

@@ -1,0 +1,127 @@
+"""`iowatch bisect`: which part of two stacks causes their difference."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import click
+
+from iowatch.cli import common
+from iowatch.cli.completion import complete_benchmark, complete_finding, complete_stack, complete_suite
+from iowatch.core import UsageError, write_atomically
+from iowatch.experiments.bisect import report as bisection
+from iowatch.experiments.bisect import run as bisect
+from iowatch.experiments.bisect.commits import CommitRun
+from iowatch.experiments.bisect.run import BisectOptions
+from iowatch.experiments.bisect.search import BisectionSettings
+from iowatch.experiments.common.commits import CommitRange, commit_source
+from iowatch.experiments.common.hybrids import compare_for_hybrids
+from iowatch.store import History
+
+
+@click.command(epilog=common.examples("iowatch bisect gnu-12 gnu-13 --case benchio:api=mpiio,file=shared --budget 30"))
+@click.argument("sides", nargs=-1, metavar="[GOOD BAD]")
+@click.option(
+    "--finding",
+    shell_complete=complete_finding,
+    metavar="ID",
+    help="Both sides, and the case, as the runs of a finding recorded them.",
+)
+@click.option("--package", metavar="NAME", help="The commit of this package, between those of GOOD..BAD.")
+@click.option("--git", "repository", type=common.ANY_PATH, metavar="DIR", help="Its repository, which is not changed.")
+@click.option("--stack", shell_complete=complete_stack, metavar="NAME", help="Stack that the package is built for.")
+@click.option(
+    "--build", metavar="COMMAND", help="Builds and installs into $IOWATCH_PREFIX [default: CMake, configure]."
+)
+@common.system_option(default="local")
+@click.option(
+    "--suite", shell_complete=complete_suite, default="smoke", show_default=True, help="Parameter set with the cases."
+)
+@click.option(
+    "--benchmark",
+    "benchmarks",
+    shell_complete=complete_benchmark,
+    multiple=True,
+    metavar="NAME",
+    help="Only cases of this (may be repeated).",
+)
+@click.option(
+    "--case", "cases", multiple=True, metavar="NAME",
+    help="Only this case, as `iowatch run --dry-run` lists it (may be repeated).",
+)  # fmt: skip
+@click.option(
+    "--budget", type=click.FloatRange(min=0, min_open=True), metavar="MINUTES", default=60.0, show_default=True,
+    help="End in this time; the same command goes on later.",
+)  # fmt: skip
+@click.option(
+    "--difference", type=common.PERCENT, default="5%", show_default=True,
+    help="A whole difference within this is not bisected.",
+)  # fmt: skip
+@click.option(
+    "--error-rate", type=common.PERCENT, default="5%", show_default=True,
+    help="Probability that any interval of the report misses.",
+)  # fmt: skip
+@click.option("--seed", type=int, help="Seed of the execution order [default: random].")
+@click.option("--scratch", type=common.ANY_PATH, help="Directory to write in [default: the system's].")
+@click.option("--markdown", type=common.OUTPUT_FILE, metavar="FILE", help="Also write the report as Markdown.")
+@common.history_options
+def command(
+    sides: tuple[str, ...],
+    finding: str | None,
+    package: str | None,
+    repository: Path | None,
+    stack: str | None,
+    build: str | None,
+    system: str,
+    suite: str,
+    benchmarks: tuple[str, ...],
+    cases: tuple[str, ...],
+    budget: float,
+    difference: float,
+    error_rate: float,
+    seed: int | None,
+    scratch: Path | None,
+    markdown: Path | None,
+    db: str | None,
+    as_json: bool,
+) -> int:
+    """Find which modules, packages, settings or MPI-IO hints make the stack BAD differ from GOOD.
+
+    Hybrids (GOOD with some of BAD's parts) are measured in turn with GOOD until the answer is known. With --package:
+    which commit, as `git bisect`. Exit code 1: not decided within the budget.
+    """
+    settings = BisectionSettings(error_rate=error_rate, negligible=difference)
+    options = BisectOptions(suite, stack or "", benchmarks, cases, scratch, budget * 60, settings, seed)
+    of_commits = (package, repository, stack)
+    if finding is None and len(sides) == 1 and package and repository and stack:
+        commits = CommitRange(repository, sides[0])
+        made = commit_source(system, package, commits, stack, build, common.print_message)
+        with History.open(db) as history:
+            search: bisect.BisectRun = CommitRun(history, made, options, common.print_message)
+            found = _search(search)
+    elif len(sides) != (0 if finding else 2) or any((*of_commits, build)):
+        raise UsageError(
+            "two stacks are expected, or --finding ID, or --package NAME --git DIR --stack NAME GOOD..BAD",
+            hint="For example: iowatch bisect gnu-12 gnu-13",
+        )
+    else:
+        with History.existing(db) if finding else History.open(db) as history:
+            if finding:
+                source, options = bisect.finding_search(history, finding, options, common.print_message)
+            else:
+                source = compare_for_hybrids(system, sides[0], sides[1], common.print_message)
+                options = replace(options, like=sides[0])
+            found = _search(bisect.BisectRun(history, source, options, common.print_message))
+    if markdown:
+        write_atomically(markdown, bisection.bisection_markdown(found))
+    common.print_report(
+        as_json, bisection.bisection_document(found), lambda console: bisection.render_bisection(found, console)
+    )
+    return 1 if found.answer.kind in ("narrowed", "undecided") else 0
+
+
+def _search(search: bisect.BisectRun) -> bisect.BisectResult:
+    found = search.run()
+    search.keep_answer(bisection.answer_lines(found))
+    return found

@@ -1,0 +1,274 @@
+"""Builds of the commits of a package, each once.
+
+Each commit is built into a directory of its own, in a clone that shares the objects of the repository, which is not
+changed. A range of commits has the semantics of `git bisect`: a commit stands for all commits between GOOD and itself,
+so that GOOD is no part of the range, BAD all of it, and merges need no special rule.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import shlex
+import shutil
+import subprocess
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+
+from iowatch.core import MachineError, UsageError, parse_size, settings, write_atomically
+from iowatch.experiments.common.builds import prefix_paths
+from iowatch.experiments.common.hybrids import HybridPart, describe_hybrid
+from iowatch.site import Stack, StackPart, load_stack, machine, write_stack_files
+from iowatch.site.stack import probe as stack_probe
+
+# Positions of commits, or of parts of a stack, that a build has.
+Group = frozenset[int]
+_GIT_TIMEOUT_S, _BUILD_TIMEOUT_S = 300.0, 3600.0
+_DEFAULT_BUILDS = {
+    "CMakeLists.txt": 'cmake -S . -B build -DCMAKE_BUILD_TYPE=Release -DCMAKE_INSTALL_PREFIX="$IOWATCH_PREFIX" && '
+    "cmake --build build -j && cmake --install build",
+    "configure": './configure --prefix="$IOWATCH_PREFIX" && make -j && make install',
+}
+
+
+def git(directory: Path, *words: str) -> str:
+    """Return the output of a git command.
+
+    Raises:
+        UsageError: it fails; with git's message.
+    """
+    try:
+        done = machine.run_program("git", "-C", str(directory), *words, timeout_s=_GIT_TIMEOUT_S)
+    except (OSError, subprocess.SubprocessError) as error:
+        raise MachineError(f"cannot run git: {error}", hint="apt-get install git") from error
+    if done.returncode != 0:
+        reason = done.stderr.strip() or "failed"
+        raise UsageError(f"git {words[0]} in {directory}: {reason}", hint="Check --git and the range.")
+    return done.stdout
+
+
+@dataclass(frozen=True)
+class CommitRange:
+    """The commits after GOOD up to BAD, parents before children; their positions are the parts of the search.
+
+    Raises:
+        UsageError: not a range of commits, or GOOD is no ancestor of BAD.
+    """
+
+    directory: Path
+    text: str
+
+    @cached_property
+    def ends(self) -> tuple[str, str]:
+        """Hashes of GOOD and BAD."""
+        good, separator, bad = self.text.partition("..")
+        if not separator or not good or not bad or bad.startswith("."):
+            raise UsageError(f"'{self.text}' is not a range of commits", hint="GOOD..BAD, for example v1.2..v1.3")
+        first, last = (self.resolve(name) for name in (good, bad))
+        if git(self.directory, "merge-base", first, last).strip() != first or first == last:
+            raise UsageError(
+                f"{good} is not an ancestor of {bad}: no commit between them can be the first bad one",
+                hint=f"`git merge-base {good} {bad}` is the newest commit that both contain; is it good?",
+            )
+        return first, last
+
+    def resolve(self, name: str) -> str:
+        """Hash of a commit as git names it."""
+        try:
+            return git(self.directory, "rev-parse", "--verify", f"{name}^{{commit}}").strip()
+        except UsageError as error:
+            git(self.directory, "rev-parse", "--git-dir")  # no repository at all: its own message
+            raise UsageError(
+                f"no commit '{name}' in {self.directory}", hint="GOOD..BAD, as git names commits"
+            ) from error
+
+    @cached_property
+    def commits(self) -> tuple[str, ...]:
+        """Hashes."""
+        first, last = self.ends
+        return tuple(git(self.directory, "rev-list", "--topo-order", "--reverse", f"{first}..{last}").split())
+
+    @cached_property
+    def _positions(self) -> dict[str, int]:
+        return {commit: place for place, commit in enumerate(self.commits)}
+
+    def parts(self) -> tuple[HybridPart, ...]:
+        """Each commit with its subject."""
+        first, last = self.ends
+        words = "log", "--topo-order", "--reverse", "--format=%h %s"
+        shown = git(self.directory, *words, f"{first}..{last}").splitlines()
+        return tuple(HybridPart("commit", line.split()[0], None, line.partition(" ")[2]) for line in shown)
+
+    def contained(self, place: int) -> Group:
+        """The commits that this one contains, itself included."""
+        found = git(self.directory, "rev-list", f"{self.ends[0]}..{self.commits[place]}").split()
+        return frozenset(self._positions[commit] for commit in found)
+
+    def choose(self, good: Sequence[int], bad: int, skipped: Group) -> int | None:
+        """The commit that divides those between `good` and `bad` best; None if there is none to measure."""
+        excluded = [f"^{self.commits[place]}" for place in good] + [f"^{self.ends[0]}"]
+        listed = git(self.directory, "rev-list", "--bisect-all", self.commits[bad], *excluded).splitlines()
+        places = (self._positions[line.split()[0]] for line in listed)
+        return next((place for place in places if place != bad and place not in skipped), None)
+
+
+@dataclass
+class CommitSource:
+    """A package at the commits of a range, built for one stack; used as `HybridSource`.
+
+    Attributes:
+        base: the stack whose modules, libraries and settings the builds use.
+        command: builds and installs: a line of bash in the checkout, with `IOWATCH_PREFIX` and `IOWATCH_COMMIT`.
+        parts: the commits.
+    """
+
+    system: str
+    package: str
+    commits: CommitRange
+    base: Stack
+    command: str | None
+    report: Callable[[str], None]
+    parts: tuple[HybridPart, ...]
+    _stacks: dict[Group, Stack] = field(default_factory=dict)
+
+    @property
+    def good(self) -> str:
+        """Name in reports."""
+        return f"{self.package}@{self.commits.ends[0][:12]}"
+
+    @property
+    def bad(self) -> str:
+        """Name in reports."""
+        return f"{self.package}@{self.commits.ends[1][:12]}"
+
+    def stack(self, chosen: Group) -> Stack:
+        """The stack with the package at the commit that contains these; it is built if it is not yet."""
+        if chosen not in self._stacks:
+            commit = self.commits.commits[max(chosen)] if chosen else self.commits.ends[0]
+            self._stacks[chosen] = self.built_stack(commit)
+        return self._stacks[chosen]
+
+    resolved = stack  # a commit has no cheaper test than its build
+
+    @property
+    def _cache(self) -> Path:
+        return settings.var_directory().absolute() / "build" / "bisect"
+
+    def built_stack(self, commit: str) -> Stack:
+        """The stack with the package at a commit, built if it is not yet; broken, with the reason, if it cannot be."""
+        described = repr((self.base.identity(), self.command, self.package, commit))
+        place = self._cache / hashlib.sha256(described.encode()).hexdigest()[:16]
+        if not (place / "built").exists():
+            self.report(f"building {self.package} at {commit[:12]}")
+            shutil.rmtree(place, ignore_errors=True)
+            if (reason := self._build(commit, place)) is not None:
+                name = f"bisect-{commit[:8]}"
+                return Stack(name, self.system, "modules", "broken", (), note=f"{commit[:12]} does not build: {reason}")
+            (place / "built").touch()
+            self._limit_cache(place)
+        (place / "built").touch()
+        prefix = place / "prefix"
+        found = prefix_paths([prefix])
+        paths = {**found, "PATH": (*found.get("PATH", ()), *self._base_programs)}
+        of_commit = {**self.base.settings, "IOWATCH_COMMIT": commit}
+        stack = describe_hybrid(self.system, of_commit, "", self.base.modules, paths)
+        return self._with_package(stack, prefix, commit) if stack.status == "installed" else stack
+
+    def _with_package(self, stack: Stack, prefix: Path, commit: str) -> Stack:
+        """The stack with the commit as a variant of the package, which must be the one that was built."""
+        part, program = stack.part(self.package), prefix / "bin" / self.package
+        if program.is_file() and (part is None or not str(part.prefix).startswith(str(prefix))):
+            printed = machine.query_command(str(program), "--version") or ""
+            version = re.search(r"\d+(\.\d+)+", printed)
+            digest = hashlib.sha256(program.read_bytes()).hexdigest()
+            part = StackPart(
+                self.package, version[0] if version else "unknown", prefix=str(prefix), files=(str(program),),
+                checksums={str(program): digest},
+            )  # fmt: skip
+        own = part and any(Path(file).is_relative_to(prefix) for file in (*part.files, f"{part.prefix}/x"))
+        if part is None or not own:
+            note = f"the build of {commit[:12]} installs no '{self.package}' that iowatch finds in {prefix}"
+            return replace(stack, status="broken", note=note)
+        part = replace(part, variants={**part.variants, "commit": commit})
+        parts = tuple(sorted([part, *(p for p in stack.parts if p.name != self.package)], key=lambda p: p.name))
+        return replace(
+            stack, parts=parts, features=tuple(sorted({*stack.features, *stack_probe.features_of_parts([part])}))
+        )
+
+    def _build(self, commit: str, place: Path) -> str | None:
+        """Build a commit into `place`/prefix; the reason if it does not build."""
+        source, prefix, log = self._cache / f"source-{self._repository}", place / "prefix", place / "build.log"
+        prefix.mkdir(parents=True)
+        if not (source / ".git").exists():
+            git(self.commits.directory, "clone", "--quiet", "--shared", "--no-checkout", ".", str(source))
+        git(source, "checkout", "--quiet", "--force", "--detach", commit)
+        git(source, "clean", "-ffdxq")
+        if (source / ".gitmodules").is_file():
+            git(source, "submodule", "update", "--init", "--recursive", "--quiet")
+        command = self.command or next((c for name, c in _DEFAULT_BUILDS.items() if (source / name).is_file()), None)
+        if command is None:
+            raise UsageError(
+                f"no CMakeLists.txt or configure at the top of {commit[:12]}: how is {self.package} built?",
+                hint="--build 'make && make install PREFIX=\"$IOWATCH_PREFIX\"'",
+            )
+        values = {"IOWATCH_PREFIX": str(prefix), "IOWATCH_COMMIT": commit}
+        lines = [
+            f". {shlex.quote(str(self._activation))} || exit 1",
+            f"cd {shlex.quote(str(source))} || exit 1",
+            command,
+        ]
+        try:
+            done = machine.run_program("bash", "-c", "\n".join(lines), timeout_s=_BUILD_TIMEOUT_S, **values)
+        except subprocess.SubprocessError as error:
+            return str(error)
+        write_atomically(log, done.stdout + done.stderr)
+        last = next((line for line in reversed((done.stderr or done.stdout).splitlines()) if line.strip()), "no output")
+        return None if done.returncode == 0 else f"{last.strip()} ({log})"
+
+    @cached_property
+    def _activation(self) -> Path:
+        return write_stack_files(self.base) / "activate.sh"
+
+    @property
+    def _base_programs(self) -> tuple[str, ...]:
+        """Directories of the programs of the base that its modules do not bring."""
+        tools = (str(self._activation.parent / "bin"),) if self.base.tools else ()
+        return (*tools, *self.base.paths.get("PATH", ()))
+
+    @property
+    def _repository(self) -> str:
+        return hashlib.sha256(str(self.commits.directory.resolve()).encode()).hexdigest()[:12]
+
+    def _limit_cache(self, kept: Path) -> None:
+        """Remove the builds that were not used for longest, beyond the size of the cache."""
+        builds = sorted(self._cache.glob("*/built"), key=lambda path: -path.stat().st_mtime)
+        used, limit = 0, parse_size(settings.site_settings().build_cache_size)
+        for marker in builds:
+            used += sum(path.lstat().st_size for path in marker.parent.rglob("*") if path.is_file())
+            if used > limit and marker.parent != kept and marker.parent / "prefix" not in self._in_use:
+                shutil.rmtree(marker.parent)
+
+    @property
+    def _in_use(self) -> set[Path]:
+        found = (part.prefix for stack in self._stacks.values() for part in stack.parts if part.name == self.package)
+        return {Path(prefix) for prefix in found if prefix}
+
+
+def commit_source(
+    system: str, package: str, commits: CommitRange, stack: str, command: str | None, report: Callable[[str], None]
+) -> CommitSource:
+    """Return the commits of a range, built for a stack of modules or of the operating system.
+
+    Raises:
+        UsageError: not a range of commits; unknown stack, or one that Spack built.
+    """
+    base = load_stack(stack, system)
+    if base.status != "installed" or base.kind == "spack":
+        why = base.note if base.status != "installed" else "its programs are linked against the packages of Spack"
+        raise UsageError(
+            f"commits cannot be built for stack '{stack}' of '{system}': {why}",
+            hint="Choose a stack of modules or of the operating system (`iowatch stack list`).",
+        )
+    return CommitSource(system, package, commits, base, command, report, parts=commits.parts())

@@ -1,0 +1,104 @@
+"""Cases under a profiler or counters, in a session of its own whose runs have no results.
+
+The session has the origin `profile`: it is neither expected, nor compared, nor part of the run history.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from iowatch import checks
+from iowatch.core import MachineError, format_count
+from iowatch.experiments.common import counters
+from iowatch.session import reframe, session
+from iowatch.session.plan import SessionPlan, check_byte_budget, make_session_plan, require_runs
+from iowatch.store import History, SessionFacts
+
+
+def run_profile(
+    history: History, context: session.SessionContext, profiler: str = "auto", **attributes: object
+) -> dict[str, Any]:
+    """Profile the chosen cases on every chosen stack that can run them.
+
+    Args:
+        profiler: `auto`, or `counts:perf` to count what they do (`iowatch.experiments.common.counters`).
+        attributes: stored with the session.
+
+    Returns:
+        session, and of each run name, stack, status, reason, number, profile and counts (None if it failed).
+
+    Raises:
+        UsageError: unknown stack; no stack can run the case.
+        MachineError: another session is running; scratch cannot be used; ReFrame cannot be started, or ran nothing.
+    """
+    with context.system_lock(history):
+        plan = make_session_plan(context.site, context.cases, context.stacks, context.limits, excluded=context.excluded)
+        require_runs(context.site, plan)
+        check_byte_budget(context.site, plan, context.limits)
+        with context.scratch_lock(history, plan):
+            names = ", ".join(f"{run.name} on {run.stack}" for run in plan.runs)
+            what = f"profiling {names}, scratch {context.scratch}"
+            if profiler.startswith(counters.COUNTS):
+                what = f"counting what {format_count(len(plan.runs), 'run')} do"
+            context.report_message(what)
+            runner = _ProfileRunner(history, context, plan, profiler, attributes)
+            runner.run()
+    runs = history.runs(runner.record.uuid)
+    if not runs:
+        raise MachineError(
+            f"no run ended: {runner.reason or 'ReFrame ran nothing'}",
+            hint=f"{runner.directory / 'reframe.log'} contains ReFrame's output.",
+        )
+    return {
+        "session": runner.record.uuid,
+        "runs": [
+            {
+                **{"name": run.name, "stack": run.stack, "run": run.id, "status": run.status, "reason": run.reason},
+                "profile": run.facts.profile if run.status == "ok" else None,
+                "counts": run.facts.counts if run.status == "ok" else None,
+            }
+            for run in runs
+        ],
+    }
+
+
+class _ProfileRunner(session.SessionRunner):
+    reason: str | None = None
+
+    def __init__(
+        self,
+        history: History,
+        context: session.SessionContext,
+        plan: SessionPlan,
+        profiler: str,
+        attributes: Mapping[str, object],
+    ) -> None:
+        facts = {"profile": [run.name for run in plan.runs], **attributes}
+        document = context.new_record(SessionFacts.from_document(facts))
+        record = replace(document, origin="profile")
+        super().__init__(history, context, record, ())
+        self.plan, self.profiler = plan, profiler
+
+    def execute(self) -> None:
+        planned = [run.key for run in self.plan.runs]
+        order = self.context.order(self.directory)
+        order = replace(order, runs=checks.ordered_runs(planned), extensions=_extensions(self.profiler))
+        try:
+            reframe.execute_order(self.context.site, order, self.directory, lambda: None)
+        finally:
+            self.reason = next((one.reason for one in reframe.read_failures(self.directory, self.context.site)), None)
+            self.ingest_all()
+            runs = self.history.runs(self.record.uuid)
+            complete = len(runs) == len(planned)
+            failed = any(run.status != "ok" for run in runs)
+            self.status = "incomplete" if not complete else "failed" if failed else "ok"
+
+
+def _extensions(profiler: str) -> dict[str, dict[str, Any]]:
+    """The check extension that does it, with its settings."""
+    name, _, counter = profiler.partition(":")
+    if name == counters.COUNTS:
+        return {"counter": {"counter": counter}}
+    return {"profiler": {"profilers": [] if profiler == "auto" else profiler.split(",")}}

@@ -1,0 +1,191 @@
+"""Spack environments that are made for one search or gate: resolved and built once, and kept up to a size.
+
+Their packages are in a Spack store of their own, `var/build/spack/store`, on top of that of the account's Spack: what
+is installed there is used and never changed, and removing an environment cannot remove a stack's package. The
+environment, its lock and its `stack.json` are in `var/stacks/<system>/<name>/`, as those of other stacks.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from iowatch.core import MachineError, exclusive_file_lock, parse_size, settings, write_atomically
+from iowatch.site.stack import install as stack_install
+from iowatch.site.stack import probe as stack_probe
+from iowatch.site.stack.load import read_stack_json
+from iowatch.site.stack.records import Stack, read_lock, read_lock_parts, stack_directory, write_stack_files
+
+# A search or gate that runs now may need an environment that was used within this time.
+_KEPT_S = 86400.0
+_USED = "used"
+
+
+@dataclass(frozen=True)
+class SpackEnvironment:
+    """An environment without a folder in `stacks/`.
+
+    Attributes:
+        name: of its stack; contains a digest of everything that decides what is built.
+        write: writes `spack.yaml` into a directory.
+        say: receives progress messages.
+    """
+
+    system: str
+    name: str
+    write: Callable[[Path], None]
+    say: Callable[[str], None]
+
+    @property
+    def _directory(self) -> Path:
+        return stack_directory(self.system, self.name).absolute()
+
+    def resolved(self) -> Stack:
+        """The stack, `locked` or `installed`; broken, with Spack's reason, if there is no such combination.
+
+        Raises:
+            MachineError: there is no Spack.
+        """
+        if (found := self._installed()) is not None:
+            return found
+        lock = self._directory / "env" / "spack.lock"
+        if not lock.is_file():
+            printed: list[str] = []
+            try:
+                self._resolve(_spack(self.say), lock.parent, printed)
+            except MachineError:
+                if not printed:  # no Spack
+                    raise
+                return self._broken(f"Spack cannot resolve it: {_reason(printed)}")
+        parts = read_lock_parts(lock)
+        features = stack_probe.features_of_parts(parts)
+        return Stack(self.name, self.system, "spack", "locked", parts, features, note="not built yet")
+
+    def stack(self) -> Stack:
+        """The installed stack; broken, with the reason, if it cannot be resolved or built."""
+        found = self.resolved()
+        if found.status != "locked":
+            return found
+        spack = _spack(self.say)
+        try:
+            found = self._build(spack)
+        except MachineError as error:
+            return self._broken(f"Spack cannot build it: {_reason(error.message.splitlines())}")
+        write_stack_files(found)
+        self._mark_used()
+        _limit_size()
+        return found
+
+    def _installed(self) -> Stack | None:
+        path = self._directory / "stack.json"
+        if not path.is_file():
+            return None
+        found = read_stack_json(path)
+        if any(not Path(file).exists() for part in found.parts for file in part.files):
+            return None
+        self._mark_used()
+        return found
+
+    def _resolve(self, spack: list[str], target: Path, printed: list[str]) -> None:
+        command = [*spack, "--color", "never", "-e", str(target), "concretize", "--force"]
+        target.mkdir(parents=True, exist_ok=True)
+        self.write(target)
+        self.say(f"{self.name}: resolving")
+        for line in stack_install.stream_lines(command):
+            printed.append(line)
+        self._mark_used()
+
+    def _build(self, spack: list[str]) -> Stack:
+        target = self._directory / "env"
+        stack_install.build_environment(spack, target, self.name, None, self.say, rebuild_own=False)
+        prefixes = stack_install.installed_prefixes(spack, target)
+        return stack_install.describe_installed_stack(self.name, self.system, target, prefixes)
+
+    def _broken(self, note: str) -> Stack:
+        return Stack(self.name, self.system, "spack", "broken", (), note=note)
+
+    def _mark_used(self) -> None:
+        (self._directory / _USED).touch()
+
+
+def content_digest(document: Mapping[str, Any], files: Iterable[Path]) -> str:
+    """Return a digest of an environment, the content of the files that it includes, and the Spack that resolves it."""
+    text = [yaml.safe_dump(document), *(path.read_text(encoding="utf-8") for path in files)]
+    return hashlib.sha256("\0".join([*text, str(stack_install.spack_version())]).encode()).hexdigest()[:8]
+
+
+def write_environment(target: Path, document: Mapping[str, Any]) -> None:
+    """Write `spack.yaml`."""
+    write_atomically(target / "spack.yaml", yaml.safe_dump(document, sort_keys=False))
+
+
+def _reason(printed: Iterable[str]) -> str:
+    """What Spack says in one line: its first error, with the first of its reasons, or its last line."""
+    lines = [line.strip() for line in printed if line.strip()]
+    first = next((place for place, line in enumerate(lines) if "Error:" in line), len(lines) - 1)
+    found = " ".join(lines[first : first + (2 if lines[first].endswith(":") else 1)])
+    return found.removeprefix("==> ").removeprefix("Error: ")
+
+
+def _cache_directory() -> Path:
+    return settings.var_directory().absolute() / "build" / "spack"
+
+
+def _spack(say: Callable[[str], None]) -> list[str]:
+    """Spack's command with the store of the cache, on top of the account's own store.
+
+    Raises:
+        MachineError: there is no Spack, or it fails.
+    """
+    program = stack_install.require_spack(bootstrap=False, say=say)
+    scope = _cache_directory() / "scope"
+    if not (scope / "upstreams.yaml").is_file():
+        script = "import spack.store; print(spack.store.STORE.root)"
+        own = [*stack_install.stream_lines([program, "python", "-c", script])][-1]
+        store = _cache_directory() / "store"
+        write_atomically(scope / "config.yaml", yaml.safe_dump({"config": {"install_tree": {"root": str(store)}}}))
+        write_atomically(scope / "upstreams.yaml", yaml.safe_dump({"upstreams": {"account": {"install_tree": own}}}))
+    return [program, "-C", str(scope)]
+
+
+def _limit_size() -> None:
+    """Remove the environments that were not used for longest, and their packages, beyond the size of the cache."""
+    limit, store = parse_size(settings.site_settings().build_cache_size), _cache_directory() / "store"
+    with exclusive_file_lock(_cache_directory() / "packages"):
+        used = sorted((settings.var_directory() / "stacks").glob(f"*/*/{_USED}"), key=_last_use)
+        kept: set[str] = set()
+        total, packages = 0, _own_packages(store)
+        for marker in reversed(used):
+            needed = {
+                key for key in read_lock(marker.parent / "env" / "spack.lock")["concrete_specs"] if key in packages
+            }
+            size = sum(_directory_bytes(packages[key]) for key in needed - kept)
+            if total + size > limit and time.time() - _last_use(marker) > _KEPT_S:
+                shutil.rmtree(marker.parent)
+            else:
+                total, kept = total + size, kept | needed
+        if unused := sorted(packages.keys() - kept):
+            command = [*_spack(lambda _: None), "--color", "never", "uninstall", "--yes-to-all", "--force"]
+            for _ in stack_install.stream_lines([*command, *(f"/{key}" for key in unused)]):
+                pass
+
+
+def _last_use(marker: Path) -> float:
+    return marker.stat().st_mtime
+
+
+def _own_packages(store: Path) -> dict[str, Path]:
+    """Packages of the cache by hash: Spack's directories end with it."""
+    found = (path.parent for path in store.glob("*/*/.spack"))
+    return {path.name.rpartition("-")[2]: path for path in found}
+
+
+def _directory_bytes(path: Path) -> int:
+    return sum(entry.lstat().st_size for entry in path.rglob("*") if entry.is_file())

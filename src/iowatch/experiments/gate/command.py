@@ -1,0 +1,133 @@
+"""`iowatch gate`: is a build of a library slower than another one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from iowatch.cli import common
+from iowatch.cli.completion import complete_benchmark, complete_suite
+from iowatch.core import write_atomically
+from iowatch.experiments.common import counters
+from iowatch.experiments.gate import report as gate
+from iowatch.experiments.gate.run import GateOptions, GateRun
+from iowatch.statistics.gate import GateSettings
+from iowatch.store import History
+
+UNDECIDED = 4
+
+
+def _print_schema(context: click.Context, _option: click.Parameter, wanted: bool) -> None:
+    if wanted and not context.resilient_parsing:
+        common.print_json(gate.document_schema())
+        context.exit()
+
+
+@click.command(
+    epilog=common.examples(
+        "iowatch gate --base prefix:/opt/hdf5-release --head prefix:/opt/hdf5-mine --markdown gate.md"
+    )
+)
+@click.option("--base", required=True, metavar="BUILD", help="Build to compare with, as --head.")
+@click.option(
+    "--head",
+    required=True,
+    metavar="BUILD",
+    help="Name of a stack, modules:a,b, prefix:/opt/hdf5-mine, spack:SPEC or git:DIR@REV.",
+)
+@common.system_option(default="local")
+@click.option(
+    "--suite", shell_complete=complete_suite, default="gate", show_default=True, help="Parameter set with the cases."
+)
+@click.option(
+    "--benchmark",
+    "benchmarks",
+    shell_complete=complete_benchmark,
+    multiple=True,
+    metavar="NAME",
+    help="Only cases of this (may be repeated).",
+)
+@click.option(
+    "--case", "cases", multiple=True, metavar="NAME",
+    help="Only this case, as `iowatch run --dry-run` lists it (may be repeated).",
+)  # fmt: skip
+@click.option(
+    "--margin", type=common.PERCENT, default="10%", show_default=True, help="Loss of performance that is stopped."
+)
+@click.option(
+    "--minutes", type=click.FloatRange(min=0, min_open=True), default=15.0, show_default=True,
+    help="End in this time, with builds and counts.",
+)  # fmt: skip
+@click.option(
+    "--undecided", type=click.Choice(["pass", "fail"]), help=f"Exit code if undecided: 0 or 1 [default: {UNDECIDED}]."
+)
+@click.option("--counts/--no-counts", default=True, show_default=True, help="Count calls and instructions.")
+@click.option(
+    "--instructions", type=click.Choice([*counters.INSTRUCTION_COUNTERS]), default="perf", show_default=True,
+    help="What counts instructions; valgrind takes seconds per case and works everywhere.",
+)  # fmt: skip
+@click.option(
+    "--build", metavar="COMMAND",
+    help="Builds git:DIR@REV in a checkout, into $IOWATCH_PREFIX [default: CMake or configure].",
+)  # fmt: skip
+@click.option("--package", metavar="NAME", help="Part of the stack that git:DIR@REV builds [default: name of DIR].")
+@click.option("--seed", type=int, help="Seed of the execution order [default: random].")
+@click.option("--scratch", type=common.ANY_PATH, help="Directory to write in [default: in memory, /dev/shm].")
+@click.option("--markdown", type=common.OUTPUT_FILE, metavar="FILE", help="Comment, with its picture FILE.svg.")
+@click.option("--junit", type=common.OUTPUT_FILE, metavar="FILE", help="Report for CI systems.")
+@click.option("--badge", type=common.OUTPUT_FILE, metavar="FILE", help="Picture of the decision (SVG).")
+@click.option("--json-file", type=common.OUTPUT_FILE, metavar="FILE", help="Also write the document of --json.")
+@click.option(
+    "--schema", is_flag=True, is_eager=True, expose_value=False, callback=_print_schema,
+    help="Print the JSON Schema of the document.",
+)  # fmt: skip
+@common.history_options
+def command(
+    base: str,
+    head: str,
+    system: str,
+    suite: str,
+    benchmarks: tuple[str, ...],
+    cases: tuple[str, ...],
+    margin: float,
+    minutes: float,
+    undecided: str | None,
+    counts: bool,
+    instructions: str,
+    build: str | None,
+    package: str | None,
+    seed: int | None,
+    scratch: Path | None,
+    markdown: Path | None,
+    junit: Path | None,
+    badge: Path | None,
+    json_file: Path | None,
+    db: str | None,
+    as_json: bool,
+) -> int:
+    """Measure two builds of a library alternately, and decide whether HEAD is slower than BASE.
+
+    Exit code 0: no result is slower by the margin or more. 1: a result is slower, or fails. 4: undecided in the time.
+    """
+    options = GateOptions(
+        system, suite, base, head, GateSettings(margin=margin), benchmarks, cases, scratch, minutes * 60,
+        instructions if counts else None, seed, build, package,
+    )  # fmt: skip
+    with History.open(db) as history:
+        found = GateRun(history, options, common.print_message).run()
+    document = gate.gate_json(found)
+    if markdown:
+        picture = markdown.with_suffix(".svg")
+        write_atomically(picture, gate.gate_picture(found))
+        write_atomically(markdown, gate.gate_markdown(found, picture.name))
+    if json_file:
+        write_atomically(json_file, common.format_json(document) + "\n")
+    if junit:
+        write_atomically(junit, gate.gate_junit(found))
+    if badge:
+        write_atomically(badge, gate.gate_badge(found.decision))
+    common.print_report(as_json, document, lambda console: gate.render_gate(found, console))
+    if found.decision == "undecided":
+        return {"pass": 0, "fail": 1, None: UNDECIDED}[undecided]
+    return 0 if found.decision == "pass" else 1

@@ -1,0 +1,384 @@
+"""`iowatch gate`: is one build slower than another by more than a margin (docs/gate.md).
+
+One A/B session (iowatch.experiments.common.pairs) contains all pairs. It measures the cases whose results
+`iowatch.statistics.gate` has not decided, until the decision is known or time is up. Before it, every case is counted
+on both builds.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import shutil
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from statistics import median
+from typing import Literal
+
+import numpy as np
+
+from iowatch import __version__
+from iowatch.core import MachineError, UsageError
+from iowatch.experiments.common import counters
+from iowatch.experiments.common.builds import Build, build_digest, find_build
+from iowatch.experiments.common.commits import CommitRange, CommitSource
+from iowatch.experiments.common.pairs import PairContext, PairedResult, PairGains, measure_pairs
+from iowatch.experiments.common.profiled_run import run_profile
+from iowatch.session import reframe, session
+from iowatch.session.ab_run import WarmUpError, request_allocation
+from iowatch.site import Stack, StackDiff, diff_stacks, load_stack, machine
+from iowatch.statistics.gate import Gate, GateDecision, GateResult, GateSettings
+from iowatch.statistics.interleaving import StopRule
+from iowatch.store import History, ResultFilter
+
+_ATTRIBUTE, _COUNTED, _GIT = "gate", "counted_builds", "git"
+_FIRST_PAIRS = 6
+_MEMORY = Path("/dev/shm")  # noqa: S108  # nosec B108 # tmpfs is what is asked for
+_MEMORY_BYTES = 2**28
+
+
+@dataclass(frozen=True)
+class GateOptions:
+    """What a gate is asked for.
+
+    Attributes:
+        base, head: texts of `iowatch.site.find_build`, or `git:DIR@REVISION`.
+        benchmarks, cases: only these; empty means all of the suite.
+        scratch: directory to write in; None: a file system in memory.
+        budget_s: seconds, builds and counted runs included.
+        counter: of instructions (`iowatch.experiments.common.counters`); None counts nothing, not even system calls.
+        seed: of the order of turns, or None.
+        build_command: of git revisions, as `iowatch bisect --build`; None for the usual one of CMake or configure.
+        package: name of the part that git revisions contain; None: the name of the directory.
+    """
+
+    system: str
+    suite: str
+    base: str
+    head: str
+    settings: GateSettings = field(default_factory=GateSettings)
+    benchmarks: tuple[str, ...] = ()
+    cases: tuple[str, ...] = ()
+    scratch: Path | None = None
+    budget_s: float = 900.0
+    counter: str | None = "perf"
+    seed: int | None = None
+    build_command: str | None = None
+    package: str | None = None
+
+
+@dataclass(frozen=True)
+class MeasuredResult:
+    """One result of both builds: medians over the runs in the unit of its metric, and its test."""
+
+    result: PairedResult
+    base: float
+    head: float
+    test: GateResult
+
+
+@dataclass(frozen=True)
+class RunCountDifferences:
+    """Counts of one case that differ between the builds."""
+
+    run: str
+    differences: tuple[counters.CountDifference, ...]
+
+
+@dataclass(frozen=True)
+class GateOutcome:
+    """A gate and its decision.
+
+    Attributes:
+        difference: of the two builds.
+        failed: reasons by run that fails on the head only: each is a regression.
+        left_out: reasons by run that decides nothing.
+        counts: None if nothing was counted; `counts_refused` is why something was not.
+        seconds: of the whole gate.
+        seconds_left: estimate until the decision of an undecided gate.
+        load: of the machine at the start, one-minute average.
+        session: of the pairs.
+    """
+
+    options: GateOptions
+    base: Build
+    head: Build
+    difference: StackDiff
+    decision: GateDecision
+    results: tuple[MeasuredResult, ...]
+    failed: Mapping[str, str]
+    left_out: Mapping[str, str]
+    counts: tuple[RunCountDifferences, ...] | None
+    counts_refused: str
+    seconds: float
+    seconds_left: float
+    load: float
+    session: str
+
+
+class GateRun:
+    """A gate, from its builds to the decision or the end of its time.
+
+    Raises:
+        UsageError: a build that cannot be used; no case that both can run; no file system in memory.
+    """
+
+    def __init__(self, history: History, options: GateOptions, report_message: session.MessageCallback) -> None:
+        self.started = time.monotonic()
+        self.history, self.options, self.report_message = history, options, report_message
+        self.load = os.getloadavg()[0]
+        self.base, self.head = (self._find(text) for text in (options.base, options.head))
+        self.gate: Gate[PairedResult] | None = None
+        self.first: list[PairGains] = []
+        self.planned: tuple[str, ...] = ()
+        self.session: str | None = None
+
+    def _find(self, text: str) -> Build:
+        kind, _, what = text.partition(":")
+        if kind != _GIT:
+            return find_build(self.options.system, text, self.report_message)
+        directory, _, revision = what.rpartition("@")
+        if not directory or not revision:
+            raise UsageError(f"'{text}' names no directory and revision", hint="For example git:src/hdf5@develop")
+        commits = CommitRange(Path(directory).expanduser(), f"{revision}..{revision}")
+        commit, options = commits.resolve(revision), self.options
+        package = options.package or Path(directory).resolve().name
+        named = [one for one in (options.base, options.head) if ":" not in one]
+        under = load_stack(named[0] if named else _any_stack(options.system), options.system)
+        source = CommitSource(
+            options.system, package, commits, under, options.build_command, self.report_message, parts=()
+        )  # fmt: skip
+        stack = source.built_stack(commit)
+        if stack.status != "installed":
+            raise UsageError(f"the build '{text}' cannot be run: {stack.note}")
+        return Build(f"{_GIT}:{package}@{revision}", stack, is_made=True)
+
+    @cached_property
+    def context(self) -> PairContext:
+        """The chosen cases on both builds."""
+        named = [build.stack.name for build in (self.base, self.head) if not build.is_made]
+        return self._context(self.options.cases, named[0] if named else _any_stack(self.options.system), "off")
+
+    def _context(self, cases: Sequence[str], like: str, darshan: Literal["off"] | None) -> PairContext:
+        options, sides = self.options, (self.base.stack, self.head.stack)
+        return PairContext(
+            options.system, options.suite, [stack.name for stack in sides], () if cases else options.benchmarks,
+            options.scratch or _memory_directory(), None, self.report_message, darshan, tuple(cases),
+            sides=sides, like=like,
+        )  # fmt: skip
+
+    def run(self) -> GateOutcome:
+        """Count, then measure until the decision is known or time is up."""
+        request_allocation(self.context, StopRule(budget_s=self.options.budget_s))
+        self.planned = tuple(run.name for run in self.context.plans()["left"].runs)
+        counts, refused = self._count() if self.options.counter else (None, "")
+        failed = self._measure()
+        decision = self.gate.decision if self.gate else "undecided"
+        return GateOutcome(
+            self.options, self.base, self.head, diff_stacks(self.base.stack, self.head.stack),
+            "regression" if failed else decision, tuple(self._results()), failed,
+            {**self._one_sided_cases(), **self._failed_runs("left")}, counts, refused,
+            time.monotonic() - self.started, self._decision_s(), self.load, self.session or "",
+        )  # fmt: skip
+
+    def _left_s(self) -> float:
+        return self.options.budget_s - (time.monotonic() - self.started)
+
+    # Pairs
+
+    def _measure(self) -> dict[str, str]:
+        """Measure pairs; returns the reasons by run that fails on the head only."""
+        seed = int(np.random.default_rng(self.options.seed).integers(2**31))
+        document = {"base": self.options.base, "head": self.options.head, "margin": self.options.settings.margin}
+        try:
+            measure_pairs(
+                self.history, self.context, self._wanted, self._record, seed=seed, budget_s=self._left_s(),
+                runs=self._open_runs, attributes={_ATTRIBUTE: document},
+            )  # fmt: skip
+        except WarmUpError as error:
+            if error.side != "right" or self.base.stack.name == self.head.stack.name:
+                raise
+            return {"everything": error.message}
+        except MachineError:  # pairs without a result on both sides
+            if not self._failed_runs("right"):
+                raise
+        return self._failed_runs("right")
+
+    def _wanted(self) -> int:
+        """Further pairs that are certainly needed. The first ones show which results there are."""
+        if self.session is None:
+            self.session = self.history.sessions(self.options.system, 1)[0].uuid
+            return _FIRST_PAIRS
+        if self.gate is None:
+            self.gate = Gate(
+                [*dict.fromkeys(result for gains in self.first for result in gains)], self.options.settings
+            )
+            for gains in self.first:
+                self._record(gains)
+        for result in self.gate.open:
+            if self.gate.results[result].is_hopeless(int(self._left_s() / self._pair_s(1))):
+                self.gate.leave_out(result)
+        if self.gate.decision != "undecided" or not self.gate.open or self._failed_runs("right"):
+            return 0
+        return max(2, min(self.gate.results[result].pairs_left() for result in self.gate.open))
+
+    def _record(self, gains: PairGains) -> None:
+        if self.gate is None:
+            self.first.append(gains)
+            return
+        for result, gain in gains.items():
+            if result in self.gate.results:
+                self.gate.record(result, gain)
+
+    def _open_runs(self) -> tuple[str, ...]:
+        if self.gate is None:
+            return self.planned
+        return tuple(dict.fromkeys(result.run for result in self.gate.open))
+
+    def _pair_s(self, runs: int) -> float:
+        """Seconds per pair of this number of runs: the mean of all runs so far, with the starts of ReFrame."""
+        assert self.session is not None
+        known, now = self.history.session(self.session), time.time()
+        return 2 * runs * max(0.1, (now - known.started_at) / max(1, known.runs))
+
+    def _decision_s(self) -> float:
+        """Estimated seconds until everything is decided."""
+        if self.gate is None or self.gate.decision != "undecided":
+            return 0.0
+        pairs = [self.gate.results[result].pairs_left() for result in self.gate.open]
+        return max(pairs, default=0) * self._pair_s(len(self._open_runs()))
+
+    def _results(self) -> Iterator[MeasuredResult]:
+        """Results in the order of the plan, with their values from the history."""
+        if self.gate is None:
+            return
+        values: dict[tuple[str, str, str], dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+        for row in self.history.results(ResultFilter(session=self.session)):
+            if row.status == "ok" and row.pair and row.side:
+                values[_run_name(row.run), row.case.key, row.metric][row.side].append(median(row.samples))
+        for result, test in sorted(self.gate.results.items(), key=lambda item: self.planned.index(item[0].run)):
+            sides = values[result.run, result.case.key, result.metric]
+            yield MeasuredResult(result, median(sides["left"]), median(sides["right"]), test)
+
+    def _failed_runs(self, side: str) -> dict[str, str]:
+        """Reasons by run without a result on this side; of the head (`right`) only those that the base has."""
+        if self.session is None:
+            return {}
+        runs = self.history.runs(self.session)
+        if not runs:  # the time was over before the first pair
+            return {}
+        received = {(run.facts.side, _run_name(run.name)) for run in runs if run.status == "ok"}
+        reasons = {(run.facts.side, _run_name(run.name)): run.reason or run.status for run in runs}
+        return {
+            name: reasons.get((side, name), "no result")
+            for name in self.planned
+            if (side, name) not in received and (side == "left" or ("left", name) in received)
+        }
+
+    def _one_sided_cases(self) -> dict[str, str]:
+        """Reasons by run that only one build can run."""
+        found = {}
+        for case in self.context.cases:
+            lacking = {
+                build.label: {*case.requires} - self.context.site.features[build.stack.name]
+                for build in (self.base, self.head)
+            }
+            without = [(label, features) for label, features in lacking.items() if features]
+            if len(without) == 1 and len(lacking) == 2:
+                label, features = without[0]
+                found[case.run_name] = f"{label} does not provide {', '.join(sorted(features))}"
+        return found
+
+    # Counts
+
+    def _count(self) -> tuple[tuple[RunCountDifferences, ...], str]:
+        """Counts that differ; cases with a difference are counted a second time if there is time, to confirm it."""
+        found: dict[tuple[str, str], list[counters.RunCounts]] = defaultdict(list)
+        names, sides = self.planned, [build.stack.name for build in (self.base, self.head)]
+        keys = {build.stack.name: self._counts_key(build.stack) for build in (self.base, self.head)}
+        known = self._recorded_counts(sides[0], keys[sides[0]])
+        found.update({(name, sides[0]): [of_run] for name, of_run in known.items()})
+        differing: list[RunCountDifferences] = []
+        for first in (True, False):
+            context = self._context(names, self.context.like, self._darshan)
+            context = replace(context, stacks=sides[1:]) if known and first else context
+            profiler = f"{counters.COUNTS}:{self.options.counter}"
+            document = run_profile(self.history, context, profiler, **{_COUNTED: keys})
+            for run in document["runs"]:
+                if run["counts"]:
+                    found[run["name"], run["stack"]].append(counters.RunCounts(**run["counts"]))
+            compared = {name: counters.differing_counts(*(found[name, side] for side in sides)) for name in names}
+            differing = [RunCountDifferences(name, tuple(rows)) for name, rows in compared.items() if rows]
+            names = tuple(row.run for row in differing)
+            if not names or self._left_s() < self.options.budget_s / 2:
+                break
+        all_runs = [run for of_run in found.values() for run in of_run]
+        refused = {run.refused for run in all_runs if run.refused}
+        if any(run.operations is None for run in all_runs):
+            why = "not both builds have Darshan" if self._darshan else "a Darshan log is not complete"
+            refused.add(f"no calls of MPI-IO and HDF5: {why}")
+        if missing := [name for name in self.planned if not all(found[name, side] for side in sides)]:
+            refused.add(f"not counted, because the run failed: {', '.join(missing)}")
+        return tuple(differing), "; ".join(sorted(refused))
+
+    @cached_property
+    def _darshan(self) -> Literal["off"] | None:
+        """Whether counted runs are traced: on both sides or on none, even if the base is counted already."""
+        features = self.context.site.features
+        return None if all("darshan" in features[build.stack.name] for build in (self.base, self.head)) else "off"
+
+    def _counts_key(self, stack: Stack) -> str:
+        """Equal for counts of the same content, cases, counter and version of iowatch on the same kind of machine."""
+        cases = [(case.run_name, sorted(case.options.items())) for case in self.context.cases]
+        tools = [shutil.which(tool) for tool in ("strace", "perf", "valgrind")]
+        host = (machine.detect_processor(), platform.release(), platform.node(), tools)
+        text = repr((build_digest(stack), cases, self.options.counter, self._darshan, __version__, host))
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    def _recorded_counts(self, stack: str, key: str) -> dict[str, counters.RunCounts]:
+        """Counts of all planned runs by name, from the newest earlier gate with this key; empty without one."""
+        if self.head.stack.name == stack:
+            return {}
+        for row in self.history.sessions(self.options.system):
+            if row.facts.document.get(_COUNTED, {}).get(stack) == key:
+                runs = [run for run in self.history.runs(row.uuid) if run.stack == stack and run.facts.counts]
+                counted = {run.name: counters.RunCounts(**run.facts.counts or {}) for run in runs if run.status == "ok"}
+                if counted.keys() >= {*self.planned}:
+                    self.report_message(f"counts of {self.base.label}: from session {row.uuid[:8]}")
+                    return {name: counted[name] for name in self.planned}
+        return {}
+
+
+def _run_name(name: str) -> str:
+    """Name of the planned run of a run of a turn."""
+    return name.rpartition("#")[0]
+
+
+def _any_stack(system: str) -> str:
+    """A stack in whose partitions builds run that are no stacks of the system."""
+    found = [stack for partition in reframe.load_site(system).partitions for stack in partition.stacks]
+    if not found:
+        raise UsageError(
+            f"system '{system}' has no usable stack, so no partition in which a build could run",
+            hint="`iowatch doctor` shows what to install.",
+        )
+    return found[0]
+
+
+def _memory_directory() -> Path:
+    """A directory in memory, where no disk adds noise.
+
+    Raises:
+        UsageError: this machine has none.
+    """
+    if not os.access(_MEMORY, os.W_OK) or shutil.disk_usage(_MEMORY).free < _MEMORY_BYTES:
+        raise UsageError(
+            f"{_MEMORY} is not a file system in memory with 256 MiB free",
+            hint="--scratch DIR names another directory; containers: --shm-size=1g.",
+        )
+    return _MEMORY / f"iowatch-gate-{os.getuid()}"

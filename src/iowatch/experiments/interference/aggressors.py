@@ -1,0 +1,231 @@
+"""The aggressors of an interference run, seen from the session: one start of ReFrame, their level and their outputs.
+
+The jobs and the files through which the session directs them are those of `iowatch.experiments.interference.jobs`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from statistics import fmean
+from subprocess import Popen
+
+from iowatch import checks
+from iowatch.benchmarks.registry import parse_output_file
+from iowatch.core import METRICS, IowatchError, MachineError, Output, Result, headline_metrics, write_atomically
+from iowatch.experiments.interference import jobs as aggressors
+from iowatch.experiments.interference.extension import AGGRESSOR, AggressorSettings
+from iowatch.session import reframe, session
+from iowatch.session.plan import PlannedRun
+
+# Without `queue_minutes` of the system.
+_QUEUE_MINUTES = 15
+# Share of the measurement in which each aggressor must run: between its starts are gaps.
+_MIN_COVERED = 0.9
+# Seconds between looks at the files of the jobs, between questions to the scheduler, and for the end of idle jobs.
+_POLL_S, _ASK_S, _END_S = 0.2, 1.0, 15.0
+
+
+class AggressorError(IowatchError):
+    """The aggressors did not run as they should during a turn; its result is not that of the level."""
+
+
+class Aggressors:
+    """The aggressor jobs of a session, in one start of ReFrame.
+
+    Use: `start(level)`; measure the victim; `stop()`; `check(level, begin, end)`.
+
+    Attributes:
+        directory: of their files and of ReFrame's.
+        run: what each of them repeats.
+    """
+
+    def __init__(
+        self, context: session.SessionContext, run: PlannedRun, count: int, directory: Path, time_limit_s: int
+    ) -> None:
+        self.directory, self.run, self._context = directory, run, context
+        self._jobs = [aggressors.AggressorJob(directory / f"job-{n}") for n in range(1, count + 1)]
+        self._settings = AggressorSettings(len(self._jobs), str(directory), time_limit_s)
+        self._serial, self._measured, self._level, self._renewed = 0, 0, 0, 0.0
+        self._end = time.monotonic() + time_limit_s - 4 * run.case.time_limit_s
+        self._process: Popen[bytes] | None = None
+        self._stack = ExitStack()
+
+    @property
+    def is_expiring(self) -> bool:
+        """Whether the time limit of the jobs may end within the next turn."""
+        return time.monotonic() > self._end
+
+    @property
+    def starts(self) -> int:
+        """Number of starts so far, with those that are running."""
+        return sum(len(job.starts()) + (job.running > job.idle) for job in self._jobs)
+
+    def launch(self, order: checks.RunOrder) -> None:
+        """Submit all jobs, idle, and wait until they run.
+
+        Args:
+            order: of the session.
+
+        Raises:
+            MachineError: they do not run within the time that jobs may wait.
+        """
+        self.directory.mkdir(parents=True)
+        self._command(0, 0)
+        extensions = {AGGRESSOR.name: self._settings.to_json()}
+        order = replace(order, runs=checks.ordered_runs([self.run.key]), is_traced=False, extensions=extensions)
+        words = reframe.reframe_command(self._context.site, order, self.directory)
+        words += ["--skip-sanity-check", "--skip-performance-check"]
+        variables = reframe.write_check_order(self.directory, order)
+        self._process = self._stack.enter_context(reframe.started_reframe(words, self.directory, variables))
+        minutes = self._context.limits.queue_minutes or _QUEUE_MINUTES
+        try:
+            self._wait(lambda job: job.started, self._jobs, 60.0 * minutes)
+        except AggressorError as error:
+            running = sum(job.started for job in self._jobs)
+            raise MachineError(
+                f"{running} of {len(self._jobs)} aggressors started within {minutes:g} minutes: {error.message}",
+                hint=f"{self.directory / 'reframe.log'} contains ReFrame's output; fewer levels need fewer jobs.",
+            ) from error
+
+    def start(self, level: int, most_starts: int) -> None:
+        """Let aggressors 1 to `level` run, and wait until each has started its benchmark.
+
+        Raises:
+            AggressorError: one has ended.
+        """
+        self._command(level, most_starts)
+        self._wait(lambda job: job.running == self._serial, self._jobs[:level], self.run.case.time_limit_s)
+
+    def stop(self) -> None:
+        """Let all aggressors finish their current start, and wait until they are idle.
+
+        Raises:
+            AggressorError: one has ended.
+        """
+        busy, self._measured = self._jobs[: self._level], self._serial
+        self._command(0, 0)
+        self._wait(lambda job: job.idle == self._serial, busy, self.run.case.time_limit_s)
+
+    def check(self, level: int, begin: float, end: float) -> list[list[aggressors.AggressorStart]]:
+        """The starts of each aggressor that overlap a measurement, after `stop`.
+
+        Args:
+            begin, end: of the measurement, epoch s.
+
+        Raises:
+            AggressorError: one did not run during the whole measurement.
+        """
+        found = []
+        for number, job in enumerate(self._jobs[:level], 1):
+            starts = [one for one in job.starts() if one.serial == self._measured]
+            share = aggressors.covered_share(starts, begin, end)
+            if share < _MIN_COVERED:
+                ran, expected = (f"{100 * value:.0f} %" for value in (share, _MIN_COVERED))
+                raise AggressorError(
+                    f"aggressor {number} ran in {ran} of the measurement, expected {expected} "
+                    "(too short starts, or the byte budget)"
+                )
+            found.append([one for one in starts if one.end > begin and one.begin < end])
+        return found
+
+    def output(self, number: int, start: aggressors.AggressorStart) -> Output:
+        """The parsed output of a start of aggressor `number`."""
+        prefix, case = self._jobs[number - 1].directory / f"start-{start.number}", self.run.case
+        stdout, stderr = Path(f"{prefix}.out"), Path(f"{prefix}.err")
+        written = [path for name in case.tool.results if (path := Path(f"{prefix}.{name}")).is_file()]
+        source = next(iter(written), stdout)
+        log = None if source == stdout else stdout
+        output = parse_output_file(
+            case.benchmark, source, stderr=stderr, rc=start.exit_code, ranks=case.ranks, log=log, fresh=True
+        )
+        return checks.validate_output(replace(case, may_differ=(*case.may_differ, "cache")), output)
+
+    def hosts(self, level: int) -> list[str]:
+        """Nodes of the aggressors of a level."""
+        return sorted({job.host for job in self._jobs[:level] if job.host})
+
+    def renew(self) -> None:
+        """Show the jobs that the session is alive; to be called at least every few seconds."""
+        if time.monotonic() - self._renewed > aggressors.RENEW_S:
+            (self.directory / aggressors.CONTROL).touch()
+            self._renewed = time.monotonic()
+
+    def close(self) -> None:
+        """End all jobs: idle ones end themselves, others are cancelled."""
+        (self.directory / aggressors.CONTROL).unlink(missing_ok=True)
+        end = time.monotonic() + _END_S
+        idle = self._process is not None and self._level == 0
+        while idle and self._process and self._process.poll() is None and time.monotonic() < end:
+            time.sleep(_POLL_S)
+        self.cancel()
+
+    def cancel(self) -> None:
+        """Cancel all jobs."""
+        self._stack.close()
+
+    def _command(self, level: int, most_starts: int) -> None:
+        self._serial, self._level, self._renewed = self._serial + 1, level, time.monotonic()
+        write_atomically(self.directory / aggressors.CONTROL, f"{self._serial} {level} {most_starts}\n")
+
+    def _wait(
+        self, done: Callable[[aggressors.AggressorJob], bool], jobs: Sequence[aggressors.AggressorJob], limit_s: float
+    ) -> None:
+        """Wait until a condition holds for all of these jobs.
+
+        Raises:
+            AggressorError: one has ended, or the time is over.
+        """
+        end, asked = time.monotonic() + limit_s, time.monotonic()
+        while waiting := [job for job in jobs if not done(job)]:
+            self.renew()
+            if time.monotonic() - asked > _ASK_S:
+                asked = time.monotonic()
+                self._raise_if_ended(waiting)
+            if time.monotonic() > end:
+                names = ", ".join(job.directory.name.removeprefix("job-") for job in waiting)
+                raise AggressorError(f"aggressors {names} did not answer within {limit_s:.0f} s")
+            time.sleep(_POLL_S)
+
+    def _raise_if_ended(self, jobs: Sequence[aggressors.AggressorJob]) -> None:
+        for job in jobs:
+            if reason := job.end_reason():
+                raise AggressorError(f"aggressor {job.directory.name.removeprefix('job-')}: {reason}")
+        if self._process is not None and self._process.poll() is not None:
+            reasons = [failure.reason for failure in reframe.read_failures(self.directory, self._context.site)]
+            raise AggressorError(f"the jobs of the aggressors ended: {'; '.join(reasons[:1]) or 'no reason known'}")
+
+
+def aggregate_rates(outputs: Sequence[Sequence[Output]]) -> tuple[list[Result], dict[str, list[float]]]:
+    """Sum of the mean rates of all aggressors, as [lawrence2017], Tables 11 and 12 ("Aggregate"), by operation.
+
+    Args:
+        outputs: of the starts of each aggressor.
+
+    Returns:
+        One result with one sample per operation, of its headline metric; and the mean of each aggressor by operation.
+    """
+    order = headline_metrics()
+    chosen: dict[str, Result] = {}
+    for result in outputs[0][0].results:
+        known = chosen.get(result.operation)
+        rate = result.metric in order and METRICS[result.metric].direction == "higher"
+        if rate and (known is None or order.index(result.metric) < order.index(known.metric)):
+            chosen[result.operation] = result
+    shares = {
+        operation: [
+            fmean(
+                sample
+                for output in each
+                for result in output.results
+                if (result.operation, result.metric) == (operation, one.metric)
+                for sample in result.samples
+            )
+            for each in outputs
+        ]
+        for operation, one in chosen.items()
+    }
+    return [replace(one, samples=(sum(shares[operation]),)) for operation, one in chosen.items()], shares

@@ -1,0 +1,90 @@
+"""The aggressors of an interference run: one case in several jobs, started again and again, and not measured."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from iowatch.benchmarks.suites import SuiteCase
+from iowatch.checks import CheckedRun, CheckExtension, ExtensionSettings, JobScript, starts
+from iowatch.checks import scratch as scratch_checks
+from iowatch.experiments.interference import jobs as aggressors
+from iowatch.site import storage
+
+# Every mpirun of Open MPI binds its ranks to the first cores of a node that several jobs share.
+_UNBOUND = {"OMPI_MCA_hwloc_base_binding_policy": "none", "PRTE_MCA_hwloc_default_binding_policy": "none"}
+
+
+@dataclass(frozen=True)
+class AggressorSettings:
+    """What a check is to start instead of a measurement.
+
+    Attributes:
+        count: number of aggressors.
+        directory: where their files are (`iowatch.experiments.interference.jobs`).
+        time_limit_s: time limit of the job.
+    """
+
+    count: int
+    directory: str
+    time_limit_s: int
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+class AggressorExtension(CheckExtension):
+    """Replaces the lines of the job by those of `iowatch.experiments.interference.jobs`.
+
+    The session starts ReFrame without sanity and performance stages, and reads the outputs. Settings:
+    `AggressorSettings`.
+    """
+
+    name = "aggressor"
+    measures = False
+
+    def time_limit_s(self, case: SuiteCase, limit_s: float, settings: ExtensionSettings) -> float:
+        """They run as long as the session needs them."""
+        return AggressorSettings(**settings).time_limit_s
+
+    def scheduler_options(self, scheduler: str, settings: ExtensionSettings) -> list[str]:
+        """One task of an array per aggressor."""
+        if scheduler in ("slurm", "squeue"):
+            return [f"--array=1-{AggressorSettings(**settings).count}"]
+        return []
+
+    def change_job(self, run: CheckedRun, script: JobScript, settings: ExtensionSettings) -> JobScript:
+        """Write the scripts of all aggressors, and start them instead of the program."""
+        request = AggressorSettings(**settings)
+        directory = Path(request.directory)
+        first = run.order.case_directory(run.scratch_base, "aggressors", run.test)
+        scratch_directories = [first.with_name(f"{first.name}-{number}") for number in range(1, request.count + 1)]
+        aggressors.write_aggressor_files(directory, [_commands(run, scratch) for scratch in scratch_directories])
+        command = ("sh", shlex.quote(str(directory / aggressors.START)))
+        return JobScript(command=command, is_launched=False, files=script.files)
+
+
+def _commands(run: CheckedRun, scratch: Path) -> aggressors.AggressorCommands:
+    """The commands of the aggressor that writes to this directory."""
+    tool, options = run.case.tool, run.case.options
+    steps = []
+    for words in tool.prepare(options, str(scratch)):
+        steps.append(f"{run.launcher} {shlex.join(starts.with_program(run, words))} >&2")
+    for line in starts.on_every_node(run, tool.before(options, str(scratch))):
+        steps.append(f"{{ {line}; }} >&2")
+    program = shlex.join([run.program, *tool.arguments(options, str(scratch))])
+    steps.append(f"{run.launcher} {program}")
+    expected = scratch_checks.expected_file_system(run, run.key.partition)
+    return aggressors.AggressorCommands(
+        identity=storage.identity_commands(scratch.parents[1], "mount", expected),
+        place=scratch,
+        variables={**_UNBOUND, **tool.environment(options)},
+        command=" && ".join(steps),
+        files=dict(tool.configuration(options)),
+        results=tool.results,
+    )
+
+
+AGGRESSOR = AggressorExtension()

@@ -1,0 +1,7 @@
+"""Performance logs of ReFrame."""
+
+from pathlib import Path
+
+from iowatch.core.plugins import ImportFormat
+
+PERFLOG = ImportFormat("reframe-perflog", Path(__file__).with_name("perflog.yaml"))

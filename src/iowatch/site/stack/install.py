@@ -1,0 +1,593 @@
+"""`iowatch stack install`: builds a stack with Spack, from its committed lock or concretized for this machine.
+
+Spack does not verify `externals:`: with another GCC at the same path it would build with that GCC and record the
+stated one in every hash and every stack.json. Externals of a lock or a list are therefore compared with the machine
+first. Spack is needed only here; jobs source `activate.sh`.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import platform
+import re
+import shlex
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from iowatch.benchmarks.registry import BENCHMARKS
+from iowatch.core import InputError, MachineError, UsageError, settings, yamlfile
+from iowatch.site.stack import probe as stack_probe
+from iowatch.site.stack.load import REFERENCE_STACK, load_stack, manifest_directory
+from iowatch.site.stack.records import (
+    SPACK_DOCS,
+    Stack,
+    StackPart,
+    lock_matches_manifest,
+    parse_pinned_spec,
+    read_lock,
+    read_lock_parts,
+    root_specs,
+    stack_directory,
+    write_stack_files,
+)
+from iowatch.site.stack.sources import develop_entries, lock_differences, record_commit
+from iowatch.site.system import load_system
+
+_LOG = logging.getLogger(__name__)
+SPACK_URL = "https://github.com/spack/spack.git"
+
+
+def bootstrap_directory() -> Path:
+    """Return the directory of the clone that `--bootstrap` makes."""
+    return settings.var_directory() / "spack"
+
+
+def spack_settings_file() -> Path:
+    """Return the path of the file with the pins and the settings that all stacks share."""
+    return settings.product_root() / "benchmarks" / "spack_repo" / "common.yaml"
+
+
+def pinned_spack_version() -> str:
+    """Return the Spack release for the stacks, as pinned in `benchmarks/spack_repo/common.yaml`.
+
+    Raises:
+        MachineError: the file is absent or has no pin.
+    """
+    try:
+        return str(yamlfile.read_mapping(spack_settings_file(), SPACK_DOCS)["packages"]["spack"]["require"]).lstrip("@")
+    except (InputError, KeyError, TypeError) as error:
+        raise MachineError(f"{spack_settings_file()}: no pin 'packages: spack: require': {error}") from error
+
+
+def pinned_spack_commit() -> str:
+    """Return the commit of the pinned Spack release: the one that made the committed locks.
+
+    Raises:
+        InputError: the reference lock is damaged, or was made by another release.
+    """
+    path = settings.product_root() / "spack.lock"
+    made_by = read_lock(path).get("spack") or {}
+    if made_by.get("version") != pinned_spack_version() or not made_by.get("commit"):
+        raise InputError(
+            f"{path} was made by Spack {made_by.get('version')} at commit {made_by.get('commit')}, "
+            f"expected {pinned_spack_version()} (benchmarks/spack_repo/common.yaml) and its commit",
+            hint="Concretize the stack `reference` with a clone of the pinned release.",
+        )
+    return str(made_by["commit"])
+
+
+def spack_command() -> str | None:
+    """Return the path of Spack from `SPACK_ROOT`, an earlier `--bootstrap`, or PATH; None if there is none.
+
+    Raises:
+        MachineError: SPACK_ROOT is set, but is not a Spack.
+    """
+    root = os.environ.get("SPACK_ROOT")
+    program = (Path(root) if root else bootstrap_directory()) / "bin" / "spack"
+    if program.is_file():
+        return str(program)
+    if root:
+        raise MachineError(f"SPACK_ROOT is {root}, which has no bin/spack", hint="Correct or unset it.")
+    return shutil.which("spack")
+
+
+def spack_version() -> str | None:
+    """Return `1.1.0 (path)` of the Spack to use, or None if there is none.
+
+    The version is read from its sources, because starting Spack takes a second.
+    """
+    program = spack_command()
+    if program is None:
+        return None
+    source = Path(program).resolve().parents[1] / "lib" / "spack" / "spack" / "__init__.py"
+    try:
+        lines = source.read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return f"unknown version ({program})"
+    version = next((line.split('"')[1] for line in lines if line.startswith("__version__ =")), "unknown version")
+    return f"{version} ({program})"
+
+
+# Build-only tools: a program of each, and the arguments that print its version.
+_BUILD_TOOLS = {
+    "autoconf": ("autoconf", "--version"),
+    "automake": ("automake", "--version"),
+    "cmake": ("cmake", "--version"),
+    "gmake": ("make", "--version"),
+    "libtool": ("libtoolize", "--version"),
+    "m4": ("m4", "--version"),
+    "perl": ("perl", "-e", "print $^V"),
+    "pkgconf": ("pkgconf", "--version"),
+}
+_PROGRAMS = {**_BUILD_TOOLS, "slurm": ("sinfo", "--version"), "lustre": ("lfs", "--version")}
+_LIBRARIES: Mapping[str, Callable[[stack_probe.MpiInstallation], Any]] = {
+    "hdf5": stack_probe.probe_hdf5,
+    "netcdf-c": stack_probe.probe_netcdf,
+    "parallel-netcdf": stack_probe.probe_pnetcdf,
+}
+_COMPILERS = {"gcc": "-dumpfullversion", "llvm": "-dumpversion"}
+ABSENT = ""
+
+
+@dataclass(frozen=True)
+class External:
+    """A package of the machine that Spack uses.
+
+    Attributes:
+        compiler: path of the C compiler, if the package is one.
+    """
+
+    name: str
+    version: str
+    prefix: str
+    compiler: str | None = None
+
+    @property
+    def builds_only(self) -> bool:
+        """Whether it does not affect the installed programs."""
+        return self.name in _BUILD_TOOLS
+
+    def here(self) -> str | None:
+        """Its version on this machine; `ABSENT`, or None if that cannot be queried."""
+        if self.name in _COMPILERS:
+            return _version(stack_probe.query_tool(self.compiler, _COMPILERS[self.name])) if self.compiler else None
+        if self.name in stack_probe.SPACK_MPIS:
+            programs = (Path(self.prefix, "bin", name) for name in (f"mpirun.{self.name}", "mpirun"))
+            known = (stack_probe.identify_mpi(str(program)) for program in programs if program.exists())
+            return next((mpi[1] for mpi in known if mpi and mpi[0] == self.name), ABSENT)
+        if self.name == "glibc":
+            return platform.libc_ver()[1] or None
+        if self.name in _LIBRARIES:
+            return _library(self.name)
+        if self.name in _PROGRAMS:
+            program, *arguments = _PROGRAMS[self.name]
+            answer = stack_probe.query_tool(str(Path(self.prefix) / "bin" / program), *arguments)
+            # Spack has its own versions for Slurm: 23-11-7-1 is Slurm's 23.11.7.
+            return None if answer and self.name == "slurm" else _version(answer)
+        return None
+
+    @property
+    def is_true(self) -> bool:
+        """Whether the machine has it in this version, as far as that can be queried."""
+        found = self.here()
+        return found is None or found == self.version or found.startswith(f"{self.version}.")
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.version} ({self.compiler or self.prefix})"
+
+
+def _version(answer: str) -> str:
+    """Return the first version number in the output of a program."""
+    match = re.search(r"\d+(?:\.\d+)+", answer)
+    return match.group() if match else ABSENT
+
+
+@cache
+def _library(name: str) -> str:
+    found = (_LIBRARIES[name](flavour) for flavour in stack_probe.installed_mpis())
+    return next((part.version for part in found if part), ABSENT)
+
+
+def externals_of_lock(path: Path) -> list[External]:
+    """Return the packages that a `spack.lock` takes from the machine for which it was made.
+
+    Raises:
+        InputError: not a lock file.
+    """
+    nodes = read_lock(path)["concrete_specs"].values()
+    rows = ((node["name"], str(node["version"]), node.get("external") or {}) for node in nodes)
+    return [External(name, version, row["path"], _c_compiler(row)) for name, version, row in rows if row.get("path")]
+
+
+def _c_compiler(entry: Mapping[str, Any]) -> str | None:
+    return ((entry.get("extra_attributes") or {}).get("compilers") or {}).get("c")
+
+
+def _parse_external(entry: Mapping[str, Any]) -> External | None:
+    """Return one entry of `externals:`; None if it has an unusual form."""
+    name, version = parse_pinned_spec(str(entry.get("spec", "")))
+    if version is None or not entry.get("prefix"):
+        return None
+    return External(name, version, str(entry["prefix"]), _c_compiler(entry))
+
+
+MessageCallback = Callable[[str], None]
+
+
+def prepare_environment(stack: str, system: str, concretize: bool, say: MessageCallback) -> Path:
+    """Write the environment of a stack, with the committed lock or ready to be concretized.
+
+    Args:
+        concretize: omit the lock, and adapt the externals to this machine.
+        say: receives a message for each difference from the lock or the externals.
+
+    Raises:
+        InputError: no lock, a lock of another environment or machine, or missing externals or source directories.
+    """
+    folder = manifest_directory(system, stack)
+    manifest, committed = folder / "spack.yaml", folder / "spack.lock"
+    target = stack_directory(system, stack) / "env"
+    sources = develop_entries(manifest)
+    if not concretize:
+        _check_lock(manifest, committed, sources, say)
+    document = yamlfile.read_mapping(manifest, SPACK_DOCS)
+    if sources:
+        document["spack"]["develop"] = sources
+    includes = [(manifest.parent / path).resolve() for path in document["spack"].get("include", [])]
+    target.mkdir(parents=True, exist_ok=True)
+    if concretize:
+        pinned = dict(map(parse_pinned_spec, root_specs(manifest)))
+        # Packages that the reference stack takes from the system; other stacks name them themselves.
+        own = settings.find_file("externals", system)
+        if stack == REFERENCE_STACK and own.is_file():
+            includes.insert(0, own)
+        adapt_to_machine(document["spack"], includes, target, pinned, say)
+    else:
+        document["spack"]["include"] = [str(path) for path in includes]
+    _write_yaml(target / "spack.yaml", document)
+    if not concretize:
+        shutil.copyfile(committed, target / "spack.lock")
+    return target
+
+
+def adapt_to_machine(
+    environment: dict[str, Any], includes: Sequence[Path], target: Path, pinned: Mapping[str, str | None],
+    say: MessageCallback,
+) -> None:  # fmt: skip
+    """Make an environment include these files, with the externals and the processor of this machine.
+
+    Args:
+        environment: content of `spack:`, changed in place.
+        target: directory for adapted copies.
+        pinned: versions that the environment requires.
+
+    Raises:
+        InputError: a package that must not be built is absent, or not in the required version.
+    """
+    environment["include"] = [str(_adapt_include(path, target, pinned, say)) for path in includes]
+    if (processor := platform.machine()) != "x86_64":
+        # Overrides the requirement of the shared settings: locks and binaries for any x86_64.
+        environment["packages"] = {"all": {"require": f"target={processor}"}}
+
+
+def _write_yaml(path: Path, document: dict[str, Any]) -> None:
+    path.write_text(yaml.safe_dump(document, sort_keys=False), encoding="utf-8")
+
+
+def _check_lock(
+    manifest: Path, committed: Path, sources: Mapping[str, Mapping[str, str]], say: MessageCallback
+) -> None:
+    """Reject a lock that is absent, belongs to another environment, or names packages that this machine lacks."""
+    folder = manifest.parent
+    if not committed.is_file():
+        raise InputError(f"{committed}: no such file", hint="Add --concretize to resolve the stack on this machine.")
+    if not lock_matches_manifest(manifest, committed):
+        message = f"{committed} was not made from {manifest.name}: their specs differ"
+        raise InputError(message, hint=f"Regenerate it: spack -e {folder} concretize --force")
+    if elsewhere := list(lock_differences(committed, sources)):
+        message = f"{committed} was made for other sources; it builds {'; '.join(elsewhere)}"
+        raise InputError(message, hint="Add --concretize to use the sources that spack.yaml names.")
+    false = [external for external in externals_of_lock(committed) if not external.is_true]
+    words = {external: f"{external}, here {external.here() or 'missing'}" for external in false}
+    required = [words[e] for e in false if not (e.builds_only and e.here()) and e.name != "glibc"]
+    if required:
+        raise InputError(
+            f"{committed} was made for another machine; it requires {'; '.join(required)}",
+            hint="Add --concretize to keep the versions in spack.yaml and use this machine's compiler and tools.",
+        )
+    if false:
+        say(f"the lock was made with other build tools: {'; '.join(words.values())}")
+
+
+def _adapt_include(include: Path, target: Path, pinned: Mapping[str, str | None], say: MessageCallback) -> Path:
+    """Return an included file, or a copy with the externals of this machine.
+
+    Args:
+        pinned: versions that the stack requires.
+
+    Raises:
+        InputError: a package that must not be built is absent, or not in the version that the stack requires.
+    """
+    document = yamlfile.read_mapping(include, SPACK_DOCS)
+    found: dict[str, list[str]] = {"difference": [], "absent": [], "other version": []}
+    for package in (document.get("packages") or {}).values():
+        if isinstance(package, dict) and package.get("externals"):
+            for kind, text in _correct_package(package, pinned):
+                found[kind].append(text)
+    if found["absent"]:
+        raise InputError(
+            f"{include}: {'; '.join(found['absent'])}",
+            hint="Correct its version and prefix, or take it out; `spack external find NAME` looks for it.",
+        )
+    if found["other version"]:
+        raise InputError(
+            f"the stack requires {'; '.join(found['other version'])}; {include} marks it `buildable: false`",
+            hint="Copy the stack's folder to one of your own, with the versions that are here in spack.yaml.",
+        )
+    if not found["difference"]:
+        return include
+    for text in found["difference"]:
+        say(f"{include.name}: {text}")
+    copy = target / include.name
+    _write_yaml(copy, document)
+    return copy
+
+
+def _correct_package(package: dict[str, Any], pinned: Mapping[str, str | None]) -> Iterator[tuple[str, str]]:
+    """Correct the externals of a package: replace versions by those of the machine, remove missing packages.
+
+    Yields:
+        Each `difference`, and packages that must not be built and are `absent`, or of an `other version` than the
+        pinned one.
+    """
+    buildable, kept = package.get("buildable", True), []
+    for entry in package["externals"]:
+        named = _parse_external(entry)
+        here = named.here() if named else None
+        if named is None or here is None or named.is_true:
+            kept.append(entry)
+        elif here != ABSENT:
+            yield "difference", f"{named.name} is {here} here, not {named.version}"
+            if not buildable and pinned.get(named.name, here) != here:
+                yield "other version", f"{named.name}@{pinned[named.name]}, here {here}"
+            kept.append({**entry, "spec": str(entry["spec"]).replace(f"@{named.version}", f"@{here}", 1)})
+        elif buildable or named.builds_only:
+            yield "difference", f"no {named} on this machine: Spack will build it"
+        else:
+            yield "absent", f"no {named} on this machine, and it is not buildable"
+    package["externals"] = kept
+    if not kept:
+        del package["externals"]
+        package.pop("buildable", None)
+
+
+# Built from the checkout: its sources change without its recipe, so it is rebuilt every time.
+OWN_PACKAGE = "benchio"
+_DONE = re.compile(r"^\[[+e]\] (?:\S+ \(external |\S*/)?(?P<part>[\w.-]+?)(?:-[a-z0-9]{32})?\)?(?: .*)?$")
+# For a file with a wrong checksum, Spack prints hundreds of characters of its content.
+_MAX_LINE_WIDTH = 300
+
+
+def _is_measured(package: str) -> bool:
+    """Whether a part has measured programs: the libraries that they load are checked on activation."""
+    return package in ("darshan-util", *(benchmark.package for benchmark in BENCHMARKS.values()))
+
+
+def _clone_spack() -> str:
+    """Clone the pinned Spack and verify its commit; return the path of its program.
+
+    Raises:
+        MachineError: git is missing or cannot access the repository, or the tag is at another commit.
+    """
+    target, tag = bootstrap_directory(), f"v{pinned_spack_version()}"
+    draft = target.with_name(f".{target.name}.{os.getpid()}")
+    hint = f"Set SPACK_ROOT to a Spack {pinned_spack_version()} that is already here."
+    try:
+        _git("clone", "--quiet", "--depth", "1", "--branch", tag, SPACK_URL, str(draft))
+        found, expected = _git("-C", str(draft), "rev-parse", "HEAD"), pinned_spack_commit()
+        if found != expected:
+            raise MachineError(
+                f"{SPACK_URL}: {tag} is commit {found}, expected {expected}; it was not installed",
+                hint="The tag was moved, or this is not Spack's repository. The expected commit made spack.lock.",
+            )
+        draft.replace(target)
+    except subprocess.CalledProcessError as error:
+        reason = (error.stderr or "").strip().splitlines()
+        raise MachineError(
+            f"cannot clone {SPACK_URL} at {tag}: {reason[-1] if reason else error}", hint=hint
+        ) from error
+    except OSError as error:
+        raise MachineError(f"cannot clone Spack to {target}: {error.strerror}", hint=hint) from error
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+    return str(target / "bin" / "spack")
+
+
+def _git(*arguments: str) -> str:
+    _LOG.debug("starts: git %s", shlex.join(arguments))
+    try:
+        done = subprocess.run(["git", *arguments], check=True, capture_output=True, text=True, errors="replace")
+    except FileNotFoundError as error:
+        raise MachineError("git is not installed", hint="Install git, or set SPACK_ROOT to a Spack.") from error
+    return done.stdout.strip()
+
+
+def require_spack(bootstrap: bool, say: MessageCallback) -> str:
+    pinned = pinned_spack_version()
+    program = spack_command()
+    if program is None and bootstrap:
+        say(f"cloning Spack {pinned} into {bootstrap_directory()}")
+        program = _clone_spack()
+    if program is None:
+        hint = f"Add --bootstrap to clone Spack {pinned}, or set SPACK_ROOT."
+        raise MachineError("no Spack found: SPACK_ROOT is not set and spack is not on PATH", hint=hint)
+    found = (spack_version() or "").partition(" ")[0]
+    if found != pinned:
+        say(f"this is Spack {found}; the locks were made with {pinned}")
+    return program
+
+
+def stream_lines(command: list[str]) -> Iterator[str]:
+    """Yield the output lines of a program as they are printed.
+
+    Raises:
+        MachineError: it failed; the message contains the last lines.
+    """
+    tail: list[str] = []
+    _LOG.debug("starts: %s", shlex.join(command))
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, text=True, errors="replace"
+    ) as process:
+        for line in process.stdout or ():
+            tail = [*tail[-11:], line.rstrip()[:_MAX_LINE_WIDTH]]
+            yield line.rstrip()
+    if process.returncode:
+        text = "\n    ".join(line for line in tail if line)
+        raise MachineError(f"Spack failed with exit code {process.returncode}:\n    {text}")
+
+
+def build_environment(
+    spack: Sequence[str],
+    environment: Path,
+    stack: str,
+    jobs: int | None,
+    say: MessageCallback,
+    rebuild_own: bool = True,
+) -> None:
+    """Run `spack install` and report the number of finished parts.
+
+    Args:
+        spack: command with its own options.
+        rebuild_own: build benchio again from the checkout, also where it is installed already.
+    """
+    total = len(read_lock(environment / "spack.lock")["concrete_specs"])
+    base = [*spack, "--color", "never", "-e", str(environment), "install"]
+    options = ["--only-concrete", "--fail-fast", *(["--jobs", str(jobs)] if jobs else [])]
+    stale = rebuild_own and any(
+        f"/{OWN_PACKAGE}-" in prefix for prefix in installed_prefixes(spack, environment).values()
+    )
+    ready = 0
+    for line in stream_lines([*base, *options]):
+        done = _DONE.match(line)
+        if done:
+            ready += 1
+            say(f"{stack}: {ready} of {total} parts: {done['part']}")
+        elif line.startswith(("==> Installing", "==> Error")):
+            say(f"{stack}: {line.removeprefix('==> ')}")
+    if stale:
+        say(f"{stack}: building {OWN_PACKAGE} again from this checkout")
+        for _ in stream_lines([*base, *options, "--overwrite", "--yes-to-all", OWN_PACKAGE]):
+            pass
+
+
+def installed_prefixes(spack: Sequence[str], environment: Path) -> dict[str, str]:
+    """Return hash to directory of every installed part."""
+    command = [*spack, "--color", "never", "-e", str(environment), "find", "--no-groups", "--format"]
+    rows = (line.split(maxsplit=1) for line in stream_lines([*command, "{hash} {prefix}"]))
+    return {row[0]: row[1] for row in rows if len(row) == 2 and row[1].startswith("/")}
+
+
+def _required_files(part: StackPart) -> tuple[str, ...]:
+    """Return the files that a part needs: its directory, its libraries, and those that it loads."""
+    # Directories such as /usr do not belong to the part; its tools are checked instead.
+    if part.prefix is None or (prefix := Path(part.prefix)) in (Path("/usr"), Path("/usr/local"), Path("/")):
+        return ()
+    libraries = {str(path) for folder in ("lib", "lib64") for path in (prefix / folder).glob("lib*.so")}
+    for program in (prefix / "bin").glob("*") if _is_measured(part.name) else ():
+        libraries.update(re.findall(r"=> (/\S+)", stack_probe.query_tool("ldd", str(program))))
+    return (str(prefix), *sorted(libraries))
+
+
+def _program_checksums(part: StackPart) -> dict[str, str]:
+    """Return the SHA-256 of the programs that are measured."""
+    measured = part.prefix and _is_measured(part.name)
+    return stack_probe.file_checksums(str(path) for path in Path(part.prefix or "", "bin").glob("*") if measured)
+
+
+def _tool_programs(parts: tuple[StackPart, ...]) -> dict[str, str]:
+    """Return name for jobs -> program, for an MPI that Spack did not build: its tools are not in a view."""
+    found: dict[str, str] = {}
+    for part in parts:
+        known = part.name in stack_probe.MPI_PACKAGES
+        if not found and known and part.prefix and not Path(part.prefix, ".spack").is_dir():
+            # Debian's variant of a tool has priority, since the plain name may belong to another MPI.
+            for suffix in ("", f".{part.name}"):
+                paths = {name: Path(part.prefix, "bin", name + suffix) for name in stack_probe.TOOLS}
+                found |= {name: str(path) for name, path in paths.items() if path.exists()}
+    return found
+
+
+def describe_installed_stack(stack: str, system: str, environment: Path, prefixes: dict[str, str]) -> Stack:
+    parts = read_lock_parts(environment / "spack.lock", prefixes)
+    parts = tuple(
+        replace(record_commit(part), files=_required_files(part), checksums=_program_checksums(part)) for part in parts
+    )
+    view = environment / ".spack-env" / "view"
+    mpi = next((part.name for part in parts if part.name in stack_probe.SPACK_MPIS), "")
+    features, settings = stack_probe.features_of_parts(parts), stack_probe.mpi_settings(mpi)
+    paths = {
+        "PATH": (str(view / "bin"),),
+        "CMAKE_PREFIX_PATH": (str(view),),
+        "PKG_CONFIG_PATH": (str(view / "lib" / "pkgconfig"), str(view / "lib64" / "pkgconfig")),
+    }
+    return Stack(stack, system, "spack", "installed", parts, features, settings, paths, tools=_tool_programs(parts))
+
+
+def install_stack(
+    stack: str,
+    system: str,
+    *,
+    bootstrap: bool = False,
+    concretize: bool = False,
+    jobs: int | None = None,
+    say: MessageCallback = lambda _: None,
+) -> tuple[Stack, Path]:
+    """Build a Spack stack and write its `activate.sh` and `stack.json`.
+
+    Args:
+        stack, system: names.
+        bootstrap: clone the pinned Spack if there is none.
+        concretize: concretize on this machine instead of using the committed lock.
+        jobs: number of parallel compile jobs.
+        say: receives progress messages.
+
+    Returns:
+        The installed stack and the directory of its files.
+
+    Raises:
+        UsageError: unknown stack, or not a Spack stack.
+        InputError: no lock file, or one that does not match its spack.yaml.
+        MachineError: no Spack, or Spack failed.
+    """
+    retired = load_system(system).retired
+    if retired:
+        raise UsageError(f"nothing can be installed for system '{system}': {retired}")
+    known = load_stack(stack, system)
+    if known.kind != "spack":
+        raise UsageError(f"stack '{stack}' is made of {known.kind} parts: there is nothing to install")
+    environment = prepare_environment(stack, system, concretize, say)
+    spack = require_spack(bootstrap, say)
+    if concretize:
+        say(f"{stack}: resolving versions; this takes a minute or two")
+        for line in stream_lines([spack, "--color", "never", "-e", str(environment), "concretize", "--force"]):
+            if line.startswith("==>"):
+                say(f"{stack}: {line.removeprefix('==> ')}")
+        if stack != REFERENCE_STACK:  # its lock is shared by all systems
+            say(f"{stack}: resolved; to keep it: cp {environment / 'spack.lock'} {manifest_directory(system, stack)}")
+    build_environment([spack], environment, stack, jobs, say)
+    prefixes = installed_prefixes([spack], environment)
+    described = describe_installed_stack(stack, system, environment, prefixes)
+    for part in described.parts:
+        if directory := part.variants.get("dev_path"):
+            commit = part.variants.get("commit")
+            state = f"commit {commit}" if commit else "not a git work tree: its state is not recorded"
+            say(f"{stack}: {part.name} {part.version} is built from {directory}, {state}")
+    return described, write_stack_files(described)

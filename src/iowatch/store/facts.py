@@ -1,0 +1,257 @@
+"""What a session and a run record besides results: typed records of two JSON columns.
+
+A document may have further keys: those of parsers, plugins and experiments. They are kept, and read from `document`.
+Documents come from outputs, other releases and other programs: a value of another type than here is as good as absent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Self
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from iowatch.core import RunKey, RunProblem, UnplannedRun
+
+
+class _Facts(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="allow")
+    _stored: Mapping[str, Any] | None = None
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> Self:
+        """Return the facts of a JSON document; fields with a value of another type have their default."""
+        try:
+            facts = cls.model_validate(document)
+        except ValidationError as error:
+            damaged = {details["loc"][0] for details in error.errors(include_url=False)}
+            valid = {name: value for name, value in document.items() if name not in damaged}
+            facts = cls.model_validate(valid)
+        facts._stored = document
+        return facts
+
+    @property
+    def document(self) -> Mapping[str, Any]:
+        """The JSON document: as stored, or with the fields that were set and are not None."""
+        if self._stored is not None:
+            return self._stored
+        fields = self.model_dump(mode="json", exclude_unset=True)
+        return {name: value for name, value in fields.items() if value is not None}
+
+
+class SessionChoice(BaseModel):
+    """What restricts a session; a field that is empty restricts nothing.
+
+    Attributes:
+        stacks: only these stacks.
+        runs: only the cases with these names.
+        file_systems: these instead of the file systems that the suite names.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    stacks: tuple[str, ...] = ()
+    runs: tuple[str, ...] = ()
+    file_systems: tuple[str, ...] = ()
+
+    def includes(self, key: RunKey) -> bool:
+        """Return whether a session with this choice includes the run."""
+        has_stack = not self.stacks or key.stack in self.stacks
+        has_case = not self.runs or key.run in self.runs
+        return has_stack and has_case
+
+
+class UsedFileSystem(BaseModel):
+    """A file system on which a session measured.
+
+    Attributes:
+        directory: scratch directory of the session.
+        identity: declared fields of what it is on, on the host that started the session.
+    """
+
+    directory: str
+    identity: dict[str, str]
+
+
+class AbRunFacts(BaseModel):
+    """The two stacks of an A/B run.
+
+    Attributes:
+        seed: of the order of turns.
+    """
+
+    left: str
+    right: str
+    seed: int | None = None
+
+
+class AllocationFacts(BaseModel):
+    """The allocation in which an A/B run executed.
+
+    Attributes:
+        nodes: names in the notation of Slurm.
+    """
+
+    job: str
+    nodes: str
+
+
+class MissingReason(NamedTuple):
+    """Why a run of a session is missing."""
+
+    partition: str
+    stack: str
+    run: str
+    reason: str
+
+    @property
+    def key(self) -> RunKey:
+        """The run."""
+        return RunKey(self.partition, self.stack, self.run)
+
+
+@dataclass(frozen=True)
+class NewestSessionReport:
+    """What a session showed when it was the newest one of its system, beside the findings of the same update.
+
+    Attributes:
+        measured: number of series with a known level that it measured.
+        unusual: number of these that are far off.
+        adjusted_for: covariate whose effect was removed; None without one.
+    """
+
+    measured: int
+    unusual: int
+    adjusted_for: str | None = None
+
+
+@dataclass(frozen=True)
+class OutsideResult:
+    """A result of the newest session outside the usual range of its series; values in the unit of the series."""
+
+    series_id: int
+    value: float
+    lowest_usual: float
+    highest_usual: float
+    earlier: int
+
+
+class SessionFacts(_Facts):
+    """What a session records besides its results.
+
+    Attributes:
+        host: that started the session.
+        iowatch: version of iowatch.
+        scratch: scratch directory on the default file system.
+        scratch_file_system: declared fields of what that directory is on, on the host that started the session.
+        file_systems: the other file systems on which it measured, by name.
+        default_file_system: name of the default one, if the system measures several.
+        stacks: names of the stacks of the system at the start.
+        choice: what restricts the session; None for the whole suite on all stacks.
+        deferred: runs that did not fit the budget; not expected.
+        lost: expected runs that could not be planned.
+        unavailable: what cannot run on this system; not expected.
+        install_commands: commands that install what unavailable cases need.
+        missing_reasons: why runs are missing, as far as it is known.
+        problems: why a person should look at the session, one sentence each.
+        retest_since: epoch seconds from which on runs are retests of earlier runs of the session.
+        report: what it showed when it was the newest one; None if findings were not updated since it began.
+        outside_usual: results outside the usual range of their series.
+        ab_run: the stacks of an A/B run.
+        allocation: in which an A/B run executed.
+        interference: victim and aggressor of an interference run.
+        label: origin of results that were not measured on this installation.
+    """
+
+    host: str | None = None
+    iowatch: str | None = None
+    scratch: str | None = None
+    scratch_file_system: dict[str, str] | None = None
+    file_systems: dict[str, UsedFileSystem] = {}
+    default_file_system: str | None = None
+    stacks: tuple[str, ...] = ()
+    choice: SessionChoice | None = None
+    deferred: tuple[UnplannedRun, ...] = ()
+    lost: tuple[UnplannedRun, ...] = ()
+    unavailable: tuple[RunProblem, ...] = ()
+    install_commands: tuple[str, ...] = ()
+    missing_reasons: tuple[MissingReason, ...] = ()
+    problems: tuple[str, ...] = ()
+    retest_since: int | None = None
+    report: NewestSessionReport | None = None
+    outside_usual: tuple[OutsideResult, ...] = ()
+    ab_run: AbRunFacts | None = None
+    allocation: AllocationFacts | None = None
+    interference: dict[str, Any] | None = None
+    label: str | None = None
+
+
+NO_SESSION_FACTS = SessionFacts()
+
+
+class DarshanFacts(BaseModel):
+    """What became of the Darshan logs of a run.
+
+    Attributes:
+        status: `ok`, `partial`, `unreadable` or `no trace`.
+        reason: why it is not `ok`.
+        counts: counters that are the same in every run of the case, by name.
+    """
+
+    status: str | None = None
+    reason: str | None = None
+    counts: dict[str, float] = {}
+
+
+class RunFacts(_Facts):
+    """What a run records besides its results; the facts of its output and those of its job.
+
+    Attributes:
+        command: command line of the program.
+        source: where an imported or simulated result is from.
+        label: origin of results that were not measured on this installation.
+        nodes: names of its nodes.
+        pair: number of its pair in an A/B or interference run, from 1; 0 for the warm-up.
+        side: `left` or `right` in an A/B run; the level in an interference run.
+        file_system: name of its file system, if that is not the default one.
+        scratch_file_system: declared fields of what its scratch directory was on, on its first node.
+        machine: hardware and software of its first node, by name.
+        filesystem: what the benchmark reported of the file system.
+        kernel: version that the benchmark reported.
+        mpi: `description` or `version` of the MPI library that was loaded.
+        libraries: versions of the other libraries that were loaded, by name.
+        program: `sha256` of the program, and the `libraries` that it loads.
+        hints: MPI-IO hints: `effective` has those in force.
+        tracing: `Darshan` or `none`.
+        covariates: what was recorded `before` and `after` the run, by name.
+        darshan: what became of its Darshan logs; None if none were expected.
+        profile: samples of a profiled run.
+        counts: counted instructions and calls of a profiled run.
+        partial_results: results of a failed or incomplete run, which are in no series.
+    """
+
+    command: str | None = None
+    source: str | None = None
+    label: str | None = None
+    nodes: tuple[str, ...] = ()
+    pair: int | None = None
+    side: str | None = None
+    file_system: str | None = None
+    scratch_file_system: dict[str, str] | None = None
+    machine: dict[str, Any] = {}
+    filesystem: dict[str, Any] = {}
+    kernel: str | None = None
+    mpi: dict[str, Any] = {}
+    libraries: dict[str, Any] = {}
+    program: dict[str, Any] = {}
+    hints: dict[str, Any] = {}
+    tracing: str | None = None
+    covariates: dict[str, Any] = {}
+    darshan: DarshanFacts | None = None
+    profile: dict[str, Any] | None = None
+    counts: dict[str, Any] | None = None
+    partial_results: tuple[dict[str, Any], ...] = ()
+
+
+NO_RUN_FACTS = RunFacts()

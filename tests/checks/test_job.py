@@ -1,0 +1,177 @@
+"""The job of a run without ReFrame: order in, lines of the script out."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from iowatch.benchmarks.suites import SuiteCase
+from iowatch.checks import (
+    EXTENSIONS,
+    CheckedRun,
+    CheckExtension,
+    CheckTurn,
+    ExtensionSettings,
+    ExtraWork,
+    JobScript,
+    OrderedFileSystem,
+    OrderedRun,
+    RunOrder,
+)
+from iowatch.checks.cases import ReframeTasks, changed_case, skip_reason
+from iowatch.checks.job import compose_job, job_time_limit_s, scheduler_options
+from iowatch.checks.outputs import missing_results_of
+from iowatch.core import Output, UsageError
+from iowatch.site import FileSystemIdentity
+from tests.checks.runs import make_run
+
+VERIFICATION = ExtraWork("verification", 1, 1.0, 30.0)
+
+
+def lines_of(script: JobScript, launcher: str = "mpirun -np 4") -> list[str]:
+    """All lines of the script, as ReFrame writes them."""
+    start = " ".join([launcher, *script.command] if script.is_launched else script.command)
+    return [*script.before, start, *script.after]
+
+
+def position(lines: list[str], words: str) -> int:
+    """Number of the only line with these words."""
+    (found,) = (number for number, line in enumerate(lines) if words in line)
+    return found
+
+
+def test_script_is_of_the_shell_and_in_its_order() -> None:
+    run = make_run()
+    lines = lines_of(compose_job(run, JobScript()))
+    assert subprocess.run(["bash", "-n"], input="\n".join(lines), text=True, check=False).returncode == 0
+    start = position(lines, "mpirun -np 4 ior ")
+    assert f" -o {run.scratch}/" in lines[start]
+    places = [
+        position(lines, f"mkdir -m 700 {run.scratch} || exit 1"),
+        position(lines, "iowatch.machine"),
+        position(lines, "> iowatch.program"),
+        position(lines, "iowatch.covariates.sh /var/scratch/x.y/iowatch-s1/" + run.scratch.name + " before"),
+        position(lines, "> iowatch.started"),
+        start,
+        position(lines, "echo $? > start-0.rc"),
+        position(lines, "> iowatch.ended"),
+        position(lines, run.scratch.name + " after"),
+        position(lines, "> iowatch.mount.after"),
+    ]
+    assert places == sorted(places)
+
+
+def test_lines_of_the_user_are_kept() -> None:
+    script = compose_job(make_run(), JobScript(before=["module load x"], after=["echo end"]))
+    assert "module load x" in script.before
+    assert "echo end" in script.after
+
+
+def test_read_starts_once_per_sample_and_each_has_its_exit_code() -> None:
+    lines = lines_of(compose_job(make_run(options={"op": "read"}), JobScript()))
+    assert [line for line in lines if line.endswith(".rc")] == [f"echo $? > start-{n}.rc" for n in range(3)]
+    assert sum(line.startswith("mpirun -np 4 ior ") and line.endswith(" 2>> start-1.err") for line in lines) == 1
+
+
+def test_verification_follows_the_measurement() -> None:
+    run = make_run()
+    assert not any("verification" in line for line in lines_of(compose_job(run, JobScript())))
+    run = replace(run, order=RunOrder(session="s1", runs=(OrderedRun(run.key, (VERIFICATION,)),)))
+    lines = lines_of(compose_job(run, JobScript()))
+    assert position(lines, "echo $? > verification.rc") > position(lines, "> iowatch.ended")
+    assert job_time_limit_s(run) == 90
+
+
+def test_job_has_the_limit_of_its_case() -> None:
+    assert job_time_limit_s(make_run()) is None
+
+
+def test_directory_of_the_session_is_used() -> None:
+    identity = FileSystemIdentity(type="lustre")
+    file_systems = (OrderedFileSystem(None, Path("/lustre"), {"default": identity}),)
+    run = make_run(order=RunOrder(session="s1", file_systems=file_systems), scratch_base=Path("/lustre"))
+    assert run.scratch.parent == Path("/lustre/iowatch-s1")
+    assert any("expected type lustre" in line for line in compose_job(run, JobScript()).before)
+
+
+def test_only_ordered_runs_are_executed() -> None:
+    run = make_run()
+    ordered = replace(run, order=RunOrder(runs=(OrderedRun(run.key),)))
+    assert skip_reason(ordered) is None
+    others = (OrderedRun(run.key._replace(stack="other")),)
+    assert skip_reason(replace(run, order=RunOrder(runs=others))) == "not chosen for this session"
+    assert skip_reason(replace(ordered, turn=CheckTurn(1, "left", "gnu"))) is None
+    assert skip_reason(replace(ordered, turn=CheckTurn(1, "left", "other"))) == "a turn of the other stack"
+
+
+def test_session_runs_cases_as_the_suite_says(tmp_path: Path) -> None:
+    case = make_run().case
+    changed = changed_case(case, RunOrder(), ReframeTasks({"repeat": "5"}, 8, 4))
+    assert (changed.options["repeat"], changed.ranks, changed.nodes) == (5, 8, 2)
+    with pytest.raises(UsageError, match="ranks of a case"):
+        changed_case(case, RunOrder(spool=tmp_path), ReframeTasks({}, 8, None))
+    assert changed_case(case, RunOrder(spool=tmp_path), ReframeTasks({}, 1, None)) == case
+
+
+def test_retest_avoids_nodes() -> None:
+    run = make_run(scheduler="slurm")
+    assert scheduler_options(run) == []
+    run = replace(run, order=RunOrder(runs=(OrderedRun(run.key, (), ("n3", "n4")),)))
+    assert scheduler_options(run) == ["--exclude=n3,n4"]
+
+
+class Numbered(CheckExtension):
+    """Uses everything that an extension can change."""
+
+    name = "numbered"
+    measures = False
+    files = {"numbers": ("numbers.txt",)}  # noqa: RUF012 - read only
+
+    def options(self, case: SuiteCase, settings: ExtensionSettings) -> Mapping[str, str]:
+        return {"repeat": str(settings["repeat"])}
+
+    def time_limit_s(self, case: SuiteCase, limit_s: float, settings: ExtensionSettings) -> float:
+        return limit_s + 1
+
+    def scheduler_options(self, scheduler: str, settings: ExtensionSettings) -> list[str]:
+        return [f"--comment={scheduler}"]
+
+    def change_command(self, run: CheckedRun, script: JobScript, settings: ExtensionSettings) -> JobScript:
+        return script.with_command(["nl", *script.command])
+
+    def change_job(self, run: CheckedRun, script: JobScript, settings: ExtensionSettings) -> JobScript:
+        return script.starting_with(["echo begin"]).ending_with(["echo end"])
+
+
+@pytest.fixture
+def numbered(monkeypatch: pytest.MonkeyPatch) -> RunOrder:
+    """An order that switches the extension on."""
+    len(EXTENSIONS)
+    monkeypatch.setattr(EXTENSIONS, "_all", {**EXTENSIONS, "numbered": Numbered()})
+    return RunOrder(session="s1", extensions={"numbered": {"repeat": 2}})
+
+
+def test_extension_changes_the_job(numbered: RunOrder) -> None:
+    run = make_run(options={"op": "read"}, order=numbered)
+    lines = lines_of(compose_job(run, JobScript()))
+    assert (lines[0], lines[-1]) == ("echo begin", "echo end")
+    assert sum(line.startswith("mpirun -np 4 nl ior ") for line in lines) == 3, "every start"
+    assert job_time_limit_s(run) == 61
+    assert scheduler_options(run) == ["--comment=local"]
+    assert changed_case(run.case, numbered, ReframeTasks({}, 1, None)).options["repeat"] == 2
+
+
+def test_run_of_an_extension_that_does_not_measure_lacks_no_result(numbered: RunOrder) -> None:
+    output = Output("ior", "4.0.0", "ok", None, ())
+    assert missing_results_of(make_run(order=numbered), output) == []
+    assert "write bandwidth" in missing_results_of(make_run(), output)
+
+
+def test_unknown_extension_is_refused() -> None:
+    run = make_run(order=RunOrder(extensions={"nonsense": {}}))
+    with pytest.raises(UsageError, match="no check extension 'nonsense'"):
+        compose_job(run, JobScript())

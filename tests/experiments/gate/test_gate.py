@@ -1,0 +1,291 @@
+"""`iowatch gate` with ReFrame replaced: decisions, exit codes, reports, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from click.testing import Result as CliResult
+from jsonschema import Draft202012Validator
+from junitparser import JUnitXml
+
+from iowatch import checks
+from iowatch.core import Output, Result, UsageError
+from iowatch.experiments.common import pairs
+from iowatch.experiments.common.builds import Build, recorded_stack
+from iowatch.experiments.common.counters import RunCounts
+from iowatch.experiments.gate import run as gate
+from iowatch.experiments.reproduce import run as reproduce
+from iowatch.session import reframe
+from iowatch.session.reframe import ReframePartition, ReframeSite
+from iowatch.site import Stack, StackPart
+from iowatch.store import History, SessionRecord
+from tests.checks.orders import order_of
+
+Cli = Callable[..., CliResult]
+FEATURES = frozenset({"mpi", "hdf5", "netcdf4"})
+STACKS = {
+    name: Stack(name, "local", "modules", "installed", (StackPart("hdf5", version),))
+    for name, version in (("old", "1.10.8"), ("new", "1.14.5"))
+}
+WORDS = ("gate", "--base", "old", "--head", "prefix:/opt/new", "--seed", 1)
+
+
+class FakeReframe:
+    """Writes each selected run; the stack `new` has `gain` of the performance in cases of HDF5.
+
+    Attributes:
+        noise: of a run; 0.01 decides with the fewest pairs.
+        failing: stacks on which cases of netCDF fail.
+        writes: of a counted run, by stack.
+        starts: runs of each batch of pairs.
+        counted: stacks of each start that counted.
+        collective: collective writes of a counted run by Darshan, by stack; None: its log is damaged.
+    """
+
+    def __init__(self) -> None:
+        self.gain, self.noise, self.failing = 1.0, 0.01, set[str]()
+        self.writes = {"old": 24, "new": 24}
+        self.collective: dict[str, int | None] = {"old": 8, "new": 8}
+        self.starts: list[set[str]] = []
+        self.counted: list[set[str]] = []
+
+    def follow(self, _words: list[str], place: Path, environment: dict[str, str], each_poll: Callable[[], None]) -> int:
+        (place / "report.json").write_text("{}")
+        order = order_of(environment)
+        selected, spool = [run.key for run in order.runs or ()], order.spool
+        assert spool is not None
+        if "counter" in order.extensions:
+            self.counted.append({stack for _, stack, _ in selected})
+            for _, stack, run in selected:
+                if stack in self.failing and "netcdf4" in run:
+                    self._spool(spool, run, stack, {}, self._output(run, stack, [0]))
+                    continue
+                traced = order.is_traced and self.collective[stack]
+                operations = {"MPIIO_COLL_WRITES": traced} if traced else None
+                counts = RunCounts({"pwrite64": self.writes[stack]}, {}, None, True, "", operations)
+                self._spool(spool, run, stack, {}, Output("benchio", "1", "ok", None, (), {"counts": counts.to_json()}))
+        else:
+            if order.turns[0].pair:
+                self.starts.append({run for _, _, run in selected})
+            for number, turn in enumerate(order.turns):
+                for run in sorted({run for _, stack, run in selected if stack == turn.stack}):
+                    self._spool(spool, run, turn.stack, turn.facts, self._output(run, turn.stack, [turn.pair, number]))
+        each_poll()
+        return 0
+
+    def _output(self, run: str, stack: str, seed: list[int]) -> Output:
+        if stack in self.failing and "netcdf4" in run:
+            return Output("benchio", "1", "failed", "NC_EHDFERR", ())
+        gain = self.gain if stack == "new" and "hdf5" in run else 1.0
+        level = 1000 * gain * float(np.exp(np.random.default_rng([*seed, len(run)]).normal(0, self.noise)))
+        case = {"api": run.partition("api=")[2], "ab_run": True}
+        return Output("benchio", "1", "ok", None, (Result("write", "bandwidth", "MiB/s", (level,) * 3, case),))
+
+    def _spool(self, spool: Path, run: str, stack: str, facts: dict[str, object], output: Output) -> None:
+        name = checks.turn_run_name(run, facts) if facts else run
+        case = checks.SpooledCase(
+            name, "benchio", "default", stack, STACKS[stack].to_json(), 1_700_000_000, 1.0, output.to_json(), facts
+        )  # fmt: skip
+        checks.spool_case(spool, case, {})
+
+
+@pytest.fixture
+def reframe_(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, var: Path) -> FakeReframe:
+    """ReFrame and builds replaced: `old` is a stack of the system, `new` a prefix with HDF5 1.14."""
+    fake = FakeReframe()
+    site = ReframeSite(
+        "local", tmp_path / "reframe.py", (ReframePartition("default", "local", ("old", "new"), None),),
+        {"old": FEATURES | {"pnetcdf"}, "new": FEATURES},
+    )  # fmt: skip
+    builds = [Build("old", STACKS["old"], is_made=False), Build("prefix:/opt/new", STACKS["new"], is_made=True)]
+    monkeypatch.setattr(gate, "find_build", lambda _, text, _say: next(build for build in builds if build.text == text))
+    monkeypatch.setattr(reproduce, "recorded_stack", lambda _, stack, _say: stack)
+    monkeypatch.setattr(reframe, "run_reframe", fake.follow)
+    monkeypatch.setattr(reframe, "load_site", lambda _: site)
+    monkeypatch.setattr(pairs, "_site_with", lambda site, *_: site)
+    (tmp_path / "suites" / "benchio").mkdir(parents=True)
+    (tmp_path / "suites" / "benchio" / "gate.yaml").write_text(
+        "format: 1\nsummary: three cases\nreference: none\ntime_limit: 60\ndefaults: {op: write}\n"
+        "matrix:\n  - {api: [hdf5, netcdf4, pnetcdf], file: shared}\n"
+    )
+    (tmp_path / "site.yaml").write_text("title: tests\n")
+    monkeypatch.setenv("IOWATCH_SITE", str(tmp_path))
+    return fake
+
+
+def test_equal_builds_pass_with_the_fewest_pairs(reframe_: FakeReframe, cli: Cli, history: History) -> None:
+    """Six pairs (tests/statistics/test_gate.py has the arithmetic); a case that only one build can run is named."""
+    found = cli(*WORDS, "--json")
+    document = json.loads(found.stdout)
+    assert (found.exit_code, document["decision"]) == (0, "pass")
+    assert [one["pairs"] for one in document["results"]] == [6, 6]
+    assert (
+        document["summary"]
+        == "new is not slower than old by 10 % or more in any of 2 measurements; 1 left out (below)."
+    )
+    assert document["left_out"] == [{"name": "benchio:api=pnetcdf", "reason": "new does not provide pnetcdf"}]
+    assert document["libraries"] == ["hdf5 1.10.8 -> 1.14.5"]
+    assert document["counts"] == []
+    assert history.session(document["session"]).is_interleaved
+
+
+def test_slower_build_is_stopped_and_only_open_cases_are_measured(reframe_: FakeReframe, cli: Cli) -> None:
+    reframe_.gain, reframe_.writes["new"] = 0.85, 31
+    found = cli(*WORDS)
+    assert found.exit_code == 1
+    first, *_ = found.stdout.splitlines()
+    assert first.startswith("new is slower than old: benchio write hdf5 by 1")
+    assert reframe_.starts[0] == {"benchio:api=hdf5", "benchio:api=netcdf4"}
+    assert reframe_.starts[-1] == {"benchio:api=hdf5"}, "netCDF is decided after six pairs"
+    assert "pwrite64 calls 24 -> 31 (+29.2 %)" in found.stdout
+
+
+def test_base_is_counted_once_and_again_to_confirm_a_difference(
+    reframe_: FakeReframe, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = cli(*WORDS)
+    assert "counts of old: from session" not in first.stderr
+    again = cli(*WORDS)
+    assert "counts of old: from session" in again.stderr
+    assert reframe_.counted == [{"old", "new"}, {"new"}]
+    reframe_.writes["new"] = 31
+    assert "pwrite64 calls 24 -> 31" in cli(*WORDS).stdout
+    assert reframe_.counted[2:] == [{"new"}, {"old", "new"}]
+    monkeypatch.setattr(gate.platform, "release", lambda: "another kernel")
+    cli(*WORDS)
+    assert reframe_.counted[4] == {"old", "new"}
+
+
+def test_calls_of_mpi_are_compared_where_both_builds_have_darshan(
+    reframe_: FakeReframe, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A log that one build lacks, or that is damaged, is named and is not a difference to zero."""
+    reframe_.collective["new"] = 31
+    assert "no calls of MPI-IO and HDF5: not both builds have Darshan" in cli(*WORDS).stdout
+    site = reframe.load_site("local")
+    traced = replace(site, features={name: found | {"darshan"} for name, found in site.features.items()})
+    monkeypatch.setattr(reframe, "load_site", lambda _: traced)
+    found = cli(*WORDS).stdout
+    assert "MPIIO_COLL_WRITES 8 -> 31 (+287.5 %)" in found
+    assert "no calls of MPI-IO" not in found
+    reframe_.collective["new"] = None
+    damaged = cli(*WORDS).stdout
+    assert "no calls of MPI-IO and HDF5: a Darshan log is not complete" in damaged
+    assert "MPIIO_COLL_WRITES" not in damaged
+
+
+def test_case_that_fails_on_the_head_only_is_a_regression(reframe_: FakeReframe, cli: Cli, tmp_path: Path) -> None:
+    reframe_.failing = {"new"}
+    found = cli(*WORDS, "--no-counts", "--junit", tmp_path / "junit.xml")
+    assert found.exit_code == 1
+    assert found.stdout.startswith("new does not work where old does: benchio:api=netcdf4 fails.")
+    assert "NC_EHDFERR" in found.stdout
+    (suite,) = JUnitXml.fromfile(str(tmp_path / "junit.xml"))
+    assert (suite.failures, suite.tests) == (1, 3)
+
+
+def test_case_that_fails_on_the_base_decides_nothing(reframe_: FakeReframe, cli: Cli) -> None:
+    reframe_.failing = {"old", "new"}
+    assert "not counted, because the run failed: benchio:api=netcdf4" in cli(*WORDS).stdout
+    found = cli(*WORDS, "--no-counts", "--json")
+    document = json.loads(found.stdout)
+    assert (found.exit_code, len(document["results"])) == (0, 1)
+    assert {"name": "benchio:api=netcdf4", "reason": "NC_EHDFERR"} in document["left_out"]
+
+
+@pytest.mark.parametrize(("options", "code"), [((), 4), (("--undecided", "pass"), 0), (("--undecided", "fail"), 1)])
+def test_time_that_does_not_suffice_is_undecided(
+    options: tuple[str, ...], code: int, reframe_: FakeReframe, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The clock of the gate passes a minute each time that it asks: none of 40 % noise is decided in four."""
+    reframe_.noise = 0.4
+    minutes = iter(range(0, 60_000, 60))
+    monkeypatch.setattr(gate.time, "monotonic", lambda: next(minutes))
+    monkeypatch.setattr(gate, "_FIRST_PAIRS", 2)
+    found = cli(*WORDS, "--no-counts", "--minutes", 0.001, *options)
+    assert found.exit_code == code
+
+
+def test_reports_for_people_and_programs(reframe_: FakeReframe, cli: Cli, tmp_path: Path) -> None:
+    """The document has the published schema, and the comment begins with the sentence of the text."""
+    reframe_.gain = 0.8
+    files = {name: tmp_path / name for name in ("gate.md", "gate.json", "gate.xml", "badge.svg")}
+    cli(
+        *WORDS, "--markdown", files["gate.md"], "--json-file", files["gate.json"], "--junit", files["gate.xml"],
+        "--badge", files["badge.svg"],
+    )  # fmt: skip
+    document, schema = json.loads(files["gate.json"].read_text()), json.loads(cli("gate", "--schema").stdout)
+    Draft202012Validator(schema).validate(document)
+    assert not Draft202012Validator(schema).is_valid({**document, "decision": "perhaps"})
+    text = files["gate.md"].read_text()
+    assert text.startswith(f"**{document['summary']}**")
+    assert "| measured | old | new |" in text
+    assert "iowatch gate --base old --head prefix:/opt/new" in text
+    for picture in (tmp_path / "gate.svg", files["badge.svg"]):
+        assert ElementTree.parse(picture).getroot().tag.endswith("svg")
+    assert "regression" in files["badge.svg"].read_text()
+
+
+def test_builds_that_cannot_be_used_are_refused(var: Path, cli: Cli, tmp_path: Path) -> None:
+    for text, message in (
+        ("spack:", "names nothing"),
+        ("perfix:/opt/x", "'perfix:' is unknown"),
+        ("prefix:/no/such", "is not a directory"),
+        ("prefix:relative", "is not an absolute path"),
+        (f"prefix:{tmp_path}", "no directory 'lib'"),
+        ("prefix:", "names nothing"),
+        ("nonsense", "no stack 'nonsense'"),
+        (f"git:{tmp_path}", "names no directory and revision"),
+        (f"git:{tmp_path}@v1", "not a git repository"),
+    ):
+        found = cli("gate", "--base", text, "--head", "system-openmpi")
+        assert found.exit_code == 2, text
+        assert message in found.stderr, text
+
+
+@pytest.mark.parametrize(("planted", "recorded"), [(0.8, -0.2), (1.25, 0.25)])
+def test_change_of_a_session_is_reproduced_or_not(
+    planted: float, recorded: float, reframe_: FakeReframe, cli: Cli, history: History
+) -> None:
+    """A gain as well as a loss; the same session when the planted change is gone, then one of equal builds."""
+    reframe_.gain = planted
+    cli(*WORDS, "--no-counts", "--seed", 3)
+    session = history.sessions()[0].uuid
+    found = cli("reproduce", session[:8], "--seed", 4, "--json")
+    document = json.loads(found.stdout)
+    assert (found.exit_code, document["answer"], document["run"]) == (0, "reproduced", "benchio:api=hdf5")
+    assert document["recorded_change"] == pytest.approx(recorded, abs=0.02)
+    assert document["change"] == pytest.approx(recorded, abs=0.02)
+    reframe_.gain = 1.0
+    gone = cli("reproduce", session[:8], "--seed", 5)
+    assert gone.exit_code == 1
+    assert gone.stdout.startswith("not reproduced: benchio:api=hdf5")
+    equal = cli("reproduce", history.sessions()[0].uuid)
+    assert equal.exit_code == 2
+    assert "has no difference to reproduce" in equal.stderr
+
+
+def test_recorded_stack_that_is_gone_is_refused(tmp_path: Path) -> None:
+    """It names what is missing; with all files it is the stack under a name of its own."""
+    library = tmp_path / "libhdf5.so"
+    stack = Stack("old", "local", "spack", "installed", (StackPart("hdf5", "1.10.8", files=(str(library),)),))
+    with pytest.raises(UsageError, match=r"no longer on this machine: .*/libhdf5\.so is missing"):
+        recorded_stack("local", stack)
+    library.touch()
+    found = recorded_stack("local", stack)
+    assert found.name.startswith("recorded-old-")
+    assert found.parts == stack.parts
+
+
+def test_what_cannot_be_reproduced_is_refused(cli: Cli, history: History) -> None:
+    history.begin_session(SessionRecord("a" * 36, "local", "smoke", "run", 1_700_000_000))
+    for name, message in (("nonsense", "no finding"), ("aaaa", "it has no pairs of two stacks")):
+        found = cli("reproduce", name)
+        assert found.exit_code == 2
+        assert message in found.stderr

@@ -1,0 +1,391 @@
+"""Interference runs: real aggressor processes, the victim and its ReFrame replaced; levels, limits, faults, report."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from click.testing import Result as CliResult
+
+from iowatch import checks
+from iowatch.benchmarks.ior import IOR
+from iowatch.benchmarks.suites import SuiteCase, load_suite
+from iowatch.core import Output, OutputStatus, Result, UsageError
+from iowatch.experiments.interference import aggressors as jobs
+from iowatch.experiments.interference import jobs as aggressors
+from iowatch.experiments.interference import page as page
+from iowatch.experiments.interference import run as interference
+from iowatch.experiments.interference.effects import interference_effects
+from iowatch.findings.series import monitored_series
+from iowatch.output.dashboard.build import build_site
+from iowatch.session import reframe
+from iowatch.session.reframe import ReframePartition, ReframeSite
+from iowatch.store import History, SeriesFilter
+from tests.checks.orders import order_of
+
+Cli = Callable[..., CliResult]
+# Record of one start of the case `op=write` of the suite on ext4; benchio printed the mean of its ten repetitions.
+CAPTURED = Path(__file__).parent / "data" / "aggressor.json"
+MEAN = 893.43
+RUN = ("interference", "--suite", "interference", "victim=op=write", "aggressor=op=write")
+
+
+def turn_of(environment: dict[str, str]) -> tuple[int, int]:
+    (turn,) = order_of(environment).turns
+    return turn.pair, int(turn.side)
+
+
+class Machine:
+    """ReFrame replaced: aggressors are processes whose start lasts until the victim has ended.
+
+    Attributes:
+        turns: (pair, level) of the victims.
+        kill: during this turn the first aggressor is killed.
+        fails: in this turn the victim fails.
+        exit_code: of every start of an aggressor.
+        busy: largest number of aggressors that a victim met, by level.
+    """
+
+    def __init__(self, place: Path) -> None:
+        self.place, self.turns = place, list[tuple[int, int]]()
+        self.kill: tuple[int, int] | None = None
+        self.fails: tuple[int, int] | None = None
+        self.exit_code = 0
+        self.busy: dict[int, set[int]] = {}
+        self.jobs: Path | None = None
+        self.processes: list[subprocess.Popen[bytes]] = []
+
+    @contextmanager
+    def started(self, words: list[str], directory: Path, environment: dict[str, str]) -> Iterator[object]:
+        assert "--skip-sanity-check" in words
+        order = order_of(environment)
+        request = order.extensions["aggressor"]
+        assert not order.is_traced
+        self.jobs = directory
+        ended = f"until [ -e {directory}/ended-$serial ]; do sleep 0.05; done; cp {CAPTURED} benchio.json"
+        commands = [
+            aggressors.AggressorCommands(
+                [], self.place / "own" / str(n), {}, f"{ended}; (exit {self.exit_code})", {}, ("benchio.json",)
+            )
+            for n in range(request["count"])
+        ]
+        aggressors.write_aggressor_files(directory, commands)
+        process = subprocess.Popen(["sh", str(directory / aggressors.START)], start_new_session=True)
+        self.processes.append(process)
+        try:
+            yield process
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGTERM)
+            process.wait()
+
+    def run(self, words: list[str], place: Path, environment: dict[str, str], each_poll: Callable[[], None]) -> int:
+        (place / "report.json").write_text("{}")
+        pair, level = turn_of(environment)
+        self.turns.append((pair, level))
+        began = time.time()
+        if self.jobs and level:
+            control = (self.jobs / aggressors.CONTROL).read_text().split()
+            running = [path for path in self.jobs.glob("job-*/running") if path.read_text().split()[0] == control[0]]
+            self.busy.setdefault(level, set()).add(len(running))
+            if (pair, level) == self.kill:
+                os.kill(int((self.jobs / "job-1" / "job").read_text().split()[0]), signal.SIGKILL)
+        self._leave(environment, [began, time.time()])
+        if self.jobs and level:
+            (self.jobs / f"ended-{control[0]}").touch()
+        each_poll()
+        return 0
+
+    def _leave(self, environment: dict[str, str], measured: list[float]) -> None:
+        """Each aggressor takes as much as the victim, and 1 % of noise per pair."""
+        order, (pair, level) = order_of(environment), turn_of(environment)
+        assert order.spool is not None
+        samples = tuple(1000 * (1 + 0.01 * pair) / (1 + level) * factor for factor in (0.98, 1.0, 1.02))
+        case = {"api": "POSIX", **order.turns[0].parameters}
+        assert case["aggressors"] == level
+        results = (Result("write", "bandwidth", "MiB/s", samples, case),)
+        facts = {"pair": pair, "side": str(level), "measured": measured}
+        name = checks.turn_run_name("benchio:op=write", facts)
+        if (pair, level) == self.fails:
+            results = ()
+        status: OutputStatus = "ok" if results else "failed"
+        output = Output("benchio", "1.0.0", status, None if results else "no space left", results).to_json()
+        checks.spool_case(
+            order.spool,
+            checks.SpooledCase(name, "benchio", "default", "one", {}, int(time.time()), 0.1, output, facts),
+            {},
+        )
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, var: Path) -> Machine:
+    fake = Machine(tmp_path)
+    monkeypatch.setattr(reframe, "run_reframe", fake.run)
+    monkeypatch.setattr(reframe, "started_reframe", fake.started)
+    monkeypatch.setattr(reframe, "load_site", lambda _: site_of(tmp_path, "local"))
+    for module, name in ((jobs, "_POLL_S"), (jobs, "_ASK_S"), (aggressors, "_POLL_S")):
+        monkeypatch.setattr(module, name, 0.05)
+    return fake
+
+
+def site_of(place: Path, scheduler: str, *access: str) -> ReframeSite:
+    partition = ReframePartition("default", scheduler, ("one",), place / "scratch", access)
+    return ReframeSite("local", place / "reframe.py", (partition,), {"one": frozenset({"mpi"})})
+
+
+@pytest.fixture
+def limits(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Changes limits of the system."""
+
+    def change(**values: object) -> None:
+        known = interference.InterferenceContext.limits.fget  # type: ignore[attr-defined]
+        monkeypatch.setattr(
+            interference.InterferenceContext, "limits", property(lambda self: known(self).model_copy(update=values))
+        )
+
+    return change
+
+
+# Levels
+
+
+@pytest.mark.parametrize(
+    ("text", "levels"), [("0,1,2,4", (0, 1, 2, 4)), ("4, 2", (0, 2, 4)), ("1", (0, 1)), ("8,0", (0, 8))]
+)
+def test_reference_is_added_to_levels(text: str, levels: tuple[int, ...]) -> None:
+    assert interference.parse_levels(text) == levels
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [("0", "nothing interferes"), ("0,-1", "numbers of aggressors >= 0"), ("1,1", "named twice"), ("", "numbers of"),
+     ("0,1.5", "numbers of"), ("0,two", "numbers of"), ("²", "numbers of")],
+)  # fmt: skip
+def test_invalid_levels_are_refused(text: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        interference.parse_levels(text)
+
+
+# A whole session
+
+
+def test_slowdown_is_measured_with_all_aggressors_of_each_level(
+    machine: Machine, cli: Cli, history: History, tmp_path: Path
+) -> None:
+    """The victim has 1 / (1 + level) of its bandwidth, so its slowdown is 1 + level."""
+    result = cli(*RUN, "--levels", "0,1,3", "--pairs", 3, "--seed", 5, "--json")
+    assert result.exit_code == 0, result.stderr
+    document = json.loads(result.stdout)
+    assert machine.busy == {1: {1}, 3: {3}}
+    assert machine.turns[0] == (0, 0)  # one warm-up, without aggressors
+    orders = [[level for pair, level in machine.turns if pair == number] for number in (1, 2)]
+    assert sorted(orders[0]) == [0, 1, 3]
+    assert orders[1] == orders[0][::-1]
+    found = {one["level"]: one for one in document["levels"]}
+    assert set(found) == {1, 3}
+    for level, one in found.items():
+        assert one["slowdown"] == pytest.approx(1 + level)
+        assert (one["pairs"], len(one["samples"])) == (3, 9)
+        assert min(one["samples"]) == pytest.approx((1 + level) / 1.02)
+        # Tables 11 and 12 of [lawrence2017]: the aggregate is the sum of the mean bandwidths of all instances.
+        assert one["aggressors"] == {"write": pytest.approx(level * MEAN, rel=1e-4)}
+    session = document["run"]["session"]
+    assert history.session(session).status == "ok"
+    assert len(history.runs(session)) == 9 + 6  # victims, and the aggressors of the levels above 0
+    rows = history.series(SeriesFilter(system="local"))
+    assert {row.case.parameters.get("aggressors") for row in rows} == {0, 1, 3}
+    assert monitored_series(rows) == []
+    assert all(process.returncode is not None for process in machine.processes)
+    assert not [*(machine.place / "own").glob("*")]
+    check_page(history, session, tmp_path / "site")
+
+
+def check_page(history: History, uuid: str, place: Path) -> None:
+    """Every sample is drawn, every interval, and the session is linked."""
+    text = (build_site(history, place, pages=[page.PAGE]).index.parent / "interference.html").read_text()
+    pictures = re.findall(r"<svg.*?</svg>", text)
+    effects = interference_effects(history, uuid).effects
+    (picture,) = pictures
+    assert picture.count('r="1.8"') == sum(len(one.samples) for one in effects) == 18
+    assert [one.ci is not None and one.ci[0] <= 1 + one.level <= one.ci[1] for one in effects] == [True, True]
+    assert "3 aggressors: ×4 (" in picture
+    assert picture.count('class="interval') == 2
+    assert f'href="session/{uuid}.html"' in text
+
+
+# Faults while it runs
+
+
+def test_level_with_a_killed_aggressor_is_failed_and_the_next_ones_are_measured(
+    machine: Machine, cli: Cli, history: History
+) -> None:
+    machine.kill, machine.fails = (1, 2), (2, 2)
+    result = cli(*RUN, "--levels", "2", "--pairs", 3, "--json")
+    assert result.exit_code == 1
+    document = json.loads(result.stdout)
+    assert document["run"]["failed"] == ["benchio:op=write#1L2", "benchio:op=write#2L2"]
+    killed, failed = [run.reason or "" for run in history.runs(document["run"]["session"]) if run.status != "ok"]
+    assert re.fullmatch(r"aggressor 1: its process \d+ was ended", killed)
+    assert failed == "no space left"  # the victim's own reason: its aggressors stay
+    assert history.session(document["run"]["session"]).status == "incomplete"
+    assert {(one["level"], one["pairs"]) for one in document["levels"]} == {(2, 1)}
+    assert len(machine.processes) == 2  # all aggressors were started anew
+
+
+def test_aggressors_that_always_fail_end_the_session(machine: Machine, cli: Cli, history: History) -> None:
+    machine.exit_code = 7
+    result = cli(*RUN, "--levels", "1", "--pairs", 9)
+    assert result.exit_code == 3
+    assert "failed in 3 turns in a row: aggressor 1: its start 1 ended with exit code 7" in result.stderr
+    (session,) = history.sessions("local")
+    assert session.status == "incomplete"
+    assert [run.status for run in history.runs(session.uuid) if "L1" in run.name] == ["failed"] * 3
+
+
+def test_byte_budget_counts_all_jobs(machine: Machine, cli: Cli, limits: Callable[..., None]) -> None:
+    """One start, of the victim or of an aggressor, writes ten times 64 MiB."""
+    limits(total_bytes=6 << 30)
+    result = cli(*RUN, "--levels", "2", "--budget", 5, "--json")
+    assert result.exit_code == 0, result.stderr
+    run = json.loads(result.stdout)["run"]
+    assert (run["stopped"], run["pairs"] >= 1) == ("bytes", True)
+    assert machine.jobs is not None
+    started = sum((machine.jobs / f"job-{n}" / "starts").read_text().count("\n") for n in (1, 2))
+    assert (len(machine.turns) + started) * 10 * (64 << 20) <= 6 << 30
+
+
+def test_starts_are_limited_by_what_is_left_of_the_byte_budget() -> None:
+    """100 bytes, of which 20 are written, 4 starts of 5 bytes were made, and the victim writes 10: 50 are left."""
+    runner: Any = object.__new__(interference._InterferenceRunner)
+    runner.context, runner._written = SimpleNamespace(byte_budget=100), 20
+    runner.plan = SimpleNamespace(volume_bytes=10, aggressor=SimpleNamespace(volume_bytes=5))
+    runner.aggressors = SimpleNamespace(starts=4)
+    assert [runner._starts_left(level) for level in (1, 2, 5, 11)] == [10, 5, 2, 0]
+    assert runner._starts_left(0) > 1000
+    runner._written = 71
+    assert [runner._starts_left(level) for level in (0, 1)] == [0, -1]
+
+
+# Refused before anything is written
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("victim=op=both", "aggressor=op=append"), "no case 'op=append'"),
+        (("victim=op=both", "agressor=op=write"), "expected victim=CASE aggressor=CASE"),
+        (("victim=op=both", "victim=op=write"), "expected victim=CASE aggressor=CASE"),
+        (("victim=op=both", "aggressor=op=write", "--levels", "0"), "nothing interferes"),
+        (("victim=op=both", "aggressor=op=write", "--levels", "0,16"), "17 processes on this node; the limit of"),
+        (("victim=op=both", "aggressor=op=write", "--pairs", "999"), "the byte budget of 'local' is 256 GiB"),
+        (("victim=op=both", "aggressor=op=write", "--stack", "absent"), "no stack 'absent'"),
+        (("victim=op=both", "aggressor=op=write", "--night"), "No such option"),
+        (("victim=op=both", "aggressor=op=write", "--file-system", "all", "--file-system", "x"), "no file system"),
+    ],
+)  # fmt: skip
+def test_wrong_use_is_refused_before_anything_is_written(
+    words: tuple[str, ...], message: str, machine: Machine, cli: Cli, var: Path
+) -> None:
+    result = cli("interference", "--suite", "interference", *words)
+    assert result.exit_code == 2, result.stderr
+    assert message in " ".join(result.stderr.split())
+    assert not machine.turns
+    assert not [*var.glob("runs/*")]
+    assert not (var / "iowatch.db").exists()
+
+
+def test_system_without_byte_budget_is_refused(machine: Machine, cli: Cli, limits: Callable[..., None]) -> None:
+    limits(total_bytes=None)
+    result = cli(*RUN)
+    assert result.exit_code == 2
+    assert "nothing limits what the aggressors write: 'local' has no limits.total_bytes" in result.stderr
+
+
+def test_start_inside_a_job_and_other_schedulers_are_refused(
+    machine: Machine, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reframe, "load_site", lambda _: site_of(machine.place, "pbspro"))
+    assert "needs Slurm or no scheduler; partition 'default' has pbspro" in cli(*RUN).stderr
+    monkeypatch.setattr(interference, "current_allocation", lambda: object())
+    assert "start it outside of a job" in cli(*RUN).stderr
+
+
+@pytest.mark.parametrize(
+    ("access", "rows", "possible"),
+    [
+        ((), "node* 1 0/16/0/16", 15),  # one processor is the victim's
+        (("--exclusive", "--partition=a"), "a 3 0/96/0/96", 2),  # one of three nodes is the victim's
+        (("--exclusive", "--partition=a"), "a 1 0/32/0/32\na 2 64/0/0/64", 2),
+        (("--partition=a",), "", None),
+    ],
+)
+def test_more_jobs_than_slurm_can_run_at_once_are_refused(
+    access: tuple[str, ...],
+    rows: str,
+    possible: int | None,
+    machine: Machine,
+    cli: Cli,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(reframe, "load_site", lambda _: site_of(machine.place, "slurm", *access))
+    monkeypatch.setattr("iowatch.site.schedulers.query_command", lambda *_, **__: rows)
+    found = aggressors.most_aggressors("a" if access else None, (1, 1), (1, 1), "--exclusive" in access)
+    assert found == possible
+    if possible is not None:
+        stderr = cli(*RUN, "--levels", f"0,{possible + 1}").stderr
+        assert f"can run {possible} aggressors at the same time" in " ".join(stderr.split())
+
+
+def test_case_name_of_several_benchmarks_must_be_complete(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = load_suite("interference")[0]
+    both = [one, SuiteCase(one.suite, "ior", one.name, IOR.read_options({}), "none", 60)]
+    with pytest.raises(UsageError, match="several cases 'op=both'"):
+        interference._find_case(both, "interference", "op=both")
+    assert interference._find_case(both, "interference", "ior:op=both").benchmark == "ior"
+
+
+# The jobs
+
+
+def test_covered_share_counts_only_what_is_inside() -> None:
+    starts = [
+        aggressors.AggressorStart(1, n, begin, end, 0) for n, (begin, end) in enumerate([(0, 4), (5, 9), (20, 30)])
+    ]
+    assert aggressors.covered_share(starts, 2.0, 10.0) == pytest.approx(6 / 8)
+    assert aggressors.covered_share([], 2.0, 10.0) == 0
+
+
+def test_level_needs_each_aggressor_during_nine_tenths_of_the_measurement(tmp_path: Path) -> None:
+    run: Any = SimpleNamespace(case=SimpleNamespace(time_limit_s=60))
+    load = jobs.Aggressors(SimpleNamespace(), run, 2, tmp_path, 3600)  # type: ignore[arg-type]
+    for number, end in ((1, 9.5), (2, 8.9)):
+        (tmp_path / f"job-{number}").mkdir()
+        rows = ["0 1 0.0 4.0 0", f"0 2 4.0 {end} 0", "7 3 0.0 10.0 0", "0 4 8.0 1"]  # another turn; half a line
+        (tmp_path / f"job-{number}" / "starts").write_text("\n".join(rows))
+    assert [[one.number for one in each] for each in load.check(1, 0.0, 10.0)] == [[1, 2]]
+    with pytest.raises(jobs.AggressorError, match="aggressor 2 ran in 89 % of the measurement, expected 90 %"):
+        load.check(2, 0.0, 10.0)
+
+
+def test_aggressor_ends_when_its_session_shows_no_sign(tmp_path: Path) -> None:
+    command = aggressors.AggressorCommands([], tmp_path / "own" / "1", {"A": "b c"}, 'echo "$A"; exit 1', {}, ())
+    aggressors.write_aggressor_files(tmp_path, [command])
+    control = tmp_path / aggressors.CONTROL
+    control.write_text("1 1 5\n")
+    old = time.time() - 60 * (aggressors._SILENT_MINUTES + 2)
+    os.utime(control, (old, old))
+    subprocess.run(["sh", str(tmp_path / aggressors.START)], check=True, timeout=30, stderr=subprocess.DEVNULL)
+    job = aggressors.AggressorJob(tmp_path / "job-1")
+    assert job.started
+    assert (job.running, job.starts()) == (0, [])
+    assert not [*(tmp_path / "own").glob("*")]

@@ -31,7 +31,8 @@ from tests.statistics.planted import trial  # noqa: E402
 
 from iowatch.core import Output, Result, Scalar, local_day  # noqa: E402
 from iowatch.findings import Finding, update_findings  # noqa: E402
-from iowatch.findings.text import format_resolution, short_summary  # noqa: E402
+from iowatch.output.text.decisions import format_resolution, format_updates  # noqa: E402
+from iowatch.output.text.findings import finding_line, short_summary  # noqa: E402
 from iowatch.store import History, RunRecord, SessionRecord, StackRecord  # noqa: E402
 from iowatch.store.schema import ResultTable, RunTable, SeriesTable  # noqa: E402
 
@@ -128,7 +129,7 @@ def timed(label: str, history: History, system: str) -> None:
     took = time.perf_counter() - start
     print(f"{label:<42}{took:7.2f} s   {len(found)} findings")
     for finding in found[:3]:
-        print(f"    {finding.state:<9}{finding.line[:150]}")
+        print(f"    {finding.state:<9}{finding_line(finding)[:150]}")
 
 
 def scale() -> None:
@@ -175,7 +176,9 @@ def replay(whole: History, history: History) -> None:
             first.setdefault(finding.id, f"{morning} | {short_summary(finding)} | {finding.probability_lasting:.0%}")
             if finding.state == "open":
                 opened.setdefault(finding.id, f"open on {morning}")
-        reported.update(f"{f.state}: {update.split(':')[0].split(' since ')[0]}" for f in found for update in f.updates)
+        reported.update(
+            f"{f.state}: {update.split(':')[0].split(' since ')[0]}" for f in found for update in format_updates(f)
+        )
     print(f"session by session: {calls} calls in {time.perf_counter() - start:.0f} s; reported updates")
     for what, times in reported.most_common():
         print(f"    {times:4}  {what}")

@@ -35,7 +35,8 @@ import numpy as np  # noqa: E402
 from tests.slow_storage import PacedDisk, SlowStorageError, mount_paced_disk, run_command, unmount_paced_disk  # noqa: E402
 
 from iowatch.benchmarks.registry import BENCHMARKS  # noqa: E402
-from iowatch.findings import assess_newest_layer, format_moved_layer  # noqa: E402
+from iowatch.findings import assess_newest_layer  # noqa: E402
+from iowatch.output.text.evidence import format_moved_layer  # noqa: E402
 from iowatch.store import History  # noqa: E402
 
 NAME = "iowatch-layers"

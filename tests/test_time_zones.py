@@ -18,9 +18,10 @@ from click.testing import Result
 
 from iowatch.comparison.sides import parse_period
 from iowatch.core import InputError, format_local_time, local_day, parse_time, start_of_day
-from iowatch.findings import Finding, format_finding, update_findings
+from iowatch.findings import Finding, update_findings
 from iowatch.output.dashboard.build import make_template_environment
 from iowatch.output.notices import compose_notices
+from iowatch.output.text.findings import finding_line, finding_lines
 from iowatch.reference import events, reviews
 from iowatch.session.imports import time_in_name
 from iowatch.session.plan import blackout_windows, current_blackout, jitter_s, session_budget, wait_for_start
@@ -173,7 +174,7 @@ def test_finding_and_events_use_the_same_day(
         title = f"of the {day}th"
         events.add_event("planted", {"date": date(2025, 3, day), "kind": "upgrade", "title": title, "by": "A"})
     (before,) = update_findings(history, "planted", update_time(END))
-    assert (before.date, before.line.partition(":")[0]) == ("2025-03-30", "30 Mar 2025")
+    assert (before.date, finding_line(before).partition(":")[0]) == ("2025-03-30", "30 Mar 2025")
     assert {cause.name: cause.when for cause in before.causes} == {
         "of the 31th": "1 day after the change",  # from 2 hours after the first changed run
         "of the 28th": "1 day before the change",
@@ -181,12 +182,12 @@ def test_finding_and_events_use_the_same_day(
     declared(planted="Europe/Berlin")
     (after,) = update_findings(history, "planted", update_time(END))
     assert (after.id, after.first_after) == (before.id, before.first_after)  # ids and times stay
-    assert (after.date, after.line.partition(":")[0]) == ("2025-03-31", "31 Mar 2025")
+    assert (after.date, finding_line(after).partition(":")[0]) == ("2025-03-31", "31 Mar 2025")
     assert {cause.name: cause.when for cause in after.causes} == {
         "of the 31th": "at the change",  # its first second is that of the first changed run
         "of the 28th": "1 day before the change",
     }
-    text = "\n".join(format_finding(after))
+    text = "\n".join(finding_lines(after))
     assert re.search(r"between the runs of 2025-03-29 23:\d\d CET and 2025-03-31 00:\d\d CEST", text)
 
 

@@ -21,7 +21,7 @@ from iowatch.cli import commands
 from iowatch.cli.main import COMMANDS
 from iowatch.core import METRICS, Metric, Output, Result
 from iowatch.core.plugins import Command, capabilities
-from iowatch.findings.series import detect_series
+from iowatch.findings.detections import detect_series
 from iowatch.output.dashboard.build import build_site
 from iowatch.site.system import load_system
 from iowatch.store import History, RunRecord, SessionRecord, StackRecord

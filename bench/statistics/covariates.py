@@ -31,7 +31,8 @@ sys.path[0] = str(ROOT)
 
 from tests.datasets import EDISON  # noqa: E402
 
-from iowatch.findings.series import headline_series, headline_values, load_covariates, load_observations  # noqa: E402
+from iowatch.findings.detections import load_covariates  # noqa: E402
+from iowatch.findings.series import headline_series, headline_values, load_observations  # noqa: E402
 from iowatch.session.imports import import_files  # noqa: E402
 from iowatch.statistics import ChangePoint, CovariateTable, Detection, detect_many  # noqa: E402
 from iowatch.statistics.covariates import fit_covariate  # noqa: E402

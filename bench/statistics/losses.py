@@ -32,6 +32,7 @@ sys.path[0] = str(ROOT)
 
 from iowatch.core import METRICS, Output, Result  # noqa: E402
 from iowatch.findings import Finding, headline_series, load_observations, update_findings  # noqa: E402
+from iowatch.output.text.findings import finding_line  # noqa: E402
 from iowatch.store import History, RunRecord, SessionRecord, StackRecord  # noqa: E402
 
 DAY_S = 86400
@@ -295,7 +296,7 @@ def _message_of(finding: Finding, morning: int) -> Message:
         (member.series_id, 1 if member.gain > 1 else -1, METRICS[member.metric].sign * math.log(member.before))
         for member in finding.members
     )
-    return Message(morning, finding.line, series)
+    return Message(morning, finding_line(finding), series)
 
 
 def _is_over(message: Message, series: Mapping[int, tuple[NDArray[np.int64], Floats]]) -> bool:

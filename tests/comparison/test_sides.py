@@ -14,7 +14,7 @@ from click.testing import Result
 from iowatch.comparison import ComparisonOptions, Outcome, compare_sides, parse_side
 from iowatch.comparison.sides import parse_period
 from iowatch.core import UsageError, format_number
-from iowatch.output.comparison import summary_sentences
+from iowatch.output.comparison import exclusion_lines, summary_sentences
 from iowatch.reference import events
 from iowatch.store import History, ResultFilter
 from iowatch.store.export import export_results
@@ -141,7 +141,7 @@ def test_warm_ups_are_excluded_and_counted(history: History) -> None:
     record(history, "warm", {1: (1.0,)}, stack="new", facts={"pair": 0}, time=START + 41 * DAY_S)
     outcome = compared(history, "stack:old", "stack:new")
     assert outcome.compared[0].right.runs == 6
-    assert outcome.notes == ("new: 1 result of warm-ups left out",)
+    assert tuple(exclusion_lines(outcome)) == ("new: 1 result of warm-ups left out",)
 
 
 def test_incomplete_and_non_positive_rows_of_a_file_are_excluded_and_counted(history: History, tmp_path: Path) -> None:
@@ -154,7 +154,7 @@ def test_incomplete_and_non_positive_rows_of_a_file_are_excluded_and_counted(his
     path.write_text("\n".join(lines))
     outcome = compared(history, f"{path},stack=a", f"{path},stack=b")
     assert outcome.compared[0].right.runs == 5
-    assert outcome.notes[2:] == (
+    assert tuple(exclusion_lines(outcome))[2:] == (
         "own.csv, stack b: 1 result of failed or incomplete runs left out",
         "own.csv, stack b: 1 result with a value of 0 left out",
     )
@@ -187,7 +187,7 @@ def test_newest_runs_are_used(history: History) -> None:
     nightly(history, 10, {"old": 1.0, "new": 1.0})
     outcome = compared(history, "stack:old", "stack:new", last=4)
     assert outcome.compared[0].left.runs == 4
-    assert any("newest 4 of up to 10" in note for note in outcome.notes)
+    assert any("newest 4 of up to 10" in note for note in exclusion_lines(outcome))
 
 
 def test_pairs_of_an_ab_run_are_kept(history: History) -> None:

@@ -26,6 +26,7 @@ from iowatch.demo.scenarios import (
     replay_demonstration,
 )
 from iowatch.findings import Finding
+from iowatch.output.text.findings import finding_line
 from iowatch.store import History, SeriesFilter, SessionRecord
 from tests.datasets import EDISON
 
@@ -92,7 +93,7 @@ def test_franklin_exceptions_are_listed(finding: Finding) -> None:
     if finding.state == "open":
         (s3d,) = outside
         assert s3d.name.startswith("s3d write POSIX file per process")
-        assert "s3d" in finding.line
+        assert "s3d" in finding_line(finding)
     assert inside.name.startswith("ior read MPI-IO shared file")
     assert "1 MiB" in inside.name
 
@@ -106,7 +107,7 @@ def test_franklin_upgrade_is_the_first_cause_and_the_load_ranks_lower(finding: F
     (links,) = [cause for cause in finding.causes if cause.kind == "hardware"]
     assert any("no change in network congestion" in text for text in links.speaks_against)
     assert not any("February" in name for name in names)
-    assert finding.line.endswith("maintenance that day; cray-linux-environment differs")
+    assert finding_line(finding).endswith("maintenance that day; cray-linux-environment differs")
 
 
 def test_franklin_stack_difference_is_named(finding: Finding) -> None:
@@ -208,8 +209,8 @@ def test_regress_demo_shows_two_findings_with_their_causes(tmp_path: Path) -> No
     assert (difference.where, difference.what) == ("compute node", "default striping")
     assert "stripe_count: -1" in difference.before
     assert "stripe_count: 1 " in difference.after
-    assert striping.line.endswith("; configuration that day; default striping differs")
-    assert netcdf.line.endswith("; upgrade that day; netcdf-c differs")
+    assert finding_line(striping).endswith("; configuration that day; default striping differs")
+    assert finding_line(netcdf).endswith("; upgrade that day; netcdf-c differs")
     assert date.fromisoformat(striping.date) == date(2026, 3, 18)
 
 

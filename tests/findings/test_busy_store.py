@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from iowatch.core import Output, Result
-from iowatch.findings import Finding, format_outlook, update_findings
+from iowatch.findings import Finding, update_findings
+from iowatch.output.text.losses import format_outlook
 from iowatch.store import History, RunRecord, SessionRecord, StackRecord, write
 
 START = datetime(2025, 1, 1, 2, tzinfo=UTC)

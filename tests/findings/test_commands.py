@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from iowatch.findings import HistoryExtent, format_no_findings
+from iowatch.findings import HistoryExtent
+from iowatch.output.text.sessions import format_no_findings
 from tests.findings.conftest import RecordAndUpdate, slower_mpiio
 
 END = date(2025, 4, 1)

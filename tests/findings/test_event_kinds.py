@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import get_args
 
-from iowatch.findings.evidence import REACH_BY_KIND
+from iowatch.findings.build import REACH_BY_KIND
 from iowatch.reference.events import EventKind
 
 

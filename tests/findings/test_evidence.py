@@ -17,6 +17,7 @@ from iowatch.findings.evidence import (
 )
 from iowatch.site.stack.records import Stack, StackPart
 from iowatch.store import NO_RUN_FACTS, DarshanFacts, History, RunFacts, SeriesPoints
+from tests.findings.builders import build_member
 
 
 def document(*parts: StackPart) -> dict[str, Any]:
@@ -48,11 +49,12 @@ def test_program_of_another_benchmark_is_no_difference_of_a_member() -> None:
         run=lambda run: SimpleNamespace(stack_document=documents[run], facts=NO_RUN_FACTS),
         run_facts=lambda runs, _names: dict.fromkeys(runs, NO_RUN_FACTS),
     )
-    ends = {"last_before": 1, "first_after": 2, "run_before": 1, "run_after": 2, "series_id": 1, "gain": 0.5}
-    member = SimpleNamespace(**ends, name="case", stack="s", parameters={"benchmark": "ior"})
+    member = build_member(
+        series_id=1, last_before=1, first_after=2, run_before=1, run_after=2, stack="s", parameters={"benchmark": "ior"}
+    )
     values = np.array([1.0, 1.0])
     points = SeriesPoints(1, np.array([1, 2]), values, values, values, values, np.array([1, 2]), np.array([1, 2]))
-    found = evidence_differences(cast("History", history), [cast("FindingMember", member)], {1: points})
+    found = evidence_differences(cast("History", history), [member], {1: points})
     assert [(one.what, one.before, one.after) for one in found] == [("ior", "3.3.0", "4.0.0")]
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from iowatch.core import Output, Result, Scalar
 from iowatch.findings import Finding, update_findings
+from iowatch.output.text.findings import finding_line
 from iowatch.store import History, RunRecord, SessionRecord, StackRecord
 from tests.session.test_file_systems import ONE, TWO
 
@@ -46,7 +47,7 @@ def nights(history: History, file_systems: Sequence[str | None], changes: Callab
 
 
 def identity(found: Sequence[Finding]) -> list[tuple[str, str, list[int]]]:
-    return [(one.id, one.line, sorted(member.series_id for member in one.members)) for one in found]
+    return [(one.id, finding_line(one), sorted(member.series_id for member in one.members)) for one in found]
 
 
 def test_second_file_system_leaves_the_findings_as_they_are(described: Path, var: Path, tmp_path: Path) -> None:
@@ -70,4 +71,4 @@ def test_file_system_is_the_common_factor(history: History, described: Path, whe
     nights(history, [None, "fast"], lambda _, of: of == where)
     (found,) = update_findings(history, "local", report=False)
     assert len(found.members) == 6
-    assert f"6 of 12 series down; common factor {name}" in found.line
+    assert f"6 of 12 series down; common factor {name}" in finding_line(found)

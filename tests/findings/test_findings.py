@@ -12,12 +12,14 @@ from typing import Any
 import pytest
 
 from iowatch.core import UsageError
-from iowatch.findings import finding_from_json, format_finding, load_findings, state, update_findings
+from iowatch.findings import finding_document, finding_from_document, load_findings, state, update_findings
+from iowatch.findings.detections import load_detections
 from iowatch.findings.finding import Outlook, Resolution
-from iowatch.findings.series import headline_series, load_detections
-from iowatch.findings.state import resolve_findings
-from iowatch.findings.text import format_resolution
+from iowatch.findings.resolution import resolve_findings
+from iowatch.findings.series import headline_series
 from iowatch.findings.updates import with_updates
+from iowatch.output.text.decisions import format_resolution, format_updates
+from iowatch.output.text.findings import finding_line, finding_lines
 from iowatch.statistics import Detection, detect_many, detection
 from iowatch.statistics.method import Transient
 from iowatch.store import History
@@ -34,9 +36,9 @@ def test_one_event_is_one_finding_with_its_common_factor(record_and_update: Reco
     assert found.explanation.rule is not None
     assert found.explanation.rule.text == "MPI-IO"
     assert (found.explanation.changed, found.explanation.total) == (2, 8)
-    assert found.line.startswith("10 Feb 2025: 2 of 8 series down")
+    assert finding_line(found).startswith("10 Feb 2025: 2 of 8 series down")
     assert {m.parameters["api"] for m in found.members} == {"MPIIO"}
-    assert found.updates == ("new",)
+    assert format_updates(found) == ("new",)
 
 
 def test_gains_and_losses_are_one_finding_with_two_groups(record_and_update: RecordAndUpdate) -> None:
@@ -57,22 +59,22 @@ def test_gains_and_losses_are_one_finding_with_two_groups(record_and_update: Rec
     assert (finding.direction, finding.changed, finding.explanation.total) == ("down", 5, 9)
     assert (finding.size, finding.opposite.size) == (pytest.approx(0.5, rel=0.1), pytest.approx(2, rel=0.1))
     assert [m.direction for m in finding.members] == ["down"] * 3 + ["up"] * 2
-    assert finding.line.startswith("10 Feb 2025: 5 of 9 series changed; 3 down, ")
-    assert "; 2 up, ior read POSIX file per process" in finding.line
+    assert finding_line(finding).startswith("10 Feb 2025: 5 of 9 series changed; 3 down, ")
+    assert "; 2 up, ior read POSIX file per process" in finding_line(finding)
     # A series of the other group is no control: only four of nine stayed at their level.
     assert len(finding.compared) - finding.explanation.changed == 4
-    assert finding_from_json(finding.to_json()) == finding
+    assert finding_from_document(finding_document(finding)) == finding
 
 
 def test_finding_stored_before_opposite_groups_is_loaded(record_and_update: RecordAndUpdate) -> None:
     (finding,) = record_and_update(slower_mpiio(), END, None)
-    document = finding.to_json()
+    document = finding_document(finding)
     del document["opposite"], document["explanation"]["largest"]
     for member in document["members"]:
         del member["observations"]
-    old = finding_from_json(document)
+    old = finding_from_document(document)
     assert (old.id, old.opposite, len(old.members)) == (finding.id, None, 2)
-    assert list(format_finding(old)) == list(format_finding(finding))
+    assert list(finding_lines(old)) == list(finding_lines(finding))
 
 
 def test_finding_that_became_part_of_another_one_refers_to_it(record_and_update: RecordAndUpdate) -> None:
@@ -142,7 +144,7 @@ def test_id_is_stable_and_updates_are_reported_once(record_and_update: RecordAnd
     record_and_update(scenario, STEP, None)
     for days in range(1, 20):
         day = STEP + timedelta(days=days)
-        updates += [(f.id, n) for f in record_and_update(scenario, day, day) for n in f.updates]
+        updates += [(f.id, n) for f in record_and_update(scenario, day, day) for n in format_updates(f)]
     assert len({name for name, _ in updates}) == 1
     # Suspected on the first morning; more probable, and confirmed, as sessions arrive.
     assert [n for _, n in updates] in (["new", "unusual loss", "confirmed"], ["new", "confirmed"])
@@ -152,13 +154,13 @@ def test_reading_findings_keeps_updates_pending(record_and_update: RecordAndUpda
     (read,) = record_and_update(slower_mpiio(), END, None, report=False)
     (reported,) = update_findings(history, "planted", update_time(END))
     (again,) = update_findings(history, "planted", update_time(END))
-    assert (read.updates, reported.updates, again.updates) == (("new",), ("new",), ())
+    assert (format_updates(read), format_updates(reported), format_updates(again)) == (("new",), ("new",), ())
 
 
 def test_finding_is_equal_after_json_and_history(record_and_update: RecordAndUpdate, history: History) -> None:
     found = record_and_update(slower_mpiio(), END, None)
     assert load_findings(history, "planted") == found
-    assert finding_from_json(found[0].to_json()) == found[0]
+    assert finding_from_document(finding_document(found[0])) == found[0]
     assert load_findings(history, "elsewhere") == []
 
 
@@ -198,7 +200,7 @@ def test_recovery_is_reported_once_and_does_not_reopen(record_and_update: Record
     )
     record_and_update(scenario, back, None)
     recovery, loss = record_and_update(scenario, END, back)
-    assert (recovery.updates, loss.updates) == ((), (format_resolution(loss),))
+    assert (format_updates(recovery), format_updates(loss)) == ((), (format_resolution(loss),))
     known, now = [recovery, loss], loss.first_after + 60 * 86_400
     for days in range(10):
         known = resolve_findings([recovery, loss], known, {}, now + days * 86_400)
@@ -302,7 +304,7 @@ def test_only_events_near_the_change_are_causes(record_and_update: RecordAndUpda
     )
     (found,) = record_and_update(slower_mpiio(), END, None)
     assert [(c.name, c.when) for c in found.causes] == [("new MPI", "at the change")]
-    assert found.line.endswith("upgrade that day")
+    assert finding_line(found).endswith("upgrade that day")
 
 
 def test_series_without_later_runs_are_no_data_not_unchanged(record_and_update: RecordAndUpdate) -> None:
@@ -322,7 +324,7 @@ def test_series_with_too_few_observations_is_not_reported_as_unchanged(record_an
     (found,) = record_and_update(both, STEP + timedelta(days=4), STEP - timedelta(days=2))
     assert (found.explanation.changed, found.explanation.total, found.changed_otherwise) == (2, 8, 1)
     assert found.explanation.exceptions == ()
-    assert any("or uncertainly" in line for line in format_finding(found))
+    assert any("or uncertainly" in line for line in finding_lines(found))
 
 
 def test_findings_are_found_by_id_or_prefix(record_and_update: RecordAndUpdate, history: History) -> None:
@@ -418,7 +420,7 @@ def test_growth_is_an_update_from_half_and_two_members(
     (finding,) = record_and_update(slower_mpiio(), END)
     before = replace(finding, members=finding.members[:1] * reported, reported_members=reported, pending=())
     after = with_updates(replace(finding, members=finding.members[:1] * size), before, report=True)
-    assert after.updates == updates
+    assert format_updates(after) == updates
     assert after.reported_members == (size if updates else reported)
 
 

@@ -10,6 +10,7 @@ import pytest
 from iowatch.core import Output, Result
 from iowatch.findings import combine_retests, find_retests, headline_series
 from iowatch.findings.series import observation_starts
+from iowatch.output.text.sessions import format_retest
 from iowatch.store import History, RunRecord, SeriesPoints, SessionRecord, StackRecord
 
 UNITS = {"time": "s", "rate": "1/s"}
@@ -85,4 +86,4 @@ def test_place_of_a_retest_is_stated(tmp_path: Path, first: list[str], second: l
             stack = StackRecord("gnu", {})
             history.record_runs("s", [RunRecord(name, "work", stack, name, moment, output, facts={"nodes": nodes})])
         (found,) = find_retests(history.runs("s"))
-    assert (found.name, found.stack, found.text) == ("ior:a", "gnu", text)
+    assert (found.name, found.stack, format_retest(found)) == ("ior:a", "gnu", text)

@@ -9,9 +9,16 @@ import numpy as np
 import pytest
 
 from iowatch.core import Output, Result
-from iowatch.findings import format_finding, headline_series, load_observations, update_findings
-from iowatch.findings.finding import LoadShare, finding_from_json
-from iowatch.findings.series import detect_series, load_covariates
+from iowatch.findings import (
+    finding_document,
+    finding_from_document,
+    headline_series,
+    load_observations,
+    update_findings,
+)
+from iowatch.findings.detections import detect_series, load_covariates
+from iowatch.findings.finding import LoadShare
+from iowatch.output.text.findings import finding_line, finding_lines
 from iowatch.store import History, RunRecord, SessionRecord, StackRecord, write
 from tests.findings.test_commands import Cli
 
@@ -67,11 +74,11 @@ def test_a_change_of_the_load_is_found_and_attributed(history: History, root: Pa
     assert finding.load is not None
     assert finding.load.share > 0.9
     assert finding.load.covariates == ("jobs_running",)
-    assert f"{100 * finding.load.share:.0f} % explained by jobs running on the system" in finding.line
-    text = "\n".join(format_finding(finding))
+    assert f"{100 * finding.load.share:.0f} % explained by jobs running on the system" in finding_line(finding)
+    text = "\n".join(finding_lines(finding))
     assert "of the change goes along with jobs running on the system" in text
     assert "2 of 2 series are adjusted for it; it predicts" in text
-    assert finding_from_json(finding.to_json()) == finding
+    assert finding_from_document(finding_document(finding)) == finding
 
 
 def test_detect_prints_what_series_are_adjusted_for(history: History, root: Path, cli: Cli) -> None:
@@ -85,16 +92,16 @@ def test_a_change_of_the_store_is_not_attributed(history: History, root: Path) -
     (finding,) = update_findings(history, "site", datetime(2025, 4, 1, tzinfo=UTC))
     assert finding.load is not None
     assert finding.load.share == pytest.approx(0.4 / (0.4 + 0.99), abs=0.05)
-    assert "explained" not in finding.line
+    assert "explained" not in finding_line(finding)
 
 
 def test_a_stored_finding_without_load_still_loads(history: History, root: Path) -> None:
     record_days(history)
     (finding,) = update_findings(history, "site", datetime(2025, 4, 1, tzinfo=UTC))
-    document = finding.to_json()
+    document = finding_document(finding)
     del document["load"]
     assert isinstance(finding.load, LoadShare)
-    assert finding_from_json(document).load is None
+    assert finding_from_document(document).load is None
 
 
 def test_a_system_can_switch_the_adjustment_off(history: History, root: Path) -> None:

@@ -14,7 +14,10 @@ import pytest
 
 from iowatch.core import Output, Result
 from iowatch.findings import Finding, chart_past_year, load_findings, outside_results, update_findings
-from iowatch.findings.text import format_resolution, format_session_loss
+from iowatch.output.text.decisions import format_resolution, format_updates
+from iowatch.output.text.findings import finding_line
+from iowatch.output.text.losses import format_session_loss
+from iowatch.output.text.sessions import describe_newest_session
 from iowatch.reference import reviews
 from iowatch.store import History, RunRecord, SessionFacts, SessionRecord, StackRecord, write
 
@@ -121,16 +124,19 @@ def test_fall_of_one_series_needs_action_on_every_morning(history: History, root
 def test_line_states_the_loss_and_what_is_usual(history: History, root: Path) -> None:
     record(history, range(41), falls(0.003, since=40))
     (finding,) = update(history, 40)
-    assert (finding.state, finding.updates) == ("suspected", ("new",))
+    assert (finding.state, format_updates(finding)) == ("suspected", ("new",))
     assert finding.session_loss is not None
     assert finding.session_loss.lowest == pytest.approx(0.95, abs=0.03)  # of 40 deviations of 2 %
     text = format_session_loss(finding)
     assert text.startswith("×0.0031, never below ×0.9")
     assert text.endswith("in 40 sessions before")
-    assert f"last session {text}" in finding.line
+    assert f"last session {text}" in finding_line(finding)
     (session,) = history.sessions("site", limit=1)
-    assert text in session.facts.report
-    assert "too early to say whether it lasts" in session.facts.report
+    report = session.facts.report
+    assert report is not None
+    line = describe_newest_session(report, [finding])
+    assert text in line
+    assert "too early to say whether it lasts" in line
 
 
 def test_loss_that_is_over_resolves_its_finding(history: History, root: Path) -> None:
@@ -242,7 +248,7 @@ def test_losses_of_one_night_are_one_finding_with_their_common_factor(history: H
     (finding,) = update(history, 40)
     assert {member.parameters["api"] for member in finding.members} == {"POSIX"}
     assert finding.needs_action
-    assert "ior read POSIX shared file, ior write POSIX shared file (×0.003)" in finding.line
+    assert "ior read POSIX shared file, ior write POSIX shared file (×0.003)" in finding_line(finding)
 
 
 def test_further_fall_of_an_open_finding_is_an_update(history: History, root: Path) -> None:
@@ -252,8 +258,8 @@ def test_further_fall_of_an_open_finding_is_an_update(history: History, root: Pa
     (second,) = update(history, 42)
     record(history, [43], falls(0.1, since=41))
     (third,) = update(history, 43)
-    assert (first.updates, third.updates) == (("new",), ())
-    assert second.updates == ("fell further: ior write HDF5 shared file",)
+    assert (format_updates(first), format_updates(third)) == (("new",), ())
+    assert format_updates(second) == ("fell further: ior write HDF5 shared file",)
 
 
 def test_fall_in_small_steps_is_an_update_when_half_of_the_reported_performance_is_gone(
@@ -268,7 +274,7 @@ def test_fall_in_small_steps_is_an_update_when_half_of_the_reported_performance_
     for night in levels:
         record(history, [night], factor)
         (finding,) = update(history, night)
-        updates.append([text.split(":")[0] for text in finding.updates])
+        updates.append([text.split(":")[0] for text in format_updates(finding)])
     assert updates == [["new"], [], ["fell further"], []]
 
 

@@ -16,14 +16,17 @@ from iowatch.core import Case
 from iowatch.core.settings import Thresholds
 from iowatch.demo.scenarios import Scenario
 from iowatch.findings import Finding, state, update_findings
-from iowatch.findings.evidence import _outlook
+from iowatch.findings.build import _outlook
 from iowatch.findings.finding import Outlook, Resolution
 from iowatch.findings.grouping import ChangeGroup, group_changes
-from iowatch.findings.newest import _count_outcomes, _established_steps, describe_newest_session, join_events
+from iowatch.findings.newest import _count_outcomes, _established_steps, join_events, summarise_newest_session
+from iowatch.output.text.decisions import format_updates
+from iowatch.output.text.findings import finding_line
+from iowatch.output.text.sessions import describe_newest_session
 from iowatch.site import NightlyPolicy
 from iowatch.statistics import ChangePoint, Detection
 from iowatch.statistics.panel import PanelEvent, PanelGroup, PanelMember, PanelReport
-from iowatch.store import History, SeriesRow
+from iowatch.store import History, NewestSessionReport, SeriesRow
 from tests.findings.conftest import STEP, RecordAndUpdate, level, scenario_of, update_time
 from tests.findings.test_grouping import DAY, rows, step
 
@@ -60,11 +63,15 @@ def test_event_is_reported_on_the_first_morning_and_keeps_its_id(
     assert first.size == pytest.approx(0.55, rel=0.1)
     assert first.outlook is not None
     assert first.outlook.sessions == 1
-    assert "lasts with a probability of" in first.line
+    assert "lasts with a probability of" in finding_line(first)
     assert {f.id for morning in found for f in morning} == {first.id}
     assert (last.state, last.probability_lasting) == ("open", None)
-    assert "5 of 11 series far off, MPI-IO ×0.5" in " ".join(str(s.facts.report) for s in history.sessions("planted"))
-    updates = [name for morning in found for f in morning for name in f.updates]
+    texts: list[str] = []
+    for session in history.sessions("planted"):
+        if session.facts.report is not None:
+            texts.append(describe_newest_session(session.facts.report, found[0]))
+    assert "5 of 11 series far off, MPI-IO ×0.5" in " ".join(texts)
+    updates = [name for morning in found for f in morning for name in format_updates(f)]
     assert updates[0] == "new"
     assert updates.count("confirmed") == 1
 
@@ -318,7 +325,7 @@ def test_suspicion_that_becomes_probable_is_an_update_once(suspected: Finding) -
     over = state.with_state(
         replace(third, resolution=Resolution("transient", sessions=3)), third, (), STEP, True, Thresholds()
     )
-    assert [f.updates for f in (first, second, third, over)] == [
+    assert [format_updates(f) for f in (first, second, third, over)] == [
         ("new",),
         ("probably lasting",),
         (),
@@ -327,18 +334,26 @@ def test_suspicion_that_becomes_probable_is_an_update_once(suspected: Finding) -
 
 
 def test_report_of_the_newest_session_has_three_answers(suspected: Finding) -> None:
-    assert describe_newest_session(PanelReport(None, 0, (), ()), []) == "no series with a known level was measured"
-    assert describe_newest_session(report(), []) == "nothing unusual in 16 series"
-    assert describe_newest_session(report(unusual=(1, 2)), []) == "2 of 16 series far off, no more than usual"
+    assert (
+        describe_newest_session(summarise_newest_session(PanelReport(None, 0, (), ())), [])
+        == "no series with a known level was measured"
+    )
+    assert describe_newest_session(NewestSessionReport(16, 0), []) == "nothing unusual in 16 series"
+    assert (
+        describe_newest_session(summarise_newest_session(report(unusual=(1, 2))), [])
+        == "2 of 16 series far off, no more than usual"
+    )
     found = replace(suspected, outlook=Outlook(0.35, 1, False, 9, 8), size=0.55)
-    text = describe_newest_session(report(unusual=(1, 2, 3, 4, 5)), [found])
+    text = describe_newest_session(NewestSessionReport(16, 5), [found])
     assert text == (
         "5 of 16 series far off, MPI-IO ×0.55; lowest layer that moved: MPI-IO (file system and HDF5 did not); "
         "session 1 since 10 Feb 2025; "
         "of 9 such sessions before 8 over in the next; probability that it lasts 35 %"
     )
     beside = replace(found, outlook=Outlook(0.35, 1, False, 9, 8, directions=(("down", 0.35), ("up", 0.12))))
-    assert describe_newest_session(report(), [beside]).endswith("that it lasts 35 % (series up: 12 %)")
+    assert describe_newest_session(summarise_newest_session(report()), [beside]).endswith(
+        "that it lasts 35 % (series up: 12 %)"
+    )
 
 
 @pytest.mark.parametrize(

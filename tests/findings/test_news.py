@@ -11,6 +11,7 @@ import pytest
 from iowatch.core import DAY_S
 from iowatch.demo.scenarios import Scenario, SimulatedSession, generate_sessions
 from iowatch.findings import Finding, headline_series, update_findings
+from iowatch.output.text.findings import finding_line
 from iowatch.statistics.panel_table import NEWEST_SESSIONS
 from iowatch.store import History, write
 from tests.findings.conftest import STEP, level, scenario_of, update_time
@@ -77,7 +78,7 @@ def content(findings: list[Finding]) -> list[object]:
     """All that a person reads, without the name of the system."""
     return [
         (one.id.split("-", 1)[1], one.state, one.size, one.resolution, one.updates, [m.name for m in one.members],
-         one.probability_lasting, one.line.replace(one.system, ""))
+         one.probability_lasting, finding_line(one).replace(one.system, ""))
         for one in findings
     ]  # fmt: skip
 

@@ -7,7 +7,8 @@ from datetime import timedelta
 import pytest
 
 from iowatch.demo.scenarios import Scenario
-from iowatch.findings import format_outlook, format_resolution
+from iowatch.output.text.decisions import format_resolution
+from iowatch.output.text.losses import format_outlook
 from tests.findings.conftest import STEP, RecordAndUpdate, level, scenario_of, slower_mpiio
 
 # The session of one night that measures the series of the event, then those of six nights that do not.

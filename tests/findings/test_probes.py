@@ -9,8 +9,10 @@ import pytest
 
 from iowatch.benchmarks.benchmark import API_LAYERS
 from iowatch.demo.scenarios import Scenario
-from iowatch.findings import card_facts, finding_from_json, format_finding
+from iowatch.findings import finding_document, finding_from_document
 from iowatch.findings.layers import find_moved_layer
+from iowatch.output.text.cards import card_facts
+from iowatch.output.text.findings import finding_line, finding_lines
 from iowatch.statistics.layers import LayerSeries
 from tests.findings.conftest import STEP, RecordAndUpdate, level, scenario_of
 
@@ -47,7 +49,7 @@ def test_unchanged_probes_exclude_disk_memory_and_messages(record_and_update: Re
     assert "fio" not in facts["Probable cause"]
     told = {"cannot tell between", "file system", "metadata server", "a series of mdtest would tell"}
     assert all(words in facts["Layer"] for words in told)
-    assert finding_from_json(finding.to_json()) == finding
+    assert finding_from_document(finding_document(finding)) == finding
 
 
 def test_slow_disk_is_stated_where_files_and_probe_slow_down(record_and_update: RecordAndUpdate) -> None:
@@ -59,8 +61,8 @@ def test_slow_disk_is_stated_where_files_and_probe_slow_down(record_and_update: 
     assert "raw disk (fio) −5" in facts["Probable cause"] or "raw disk (fio) −4" in facts["Probable cause"]
     assert finding.layer is not None
     assert (finding.layer.named, "network" in finding.layer.unmoved) == ("disk", True)
-    assert "lowest layer that moved: disk" in finding.line
-    lines = [line for line in format_finding(finding) if "(fio)" in line]
+    assert "lowest layer that moved: disk" in finding_line(finding)
+    lines = [line for line in finding_lines(finding) if "(fio)" in line]
     assert [line.startswith("Probes") and line.endswith(", too") for line in lines] == [True]
 
 
@@ -75,7 +77,7 @@ def test_history_without_probes_states_nothing(record_and_update: RecordAndUpdat
         replace(scenario, series=tuple(one for one in scenario.series if one.benchmark == "ior")), END, None
     )
     assert finding.probes == ()
-    assert not any("Probes" in line for line in format_finding(finding))
+    assert not any("Probes" in line for line in finding_lines(finding))
     # POSIX and all above it moved: without probes what lies below may have moved as well.
     assert finding.layer is not None
     assert finding.layer.named is None

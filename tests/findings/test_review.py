@@ -16,9 +16,11 @@ import pytest
 from click.testing import Result
 
 from iowatch.core import InputError
-from iowatch.findings import Finding, format_finding, format_finding_list, remaining_changes, state, update_findings
+from iowatch.findings import Finding, finding_document, state, update_findings
 from iowatch.findings.state import accepted_since_by_series
 from iowatch.output.notices import compose_notices
+from iowatch.output.text.decisions import describe_orphaned_decision, format_updates
+from iowatch.output.text.findings import finding_lines, finding_list_lines, remaining_change_lines
 from iowatch.reference import events, reviews
 from iowatch.reference.reviews import Decision
 from iowatch.store import History
@@ -43,8 +45,8 @@ def test_acknowledgement_expires_with_an_update(record_and_update: RecordAndUpda
     (back,) = update_findings(history, "planted", update_time(END + timedelta(days=8)))
     (quiet,) = update_findings(history, "planted", update_time(END + timedelta(days=9)))
     assert (held.state, back.state) == ("acknowledged", "open")
-    assert back.updates == ("decision expired: acknowledged by A. Reviewer",)
-    assert quiet.updates == ()
+    assert format_updates(back) == ("decision expired: acknowledged by A. Reviewer",)
+    assert format_updates(quiet) == ()
 
 
 def test_dismissing_affects_only_that_finding(record_and_update: RecordAndUpdate, history: History) -> None:
@@ -67,7 +69,7 @@ def test_dismissed_finding_that_remains_is_stated(
     """Two series lost half of their bandwidth; a dismissed finding is not open, but not normal either."""
     record_and_update(slower_mpiio(), END, None)
     decide("dismissed", END)
-    (text,) = remaining_changes(update_findings(history, "planted", update_time(END)))
+    (text,) = remaining_change_lines(update_findings(history, "planted", update_time(END)))
     decided = f"dismissed by A. Reviewer on {END}: why; {NAME}"
     # Half, with the noise of the simulation.
     assert re.sub("5[01] %", "50 %", text) == f"2 series remain 50 % below the level before 10 Feb 2025 ({decided})"
@@ -88,8 +90,8 @@ def test_dismissed_finding_whose_level_returned_is_not_stated(
     )
     record_and_update(scenario, back, None)
     decide("dismissed", back)
-    assert len(remaining_changes(update_findings(history, "planted", update_time(back)))) == 1
-    assert remaining_changes(record_and_update(scenario, END, back)) == ()
+    assert len(remaining_change_lines(update_findings(history, "planted", update_time(back)))) == 1
+    assert remaining_change_lines(record_and_update(scenario, END, back)) == ()
 
 
 def test_dismissed_finding_has_no_updates(record_and_update: RecordAndUpdate, history: History) -> None:
@@ -102,10 +104,10 @@ def test_dismissed_finding_has_no_updates(record_and_update: RecordAndUpdate, hi
     record_and_update(scenario, back, None, report=False)
     decide("dismissed", back)
     (dismissed,) = update_findings(history, "planted", update_time(back))
-    assert (dismissed.state, dismissed.updates) == ("dismissed", ())
+    assert (dismissed.state, format_updates(dismissed)) == ("dismissed", ())
     recovery, loss = record_and_update(scenario, END, back)
-    assert (recovery.state, recovery.updates) == ("resolved", ())
-    assert (loss.state, loss.updates) == ("dismissed", ())
+    assert (recovery.state, format_updates(recovery)) == ("resolved", ())
+    assert (loss.state, format_updates(loss)) == ("dismissed", ())
 
 
 def test_detection_starts_at_the_accepted_level(record_and_update: RecordAndUpdate, history: History) -> None:
@@ -145,7 +147,7 @@ def test_note_is_shown_and_does_not_change_the_state(record_and_update: RecordAn
     assert found.state == "open"
     assert [n.reason for n in found.notes] == ["why"]
     (note,) = found.notes
-    lines = format_finding(replace(found, notes=(replace(note, reason="one line\nand another"),)))
+    lines = finding_lines(replace(found, notes=(replace(note, reason="one line\nand another"),)))
     assert any(line.endswith("one line and another") for line in lines)
 
 
@@ -162,9 +164,13 @@ def test_owner_is_that_of_the_newest_assignment_in_force(record_and_update: Reco
     assign("B. Operator", END)
     assign("C. Operator", END, until=END + timedelta(days=1))
     (both,) = update_findings(history, "planted", update_time(END))
-    assert (both.state, both.review, both.owner, both.to_json()["owner"]) == ("open", None, *["C. Operator"] * 2)
-    assert any(line.split(maxsplit=1) == ["Owner", "C. Operator"] for line in format_finding(both))
-    assert "    owner: C. Operator" in format_finding_list([both])
+    assert (both.state, both.review, both.owner, finding_document(both)["owner"]) == (
+        "open",
+        None,
+        *["C. Operator"] * 2,
+    )
+    assert any(line.split(maxsplit=1) == ["Owner", "C. Operator"] for line in finding_lines(both))
+    assert "    owner: C. Operator" in finding_list_lines([both])
     (expired,) = update_findings(history, "planted", update_time(END + timedelta(days=2)))
     assert expired.owner == "B. Operator"
     assign(None, END)
@@ -181,8 +187,11 @@ def test_later_decision_overrides_an_earlier_one(record_and_update: RecordAndUpd
 def test_orphaned_decision_is_reported(record_and_update: RecordAndUpdate, history: History) -> None:
     record_and_update(slower_mpiio(), END, None)
     decide("dismissed", END, finding="planted-20250211-down")
-    (message,) = state.orphaned_decisions(history)
-    assert "planted-20250211-down" in message
+    (orphaned,) = state.orphaned_decisions(history)
+    assert orphaned.finding == "planted-20250211-down"
+    assert describe_orphaned_decision(orphaned) == (
+        f"{orphaned.path}: a decision on 'planted-20250211-down', which is not in this history"
+    )
 
 
 def test_comments_and_order_survive_a_decision(root: Path) -> None:

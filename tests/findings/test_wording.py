@@ -2,66 +2,46 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import cast
-
 import pytest
 
-from iowatch.findings.finding import EvidenceDifference, Finding
-from iowatch.findings.text import finding_line
-from iowatch.statistics import Explanation
+from iowatch.findings.finding import EvidenceDifference
+from iowatch.output.text.findings import finding_line
+from tests.findings.builders import build_finding
 
 
 def line_of(*differences: EvidenceDifference) -> str:
-    explanation = Explanation(changed=1, total=3, rule=None, magnitudes=(), control=None, exceptions=())
-    facts = {
-        "direction": "down",
-        "state": "open",
-        "first_after": 0,
-        "size": 0.5,
-        "compared": ("write POSIX",),
-        "causes": (),
-        "opposite": None,
-    }
-    return finding_line(
-        cast(
-            "Finding",
-            SimpleNamespace(
-                **facts,
-                system="planted",
-                load=None,
-                layer=None,
-                session_loss=None,
-                explanation=explanation,
-                differences=differences,
-            ),
-        )
-    )
+    return finding_line(build_finding(differences=differences))
 
 
 @pytest.mark.parametrize(
     ("differences", "end"),
     [
         ((), "no event recorded near"),
-        ((EvidenceDifference("compute node", "kernel", "5.14", "5.15"),), "no event recorded near; kernel differs"),
+        (
+            (EvidenceDifference("compute node", "compute node", "kernel", "5.14", "5.15"),),
+            "no event recorded near; kernel differs",
+        ),
         (
             (
-                EvidenceDifference("compute node", "kernel", "5.14", "5.15"),
-                EvidenceDifference("stack gnu", "hdf5", "1.10", "1.14"),
-                EvidenceDifference("loaded", "MPI", "4.1", "5.0"),
+                EvidenceDifference("compute node", "compute node", "kernel", "5.14", "5.15"),
+                EvidenceDifference("stack", "stack gnu", "hdf5", "1.10", "1.14"),
+                EvidenceDifference("loaded", "loaded", "MPI", "4.1", "5.0"),
             ),
             "no event recorded near; kernel, hdf5 and 1 more differ",
         ),
         # A library that changed in two stacks is listed once.
         (
-            (EvidenceDifference("stack a", "hdf5", "1", "2"), EvidenceDifference("stack b", "hdf5", "1", "2")),
+            (
+                EvidenceDifference("stack", "stack a", "hdf5", "1", "2"),
+                EvidenceDifference("stack", "stack b", "hdf5", "1", "2"),
+            ),
             "no event recorded near; hdf5 differs",
         ),
         # Consequences of a change, and values that differ in every session, are evidence on the page only.
         (
             (
-                EvidenceDifference("Darshan, x", "POSIX_WRITES", "1", "2"),
-                EvidenceDifference("nodes of x", "always there", "a", "b"),
+                EvidenceDifference("counters", "Darshan, x", "POSIX_WRITES", "1", "2"),
+                EvidenceDifference("nodes", "nodes of x", "always there", "a", "b"),
             ),
             "no event recorded near",
         ),

@@ -22,6 +22,7 @@ from iowatch.demo.scenarios import generate_sessions
 from iowatch.findings import load_findings, update_findings
 from iowatch.output.dashboard import each_system
 from iowatch.output.dashboard.build import build_site
+from iowatch.output.text.findings import finding_line
 from iowatch.session import systems
 from iowatch.session.workers import Engine, dask_workers, local_processes
 from iowatch.store import History, maintenance, write
@@ -60,7 +61,7 @@ def with_pages(history: History) -> History:
 
 
 def lines(history: History) -> list[tuple[str, str]]:
-    return [(one.id, one.line) for one in load_findings(history)]
+    return [(one.id, finding_line(one)) for one in load_findings(history)]
 
 
 @pytest.mark.parametrize("engine", [None, partial(local_processes, 2), partial(dask_workers, None, 1)])

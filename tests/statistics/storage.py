@@ -7,7 +7,7 @@ from typing import Any
 
 from iowatch import statistics
 from iowatch.findings import CASE_PARAMETERS
-from iowatch.findings.evidence import REACH_BY_KIND
+from iowatch.findings.build import REACH_BY_KIND
 from iowatch.statistics import PossibleCause
 
 explain_changes = partial(statistics.explain_changes, vocabulary=CASE_PARAMETERS)

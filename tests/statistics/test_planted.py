@@ -9,7 +9,7 @@ import pytest
 
 from iowatch.core import Scalar
 from iowatch.findings import CASE_PARAMETERS
-from iowatch.findings.text import format_equivalents
+from iowatch.output.text.explanations import format_equivalents
 from iowatch.statistics import Explanation, SeriesResponse
 from iowatch.statistics.rules import Condition
 from tests.statistics.planted import MIB, cases, trial

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from itertools import chain
 from math import log
 from pathlib import Path
+from typing import Literal
 
 from iowatch.comparison.sides import (
     SERIES_AXES,
@@ -17,6 +17,7 @@ from iowatch.comparison.sides import (
     SidePosition,
     SideRun,
     SideSpec,
+    described_names,
     filter_entries,
     gather_entries,
     name_sides,
@@ -24,18 +25,8 @@ from iowatch.comparison.sides import (
     query_side_results,
     session_labels,
 )
-from iowatch.core import (
-    METRICS,
-    Case,
-    InputError,
-    Scalar,
-    UsageError,
-    canonical_json,
-    format_count,
-    get_metric,
-    headline_metrics,
-)
-from iowatch.darshan import DarshanReader, TraceChange, diff_trace_groups, read_first_kept_trace
+from iowatch.core import METRICS, Case, InputError, Scalar, UsageError, canonical_json, get_metric, headline_metrics
+from iowatch.darshan import DarshanReader, Trace, TraceChange, diff_trace_groups, read_first_kept_trace
 from iowatch.findings import CASE_PARAMETERS, reported_as
 from iowatch.site import StackDiff, diff_stacks, stack_from_json
 from iowatch.statistics import (
@@ -99,50 +90,71 @@ def match_entries(
     """
     differing = _find_differing(left, right, {*asked, *options.ignored})
     removed = {*differing, *options.ignored}
-    sides = [_group_by_key(entries, removed) for entries in (left, right)]
-    shared = [key for key in sides[0] if key in sides[1]]
-    unmatched = [[key for key in side if key not in set(shared)] for side in sides]
+    left_by_key, right_by_key = _group_by_key(left, removed), _group_by_key(right, removed)
+    shared = [key for key in left_by_key if key in right_by_key]
+    left_only = [key for key in left_by_key if key not in right_by_key]
+    right_only = [key for key in right_by_key if key not in left_by_key]
     if headlines:
         shared = _monitored_keys(shared)
-        unmatched = [_monitored_keys(keys, {case for case, _ in shared}) for keys in unmatched]
-    entries = tuple((sides[0][key], sides[1][key]) for key in shared)
-    # Values of each axis that is part of the key.
-    axes = {n: sorted({one.axes[n] for one, _ in entries if n in one.axes}) for n in SERIES_AXES if n not in removed}
-    pairs = tuple(_make_pair(one, other, removed, axes, options.last) for one, other in entries)
-    only = [tuple(side[key] for key in keys) for side, keys in zip(sides, unmatched, strict=True)]
-    common = {name: values[0] for name, values in axes.items() if len(values) == 1}
-    return MatchedSides(pairs, entries, differing, common, only[0], only[1])
+        # The other metrics of a paired case are not unpaired.
+        paired_cases = {case for case, _ in shared}
+        left_only, right_only = _monitored_keys(left_only, paired_cases), _monitored_keys(right_only, paired_cases)
+    entries = tuple((left_by_key[key], right_by_key[key]) for key in shared)
+    axes = _axis_values([left_entry for left_entry, _ in entries], removed)
+    pairs: list[Pair[Case]] = []
+    for left_entry, right_entry in entries:
+        pairs.append(_make_pair(left_entry, right_entry, removed, axes, options.last))
+    return MatchedSides(
+        pairs=tuple(pairs),
+        entries=entries,
+        differing=differing,
+        common={name: values[0] for name, values in axes.items() if len(values) == 1},
+        only_left=tuple(left_by_key[key] for key in left_only),
+        only_right=tuple(right_by_key[key] for key in right_only),
+    )
+
+
+def _axis_values(entries: Sequence[SideEntry], removed: Collection[str]) -> dict[str, list[str]]:
+    """Values of each axis that is part of the key, sorted."""
+    values_by_axis: dict[str, list[str]] = {}
+    for axis in SERIES_AXES:
+        if axis not in removed:
+            values_by_axis[axis] = sorted({entry.axes[axis] for entry in entries if axis in entry.axes})
+    return values_by_axis
 
 
 def _monitored_keys(keys: Iterable[_Key], done: Collection[str] = ()) -> list[_Key]:
     """First of `headline_metrics` of each case that is not in `done`."""
-    found: dict[str, str] = {}
+    metrics_of_cases: dict[str, str] = {}
     order = headline_metrics()
-    for case, name in keys:
+    for case, metric in keys:
         if case not in done:
-            found[case] = min(found.get(case, name), name, key=order.index)
-    return list(found.items())
+            metrics_of_cases[case] = min(metrics_of_cases.get(case, metric), metric, key=order.index)
+    return list(metrics_of_cases.items())
 
 
 def _find_differing(left: Sequence[SideEntry], right: Sequence[SideEntry], asked: Collection[str]) -> DifferingValues:
-    described = [[entry.described for entry in entries] for entries in (left, right)]
-    names = {name for side in described for one in side for name in one}
-    found = {}
-    for name in sorted(names):
-        values = [{one.get(name) for one in side} for side in described]
-        single = all(len(each) == 1 for each in values) and values[0] != values[1]
-        if single and (name not in _NEVER_REMOVED or name in asked):
-            found[name] = (values[0].pop(), values[1].pop())
-    return found
+    left_described = [entry.described for entry in left]
+    right_described = [entry.described for entry in right]
+    differing: dict[str, tuple[Scalar | None, Scalar | None]] = {}
+    for name in described_names([*left, *right]):
+        if name in _NEVER_REMOVED and name not in asked:
+            continue
+        left_values = {parameters.get(name) for parameters in left_described}
+        right_values = {parameters.get(name) for parameters in right_described}
+        if len(left_values) == 1 and len(right_values) == 1 and left_values != right_values:
+            differing[name] = (left_values.pop(), right_values.pop())
+    return differing
 
 
 def _group_by_key(entries: Sequence[SideEntry], removed: Collection[str]) -> dict[_Key, SideEntry]:
-    found: dict[_Key, SideEntry] = {}
+    entries_by_key: dict[_Key, SideEntry] = {}
     for entry in entries:
-        case = canonical_json({n: v for n, v in entry.described.items() if n not in removed})
-        key = case, entry.metric
-        found[key] = _merge_entries(found[key], entry) if key in found else entry
-    return found
+        kept = {name: value for name, value in entry.described.items() if name not in removed}
+        key = canonical_json(kept), entry.metric
+        same_case = entries_by_key.get(key)
+        entries_by_key[key] = entry if same_case is None else _merge_entries(same_case, entry)
+    return entries_by_key
 
 
 def _merge_entries(first: SideEntry, second: SideEntry) -> SideEntry:
@@ -151,22 +163,25 @@ def _merge_entries(first: SideEntry, second: SideEntry) -> SideEntry:
             "two printed figures of one side are the same case once parameters are ignored",
             hint="Ignore fewer parameters, or choose with ,name=value after the side.",
         )
-    one, other = first.side.sessions, second.side.sessions
-    sessions = {name: (*one.get(name, ()), *other.get(name, ())) for name in {**one, **other}}
-    none: frozenset[SideRun] = frozenset()
-    facts = {n: first.facts.get(n, none) | second.facts.get(n, none) for n in {**first.facts, **second.facts}}
+    sessions = dict(first.side.sessions)
+    for session, samples in second.side.sessions.items():
+        sessions[session] = (*sessions.get(session, ()), *samples)
+    facts = dict(first.facts)
+    for session, runs in second.facts.items():
+        facts[session] = facts.get(session, frozenset()) | runs
     return SideEntry(first.case, first.metric, first.axes, SideSamples(sessions), facts)
 
 
 def _make_pair(
     left: SideEntry, right: SideEntry, removed: Collection[str], axes: Mapping[str, Sequence[str]], last: int
 ) -> Pair[Case]:
-    several = {name: value for name, value in left.axes.items() if len(axes.get(name, ())) > 1}
+    # Axes that tell the pairs apart are shown as parameters of the case.
+    varying_axes = {name: value for name, value in left.axes.items() if len(axes.get(name, ())) > 1}
     if "file_system" in left.axes and "file_system" not in removed:
-        several["file_system"] = left.axes["file_system"]
+        varying_axes["file_system"] = left.axes["file_system"]
     case = left.case.without(*removed)
     return Pair(
-        case=Case(case.benchmark, {**case.parameters, **several}),
+        case=Case(case.benchmark, {**case.parameters, **varying_axes}),
         metric=left.metric,
         left=_limit_side_runs(left.side, last),
         right=_limit_side_runs(right.side, last),
@@ -194,19 +209,30 @@ class SideProvenance:
 
 
 @dataclass(frozen=True)
+class RunsOnOtherNodes:
+    """Of the runs that are compared session by session and whose nodes are known (`of`), those on other nodes.
+
+    Attributes:
+        runs: number of these that used other nodes than their counterpart.
+    """
+
+    runs: int
+    of: int
+
+
+@dataclass(frozen=True)
 class ComparisonProvenance:
     """Provenance of both sides; None for published tables, which have no runs.
 
     Attributes:
         libraries: stack diff of the sides; None if the stack of a side is not known, or has several contents.
-        elsewhere: of the runs compared session by session with known nodes, the number that used other nodes than
-            their counterpart, and the total; None without such runs.
+        on_other_nodes: None without runs that are compared session by session and whose nodes are known.
     """
 
     left: SideProvenance | None
     right: SideProvenance | None
     libraries: StackDiff | None
-    elsewhere: tuple[int, int] | None = None
+    on_other_nodes: RunsOnOtherNodes | None = None
 
 
 def compute_provenance(matched: MatchedSides, history: History | None) -> ComparisonProvenance:
@@ -215,71 +241,120 @@ def compute_provenance(matched: MatchedSides, history: History | None) -> Compar
     Args:
         history: None if neither side is in a history.
     """
-    both = list(zip(matched.pairs, matched.entries, strict=True))
-    lefts, rights = [(pair.left, one) for pair, (one, _) in both], [(pair.right, one) for pair, (_, one) in both]
-    numbers = {run.number for one in (*lefts, *rights) for run in _compared_runs(*one) if run.number is not None}
-    nodes: _Nodes = {}
+    lefts: list[_ComparedEntry] = []
+    rights: list[_ComparedEntry] = []
+    for pair, (left_entry, right_entry) in zip(matched.pairs, matched.entries, strict=True):
+        lefts.append(_ComparedEntry(pair.left, left_entry))
+        rights.append(_ComparedEntry(pair.right, right_entry))
+    nodes: _NodesOfRuns = {}
     if history is not None:
+        numbers = {run.number for run in _runs_of((*lefts, *rights)) if run.number is not None}
         with history.reading() as connection:
             nodes = bulk.run_nodes(connection, sorted(numbers))
     left, right = _side_provenance(lefts, nodes), _side_provenance(rights, nodes)
-    elsewhere = _count_runs_on_other_nodes(lefts, rights, nodes)
-    return ComparisonProvenance(left, right, _diff_libraries(left, right, history), elsewhere)
+    libraries = _diff_libraries(left, right, history)
+    return ComparisonProvenance(left, right, libraries, _count_runs_on_other_nodes(lefts, rights, nodes))
 
 
-_ComparedSides = Sequence[tuple[Side, SideEntry]]
-_Nodes = Mapping[int, tuple[str, ...]]
+_NodesOfRuns = Mapping[int, tuple[str, ...]]
+"""By number of the run in the history."""
 
 
-def _compared_runs(side: Side, entry: SideEntry) -> set[SideRun]:
-    """Runs of the compared sessions."""
-    sessions = side.sessions if isinstance(side, SideSamples) else ()
-    return {run for session in sessions for run in entry.facts.get(session, ())}
+@dataclass(frozen=True)
+class _ComparedEntry:
+    """An entry of a side, with those of its samples that are compared."""
+
+    side: Side
+    entry: SideEntry
+
+    @property
+    def sessions(self) -> Collection[str]:
+        """Of the compared samples; empty for published figures."""
+        return self.side.sessions.keys() if isinstance(self.side, SideSamples) else ()
+
+    @property
+    def runs(self) -> set[SideRun]:
+        """Runs of the compared sessions."""
+        runs: set[SideRun] = set()
+        for session in self.sessions:
+            runs.update(self.entry.facts.get(session, ()))
+        return runs
+
+    def nodes_in(self, session: str, nodes: _NodesOfRuns) -> set[str]:
+        """Nodes of its runs in a session, as far as they are known."""
+        return _nodes_of(self.entry.facts.get(session, ()), nodes)
 
 
-def _side_provenance(sides: _ComparedSides, nodes: _Nodes) -> SideProvenance | None:
-    runs = {run for one in sides for run in _compared_runs(*one)}
+def _runs_of(entries: Iterable[_ComparedEntry]) -> set[SideRun]:
+    runs: set[SideRun] = set()
+    for entry in entries:
+        runs |= entry.runs
+    return runs
+
+
+def _nodes_of(runs: Iterable[SideRun], nodes: _NodesOfRuns) -> set[str]:
+    names: set[str] = set()
+    for run in runs:
+        names.update(nodes.get(run.number or 0, ()))
+    return names
+
+
+def _side_provenance(entries: Sequence[_ComparedEntry], nodes: _NodesOfRuns) -> SideProvenance | None:
+    """Provenance of a side; None if its runs are not known."""
+    runs = _runs_of(entries)
     if not runs:
         return None
-    sampled = [(side, entry.axes) for side, entry in sides if isinstance(side, SideSamples)]
-    stacks = {tuple(axes.get(name, "") for name in ("stack", "system", "partition")) for _, axes in sampled}
+    sessions: set[str] = set()
+    stacks: set[tuple[str, ...]] = set()
+    for compared in entries:
+        if isinstance(compared.side, SideSamples):
+            sessions.update(compared.sessions)
+            stacks.add(tuple(compared.entry.axes.get(name, "") for name in ("stack", "system", "partition")))
     contents = {run.content for run in runs if run.content is not None}
     return SideProvenance(
-        runs=len({session for side, _ in sampled for session in side.sessions}),
+        runs=len(sessions),
         first=min(run.time for run in runs),
         last=max(run.time for run in runs),
-        stacks=tuple(sorted({stack for stack, *_ in stacks if stack})),
+        stacks=tuple(sorted({name for name, *_ in stacks if name})),
         contents=tuple(sorted(contents)),
+        # One stack of a partition has one content, unless it was built again.
         rebuilt=len(contents) > len(stacks),
-        nodes=tuple(sorted({node for run in runs for node in nodes.get(run.number or 0, ())})),
+        nodes=tuple(sorted(_nodes_of(runs, nodes))),
     )
 
 
-def _count_runs_on_other_nodes(lefts: _ComparedSides, rights: _ComparedSides, nodes: _Nodes) -> tuple[int, int] | None:
-    """Number of runs with different nodes on the two sides of a session and case, and of all with known nodes."""
+def _count_runs_on_other_nodes(
+    lefts: Sequence[_ComparedEntry], rights: Sequence[_ComparedEntry], nodes: _NodesOfRuns
+) -> RunsOnOtherNodes | None:
+    """Count the sessions and cases with known nodes on both sides, and those with different ones."""
     differing = known = 0
-    for (left, one), (right, other) in zip(lefts, rights, strict=True):
-        if isinstance(left, SideSamples) and isinstance(right, SideSamples):
-            for name in left.sessions.keys() & right.sessions.keys():
-                runs = one.facts.get(name, ()), other.facts.get(name, ())
-                used = [{node for run in side for node in nodes.get(run.number or 0, ())} for side in runs]
-                known += all(used)
-                differing += all(used) and used[0] != used[1]
-    return (differing, known) if known else None
+    for left, right in zip(lefts, rights, strict=True):
+        for session in set(left.sessions) & set(right.sessions):
+            left_nodes, right_nodes = left.nodes_in(session, nodes), right.nodes_in(session, nodes)
+            if left_nodes and right_nodes:
+                known += 1
+                differing += left_nodes != right_nodes
+    return RunsOnOtherNodes(differing, known) if known else None
 
 
 def _diff_libraries(
     left: SideProvenance | None, right: SideProvenance | None, history: History | None
 ) -> StackDiff | None:
-    if history is None or not left or not right or not len(left.contents) == len(right.contents) == 1:
+    """Differences between the stacks of the sides; None unless each side has one content with known parts."""
+    if history is None or left is None or right is None:
+        return None
+    if len(left.contents) != 1 or len(right.contents) != 1:
         return None
     with history.reading() as connection:
         documents = bulk.stack_contents(connection, [*left.contents, *right.contents])
     try:
-        stacks = [stack_from_json(documents[one.contents[0]], "history") for one in (left, right)]
+        left_stack = stack_from_json(documents[left.contents[0]], "history")
+        right_stack = stack_from_json(documents[right.contents[0]], "history")
     except InputError:
         return None
-    return diff_stacks(stacks[0], stacks[1]) if stacks[0].parts and stacks[1].parts else None
+    if not left_stack.parts or not right_stack.parts:
+        return None
+    return diff_stacks(left_stack, right_stack)
 
 
 # Number of newest runs per side, and of cases, whose logs are read; reading a log takes about 20 ms.
@@ -320,36 +395,73 @@ def compare_side_traces(
     Args:
         compared: in the order of the pairs of `matched`.
     """
-    # Case by the numbers of the newest runs on both sides.
+    remaining = _cases_with_logs(compared, matched, history)
+    traced_cases: list[TracedCase] = []
+    with DarshanReader() as reader:
+        while remaining and len(traced_cases) < _MAX_CASES:
+            logged_case = remaining.pop(0)
+            before, after = _read_traces(logged_case.left, reader), _read_traces(logged_case.right, reader)
+            if before and after:
+                changes = diff_trace_groups(before, after)
+                traced_cases.append(TracedCase(logged_case.case, (len(before), len(after)), changes))
+    return TraceComparison(tuple(traced_cases), len(remaining))
+
+
+@dataclass(frozen=True)
+class _LoggedCase:
+    """A case, and the digests of the kept logs of each of its newest runs on both sides."""
+
+    case: Case
+    left: Sequence[Sequence[str]]
+    right: Sequence[Sequence[str]]
+
+
+def _cases_with_logs(
+    compared: Sequence[PairComparison[Case]], matched: MatchedSides, history: History
+) -> list[_LoggedCase]:
+    """The cases with logs of newest runs on both sides, largest measured difference first."""
+    # The operations of a case share runs, and are one case here.
     cases: dict[tuple[tuple[int, ...], tuple[int, ...]], Case] = {}
     rows = zip(compared, matched.pairs, matched.entries, strict=True)
-    for one, pair, (left, right) in sorted(rows, key=lambda row: _difference_rank(row[0])):
-        runs = _newest_runs(pair.left, left), _newest_runs(pair.right, right)
-        if all(runs):
-            cases.setdefault(runs, one.case.without("operation"))
-    numbers = sorted({number for runs in cases for side in runs for number in side})
+    for comparison, pair, (left, right) in sorted(rows, key=lambda row: _difference_rank(row[0])):
+        left_runs = _newest_runs(_ComparedEntry(pair.left, left))
+        right_runs = _newest_runs(_ComparedEntry(pair.right, right))
+        if left_runs and right_runs:
+            cases.setdefault((left_runs, right_runs), comparison.case.without("operation"))
+    numbers: set[int] = set()
+    for left_runs, right_runs in cases:
+        numbers.update(left_runs, right_runs)
     with history.reading() as connection:
-        logs = bulk.run_files(connection, numbers, "darshan")
-    remaining = [(case, runs) for runs, case in cases.items() if all(any(n in logs for n in side) for side in runs)]
-    found: list[TracedCase] = []
-    with DarshanReader() as reader:
-        while remaining and len(found) < _MAX_CASES:
-            case, both = remaining.pop(0)
-            read = ([read_first_kept_trace(logs.get(run, ()), reader) for run in side] for side in both)
-            before, after = ([trace for trace in traces if trace] for traces in read)
-            if before and after:
-                found.append(TracedCase(case, (len(before), len(after)), diff_trace_groups(before, after)))
-    return TraceComparison(tuple(found), len(remaining))
+        logs = bulk.run_files(connection, sorted(numbers), "darshan")
+    logged_cases: list[_LoggedCase] = []
+    for (left_runs, right_runs), case in cases.items():
+        left_logs, right_logs = [logs.get(run, ()) for run in left_runs], [logs.get(run, ()) for run in right_runs]
+        if any(left_logs) and any(right_logs):
+            logged_cases.append(_LoggedCase(case, left_logs, right_logs))
+    return logged_cases
 
 
-def _difference_rank(one: PairComparison[Case]) -> tuple[bool, float]:
+def _read_traces(logs_of_runs: Sequence[Sequence[str]], reader: DarshanReader) -> list[Trace]:
+    """The first kept trace of each run that has one."""
+    traces: list[Trace] = []
+    for logs in logs_of_runs:
+        trace = read_first_kept_trace(logs, reader)
+        if trace is not None:
+            traces.append(trace)
+    return traces
+
+
+def _difference_rank(comparison: PairComparison[Case]) -> tuple[bool, float]:
     """Sort key: pairs with a verdict of a difference first, the largest first."""
-    return one.verdict not in ("faster", "slower"), -abs(log(one.ratio)) if one.ratio else 0.0
+    has_no_difference = comparison.verdict not in ("faster", "slower")
+    return has_no_difference, -abs(log(comparison.ratio)) if comparison.ratio else 0.0
 
 
-def _newest_runs(side: Side, entry: SideEntry) -> tuple[int, ...]:
-    known = {(run.time, run.number) for run in _compared_runs(side, entry) if run.number is not None}
-    return tuple(number for _, number in sorted(known)[-_MAX_RUNS:])
+def _newest_runs(compared: _ComparedEntry) -> tuple[int, ...]:
+    """Numbers of the newest runs of an entry that are in the history, in order of time."""
+    times_and_numbers = {(run.time, run.number) for run in compared.runs if run.number is not None}
+    newest = sorted(times_and_numbers)[-_MAX_RUNS:]
+    return tuple(number for _, number in newest)
 
 
 @dataclass(frozen=True)
@@ -372,6 +484,24 @@ class ComparisonOptions:
     settings: ComparisonSettings = field(default_factory=ComparisonSettings)
 
 
+ExclusionReason = Literal["not ok", "warm-up", "zero", "older"]
+
+
+@dataclass(frozen=True)
+class Exclusion:
+    """Results of a side that were left out.
+
+    Attributes:
+        side: its name.
+        reason: of failed or incomplete runs, warm-ups, with a value of 0, or older than the newest sessions.
+        count: number of results; of `older` the largest number of sessions of a case.
+    """
+
+    side: str
+    reason: ExclusionReason
+    count: int
+
+
 @dataclass(frozen=True)
 class Outcome:
     """A comparison with all data of its report.
@@ -379,7 +509,7 @@ class Outcome:
     Attributes:
         names: of both sides, for reports.
         provenance: dates and libraries of each side.
-        notes: excluded results and the reasons.
+        exclusions: results that were left out.
         traced: differences between the sides in their Darshan logs.
     """
 
@@ -392,7 +522,7 @@ class Outcome:
     subgroups: tuple[Subgroup, ...]
     options: ComparisonOptions
     provenance: ComparisonProvenance
-    notes: tuple[str, ...]
+    exclusions: tuple[Exclusion, ...]
     traced: TraceComparison = field(default_factory=TraceComparison)
 
 
@@ -407,37 +537,60 @@ def compare_sides(left: SideSpec, right: SideSpec, history: Opened, options: Com
         InputError: a file is damaged.
     """
     gathered = _gather_sides(left, right, history, options)
-    found = [filter_entries(spec, side.entries) for spec, side in zip((left, right), gathered, strict=True)]
-    _refuse_shared_results(left, right, found)
+    left_entries = filter_entries(left, gathered.left.entries)
+    right_entries = filter_entries(right, gathered.right.entries)
+    _refuse_shared_results(left, right, left_entries, right_entries)
+    # Headline metrics of monitored cases; of sides without any all metrics with a direction.
     headlines = headline_metrics()
-    headlines_only = not options.metrics and any(entry.metric in headlines for side in found for entry in side)
-    default_metrics = (
-        headlines if headlines_only else [name for name in METRICS if METRICS[name].direction != "neutral"]
-    )
-    sides = [[entry for entry in entries if entry.metric in (options.metrics or default_metrics)] for entries in found]
+    has_headlines = any(entry.metric in headlines for entry in (*left_entries, *right_entries))
+    headlines_only = not options.metrics and has_headlines
+    metrics: Collection[str] = options.metrics
+    if headlines_only:
+        metrics = headlines
+    elif not metrics:
+        metrics = [name for name in METRICS if METRICS[name].direction != "neutral"]
+    left_entries = tuple(entry for entry in left_entries if entry.metric in metrics)
+    right_entries = tuple(entry for entry in right_entries if entry.metric in metrics)
+    # Equal cases are pairs.
     asked = set(left.filters) & set(right.filters)
-    matched = match_entries(sides[0], sides[1], options, asked, headlines=headlines_only)
+    matched = match_entries(left_entries, right_entries, options, asked, headlines=headlines_only)
     if not matched.pairs:
-        why = _no_pairs_reason(left, right, sides[0], sides[1])
-        raise UsageError(f"no case is on both sides of '{left.text}' and '{right.text}'", hint=why)
+        reason = _no_pairs_reason(left, right, left_entries, right_entries)
+        raise UsageError(f"no case is on both sides of '{left.text}' and '{right.text}'", hint=reason)
     with reported_as(UsageError):
         compared, overall = compare_pairs(matched.pairs, options.settings)
-    groups = find_subgroups(compared, options.settings, CASE_PARAMETERS)
+    # Where the results come from.
+    is_in_history = bool({left.kind, right.kind} - {"file", "published"})
+    opened = history() if is_in_history else None
     names = name_sides(left, right, matched.differing, matched.common)
-    notes = _exclusion_notes(names, gathered, options)
-    measured_here = bool({left.kind, right.kind} - {"file", "published"})
-    opened = history() if measured_here else None
-    provenance = compute_provenance(matched, opened)
-    logs = compare_side_traces(compared, matched, opened) if opened else TraceComparison()
-    return Outcome(left, right, names, matched, tuple(compared), overall, groups, options, provenance, notes, logs)
+    return Outcome(
+        left=left,
+        right=right,
+        names=names,
+        matched=matched,
+        compared=tuple(compared),
+        overall=overall,
+        subgroups=find_subgroups(compared, options.settings, CASE_PARAMETERS),
+        options=options,
+        provenance=compute_provenance(matched, opened),
+        exclusions=(
+            *_list_exclusions(names[0], gathered.left, options),
+            *_list_exclusions(names[1], gathered.right, options),
+        ),
+        traced=compare_side_traces(compared, matched, opened) if opened is not None else TraceComparison(),
+    )
 
 
-def _refuse_shared_results(left: SideSpec, right: SideSpec, found: Sequence[Sequence[SideEntry]]) -> None:
+def _refuse_shared_results(
+    left: SideSpec, right: SideSpec, left_entries: Sequence[SideEntry], right_entries: Sequence[SideEntry]
+) -> None:
     """Raise a `UsageError` if a result is on both sides: it would be compared with itself."""
     axes = SERIES_AXES if "side" in left.filters and "side" in right.filters else SERIES_AXES[:-1]
-    results = [_result_identities(entries, axes) for entries in found]
-    shared, total = len(results[0] & results[1]), len(results[0] | results[1])
-    if shared or (results == [set(), set()] and found[0] == found[1]):
+    left_results, right_results = _result_identities(left_entries, axes), _result_identities(right_entries, axes)
+    shared, total = len(left_results & right_results), len(left_results | right_results)
+    # Published figures have no results, and are the same ones if their entries are equal.
+    are_same_figures = not left_results and not right_results and left_entries == right_entries
+    if shared or are_same_figures:
         which = "are the same results" if shared == total else f"share {shared} of {total} results"
         raise UsageError(
             f"'{left.text}' and '{right.text}' {which}: a result cannot be compared with itself",
@@ -447,29 +600,44 @@ def _refuse_shared_results(left: SideSpec, right: SideSpec, found: Sequence[Sequ
 
 def _result_identities(entries: Sequence[SideEntry], axes: Sequence[str]) -> set[tuple[object, ...]]:
     """What identifies each result of a side, in a history and in its export; empty for published figures."""
-    return {
-        (*(entry.axes.get(axis) for axis in axes), entry.case.key, entry.metric, session, samples)
-        for entry in entries
-        if isinstance(entry.side, SideSamples)
-        for session, samples in entry.side.sessions.items()
-    }
+    identities: set[tuple[object, ...]] = set()
+    for entry in entries:
+        if not isinstance(entry.side, SideSamples):
+            continue
+        series = (*(entry.axes.get(axis) for axis in axes), entry.case.key, entry.metric)
+        for session, samples in entry.side.sessions.items():
+            identities.add((*series, session, samples))
+    return identities
 
 
-def _gather_sides(left: SideSpec, right: SideSpec, history: Opened, options: ComparisonOptions) -> list[SideEntries]:
-    places: tuple[tuple[SideSpec, SidePosition], ...] = ((left, "left"), (right, "right"))
-    files = cache(export.read_export_file)  # both sides may be in one file
+@dataclass(frozen=True)
+class _GatheredSides:
+    """The entries of both sides, before their filters."""
 
-    def results(spec: SideSpec, place: SidePosition) -> list[ResultRow]:
-        return files(Path(spec.name)) if spec.kind == "file" else query_side_results(spec, place, history, options.days)
+    left: SideEntries
+    right: SideEntries
 
-    found = [None if spec.kind == "published" else results(spec, place) for spec, place in places]
-    names = session_labels(chain.from_iterable(each for each in found if each is not None))
-    return [
-        SideEntries(tuple(published_side_entries(spec.name)))
-        if each is None
-        else gather_entries(each, names, "side" in spec.filters)
-        for (spec, _), each in zip(places, found, strict=True)
-    ]
+
+def _gather_sides(left: SideSpec, right: SideSpec, history: Opened, options: ComparisonOptions) -> _GatheredSides:
+    read_file = cache(export.read_export_file)  # both sides may be in one file
+
+    def side_results(spec: SideSpec, position: SidePosition) -> list[ResultRow]:
+        if spec.kind == "published":
+            return []
+        if spec.kind == "file":
+            return read_file(Path(spec.name))
+        return query_side_results(spec, position, history, options.days)
+
+    left_rows, right_rows = side_results(left, "left"), side_results(right, "right")
+    # A session that is split by days is split alike on both sides.
+    labels = session_labels((*left_rows, *right_rows))
+
+    def side_entries(spec: SideSpec, rows: Sequence[ResultRow]) -> SideEntries:
+        if spec.kind == "published":
+            return SideEntries(tuple(published_side_entries(spec.name)))
+        return gather_entries(rows, labels, "side" in spec.filters)
+
+    return _GatheredSides(side_entries(left, left_rows), side_entries(right, right_rows))
 
 
 def _limit_side_runs(side: Side, last: int) -> Side:
@@ -478,32 +646,44 @@ def _limit_side_runs(side: Side, last: int) -> Side:
     return SideSamples(dict(list(side.sessions.items())[-last:]))
 
 
-def _no_pairs_reason(one: SideSpec, other: SideSpec, left: Sequence[SideEntry], right: Sequence[SideEntry]) -> str:
+_MAX_LISTED_VALUES = 4
+
+
+def _no_pairs_reason(left: SideSpec, right: SideSpec, lefts: Sequence[SideEntry], rights: Sequence[SideEntry]) -> str:
     """Parameters without a common value, as the hint of an error."""
-    if not left or not right:
-        return f"'{one.text if not left else other.text}' has no case of these metrics and filters."
-    names = sorted({name for entry in (*left, *right) for name in entry.described})
-    disjoint = []
-    for name in names:
-        values = [sorted({str(entry.described.get(name)) for entry in side}) for side in (left, right)]
-        if not set(values[0]) & set(values[1]):
-            shown = (", ".join(each[:4] + ["…"] * (len(each) > 4)) for each in values)
-            disjoint.append(f"{name} ({' | '.join(shown)})")
+    if not lefts or not rights:
+        empty = right if lefts else left
+        return f"'{empty.text}' has no case of these metrics and filters."
+    disjoint: list[str] = []
+    for name in described_names([*lefts, *rights]):
+        left_values = sorted({str(entry.described.get(name)) for entry in lefts})
+        right_values = sorted({str(entry.described.get(name)) for entry in rights})
+        if not set(left_values) & set(right_values):
+            disjoint.append(f"{name} ({_list_values(left_values)} | {_list_values(right_values)})")
     return f"Nothing in common in: {'; '.join(disjoint) or 'the combinations'}. --ignore NAME takes one out."
 
 
-def _exclusion_notes(
-    names: tuple[str, str], gathered: Sequence[SideEntries], options: ComparisonOptions
-) -> tuple[str, ...]:
-    found = []
-    for name, side in zip(names, gathered, strict=True):
-        texts = ("of failed or incomplete runs", "of warm-ups", "with a value of 0")
-        excluded = zip((side.not_ok, side.warm_ups, side.not_positive), texts, strict=True)
-        found += [f"{name}: {format_count(n, 'result')} {what} left out" for n, what in excluded if n]
-        longest = max((len(e.side.sessions) for e in side.entries if isinstance(e.side, SideSamples)), default=0)
-        if longest > options.last:
-            found.append(f"{name}: the newest {options.last} of up to {longest} runs used (--last)")
-    return tuple(found)
+def _list_values(values: Sequence[str]) -> str:
+    listed = list(values[:_MAX_LISTED_VALUES])
+    if len(values) > _MAX_LISTED_VALUES:
+        listed.append("…")
+    return ", ".join(listed)
+
+
+def _list_exclusions(name: str, side: SideEntries, options: ComparisonOptions) -> Iterator[Exclusion]:
+    """What was left out of a side."""
+    if side.not_ok:
+        yield Exclusion(name, "not ok", side.not_ok)
+    if side.warm_ups:
+        yield Exclusion(name, "warm-up", side.warm_ups)
+    if side.not_positive:
+        yield Exclusion(name, "zero", side.not_positive)
+    longest = 0
+    for entry in side.entries:
+        if isinstance(entry.side, SideSamples):
+            longest = max(longest, len(entry.side.sessions))
+    if longest > options.last:
+        yield Exclusion(name, "older", longest)
 
 
 def describe_entry(entry: SideEntry) -> Mapping[str, Scalar]:

@@ -71,13 +71,13 @@ def parse_side(text: str) -> SideSpec:
     Raises:
         UsageError: unknown kind, no name, or a filter that is not `name=value`.
     """
-    head, *rest = _split_filters(text)
-    filters = {}
-    for part in rest:
-        option, separator, value = part.partition("=")
-        if not separator or not option or not value:
-            raise UsageError(f"side '{text}': '{part}' is not name=value", hint="For example ,operation=write")
-        filters[option] = parse_filter_value(option, value)
+    head, *filter_texts = _split_filters(text)
+    filters: dict[str, Scalar | None] = {}
+    for filter_text in filter_texts:
+        parameter, separator, value = filter_text.partition("=")
+        if not separator or not parameter or not value:
+            raise UsageError(f"side '{text}': '{filter_text}' is not name=value", hint="For example ,operation=write")
+        filters[parameter] = parse_filter_value(parameter, value)
     kind, separator, name = head.partition(":")
     if not separator or kind not in SIDE_KINDS:
         if Path(head).suffix.lower() in _FILES or Path(head).is_file():
@@ -86,7 +86,8 @@ def parse_side(text: str) -> SideSpec:
         raise UsageError(f"'{text}' is not a side of a comparison", hint=hint)
     if not name:
         raise UsageError(f"side '{text}' has no name after '{kind}:'", hint=_HINT)
-    return SideSpec(text, next(known for known in SIDE_KINDS if known == kind), name, filters)
+    side_kind = SIDE_KINDS[SIDE_KINDS.index(kind)]  # the same text, with its type
+    return SideSpec(text, side_kind, name, filters)
 
 
 def _split_filters(text: str) -> list[str]:
@@ -94,10 +95,13 @@ def _split_filters(text: str) -> list[str]:
     parts = text.split(",")
     if parts[0].partition(":")[0] in SIDE_KINDS:
         return parts
-    names = (",".join(parts[:number]) for number in range(len(parts), 0, -1))
-    # `Path.is_file` raises if the text is too long for a file name.
-    name = next((name for name in names if os.path.isfile(name)), parts[0])  # noqa: PTH113
-    return [name, *parts[1 + name.count(",") :]]
+    # The longest beginning that is a file.
+    for number in range(len(parts), 0, -1):
+        name = ",".join(parts[:number])
+        # `Path.is_file` raises if the text is too long for a file name.
+        if os.path.isfile(name):  # noqa: PTH113
+            return [name, *parts[number:]]
+    return parts
 
 
 def parse_filter_value(name: str, value: str) -> Scalar | None:
@@ -110,10 +114,10 @@ def parse_filter_value(name: str, value: str) -> Scalar | None:
         except InputError as error:
             raise UsageError(f"filter '{name}={value}': {error}") from error
     try:
-        found = parse_json(value)
+        parsed = parse_json(value)
     except ValueError:
         return value
-    return found if isinstance(found, str | int | float | bool) else value
+    return parsed if isinstance(parsed, str | int | float | bool) else value
 
 
 def parse_period(name: str, zone: dt.tzinfo) -> tuple[int | None, int | None]:
@@ -131,7 +135,8 @@ def parse_period(name: str, zone: dt.tzinfo) -> tuple[int | None, int | None]:
     if not separator:
         raise UsageError(f"'{name}' is not a period", hint="Expected for example since:2026-01-01..2026-02-01")
     try:
-        begin, end = (int(parse_time(text, zone).timestamp()) if text else None for text in (first, last))
+        begin = _parse_date(first, zone)
+        end = _parse_date(last, zone)
     except InputError as error:
         raise UsageError(f"period '{name}': {error}", hint="Expected dates such as 2026-01-31") from error
     if end is not None and _DAY.fullmatch(last):
@@ -139,6 +144,11 @@ def parse_period(name: str, zone: dt.tzinfo) -> tuple[int | None, int | None]:
     if begin is not None and end is not None and end <= begin:
         raise UsageError(f"period '{name}' ends before it begins")
     return begin, end
+
+
+def _parse_date(text: str, zone: dt.tzinfo) -> int | None:
+    """Epoch seconds; None if the text is empty."""
+    return int(parse_time(text, zone).timestamp()) if text else None
 
 
 def name_sides(
@@ -153,39 +163,61 @@ def name_sides(
     if left == right:  # only an event is compared with itself
         return "before", "after"
     if "side" in differing:  # an A/B run
-        one, other = map(str, differing.get("stack", [common.get("stack", "stack")] * 2))
-        return (one, other) if one != other else (f"{one} (A)", f"{other} (B)")
+        if "stack" in differing:
+            left_stack, right_stack = map(str, differing["stack"])
+            return left_stack, right_stack
+        stack = common.get("stack", "stack")
+        return f"{stack} (A)", f"{stack} (B)"
     if left.kind == right.kind == "event":
         return f"before {left.name}", f"after {right.name}"
-    names = [_base_name(spec) for spec in (left, right)]
-    if names[0] == names[1]:
-        names = [
-            f"{name}{_differing_filters(*specs)}"
-            for name, specs in zip(names, ((left, right), (right, left)), strict=True)
-        ]
-    return (names[0], names[1]) if names[0] != names[1] else (left.text, right.text)
+    left_name, right_name = _base_name(left), _base_name(right)
+    if left_name == right_name:
+        left_name += _differing_filters(left, right)
+        right_name += _differing_filters(right, left)
+    if left_name == right_name:
+        return left.text, right.text
+    return left_name, right_name
 
 
 def _base_name(spec: SideSpec) -> str:
     if spec.kind == "session":
-        return f"session {spec.name[:8] if len(spec.name) == _UUID_LENGTH else spec.name}"
+        is_uuid = len(spec.name) == _UUID_LENGTH
+        return f"session {spec.name[:8] if is_uuid else spec.name}"
     if spec.kind == "since":
-        first, _, last = spec.name.partition("..")
-        return f"{first} to {last}" if first and last else f"from {first}" if first else f"until {last}"
+        return _name_period(spec.name)
     if spec.kind == "file":
         return Path(spec.name).name
-    return published.cite_table(spec.name) if spec.kind == "published" else spec.name
+    if spec.kind == "published":
+        return published.cite_table(spec.name)
+    return spec.name
 
 
-def _differing_filters(one: SideSpec, other: SideSpec) -> str:
+def _name_period(period: str) -> str:
+    """`2026-01-01 to 2026-02-01`, `from 2026-01-01`, `until 2026-02-01`."""
+    first, _, last = period.partition("..")
+    if first and last:
+        return f"{first} to {last}"
+    return f"from {first}" if first else f"until {last}"
+
+
+def _differing_filters(spec: SideSpec, other: SideSpec) -> str:
     """Filters of a side that the other does not have, as `, ranks 4`."""
-    shown = {
-        name: value for name, value in one.filters.items() if name not in other.filters or other.filters[name] != value
-    }
-    return "".join(f", {name} {'none' if value is None else value}" for name, value in shown.items())
+    text = ""
+    for name, value in spec.filters.items():
+        if name not in other.filters or other.filters[name] != value:
+            text += f", {name} {'none' if value is None else value}"
+    return text
 
 
 SERIES_AXES = ("system", "partition", "stack", "side")
+
+
+def described_names(entries: Iterable[SideEntry]) -> list[str]:
+    """Names of all parameters and axes of some entries, sorted."""
+    names: set[str] = set()
+    for entry in entries:
+        names.update(entry.described)
+    return sorted(names)
 
 
 class SideRun(NamedTuple):
@@ -233,17 +265,18 @@ def filter_entries(spec: SideSpec, entries: Sequence[SideEntry]) -> tuple[SideEn
     Raises:
         UsageError: a filter names a parameter or axis that no case has.
     """
-    known = sorted({name for entry in entries for name in entry.described})
+    names = described_names(entries)
     for name, value in spec.filters.items():
-        if name not in known and value is not None:
-            raise UsageError(f"side '{spec.text}': no case has '{name}'", hint=suggest_name(name, known))
-        found = [(entry, entry.described.get(name)) for entry in entries]
-        entries = [
-            e
-            for e, entry_value in found
-            if entry_value == value or (value is not None and str(entry_value) == str(value))
-        ]
+        if name not in names and value is not None:
+            raise UsageError(f"side '{spec.text}': no case has '{name}'", hint=suggest_name(name, names))
+        entries = [entry for entry in entries if _has_value(entry, name, value)]
     return tuple(entries)
+
+
+def _has_value(entry: SideEntry, name: str, value: Scalar | None) -> bool:
+    """Whether an entry has a value of a parameter or axis, compared as text; None: whether it has none."""
+    value_of_entry = entry.described.get(name)
+    return value_of_entry == value or (value is not None and str(value_of_entry) == str(value))
 
 
 def gather_entries(
@@ -277,17 +310,23 @@ def gather_entries(
 
 def _make_entry(axes: Iterable[str], sessions: Mapping[str, Sequence[ResultRow]]) -> SideEntry:
     first = next(iter(sessions.values()))[0]
-    known = series_axes(first.case, {name: value for name, value in zip(SERIES_AXES, axes, strict=True) if value})
-    samples = {name: tuple(chain.from_iterable(r.samples for r in rows)) for name, rows in sessions.items()}
-    runs = {name: frozenset(SideRun(r.time, r.content, r.number) for r in rows) for name, rows in sessions.items()}
-    return SideEntry(first.case, first.metric, known, SideSamples(samples), runs)
+    axes_by_name = {name: value for name, value in zip(SERIES_AXES, axes, strict=True) if value}
+    samples: dict[str, tuple[float, ...]] = {}
+    runs: dict[str, frozenset[SideRun]] = {}
+    for session, rows in sessions.items():
+        samples[session] = tuple(chain.from_iterable(row.samples for row in rows))
+        runs[session] = frozenset(SideRun(row.time, row.content, row.number) for row in rows)
+    return SideEntry(first.case, first.metric, series_axes(first.case, axes_by_name), SideSamples(samples), runs)
 
 
 def series_axes(case: Case, axes: Mapping[str, str]) -> dict[str, str]:
     """Axes of a series; with the file system of a case that has none of its own, if its system measures several."""
-    known = with_file_system(axes["system"], case.benchmark, case.parameters) if "system" in axes else case.parameters
-    own = "file_system" in case.parameters or "file_system" not in known
-    return dict(axes) if own else {**axes, "file_system": str(known["file_system"])}
+    if "system" not in axes or "file_system" in case.parameters:
+        return dict(axes)
+    parameters = with_file_system(axes["system"], case.benchmark, case.parameters)
+    if "file_system" not in parameters:
+        return dict(axes)
+    return {**axes, "file_system": str(parameters["file_system"])}
 
 
 def session_labels(rows: Iterable[ResultRow]) -> dict[tuple[str, int], str]:
@@ -298,12 +337,17 @@ def session_labels(rows: Iterable[ResultRow]) -> dict[tuple[str, int], str]:
     times: dict[str, set[int]] = defaultdict(set)
     for row in rows:
         times[row.session].add(row.time)
-    found = {}
-    for session, moments in times.items():
-        is_split = max(moments) - min(moments) > DAY_S
-        for moment in moments:
-            found[session, moment] = f"{session}@{(moment - DAY_S // 2) // DAY_S}" if is_split else session
-    return found
+    labels: dict[tuple[str, int], str] = {}
+    for session, session_times in times.items():
+        is_split = max(session_times) - min(session_times) > DAY_S
+        for time in session_times:
+            labels[session, time] = session_of_day(session, time) if is_split else session
+    return labels
+
+
+def session_of_day(session: str, time: int) -> str:
+    """Label of the part of a session of many days that has a time (epoch seconds); a day begins at noon UTC."""
+    return f"{session}@{(time - DAY_S // 2) // DAY_S}"
 
 
 _STATISTICS = {"count": "n", "max": "max", "median": "median", "mean": "mean", "min": "min"}
@@ -325,11 +369,16 @@ def published_side_entries(name: str) -> list[SideEntry]:
         if metric and statistic:
             case = Case(str(row["benchmark"]), published.case_parameters(row))
             cells[str(row["system"] or ""), case, metric].setdefault(statistic, value)
-    entries = []
-    for (system, case, metric), found in cells.items():
-        n = int(found["n"]) if "n" in found else None
-        figures = SideSummary(n, found.get("max"), found.get("median"), found.get("mean"), found.get("min"))
-        entries.append(SideEntry(case, metric, {"system": system} if system else {}, figures))
+    entries: list[SideEntry] = []
+    for (system, case, metric), figures in cells.items():
+        summary = SideSummary(
+            int(figures["n"]) if "n" in figures else None,
+            figures.get("max"),
+            figures.get("median"),
+            figures.get("mean"),
+            figures.get("min"),
+        )
+        entries.append(SideEntry(case, metric, {"system": system} if system else {}, summary))
     return entries
 
 
@@ -349,11 +398,11 @@ Opened = Callable[[], History]
 SidePosition = Literal["left", "right"]
 
 
-def query_side_results(spec: SideSpec, place: SidePosition, history: Opened, days: int) -> list[ResultRow]:
+def query_side_results(spec: SideSpec, position: SidePosition, history: Opened, days: int) -> list[ResultRow]:
     """Results in the history that a side selects.
 
     Args:
-        place: the left side of an event is the time before it, the right side the time after it.
+        position: the left side of an event is the time before it, the right side the time after it.
         history: opens the history.
         days: number of days before and after an event.
 
@@ -361,56 +410,65 @@ def query_side_results(spec: SideSpec, place: SidePosition, history: Opened, day
         UsageError: no results.
         InputError: the file of events is damaged.
     """
-    hint = "`iowatch history list` shows the sessions."
-    if spec.kind == "stack":
-        chosen = ResultFilter(SeriesFilter(stack=spec.name))
-    elif spec.kind == "system":
-        chosen = ResultFilter(SeriesFilter(system=spec.name))
-    elif spec.kind == "file_system":
+    if spec.kind == "file_system":
         return _results_on(spec, history())
+    if spec.kind == "stack":
+        result_filter = ResultFilter(SeriesFilter(stack=spec.name))
+    elif spec.kind == "system":
+        result_filter = ResultFilter(SeriesFilter(system=spec.name))
     elif spec.kind == "session":
-        chosen = ResultFilter(session=history().session(spec.name).uuid)
+        result_filter = ResultFilter(session=history().session(spec.name).uuid)
     elif spec.kind == "since":
-        named = spec.filters.get("system")
-        begin, end = parse_period(spec.name, shared_zone([str(named)] if named else history().systems()))
-        chosen = ResultFilter(since=begin, until=end)
+        system = spec.filters.get("system")
+        begin, end = parse_period(spec.name, shared_zone([str(system)] if system else history().systems()))
+        result_filter = ResultFilter(since=begin, until=end)
     else:
-        chosen = _event_period(spec, place, days)
-    found = list(history().results(chosen))
-    if not found and spec.kind == "system":
-        hint = suggest_name(spec.name, history().systems())
-    elif not found and spec.kind == "stack":
-        hint = suggest_name(spec.name, sorted({row.stack for row in history().series()}))
-    if not found:
-        raise UsageError(f"no results for '{spec.text}'", hint=hint)
-    return found
+        result_filter = _event_period(spec, position, days)
+    results = list(history().results(result_filter))
+    if not results:
+        raise UsageError(f"no results for '{spec.text}'", hint=_hint_without_results(spec, history()))
+    return results
+
+
+def _hint_without_results(spec: SideSpec, history: History) -> str:
+    if spec.kind == "system":
+        return suggest_name(spec.name, history.systems())
+    if spec.kind == "stack":
+        return suggest_name(spec.name, sorted({row.stack for row in history.series()}))
+    return "`iowatch history list` shows the sessions."
 
 
 def _results_on(spec: SideSpec, history: History) -> list[ResultRow]:
     """Results on the file system of a side, of all systems or of that which a filter names."""
     system = spec.filters.get("system")
-    found = list(history.results(ResultFilter(SeriesFilter(system=None if system is None else str(system)))))
-    names: dict[tuple[str, str], str | None] = {}
-    for row in found:
-        if (key := (row.system, row.case.key)) not in names:
-            known = with_file_system(row.system, row.case.benchmark, row.case.parameters)
-            names[key] = None if "file_system" not in known else str(known["file_system"])
-    chosen = [row for row in found if names[row.system, row.case.key] == spec.name]
-    if not chosen:
-        hint = suggest_name(spec.name, sorted({name for name in names.values() if name}))
+    rows = list(history.results(ResultFilter(SeriesFilter(system=None if system is None else str(system)))))
+    # The file system of each case, which many results share.
+    file_systems: dict[tuple[str, str], str | None] = {}
+    on_file_system: list[ResultRow] = []
+    for row in rows:
+        key = (row.system, row.case.key)
+        if key not in file_systems:
+            parameters = with_file_system(row.system, row.case.benchmark, row.case.parameters)
+            file_systems[key] = str(parameters["file_system"]) if "file_system" in parameters else None
+        if file_systems[key] == spec.name:
+            on_file_system.append(row)
+    if not on_file_system:
+        hint = suggest_name(spec.name, sorted({name for name in file_systems.values() if name}))
         raise UsageError(f"no results for '{spec.text}'", hint=hint)
-    return chosen
+    return on_file_system
 
 
-def _event_period(spec: SideSpec, place: SidePosition, days: int) -> ResultFilter:
+def _event_period(spec: SideSpec, position: SidePosition, days: int) -> ResultFilter:
     """Filter for the time before (left) or after (right) an event, limited by the adjacent event of the system."""
     system, event = _find_event(spec)
-    others = [each for each in events.load_events(system) if each != event]
+    others = [other for other in events.load_events(system) if other != event]
     series = SeriesFilter(system=system)
-    if place == "left":
-        begin = max([event.start - days * DAY_S, *(o.end for o in others if o.end <= event.start)])
+    if position == "left":
+        earlier_ends = [other.end for other in others if other.end <= event.start]
+        begin = max([event.start - days * DAY_S, *earlier_ends])
         return ResultFilter(series, since=begin, until=event.start)
-    end = min([event.end + days * DAY_S, *(o.start for o in others if o.start >= event.end)])
+    later_starts = [other.start for other in others if other.start >= event.end]
+    end = min([event.end + days * DAY_S, *later_starts])
     return ResultFilter(series, since=event.end, until=end)
 
 
@@ -418,15 +476,15 @@ def _find_event(spec: SideSpec) -> tuple[str, events.Event]:
     """System and event of `SYSTEM/DATE` or, with several events on that day, `SYSTEM/DATE/WORD` (WORD of the title)."""
     system, _, rest = spec.name.partition("/")
     day, _, word = rest.partition("/")
-    known = events.load_events(system)
-    listed = "; ".join(f"{each.date}: {each.title}" for each in known) or "none"
+    recorded = events.load_events(system)
+    listed = "; ".join(f"{event.date}: {event.title}" for event in recorded) or "none"
     hint = f"Expected event:SYSTEM/DATE or event:SYSTEM/DATE/WORD-OF-TITLE. Events of '{system}': {listed}."
     try:
         date = dt.date.fromisoformat(day)
     except ValueError:
         raise UsageError(f"'{spec.text}' does not name an event", hint=hint) from None
-    found = [each for each in known if each.date == date and word.lower() in each.title.lower()]
-    if len(found) != 1:
-        how = "no event" if not found else f"{len(found)} events"
-        raise UsageError(f"{how} for '{spec.text}'", hint=hint)
-    return system, found[0]
+    matching = [event for event in recorded if event.date == date and word.lower() in event.title.lower()]
+    if len(matching) != 1:
+        count = "no event" if not matching else f"{len(matching)} events"
+        raise UsageError(f"{count} for '{spec.text}'", hint=hint)
+    return system, matching[0]

@@ -54,6 +54,7 @@ if TYPE_CHECKING:
         TIB,
         find_time_zone,
         format_count,
+        format_day,
         format_local_time,
         format_number,
         format_size,

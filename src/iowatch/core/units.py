@@ -153,6 +153,11 @@ def format_local_time(seconds: float, zone: tzinfo) -> str:
     return datetime.fromtimestamp(seconds, zone).strftime("%Y-%m-%d %H:%M %Z")
 
 
+def format_day(seconds: float, zone: tzinfo) -> str:
+    """Format the day in a zone of a moment in epoch seconds, for people: `17 Mar 2009`."""
+    return local_day(seconds, zone).strftime("%-d %b %Y")
+
+
 def local_day(seconds: float, zone: tzinfo) -> date:
     """Return the day in a zone of a moment in epoch seconds."""
     return datetime.fromtimestamp(seconds, zone).date()

@@ -19,15 +19,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time, timedelta
 from functools import partial
-from math import log
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from iowatch.benchmarks.tables import read_table
-from iowatch.core import METRICS, InputError, Output, Result, Scalar, format_time, settings, to_mib_per_s
-from iowatch.findings import Finding, update_findings
+from iowatch.core import METRICS, InputError, Output, Result, Scalar, settings, to_mib_per_s
+from iowatch.findings import Finding, strongest_first, update_findings
 from iowatch.session.imports import by_day, run_record
 from iowatch.site import Stack, StackPart
 from iowatch.store import ExpectedResult, History, RunRecord, SessionFacts, SessionRecord, StackRecord
@@ -371,14 +370,6 @@ class DailyReport:
     sessions: int
     findings: tuple[Finding, ...]
 
-    def to_json(self) -> dict[str, Any]:
-        """Plain JSON."""
-        return {
-            "moment": format_time(self.moment),
-            "nights": self.sessions,
-            "findings": [finding.to_json() for finding in self.findings],
-        }
-
 
 def prepare_demo_path(path: Path) -> None:
     """Remove an older demonstration at `path`.
@@ -422,6 +413,6 @@ def _record_session(history: History, simulated: SimulatedSession) -> None:
 
 def largest_findings(findings: Sequence[Finding], count: int = 2) -> list[Finding]:
     """The `count` open findings with the largest changes, in the order of `findings`."""
-    found = [finding for finding in findings if finding.state == "open"]
-    by_size = sorted(found, key=lambda finding: max(abs(log(m.gain)) for m in finding.members))
-    return [finding for finding in found if finding in by_size[-count:]]
+    open_findings = [finding for finding in findings if finding.state == "open"]
+    by_size = sorted(open_findings, key=lambda finding: strongest_first(finding.members)[0].change_size)
+    return [finding for finding in open_findings if finding in by_size[-count:]]

@@ -1,14 +1,14 @@
-"""A finding: the changes of several series that belong to one event. Frozen, equal after a JSON round trip."""
+"""A finding: the changes of several series that belong to one event, as a record.
+
+`iowatch.findings.document` has its JSON document, `iowatch.output.text` its sentences.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
-from functools import cache
-from typing import Any, Literal
-
-from pydantic import TypeAdapter
+from dataclasses import dataclass
+from typing import Literal
 
 from iowatch.core import Scalar
 from iowatch.reference import DecisionKind
@@ -37,13 +37,20 @@ def are_sure(confirmed: Iterable[tuple[float, int]], independent: bool = True) -
         independent: whether several uncertain ones are sure together. Those of a few sessions are not: all series
             share the bad sessions of a file system.
     """
-    chosen = list(confirmed)
-    is_enough = any(observations >= _SURE_OBSERVATIONS for _, observations in chosen)
-    together = 1 - math.prod(1 - confidence for confidence, _ in chosen)
-    if len(chosen) == 1:
-        return is_enough and together >= _SURE_ALONE
-    is_one_sure = any(confidence >= _SUREST for confidence, _ in chosen)
-    return is_enough and together >= _SURE_TOGETHER and (independent or is_one_sure)
+    confidences: list[float] = []
+    is_long_enough = False
+    for confidence, observations in confirmed:
+        confidences.append(confidence)
+        if observations >= _SURE_OBSERVATIONS:
+            is_long_enough = True
+    if not is_long_enough:
+        return False
+    # Of independent changes: that not all of them are noise.
+    joint_confidence = 1 - math.prod(1 - confidence for confidence in confidences)
+    if len(confidences) == 1:
+        return joint_confidence >= _SURE_ALONE
+    has_sure_change = max(confidences) >= _SUREST
+    return joint_confidence >= _SURE_TOGETHER and (independent or has_sure_change)
 
 
 @dataclass(frozen=True)
@@ -84,14 +91,29 @@ class FindingMember:
         """Of the performance."""
         return "up" if self.gain > 1 else "down"
 
+    @property
+    def change_size(self) -> float:
+        """Factor of the change in either direction, at least 1: a performance of a half and of the double are 2."""
+        return max(self.gain, 1 / self.gain)
+
+
+def strongest_first(members: Iterable[FindingMember]) -> list[FindingMember]:
+    """Members in the order of the size of their changes, the largest first, gains and losses alike."""
+    return sorted(members, key=lambda member: -member.change_size)
+
 
 @dataclass(frozen=True)
-class ChangeGroup:
-    """The members of a finding in one direction; fields as in `Finding`."""
+class DirectionGroup:
+    """The members of a finding whose performance changed in one direction; fields as in `Finding`."""
 
     size: float
     explanation: Explanation
     compared: tuple[str, ...]
+
+    @property
+    def direction(self) -> PerformanceDirection:
+        """Of the performance."""
+        return "down" if self.size < 1 else "up"
 
 
 @dataclass(frozen=True)
@@ -137,7 +159,7 @@ ResolutionKind = Literal["transient", "not confirmed", "returned", "part of anot
 
 @dataclass(frozen=True)
 class Resolution:
-    """Why a finding is resolved; `iowatch.findings.text.format_resolution` has the sentence.
+    """Why a finding is resolved; `iowatch.output.text.decisions` has the sentence.
 
     Attributes:
         sessions: of a transient: the largest number of sessions that it lasted.
@@ -177,14 +199,48 @@ class SessionLoss:
     repeated: bool | None = None
 
 
+DifferenceSubject = Literal[
+    "stack",
+    "stack environment",
+    "compute node",
+    "hints",
+    "loaded",
+    "program",
+    "tracing",
+    "settings",
+    "nodes",
+    "counters",
+]
+"""What differs between the runs before and after a change:
+
+- stack: a part of the stack, its version or its build; stack environment: a variable that the stack sets.
+- compute node: kernel, mounts, mitigations of the processor. hints: MPI-IO hints in effect.
+- loaded: MPI and libraries as the program loaded them; program: the program file itself.
+- settings: of file systems, as recorded before the run. tracing: the tool that traced the run.
+- nodes: those of the job. counters: of Darshan.
+"""
+_ADMINISTERED_SUBJECTS = ("stack", "compute node", "loaded", "hints", "settings")
+
+
 @dataclass(frozen=True)
 class EvidenceDifference:
-    """A difference between the runs before and after: a part of the stack, a Darshan counter."""
+    """A difference between the runs before and after: a part of the stack, a Darshan counter.
 
+    Attributes:
+        where: its subject with the name of the stack or case, for display.
+        what: name of the part, setting or counter.
+    """
+
+    subject: DifferenceSubject
     where: str
     what: str
     before: str
     after: str
+
+    @property
+    def is_administered(self) -> bool:
+        """Whether administrators cause it; counters and nodes follow from such differences, or change by themselves."""
+        return self.subject in _ADMINISTERED_SUBJECTS
 
 
 @dataclass(frozen=True)
@@ -273,6 +329,38 @@ class AppliedDecision:
     expired: bool = False
 
 
+UpdateKind = Literal[
+    "new",
+    "joined",
+    "resolved",
+    "recurred",
+    "confirmed",
+    "probably lasting",
+    "unusual loss",
+    "fell further",
+    "decision expired",
+]
+
+
+@dataclass(frozen=True)
+class FindingUpdate:
+    """A change of a finding since its last report; `iowatch.output.text.decisions` has the sentence.
+
+    Attributes:
+        series: of `joined`: number of series that changed as well.
+        name: of `fell further`: the series with the largest loss, if it is known.
+        resolution: of `resolved`: the reason.
+        decision, by: of `decision expired`: what was decided, and by whom.
+    """
+
+    kind: UpdateKind
+    series: int | None = None
+    name: str | None = None
+    resolution: Resolution | None = None
+    decision: DecisionKind | None = None
+    by: str | None = None
+
+
 @dataclass(frozen=True)
 class Finding:
     """The changes of several series that belong to one event.
@@ -282,7 +370,6 @@ class Finding:
         direction: `up` is better performance, `down` worse, for any metric; of the larger group, the main one.
         date: day of the change (ISO) in the zone of the system; it lies between `last_before` and `first_after`.
         size: geometric mean of the gains of the members of the main group.
-        line: summary of the finding in one line.
         members: those of the main group, then those of the opposite group.
         explanation: of the main group; positions in it (members of magnitudes, control, exceptions) index `compared`.
         compared: names of the series of the main group, then of the unchanged ones.
@@ -290,7 +377,7 @@ class Finding:
         changed_otherwise: number of series with another change at that time, or an uncertain one; not compared.
         causes: events near the date, best fit first; evidence, not proof.
         covariates: what went on around the runs and differs, largest difference first.
-        updates: changes of the finding since the last report: "new", "confirmed", "2 series joined", …
+        updates: changes of the finding since the last report.
         pending: updates that are not reported yet.
         reported_members: number of members at the last report.
         reported_gain: gain of its unusual loss at the last report of one; None before.
@@ -321,7 +408,6 @@ class Finding:
     last_before: int
     first_after: int
     size: float
-    line: str
     members: tuple[FindingMember, ...]
     explanation: Explanation
     compared: tuple[str, ...]
@@ -331,8 +417,8 @@ class Finding:
     differences: tuple[EvidenceDifference, ...]
     first_seen_at: int
     updated_at: int
-    updates: tuple[str, ...] = ()
-    pending: tuple[str, ...] = ()
+    updates: tuple[FindingUpdate, ...] = ()
+    pending: tuple[FindingUpdate, ...] = ()
     reported_members: int = 0
     reported_gain: float | None = None
     anchor: int = 0
@@ -347,12 +433,13 @@ class Finding:
     probes: tuple[ProbeResponse, ...] = ()
     layer: MovedLayer | None = None
     basis: str = ""
-    opposite: ChangeGroup | None = None
+    opposite: DirectionGroup | None = None
     redated_since: int | None = None
     needed_action: bool = False
     outlook: Outlook | None = None
     is_alarm: bool = False
     session_loss: SessionLoss | None = None
+    covariates: tuple[CovariateDifference, ...] = ()
 
     @property
     def needs_action(self) -> bool:
@@ -381,10 +468,28 @@ class Finding:
         return all(m.observations < _SURE_OBSERVATIONS for m in self.members)
 
     @property
-    def groups(self) -> tuple[ChangeGroup, ...]:
+    def main(self) -> DirectionGroup:
+        """The changed series in the direction of the finding."""
+        return DirectionGroup(self.size, self.explanation, self.compared)
+
+    @property
+    def groups(self) -> tuple[DirectionGroup, ...]:
         """The changed series of each direction, losses of performance first."""
-        main = ChangeGroup(self.size, self.explanation, self.compared)
-        return tuple(sorted((main, self.opposite), key=lambda one: one.size)) if self.opposite else (main,)
+        if self.opposite is None:
+            return (self.main,)
+        return tuple(sorted((self.main, self.opposite), key=lambda group: group.size))
+
+    @property
+    def groups_main_first(self) -> tuple[DirectionGroup, ...]:
+        """The changed series of each direction, those in the direction of the finding first."""
+        if self.opposite is None:
+            return (self.main,)
+        return (self.main, self.opposite)
+
+    @property
+    def opposite_direction(self) -> PerformanceDirection:
+        """The other direction than that of the finding."""
+        return "up" if self.direction == "down" else "down"
 
     @property
     def is_loss(self) -> bool:
@@ -399,29 +504,13 @@ class Finding:
     @property
     def changed(self) -> int:
         """Number of changed series of both groups."""
-        return self.explanation.changed + (self.opposite.explanation.changed if self.opposite else 0)
+        return sum(group.explanation.changed for group in self.groups)
 
-    covariates: tuple[CovariateDifference, ...] = ()
+    @property
+    def dismissed_change_remains(self) -> bool:
+        """Whether a person dismissed it and its level has not returned: no action, but not normal either."""
+        return self.state == "dismissed" and self.resolution is None
 
     def is_resolved_as(self, *kinds: ResolutionKind) -> bool:
         """Whether it is resolved for one of these reasons."""
         return self.resolution is not None and self.resolution.kind in kinds
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain JSON, read by `finding_from_json`; the rules include their precision and recall."""
-        document = asdict(self)
-        for found, plain in ((self, document), (self.opposite, document["opposite"])):
-            rule = found.explanation.rule if found else None
-            if rule is not None:
-                plain["explanation"]["rule"] |= {"precision": rule.precision, "recall": rule.recall}
-        return document
-
-
-@cache
-def _finding_adapter() -> TypeAdapter[Finding]:
-    return TypeAdapter(Finding)
-
-
-def finding_from_json(document: Mapping[str, Any]) -> Finding:
-    """Create a finding from the output of `Finding.to_json`."""
-    return _finding_adapter().validate_python(document)

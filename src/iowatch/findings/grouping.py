@@ -2,30 +2,28 @@
 
 Changes with nearby dates form a group, gains and losses alike. At the date of a group every series is changed,
 unchanged or without data; this is the input of the explanation. A finding keeps its id while its members and date are
-refined. Drifts are not steps, so they are listed as trends and not as findings.
+refined. Drifts are not steps: they are trends (`iowatch.findings.trends`) and no findings.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import count
 from statistics import median
 
 import numpy as np
 from numpy.typing import NDArray
 
 from iowatch.core import DAY_S, METRICS, Scalar, local_day
-from iowatch.findings.case_parameters import CASE_PARAMETERS, derive_parameters, short_case_names
+from iowatch.findings.case_parameters import CASE_PARAMETERS, derive_parameters
 from iowatch.findings.finding import Finding, FindingMember, PerformanceDirection
-from iowatch.findings.series import headline_series, headline_values, load_detections
-from iowatch.findings.text import format_day, format_factor
+from iowatch.findings.series import headline_values
 from iowatch.site import system_zone, with_file_system
-from iowatch.statistics import ChangePoint, Detection, SeriesResponse
+from iowatch.statistics import ChangePoint, SeriesResponse
 from iowatch.statistics.panel import PanelEvent
 from iowatch.statistics.rules import find_rule
-from iowatch.store import History, SeriesPoints, SeriesRow
+from iowatch.store import SeriesPoints, SeriesRow
 
 Floats = NDArray[np.float64]
 
@@ -97,9 +95,14 @@ class ChangeGroup:
     @property
     def direction(self) -> PerformanceDirection:
         """Direction of most of the change, summed as |log gain|; a known one unless the other is clearly larger."""
-        up, down = (sum(max(sign * m.log_gain, 0.0) for m in self.changes) for sign in (1, -1))
-        share = {None: 1.0, "up": _CLEARLY_LARGER, "down": 1 / _CLEARLY_LARGER}[self.known_direction]
-        return "up" if up * share > down else "down"
+        gained = sum(change.log_gain for change in self.changes if change.log_gain > 0)
+        lost = -sum(change.log_gain for change in self.changes if change.log_gain < 0)
+        # The known direction stays until the other one is clearly larger.
+        if self.known_direction == "up":
+            gained *= _CLEARLY_LARGER
+        elif self.known_direction == "down":
+            lost *= _CLEARLY_LARGER
+        return "up" if gained > lost else "down"
 
     @property
     def main(self) -> tuple[SeriesChange, ...]:
@@ -128,8 +131,8 @@ def series_parameters(row: SeriesRow) -> dict[str, Scalar]:
 
 
 def _case_parameters(row: SeriesRow) -> dict[str, Scalar]:
-    known = with_file_system(row.system, row.case.benchmark, row.case.parameters)
-    return {"benchmark": row.case.benchmark, **known}
+    parameters = with_file_system(row.system, row.case.benchmark, row.case.parameters)
+    return {"benchmark": row.case.benchmark, **parameters}
 
 
 def group_changes(rows: Sequence[SeriesRow], changes: Mapping[int, Sequence[ChangePoint]]) -> list[ChangeGroup]:
@@ -137,23 +140,26 @@ def group_changes(rows: Sequence[SeriesRow], changes: Mapping[int, Sequence[Chan
 
     Repeatedly, the date that agrees with most of the remaining changes collects those near it.
     """
-    remaining = [
-        SeriesChange(row, c, METRICS[row.metric].log_gain(c.ratio)) for row in rows for c in changes.get(row.id, ())
-    ]
+    remaining: list[SeriesChange] = []
+    for row in rows:
+        metric = METRICS[row.metric]
+        for change in changes.get(row.id, ()):
+            remaining.append(SeriesChange(row, change, metric.log_gain(change.ratio)))
     groups: list[ChangeGroup] = []
     while remaining:
         group = _separate_first_event(_gather_group(remaining))
         groups.append(group)
-        taken = set(map(id, group.changes))
-        remaining = [m for m in remaining if id(m) not in taken]
-    return sorted(groups, key=lambda g: (g.first_after, g.direction))
+        # By identity: a series may have two equal changes.
+        grouped = {id(change) for change in group.changes}
+        remaining = [change for change in remaining if id(change) not in grouped]
+    return sorted(groups, key=lambda group: (group.first_after, group.direction))
 
 
-def _gather_group(left: Sequence[SeriesChange]) -> ChangeGroup:
+def _gather_group(remaining: Sequence[SeriesChange]) -> ChangeGroup:
     """The group at the strongest date: for each series the nearest change within the neighbourhood."""
-    date = _strongest_date_s(left)
+    date = _strongest_date_s(remaining)
     nearest: dict[int, SeriesChange] = {}
-    for candidate in sorted(left, key=lambda m: _distance_s(m, date)):
+    for candidate in sorted(remaining, key=lambda change: _distance_s(change, date)):
         if _distance_s(candidate, date) <= _NEIGHBOURHOOD_S:
             nearest.setdefault(candidate.row.id, candidate)
     near = _drop_weak_suspicions(list(nearest.values()))
@@ -161,8 +167,9 @@ def _gather_group(left: Sequence[SeriesChange]) -> ChangeGroup:
 
 
 def _make_group(changes: Sequence[SeriesChange], date: int) -> ChangeGroup:
-    last_before = max(m.last_before for m in changes if _distance_s(m, date) == 0)
-    return ChangeGroup(tuple(sorted(changes, key=lambda m: m.first_after)), last_before, date)
+    last_before = max(change.last_before for change in changes if _distance_s(change, date) == 0)
+    in_order = sorted(changes, key=lambda change: change.first_after)
+    return ChangeGroup(tuple(in_order), last_before, date)
 
 
 def _separate_first_event(group: ChangeGroup) -> ChangeGroup:
@@ -170,20 +177,26 @@ def _separate_first_event(group: ChangeGroup) -> ChangeGroup:
 
     Series dated to neither date, or to the wrong one, are assigned by the rule.
     """
-    late = [m for m in group.changes if _distance_s(m, group.first_after) > _SEPARATE_EVENTS_S]
-    if not late:
+    late_changes: list[SeriesChange] = []
+    for change in group.changes:
+        if _distance_s(change, group.first_after) > _SEPARATE_EVENTS_S:
+            late_changes.append(change)
+    if not late_changes:
         return group
-    other = _strongest_date_s(late)
-    nearer = [_distance_s(m, other) < _distance_s(m, group.first_after) for m in group.changes]
-    derived = [derive_parameters(series_parameters(m.row)) for m in group.changes]
-    rule = find_rule(derived, np.asarray(nearer), CASE_PARAMETERS)
+    # The rule that tells the series nearer to the second date from those nearer to the first one.
+    second_date = _strongest_date_s(late_changes)
+    is_nearer_to_second: list[bool] = []
+    parameters_of_series: list[dict[str, Scalar]] = []
+    for change in group.changes:
+        is_nearer_to_second.append(_distance_s(change, second_date) < _distance_s(change, group.first_after))
+        parameters_of_series.append(derive_parameters(series_parameters(change.row)))
+    rule = find_rule(parameters_of_series, np.asarray(is_nearer_to_second), CASE_PARAMETERS)
     if rule is None or not rule.conditions or min(rule.precision, rule.recall) < _MIN_RULE_QUALITY:
         return group
-    first_event = [
-        m
-        for m, parameters in zip(group.changes, derived, strict=True)
-        if not all(c.holds(parameters) for c in rule.conditions)
-    ]
+    first_event: list[SeriesChange] = []
+    for change, parameters in zip(group.changes, parameters_of_series, strict=True):
+        if not rule.holds(parameters):
+            first_event.append(change)
     return _make_group(first_event, _strongest_date_s(first_event))
 
 
@@ -193,29 +206,49 @@ def _strongest_date_s(changes: Sequence[SeriesChange]) -> int:
     Of dates that agree about equally well, the one on which most of the evidence was first measured; a weak change
     before a pause does not date what the others show after it. Then the earliest.
     """
-    dates, agreement, measured = _score_dates(changes)
-    return int(dates[np.argmax(np.where(agreement >= _ABOUT_EQUAL * agreement.max(), measured, -1.0))])
+    scores = _score_dates(changes)
+    is_about_best = scores.agreement >= _ABOUT_EQUAL * scores.agreement.max()
+    measured = np.where(is_about_best, scores.measured, -1.0)
+    return int(scores.dates[np.argmax(measured)])
 
 
-def _score_dates(changes: Sequence[SeriesChange]) -> tuple[NDArray[np.int64], Floats, Floats]:
-    """First runs at a new level (epoch seconds); per date the weight that agrees, and that was first measured then.
+@dataclass(frozen=True, eq=False)
+class _DateScores:
+    """How well some changes agree with dates; arrays of shape (dates,).
+
+    Attributes:
+        dates: first runs at a new level, epoch seconds.
+        agreement: weight of the changes that agree with each date.
+        measured: weight of the changes whose first run at the new level was in the session of each date.
+    """
+
+    dates: NDArray[np.int64]
+    agreement: Floats
+    measured: Floats
+
+
+def _score_dates(changes: Sequence[SeriesChange]) -> _DateScores:
+    """Score each first run at a new level as the date of all changes.
 
     A change agrees with every time between its last run before and its first run after it, plus the duration of a
     session.
     """
-    weights = np.asarray([m.weight for m in changes])
-    dates = np.unique([m.first_after for m in changes])
+    weights = np.asarray([change.weight for change in changes])
+    last_before = np.asarray([change.last_before for change in changes])
+    first_after = np.asarray([change.first_after for change in changes])
+    dates = np.unique(first_after)
 
-    def begun(starts: Sequence[int]) -> Floats:
+    def weight_before(starts: NDArray[np.int64]) -> Floats:
         """Total weight of the `starts` before each date, shape of `dates`."""
         order = np.argsort(starts)
-        total = np.concatenate([[0.0], np.cumsum(weights[order])])
-        return np.asarray(total[np.searchsorted(np.asarray(starts)[order], dates)])
+        totals = np.concatenate([[0.0], np.cumsum(weights[order])])
+        return np.asarray(totals[np.searchsorted(starts[order], dates)])
 
-    ended = begun([m.first_after + _SESSION_S for m in changes])
-    agreement = begun([m.last_before for m in changes]) - ended
-    measured = begun([m.first_after - _SESSION_S for m in changes]) - ended
-    return dates, np.round(agreement, 9), np.round(measured, 9)
+    # Intervals that began before a date, less those that ended before it, contain the date.
+    ended = weight_before(first_after + _SESSION_S)
+    agreement = weight_before(last_before) - ended
+    measured = weight_before(first_after - _SESSION_S) - ended
+    return _DateScores(dates, np.round(agreement, 9), np.round(measured, 9))
 
 
 def _distance_s(change: SeriesChange, date: int) -> int:
@@ -225,16 +258,28 @@ def _distance_s(change: SeriesChange, date: int) -> int:
 
 def _drop_weak_suspicions(near: list[SeriesChange]) -> list[SeriesChange]:
     """Drop suspicions that are small compared with the confirmed changes of their direction, or sessions later."""
-    confirmed = [m for m in near if not m.change.suspected]
+    confirmed = [change for change in near if not change.change.suspected]
     if not confirmed:
         return near
     date = _strongest_date_s(confirmed)
+    kept: list[SeriesChange] = []
+    for change in near:
+        is_certain = not change.change.suspected
+        is_near = _distance_s(change, date) <= _SEPARATE_EVENTS_S
+        if is_certain or (is_near and not _is_small(change, confirmed)):
+            kept.append(change)
+    return kept
 
-    def is_small(one: SeriesChange) -> bool:
-        same = [abs(m.log_gain) for m in confirmed if m.direction == one.direction]
-        return abs(one.log_gain) < 0.5 * median(same or [abs(m.log_gain) for m in confirmed])
 
-    return [m for m in near if not m.change.suspected or not (is_small(m) or _distance_s(m, date) > _SEPARATE_EVENTS_S)]
+def _is_small(suspicion: SeriesChange, confirmed: Sequence[SeriesChange]) -> bool:
+    """Whether a change is less than half of the typical confirmed one of its direction, or of all without such."""
+    sizes: list[float] = []
+    for change in confirmed:
+        if change.direction == suspicion.direction:
+            sizes.append(abs(change.log_gain))
+    if not sizes:
+        sizes = [abs(change.log_gain) for change in confirmed]
+    return abs(suspicion.log_gain) < 0.5 * median(sizes)
 
 
 # Levels of unchanged series are medians of at most this many observations on each side.
@@ -276,43 +321,59 @@ def compare_around_date(
         changes: changes of each series, by series id.
         points: observations of each series, by series id, around the date.
     """
-    unchanged: list[SeriesResponse] = []
-    without_data = changed_otherwise = 0
-    # Least change by sign that is not called unchanged.
-    least = {
-        1 if one[0].direction == "up" else -1: _UNCERTAIN_SHARE * median(abs(m.log_gain) for m in one)
-        for one in (group.main, group.opposite)
-        if one
-    }
+    # A series that changed by so much (of the logarithm) in the direction of a group may have changed with it.
+    uncertain_gain = _uncertain_size(group, "up")
+    uncertain_loss = _uncertain_size(group, "down")
     start, end = group.last_before - _HALF_DAY_S, group.first_after + _HALF_DAY_S
-    for row in [row for row in rows if row.id not in group.series_ids]:
+    unchanged: list[SeriesResponse] = []
+    without_data = 0
+    changed_otherwise = 0
+    series_ids = group.series_ids
+    for row in rows:
+        if row.id in series_ids:
+            continue
         series_changes = changes.get(row.id, ())
-        ratio = _median_ratio(row, points[row.id], series_changes, group)
-        gain = None if ratio is None else METRICS[row.metric].log_gain(ratio)
-        if any(c.time > start and c.last_before < end for c in series_changes):
+        if any(change.time > start and change.last_before < end for change in series_changes):
             changed_otherwise += 1  # neither changed with the group nor unchanged
-        elif gain is None:
+            continue
+        ratio = _median_ratio(row, points[row.id], series_changes, group)
+        if ratio is None:
             without_data += 1
-        elif any(gain * sign >= size for sign, size in least.items()):
+            continue
+        gain = METRICS[row.metric].log_gain(ratio)
+        if gain >= uncertain_gain or -gain >= uncertain_loss:
             changed_otherwise += 1
         else:
             unchanged.append(SeriesResponse(series_parameters(row), False, gain))
-    main, opposite = (
-        [SeriesResponse(series_parameters(m.row), True, m.log_gain) for m in one]
-        for one in (group.main, group.opposite)
+    return EventComparison(
+        main=_responses(group.main),
+        opposite=_responses(group.opposite),
+        unchanged=unchanged,
+        without_data=without_data,
+        changed_otherwise=changed_otherwise,
     )
-    return EventComparison(main, opposite, unchanged, without_data, changed_otherwise)
+
+
+def _uncertain_size(group: ChangeGroup, direction: PerformanceDirection) -> float:
+    """Least change (of the logarithm) in a direction that is not called unchanged; infinite if nothing changed so."""
+    sizes = [abs(change.log_gain) for change in group.changes if change.direction == direction]
+    return _UNCERTAIN_SHARE * median(sizes) if sizes else math.inf
+
+
+def _responses(changes: Sequence[SeriesChange]) -> list[SeriesResponse]:
+    return [SeriesResponse(series_parameters(change.row), True, change.log_gain) for change in changes]
 
 
 def levels_around(
     row: SeriesRow, points: SeriesPoints, changes: Sequence[ChangePoint], boundary: float
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """The last observations before a time (epoch seconds) and the first from it on, up to the adjacent changes."""
-    start = max((c.time for c in changes if c.time <= boundary), default=0)
-    end = min((c.time for c in changes if c.time > boundary), default=2**62)
+    start = max((change.time for change in changes if change.time <= boundary), default=0)
+    end = min((change.time for change in changes if change.time > boundary), default=2**62)
     values = headline_values(row, points)
-    before = values[(points.time >= start) & (points.time < boundary)][-_MAX_OBSERVATIONS:]
-    return before, values[(points.time >= boundary) & (points.time < end)][:_MAX_OBSERVATIONS]
+    is_before = (points.time >= start) & (points.time < boundary)
+    is_after = (points.time >= boundary) & (points.time < end)
+    return values[is_before][-_MAX_OBSERVATIONS:], values[is_after][:_MAX_OBSERVATIONS]
 
 
 def _median_ratio(
@@ -320,13 +381,18 @@ def _median_ratio(
 ) -> float | None:
     """Median after / median before the date of the group; None without observations on both sides."""
     before, after = levels_around(row, points, changes, group.boundary)
-    return float(np.median(after) / np.median(before)) if len(before) and len(after) else None
+    if not len(before) or not len(after):
+        return None
+    return float(np.median(after) / np.median(before))
 
 
 def make_member(series_change: SeriesChange, points: SeriesPoints, name: str) -> FindingMember:
     """Create the member of a finding from a changed series, with the runs on both sides of the change."""
     row, change = series_change.row, series_change.change
-    runs = dict(zip(points.time[::-1].tolist(), points.run_id[::-1].tolist(), strict=True))
+    # Of several runs at one time the first one.
+    runs: dict[int, int] = {}
+    for time, run in zip(points.time.tolist(), points.run_id.tolist(), strict=True):
+        runs.setdefault(time, run)
     return FindingMember(
         series_id=row.id,
         name=name,
@@ -357,7 +423,7 @@ _SAME_DATE_S = 1.5 * DAY_S
 
 
 def match_findings(
-    groups: Sequence[ChangeGroup], known: Sequence[Finding], decided: Collection[str] = ()
+    groups: Sequence[ChangeGroup], previous: Sequence[Finding], decided: Collection[str] = ()
 ) -> dict[int, Finding]:
     """Match groups with known findings, best pairs first: finding by position in `groups`.
 
@@ -370,35 +436,69 @@ def match_findings(
     Args:
         decided: ids of the findings about which a person has decided.
     """
-    pairs = []
+    pairs: list[_MatchPair] = []
     for position, group in enumerate(groups):
-        changed = {(m.row.id, m.direction) for m in group.changes}
-        for finding in known:
-            distance_s = gap_s(group, finding.last_before, finding.first_after)
-            is_redated = finding.anchor != finding.first_after
-            anchor_distance_s = gap_s(group, finding.anchor, finding.anchor) if is_redated else distance_s
-            shared = len(changed & {(m.series_id, m.direction) for m in finding.members})
-            is_other = not shared and finding.direction != group.direction
-            is_near = distance_s == 0 or abs(group.first_after - finding.first_after) <= _SAME_DATE_S
-            is_far = max(distance_s, anchor_distance_s) > _SAME_EVENT_S or (group.is_newest and not is_near)
-            if is_other or is_far:
-                continue
-            # A decision about other series, or another session, says nothing of what only the newest sessions show.
-            is_decided = group.is_newest and (finding.id in decided or finding.state in _DECIDED_STATES)
-            if is_decided and abs(group.first_after - finding.first_after) > _SESSION_S:
-                continue
-            dismissed = finding.state == "dismissed" or is_decided
-            is_missing = finding.missed_since is not None and (finding.resolution is not None or dismissed)
-            if (shared or not (is_missing or dismissed)) and (not is_missing or distance_s <= _SAME_DATE_S):
-                distance = (distance_s, abs(group.first_after - finding.first_after))
-                pairs.append((-shared, distance, position, finding))
+        changed = {(change.row.id, change.direction) for change in group.changes}
+        for finding in previous:
+            shared = len(changed & {(member.series_id, member.direction) for member in finding.members})
+            if _may_continue(group, finding, shared, finding.id in decided):
+                pairs.append(
+                    _MatchPair(shared, gap_s(group, finding.last_before, finding.first_after), position, finding)
+                )
+    # Most shared series first, then the nearest date.
+    pairs.sort(key=lambda pair: pair.sort_key(groups))
     matched: dict[int, Finding] = {}
-    used: set[str] = set()
-    for _, _, position, finding in sorted(pairs, key=lambda p: (p[0], p[1], p[2], p[3].id)):
-        if position not in matched and finding.id not in used:
-            matched[position] = finding
-            used.add(finding.id)
+    used_ids: set[str] = set()
+    for pair in pairs:
+        if pair.position not in matched and pair.finding.id not in used_ids:
+            matched[pair.position] = pair.finding
+            used_ids.add(pair.finding.id)
     return matched
+
+
+@dataclass(frozen=True)
+class _MatchPair:
+    """A group (by its position) that may continue a finding, with their shared series and the seconds between them."""
+
+    shared: int
+    distance_s: int
+    position: int
+    finding: Finding
+
+    def sort_key(self, groups: Sequence[ChangeGroup]) -> tuple[int, int, int, int, str]:
+        """Key that sorts the best pairs first."""
+        date_distance_s = abs(groups[self.position].first_after - self.finding.first_after)
+        return -self.shared, self.distance_s, date_distance_s, self.position, self.finding.id
+
+
+def _may_continue(group: ChangeGroup, finding: Finding, shared: int, is_decided: bool) -> bool:
+    """Whether a group may be the same event as a known finding.
+
+    Args:
+        shared: number of series that changed in the same direction in both.
+        is_decided: whether a person has decided about the finding.
+    """
+    if not shared and finding.direction != group.direction:
+        return False
+    # Near to the present date of the finding and to the first one: dates must not wander.
+    distance_s = gap_s(group, finding.last_before, finding.first_after)
+    anchor_distance_s = distance_s
+    if finding.anchor != finding.first_after:
+        anchor_distance_s = gap_s(group, finding.anchor, finding.anchor)
+    if max(distance_s, anchor_distance_s) > _SAME_EVENT_S:
+        return False
+    between_dates_s = abs(group.first_after - finding.first_after)
+    if group.is_newest and distance_s > 0 and between_dates_s > _SAME_DATE_S:
+        return False
+    # A decision about other series, or another session, says nothing of what only the newest sessions show.
+    is_closed = group.is_newest and (is_decided or finding.state in _DECIDED_STATES)
+    if is_closed and between_dates_s > _SESSION_S:
+        return False
+    is_dismissed = finding.state == "dismissed" or is_closed
+    is_missing = finding.missed_since is not None and (finding.resolution is not None or is_dismissed)
+    if is_missing and distance_s > _SAME_DATE_S:
+        return False
+    return shared > 0 or not (is_missing or is_dismissed)
 
 
 def gap_s(group: ChangeGroup, last_before: int, first_after: int) -> int:
@@ -411,55 +511,11 @@ def gap_s(group: ChangeGroup, last_before: int, first_after: int) -> int:
 
 def new_finding_id(system: str, group: ChangeGroup, taken: set[str]) -> str:
     """Id from system, date and direction, `franklin-20090317-up`; a number is appended if the id is taken."""
-    stem = f"{system[:22]}-{local_day(group.first_after, system_zone(system)):%Y%m%d}-{group.direction}"
-    return next(name for n in count(1) if (name := stem if n == 1 else f"{stem}-{n}") not in taken)
-
-
-# Seconds; a trend that ends earlier than this before the newest observation of its series is not current.
-_MAX_AGE_S = 14 * DAY_S
-
-
-@dataclass(frozen=True)
-class Trend:
-    """A slope of one series that continues; times in epoch seconds, `gain` from first to last observation."""
-
-    system: str
-    series_id: int
-    name: str
-    first: int
-    last: int
-    gain: float
-
-
-def current_trends(row: SeriesRow, detection: Detection, newest: int) -> Iterator[tuple[int, int, float]]:
-    """First and last observation (epoch seconds) and gain of each drift that extends to the newest observation.
-
-    Args:
-        newest: epoch seconds of the newest observation.
-    """
-    for drift in detection.drifts:
-        if drift.last_time >= newest - _MAX_AGE_S:
-            yield int(drift.time), int(drift.last_time), math.exp(METRICS[row.metric].log_gain(drift.ratio))
-
-
-def find_trends(history: History, systems: Sequence[str]) -> list[Trend]:
-    """Trends that extend to the newest observations, largest first, as of the last update of findings."""
-    found: list[Trend] = []
-    for system in systems:
-        rows = headline_series(history, system)
-        names = short_case_names([series_parameters(row) for row in rows])
-        detections = load_detections(history, [row.id for row in rows])
-        for row, name in zip(rows, names, strict=True):
-            if row.id in detections:
-                slopes = current_trends(row, detections[row.id], row.last or 0)
-                found += [Trend(system, row.id, name, *slope) for slope in slopes]
-    return sorted(found, key=lambda t: -abs(math.log(t.gain)))
-
-
-def format_trends(found: Iterable[Trend]) -> Iterator[str]:
-    """One line per trend, with a heading; empty without trends."""
-    for position, trend in enumerate(found):
-        if position == 0:
-            yield "Slow trends, no step and no finding:"
-        since = format_day(trend.first, system_zone(trend.system))
-        yield f"  {trend.system}: {trend.name} {format_factor(trend.gain)} since {since}"
+    day = local_day(group.first_after, system_zone(system))
+    stem = f"{system[:22]}-{day:%Y%m%d}-{group.direction}"
+    name = stem
+    number = 1
+    while name in taken:
+        number += 1
+        name = f"{stem}-{number}"
+    return name

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,9 +16,10 @@ from numpy.typing import NDArray
 from iowatch.benchmarks.benchmark import LAYERS, layers_of_api
 from iowatch.benchmarks.registry import BENCHMARKS
 from iowatch.core import DAY_S, METRICS, MIB, Layer, Scalar
+from iowatch.findings.detections import load_detections
 from iowatch.findings.finding import MovedLayer, ProbeResponse
 from iowatch.findings.grouping import ChangeGroup, levels_around
-from iowatch.findings.series import headline_series, load_detections, load_observations
+from iowatch.findings.series import headline_series, load_observations
 from iowatch.statistics import ChangePoint, SeriesResponse
 from iowatch.statistics.layers import LayerInference, LayerSeries, TransferDirection, infer_layer
 from iowatch.store import History, SeriesPoints, SeriesRow
@@ -34,18 +36,22 @@ _MEDIAN_ERROR = 1.25
 
 def probe_responses(*groups: Iterable[SeriesResponse]) -> tuple[ProbeResponse, ...]:
     """What the probes among changed and unchanged series did, in the order of the registry."""
-    found: dict[str, list[SeriesResponse]] = defaultdict(list)
-    series = [one for group in groups for one in group]
+    series = list(chain.from_iterable(groups))
+    # The probes of one thing, by its name: raw disk may be measured by several operations.
+    probes_by_name: dict[str, list[SeriesResponse]] = defaultdict(list)
     for tool in BENCHMARKS.values():
         for operation, what in tool.probes.items():
             case = {"benchmark": tool.name, "operation": operation}
-            found[f"{what} ({tool.name})"] += [one for one in series if case.items() <= one.parameters.items()]
-    gains = {what: [one.log_ratio for one in probes if one.changed] for what, probes in found.items()}
-    return tuple(
-        ProbeResponse(what, len(gains[what]), len(probes), math.exp(np.mean(gains[what])) if gains[what] else 1.0)
-        for what, probes in found.items()
-        if probes
-    )
+            for response in series:
+                if case.items() <= response.parameters.items():
+                    probes_by_name[f"{what} ({tool.name})"].append(response)
+    return tuple(_probe_response(name, probes) for name, probes in probes_by_name.items())
+
+
+def _probe_response(name: str, probes: Sequence[SeriesResponse]) -> ProbeResponse:
+    log_gains = [probe.log_ratio for probe in probes if probe.changed]
+    gain = math.exp(np.mean(log_gains)) if log_gains else 1.0
+    return ProbeResponse(name, len(log_gains), len(probes), gain)
 
 
 def layers_of(case: Mapping[str, Scalar]) -> tuple[Layer, ...]:
@@ -72,8 +78,8 @@ def series_of_change(
     old, new = float(np.median(before)), float(np.median(after))
     if not path or not metric.sign or min(old, new) <= 0:
         return None
-    counts = (min(len(one), _MOST_INDEPENDENT) for one in (before, after))
-    error = math.sqrt(sum((_MEDIAN_ERROR**2 if count > 2 else 1.0) / count for count in counts))
+    # Standard error of the difference of the medians, in standard deviations of an observation.
+    error = math.sqrt(_median_variance(len(before)) + _median_variance(len(after)))
     return LayerSeries(
         path=tuple(layer.name for layer in path),
         log_gain=metric.log_gain(new / old),
@@ -82,6 +88,12 @@ def series_of_change(
         mib=_mib_per_operation(row),
         direction=_direction(str(case.get("operation", ""))),
     )
+
+
+def _median_variance(observations: int) -> float:
+    """Variance of a median of so many observations, in variances of an observation; of one or two it is the mean."""
+    independent = min(observations, _MOST_INDEPENDENT)
+    return (_MEDIAN_ERROR**2 if independent > 2 else 1.0) / independent
 
 
 def _noise(before: NDArray[np.float64]) -> float:
@@ -102,43 +114,45 @@ def _mib_per_operation(row: SeriesRow) -> float:
 def _direction(operation: str) -> TransferDirection | None:
     if "read" in operation:
         return "read"
-    return "write" if "write" in operation or operation in ("append", "create") else None
+    if "write" in operation or operation in ("append", "create"):
+        return "write"
+    return None
 
 
 def find_moved_layer(series: Sequence[LayerSeries]) -> MovedLayer | None:
     """The layer that explains the changes of all series of an event; None without any known layer."""
     if not series:
         return None
-    found = infer_layer(_sample(series), LAYERS)
-    likely = {one.layer for one in found.candidates}
-    others = likely | ({found.named} if found.named else set())
+    inference = infer_layer(_sample(series), LAYERS)
     return MovedLayer(
-        named=found.named,
-        candidates=found.candidates,
-        moved=tuple(one for one in found.moved if one != found.named),
-        unmoved=tuple(one for one in found.unmoved if one != found.named),
-        would_tell=_would_tell(found, others),
-        direction=found.direction,
+        named=inference.named,
+        candidates=inference.candidates,
+        moved=tuple(layer for layer in inference.moved if layer != inference.named),
+        unmoved=tuple(layer for layer in inference.unmoved if layer != inference.named),
+        would_tell=_would_tell(inference),
+        direction=inference.direction,
     )
 
 
 def _sample(series: Sequence[LayerSeries]) -> list[LayerSeries]:
     """At most so many series of each path and direction, with the same distribution of changes."""
     alike: dict[tuple[object, ...], list[LayerSeries]] = defaultdict(list)
-    for one in sorted(series, key=lambda one: one.log_gain):
-        alike[one.path, one.direction, one.mib == 0].append(one)
-    return [
-        group[int(i)]
-        for group in alike.values()
-        for i in np.linspace(0, len(group) - 1, min(len(group), _MOST_ALIKE)).round()
-    ]
+    for layer_series in sorted(series, key=lambda layer_series: layer_series.log_gain):
+        alike[layer_series.path, layer_series.direction, layer_series.mib == 0].append(layer_series)
+    sample: list[LayerSeries] = []
+    for group in alike.values():
+        # In the order of their changes, at equal distances.
+        positions = np.linspace(0, len(group) - 1, min(len(group), _MOST_ALIKE)).round()
+        sample += [group[int(position)] for position in positions]
+    return sample
 
 
-def _would_tell(found: LayerInference, likely: set[str]) -> tuple[str, ...]:
-    """Control series of the candidates that were not measured."""
-    if found.named is not None:
+def _would_tell(inference: LayerInference) -> tuple[str, ...]:
+    """Control series of the candidates that were not measured; empty if a layer is named."""
+    if inference.named is not None:
         return ()
-    return tuple(one.control for one in LAYERS if one.name in likely and one.name not in found.measured)
+    missing_layers = {candidate.layer for candidate in inference.candidates} - set(inference.measured)
+    return tuple(layer.control for layer in LAYERS if layer.name in missing_layers)
 
 
 def layer_of_group(
@@ -148,17 +162,21 @@ def layer_of_group(
     points: Mapping[int, SeriesPoints],
 ) -> MovedLayer | None:
     """The layer that moved with a group of changes; arguments as of `compare_around_date`."""
-    own = {m.row.id: m for m in group.changes}
-    series = []
+    change_of_series = {change.row.id: change for change in group.changes}
+    series: list[LayerSeries] = []
     for row in rows:
-        member, others = own.get(row.id), changes.get(row.id, ())
+        adjacent_changes = list(changes.get(row.id, ()))
         boundary: float = group.boundary
+        member = change_of_series.get(row.id)
         if member is not None:
+            # A changed series has a date of its own, and its levels extend over the change of the group.
             boundary = (member.last_before + member.first_after) / 2
-            others = [c for c in others if abs(c.time - member.first_after) > DAY_S // 2]
-        before, after = levels_around(row, points[row.id], others, boundary)
-        if len(before) and len(after) and (one := series_of_change(row, before, after)):
-            series.append(one)
+            adjacent_changes = [c for c in adjacent_changes if abs(c.time - member.first_after) > DAY_S // 2]
+        before, after = levels_around(row, points[row.id], adjacent_changes, boundary)
+        if len(before) and len(after):
+            layer_series = series_of_change(row, before, after)
+            if layer_series is not None:
+                series.append(layer_series)
     return find_moved_layer(series)
 
 
@@ -169,10 +187,12 @@ def assess_newest_layer(history: History, system: str) -> MovedLayer | None:
     if newest is None:
         return None
     points, detections = load_observations(history, rows), load_detections(history, [row.id for row in rows])
-    series = []
+    series: list[LayerSeries] = []
     for row in rows:
-        known = detections[row.id].changes if row.id in detections else ()
-        before, after = levels_around(row, points[row.id], known, newest.started_at)
-        if len(before) and len(after) and (one := series_of_change(row, before, after)):
-            series.append(one)
+        changes = detections[row.id].changes if row.id in detections else ()
+        before, after = levels_around(row, points[row.id], changes, newest.started_at)
+        if len(before) and len(after):
+            layer_series = series_of_change(row, before, after)
+            if layer_series is not None:
+                series.append(layer_series)
     return find_moved_layer(series)

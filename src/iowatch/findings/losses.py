@@ -17,10 +17,11 @@ from numpy.typing import NDArray
 
 from iowatch.core import DAY_S, METRICS
 from iowatch.findings import grouping
+from iowatch.findings.detections import load_detections
 from iowatch.findings.finding import DecisionKind, Finding, FindingMember, SessionLoss, are_sure
 from iowatch.findings.grouping import ChangeGroup, SeriesChange
 from iowatch.findings.newest import NewestSeries, load_newest_series
-from iowatch.findings.series import headline_series, load_detections, retest_times
+from iowatch.findings.series import headline_series, retest_times
 from iowatch.statistics import ChangePoint, Detection
 from iowatch.statistics.control_chart import ChartReport, NewLevel, UnusualLoss, chart_losses
 from iowatch.statistics.panel_table import PanelSeries
@@ -165,9 +166,10 @@ def list_outside(losses: SessionLosses, rows: Sequence[SeriesRow]) -> tuple[Outs
             continue
         row = rows[usual.series]
         sign = METRICS[row.metric].sign
-        bounds = [math.exp(sign * (usual.level + side * usual.limit)) for side in (-1, 1)]
         value = math.exp(sign * (usual.level + usual.log_gain))
-        outside.append(OutsideResult(row.id, value, min(bounds), max(bounds), usual.earlier))
+        # Of a time the worst usual value is the highest one.
+        bounds = sorted(math.exp(sign * (usual.level + limit)) for limit in (-usual.limit, usual.limit))
+        outside.append(OutsideResult(row.id, value, bounds[0], bounds[1], usual.earlier))
     return tuple(outside)
 
 

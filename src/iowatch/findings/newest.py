@@ -1,4 +1,4 @@
-"""The newest sessions of all series together: groups of changes before single series are sure, and the report of them.
+"""The newest sessions of all series together: groups of changes before single series are sure, and their counts.
 
 `iowatch.statistics.panel` has the statistics; here are its observations, and how its events join the groups of changes.
 """
@@ -13,18 +13,18 @@ from statistics import median
 import numpy as np
 from numpy.typing import NDArray
 
-from iowatch.core import DAY_S, METRICS, covariate_label
+from iowatch.core import DAY_S, METRICS
 from iowatch.findings.case_parameters import CASE_PARAMETERS
-from iowatch.findings.finding import Finding, are_sure
+from iowatch.findings.detections import load_tables
+from iowatch.findings.finding import Finding, PerformanceDirection, are_sure
 from iowatch.findings.grouping import ChangeGroup, SeriesChange, series_parameters
-from iowatch.findings.series import headline_values, load_observations, load_tables
-from iowatch.findings.text import format_moved_layer, format_outlook, format_session_loss, short_summary
+from iowatch.findings.series import headline_values, load_observations
 from iowatch.statistics import ChangePoint, Detection, DetectorSettings
 from iowatch.statistics.method import Adjustment
 from iowatch.statistics.panel import PanelEvent, PanelGroup, PanelMember, PanelReport, assess_panel
 from iowatch.statistics.panel_table import NEWEST_SESSIONS, PanelSeries, session_starts
 from iowatch.statistics.shared_load import adjust_together, load_margin, new_load
-from iowatch.store import History, SeriesPoints, SeriesRow
+from iowatch.store import History, NewestSessionReport, SeriesPoints, SeriesRow
 
 # Seconds; older observations say little about the usual bad sessions of a system.
 _PANEL_S = 400 * DAY_S
@@ -77,7 +77,7 @@ def load_newest_series(
     history: History,
     rows: Sequence[SeriesRow],
     detections: Mapping[int, Detection],
-    known: Sequence[Finding],
+    previous: Sequence[Finding],
     level_starts: Mapping[int, int],
 ) -> NewestSeries:
     """Load the observations of the last 400 days of all series of one system.
@@ -85,7 +85,7 @@ def load_newest_series(
     Args:
         rows: all headline series of the system.
         detections: of each series, by series id; their established steps are removed from the observations.
-        known: findings of the last update.
+        previous: findings of the last update.
         level_starts: starts of the accepted levels in epoch seconds, by series id; earlier observations are left out.
     """
     newest = max((row.last or 0 for row in rows), default=0)
@@ -95,39 +95,70 @@ def load_newest_series(
     established = starts[-NEWEST_SESSIONS] if len(starts) >= NEWEST_SESSIONS else 0.0
     load = _SharedLoad(history, rows, points, starts)
     measured = {row.id: np.log(headline_values(row, points[row.id])) for row in rows}
-    logs, adjusted, adjustment = load.remove(measured)
-    last = {row.id: METRICS[row.metric].sign * float(measured[row.id][-1]) for row in rows if len(measured[row.id])}
+    adjusted = load.remove(measured)
+    last_levels: dict[int, float] = {}
+    for row in rows:
+        if len(measured[row.id]):
+            last_levels[row.id] = METRICS[row.metric].sign * float(measured[row.id][-1])
     # The end of an event must not look like an event after a step.
-    lasting = [f for f in known if not sessions_until_back(f, last)]
-    series, uncut, load_margins = [], [], []
+    lasting = [finding for finding in previous if not sessions_until_back(finding, last_levels)]
+    panel_series: list[PanelSeries] = []
+    uncut_series: list[PanelSeries] = []
+    load_margins: list[NDArray[np.float64]] = []
     for row in rows:
         observations = points[row.id]
-        performance = METRICS[row.metric].sign * logs[row.id]
+        performance = METRICS[row.metric].sign * adjusted.logs[row.id]
         is_of_level = observations.time >= level_starts.get(row.id, 0)
         times, values = observations.time[is_of_level], performance[is_of_level]
         steps = _established_steps(row, detections[row.id], times, lasting, established)
-        if row.id in adjusted:
+        if row.id in adjusted.series_ids:
             steps = _remeasure_steps(steps, times, values)
         parameters = series_parameters(row)
-        series.append(PanelSeries(times, values, parameters, steps))
-        uncut.append(PanelSeries(observations.time, performance, parameters, steps))
-        effect_of_load = METRICS[row.metric].sign * (measured[row.id] - logs[row.id])
+        panel_series.append(PanelSeries(times, values, parameters, steps))
+        uncut_series.append(PanelSeries(observations.time, performance, parameters, steps))
+        effect_of_load = METRICS[row.metric].sign * (measured[row.id] - adjusted.logs[row.id])
         load_margins.append(load_margin(effect_of_load))
-    return NewestSeries(tuple(series), tuple(uncut), tuple(load_margins), load, adjustment)
+    return NewestSeries(
+        series=tuple(panel_series),
+        uncut=tuple(uncut_series),
+        load_margins=tuple(load_margins),
+        load=load,
+        adjustment=adjusted.adjustment,
+    )
 
 
-def assess_newest_sessions(newest: NewestSeries, known: Sequence[Finding]) -> PanelReport:
+def assess_newest_sessions(newest: NewestSeries, previous: Sequence[Finding]) -> PanelReport:
     """Assess the newest sessions of the series of one system together; positions in the report index the series.
 
     Args:
-        known: findings of the last update; those of newest sessions are kept with less evidence than new ones need.
+        previous: findings of the last update; those of newest sessions are kept with less evidence than new ones need.
     """
-    current = [f for f in known if f.outlook is not None and f.outlook.is_current and f.resolution is None]
-    events = [(f.first_after, side) for f in current for side in sorted({m.direction for m in f.members})]
-    report = assess_panel(newest.series, events, *_count_outcomes(known), vocabulary=CASE_PARAMETERS)
+    known_events: list[tuple[int, PerformanceDirection]] = []
+    for finding in previous:
+        is_current = finding.outlook is not None and finding.outlook.is_current
+        if is_current and finding.resolution is None:
+            directions = sorted({member.direction for member in finding.members})
+            known_events += [(finding.first_after, direction) for direction in directions]
+    lasted, ended = _count_outcomes(previous)
+    report = assess_panel(newest.series, known_events, lasted, ended, vocabulary=CASE_PARAMETERS)
     if newest.adjustment is not None:
         return replace(report, adjustment=newest.adjustment)
     return replace(report, events=tuple(newest.load.doubt(event) for event in report.events))
+
+
+@dataclass(frozen=True)
+class _AdjustedSeries:
+    """Values of all series of a system, without the effect of a covariate that predicts them together.
+
+    Attributes:
+        logs: natural logarithms, by series id.
+        series_ids: the series from which levels of the load were removed, too, which detection keeps.
+        adjustment: what was done; None if there is no such covariate.
+    """
+
+    logs: Mapping[int, NDArray[np.float64]]
+    series_ids: frozenset[int]
+    adjustment: Adjustment | None
 
 
 class _SharedLoad:
@@ -144,19 +175,14 @@ class _SharedLoad:
         self._ids, self._tables, self._starts = list(tables), list(tables.values()), starts
         self._sessions = [np.searchsorted(starts, points[number].time, side="right") - 1 for number in tables]
 
-    def remove(
-        self, logs: Mapping[int, NDArray[np.float64]]
-    ) -> tuple[Mapping[int, NDArray[np.float64]], set[int], Adjustment | None]:
-        """Values (ln) by series id, without the effect of a covariate that predicts all series together.
-
-        Returns:
-            By series id; the ids of the series from which levels of the load were removed, too, which detection keeps;
-            and what was done.
-        """
-        found = adjust_together([logs[number] for number in self._ids], self._tables, self._sessions)
-        if found is None:
-            return logs, set(), None
-        return {**logs, **dict(zip(self._ids, found[0], strict=True))}, set(self._ids), found[1]
+    def remove(self, logs: Mapping[int, NDArray[np.float64]]) -> _AdjustedSeries:
+        """Values (ln) by series id, without the effect of a covariate that predicts all series together."""
+        adjusted = adjust_together([logs[series_id] for series_id in self._ids], self._tables, self._sessions)
+        if adjusted is None:
+            return _AdjustedSeries(logs, frozenset(), None)
+        adjusted_logs, adjustment = adjusted
+        logs_by_series = {**logs, **dict(zip(self._ids, adjusted_logs, strict=True))}
+        return _AdjustedSeries(logs_by_series, frozenset(self._ids), adjustment)
 
     def doubt(self, event: PanelEvent) -> PanelEvent:
         """An event that a new load may explain: as probable as without it or not at all, and not open."""
@@ -165,28 +191,37 @@ class _SharedLoad:
         load = new_load(self._tables, self._sessions, start, direction)
         if load is None:
             return event
+        groups: list[PanelGroup] = []
+        for group in event.groups:
+            groups.append(replace(group, probability_lasting=_NEW_LOAD_SHARE * group.probability_lasting))
         lasting = _NEW_LOAD_SHARE * event.probability_lasting
-        groups = (replace(g, probability_lasting=_NEW_LOAD_SHARE * g.probability_lasting) for g in event.groups)
         return replace(event, groups=tuple(groups), probability_lasting=lasting, is_open=False, new_load=load)
 
 
 def _established_steps(
-    row: SeriesRow, detection: Detection, times: NDArray[np.int64], known: Sequence[Finding], before: float
+    row: SeriesRow, detection: Detection, times: NDArray[np.int64], previous: Sequence[Finding], before: float
 ) -> tuple[tuple[float, float], ...]:
     """Steps of a series before a time (epoch seconds): detected ones, and those of events that probably lasted.
 
     Without the latter an event would be reported again when its first session is no longer among the newest ones. One
     after which the series was measured too seldom (`times`) to show whether it lasts counts, too.
     """
-    steps = [(c.time, METRICS[row.metric].log_gain(c.ratio)) for c in detection.changes if c.time < before]
-    for finding in known:
-        outlook = finding.outlook if finding.resolution is None else None
+    steps: list[tuple[float, float]] = []
+    for change in detection.changes:
+        if change.time < before:
+            steps.append((change.time, METRICS[row.metric].log_gain(change.ratio)))
+    for finding in previous:
+        outlook = finding.outlook
+        if outlook is None or finding.resolution is not None or finding.first_after >= before:
+            continue
+        # Events that probably lasted, or of which this series cannot tell.
         is_unknown = (times >= finding.first_after).sum() < _CONFIRMED
-        may_last = outlook and (outlook.probability_lasting >= _LASTS or (outlook.is_current and is_unknown))
-        may_last = may_last and not _is_over_for_panel(finding)
-        moved = dict(outlook.moved) if outlook and may_last else {}
-        is_known = any(abs(time - finding.first_after) <= _NEAR_S for time, _ in steps)
-        if row.id in moved and finding.first_after < before and not is_known:
+        may_last = outlook.probability_lasting >= _LASTS or (outlook.is_current and is_unknown)
+        if not may_last or _is_over_for_panel(finding):
+            continue
+        moved = dict(outlook.moved)
+        is_detected = any(abs(time - finding.first_after) <= _NEAR_S for time, _ in steps)
+        if row.id in moved and not is_detected:
             steps.append((float(finding.first_after), moved[row.id]))
     return tuple(steps)
 
@@ -196,20 +231,26 @@ def _remeasure_steps(
 ) -> tuple[tuple[float, float], ...]:
     """Steps with the difference of these values beside them; without those that have no observations on one side."""
     dates = sorted({time for time, _ in steps})
+    # The observations between the steps: one part more than there are steps.
     parts = np.split(logs, np.searchsorted(times, dates))
-    sides = zip(dates, parts, parts[1:], strict=False)
-    return tuple(
-        (time, float(np.median(after) - np.median(before)))
-        for time, before, after in sides
-        if len(before) and len(after)
-    )
+    remeasured: list[tuple[float, float]] = []
+    for position, time in enumerate(dates):
+        before, after = parts[position], parts[position + 1]
+        if len(before) and len(after):
+            remeasured.append((time, float(np.median(after) - np.median(before))))
+    return tuple(remeasured)
 
 
-def _count_outcomes(known: Sequence[Finding]) -> tuple[int, int]:
+def _count_outcomes(previous: Sequence[Finding]) -> tuple[int, int]:
     """Numbers of earlier events of the panel that lasted, and that were over after some sessions."""
-    past = [f for f in known if f.outlook is not None and not f.outlook.is_current]
-    ended = sum(f.is_resolved_as("transient", "not confirmed") or _is_over_for_panel(f) for f in past)
-    lasted = sum(f.is_resolved_as("returned") or f.state in _LASTING_STATES for f in past)
+    lasted = ended = 0
+    for finding in previous:
+        if finding.outlook is None or finding.outlook.is_current:
+            continue
+        if finding.is_resolved_as("transient", "not confirmed") or _is_over_for_panel(finding):
+            ended += 1
+        if finding.is_resolved_as("returned") or finding.state in _LASTING_STATES:
+            lasted += 1
     return lasted, ended
 
 
@@ -220,7 +261,7 @@ def _is_over_for_panel(finding: Finding) -> bool:
 
 
 def join_events(
-    groups: Sequence[ChangeGroup], report: PanelReport, rows: Sequence[SeriesRow], known: Sequence[Finding] = ()
+    groups: Sequence[ChangeGroup], report: PanelReport, rows: Sequence[SeriesRow], previous: Sequence[Finding] = ()
 ) -> list[ChangeGroup]:
     """Groups with sure changes, and the events of the newest sessions, in order of time.
 
@@ -232,39 +273,55 @@ def join_events(
     Args:
         groups: from `group_changes`.
         rows: the series of the panel, in its order.
-        known: findings of the last update; their changes need not be sure.
+        previous: findings of the last update; their changes need not be sure.
     """
+    # Groups with a confirmed change, and the changes of those in which all are suspected.
     newest = newest_levels(report, rows)
-    left = [one for group in groups if (one := _without_returned(group, newest)).changes]
-    joined = [one for one in left if any(not m.change.suspected for m in one.changes)]
-    suspected = [m for one in left if one not in joined for m in one.changes]
+    joined: list[ChangeGroup] = []
+    suspected: list[SeriesChange] = []
+    for group in groups:
+        lasting_group = _without_returned(group, newest)
+        if any(not change.change.suspected for change in lasting_group.changes):
+            joined.append(lasting_group)
+        else:
+            suspected += lasting_group.changes
     # A loss that the control chart alone reports does not make a weak change of single series a finding.
     current: list[Finding] = []
-    for finding in known:
+    for finding in previous:
         is_of_chart_alone = finding.state == "suspected" and finding.outlook is None
         if finding.resolution is None and not is_of_chart_alone:
             current.append(finding)
-    for event in sorted(report.events, key=lambda one: one.first_after):
-        made = _group_of_event(event, rows, suspected)
-        same = [one for one in joined if one.event is None and _is_same_event(one, made)]
-        if not same:
-            joined += [] if _is_repeated(made, joined) else [made]
-            continue
-        best = max(same, key=lambda one: len(one.series_ids & made.series_ids))
-        more = [m for m in made.changes if m.row.id not in best.series_ids]
-        changes = tuple(sorted((*best.changes, *more), key=lambda m: m.first_after))
-        joined[joined.index(best)] = replace(best, changes=changes, event=event)
-    kept = [one for one in joined if one.event is not None or _is_finding(one, current, report.since)]
-    return sorted(kept, key=lambda one: (one.first_after, one.direction))
+    for event in sorted(report.events, key=lambda event: event.first_after):
+        _join_event(joined, _group_of_event(event, rows, suspected), event)
+    kept = [group for group in joined if group.event is not None or _is_finding(group, current, report.since)]
+    return sorted(kept, key=lambda group: (group.first_after, group.direction))
+
+
+def _join_event(groups: list[ChangeGroup], event_group: ChangeGroup, event: PanelEvent) -> None:
+    """Add an event to the group of the same event that has most of its series, or as a group of its own."""
+    same_event = [group for group in groups if group.event is None and _is_same_event(group, event_group)]
+    if not same_event:
+        if not _is_repeated(event_group, groups):
+            groups.append(event_group)
+        return
+    best = max(same_event, key=lambda group: len(group.series_ids & event_group.series_ids))
+    # Its own changes are better known than those of the event.
+    added = [change for change in event_group.changes if change.row.id not in best.series_ids]
+    changes = tuple(sorted((*best.changes, *added), key=lambda change: change.first_after))
+    groups[groups.index(best)] = replace(best, changes=changes, event=event)
 
 
 def newest_levels(report: PanelReport, rows: Sequence[SeriesRow]) -> dict[int, float]:
     """Performance (ln) in the newest observations, by series id."""
-    return {row.id: level for row, level in zip(rows, report.newest, strict=False) if math.isfinite(level)}
+    levels: dict[int, float] = {}
+    for row, level in zip(rows, report.newest, strict=False):
+        if math.isfinite(level):
+            levels[row.id] = level
+    return levels
 
 
 def undecided_findings(
-    report: PanelReport, rows: Sequence[SeriesRow], detections: Mapping[int, Detection], known: Sequence[Finding]
+    report: PanelReport, rows: Sequence[SeriesRow], detections: Mapping[int, Detection], previous: Sequence[Finding]
 ) -> frozenset[str]:
     """Ids of the findings about which nothing new is known, because most of their series are measured too seldom.
 
@@ -274,42 +331,46 @@ def undecided_findings(
     if report.session is None or report.since is None:
         return frozenset()
     first, oldest = report.since, report.session - _UNDECIDED_S
-    absent = {row.id for row in rows if oldest < (row.last or 0) < first}
-    seldom = {
-        row.id for row in rows if (row.last or 0) > oldest and _has_older_suspicion(detections.get(row.id), first)
-    }
-    unknown = absent | seldom
-    return frozenset(
-        f.id
-        for f in known
-        if f.first_after < first and 2 * sum(m.series_id in unknown for m in f.members) > len(f.members)
-    )
+    unknown_series: set[int] = set()
+    for row in rows:
+        last = row.last or 0
+        if last <= oldest:
+            continue
+        # Not measured in the newest sessions, or too seldom to confirm an older change.
+        if last < first or _has_older_suspicion(detections.get(row.id), first):
+            unknown_series.add(row.id)
+    undecided: set[str] = set()
+    for finding in previous:
+        unknown = sum(member.series_id in unknown_series for member in finding.members)
+        if finding.first_after < first and 2 * unknown > len(finding.members):
+            undecided.add(finding.id)
+    return frozenset(undecided)
 
 
 def _has_older_suspicion(detection: Detection | None, time: int) -> bool:
-    return detection is not None and any(one.time < time for one in detection.suspected)
+    return detection is not None and any(step.time < time for step in detection.suspected)
 
 
 def sessions_until_back(finding: Finding, newest: Mapping[int, float]) -> int:
     """Largest number of sessions that a finding lasted if most of its series are back; else 0."""
-    back = [
-        m.observations
-        for m in finding.members
-        if _is_back(m.series_id, METRICS[m.metric].sign * math.log(m.before), math.log(m.gain), m.observations, newest)
-    ]
-    return max(back) if 2 * len(back) > len(finding.members) else 0
+    sessions: list[int] = []
+    for member in finding.members:
+        before = METRICS[member.metric].sign * math.log(member.before)
+        if _is_back(member.series_id, before, math.log(member.gain), member.observations, newest):
+            sessions.append(member.observations)
+    return max(sessions) if 2 * len(sessions) > len(finding.members) else 0
 
 
 def _without_returned(group: ChangeGroup, newest: Mapping[int, float]) -> ChangeGroup:
     """A group without the confirmed changes of series that are back."""
-    kept = [
-        m
-        for m in group.changes
-        if m.change.suspected
-        or not _is_back(
-            m.row.id, METRICS[m.row.metric].sign * math.log(m.change.before), m.log_gain, m.change.observations, newest
-        )
-    ]
+    kept: list[SeriesChange] = []
+    for change in group.changes:
+        if change.change.suspected:
+            kept.append(change)
+            continue
+        before = METRICS[change.row.metric].sign * math.log(change.change.before)
+        if not _is_back(change.row.id, before, change.log_gain, change.change.observations, newest):
+            kept.append(change)
     return replace(group, changes=tuple(kept))
 
 
@@ -323,29 +384,30 @@ def _is_back(series: int, before: float, gain: float, observations: int, newest:
     return is_short and (newest[series] - before) / gain < _RETURNED_SHARE
 
 
-def _is_finding(group: ChangeGroup, known: Sequence[Finding], since: int | None) -> bool:
+def _is_finding(group: ChangeGroup, previous: Sequence[Finding], since: int | None) -> bool:
     """Whether changes that the newest sessions do not show are a finding: sure, or those of a known one.
 
     Args:
         since: epoch seconds from which on the newest sessions would show an event of several series.
     """
-    confirmed = [m for m in group.changes if not m.change.suspected]
-    changed = {(m.row.id, m.direction) for m in confirmed}
+    confirmed = [change for change in group.changes if not change.change.suspected]
+    changed = {(change.row.id, change.direction) for change in confirmed}
     is_older = since is None or group.first_after < since
-    is_known = any(
-        abs(group.first_after - f.first_after) <= _SAME_DATE_S
-        and changed & {(m.series_id, m.direction) for m in f.members}
-        for f in known
-        if is_older or f.state != "suspected"
-    )
-    return is_known or are_sure(((m.change.confidence, m.change.observations) for m in confirmed), is_older)
+    for finding in previous:
+        if not is_older and finding.state == "suspected":
+            continue
+        is_near = abs(group.first_after - finding.first_after) <= _SAME_DATE_S
+        if is_near and changed & {(member.series_id, member.direction) for member in finding.members}:
+            return True
+    return are_sure(((change.change.confidence, change.change.observations) for change in confirmed), is_older)
 
 
 def _is_same_event(group: ChangeGroup, event: ChangeGroup) -> bool:
     """Whether a group and an event have a series in common that changed in one direction, and touching dates."""
-    shared = {(m.row.id, m.direction) for m in group.changes} & {(m.row.id, m.direction) for m in event.changes}
-    apart = max(group.last_before - event.first_after, event.last_before - group.first_after)
-    return bool(shared) and apart <= _SESSION_S
+    changed_in_group = {(change.row.id, change.direction) for change in group.changes}
+    changed_in_event = {(change.row.id, change.direction) for change in event.changes}
+    apart_s = max(group.last_before - event.first_after, event.last_before - group.first_after)
+    return bool(changed_in_group & changed_in_event) and apart_s <= _SESSION_S
 
 
 def _is_repeated(event: ChangeGroup, groups: Sequence[ChangeGroup]) -> bool:
@@ -353,34 +415,37 @@ def _is_repeated(event: ChangeGroup, groups: Sequence[ChangeGroup]) -> bool:
 
     After some sessions at a new level, the later ones are as far from the old level as the first one.
     """
-    last = {
-        m.row.id: m
-        for one in sorted(groups, key=lambda one: one.first_after)
-        for m in one.changes
-        if one.first_after < event.first_after
-    }
+    last_changes: dict[int, SeriesChange] = {}
+    for group in sorted(groups, key=lambda group: group.first_after):
+        if group.first_after < event.first_after:
+            last_changes |= {change.row.id: change for change in group.changes}
     repeated = 0
-    for member in event.changes:
-        known = last.get(member.row.id)
-        if known is not None and known.direction == member.direction:
-            level = math.log(member.change.before)
-            from_before, from_after = (abs(level - math.log(x)) for x in (known.change.before, known.change.after))
-            repeated += from_before < from_after
+    for change in event.changes:
+        last = last_changes.get(change.row.id)
+        if last is None or last.direction != change.direction:
+            continue
+        level = math.log(change.change.before)
+        from_before = abs(level - math.log(last.change.before))
+        from_after = abs(level - math.log(last.change.after))
+        if from_before < from_after:
+            repeated += 1
     return 2 * repeated > len(event.changes)
 
 
 def _group_of_event(event: PanelEvent, rows: Sequence[SeriesRow], suspected: Sequence[SeriesChange]) -> ChangeGroup:
-    changes = [_change_of_member(event, group, one, rows) for group in event.groups for one in group.members]
-    typical = median(abs(m.log_gain) for m in changes)
-    members, sides = {m.row.id for m in changes}, {m.direction for m in changes}
-    beside = [
-        m
-        for m in suspected
-        if m.row.id not in members
-        and m.direction not in sides
-        and abs(m.log_gain) >= typical * _LEAST_SIZE_BESIDE
-        and abs(m.first_after - event.first_after) <= _SESSION_S
-    ]
+    """The group of an event, with the suspected changes in the other direction that have its date."""
+    changes: list[SeriesChange] = []
+    for group in event.groups:
+        changes += [_change_of_member(event, group, member, rows) for member in group.members]
+    least_size = _LEAST_SIZE_BESIDE * median(abs(change.log_gain) for change in changes)
+    series_ids = {change.row.id for change in changes}
+    directions = {change.direction for change in changes}
+    beside: list[SeriesChange] = []
+    for change in suspected:
+        is_other = change.row.id not in series_ids and change.direction not in directions
+        has_date = abs(change.first_after - event.first_after) <= _SESSION_S
+        if is_other and has_date and abs(change.log_gain) >= least_size:
+            beside.append(change)
     if len(beside) < _LEAST_BESIDE or event.probability_lasting < _PROBABLE:
         beside = []
     return ChangeGroup((*changes, *beside), event.last_before, event.first_after, event)
@@ -407,49 +472,7 @@ def _change_of_member(
     return SeriesChange(row, change, member.log_gain)
 
 
-def describe_newest_session(report: PanelReport, findings: Sequence[Finding]) -> str:
-    """Report of the newest session in one line.
-
-    Args:
-        findings: those of the system, after the update with this report.
-    """
-    if not report.measured:
-        return "no series with a known level was measured"
-    load = ""
-    if report.adjustment is not None:
-        load = f" (without the effect of {covariate_label(report.adjustment.covariate)})"
-    losses: list[tuple[float, str]] = []
-    events: list[tuple[float, str]] = []
-    for finding in findings:
-        if finding.resolution is not None:
-            continue
-        if finding.session_loss is not None:
-            text = f"{short_summary(finding)}; last session {format_session_loss(finding)}{_format_layer(finding)}"
-            losses.append((finding.session_loss.gain, f"{text}; {_format_lasting(finding)}"))
-        elif finding.outlook is not None and finding.outlook.is_current:
-            events.append(
-                (
-                    -finding.outlook.probability_lasting,
-                    f"{short_summary(finding)}{_format_layer(finding)}; {format_outlook(finding)}",
-                )
-            )
-    if losses or events:
-        # The largest loss first, then the most probable event.
-        texts = [text for _, text in sorted(losses) + sorted(events)]
-        return f"{len(report.unusual)} of {report.measured} series far off{load}, {'; '.join(texts)}"
-    if report.unusual:
-        return f"{len(report.unusual)} of {report.measured} series far off, no more than usual{load}"
-    return f"nothing unusual in {report.measured} series{load}"
-
-
-def _format_layer(finding: Finding) -> str:
-    return f"; {format_moved_layer(finding.layer)}" if finding.layer and finding.layer.named else ""
-
-
-def _format_lasting(finding: Finding) -> str:
-    """How probably an unusual loss lasts, as far as that is known."""
-    if finding.state != "suspected":
-        return finding.state
-    if finding.outlook is None or not finding.outlook.is_current:
-        return "too early to say whether it lasts"
-    return format_outlook(finding)
+def summarise_newest_session(report: PanelReport) -> NewestSessionReport:
+    """The counts of a report of the panel that are kept with the session."""
+    adjusted_for = None if report.adjustment is None else report.adjustment.covariate
+    return NewestSessionReport(report.measured, len(report.unusual), adjusted_for)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import date
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 
 from iowatch.core import DAY_S, METRICS, InputError, UsageError, headline_metrics, local_day, settings, suggest_name
 from iowatch.findings import series, state
+from iowatch.findings.detections import detect_series
 from iowatch.reference import (
     ProposalLevel,
     ReferenceFileChange,
@@ -42,12 +44,17 @@ def propose_from_history(
     path = bandwidth.reference_file_path(system)
     content = read_reference_text(path)  # read first, so that a concurrent edit is detected
     references = bandwidth.load_references(system)
-    known = policy.check_class_names()
-    levels = collect_accepted_levels(history, system, day)
-    unknown = sorted({level.check for level in levels if level.check not in known})
-    found, left_out = make_proposals(references, [o for o in levels if o.check in known], day, by, why)
-    left_out += [f"there is no {check} that could use one" for check in unknown]
-    return ReferenceFileChange(system, path, content, tuple(found), tuple(left_out))
+    check_classes = policy.check_class_names()
+    usable: list[ProposalLevel] = []
+    checks_without_class: set[str] = set()
+    for level in collect_accepted_levels(history, system, day):
+        if level.check in check_classes:
+            usable.append(level)
+        else:
+            checks_without_class.add(level.check)
+    proposals, left_out = make_proposals(references, usable, day, by, why)
+    left_out += [f"there is no {check} that could use one" for check in sorted(checks_without_class)]
+    return ReferenceFileChange(system, path, content, tuple(proposals), tuple(left_out))
 
 
 def collect_accepted_levels(history: History, system: str, today: date | None = None) -> list[ProposalLevel]:
@@ -63,41 +70,50 @@ def collect_accepted_levels(history: History, system: str, today: date | None = 
     history.require_system(system)
     findings = state.update_findings(history, system, report=False)
     metrics = _performance_metrics()
-    rows = [r for r in series.headline_series(history, system) if r.metric in metrics]
+    rows = [row for row in series.headline_series(history, system) if row.metric in metrics]
     starts = state.accepted_level_starts(history, system, today)
-    detections = series.detect_series(history, rows, starts)
-    closed = [one for one in findings if one.state in ("dismissed", "resolved")]
-    closed_changes = {(member.series_id, member.first_after) for one in closed for member in one.members}
+    detections = detect_series(history, rows, starts)
+    # Changes of closed findings do not end a level.
+    closed_changes: set[tuple[int, int]] = set()
+    for finding in findings:
+        if finding.state in ("dismissed", "resolved"):
+            closed_changes |= {(member.series_id, member.first_after) for member in finding.members}
     points = series.load_observations(history, rows)
-    sessions = history.session_of_runs()
-    classes = policy.check_class_names()
-    found = []
+    origin = _LevelOrigin(history, history.session_of_runs(), policy.check_class_names())
+    levels: list[ProposalLevel] = []
     for row in rows:
         open_steps = [step for step in detections[row.id].steps if (row.id, int(step.time)) not in closed_changes]
-        ended_by = min(open_steps, key=lambda s: s.time, default=None)
-        found.append(_series_level(history, row, points[row.id], starts.get(row.id, 0), ended_by, sessions, classes))
-    return found
+        ended_by = min(open_steps, key=lambda step: step.time, default=None)
+        levels.append(_series_level(origin, row, points[row.id], starts.get(row.id, 0), ended_by))
+    return levels
+
+
+@dataclass(frozen=True)
+class _LevelOrigin:
+    """Where levels come from: the history, the sessions of its runs (by run id), and the names of check classes."""
+
+    history: History
+    sessions: Mapping[int, str]
+    check_classes: Sequence[str]
 
 
 def _series_level(
-    history: History,
-    row: SeriesRow,
-    points: SeriesPoints,
-    start: int,
-    ended_by: ChangePoint | None,
-    sessions: Mapping[int, str],
-    classes: Sequence[str],
+    origin: _LevelOrigin, row: SeriesRow, points: SeriesPoints, start: int, ended_by: ChangePoint | None
 ) -> ProposalLevel:
     """Proposal from the observations of a series from `start` to the change that ended its accepted level, if any."""
     inside, note = points.time >= start, ""
     if ended_by is not None:
         inside &= points.time < ended_by.time
-        what = "suspected" if ended_by.suspected else "not reviewed"
-        note = f"a change on {local_day(ended_by.time, system_zone(row.system))} is {what}: later sessions are excluded"
+        state_of_change = "suspected" if ended_by.suspected else "not reviewed"
+        day = local_day(ended_by.time, system_zone(row.system))
+        note = f"a change on {day} is {state_of_change}: later sessions are excluded"
     runs = points.run_id[inside]
+    # The first and the last session of the level, and the stack of its newest run.
+    first_and_last = (*runs[:1], *runs[-1:])
+    versions = _stack_versions(origin.history.run(int(runs[-1])).stack_document) if len(runs) else {}
     parameters = row.case.parameters
     return ProposalLevel(
-        check=check_class_of(row.case.benchmark, classes),
+        check=check_class_of(row.case.benchmark, origin.check_classes),
         partition=f"{row.system}:{row.partition}",
         stack=row.stack,
         case=bandwidth.format_case_key(parameters),
@@ -105,18 +121,21 @@ def _series_level(
         unit=METRICS[row.metric].unit,
         higher_is_better=METRICS[row.metric].direction == "higher",
         values=_daily_best(row, points, inside),
-        origin=tuple(dict.fromkeys(sessions[int(run)] for run in (*runs[:1], *runs[-1:]))),
-        versions=_stack_versions(history.run(int(runs[-1])).stack_document) if len(runs) else {},
+        origin=tuple(dict.fromkeys(origin.sessions[int(run)] for run in first_and_last)),
+        versions=versions,
         note=note,
     )
 
 
 def _daily_best(row: SeriesRow, points: SeriesPoints, inside: Any) -> tuple[float, ...]:
     """Best value of each UTC day, because several runs within an hour are not independent observations."""
-    values, days = series.headline_values(row, points)[inside], points.time[inside] // DAY_S
+    values = series.headline_values(row, points)[inside]
+    if not len(values):
+        return ()
+    days = points.time[inside] // DAY_S
+    first_of_day = np.flatnonzero(np.diff(days, prepend=-1))
     best = METRICS[row.metric].best_bound(np.minimum, np.maximum)
-    firsts = np.flatnonzero(np.diff(days, prepend=-1))
-    return tuple(float(v) for v in best.reduceat(values, firsts)) if len(values) else ()
+    return tuple(float(value) for value in best.reduceat(values, first_of_day))
 
 
 def _stack_versions(stack: Mapping[str, Any]) -> dict[str, str]:
@@ -126,8 +145,11 @@ def _stack_versions(stack: Mapping[str, Any]) -> dict[str, str]:
 
 def check_class_of(benchmark: str, classes: Sequence[str]) -> str:
     """Name of the check class of a benchmark among `classes`, or by naming convention if there is no such class."""
-    usual = f"{benchmark.capitalize()}Check"
-    return next((name for name in classes if name.lower() == usual.lower()), usual)
+    usual_name = f"{benchmark.capitalize()}Check"
+    for name in classes:
+        if name.lower() == usual_name.lower():
+            return name
+    return usual_name
 
 
 def check_reference_files(history: History | None, system: str | None = None) -> list[policy.AuditRemark]:
@@ -141,8 +163,10 @@ def check_reference_files(history: History | None, system: str | None = None) ->
     """
     if system is not None and system not in system_names():
         raise UsageError(f"no system '{system}'", hint=suggest_name(system, system_names()))
-    chosen = [system] if system else [name for (name,) in settings.list_files("bandwidth")]
-    remarks = [remark for name in chosen for remark in _check_system_references(history, name)]
+    systems = [system] if system else [name for (name,) in settings.list_files("bandwidth")]
+    remarks: list[policy.AuditRemark] = []
+    for name in systems:
+        remarks += _check_system_references(history, name)
     if system is None:
         try:
             published.load_all_tables()
@@ -163,13 +187,18 @@ def _check_system_references(history: History | None, system: str) -> list[polic
     measured, today = _measured_series(history, system), system_today(system)
     remarks = policy.audit_references(references, policy.check_class_names(), measured, today)
     # A retired system is not measured any more: age, bounds and use of its entries do not matter.
-    return [r for r in remarks if r.severity == "error"] if retired else remarks
+    if retired:
+        return [remark for remark in remarks if remark.severity == "error"]
+    return remarks
 
 
 def _remarks_from_error(error: InputError) -> list[policy.AuditRemark]:
     """One remark per line `file:line:column: text`."""
-    split = (line.partition(": ") for line in error.message.splitlines())
-    return [policy.AuditRemark("error", where, wrong) for where, _, wrong in split]
+    remarks: list[policy.AuditRemark] = []
+    for line in error.message.splitlines():
+        where, _, wrong = line.partition(": ")
+        remarks.append(policy.AuditRemark("error", where, wrong))
+    return remarks
 
 
 def _measured_series(history: History | None, system: str) -> list[policy.MeasuredSeries]:
@@ -178,9 +207,9 @@ def _measured_series(history: History | None, system: str) -> list[policy.Measur
     metrics = _performance_metrics()
     rows = [row for row in history.series(SeriesFilter(system=system)) if row.metric in metrics and row.n]
     stacks = history.last_stacks([row.id for row in rows])
-    found = []
+    measured: list[policy.MeasuredSeries] = []
     for row in rows:
         case, versions = row.case.parameters, _stack_versions(stacks[row.id])
         operation = str(case.get("operation", ""))
-        found.append(policy.MeasuredSeries(row.partition, row.stack, case, operation, row.metric, versions))
-    return found
+        measured.append(policy.MeasuredSeries(row.partition, row.stack, case, operation, row.metric, versions))
+    return measured

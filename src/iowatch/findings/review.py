@@ -8,86 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from iowatch.core import IowatchError, MachineError
-from iowatch.findings.finding import Finding, FindingState, finding_from_json
+from iowatch.findings.document import finding_from_document
+from iowatch.findings.finding import Finding, FindingState
 from iowatch.findings.state import find_finding, load_findings, update_findings
-from iowatch.findings.text import format_resolution
 from iowatch.reference import events, reviews
 from iowatch.site import system_today
 from iowatch.store import History
-
-
-@dataclass(frozen=True)
-class ReviewAction:
-    """What a person can do about a finding: a subcommand of `iowatch review`, and a choice on pages.
-
-    Attributes:
-        name: of the subcommand.
-        decision: what it records; None for an event.
-        help: its effect, in one sentence.
-        example: options of the example.
-        required, optional: fields of `Decision` that a person gives, in the order of a form.
-    """
-
-    name: str
-    decision: reviews.DecisionKind | None
-    help: str
-    example: str
-    required: tuple[str, ...]
-    optional: tuple[str, ...] = ()
-
-
-REVIEW_ACTIONS = (
-    ReviewAction(
-        "accept",
-        "accepted",
-        "Accept the new level: detection and references start from it.",
-        "--reason 'new striping, intended'",
-        ("reason",),
-        ("until",),
-    ),
-    ReviewAction(
-        "acknowledge",
-        "acknowledged",
-        "Mark as being handled: suppressed until the given day, then reported again.",
-        "--reason 'case 4711' --until 2026-12-01",
-        ("reason", "until"),
-    ),
-    ReviewAction(
-        "dismiss",
-        "dismissed",
-        "Dismiss this finding, and no other.",
-        "--reason 'benchmark was misconfigured'",
-        ("reason",),
-        ("until",),
-    ),
-    ReviewAction(
-        "note",
-        "note",
-        "Add a remark without changing the state.",
-        "--reason 'vendor asked on 3 May'",
-        ("reason",),
-        ("until",),
-    ),
-    ReviewAction(
-        "assign",
-        "assigned",
-        "Give a finding an owner. The state does not change.",
-        "--to 'A. Administrator' --reason 'case 4711'",
-        ("to",),
-        ("reason", "until"),
-    ),
-)
-
-
-# An event is recorded about the system of a finding: `iowatch event add`.
-EVENT_ACTION = ReviewAction(
-    "event",
-    None,
-    "Record what happened to the machine; the next update uses it for findings near its date.",
-    "",
-    ("title", "date", "kind"),
-    ("until", "scope", "details", "source"),
-)
 
 
 @dataclass(frozen=True)
@@ -96,13 +22,32 @@ class ReviewBasis:
 
     Attributes:
         decisions: number of decisions about it in the file of reviews.
-        last: the newest of them in one line, or None.
     """
 
     state: FindingState
     owner: str | None
     decisions: int
-    last: str | None
+
+
+@dataclass(frozen=True)
+class ReviewedFinding:
+    """The basis of the next decision about a finding, and the newest decision so far, or None."""
+
+    basis: ReviewBasis
+    last: reviews.Decision | None
+
+
+@dataclass(frozen=True)
+class ReviewConflict:
+    """A finding that is not any more what a person decided about; nothing was recorded.
+
+    Attributes:
+        finding: as it is now.
+        decisions: those made meanwhile; empty if its state has another reason.
+    """
+
+    finding: Finding
+    decisions: tuple[reviews.Decision, ...]
 
 
 @dataclass(frozen=True)
@@ -111,46 +56,38 @@ class RecordedDecisions:
 
     Attributes:
         findings: those with the new decision, in their new state.
-        conflicts: what happened to each other finding since its basis, by id; nothing was recorded for them.
+        conflicts: by id, the findings that changed since their basis.
         paths: the files written.
         faults: what failed after the first decision was recorded.
     """
 
     findings: tuple[Finding, ...]
-    conflicts: Mapping[str, str]
+    conflicts: Mapping[str, ReviewConflict]
     paths: tuple[Path, ...]
     faults: tuple[IowatchError, ...]
 
 
-def review_bases(history: History, ids: Collection[str]) -> dict[str, ReviewBasis]:
+def review_bases(history: History, ids: Collection[str]) -> dict[str, ReviewedFinding]:
     """The basis of a decision about each of these findings; ids that the history does not contain are omitted."""
-    found = [row for system in history.systems() for row in history.findings(system) if row.id in ids]
-    decisions = {system: reviews.load_decisions(system) for system in {row.system for row in found}}
-    return {
-        row.id: _basis(finding_from_json(row.document), [d for d in decisions[row.system] if d.finding == row.id])
-        for row in found
-    }
-
-
-def _basis(finding: Finding, decisions: Sequence[reviews.Decision]) -> ReviewBasis:
-    last = describe_decision(decisions[-1]) if decisions else None
-    return ReviewBasis(finding.state, finding.owner, len(decisions), last)
-
-
-def describe_decision(decision: reviews.Decision) -> str:
-    """`assigned to B. Operator by A. Administrator on 2026-11-01: ticket 4711`."""
-    to = f" to {decision.to}" if decision.to else ""
-    reason = f": {' '.join(decision.reason.split())}" if decision.reason else ""
-    kind = "noted" if decision.decision == "note" else decision.decision
-    return f"{kind}{to} by {decision.by} on {decision.date}{reason}"
+    reviewed: dict[str, ReviewedFinding] = {}
+    for system in history.systems():
+        rows = [row for row in history.findings(system) if row.id in ids]
+        # The file of reviews is read for systems with such findings only.
+        decisions = reviews.load_decisions(system) if rows else ()
+        for row in rows:
+            finding = finding_from_document(row.document)
+            about_finding = [decision for decision in decisions if decision.finding == row.id]
+            basis = ReviewBasis(finding.state, finding.owner, len(about_finding))
+            reviewed[row.id] = ReviewedFinding(basis, about_finding[-1] if about_finding else None)
+    return reviewed
 
 
 def record_decision(history: History, finding: str, entry: Mapping[str, Any]) -> Finding:
     """Record a decision about one finding, as `record_decisions`, whatever happened to it meanwhile."""
-    done = record_decisions(history, {finding: None}, entry)
-    for fault in done.faults:
+    recorded = record_decisions(history, {finding: None}, entry)
+    for fault in recorded.faults:
         raise fault
-    return done.findings[0]
+    return recorded.findings[0]
 
 
 def record_decisions(
@@ -169,49 +106,77 @@ def record_decisions(
         InputError: not a valid decision, or the file is damaged.
         MachineError: the account may not update findings, or the first file cannot be written; nothing is recorded.
     """
-    known = load_findings(history)
-    asked = {name: find_finding(history, name, known) for name in bases}
+    findings = load_findings(history)
+    # By id: two prefixes may name one finding.
+    asked: dict[str, _AskedFinding] = {}
+    for name, basis in bases.items():
+        finding = find_finding(history, name, findings)
+        asked[finding.id] = _AskedFinding(finding, basis)
     history.require_right_to_update_findings()
-    by_system: dict[str, dict[str, tuple[Finding, ReviewBasis | None]]] = {}
-    for name, found in asked.items():
-        by_system.setdefault(found.system, {})[found.id] = found, bases[name]
-    recorded: list[str] = []
-    conflicts: dict[str, str] = {}
+    by_system: dict[str, list[_AskedFinding]] = {}
+    for asked_finding in asked.values():
+        by_system.setdefault(asked_finding.finding.system, []).append(asked_finding)
+    recorded_ids: list[str] = []
+    conflicts: dict[str, ReviewConflict] = {}
     paths: list[Path] = []
     faults: list[IowatchError] = []
-    for system, chosen in by_system.items():
-        counts = {name: None if basis is None else basis.decisions for name, (_, basis) in chosen.items()}
-        common = {**entry, "date": system_today(system)}
-        entries = [{"finding": name, **common} for name in chosen if _has_state_of_basis(*chosen[name])]
+    for system, asked_of_system in by_system.items():
         try:
-            added = [decision.finding for decision in reviews.add_decisions(system, entries, counts)]
+            recorded_of_system = _record_of_system(system, asked_of_system, entry)
         except IowatchError as error:
-            if not recorded:
+            # Nothing is recorded yet: the whole request fails. Else the other systems go on.
+            if not recorded_ids:
                 raise
             faults.append(error)
             continue
-        decided = reviews.load_decisions(system)
-        conflicts |= {name: _describe_conflict(*chosen[name], decided) for name in chosen if name not in added}
-        if added:
-            recorded += added
-            paths.append(reviews.review_file_path(system))
-            faults += _update_after_recording(history, system, paths[-1])
-    current = {found.id: found for found in load_findings(history)} if recorded else {}
-    return RecordedDecisions(tuple(current[name] for name in recorded), conflicts, tuple(paths), tuple(faults))
+        decisions = reviews.load_decisions(system)
+        for asked_finding in asked_of_system:
+            finding_id = asked_finding.finding.id
+            if finding_id not in recorded_of_system:
+                conflicts[finding_id] = _conflict(asked_finding, decisions)
+        if recorded_of_system:
+            recorded_ids += recorded_of_system
+            path = reviews.review_file_path(system)
+            paths.append(path)
+            faults += _update_after_recording(history, system, path)
+    current = {finding.id: finding for finding in load_findings(history)} if recorded_ids else {}
+    decided = tuple(current[name] for name in recorded_ids)
+    return RecordedDecisions(decided, conflicts, tuple(paths), tuple(faults))
 
 
-def _has_state_of_basis(finding: Finding, basis: ReviewBasis | None) -> bool:
-    return basis is None or basis.state == finding.state
+@dataclass(frozen=True)
+class _AskedFinding:
+    """A finding as it is, and what the person knew about it who decides; None: not asked."""
+
+    finding: Finding
+    basis: ReviewBasis | None
+
+    @property
+    def has_state_of_basis(self) -> bool:
+        return self.basis is None or self.basis.state == self.finding.state
 
 
-def _describe_conflict(finding: Finding, basis: ReviewBasis | None, decisions: Sequence[reviews.Decision]) -> str:
-    """The decisions that were made meanwhile, or the new state where it has another reason."""
-    new = [d for d in decisions if d.finding == finding.id][basis.decisions if basis else 0 :]
-    if new:
-        return f"{finding.id} was meanwhile {'; '.join(map(describe_decision, new))}"
-    return f"{finding.id} is meanwhile {finding.state}" + (
-        f": {format_resolution(finding)}" if finding.resolution else ""
-    )
+def _record_of_system(system: str, asked: Sequence[_AskedFinding], entry: Mapping[str, Any]) -> list[str]:
+    """Append a decision about each finding of one system whose state is that of its basis; returns their ids.
+
+    `add_decisions` leaves out those about which there are more decisions than in their basis.
+    """
+    today = system_today(system)
+    counts: dict[str, int | None] = {}
+    entries: list[dict[str, Any]] = []
+    for asked_finding in asked:
+        finding_id, basis = asked_finding.finding.id, asked_finding.basis
+        counts[finding_id] = None if basis is None else basis.decisions
+        if asked_finding.has_state_of_basis:
+            entries.append({"finding": finding_id, **entry, "date": today})
+    return [decision.finding for decision in reviews.add_decisions(system, entries, counts)]
+
+
+def _conflict(asked: _AskedFinding, decisions: Sequence[reviews.Decision]) -> ReviewConflict:
+    """The conflict of a finding, with the decisions that were made since its basis."""
+    about_finding = [decision for decision in decisions if decision.finding == asked.finding.id]
+    known_decisions = asked.basis.decisions if asked.basis is not None else 0
+    return ReviewConflict(asked.finding, tuple(about_finding[known_decisions:]))
 
 
 def record_event(history: History, system: str, entry: Mapping[str, Any]) -> tuple[Path, list[IowatchError]]:

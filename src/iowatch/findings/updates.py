@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from iowatch.findings.finding import Finding
-from iowatch.findings.text import format_resolution
+from iowatch.findings.finding import Finding, FindingUpdate
 
 # New members are reported if the number of members has grown by half.
 _MIN_REPORTED_GROWTH = 1.5
@@ -18,17 +17,24 @@ def with_updates(finding: Finding, before: Finding | None, report: bool) -> Find
         before: the same finding at the last update, or None.
         report: whether the caller reports the updates now; else they stay pending.
     """
-    size, reported = len(finding.members), before.reported_members if before else 0
-    least = max(_MIN_REPORTED_GROWTH * reported, reported + 2)
-    grown = before is not None and finding.state == "open" and size >= least
-    new_updates = _list_updates(finding, before) + ([f"{size - reported} series joined"] if grown else [])
-    reported_gain = before.reported_gain if before else None
+    new_updates = _list_updates(finding, before)
+    # Series that joined are an update where they are many, and of an open finding only.
+    members = len(finding.members)
+    reported_members = before.reported_members if before is not None else 0
+    reportable_members = max(_MIN_REPORTED_GROWTH * reported_members, reported_members + 2)
+    has_grown = before is not None and finding.state == "open" and members >= reportable_members
+    if has_grown:
+        new_updates.append(FindingUpdate("joined", series=members - reported_members))
+    if has_grown or before is None:
+        reported_members = members
+    reported_gain = before.reported_gain if before is not None else None
     if finding.session_loss is not None and (reported_gain is None or _fell_further(finding, before)):
         reported_gain = finding.session_loss.gain
-    pending = [*(before.pending if before else ()), *new_updates]
+    updates: tuple[FindingUpdate, ...] = ()
     # Dismissed and accepted findings have no updates; pending ones are dropped, too.
-    updates = () if finding.state in ("dismissed", "accepted") else tuple(dict.fromkeys(pending))
-    reported_members = size if grown or before is None else reported
+    if finding.state not in ("dismissed", "accepted"):
+        pending = before.pending if before is not None else ()
+        updates = tuple(dict.fromkeys([*pending, *new_updates]))
     return replace(
         finding,
         updates=updates,
@@ -53,27 +59,30 @@ def _fell_further(finding: Finding, before: Finding | None) -> bool:
     return loss.gain < _FURTHER * reported_gain
 
 
-def _list_updates(finding: Finding, before: Finding | None) -> list[str]:
+def _list_updates(finding: Finding, before: Finding | None) -> list[FindingUpdate]:
     if before is None:
         # A finding already resolved at its first detection is not reported; a recovery is reported with the finding
         # that it resolves.
-        return [] if finding.resolution else ["new"]
-    updates = []
+        return [] if finding.resolution else [FindingUpdate("new")]
+    updates: list[FindingUpdate] = []
     # The state, because findings stored by earlier versions do not record it.
     was_reported = before.needed_action or before.state in ("open", "acknowledged")
     # A suspicion that was only shown and is not confirmed is no update.
     if finding.state == "resolved" and before.resolution is None and was_reported:
-        updates.append(format_resolution(finding) or "resolved")
+        updates.append(FindingUpdate("resolved", resolution=finding.resolution))
     if finding.needs_action and before.resolution is not None and was_reported:
-        updates.append("recurred")
+        updates.append(FindingUpdate("recurred"))
     elif finding.state == "open" and before.state in ("suspected", "resolved"):
-        updates.append("confirmed")
+        updates.append(FindingUpdate("confirmed"))
     elif finding.needs_action and not was_reported:
-        updates.append("probably lasting" if finding.session_loss is None else "unusual loss")
+        updates.append(FindingUpdate("probably lasting" if finding.session_loss is None else "unusual loss"))
     if was_reported and _fell_further(finding, before):
-        updates.append(f"fell further: {finding.session_loss.name}" if finding.session_loss else "fell further")
+        lost_series = finding.session_loss.name if finding.session_loss is not None else None
+        updates.append(FindingUpdate("fell further", name=lost_series))
+    # A decision that has just expired needs a new one.
     review = finding.review
-    expired = review is not None and review.expired and not (before.review and before.review.expired)
-    if review is not None and expired and finding.state != "resolved":
-        updates.append(f"decision expired: {review.decision} by {review.by}")
+    has_expired = review is not None and review.expired
+    was_expired = before.review is not None and before.review.expired
+    if review is not None and has_expired and not was_expired and finding.state != "resolved":
+        updates.append(FindingUpdate("decision expired", decision=review.decision, by=review.by))
     return updates

@@ -121,13 +121,13 @@ def comparison_document(outcome: Outcome) -> dict[str, Any]:
             "left": provenance.left and _side_document(provenance.left),
             "right": provenance.right and _side_document(provenance.right),
             "libraries": provenance.libraries and provenance.libraries.to_json(),
-            "on_other_nodes": provenance.elsewhere and dict(zip(("runs", "of"), provenance.elsewhere, strict=True)),
+            "on_other_nodes": provenance.on_other_nodes and asdict(provenance.on_other_nodes),
         },
         "unpaired": {
             "left": [dict(describe_entry(entry)) for entry in matched.only_left],
             "right": [dict(describe_entry(entry)) for entry in matched.only_right],
         },
-        "notes": list(outcome.notes),
+        "notes": list(exclusion_lines(outcome)),
         "darshan": trace_comparison_document(outcome),
     }
 
@@ -288,6 +288,23 @@ def _format_differing(outcome: Outcome) -> str:
     return "; ".join(["differs: " + ", ".join(shown) if shown else "", "same: " + ", ".join(common)]).strip("; ")
 
 
+_EXCLUDED_TEXT = {
+    "not ok": "of failed or incomplete runs left out",
+    "warm-up": "of warm-ups left out",
+    "zero": "with a value of 0 left out",
+}
+
+
+def exclusion_lines(outcome: Outcome) -> Iterator[str]:
+    """What was left out of each side, one line per reason."""
+    for excluded in outcome.exclusions:
+        if excluded.reason == "older":
+            yield f"{excluded.side}: the newest {outcome.options.last} of up to {excluded.count} runs used (--last)"
+        else:
+            count = format_count(excluded.count, "result")
+            yield f"{excluded.side}: {count} {_EXCLUDED_TEXT[excluded.reason]}"
+
+
 def provenance_lines(outcome: Outcome) -> Iterator[str]:
     """Measurement period of each side, stack diff, and differences between the nodes."""
     provenance = outcome.provenance
@@ -308,11 +325,11 @@ def provenance_lines(outcome: Outcome) -> Iterator[str]:
     for name, side in sides:
         if side and side.rebuilt:
             yield f"Libraries: a stack of {name} was changed between its runs (`iowatch history show`)."
-    differing, of = provenance.elsewhere or (0, 0)
+    other_nodes = provenance.on_other_nodes
     left, right = (side.nodes if side else () for _, side in sides)
-    if differing:
-        yield f"Nodes: {differing} of {of} runs had other nodes than their counterparts."
-    elif of and left == right:
+    if other_nodes is not None and other_nodes.runs:
+        yield f"Nodes: {other_nodes.runs} of {other_nodes.of} runs had other nodes than their counterparts."
+    elif other_nodes is not None and left == right:
         yield f"Nodes: {_shorten_node_list(left)} on both sides, the same for every pair of runs."
     elif left and right and not set(left) & set(right):
         yield f"Nodes: none in common: {_shorten_node_list(left)} | {_shorten_node_list(right)}."
@@ -367,7 +384,7 @@ def print_comparison(outcome: Outcome, console: Console, samples: bool = False) 
         console.print(each)
     for line in trace_comparison_lines(outcome):
         console.print(Text(line))
-    for line in (*_format_unpaired(outcome), *outcome.notes):
+    for line in (*_format_unpaired(outcome), *exclusion_lines(outcome)):
         console.print(Text(line, style="dim"))
 
 
@@ -385,7 +402,7 @@ def comparison_markdown(outcome: Outcome) -> str:
         _bullets(explanation_lines(outcome)),
         _markdown_table(_SAMPLES, _sample_rows(outcome)),
         _bullets(trace_comparison_lines(outcome)),
-        _bullets((*_format_unpaired(outcome), *outcome.notes)),
+        _bullets((*_format_unpaired(outcome), *exclusion_lines(outcome))),
     ]
     return "\n\n".join("\n".join(part) for part in parts if part).rstrip() + "\n"
 

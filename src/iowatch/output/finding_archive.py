@@ -23,10 +23,13 @@ from pathlib import Path
 from iowatch.benchmarks.suites import suite_of_file
 from iowatch.core import artefacts, files, settings, write_atomically
 from iowatch.darshan import privacy_mode
-from iowatch.findings import Finding, FindingMember, find_log_differences, format_finding, format_log_differences
+from iowatch.findings import Finding, FindingMember, find_log_differences, strongest_first
 from iowatch.output.dashboard.build import build_site
 from iowatch.output.dashboard.data import Page
 from iowatch.output.dashboard.pages.finding import publish_finding_pages
+from iowatch.output.finding_document import printed_finding
+from iowatch.output.text.evidence import log_difference_lines
+from iowatch.output.text.findings import finding_lines
 from iowatch.store import History, ResultFilter, ResultRow, RunRow, SeriesFilter, export
 
 _MAX_MEMBERS = 12
@@ -45,7 +48,7 @@ def export_finding(history: History, finding: Finding, target: Path) -> list[str
     with tempfile.TemporaryDirectory() as scratch:
         place = Path(scratch) / finding.id
         place.mkdir()
-        strongest = sorted(finding.members, key=lambda one: -max(one.gain, 1 / one.gain))[:_MAX_MEMBERS]
+        strongest = strongest_first(finding.members)[:_MAX_MEMBERS]
         runs = list(_runs(history, strongest))
         left_out = list(_copy_outputs(history, runs, place / "runs"))
         _write_results(history, finding, place / "results.csv")
@@ -55,9 +58,9 @@ def export_finding(history: History, finding: Finding, target: Path) -> list[str
         page = Page("finding", "Finding", None, partial(publish_finding_pages, only=finding.id))
         build_site(history, Path(scratch) / "site", sessions=0, reports=0, pages=[page])
         shutil.copytree((Path(scratch) / "site").resolve(), place / "site")
-        lines = [*format_finding(finding), *format_log_differences(find_log_differences(history, finding))]
+        lines = [*finding_lines(finding), *log_difference_lines(find_log_differences(history, finding))]
         write_atomically(place / "finding.txt", "\n".join(lines) + "\n")
-        write_atomically(place / "finding.json", json.dumps(finding.to_json(), indent=1, allow_nan=False) + "\n")
+        write_atomically(place / "finding.json", json.dumps(printed_finding(finding), indent=1, allow_nan=False) + "\n")
         write_atomically(place / "README.txt", _readme(finding, left_out))
         _pack(place, target)
     return left_out

@@ -11,6 +11,7 @@ from iowatch import core
 from iowatch.checks import EXTENSIONS
 from iowatch.darshan import BandwidthComparison, compare_bandwidths
 from iowatch.findings import find_retests
+from iowatch.output.text.sessions import format_retest
 from iowatch.session.imports import TablePreview
 from iowatch.site import system_zone
 from iowatch.store import Artefact, ExpectedResult, RunRow, SeriesRow, SessionRow
@@ -90,11 +91,8 @@ def print_session(
         if both is not None and both.disagree:
             console.print(f"bandwidth of {run.name}, {run.stack}: {both.text}", markup=False, soft_wrap=True)
     for retest in find_retests([run for run, _ in runs]):
-        console.print(
-            f"retest of {retest.name}, {retest.stack}: {retest.text}; both are one observation, their geometric mean",
-            markup=False,
-            soft_wrap=True,
-        )
+        measured = f"retest of {retest.name}, {retest.stack}: {format_retest(retest)}"
+        console.print(f"{measured}; both are one observation, their geometric mean", markup=False, soft_wrap=True)
     for run, _ in runs:
         for extension in EXTENSIONS.values():
             _title, lines = extension.describe(run.facts.document, _MAX_LINES_OF_EXTENSION) or ("", [])

@@ -34,8 +34,10 @@ from iowatch.core import (
     utc_now,
     write_atomically,
 )
-from iowatch.findings import Finding, finding_from_json, format_decision, format_finding, remaining_changes
+from iowatch.findings import Finding, finding_from_document
 from iowatch.output.notice_channels import Notice, NotifySettings, UndeliveredError, deliver_notice
+from iowatch.output.text.decisions import format_decision, format_updates
+from iowatch.output.text.findings import finding_line, finding_lines, remaining_change_lines
 from iowatch.site import system_today, system_zone
 from iowatch.store import History, SessionRow
 
@@ -43,7 +45,7 @@ _DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "su
 _HOUR_S = 3600
 # Enough for the last session with runs, and for one week with several suites per day.
 _MAX_SESSIONS = 200
-_FACTS = ("id", "state", "direction", "date", "size", "line", "probability_lasting")
+_FACTS = ("id", "state", "direction", "date", "size", "probability_lasting")
 # First lines of `iowatch findings show`: id and state, summary, blank line.
 _HEAD_LINES = 3
 
@@ -57,7 +59,7 @@ def compose_notices(
         states: last reported state by finding; None before the first call, which reports only current updates and not
             the whole history.
     """
-    rows = [(finding_from_json(row.document), row.updated_at) for row in history.findings(system)]
+    rows = [(finding_from_document(row.document), row.updated_at) for row in history.findings(system)]
     started = history.sessions(system)
     sessions = [row for row in started if row.origin == "run"][:_MAX_SESSIONS]
     imports = [row for row in started if row.origin == "import"]
@@ -80,7 +82,7 @@ def _pending_updates(finding: Finding, states: Mapping[str, str] | None, suspect
     if finding.state == "suspected" and not (suspected or finding.needs_action):
         return ()
     if finding.updates and not finding.pending:
-        return finding.updates
+        return format_updates(finding)
     if states is None or states.get(finding.id) == finding.state:
         return ()
     if finding.id not in states:
@@ -93,6 +95,7 @@ def _finding_notice(
 ) -> Notice:
     summary = f"{', '.join(updates)}; {finding.state}"
     facts = {name: getattr(finding, name) for name in _FACTS}
+    line = finding_line(finding)
     label = f" ({finding.label})" if finding.label else ""
     decide = f"iowatch review accept {finding.id} --reason …   (or dismiss, acknowledge, assign)"
     return Notice(
@@ -100,7 +103,7 @@ def _finding_notice(
         key=f"finding {finding.id} {updated_at} {summary}",
         system=finding.system,
         # Updates are first, because a subject is truncated and "resolved" must not look like an alarm.
-        title=f"{finding.system} [{', '.join(updates)}]: {finding.line}",
+        title=f"{finding.system} [{', '.join(updates)}]: {line}",
         lines=(
             f"{finding.id}: {summary}{label}",
             *([format_decision(finding.review)] if finding.review else []),
@@ -108,9 +111,9 @@ def _finding_notice(
             *([decide] if finding.needs_action else []),
         ),
         # Without the first lines, which repeat the title.
-        details=tuple(format_finding(finding))[_HEAD_LINES:],
+        details=tuple(finding_lines(finding))[_HEAD_LINES:],
         link=settings.page_link(f"finding/{finding.id}.html"),
-        facts={**facts, "updates": list(updates), "label": finding.label},
+        facts={**facts, "line": line, "updates": list(updates), "label": finding.label},
         made_at=int(now.timestamp()),
     )
 
@@ -209,8 +212,8 @@ def _digest_notice(
             f"Sessions: {count}" + (f"; {format_count(imported, 'import')} of runs of this week" if imported else ""),
             f"Findings: {len(new_findings)} first seen this week, {len(open_findings)} open"
             + (":" if open_findings else ""),
-            *(f"{f.id}{' (new)' if f in new_findings else ''}: {f.line}" for f in open_findings),
-            *remaining_changes(findings),
+            *(f"{f.id}{' (new)' if f in new_findings else ''}: {finding_line(f)}" for f in open_findings),
+            *remaining_change_lines(findings),
         ),
         details=(),
         link=settings.page_link("index.html"),

@@ -14,7 +14,9 @@ from junitparser.junitparser import FinalResult
 from rich.console import Console
 
 from iowatch.core import METRICS, RunProblem, escape_controls, format_count, format_number, format_size, make_table
-from iowatch.findings import format_extent
+from iowatch.output.text.findings import remaining_change_lines, verdict_finding_line, verdict_finding_text
+from iowatch.output.text.sessions import format_extent
+from iowatch.output.text.verdict import format_retested_run, newest_session_line
 from iowatch.session.run import PreparedSession, opening_line
 from iowatch.session.verdict import Verdict
 from iowatch.store import History
@@ -117,11 +119,13 @@ def change_lines(verdict: Verdict) -> str:
     extent = format_extent(verdict.extent)
     nothing = f"Changes: none open in {extent}." if verdict.extent.is_assessed else f"Changes: {extent}."
     lines = ["Changes:" if verdict.changes else nothing]
-    lines += [f"  this session: {verdict.newest}"] if verdict.newest and verdict.extent.is_assessed else []
-    lines += [f"  {line}" for line in verdict.changes]
-    lines += [f"  suspected: {line}" for line in verdict.suspected]
-    lines += [f"  dismissed: {line}" for line in verdict.dismissed]
-    lines += [f"  retest of {line}" for line in verdict.retests]
+    newest = newest_session_line(verdict)
+    if newest and verdict.extent.is_assessed:
+        lines.append(f"  this session: {newest}")
+    lines += [f"  {verdict_finding_line(finding)}" for finding in verdict.changes]
+    lines += [f"  suspected: {verdict_finding_line(finding)}" for finding in verdict.suspected]
+    lines += [f"  dismissed: {line}" for line in remaining_change_lines(verdict.dismissed)]
+    lines += [f"  retest of {format_retested_run(retested)}" for retested in verdict.retests]
     return "\n".join(lines)
 
 
@@ -248,7 +252,7 @@ def junit_document(history: History, verdict: Verdict) -> str:
     suite.timestamp = f"{started:%Y-%m-%dT%H:%M:%S}"
     references = [(f"{one.stack} {one.run}", one.reason) for one in verdict.references]
     problems = [(text, text) for text in verdict.problems]
-    changes = [(name, text) for name, _, text in (line.partition(": ") for line in verdict.changes)]
+    changes = [(finding.id, verdict_finding_text(finding)) for finding in verdict.changes]
     kinds = (("reference", "references of", references), ("problem", "problems of", problems))
     for kind, name, failures in (*kinds, ("change", "changes on", changes)):
         if failures or kind == "change":

@@ -11,8 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from iowatch.benchmarks.suites import suite_names
-from iowatch.core import InputError, IowatchError, RunKey, UnplannedRun, format_count, utc_now
-from iowatch.findings import format_day
+from iowatch.core import InputError, IowatchError, RunKey, UnplannedRun, format_count, format_day, utc_now
 from iowatch.reference import reviews
 from iowatch.session.plan import SessionPlan, UnavailableCase, make_session_plan
 from iowatch.session.session import MessageCallback, SessionContext

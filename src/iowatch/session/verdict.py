@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence, Set
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from iowatch import checks
@@ -24,11 +24,10 @@ from iowatch.core import (
 from iowatch.findings import (
     Finding,
     HistoryExtent,
+    Retest,
     find_retests,
-    format_decision,
     history_extent,
     outside_results,
-    remaining_changes,
     update_findings,
 )
 from iowatch.reference import bandwidth, published_counts
@@ -37,7 +36,7 @@ from iowatch.session.accepted_plan import loss_reasons
 from iowatch.session.coverage import assess_coverage
 from iowatch.session.run import SessionSummary
 from iowatch.site import suite_on_system
-from iowatch.store import ExpectedResult, History, MissingReason, RunRow, SessionFacts, SessionRow
+from iowatch.store import ExpectedResult, History, MissingReason, NewestSessionReport, RunRow, SessionFacts, SessionRow
 
 # Attributes of a session: cases that cannot run on the system, as `RunProblem`, and the commands that install what
 # these need.
@@ -76,23 +75,41 @@ class TransferCounts:
     printed: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class RetestedResult:
+    """Best values of one result in the first run and in its retest, in the unit of its metric."""
+
+    operation: str
+    unit: str
+    values: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RetestedRun:
+    """A retest of this session, and what both runs measured."""
+
+    retest: Retest
+    results: tuple[RetestedResult, ...]
+
+
 @dataclass(frozen=True)
 class Verdict:
-    """The verdict on a session; the names of the attributes are the keys of the JSON document.
+    """The verdict on a session; `iowatch.output.text.verdict` has its sentences and its JSON document.
 
     Attributes:
         extent: extent of the history, including this session.
-        newest: what the results of this session show together, in one line.
-        changes: one line per open finding, and per suspected one that lasts with enough probability.
-        suspected: the other suspected findings, one line each.
+        newest: what the results of this session show together; None without an assessment.
+        changes: open findings, and suspected ones that last with enough probability.
+        suspected: the other suspected findings.
+        current: all findings of the system that are not resolved.
         unavailable: cases that cannot run on this system, by stack and reason; `install_commands` install what they
             need and no stack provides.
         deferred: runs that did not fit the budget, by stack and reason; they were not expected.
         added: runs with results that no earlier session expected.
-        dismissed: changes that a person dismissed and that have not returned, one line each.
+        dismissed: findings that a person dismissed and whose level has not returned.
         stopped: reason why the session ended before all runs were executed, or None.
         repeated: number of runs that were repeated because a change is suspected.
-        retests: one line per retest: on other nodes or not, and how much later.
+        retests: where and when each retest ran, and what it measured.
         references: results outside the bounds of their references, and invalid references.
         outside_usual: results without a reference that are outside the usual range of their series; `changes` has those
             whose loss is unusual.
@@ -110,31 +127,29 @@ class Verdict:
     failed: tuple[RunProblem, ...]
     missing: tuple[RunProblem, ...]
     extent: HistoryExtent
-    changes: tuple[str, ...]
-    suspected: tuple[str, ...]
+    changes: tuple[Finding, ...]
+    suspected: tuple[Finding, ...]
     unavailable: tuple[RunProblem, ...]
     recovered: tuple[str, ...]
     wall_s: float
     benchmark_s: float
     deferred: tuple[RunProblem, ...] = ()
     added: tuple[RunProblem, ...] = ()
-    dismissed: tuple[str, ...] = ()
+    dismissed: tuple[Finding, ...] = ()
     stopped: str | None = None
     repeated: int = 0
-    retests: tuple[str, ...] = ()
+    retests: tuple[RetestedRun, ...] = ()
     references: tuple[RunProblem, ...] = ()
     outside_usual: tuple[RunProblem, ...] = ()
     problems: tuple[str, ...] = ()
-    newest: str = ""
+    newest: NewestSessionReport | None = None
+    current: tuple[Finding, ...] = ()
     install_commands: tuple[str, ...] = ()
 
     @property
     def exit_code(self) -> int:
         """0 only if all results were received, none changed, none is outside its reference, and no problem remains."""
         return 0 if self.status == "ok" and not (self.changes or self.references or self.problems) else 1
-
-    def to_json(self) -> dict[str, Any]:
-        return {**asdict(self), "days": self.extent.days, "exit_code": self.exit_code}
 
 
 def assess_session(history: History, summary: SessionSummary) -> Verdict:
@@ -169,9 +184,10 @@ def assess_session(history: History, summary: SessionSummary) -> Verdict:
         missing=coverage.missing,
         extent=history_extent(history, [row.system]),
         install_commands=summary.install_commands,
-        newest=history.session(row.uuid).facts.report or "",
-        changes=_finding_lines(f for f in findings if f.needs_action),
-        suspected=_finding_lines(f for f in findings if f.state == "suspected" and not f.needs_action),
+        newest=history.session(row.uuid).facts.report,
+        changes=tuple(f for f in findings if f.needs_action),
+        suspected=tuple(f for f in findings if f.state == "suspected" and not f.needs_action),
+        current=tuple(f for f in findings if f.resolution is None),
         unavailable=unavailable,
         recovered=summary.recovered,
         wall_s=summary.wall_s,
@@ -181,10 +197,10 @@ def assess_session(history: History, summary: SessionSummary) -> Verdict:
             RunProblem("added", run.stack, run.name, ", ".join(map(" ".join, run.results)), run.partition)
             for run in summary.added_runs
         ),
-        dismissed=remaining_changes(findings),
+        dismissed=tuple(f for f in findings if f.dismissed_change_remains),
         stopped=summary.stop_reason,
         repeated=summary.retest_count,
-        retests=_retest_lines(history, runs),
+        retests=_retested_runs(history, runs),
         references=(*_values_outside_references(history, row, runs), *_reference_errors(summary)),
         outside_usual=_values_outside_usual(history, history.session(row.uuid), runs),
         problems=_store_problems(
@@ -238,22 +254,26 @@ def _headline_results(
     return tuple(found)
 
 
-def _retest_lines(history: History, runs: Sequence[RunRow]) -> tuple[str, ...]:
-    """Where and when each retest ran, with the best values of the first run and of the retest."""
-    by_key = {run.key: run.id for run in runs}
-    lines = []
-    for one in find_retests(runs):
-        values: dict[tuple[str, str], list[str]] = {}
-        for name in (one.name, checks.turn_run_name(one.name, {checks.RETEST: True})):
-            results = history.run_results(by_key[RunKey(one.partition, one.stack, name)])
-            metric = next((m for m in headline_metrics() if m in {series.metric for series, _ in results}), None)
+def _retested_runs(history: History, runs: Sequence[RunRow]) -> tuple[RetestedRun, ...]:
+    """Each retest with the best values of the first run and of the retest, of their headline metric."""
+    run_ids = {run.key: run.id for run in runs}
+    retested: list[RetestedRun] = []
+    for retest in find_retests(runs):
+        values: dict[tuple[str, str], list[float]] = {}
+        for name in (retest.name, checks.turn_run_name(retest.name, {checks.RETEST: True})):
+            results = history.run_results(run_ids[RunKey(retest.partition, retest.stack, name)])
+            measured_metrics = {series.metric for series, _ in results}
+            headline = next((metric for metric in headline_metrics() if metric in measured_metrics), None)
             for series, samples in results:
-                if series.metric == metric and samples:
-                    key = str(series.case.parameters.get("operation", "")), METRICS[series.metric].unit
-                    values.setdefault(key, []).append(format_number(METRICS[series.metric].best(samples)))
-        both = (f"{operation} {' then '.join(found)} {unit}" for (operation, unit), found in values.items())
-        lines.append(f"{one.name}, {one.stack}, {one.text}: {', '.join(both)}")
-    return tuple(lines)
+                if series.metric == headline and samples:
+                    metric = METRICS[series.metric]
+                    result = str(series.case.parameters.get("operation", "")), metric.unit
+                    values.setdefault(result, []).append(metric.best(samples))
+        retested_results: list[RetestedResult] = []
+        for (operation, unit), best_values in values.items():
+            retested_results.append(RetestedResult(operation, unit, tuple(best_values)))
+        retested.append(RetestedRun(retest, tuple(retested_results)))
+    return tuple(retested)
 
 
 def _transfer_counts(history: History, runs: Sequence[RunRow]) -> tuple[TransferCounts, ...]:
@@ -269,14 +289,6 @@ def _transfer_counts(history: History, runs: Sequence[RunRow]) -> tuple[Transfer
                 counts[operation] = replace(counts.get(operation, made), **count)
         found += counts.values()
     return tuple(found)
-
-
-def _finding_lines(findings: Iterable[Finding]) -> tuple[str, ...]:
-    lines = []
-    for finding in findings:
-        decided = f" ({format_decision(finding.review)})" if finding.review else ""  # for example expired
-        lines.append(f"{finding.id}: {finding.line}{decided}")
-    return tuple(lines)
 
 
 def _failure_reasons(summary: SessionSummary, missing: Iterable[RunProblem]) -> dict[RunKey, str]:

@@ -354,6 +354,7 @@ class RankedCause:
 
     Attributes:
         when: date of the cause relative to the change, for display.
+        is_at_change: whether it lies between the last run at the old level and the first one at the new level.
         speaks_for, speaks_against: sentences of evidence for and against the cause.
     """
 
@@ -364,6 +365,7 @@ class RankedCause:
     when: str
     speaks_for: tuple[str, ...]
     speaks_against: tuple[str, ...]
+    is_at_change: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -431,6 +433,7 @@ def _score_cause(
         when=_date_text(days),
         speaks_for=tuple(item.text for item in stated if item.verdict == "supports"),
         speaks_against=tuple(item.text for item in stated if item.verdict == "contradicts"),
+        is_at_change=days == 0,
     )
 
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         AllocationFacts,
         DarshanFacts,
         MissingReason,
+        NewestSessionReport,
         OutsideResult,
         RunFacts,
         SessionChoice,

@@ -112,6 +112,21 @@ class MissingReason(NamedTuple):
 
 
 @dataclass(frozen=True)
+class NewestSessionReport:
+    """What a session showed when it was the newest one of its system, beside the findings of the same update.
+
+    Attributes:
+        measured: number of series with a known level that it measured.
+        unusual: number of these that are far off.
+        adjusted_for: covariate whose effect was removed; None without one.
+    """
+
+    measured: int
+    unusual: int
+    adjusted_for: str | None = None
+
+
+@dataclass(frozen=True)
 class OutsideResult:
     """A result of the newest session outside the usual range of its series; values in the unit of the series."""
 
@@ -141,7 +156,7 @@ class SessionFacts(_Facts):
         missing_reasons: why runs are missing, as far as it is known.
         problems: why a person should look at the session, one sentence each.
         retest_since: epoch seconds from which on runs are retests of earlier runs of the session.
-        report: what the series of the system showed after this session, in one sentence.
+        report: what it showed when it was the newest one; None if findings were not updated since it began.
         outside_usual: results outside the usual range of their series.
         ab_run: the stacks of an A/B run.
         allocation: in which an A/B run executed.
@@ -164,7 +179,7 @@ class SessionFacts(_Facts):
     missing_reasons: tuple[MissingReason, ...] = ()
     problems: tuple[str, ...] = ()
     retest_since: int | None = None
-    report: str | None = None
+    report: NewestSessionReport | None = None
     outside_usual: tuple[OutsideResult, ...] = ()
     ab_run: AbRunFacts | None = None
     allocation: AllocationFacts | None = None

@@ -234,7 +234,13 @@ SELECT session.id AS session_id, session.uuid, system.name AS system, session.su
 FROM session JOIN system ON system.id = session.system_id
 LEFT JOIN expected_set ON expected_set.id = session.expected_set_id""",
     """CREATE VIEW iowatch_findings AS
-SELECT finding.id AS finding_id, system.name AS system, finding.state, finding.document ->> 'line' AS line,
+SELECT finding.id AS finding_id, system.name AS system, finding.state,
+    concat(
+        finding.document ->> 'date', ': ', finding.document -> 'explanation' ->> 'changed', ' of ',
+        finding.document -> 'explanation' ->> 'total', ' series ', finding.document ->> 'direction',
+        ' ×' || trim_scale(round((finding.document ->> 'size')::numeric, 2)),
+        '; ' || nullif(finding.document -> 'explanation' -> 'rule' ->> 'text', '')
+    ) AS line,
     to_timestamp((finding.document ->> 'first_after')::bigint) AS time,
     (finding.document ->> 'first_after')::bigint AS epoch_s,
     to_timestamp(finding.first_seen_at) AS first_seen, to_timestamp(finding.updated_at) AS updated,

@@ -28,7 +28,7 @@ from iowatch.experiments.advice.choices import (
 )
 from iowatch.experiments.advice.report import hints_file
 from iowatch.findings import headline_series
-from iowatch.findings.series import detect_series
+from iowatch.findings.detections import detect_series
 from iowatch.statistics import SideSamples
 from iowatch.store import History, RunRecord, SessionRecord, StackRecord
 from tests.experiments.advice.planted_advice import (

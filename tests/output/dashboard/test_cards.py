@@ -8,9 +8,11 @@ from typing import cast
 
 import pytest
 
-from iowatch.findings import Finding, card_facts, finding_headline, load_findings
+from iowatch.findings import Finding, load_findings
 from iowatch.output.dashboard.cards import status_cards
 from iowatch.output.dashboard.data import collect_catalogue
+from iowatch.output.text.cards import card_facts
+from iowatch.output.text.findings import finding_headline
 from iowatch.store import History
 from tests.output.dashboard import mornings
 from tests.output.dashboard.browser import Browser

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from iowatch.findings import load_findings
+from iowatch.findings import finding_document, load_findings
 from iowatch.findings.finding import Resolution
 from iowatch.output.dashboard import year_calendar
 from iowatch.output.dashboard.build import build_site
@@ -39,7 +39,7 @@ def site(franklin_history: Path, tmp_path_factory: pytest.TempPathFactory) -> Pa
         lost = replace(gain, id=LOSS, state="acknowledged", size=0.5, first_after=_time(2009, 3, 1))
         old = replace(lost, id=OLD, state="resolved", resolution=Resolution("not confirmed"), size=0.8, members=flash)
         stored = [replace(lost, owner="B. Operator"), replace(old, first_after=_time(2007, 6, 1))]
-        history.save_findings([FindingRow(f.id, SYSTEM, 0, 1, f.state, f.to_json()) for f in stored])
+        history.save_findings([FindingRow(f.id, SYSTEM, 0, 1, f.state, finding_document(f)) for f in stored])
         build_site(history, place / "site", pages=[list_page.PAGE, finding_page.PAGE])
     return place / "site"
 

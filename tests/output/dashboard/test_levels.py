@@ -225,12 +225,13 @@ def test_finding_plot_shows_performance_relative_to_the_level_before(monkeypatch
     for number, one in enumerate((member, other, new), start=1):
         one.row.id = number
     found = finding(3, "open", before=100.0)
-    found.line, found.size, found.causes = "line", 2.0, ()
+    found.size, found.causes = 2.0, ()
     found.opposite, found.explanation = None, SimpleNamespace(magnitudes=(), second_magnitudes=(), control=None)
     held = {1: samples(90, 100, 110, 50, 50), 2: samples(80, 100, 120, 200, 50)}
     later = samples(0, 0, 0, 10, 10)
     held[3] = later.only(later.time >= 3 * DAY)
     drawn: list[Any] = []
+    monkeypatch.setattr(finding_page, "finding_line", lambda _: "line")
     monkeypatch.setattr(finding_page, "fan_picture", lambda lines, *_, **__: drawn.append(lines) or Markup(""))
     watched: Any = machine(member, other, new, series=[member, other, new], events=())
     finding_page.finding_figure(found, watched, held, UTC)

@@ -11,9 +11,9 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from iowatch.core import format_number
-from iowatch.findings import format_factor
 from iowatch.output.dashboard.build import format_share
 from iowatch.output.dashboard.pages import programs
+from iowatch.output.text.changes import format_factor
 from tests.output.dashboard.test_pages import Page
 
 # Fields of format 1, on which scripts of sites depend: one that is removed or renamed here needs a new format.

@@ -234,11 +234,14 @@ def test_few_sessions_have_no_gain(make: Make) -> None:
 
 def test_slow_trends_are_on_the_findings_page(shapes_site: Path) -> None:
     """As in `iowatch findings list`: the same series, the same size, since the same day."""
-    from iowatch.findings import find_trends, format_day, format_factor, format_trends
+    from iowatch.core import format_day
+    from iowatch.findings import find_trends
+    from iowatch.output.text.changes import format_factor
+    from iowatch.output.text.sessions import trend_lines
 
     with History.open(str(shapes_site.parent / "history.db")) as history:
         trends = find_trends(history, ["archer"])
-    assert len(list(format_trends(trends))) == 2
+    assert len(list(trend_lines(trends))) == 2
     text = (shapes_site / "findings.html").read_text(encoding="utf-8")
     after = text.partition('<h2 id="trends">')[2].partition("</h2>")[2]
     found = shown(after.partition("</ul>")[0] + "</ul>")

@@ -6,10 +6,11 @@ from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
-from iowatch.findings import format_finding_list, update_findings
+from iowatch.findings import FindingUpdate, finding_document, update_findings
 from iowatch.output import notices
+from iowatch.output.text.decisions import format_updates
+from iowatch.output.text.findings import finding_line, finding_list_lines, verdict_finding_line
 from iowatch.reference import reviews
-from iowatch.session import verdict
 from iowatch.store import FindingRow, History, SessionFacts, SessionRecord
 from tests.findings.conftest import STEP, RecordAndUpdate, slower_mpiio, update_time
 
@@ -66,8 +67,8 @@ def test_probable_suspicion_is_sent_although_suspicions_are_not(
     (finding,) = record_and_update(scenario, day, day)
     assert (finding.state, finding.probability_lasting is None) == ("suspected", False)
     for is_alarm, sent in ((False, 0), (True, 1)):
-        one = replace(finding, is_alarm=is_alarm, updates=("new",), pending=())
-        history.save_findings([FindingRow(one.id, "planted", 0, 1, one.state, one.to_json())])
+        one = replace(finding, is_alarm=is_alarm, updates=(FindingUpdate("new"),), pending=())
+        history.save_findings([FindingRow(one.id, "planted", 0, 1, one.state, finding_document(one))])
         for _ in range(2):
             notices.send_notices(history, "planted", settings(), update_time(day), post)
         assert len(post.sent) == sent
@@ -83,7 +84,7 @@ def test_notice_of_a_finding_is_sent_after_another_update(history: History, reco
     until = STEP + timedelta(days=20)
     record_and_update(scenario, until, STEP)
     # Another update, for example of a manual run, clears the updates.
-    assert [f.updates for f in update_findings(history, "planted", update_time(until))] == [()]
+    assert [format_updates(f) for f in update_findings(history, "planted", update_time(until))] == [()]
     notices.send_notices(history, "planted", settings(), update_time(until), post)
     assert [notice.facts["state"] for notice in post.sent] == ["open"]
 
@@ -201,5 +202,5 @@ def test_expired_acknowledgement_returns_with_who_ticket_and_date(
     (notice,) = notices.compose_notices(history, "planted", settings(), {}, update_time(until))[0]
     assert notice.lines[0] == f"{back.id}: decision expired: acknowledged by A. Reviewer; open (planted)"
     assert notice.lines[1] == decided
-    assert decided in "\n".join(format_finding_list([back]))
-    assert verdict._finding_lines([back]) == (f"{back.id}: {back.line} ({decided})",)
+    assert decided in "\n".join(finding_list_lines([back]))
+    assert verdict_finding_line(back) == f"{back.id}: {finding_line(back)} ({decided})"

@@ -14,6 +14,8 @@ from rich.console import Console
 from iowatch.benchmarks import suites
 from iowatch.core import METRICS, Output, Result
 from iowatch.output.report import junit_document, render_verdict, verdict_line, verdict_markdown
+from iowatch.output.text.findings import finding_line
+from iowatch.output.text.verdict import verdict_document
 from iowatch.reference import bandwidth, propose
 from iowatch.reference.bandwidth import Provenance, Reference
 from iowatch.session.reframe import ReframeFailure
@@ -155,10 +157,10 @@ def test_usual_range_is_the_reference_until_a_person_accepts_one(history: Histor
     assert outside.reason == "read bandwidth 204, usually 323.2 to 505 MiB/s (20 sessions)"
     assert [one.reason.split(":")[0] for one in verdict.references] == ["write_bandwidth is low"]
     assert verdict.exit_code == 1
-    assert any("last session ior read" in line for line in verdict.changes)
+    assert any("last session ior read" in finding_line(finding) for finding in verdict.changes)
     console = Console(record=True, width=200, file=StringIO())
     render_verdict(verdict, console)
     text = console.export_text()
     assert "Outside their usual range (no accepted reference):\n  gnu ior:a: read bandwidth 204" in text
     assert "Outside their usual range" in verdict_markdown(verdict)
-    assert verdict.to_json()["outside_usual"][0]["run"] == "ior:a"
+    assert verdict_document(verdict)["outside_usual"][0]["run"] == "ior:a"

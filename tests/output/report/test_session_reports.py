@@ -6,18 +6,29 @@ import itertools
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
-from types import SimpleNamespace
 from xml.etree import ElementTree
 
 import pytest
 
 from iowatch.core import Output, Result, RunProblem, artefacts
-from iowatch.findings import HistoryExtent
+from iowatch.findings import Finding, HistoryExtent
+from iowatch.findings.finding import AppliedDecision
 from iowatch.output.report import change_lines, escape_markdown, junit_document, verdict_markdown
+from iowatch.output.text.findings import verdict_finding_line
+from iowatch.output.text.verdict import newest_session_line, verdict_document
 from iowatch.session import verdict as verdict_module
 from iowatch.session.run import SessionSummary
 from iowatch.session.verdict import Verdict, assess_session
-from iowatch.store import ExpectedResult, History, RunRecord, SessionFacts, SessionRecord, StackRecord
+from iowatch.store import (
+    ExpectedResult,
+    History,
+    NewestSessionReport,
+    RunRecord,
+    SessionFacts,
+    SessionRecord,
+    StackRecord,
+)
+from tests.findings.builders import build_finding
 
 STRANGE = 'rank 3 died: \x1b[31m\x00 <a href="x">|`*_ & "q" \ud800\nline two @all'
 
@@ -79,7 +90,7 @@ def test_failure_on_one_partition_does_not_hide_missing_runs_on_another(history:
 def test_junit_has_findings_and_unavailable_cases(history: History, verdict: Verdict) -> None:
     more = replace(
         verdict,
-        changes=("local-20250210-down: 2 of 8 series down",),
+        changes=(build_finding(id="local-20250210-down"),),
         unavailable=(
             RunProblem("unavailable", "gnu", "3 cases", "the stack does not provide netcdf"),
             RunProblem("unavailable", "gnu", "3 cases", "the stack does not provide ior"),
@@ -98,7 +109,9 @@ def test_unexpected_failed_run_is_a_failure(history: History, verdict: Verdict) 
 
 def test_junit_is_well_formed_with_any_characters(history: History, verdict: Verdict) -> None:
     broken = replace(
-        verdict, changes=(f"id: {STRANGE}",), missing=(RunProblem("missing", "gnu", "absent", STRANGE, "compute"),)
+        verdict,
+        changes=(build_finding(compared=(STRANGE,)),),
+        missing=(RunProblem("missing", "gnu", "absent", STRANGE, "compute"),),
     )
     document = junit_document(history, broken)
     document.encode("utf-8")
@@ -130,7 +143,7 @@ def test_cause_of_several_runs_is_printed_once(verdict: Verdict) -> None:
         f"gnu write: no write bandwidth ({cause})",
         "gnu read: no read bandwidth (as for gnu write)",
     ]
-    assert [one["reason"].count(cause) for one in several.to_json()["missing"]] == [1, 1]
+    assert [one["reason"].count(cause) for one in verdict_document(several)["missing"]] == [1, 1]
 
 
 def test_markdown_has_no_mentions_and_stays_on_one_line() -> None:
@@ -166,15 +179,23 @@ def test_problem_makes_a_complete_session_red_in_every_report(history: History) 
 def test_changes_are_listed_however_short_the_history_is(verdict: Verdict) -> None:
     """Ten sessions within a day can confirm a change; the exit code must not be 1 without a reason."""
     first_day, later = HistoryExtent(1, 30, 0), HistoryExtent(9, 30, 28)
-    verdict = replace(verdict, newest="")
+    verdict = replace(verdict, newest=None)
     assert change_lines(replace(verdict, extent=first_day)) == (
         "Changes: 1 day of observations of 30 series, too few to detect changes (7 per series are needed)."
     )
     assert change_lines(replace(verdict, extent=later)) == (
         "Changes: none open in 9 days of observations of 28 series (2 more have too few observations to be assessed)."
     )
-    lines = change_lines(replace(verdict, extent=first_day, changes=("x: 2 of 8 down",), dismissed=("3 remain",)))
-    assert lines == "Changes:\n  x: 2 of 8 down\n  dismissed: 3 remain"
+    open_finding = build_finding(id="x")
+    decision = AppliedDecision("dismissed", "A. Reviewer", "misconfigured", "1970-01-02", None)
+    dismissed = build_finding(id="y", state="dismissed", review=decision)
+    lines = change_lines(replace(verdict, extent=first_day, changes=(open_finding,), dismissed=(dismissed,)))
+    assert lines.splitlines() == [
+        "Changes:",
+        "  x: 1 Jan 1970: 1 of 3 series down; write POSIX (×0.5); no event recorded near",
+        "  dismissed: 0 series remain 50 % below the level before 1 Jan 1970 "
+        "(dismissed by A. Reviewer on 1970-01-02: misconfigured; y)",
+    ]
 
 
 @pytest.mark.parametrize(("is_alarm", "code"), [(False, 0), (True, 1)])
@@ -182,12 +203,10 @@ def test_probable_suspicion_makes_a_session_red(
     history: History, monkeypatch: pytest.MonkeyPatch, is_alarm: bool, code: int
 ) -> None:
     """Below the site's probability it is shown; from it on it counts as a finding: exit code, JUnit, changes."""
-    found = SimpleNamespace(
-        id="local-20250210-down", line="5 of 11", state="suspected", needs_action=is_alarm, review=None
-    )
+    found = build_finding(id="local-20250210-down", state="suspected", is_alarm=is_alarm)
 
-    def update(changed: History, system: str) -> list[SimpleNamespace]:
-        changed.add_facts("s1", SessionFacts(report=f"5 of 11 series of {system} far off"))
+    def update(changed: History, system: str) -> list[Finding]:
+        changed.add_facts("s1", SessionFacts(report=NewestSessionReport(measured=11, unusual=5)))
         return [found]
 
     monkeypatch.setattr(verdict_module, "update_findings", update)
@@ -195,13 +214,14 @@ def test_probable_suspicion_makes_a_session_red(
     history.record_runs("s1", [ran("a")])
     history.end_session("s1", "ok", 1100)
     verdict = assess_session(history, SessionSummary("s1"))
-    line = "local-20250210-down: 5 of 11"
     assert verdict.exit_code == code
-    assert (verdict.changes, verdict.suspected) == (((line,), ()) if is_alarm else ((), (line,)))
+    assert (verdict.changes, verdict.suspected) == (((found,), ()) if is_alarm else ((), (found,)))
+    assert newest_session_line(verdict) == "5 of 11 series far off, no more than usual"
     failures = [name for name, kind in kinds(junit_document(history, verdict)).items() if kind == "failure"]
     assert failures == ["local-20250210-down"] * code
     lines = change_lines(replace(verdict, extent=HistoryExtent(30, 11, 11))).splitlines()
-    assert "  this session: 5 of 11 series of local far off" in lines
+    assert "  this session: 5 of 11 series far off, no more than usual" in lines
+    line = verdict_finding_line(found)
     assert (f"  {line}" if is_alarm else f"  suspected: {line}") in lines
 
 

@@ -20,7 +20,7 @@ import scipy  # its modules are loaded when they are used
 from numpy.typing import NDArray
 
 from iowatch.applications.fleet import tables
-from iowatch.core import DAY_S, MIB, Case, InputError, Scalar, format_count, format_size
+from iowatch.core import DAY_S, MIB, Case, InputError, Scalar, format_count, format_day, format_size
 from iowatch.darshan import hints
 from iowatch.findings import (
     CASE_PARAMETERS,
@@ -28,11 +28,10 @@ from iowatch.findings import (
     Finding,
     are_sure,
     derive_parameters,
-    format_change,
-    format_day,
     grouping,
     reported_as,
 )
+from iowatch.output.text.changes import format_change
 from iowatch.site import system_zone
 from iowatch.statistics import ChangePoint, Explanation, detect_many, explain_changes
 from iowatch.store import SeriesPoints, SeriesRow

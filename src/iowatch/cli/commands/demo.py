@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
 from iowatch.cli.common import OUTPUT_FILE, Decorator, examples, json_option, print_json, print_lines, print_message
-from iowatch.core import settings
-from iowatch.demo.scenarios import DEMONSTRATIONS, largest_findings, prepare_demo_path, replay_demonstration
-from iowatch.findings import format_finding, format_finding_list
+from iowatch.core import format_time, settings
+from iowatch.demo.scenarios import (
+    DEMONSTRATIONS,
+    DailyReport,
+    largest_findings,
+    prepare_demo_path,
+    replay_demonstration,
+)
+from iowatch.output.finding_document import printed_finding
+from iowatch.output.text.findings import finding_lines, finding_list_lines
 from iowatch.store import History
 
 _seed_option = click.option(
@@ -56,6 +64,14 @@ def regress(db: Path | None, seed: int, as_json: bool) -> int:
     return _run_demo("regress", db, seed, as_json)
 
 
+def _report_document(report: DailyReport) -> dict[str, Any]:
+    return {
+        "moment": format_time(report.moment),
+        "nights": report.sessions,
+        "findings": [printed_finding(finding) for finding in report.findings],
+    }
+
+
 def _run_demo(name: str, db: Path | None, seed: int, as_json: bool) -> int:
     path = db or settings.var_directory() / f"demo-{name}.db"
     prepare_demo_path(path)
@@ -67,12 +83,14 @@ def _run_demo(name: str, db: Path | None, seed: int, as_json: bool) -> int:
             reports.append(report)
     label = demonstration.label
     if as_json:
-        print_json({"database": str(path), "label": label, "mornings": [report.to_json() for report in reports]})
+        print_json(
+            {"database": str(path), "label": label, "mornings": [_report_document(report) for report in reports]}
+        )
         return 0
     for report in reports:
         title = f"{report.moment:%d %b %Y}, after {report.sessions} sessions ({label}):"
-        print_lines("", title, *format_finding_list(report.findings))
+        print_lines("", title, *finding_list_lines(report.findings))
     for finding in largest_findings(reports[-1].findings):
-        print_lines("", *format_finding(finding))
+        print_lines("", *finding_lines(finding))
     print_lines("", f"Next: iowatch findings list --db {path}")
     return 0

@@ -11,8 +11,9 @@ import click
 
 from iowatch.cli.common import INPUT_FILE, examples, history_options, print_json, stdout_console, system_option
 from iowatch.core import PlainTable, covariate_label
-from iowatch.findings import detect_csv, detect_system, detection_cells
+from iowatch.findings import detect_csv, detect_system
 from iowatch.output.history import format_case_name
+from iowatch.output.text.sessions import detection_cells
 from iowatch.site import system_zone
 from iowatch.statistics import DEFAULT_METHOD, METHODS, Detection
 from iowatch.store import History

@@ -28,16 +28,15 @@ from iowatch.findings import (
     find_finding,
     find_log_differences,
     find_trends,
-    format_finding,
-    format_finding_list,
-    format_log_differences,
-    format_no_findings,
-    format_trends,
     history_extent,
     orphaned_decisions,
     refresh_findings,
-    remaining_changes,
 )
+from iowatch.output.finding_document import printed_finding
+from iowatch.output.text.decisions import describe_orphaned_decision
+from iowatch.output.text.evidence import bisection_lines, log_difference_lines
+from iowatch.output.text.findings import finding_lines, finding_list_lines, remaining_change_lines
+from iowatch.output.text.sessions import format_no_findings, trend_lines
 from iowatch.store import History
 
 _all_option = click.option("--all", "everything", is_flag=True, help="Include closed findings.")
@@ -73,23 +72,23 @@ def list_(system: str | None, everything: bool, db: str | None, as_json: bool) -
         if not history.may_update_findings():
             print_message("This account may only read the history: findings as of the last update by others.")
         found = refresh_findings(history, system)
-        for message in orphaned_decisions(history, system):
-            print_message(message)
+        for orphaned in orphaned_decisions(history, system):
+            print_message(describe_orphaned_decision(orphaned))
         systems = [system] if system else history.systems()
         slow, extent = find_trends(history, systems), history_extent(history, systems)
     shown = [f for f in found if everything or f.state in ("open", "suspected", "acknowledged")]
     if as_json:
         print_json(
             {
-                "findings": [f.to_json() for f in shown],
+                "findings": [printed_finding(f) for f in shown],
                 "trends": [asdict(trend) for trend in slow],
                 "series": {"watched": extent.series, "too_few_observations": extent.series - extent.assessable},
             }
         )
     else:
         nothing = [format_no_findings(extent, len(found) - len(shown))]
-        print_lines(*(format_finding_list(shown) if shown else nothing))
-        print_lines(*(() if everything else remaining_changes(found)), *format_trends(slow))
+        print_lines(*(finding_list_lines(shown) if shown else nothing))
+        print_lines(*(() if everything else remaining_change_lines(found)), *trend_lines(slow))
     return 1 if any(f.needs_action for f in shown) else 0
 
 
@@ -181,11 +180,11 @@ def show(finding: str, db: str | None, as_json: bool) -> int:
         found = find_finding(history, finding)
         logs, search = find_log_differences(history, found), find_bisection(history, found)
     if as_json:
-        print_json({**found.to_json(), "darshan": logs and logs.to_json(), "bisection": search and asdict(search)})
+        print_json({**printed_finding(found), "darshan": logs and asdict(logs), "bisection": search and asdict(search)})
     else:
-        print_lines(*format_finding(found), *format_log_differences(logs))
+        print_lines(*finding_lines(found), *log_difference_lines(logs))
         if search:
-            print_lines("", "Which part of the stack:", *(f"  {line}" for line in search.lines))
+            print_lines("", "Which part of the stack:", *(f"  {line}" for line in bisection_lines(search)))
     return 1 if found.needs_action else 0
 
 

@@ -21,7 +21,9 @@ from iowatch.cli.common import (
 )
 from iowatch.cli.completion import complete_finding, complete_stack, complete_suite
 from iowatch.core import UsageError
-from iowatch.findings import REVIEW_ACTIONS, ReviewAction, record_decision
+from iowatch.findings import record_decision
+from iowatch.output.finding_document import printed_finding
+from iowatch.output.review_actions import REVIEW_ACTIONS, ReviewAction
 from iowatch.reference import current_author, reviews
 from iowatch.session import accepted_plan
 from iowatch.store import History
@@ -53,7 +55,7 @@ def _record(db: str | None, finding: str, as_json: bool, until: datetime | None,
     with History.existing(db) as history:
         found = record_decision(history, finding, fields)
     if as_json:
-        print_json(found.to_json())
+        print_json(printed_finding(found))
         return
     decision = entry["decision"]
     stays = f"'{decision}' recorded for {found.id}, which stays"

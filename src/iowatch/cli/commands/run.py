@@ -12,6 +12,7 @@ from iowatch.cli import common
 from iowatch.cli.completion import complete_benchmark, complete_stack, complete_suite
 from iowatch.core import format_count, utc_now, write_atomically
 from iowatch.output import comparison, report
+from iowatch.output.text.verdict import verdict_document
 from iowatch.session import ab_run, plan, run, session, verdict
 from iowatch.statistics.interleaving import AbSchedule, StopRule
 from iowatch.store import History
@@ -58,7 +59,7 @@ def run_and_report(
     with History.open(db) as history:
         found = verdict.assess_session(history, run.run_suite(history, context))
         # Printed first: a report that cannot be written must not cost the verdict.
-        common.print_report(as_json, found.to_json(), lambda console: report.render_verdict(found, console))
+        common.print_report(as_json, verdict_document(found), lambda console: report.render_verdict(found, console))
         if junit:
             write_atomically(junit, report.junit_document(history, found))
         if markdown:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from iowatch.benchmarks.suites import load_suite, suite_names
 from iowatch.comparison import SideEntry, sides
-from iowatch.core import DAY_S, Scalar, UsageError, format_size, settings, suggest_name
+from iowatch.core import Scalar, UsageError, format_size, settings, suggest_name
 from iowatch.findings import format_parameter_value, headline_series, load_detections, load_observations
 from iowatch.reference import published
 from iowatch.statistics import SideSamples
@@ -108,12 +108,13 @@ class Workload:
         )
 
 
-def _size_distance(size: Scalar | None, workload_size: float | None) -> float:
-    if workload_size is None:
+def _size_distance(size: Scalar | None, size_of_workload: float | None) -> float:
+    """|ln(size of a case / that of the workload)|; 0 if the workload has none, large if the case has none."""
+    if size_of_workload is None:
         return 0.0
     if not size:
         return _UNKNOWN_DISTANCE
-    return abs(log(float(size) / workload_size))
+    return abs(log(float(size) / size_of_workload))
 
 
 def case_volume_bytes(case: Parameters) -> int | None:
@@ -147,27 +148,25 @@ def history_entries(history: History, system: str, operation: str, last: int) ->
     """
     rows = [row for row in headline_series(history, system) if row.case.parameters.get("operation") == operation]
     detections = load_detections(history, [row.id for row in rows])
-    observations = load_observations(history, rows)
-    runs: set[int] = set()
-    for series_observations in observations.values():
-        runs.update(int(run) for run in series_observations.run_id[-last:])
-    sessions = history.session_of_runs(sorted(runs))
-    imported = {row.uuid for row in history.sessions(system) if row.origin == "import"}
-    entries = []
+    points = load_observations(history, rows)
+    run_ids: set[int] = set()
+    for series_points in points.values():
+        run_ids.update(int(run) for run in series_points.run_id[-last:])
+    sessions = history.session_of_runs(sorted(run_ids))
+    imported = {session.uuid for session in history.sessions(system) if session.origin == "import"}
+    entries: list[SideEntry] = []
     for row in rows:
-        # The time of its last change.
         changes = detections[row.id].changes if row.id in detections else ()
         since = max((change.time for change in changes), default=0.0)
-        newest = observations[row.id]
         samples: dict[str, tuple[float, ...]] = defaultdict(tuple)
-        for time, run, value in zip(newest.time[-last:], newest.run_id[-last:], newest.median[-last:], strict=True):
-            if time < since or value <= 0:
-                continue
-            label = sessions[int(run)]
-            # An import may hold the outputs of many days.
-            if label in imported:
-                label = f"{label}@{(int(time) - DAY_S // 2) // DAY_S}"
-            samples[label] += (float(value),)
+        newest = points[row.id]
+        columns = (newest.time[-last:], newest.run_id[-last:], newest.median[-last:])
+        for time, run, value in zip(*columns, strict=True):
+            if time >= since and value > 0:
+                session = sessions[int(run)]
+                # An import may hold the outputs of many days.
+                label = sides.session_of_day(session, int(time)) if session in imported else session
+                samples[label] += (float(value),)
         if samples:
             entries.append(_entry(row, SideSamples(samples)))
     return entries
@@ -193,15 +192,16 @@ def published_entries(sources: Sequence[str], system: str | None, operation: str
             if not published.has_long_form(published.load_published_table(source, table)):
                 continue
             for entry in sides.published_side_entries(f"{source}/{table}"):
-                entry_system = entry.axes.get("system")
-                if entry.case.parameters.get("operation") == operation and system in (None, entry_system):
-                    entries[entry_system, entry.case.key, entry.metric] = entry
+                system_of_entry = entry.axes.get("system")
+                is_selected = system in (None, system_of_entry)
+                if is_selected and entry.case.parameters.get("operation") == operation:
+                    entries[system_of_entry, entry.case.key, entry.metric] = entry
     return list(entries.values())
 
 
 def sources_with_system(system: str) -> tuple[str, ...]:
     """Keys of the published sources with tables that have this system throughout."""
-    tables = [table for table in published.load_all_tables() if table.sidecar.common.get("system") == system]
+    tables = [t for t in published.load_all_tables() if t.sidecar.common.get("system") == system]
     return tuple(dict.fromkeys(published.source_key(table.source) for table in tables))
 
 
@@ -211,7 +211,7 @@ def parse_given(texts: Sequence[str]) -> dict[str, Scalar | None]:
     Raises:
         UsageError: a text of another form.
     """
-    given = {}
+    given: dict[str, Scalar | None] = {}
     for text in texts:
         name, separator, value = text.partition("=")
         if not separator or not name or not value:
@@ -226,26 +226,26 @@ def filter_given(entries: Sequence[SideEntry], given: Mapping[str, Scalar | None
     Raises:
         UsageError: no case has the parameter, or this value of it.
     """
-    remaining = list(entries)
+    matching = list(entries)
     for name, value in given.items():
-        values = {str(entry.described.get(name)) for entry in remaining}
+        values = {str(entry.described.get(name)) for entry in matching}
         if values == {"None"}:
-            names = sorted(set().union(*(entry.described for entry in entries)))
+            names = sides.described_names(entries)
             raise UsageError(f"no case has the parameter '{name}'", hint=suggest_name(name, names))
-        remaining = [entry for entry in remaining if str(entry.described.get(name)).lower() == str(value).lower()]
-        if not remaining:
+        matching = [entry for entry in matching if str(entry.described.get(name)).lower() == str(value).lower()]
+        if not matching:
             raise UsageError(f"no case has {name}={value}", hint=suggest_name(str(value), sorted(values)))
-    return remaining
+    return matching
 
 
 def describe_case(entry: SideEntry) -> dict[str, Scalar]:
     """Axes, parameters and metric; what means the same as absence is absent, and names are those of the history."""
-    described = {**entry.described, "metric": entry.metric}
-    if "chunk_bytes" in described:
-        described["chunk"] = described.pop("chunk_bytes")
-    if "osts" in described:  # [bartz2014]: each process communicates with so many OSTs
-        described["pattern"] = f"{described.pop('osts')}-OST"
-    return _without_defaults(described)
+    parameters = {**entry.described, "metric": entry.metric}
+    if "chunk_bytes" in parameters:
+        parameters["chunk"] = parameters.pop("chunk_bytes")
+    if "osts" in parameters:  # [bartz2014]: each process communicates with so many OSTs
+        parameters["pattern"] = f"{parameters.pop('osts')}-OST"
+    return _without_defaults(parameters)
 
 
 def _without_defaults(parameters: Parameters) -> dict[str, Scalar]:
@@ -257,7 +257,14 @@ def _without_defaults(parameters: Parameters) -> dict[str, Scalar]:
 
 @dataclass(frozen=True)
 class Contrast:
-    """Two cases that differ in one parameter: positions, values, and what they have in common."""
+    """Two cases that differ in one parameter.
+
+    Attributes:
+        left, right: their positions.
+        values: of the parameter, of the left and of the right case.
+        common: parameters that are equal in both.
+        joint: parameters that differ together with it.
+    """
 
     left: int
     right: int
@@ -270,50 +277,58 @@ def find_contrasts(
     choice: ParameterChoice, cases: Sequence[Parameters], *, joint: bool, stated: bool
 ) -> list[Contrast]:
     """Pairs of cases that differ in the parameter only (with `joint`: and in those that differ together with it)."""
+    # Cases that are equal without the parameters that may differ form a group.
     may_differ = {choice.name, *choice.optional, *choice.follows}
     if joint:
         may_differ.update(choice.joint)
-    # What a paper does not state is unknown, not absent.
     absent = None if stated and choice.name in _NOT_STATED else choice.absent
-    values: dict[int, Scalar] = {}
-    groups: dict[frozenset[tuple[str, str]], list[int]] = defaultdict(list)
-    for index, case in enumerate(cases):
+    groups: dict[frozenset[tuple[str, str]], list[_ChoiceCase]] = defaultdict(list)
+    for position, case in enumerate(cases):
         value = case.get(choice.name, absent)
         if value is not None:
-            values[index] = value
-            equal_in = frozenset((name, repr(value)) for name, value in case.items() if name not in may_differ)
-            groups[equal_in].append(index)
-    contrasts = []
-    for members in groups.values():
-        for pair in combinations(members, 2):
-            # Pairs of the same two values have these in the same order.
-            left, right = sorted(pair, key=lambda index: repr(values[index]))
-            if values[left] == values[right] or not _agree(cases[left], cases[right], choice.optional):
+            key = frozenset((name, repr(setting)) for name, setting in case.items() if name not in may_differ)
+            groups[key].append(_ChoiceCase(position, value, case))
+    contrasts: list[Contrast] = []
+    for group in groups.values():
+        for first, second in combinations(group, 2):
+            if first.value == second.value or _optional_differs(choice, first.parameters, second.parameters):
                 continue
-            differing: frozenset[str] = frozenset()
-            if joint:
-                differing = frozenset(n for n in choice.joint if not _agree(cases[left], cases[right], [n]))
-            common = _common_parameters(choice, cases[left], cases[right])
-            contrasts.append(Contrast(left, right, (values[left], values[right]), common, differing))
+            left, right = sorted((first, second), key=lambda choice_case: repr(choice_case.value))
+            contrasts.append(_make_contrast(choice, left, right, joint))
     return contrasts
 
 
-def _common_parameters(choice: ParameterChoice, left: Parameters, right: Parameters) -> dict[str, Scalar]:
-    """What two cases have in common, and the optional parameters that one of them has."""
+@dataclass(frozen=True)
+class _ChoiceCase:
+    """A case at a position, and its value of a parameter."""
+
+    position: int
+    value: Scalar
+    parameters: Parameters
+
+
+def _optional_differs(choice: ParameterChoice, left: Parameters, right: Parameters) -> bool:
+    """Whether two cases differ in a parameter that cases with some values of the choice do not have."""
+    return not all(_agree(left.get(name), right.get(name)) for name in choice.optional)
+
+
+def _make_contrast(choice: ParameterChoice, left: _ChoiceCase, right: _ChoiceCase, joint: bool) -> Contrast:
     common: dict[str, Scalar] = {}
-    for name, value in left.items():
-        if right.get(name) == value and name not in (choice.name, "metric"):
+    for name, value in left.parameters.items():
+        if name not in (choice.name, "metric") and right.parameters.get(name) == value:
             common[name] = value
-    for case in (left, right):
-        for name in choice.optional:
-            if name in case:
-                common[name] = case[name]
-    return common
+    # What only one of them has agrees with the other.
+    for case in (left.parameters, right.parameters):
+        common.update({name: case[name] for name in choice.optional if name in case})
+    differing_joint: set[str] = set()
+    for name in choice.joint if joint else ():
+        if not _agree(left.parameters.get(name), right.parameters.get(name)):
+            differing_joint.add(name)
+    return Contrast(left.position, right.position, (left.value, right.value), common, frozenset(differing_joint))
 
 
-def _agree(left: Parameters, right: Parameters, names: Sequence[str]) -> bool:
-    """Whether two cases have the same value of each of these parameters that both have."""
-    return all(left[name] == right[name] for name in names if name in left and name in right)
+def _agree(left: Scalar | None, right: Scalar | None) -> bool:
+    return left is None or right is None or left == right
 
 
 def suites_that_measure(choices: Sequence[ParameterChoice], workload: Workload) -> dict[str, tuple[str, ...]]:
@@ -322,37 +337,39 @@ def suites_that_measure(choices: Sequence[ParameterChoice], workload: Workload) 
     if not choices:
         return {}
     distances: dict[str, list[float]] = {}
-    for suite, cases in _suite_cases(workload.operation, roots):
+    for suite, cases in _suite_cases(workload.operation, roots).items():
         distances[suite] = [workload.distance(case, per_rank=False) for case in cases]
     suites_by_choice: dict[str, tuple[str, ...]] = {}
     for choice in choices:
-        nearest: dict[str, float] = {}
-        for suite, pairs in _suite_pairs(choice, workload.operation, roots):
-            of_suite = distances[suite]
-            nearest[suite] = min(max(of_suite[left], of_suite[right]) for left, right in pairs)
-        suites_by_choice[choice.name] = tuple(sorted(nearest, key=lambda suite: (nearest[suite], suite)))
+        ranked: list[tuple[float, str]] = []
+        for suite, contrasts in _suite_contrasts(choice, workload.operation, roots).items():
+            # Of a pair the farther case counts, of a suite its nearest pair.
+            far = distances[suite]
+            nearest = min(max(far[contrast.left], far[contrast.right]) for contrast in contrasts)
+            ranked.append((nearest, suite))
+        suites_by_choice[choice.name] = tuple(suite for _, suite in sorted(ranked))
     return suites_by_choice
 
 
 @cache
-def _suite_pairs(
+def _suite_contrasts(
     choice: ParameterChoice, operation: str, roots: tuple[Path, ...]
-) -> list[tuple[str, list[tuple[int, int]]]]:
-    """Of each suite that has some, the positions of cases that differ in the parameter only, else with joint ones."""
-    pairs_by_suite: list[tuple[str, list[tuple[int, int]]]] = []
-    for suite, cases in _suite_cases(operation, roots):
+) -> Mapping[str, Sequence[Contrast]]:
+    """By suite, the pairs of its cases that differ in the parameter only, else with joint ones; suites with some."""
+    contrasts_by_suite: dict[str, list[Contrast]] = {}
+    for suite, cases in _suite_cases(operation, roots).items():
         contrasts = find_contrasts(choice, cases, joint=False, stated=False)
         if not contrasts and choice.joint:
             contrasts = find_contrasts(choice, cases, joint=True, stated=False)
         if contrasts:
-            pairs_by_suite.append((suite, [(contrast.left, contrast.right) for contrast in contrasts]))
-    return pairs_by_suite
+            contrasts_by_suite[suite] = contrasts
+    return contrasts_by_suite
 
 
 @cache
-def _suite_cases(operation: str, _roots: tuple[Path, ...]) -> list[tuple[str, list[Parameters]]]:
-    """The cases of each suite with this operation; reading all suites takes 0.2 s."""
-    cases_by_suite: list[tuple[str, list[Parameters]]] = []
+def _suite_cases(operation: str, _roots: tuple[Path, ...]) -> Mapping[str, Sequence[Parameters]]:
+    """By suite, its cases with this operation; reading all suites takes 0.2 s."""
+    cases_by_suite: dict[str, list[Parameters]] = {}
     for suite in suite_names():
         cases: list[Parameters] = []
         for case in load_suite(suite):
@@ -360,7 +377,7 @@ def _suite_cases(operation: str, _roots: tuple[Path, ...]) -> list[tuple[str, li
             if operation in operations:
                 parameters = {**case.tool.shows(case.options), **case.tool.case(case.options)}
                 cases.append(_without_defaults({"benchmark": case.benchmark, **parameters}))
-        cases_by_suite.append((suite, cases))
+        cases_by_suite[suite] = cases
     return cases_by_suite
 
 

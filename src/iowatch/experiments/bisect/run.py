@@ -25,7 +25,7 @@ from iowatch.experiments.bisect.search import Bisection, BisectionAnswer, Bisect
 from iowatch.experiments.common.commits import Group
 from iowatch.experiments.common.hybrids import HybridPart, HybridSource, recorded_hybrids
 from iowatch.experiments.common.pairs import PairContext, PairedResult, PairGains, measure_pairs, read_pairs
-from iowatch.findings import BISECT_ANSWER, BISECT_ATTRIBUTE, bisected_member, find_finding
+from iowatch.findings import BISECT_ANSWER, BISECT_ATTRIBUTE, find_finding, find_stack_exchange
 from iowatch.session import reframe, session
 from iowatch.session.ab_run import WarmUpError, request_allocation
 from iowatch.session.plan import PlannedRun
@@ -95,14 +95,14 @@ def finding_search(
         UsageError: unknown finding; the stacks do not differ, are no longer what was recorded, or cannot be exchanged.
     """
     finding = find_finding(history, name)
-    found = bisected_member(history, finding)
-    if found is None:
+    exchange = find_stack_exchange(history, finding)
+    if exchange is None:
         raise UsageError(
             f"finding {finding.id}: the stacks before and after do not differ, as far as runs recorded them",
             hint=f"`iowatch findings show {finding.id}` lists what else differs; a new measurement of both sides is "
             "only possible for stacks.",
         )
-    member, *runs = found
+    member, runs = exchange.member, (exchange.before, exchange.after)
     where = [f"the stack of run {run.id}" for run in runs]
     good, bad = (stack_from_json(run.stack_document, text) for run, text in zip(runs, where, strict=True))
     suite, case = history.session(runs[1].session_uuid).suite, runs[1].name.partition("#")[0]

@@ -19,7 +19,7 @@ import numpy as np
 from iowatch.core import UsageError
 from iowatch.experiments.common.builds import recorded_stack
 from iowatch.experiments.common.pairs import PairContext, PairGains, measure_pairs, read_pairs
-from iowatch.findings import bisected_member, find_finding
+from iowatch.findings import find_finding, find_stack_exchange
 from iowatch.session import reframe, session
 from iowatch.session.ab_run import request_allocation
 from iowatch.site import Stack, stack_from_json
@@ -97,13 +97,13 @@ def find_change(history: History, name: str) -> RecordedChange:
 
 def _change_of_finding(history: History, name: str) -> RecordedChange:
     finding = find_finding(history, name)
-    found = bisected_member(history, finding)
-    if found is None:
+    exchange = find_stack_exchange(history, finding)
+    if exchange is None:
         raise UsageError(
             f"finding {finding.id} cannot be reproduced: its runs recorded the same stack before and after",
             hint=f"`iowatch findings show {finding.id}` lists what else differs: that would have to be brought back.",
         )
-    member, before, after = found
+    member, before, after = exchange.member, exchange.before, exchange.after
     suite = history.session(after.session_uuid).suite
     operation = member.parameters.get("operation")
     return RecordedChange(

@@ -20,21 +20,8 @@ from jinja2.bccache import Bucket
 from markupsafe import Markup, escape
 
 from iowatch import __version__, core
-from iowatch.core import plugins
-from iowatch.findings import (
-    EVENT_ACTION,
-    REVIEW_ACTIONS,
-    finding_headline,
-    format_day,
-    format_decision,
-    format_extent,
-    format_factor,
-    format_largest,
-    format_outlook,
-    format_parameter_value,
-    format_percent,
-    format_resolution,
-)
+from iowatch.core import format_day, plugins
+from iowatch.findings import format_parameter_value
 from iowatch.output.dashboard import (
     Catalogue,
     Page,
@@ -47,6 +34,13 @@ from iowatch.output.dashboard import (
     site_build,
 )
 from iowatch.output.dashboard.pages import PAGES, all_pages
+from iowatch.output.review_actions import EVENT_ACTION, REVIEW_ACTIONS
+from iowatch.output.text.changes import format_factor, format_percent
+from iowatch.output.text.decisions import format_decision, format_resolution
+from iowatch.output.text.explanations import format_largest
+from iowatch.output.text.findings import finding_headline, finding_line
+from iowatch.output.text.losses import format_outlook
+from iowatch.output.text.sessions import format_extent
 from iowatch.reference import EventKind, cite_table
 from iowatch.site import shared_zone, system_zone
 from iowatch.store import History
@@ -200,6 +194,7 @@ def make_template_environment(zone: tzinfo, pages: Sequence[Page]) -> Environmen
         factor=format_factor,
         largest=format_largest,
         headline=finding_headline,
+        line=finding_line,
         extent=format_extent,
         outlook=format_outlook,
         resolution=format_resolution,

@@ -6,17 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from iowatch.core import DAY_S, format_count
-from iowatch.findings import (
-    Finding,
-    FindingMember,
-    card_facts,
-    finding_day,
-    finding_headline,
-    format_change,
-    name_group,
-    waiting_text,
-)
+from iowatch.findings import Finding, FindingMember
 from iowatch.output.dashboard.data import SystemEntry
+from iowatch.output.text.cards import card_facts, waiting_text
+from iowatch.output.text.changes import format_change
+from iowatch.output.text.explanations import name_group
+from iowatch.output.text.findings import finding_day, finding_headline
 
 # Changes of two systems can be one event if their times, between two sessions each, are this close.
 _SAME_EVENT_S = DAY_S // 2
@@ -66,7 +61,7 @@ class FindingCard:
         """The member of the finding that changed most, to look at first; None if its series has no page."""
         known = {one.row.id for one in self.machine.series}
         members = [member for member in self.finding.members if member.series_id in known]
-        return max(members, key=lambda member: max(member.gain, 1 / member.gain), default=None)
+        return max(members, key=lambda member: member.change_size, default=None)
 
 
 def make_card(machine: SystemEntry, finding: Finding, group: str = "") -> FindingCard:
@@ -149,5 +144,5 @@ def _shared_headline(findings: Sequence[Finding]) -> str:
     same = name is not None and len({name_group(one) for one in groups}) == 1
     what = name if same else format_count(sum(one.explanation.changed for one in groups), "series")
     extreme = min(one.size for one in groups) if findings[0].is_loss else max(one.size for one in groups)
-    change = format_change(extreme).replace("lost ", "lost up to ").replace("gained ", "gained up to ")
+    change = format_change(extreme, is_largest=True)
     return f"{what} {change} since {finding_day(findings[0])} on {format_count(len(findings), 'system')}"

@@ -12,8 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iowatch.core import DAY_S, format_count, format_number
-from iowatch.findings import MIN_OBSERVATIONS, current_trends, format_factor, load_observations
+from iowatch.findings import MIN_OBSERVATIONS, current_drifts, load_observations
 from iowatch.output.dashboard.data import SeriesEntry, SiteBuild, SystemEntry
+from iowatch.output.text.changes import format_factor
 from iowatch.statistics import ChangePoint, Detection, DetectorSettings
 from iowatch.store import SeriesPoints, SeriesSamples
 
@@ -321,9 +322,9 @@ class TrendRow:
 def system_trends(machine: SystemEntry) -> list[TrendRow]:
     """Drifts of the monitored series that extend to their newest observations."""
     return [
-        TrendRow(machine.name, one, first, gain)
+        TrendRow(machine.name, one, drift.first, drift.gain)
         for one in machine.watched
-        for first, _, gain in (current_trends(one.row, one.detection, one.stamp.last) if one.detection else ())
+        for drift in (current_drifts(one.row, one.detection, one.stamp.last) if one.detection else ())
     ]
 
 

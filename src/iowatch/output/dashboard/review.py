@@ -16,16 +16,10 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from iowatch.core import InputError, IowatchError, clean_text
-from iowatch.findings import (
-    EVENT_ACTION,
-    REVIEW_ACTIONS,
-    ReviewAction,
-    ReviewBasis,
-    record_decisions,
-    record_event,
-    review_bases,
-)
+from iowatch.findings import ReviewBasis, record_decisions, record_event, review_bases
 from iowatch.output.dashboard.build import BUILD_OPTIONS
+from iowatch.output.review_actions import EVENT_ACTION, REVIEW_ACTIONS, ReviewAction
+from iowatch.output.text.decisions import describe_conflict, describe_decision
 from iowatch.reference import parse_scope, reviews
 from iowatch.store import History
 
@@ -103,11 +97,12 @@ class ReviewService:
 
     def state(self, ids: Collection[str], person: str) -> dict[str, Any]:
         """What is known about findings by id, the name of the person, and how the build of the pages goes."""
-        bases: Mapping[str, ReviewBasis] = {}
+        findings: dict[str, dict[str, Any]] = {}
         if ids:
             with History.existing(self._database) as history:
-                bases = review_bases(history, set(ids))
-        findings = {finding: asdict(basis) for finding, basis in bases.items()}
+                for finding, reviewed in review_bases(history, set(ids)).items():
+                    last = None if reviewed.last is None else describe_decision(reviewed.last)
+                    findings[finding] = {**asdict(reviewed.basis), "last": last}
         build = {"running": self._build.running, "failed": self._build.failed}
         return {"user": person, "findings": findings, "build": build}
 
@@ -125,7 +120,7 @@ class ReviewService:
         action = _read_action(document)
         fields = {name: _read_field(document, name) for name in (*action.required, *action.optional)}
         messages: list[str] = []
-        conflicts: Mapping[str, str] = {}
+        conflicts: dict[str, str] = {}
         bases: Mapping[str, ReviewBasis] = {}
         if action is EVENT_ACTION:
             systems = _read_systems(document)
@@ -143,7 +138,7 @@ class ReviewService:
                     ids = [finding.id for finding in findings]
                     messages += self._commit(path, _commit_message(action, ids, fields), person)
             messages += map(str, recorded.faults)
-            conflicts = recorded.conflicts
+            conflicts = {finding: describe_conflict(conflict) for finding, conflict in recorded.conflicts.items()}
         if messages:
             self._build.start()
         return {"messages": messages, "conflicts": conflicts, **self.state(bases, person)}

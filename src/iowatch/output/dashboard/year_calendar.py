@@ -12,11 +12,11 @@ from datetime import UTC, datetime, tzinfo
 
 from markupsafe import Markup, escape
 
-from iowatch.core import escape_controls, format_count
-from iowatch.findings import finding_headline, format_day
+from iowatch.core import escape_controls, format_count, format_day
 from iowatch.output.dashboard.data import SystemEntry
 from iowatch.output.dashboard.drawing import AxisScale, svg_line, svg_text
 from iowatch.output.dashboard.site import safe_file_name, shorten_text
+from iowatch.output.text.findings import finding_headline
 from iowatch.site import system_zone
 
 _RIGHT, _TOP = 10, 22

@@ -14,6 +14,7 @@ from iowatch.core import IowatchError, local_day, settings, yamlfile
 from iowatch.findings import short_case_names
 from iowatch.output.comparison import (
     comparison_document,
+    exclusion_lines,
     explanation_lines,
     format_interval,
     format_more_runs,
@@ -199,7 +200,7 @@ def _comparison_values(
         "lines": summary_sentences(outcome),
         "measured": list(provenance_lines(outcome)),
         "darshan": list(trace_comparison_lines(outcome)),
-        "notes": [*explanation_lines(outcome), *outcome.notes],
+        "notes": [*explanation_lines(outcome), *exclusion_lines(outcome)],
         "sides": sides,
         "selection": selection_text(outcome),
         "aim": ComparisonSettings().difference,

@@ -13,10 +13,14 @@ from markupsafe import Markup
 from numpy.typing import NDArray
 
 from iowatch.core import format_number
-from iowatch.findings import Finding, FindingMember, find_bisection, finding_day, format_factor, load_observations, text
+from iowatch.findings import Finding, FindingMember, find_bisection, load_observations, strongest_first
 from iowatch.output.dashboard import cards, data, drawing, levels, safe_file_name
 from iowatch.output.dashboard.traces import TracedRun, compare_run_traces
 from iowatch.output.history import artefact_location
+from iowatch.output.text.changes import format_factor
+from iowatch.output.text.evidence import bisection_lines, covariate_cells
+from iowatch.output.text.explanations import format_equivalents
+from iowatch.output.text.findings import finding_day, finding_line, finding_lines
 from iowatch.reference import Event
 from iowatch.statistics import Explanation
 from iowatch.store import History, RunFacts, SeriesPoints, SessionRow
@@ -82,9 +86,9 @@ def _finding_figures(
     wide = narrow = finding_day(finding)
     if finding.causes:
         best = finding.causes[0]
-        when = "" if best.when == "at the change" else f"{best.when}: "
+        when = "" if best.is_at_change else f"{best.when}: "
         wide, narrow = f"{wide}, {when}{best.name}", f"{narrow}, {when}{best.event}"
-    moment, label = finding.first_after, finding.line
+    moment, label = finding.first_after, finding_line(finding)
     return Markup().join(
         fan_picture(
             lines,
@@ -120,7 +124,7 @@ def member_figures(
     known = [points[m.series_id].time for m in finding.members if m.series_id in series]
     first = min((int(times[0]) for times in known), default=finding.first_after - drawing.DAY_S)
     last = max((int(times[-1]) for times in known), default=finding.first_after + drawing.DAY_S)
-    for member in sorted(finding.members, key=lambda m: -max(m.gain, 1 / m.gain)):
+    for member in strongest_first(finding.members):
         drawn = None
         if member.series_id in series:
             one = points[member.series_id]
@@ -161,7 +165,7 @@ PAGE = data.Page("finding", "Finding", None, publish_finding_pages)
 
 def _finding_values(site: data.SiteBuild, machine: data.SystemEntry, finding: Finding) -> dict[str, Any]:
     points = points_around_change(site.history, finding, machine)
-    strongest = sorted(finding.members, key=lambda m: -max(m.gain, 1 / m.gain))[:_MAX_RUNS]
+    strongest = strongest_first(finding.members)[:_MAX_RUNS]
     traced_member = traces = None
     logs = _first_logs(site, [run for m in strongest for run in (m.run_before, m.run_after) if run is not None])
     # Traces of the member with the largest change among those with traces on both sides.
@@ -181,22 +185,29 @@ def _finding_values(site: data.SiteBuild, machine: data.SystemEntry, finding: Fi
         "machine": machine,
         "finding": finding,
         "card": cards.make_card(machine, finding),
-        "as_well": [line for rule in rules if rule is not None for line in text.format_equivalents(rule)],
+        "as_well": [line for rule in rules if rule is not None for line in format_equivalents(rule)],
         "decisions": [d for d in machine.decisions if d.finding == finding.id],
         "fan": finding_figure(finding, machine, points, site.zone),
         "others": other_recorded_events(finding, machine),
         "multiples": list(member_figures(finding, machine, points, site.zone)),
-        "opposite_direction": text.opposite_direction(finding),
+        "opposite_direction": finding.opposite_direction,
         "unchanged": finding.compared[finding.explanation.changed :],
         "traced_member": traced_member,
         "darshan": traces,
         "repeat": repeat_commands(finding, machine, [facts_after[run] for run in runs_after if run in facts_after]),
-        "search": find_bisection(site.history, finding, sorted(machine.sessions, key=lambda row: -row.started_at)),
-        "around": [text.covariate_cells(one) for one in finding.covariates],
-        "ticket": "\n".join(text.format_finding(finding)),
+        "search": _search_lines(site.history, finding, machine),
+        "around": [covariate_cells(one) for one in finding.covariates],
+        "ticket": "\n".join(finding_lines(finding)),
         "runs": {run: f"{pages[session]}#run-{run}" for run, session in sessions.items() if session in pages},
         "sessions": [(s, data.session_page_path(s)) for s in ends if s is not None],
     }
+
+
+def _search_lines(history: History, finding: Finding, machine: data.SystemEntry) -> tuple[str, ...]:
+    """What the search for the part of a stack that caused the finding says; empty if there is none."""
+    newest_first = sorted(machine.sessions, key=lambda session: -session.started_at)
+    search = find_bisection(history, finding, newest_first)
+    return () if search is None else bisection_lines(search)
 
 
 def _session_before(machine: data.SystemEntry, moment: int) -> SessionRow | None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from iowatch.findings import Finding, name_group
+from iowatch.findings import Finding
 from iowatch.output.dashboard import cards, data, levels, year_calendar
 from iowatch.output.dashboard.pages.finding import finding_page_path
+from iowatch.output.text.explanations import name_group
 
 # Most urgent first.
 _STATES = ("open", "suspected", "acknowledged", "accepted", "dismissed", "resolved")

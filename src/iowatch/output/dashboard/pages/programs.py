@@ -21,6 +21,7 @@ from iowatch.core import BetterDirection, Scalar, format_time, parse_time
 from iowatch.findings import Finding
 from iowatch.output.dashboard import data, levels
 from iowatch.output.dashboard.pages import coverage, finding, overview
+from iowatch.output.finding_document import printed_finding
 from iowatch.site import system_zone
 from iowatch.store import SessionRow
 
@@ -267,7 +268,7 @@ def _series_answer(row: overview.SeriesTableRow) -> SeriesAnswer:
 def publish_findings(site: data.SiteBuild) -> None:
     """Write `feed.xml` and `findings.json`."""
     found = sorted((f for m in site.catalogue.machines for f in m.findings), key=lambda f: (-f.first_after, f.id))
-    documents = [{**f.to_json(), "page": finding.finding_page_path(f)} for f in found]
+    documents = [{**printed_finding(f), "page": finding.finding_page_path(f)} for f in found]
     for document in documents:
         for name in _VOLATILE:
             document.pop(name, None)

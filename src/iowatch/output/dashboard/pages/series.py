@@ -14,8 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iowatch.core import covariate_label, format_number, get_covariate, utc_offsets
-from iowatch.findings import Finding, combine_retests, finding_headline, format_factor, retest_times
+from iowatch.findings import Finding, combine_retests, retest_times
 from iowatch.output.dashboard import data, drawing, levels, older_samples, shorten_text, write_in_processes
+from iowatch.output.text.changes import format_factor
+from iowatch.output.text.findings import finding_headline
 from iowatch.reference import has_peak
 from iowatch.store import SeriesSamples, bulk, fold_node_names
 

@@ -10,9 +10,12 @@ from functools import cached_property
 from markupsafe import Markup
 
 from iowatch.core import RunProblem
-from iowatch.findings import Finding, HistoryExtent, finding_day, format_percent, history_extent, remaining_changes
+from iowatch.findings import Finding, HistoryExtent, history_extent
 from iowatch.output.dashboard import cards, data, first_session, levels
 from iowatch.output.dashboard.pages import coverage, finding, overview
+from iowatch.output.text.changes import format_percent
+from iowatch.output.text.findings import finding_day, remaining_change_lines
+from iowatch.output.text.sessions import describe_newest_session
 
 _STRIP_SESSIONS = 30
 # To keep the page small: pictures of the largest findings only, and this many cards of a group.
@@ -54,7 +57,10 @@ class SystemStatus:
     def report(self) -> str | None:
         """What the results of the newest session show together, in one line."""
         newest = self.machine.newest_session
-        return newest.facts.report if newest and self.extent.is_assessed else None
+        if newest is None or not self.extent.is_assessed:
+            return None
+        report = newest.facts.report
+        return None if report is None else describe_newest_session(report, self.machine.findings)
 
     @property
     def worst_text(self) -> str:
@@ -112,7 +118,7 @@ def publish_status_page(site: data.SiteBuild) -> None:
         incomplete=incomplete,
         running=sum(status.running for status in systems),
         overdue=sum(one.overdue for one in systems),
-        remaining=[(m, text) for m in machines for text in remaining_changes(m.findings)],
+        remaining=[(m, text) for m in machines for text in remaining_change_lines(m.findings)],
         moved=[(m, found) for m in machines if (found := levels.find_suspected_series(m))],
         first=[first_session.summarise_first_session(site, one.machine, one.extent)
                for one in systems if one.machine.newest_session and not one.extent.is_assessed],

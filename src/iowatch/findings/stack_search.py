@@ -1,0 +1,106 @@
+"""The search for the part of a stack that caused a finding: whether there is one, and what it found so far."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from iowatch.findings.evidence import stack_differences
+from iowatch.findings.finding import Finding, FindingMember, strongest_first
+from iowatch.store import History, RunRow, SessionRow
+
+# Attributes of sessions of `iowatch bisect`: the search, with `finding` if it is about one; and its answer.
+BISECT_ATTRIBUTE, BISECT_ANSWER = "bisect", "bisect_answer"
+
+
+@dataclass(frozen=True)
+class FindingBisection:
+    """The search for the part of a stack that caused a finding.
+
+    Attributes:
+        command: starts it, or goes on.
+        sessions: number of its sessions so far.
+        answer: the newest answer in sentences, the most important first; empty without one.
+    """
+
+    command: str
+    sessions: int
+    answer: tuple[str, ...]
+
+
+def find_bisection(
+    history: History, finding: Finding, sessions: Sequence[SessionRow] | None = None
+) -> FindingBisection | None:
+    """Return the search of a finding; None if its stacks do not differ on both sides, so that there is none.
+
+    Args:
+        sessions: those of its system, newest first, if the caller has loaded them.
+    """
+    if sessions is None:
+        sessions = history.sessions(finding.system)
+    of_finding: list[SessionRow] = []
+    for session in sessions:
+        search = session.facts.document.get(BISECT_ATTRIBUTE)
+        if isinstance(search, Mapping) and search.get("finding") == finding.id:
+            of_finding.append(session)
+    if not of_finding and find_stack_exchange(history, finding) is None:
+        return None
+    answer: tuple[str, ...] = ()
+    for session in of_finding:
+        if BISECT_ANSWER in session.facts.document:
+            answer = tuple(map(str, session.facts.document[BISECT_ANSWER]))
+            break
+    return FindingBisection(f"iowatch bisect --finding {finding.id}", len(of_finding), answer)
+
+
+@dataclass(frozen=True)
+class StackExchange:
+    """A member of a finding, and two consecutive runs of its series between which the stack changed."""
+
+    member: FindingMember
+    before: RunRow
+    after: RunRow
+
+
+def find_stack_exchange(history: History, finding: Finding) -> StackExchange | None:
+    """The member with the largest change whose stack differs, and its runs before and after; None without one.
+
+    The date of a change is exact to five observations (docs/detection.md, step 7): where no stack differs at the date,
+    the nearest exchange of a stack within these is taken.
+    """
+    strongest = strongest_first(finding.members)[:_MAX_MEMBERS]
+    # First the runs at the date of the change, then those around it.
+    pairs_of_members: list[tuple[FindingMember, list[tuple[int, int]]]] = []
+    for member in strongest:
+        if member.run_before and member.run_after:
+            pairs_of_members.append((member, [(member.run_before, member.run_after)]))
+    for member in strongest[:_MAX_MEMBERS_AROUND]:
+        runs = history.runs_near(member.series_id, member.first_after, _DATE_ERROR + 1)
+        pairs_of_members.append((member, list(pairwise(runs))))
+    run_ids = [run for _, pairs in pairs_of_members for pair in pairs for run in pair]
+    stack_ids = history.stack_of_runs(run_ids)
+    for member, pairs in pairs_of_members:
+        exchanges: list[StackExchange] = []
+        for run_before, run_after in pairs:
+            # Most runs have the very same stack: only the others are read.
+            if stack_ids.get(run_before) == stack_ids.get(run_after):
+                continue
+            exchange = StackExchange(member, history.run(run_before), history.run(run_after))
+            if _has_other_stack(exchange.before, exchange.after):
+                exchanges.append(exchange)
+        if exchanges:
+            change_time = member.first_after
+            return min(exchanges, key=lambda exchange: abs(exchange.after.started_at - change_time))
+    return None
+
+
+def _has_other_stack(before: RunRow, after: RunRow) -> bool:
+    old, new = before.stack_document, after.stack_document
+    return old.get("modules") != new.get("modules") or any(stack_differences(after.stack, old, new))
+
+
+# Members of one event share stacks: of so many the runs at the date are compared, and of so many those around it.
+_MAX_MEMBERS, _MAX_MEMBERS_AROUND = 12, 4
+# Observations by which the date of a change may be wrong.
+_DATE_ERROR = 5

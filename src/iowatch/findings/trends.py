@@ -1,0 +1,73 @@
+"""Trends: drifts of single series that extend to their newest observations. They are no steps, and so no findings."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from iowatch.core import DAY_S, METRICS
+from iowatch.findings.case_parameters import short_case_names
+from iowatch.findings.detections import load_detections
+from iowatch.findings.grouping import series_parameters
+from iowatch.findings.series import headline_series
+from iowatch.statistics import Detection
+from iowatch.store import History, SeriesRow
+
+# Seconds; a trend that ends earlier than this before the newest observation of its series is not current.
+_MAX_AGE_S = 14 * DAY_S
+
+
+@dataclass(frozen=True)
+class CurrentDrift:
+    """A drift that extends to the newest observation of its series.
+
+    Attributes:
+        first, last: its first and last observation, epoch seconds.
+        gain: performance at its end / at its beginning.
+    """
+
+    first: int
+    last: int
+    gain: float
+
+
+@dataclass(frozen=True)
+class Trend:
+    """A drift of one series that continues; fields as in `CurrentDrift`."""
+
+    system: str
+    series_id: int
+    name: str
+    first: int
+    last: int
+    gain: float
+
+
+def current_drifts(row: SeriesRow, detection: Detection, newest: int) -> list[CurrentDrift]:
+    """Drifts of a series that extend to its newest observation.
+
+    Args:
+        newest: epoch seconds of the newest observation.
+    """
+    current: list[CurrentDrift] = []
+    for drift in detection.drifts:
+        if drift.last_time >= newest - _MAX_AGE_S:
+            gain = math.exp(METRICS[row.metric].log_gain(drift.ratio))
+            current.append(CurrentDrift(int(drift.time), int(drift.last_time), gain))
+    return current
+
+
+def find_trends(history: History, systems: Sequence[str]) -> list[Trend]:
+    """Trends that extend to the newest observations, largest first, as of the last update of findings."""
+    trends: list[Trend] = []
+    for system in systems:
+        rows = headline_series(history, system)
+        names = short_case_names([series_parameters(row) for row in rows])
+        detections = load_detections(history, [row.id for row in rows])
+        for row, name in zip(rows, names, strict=True):
+            if row.id not in detections:
+                continue
+            for drift in current_drifts(row, detections[row.id], row.last or 0):
+                trends.append(Trend(system, row.id, name, drift.first, drift.last, drift.gain))
+    return sorted(trends, key=lambda trend: -abs(math.log(trend.gain)))

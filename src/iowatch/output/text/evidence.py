@@ -1,0 +1,160 @@
+"""The evidence of a finding as text: layers, probes, load, covariates, recorded events, logs, the search in stacks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from iowatch.core import covariate_label, format_count, format_number, format_size
+from iowatch.darshan import escape_control_characters
+from iowatch.findings import (
+    CovariateDifference,
+    EvidenceDifference,
+    Finding,
+    FindingBisection,
+    LoadShare,
+    LogDifferences,
+    MovedLayer,
+    ProbeResponse,
+)
+from iowatch.output.text.changes import format_percent, join_names
+from iowatch.statistics.explanation import RankedCause
+
+_MAX_NAMED_COVARIATES = 2
+# Smallest share of a change that the line of a finding attributes to the load.
+_MIN_STATED_SHARE = 0.5
+
+
+def is_load_stated(finding: Finding) -> bool:
+    """Whether so much of the change goes along with the load that the short texts state it."""
+    return finding.load is not None and finding.load.share >= _MIN_STATED_SHARE
+
+
+def format_load(load: LoadShare, relation: str) -> str:
+    """`80 % explained by jobs on the file system`: the share of a change that goes along with the load."""
+    labels = " and ".join(covariate_label(name) for name in load.covariates[:_MAX_NAMED_COVARIATES])
+    return f"{100 * load.share:.0f} % {relation} {labels}"
+
+
+def load_lines(finding: Finding) -> Iterator[str]:
+    """How much of the change goes along with the load, and what the members are adjusted for; empty without."""
+    if finding.load is not None:
+        yield format_load(finding.load, "of the change goes along with")
+        adjusted = f"{finding.load.members} of {len(finding.members)} series are adjusted for it"
+        yield f"{adjusted}; it predicts {100 * finding.load.explained:.0f} % of their variance between sessions"
+
+
+def format_probe(probe: ProbeResponse) -> str:
+    """`raw disk (fio) unchanged`, `raw disk (fio) −46 % (×0.54), too`, or how many of its series changed."""
+    if not probe.changed:
+        return f"{probe.what} unchanged"
+    count = ""
+    if probe.changed != probe.total:
+        count = f" in {probe.changed} of {probe.total} series"
+    return f"{probe.what} {format_percent(probe.gain)}{count}, too"
+
+
+def format_moved_layer(layer: MovedLayer) -> str:
+    """The answer in one sentence.
+
+    `lowest layer that moved: HDF5 (NetCDF moved with it; MPI-IO, disk did not)`, or
+    `cannot tell between disk and file system (a series of raw disk (fio) would tell)`.
+    """
+    if layer.named is not None:
+        return _format_named_layer(layer)
+    if not layer.candidates:
+        return "cannot tell which layer moved: no single layer explains the changes"
+    names = [candidate.layer for candidate in layer.candidates]
+    question = f"between {join_names(names)}" if len(names) > 1 else f"whether it is {names[0]}"
+    would_tell = f" (a series of {' or of '.join(layer.would_tell)} would tell)" if layer.would_tell else ""
+    return f"cannot tell {question}{would_tell}"
+
+
+def _format_named_layer(layer: MovedLayer) -> str:
+    text = f"lowest layer that moved: {layer.named}"
+    if layer.direction:
+        text += f", {layer.direction}s only"
+    others: list[str] = []
+    if layer.moved:
+        others.append(f"{join_names(layer.moved)} moved with it")
+    if layer.unmoved:
+        others.append(f"{join_names(layer.unmoved)} did not")
+    return f"{text} ({'; '.join(others)})" if others else text
+
+
+def format_cause_date(cause: RankedCause) -> str:
+    """When a possible cause happened, in the line of a finding that states the day: `that day`."""
+    return "that day" if cause.is_at_change else cause.when
+
+
+def cause_lines(causes: Iterable[RankedCause]) -> Iterator[str]:
+    """The possible causes of a finding with what speaks for and against each, and a blank line."""
+    ranked = list(causes)
+    if ranked:
+        yield "Likely causes near the date, best match first. Evidence, not proof:"
+    else:
+        yield "Nothing is recorded near the date (`iowatch event add` records what happened)."
+    for position, cause in enumerate(ranked, start=1):
+        yield f"  {position}. {cause.name} [{cause.kind}, {cause.when}]"
+        yield from (f"     + {text}" for text in cause.speaks_for)
+        yield from (f"     - {text}" for text in cause.speaks_against)
+    yield ""
+
+
+def administered_differences(finding: Finding) -> list[EvidenceDifference]:
+    """The differences that administrators cause, each part once; counters and nodes follow from them."""
+    by_part: dict[str, EvidenceDifference] = {}
+    for difference in finding.differences:
+        if difference.is_administered:
+            by_part[difference.what] = difference
+    return list(by_part.values())
+
+
+def format_difference(difference: EvidenceDifference) -> str:
+    """`stack gnu14: hdf5 1.10 -> 1.14`."""
+    return f"{difference.where}: {difference.what} {difference.before} -> {difference.after}"
+
+
+def covariate_cells(difference: CovariateDifference) -> tuple[str, str, str, str, str]:
+    """Label, before, after, usual value and its range; sizes in powers of 1024."""
+    label = difference.label
+    if difference.includes_run:
+        label = f"{label} (with the runs themselves)"
+    before, after, usual, lowest, highest = (
+        _format_covariate_value(value, difference.unit)
+        for value in (difference.before, difference.after, difference.usual, difference.lowest, difference.highest)
+    )
+    return label, before, after, usual, f"{lowest} to {highest}"
+
+
+def _format_covariate_value(value: float, unit: str) -> str:
+    if unit.startswith("bytes"):
+        return format_size(value) + unit.removeprefix("bytes")
+    return f"{format_number(value)} {unit}".strip()
+
+
+def format_covariate(difference: CovariateDifference) -> str:
+    """`jobs: 12 before, 40 after; usually 11 (3 to 20)`."""
+    label, before, after, usual, span = covariate_cells(difference)
+    return f"{label}: {before} before, {after} after; usually {usual} ({span})"
+
+
+def log_difference_lines(differences: LogDifferences | None) -> Iterator[str]:
+    """Lines that show what differs between the Darshan logs before and after; empty without logs."""
+    if differences is None:
+        return
+    before, after = differences.logs
+    yield ""
+    yield f"How the I/O was done: {differences.member}, {format_count(before, 'log')} before and {after} after"
+    yield from (f"  {escape_control_characters(change.text)}" for change in differences.changes)
+    if not differences.changes:
+        yield "  in the same way: the change lies below the program"
+
+
+def bisection_lines(search: FindingBisection) -> tuple[str, ...]:
+    """The answer of the search for the part of a stack, or what to do."""
+    if search.answer:
+        return search.answer
+    progress = ""
+    if search.sessions:
+        progress = f"; it has {format_count(search.sessions, 'session')} and goes on"
+    return (f"`{search.command}` measures which difference between the stacks causes it{progress}",)

@@ -1,0 +1,128 @@
+"""What a session and the history show, as text: the report of the newest session, retests, extent, trends, changes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import tzinfo
+
+from iowatch.core import covariate_label, format_count, format_day, format_number, local_day
+from iowatch.findings import MIN_OBSERVATIONS, Finding, HistoryExtent, Retest, Trend
+from iowatch.output.text.changes import format_factor
+from iowatch.output.text.evidence import format_moved_layer
+from iowatch.output.text.findings import short_summary
+from iowatch.output.text.losses import format_lasting, format_outlook, format_session_loss
+from iowatch.site import system_zone
+from iowatch.statistics import Detection
+from iowatch.store import NewestSessionReport, fold_node_names
+
+
+def describe_newest_session(report: NewestSessionReport, findings: Sequence[Finding]) -> str:
+    """Report of the newest session in one line.
+
+    Args:
+        findings: those of the system, of the update that made the report.
+    """
+    if not report.measured:
+        return "no series with a known level was measured"
+    load = ""
+    if report.adjusted_for is not None:
+        load = f" (without the effect of {covariate_label(report.adjusted_for)})"
+    losses: list[tuple[float, str]] = []
+    events: list[tuple[float, str]] = []
+    for finding in findings:
+        if finding.resolution is not None:
+            continue
+        if finding.session_loss is not None:
+            losses.append((finding.session_loss.gain, _describe_loss(finding)))
+        elif finding.outlook is not None and finding.outlook.is_current:
+            events.append((-finding.outlook.probability_lasting, _describe_event(finding)))
+    if losses or events:
+        # The largest loss first, then the most probable event.
+        texts = [text for _, text in sorted(losses) + sorted(events)]
+        return f"{report.unusual} of {report.measured} series far off{load}, {'; '.join(texts)}"
+    if report.unusual:
+        return f"{report.unusual} of {report.measured} series far off, no more than usual{load}"
+    return f"nothing unusual in {report.measured} series{load}"
+
+
+def _describe_loss(finding: Finding) -> str:
+    parts = [short_summary(finding), f"last session {format_session_loss(finding)}"]
+    return "; ".join([*parts, *_named_layer(finding), format_lasting(finding)])
+
+
+def _describe_event(finding: Finding) -> str:
+    return "; ".join([short_summary(finding), *_named_layer(finding), format_outlook(finding)])
+
+
+def _named_layer(finding: Finding) -> list[str]:
+    """The lowest layer that moved, if it is known."""
+    if finding.layer is None or not finding.layer.named:
+        return []
+    return [format_moved_layer(finding.layer)]
+
+
+def format_retest(retest: Retest) -> str:
+    """For example `on other nodes (n2 instead of n1), 12 min after the first run`."""
+    first_nodes, retest_nodes = retest.nodes
+    nodes = ""
+    if retest.place == "other nodes":
+        nodes = f" ({fold_node_names(retest_nodes)} instead of {fold_node_names(first_nodes)})"
+    elif retest.place == "the same nodes":
+        nodes = f" ({fold_node_names(retest_nodes)})"
+    return f"on {retest.place}{nodes}, {round(retest.later_s / 60)} min after the first run"
+
+
+def format_extent(extent: HistoryExtent) -> str:
+    """The amount of history on which an answer is based, or why it is too small; the same for every report."""
+    days = f"{format_count(extent.days, 'day')} of observations"
+    if not extent.is_assessed:
+        return f"{days} of {extent.series} series, too few to detect changes ({MIN_OBSERVATIONS} per series are needed)"
+    too_few = extent.series - extent.assessable
+    rest = f" ({too_few} more have too few observations to be assessed)" if too_few else ""
+    return f"{days} of {extent.assessable} series{rest}"
+
+
+def format_no_findings(extent: HistoryExtent, hidden: int) -> str:
+    """Reason for an empty list: no data, too little data, or no change, which are different results.
+
+    Args:
+        hidden: number of findings that are not open.
+    """
+    if hidden:
+        return f"no open findings in {format_extent(extent)} (--all shows all)"
+    if not extent.series:
+        return "no data: no session has delivered a headline metric; `iowatch history list` shows the sessions"
+    if not extent.is_assessed:
+        return f"no findings yet: {format_extent(extent)}"
+    return f"no findings: no lasting change in {format_extent(extent)}"
+
+
+def trend_lines(trends: Iterable[Trend]) -> Iterator[str]:
+    """One line per trend, with a heading; empty without trends."""
+    for position, trend in enumerate(trends):
+        if position == 0:
+            yield "Slow trends, no step and no finding:"
+        since = format_day(trend.first, system_zone(trend.system))
+        yield f"  {trend.system}: {trend.name} {format_factor(trend.gain)} since {since}"
+
+
+def detection_cells(detection: Detection, zone: tzinfo) -> Iterator[tuple[str, ...]]:
+    """Cells of each change and drift of a series: kind, since, observations, ratio, before, after, confidence.
+
+    Args:
+        zone: of the days.
+    """
+    for step in detection.steps:
+        yield (
+            f"suspected {step.direction}" if step.suspected else step.direction,
+            str(local_day(step.time, zone)),
+            str(step.observations),
+            format_number(step.ratio),
+            format_number(step.before),
+            format_number(step.after),
+            f"{step.confidence:.2f}",
+        )
+    for drift in detection.drifts:
+        observations = str(drift.last_index - drift.index + 1)
+        since = str(local_day(drift.time, zone))
+        yield f"drift {drift.direction}", since, observations, format_number(drift.ratio), "", "", ""

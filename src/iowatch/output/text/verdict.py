@@ -1,0 +1,45 @@
+"""The verdict of a session as JSON, and what it says about findings and retests as text."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+from typing import Any
+
+from iowatch.core import format_number
+from iowatch.output.text.findings import remaining_change_lines, verdict_finding_line
+from iowatch.output.text.sessions import describe_newest_session, format_retest
+from iowatch.session.verdict import RetestedRun, Verdict
+
+
+def verdict_document(verdict: Verdict) -> dict[str, Any]:
+    """The verdict as JSON: its attributes, with findings and retests as one line each."""
+    # Findings become lines below; as documents they would be long, and are in `iowatch findings list --json`.
+    document = asdict(replace(verdict, newest=None, changes=(), suspected=(), dismissed=(), current=(), retests=()))
+    del document["current"]
+    return {
+        **document,
+        "newest": newest_session_line(verdict),
+        "changes": [verdict_finding_line(finding) for finding in verdict.changes],
+        "suspected": [verdict_finding_line(finding) for finding in verdict.suspected],
+        "dismissed": list(remaining_change_lines(verdict.dismissed)),
+        "retests": [format_retested_run(retested) for retested in verdict.retests],
+        "days": verdict.extent.days,
+        "exit_code": verdict.exit_code,
+    }
+
+
+def newest_session_line(verdict: Verdict) -> str:
+    """What the results of the session show together; empty without an assessment."""
+    if verdict.newest is None:
+        return ""
+    return describe_newest_session(verdict.newest, verdict.current)
+
+
+def format_retested_run(retested: RetestedRun) -> str:
+    """`ior:a, gnu14, on other nodes (n2 instead of n1), 12 min after the first run: write 310 then 620 MiB/s`."""
+    retest = retested.retest
+    results: list[str] = []
+    for result in retested.results:
+        values = " then ".join(format_number(value) for value in result.values)
+        results.append(f"{result.operation} {values} {result.unit}")
+    return f"{retest.name}, {retest.stack}, {format_retest(retest)}: {', '.join(results)}"

@@ -66,6 +66,25 @@ class ImportFormat:
     map_file: Path
 
 
+@dataclass(frozen=True)
+class StackExperiment:
+    """An experiment that explains a finding whose stack was exchanged, from the stacks that its runs recorded.
+
+    Attributes:
+        name: of the command, which has the option `--finding ID`.
+        title: what is asked, as a heading of the finding's evidence.
+        purpose: what it does, as the end of a sentence: "`iowatch NAME --finding ID` measures …".
+    """
+
+    name: str
+    title: str
+    purpose: str
+
+    def command(self, finding: str) -> str:
+        """Return the command that starts it for a finding, or goes on."""
+        return f"iowatch {self.name} --finding {finding}"
+
+
 @cache
 def capabilities() -> tuple[str, ...]:
     """Return the packages of all capabilities, in the order of their names."""

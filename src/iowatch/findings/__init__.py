@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         load_detections,
     )
     from iowatch.findings.document import finding_document, finding_from_document
+    from iowatch.findings.experiments import FindingExperiment, find_experiments
     from iowatch.findings.finding import (
         AppliedDecision,
         CovariateDifference,
@@ -58,13 +59,7 @@ if TYPE_CHECKING:
         monitored_series,
         retest_times,
     )
-    from iowatch.findings.stack_search import (
-        BISECT_ANSWER,
-        BISECT_ATTRIBUTE,
-        FindingBisection,
-        find_bisection,
-        find_stack_exchange,
-    )
+    from iowatch.findings.stack_exchange import find_stack_exchange
     from iowatch.findings.state import (
         OrphanedDecision,
         alarm_limits,

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         AbRunFacts,
         AllocationFacts,
         DarshanFacts,
+        ExperimentFacts,
         MissingReason,
         NewestSessionReport,
         OutsideResult,

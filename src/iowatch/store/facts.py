@@ -97,6 +97,24 @@ class AllocationFacts(BaseModel):
     nodes: str
 
 
+class ExperimentFacts(BaseModel):
+    """The experiment of which a session is a step.
+
+    Attributes:
+        title: what is asked, as a heading.
+        command: the command that starts it, or goes on.
+        finding: ID of the finding that it explains; None without one.
+        answer: in sentences, the most important first; empty as long as there is none.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    title: str
+    command: str
+    finding: str | None = None
+    answer: tuple[str, ...] = ()
+
+
 class MissingReason(NamedTuple):
     """Why a run of a session is missing."""
 
@@ -160,6 +178,7 @@ class SessionFacts(_Facts):
         outside_usual: results outside the usual range of their series.
         ab_run: the stacks of an A/B run.
         allocation: in which an A/B run executed.
+        experiment: of which the session is a step, with a report of its own.
         interference: victim and aggressor of an interference run.
         label: origin of results that were not measured on this installation.
     """
@@ -183,6 +202,7 @@ class SessionFacts(_Facts):
     outside_usual: tuple[OutsideResult, ...] = ()
     ab_run: AbRunFacts | None = None
     allocation: AllocationFacts | None = None
+    experiment: ExperimentFacts | None = None
     interference: dict[str, Any] | None = None
     label: str | None = None
 

@@ -193,7 +193,8 @@ def test_finding_is_bisected_with_both_sides_as_recorded(
     assert "What makes after differ from before on local" in result.stdout
     answer = "module io: io/1 → io/2 makes before slower: 0."
     assert answer in result.stdout
-    shown = json.loads(cli("findings", "show", finding.id, "--json").stdout)["bisection"]
+    (shown,) = json.loads(cli("findings", "show", finding.id, "--json").stdout)["experiments"]
+    assert shown["title"] == "Which part of the stack"
     assert (shown["command"], shown["answer"][0].startswith(answer)) == (command, True)
     assert shown["sessions"] > 2
     assert answer in cli("findings", "show", finding.id).stdout

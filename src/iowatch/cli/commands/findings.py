@@ -24,7 +24,7 @@ from iowatch.core import format_count
 from iowatch.findings import (
     alarm_limits,
     chart_past_year,
-    find_bisection,
+    find_experiments,
     find_finding,
     find_log_differences,
     find_trends,
@@ -34,7 +34,7 @@ from iowatch.findings import (
 )
 from iowatch.output.finding_document import printed_finding
 from iowatch.output.text.decisions import describe_orphaned_decision
-from iowatch.output.text.evidence import bisection_lines, log_difference_lines
+from iowatch.output.text.evidence import experiment_lines, log_difference_lines
 from iowatch.output.text.findings import finding_lines, finding_list_lines, remaining_change_lines
 from iowatch.output.text.sessions import format_no_findings, trend_lines
 from iowatch.store import History
@@ -178,13 +178,17 @@ def show(finding: str, db: str | None, as_json: bool) -> int:
     """Show one finding with its evidence. A unique prefix of the ID is enough. Exit code 1 if it needs action."""
     with History.existing(db) as history:
         found = find_finding(history, finding)
-        logs, search = find_log_differences(history, found), find_bisection(history, found)
+        logs, experiments = find_log_differences(history, found), find_experiments(history, found)
     if as_json:
-        print_json({**printed_finding(found), "darshan": logs and asdict(logs), "bisection": search and asdict(search)})
+        evidence = {
+            "darshan": None if logs is None else asdict(logs),
+            "experiments": [asdict(experiment) for experiment in experiments],
+        }
+        print_json({**printed_finding(found), **evidence})
     else:
         print_lines(*finding_lines(found), *log_difference_lines(logs))
-        if search:
-            print_lines("", "Which part of the stack:", *(f"  {line}" for line in bisection_lines(search)))
+        for experiment in experiments:
+            print_lines("", f"{experiment.title}:", *(f"  {line}" for line in experiment_lines(experiment)))
     return 1 if found.needs_action else 0
 
 

@@ -21,19 +21,22 @@ from typing import Any, Protocol
 import numpy as np
 
 from iowatch.core import MachineError, UsageError, format_count
+from iowatch.experiments.bisect import STACK_EXPERIMENT
 from iowatch.experiments.bisect.search import Bisection, BisectionAnswer, BisectionSettings, PairRequest
 from iowatch.experiments.common.commits import Group
 from iowatch.experiments.common.hybrids import HybridPart, HybridSource, recorded_hybrids
 from iowatch.experiments.common.pairs import PairContext, PairedResult, PairGains, measure_pairs, read_pairs
-from iowatch.findings import BISECT_ANSWER, BISECT_ATTRIBUTE, find_finding, find_stack_exchange
+from iowatch.findings import find_finding, find_stack_exchange
 from iowatch.session import reframe, session
 from iowatch.session.ab_run import WarmUpError, request_allocation
 from iowatch.session.plan import PlannedRun
 from iowatch.site import Stack, stack_from_json
 from iowatch.site.stack import probe as stack_probe
 from iowatch.statistics.interleaving import StopRule
-from iowatch.store import History, SessionFacts
+from iowatch.store import ExperimentFacts, History, SessionFacts
 
+# Key of what a session records of the search: its `id`, and `screening` or the parts of both hybrids.
+_SEARCH = "bisect"
 _SCREENING_PAIRS = 4
 # Of the log ratio of a pair: with four pairs a spread that is small by chance must not decide.
 _SMALLEST_SPREAD = 0.02
@@ -209,7 +212,15 @@ class BisectRun:
 
     def keep_answer(self, lines: Sequence[str]) -> None:
         """Store the answer with the newest session of the search, where `iowatch findings show` reads it."""
-        self.history.add_facts(self._sessions()[-1].uuid, SessionFacts.from_document({BISECT_ANSWER: [*lines]}))
+        answered = self._experiment().model_copy(update={"answer": tuple(lines)})
+        self.history.add_facts(self._sessions()[-1].uuid, SessionFacts(experiment=answered))
+
+    def _experiment(self) -> ExperimentFacts:
+        """What each session of this search records of it, for the pages and the evidence of the finding."""
+        finding, title = self.options.finding, STACK_EXPERIMENT.title
+        if finding is None:
+            return ExperimentFacts(title=title, command=f"iowatch {STACK_EXPERIMENT.name}")
+        return ExperimentFacts(title=title, command=STACK_EXPERIMENT.command(finding), finding=finding)
 
     def _groups(self, planned: PlannedRun) -> tuple[Group, ...]:
         """Parts that must move together; nothing is built to find them."""
@@ -282,11 +293,14 @@ class BisectRun:
     def _measure_session(
         self, context: PairContext, wanted: Callable[[], int], record: RecordPair, **of: object
     ) -> None:
-        document = {"id": self.identity, **({"finding": self.options.finding} if self.options.finding else {}), **of}
+        attributes = {
+            _SEARCH: {"id": self.identity, **of},
+            "experiment": self._experiment().model_dump(mode="json", exclude_defaults=True),
+        }
         budget_s = None if "screening" in of else self._left_s()
         measure_pairs(
             self.history, context, wanted, record, seed=self._seed(), budget_s=budget_s, best=True,
-            attributes={BISECT_ATTRIBUTE: document},
+            attributes=attributes,
         )  # fmt: skip
 
     # Screening
@@ -421,7 +435,7 @@ def _difference_to_noise(gains: Sequence[float]) -> float:
 
 def _of_search(row: Any) -> Mapping[str, Any]:
     """The attribute `bisect` of a session, or nothing."""
-    found = row.facts.document.get(BISECT_ATTRIBUTE)
+    found = row.facts.document.get(_SEARCH)
     return found if isinstance(found, Mapping) else {}
 
 

@@ -10,7 +10,7 @@ from iowatch.findings import (
     CovariateDifference,
     EvidenceDifference,
     Finding,
-    FindingBisection,
+    FindingExperiment,
     LoadShare,
     LogDifferences,
     MovedLayer,
@@ -150,11 +150,12 @@ def log_difference_lines(differences: LogDifferences | None) -> Iterator[str]:
         yield "  in the same way: the change lies below the program"
 
 
-def bisection_lines(search: FindingBisection) -> tuple[str, ...]:
-    """The answer of the search for the part of a stack, or what to do."""
-    if search.answer:
-        return search.answer
-    progress = ""
-    if search.sessions:
-        progress = f"; it has {format_count(search.sessions, 'session')} and goes on"
-    return (f"`{search.command}` measures which difference between the stacks causes it{progress}",)
+def experiment_lines(experiment: FindingExperiment) -> tuple[str, ...]:
+    """The answer of an experiment that explains a finding, or what to do."""
+    if experiment.answer:
+        return experiment.answer
+    command, sessions = f"`{experiment.command}`", format_count(experiment.sessions, "session")
+    if not experiment.purpose:
+        return (f"{command} has {sessions} and no answer yet",)
+    progress = f"; it has {sessions} and goes on" if experiment.sessions else ""
+    return (f"{command} {experiment.purpose}{progress}",)

@@ -141,7 +141,8 @@ def _requests_between_stacks(machine: SystemEntry) -> Iterator[ComparisonRequest
 def _requests_of_ab_runs(machine: SystemEntry) -> Iterator[ComparisonRequest]:
     """The two sides of each of the newest interleaved runs (`iowatch run --ab`)."""
     ended = [row for row in machine.sessions if row.facts.ab_run and row.status != "running"]
-    ended = [row for row in ended if "bisect" not in row.facts.document]  # steps of a search, with its own report
+    # Steps of an experiment have a report of their own.
+    ended = [row for row in ended if row.facts.experiment is None]
     for row in ended[:_MAX_AB_COMPARISONS]:
         left, right = (
             SideSpec(f"session:{row.uuid},side={side}", "session", row.uuid, {"side": side})

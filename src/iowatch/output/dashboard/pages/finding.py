@@ -13,12 +13,12 @@ from markupsafe import Markup
 from numpy.typing import NDArray
 
 from iowatch.core import format_number
-from iowatch.findings import Finding, FindingMember, find_bisection, load_observations, strongest_first
+from iowatch.findings import Finding, FindingMember, find_experiments, load_observations, strongest_first
 from iowatch.output.dashboard import cards, data, drawing, levels, safe_file_name
 from iowatch.output.dashboard.traces import TracedRun, compare_run_traces
 from iowatch.output.history import artefact_location
 from iowatch.output.text.changes import format_factor
-from iowatch.output.text.evidence import bisection_lines, covariate_cells
+from iowatch.output.text.evidence import covariate_cells, experiment_lines
 from iowatch.output.text.explanations import format_equivalents
 from iowatch.output.text.findings import finding_day, finding_line, finding_lines
 from iowatch.reference import Event
@@ -195,7 +195,7 @@ def _finding_values(site: data.SiteBuild, machine: data.SystemEntry, finding: Fi
         "traced_member": traced_member,
         "darshan": traces,
         "repeat": repeat_commands(finding, machine, [facts_after[run] for run in runs_after if run in facts_after]),
-        "search": _search_lines(site.history, finding, machine),
+        "experiments": list(_experiment_texts(site.history, finding, machine)),
         "around": [covariate_cells(one) for one in finding.covariates],
         "ticket": "\n".join(finding_lines(finding)),
         "runs": {run: f"{pages[session]}#run-{run}" for run, session in sessions.items() if session in pages},
@@ -203,11 +203,13 @@ def _finding_values(site: data.SiteBuild, machine: data.SystemEntry, finding: Fi
     }
 
 
-def _search_lines(history: History, finding: Finding, machine: data.SystemEntry) -> tuple[str, ...]:
-    """What the search for the part of a stack that caused the finding says; empty if there is none."""
+def _experiment_texts(
+    history: History, finding: Finding, machine: data.SystemEntry
+) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Title and lines of each experiment that explains the finding."""
     newest_first = sorted(machine.sessions, key=lambda session: -session.started_at)
-    search = find_bisection(history, finding, newest_first)
-    return () if search is None else bisection_lines(search)
+    for experiment in find_experiments(history, finding, newest_first):
+        yield experiment.title, experiment_lines(experiment)
 
 
 def _session_before(machine: data.SystemEntry, moment: int) -> SessionRow | None:

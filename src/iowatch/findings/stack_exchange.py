@@ -1,57 +1,13 @@
-"""The search for the part of a stack that caused a finding: whether there is one, and what it found so far."""
+"""The exchange of a stack at the date of a finding."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 from iowatch.findings.evidence import stack_differences
 from iowatch.findings.finding import Finding, FindingMember, strongest_first
-from iowatch.store import History, RunRow, SessionRow
-
-# Attributes of sessions of `iowatch bisect`: the search, with `finding` if it is about one; and its answer.
-BISECT_ATTRIBUTE, BISECT_ANSWER = "bisect", "bisect_answer"
-
-
-@dataclass(frozen=True)
-class FindingBisection:
-    """The search for the part of a stack that caused a finding.
-
-    Attributes:
-        command: starts it, or goes on.
-        sessions: number of its sessions so far.
-        answer: the newest answer in sentences, the most important first; empty without one.
-    """
-
-    command: str
-    sessions: int
-    answer: tuple[str, ...]
-
-
-def find_bisection(
-    history: History, finding: Finding, sessions: Sequence[SessionRow] | None = None
-) -> FindingBisection | None:
-    """Return the search of a finding; None if its stacks do not differ on both sides, so that there is none.
-
-    Args:
-        sessions: those of its system, newest first, if the caller has loaded them.
-    """
-    if sessions is None:
-        sessions = history.sessions(finding.system)
-    of_finding: list[SessionRow] = []
-    for session in sessions:
-        search = session.facts.document.get(BISECT_ATTRIBUTE)
-        if isinstance(search, Mapping) and search.get("finding") == finding.id:
-            of_finding.append(session)
-    if not of_finding and find_stack_exchange(history, finding) is None:
-        return None
-    answer: tuple[str, ...] = ()
-    for session in of_finding:
-        if BISECT_ANSWER in session.facts.document:
-            answer = tuple(map(str, session.facts.document[BISECT_ANSWER]))
-            break
-    return FindingBisection(f"iowatch bisect --finding {finding.id}", len(of_finding), answer)
+from iowatch.store import History, RunRow
 
 
 @dataclass(frozen=True)

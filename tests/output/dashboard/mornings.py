@@ -68,7 +68,13 @@ def first_session(history: History) -> date:
     (one,), (two,) = (list(generate_sessions(each, seed=1)) for each in (planned, slow))
     others = [replace(run, stack=StackRecord("mpich"), fingerprint=f"mpich-{run.name}") for run in two.runs]
     lacking = [
-        {"stack": stack, "run": runs, "reason": f"the stack does not provide {what}", "partition": ""}
+        {
+            "kind": "unavailable",
+            "stack": stack,
+            "run": runs,
+            "reason": f"the stack does not provide {what}",
+            "partition": "",
+        }
         for stack in ("mpich", "openmpi")
         for runs, what in (
             ("2 cases", "netcdf4"),

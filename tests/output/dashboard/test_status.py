@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from iowatch.core import Output, Result
-from iowatch.findings import update_findings
+from iowatch.findings import finding_document, update_findings
 from iowatch.output.dashboard.build import build_site
 from iowatch.output.dashboard.data import evidence_sessions, is_overdue, overdue_after_s, session_entry
 from iowatch.reference import reviews
@@ -356,7 +356,7 @@ def test_first_morning_is_on_the_page(
     end = STEP + timedelta(days=1)
     (finding,) = record_and_update(slower_mpiio(), end)
     stored = replace(finding, is_alarm=True)
-    history.save_findings([FindingRow(stored.id, "planted", 0, 1, stored.state, stored.to_json())])
+    history.save_findings([FindingRow(stored.id, "planted", 0, 1, stored.state, finding_document(stored))])
     build_site(history, tmp_path / "site", now=update_time(end))
     text = shown((tmp_path / "site/index.html").read_text())
     layer = r"lowest layer that moved: MPI-IO \([^)]*\)"

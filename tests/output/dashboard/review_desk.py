@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import logging
 import shutil
 import subprocess
 import threading
@@ -11,11 +12,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import date, timedelta
-from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
+from waitress import wasyncore
+from waitress.server import TcpWSGIServer
 
 from iowatch.demo.scenarios import generate_sessions
 from iowatch.findings import update_findings
@@ -23,7 +25,7 @@ from iowatch.output.dashboard import Page, SiteBuild
 from iowatch.output.dashboard.build import build_site
 from iowatch.output.dashboard.pages.finding import PAGE as FINDINGS
 from iowatch.output.dashboard.review import PageBuild, ReviewService
-from iowatch.output.dashboard.serve import ReviewAccess, SignOn, make_server
+from iowatch.output.dashboard.review_server import ReviewAccess, SignOn, make_review_server
 from iowatch.store import History, write
 from tests.findings.conftest import STEP, level, scenario_of, update_time
 
@@ -94,7 +96,7 @@ class Desk:
 
     root: Path
     database: Path
-    server: ThreadingHTTPServer
+    server: TcpWSGIServer
     access: ReviewAccess
     builds: CountedBuild
     said: list[str] = field(default_factory=list)
@@ -102,7 +104,7 @@ class Desk:
     @property
     def port(self) -> int:
         """Where the server listens."""
-        return self.server.server_port
+        return int(self.server.effective_port)
 
     def url(self, page: str = "index.html") -> str:
         """Address of a page for the person with the key."""
@@ -170,17 +172,36 @@ def open_desk(
     patch.setenv("IOWATCH_ROOT", str(root))
     shutil.copy(made / "history.db", place / "history.db")
     shutil.copytree(made / "site", place / "site")
-    said: list[str] = []
     builds = CountedBuild(place / "site", None)
-    service = ReviewService(
-        builds, database or str(place / "history.db"), said.append, commits_as_person=sign_on is not None
-    )
+    service = ReviewService(builds, database or str(place / "history.db"), commits_as_person=sign_on is not None)
     access = ReviewAccess(service, "A. Reviewer", sign_on)
-    with make_server(place / "site", 0, access) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-        thread.start()
-        try:
-            yield Desk(root, place / "history.db", server, access, builds, said)
-        finally:
-            server.shutdown()
-            thread.join()
+    with running(make_review_server(place / "site", 0, access)) as server, logged() as said:
+        yield Desk(root, place / "history.db", server, access, builds, said)
+
+
+@contextmanager
+def running(server: TcpWSGIServer) -> Iterator[TcpWSGIServer]:
+    """Run a server in a thread until the end of the block."""
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    try:
+        yield server
+    finally:
+        # In the thread of the server, which ends when no connection is left.
+        server.trigger.pull_trigger(lambda: wasyncore.close_all(server._map, ignore_all=True))
+        thread.join()
+        server.task_dispatcher.shutdown()
+
+
+@contextmanager
+def logged() -> Iterator[list[str]]:
+    """What iowatch logs within the block."""
+    lines: list[str] = []
+    handler = logging.Handler()
+    handler.emit = lambda record: lines.append(record.getMessage())  # type: ignore[method-assign]
+    logger = logging.getLogger("iowatch")
+    logger.addHandler(handler)
+    try:
+        yield lines
+    finally:
+        logger.removeHandler(handler)

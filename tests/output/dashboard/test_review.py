@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import socket
+import struct
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -13,10 +15,12 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from iowatch.core import InputError, UsageError
+from iowatch.core import InputError, MachineError, UsageError
 from iowatch.findings import update_findings
+from iowatch.output.dashboard import review_server
 from iowatch.output.dashboard.review import PageBuild
-from iowatch.output.dashboard.serve import SignOn, make_server
+from iowatch.output.dashboard.review_server import SignOn, make_review_server
+from iowatch.output.dashboard.serve import make_server
 from iowatch.reference import events, reviews
 from iowatch.store import History
 from tests import postgresql
@@ -207,7 +211,9 @@ def test_key_becomes_a_cookie_that_other_sites_do_not_send(desk: Desk) -> None:
     for path in ("//evil.example/finding/", "/\\evil.example/finding/"):
         status, _, headers = desk.request("GET", f"{path}?key={desk.access.key}")
         assert (status, headers["Location"]) == (303, "/evil.example/finding/")
-    assert headers["Set-Cookie"].endswith("; Path=/; HttpOnly; SameSite=Strict")
+    value, *attributes = headers["Set-Cookie"].split("; ")
+    assert value == f"iowatch-review-{desk.port}={desk.access.key}"
+    assert sorted(attributes) == ["HttpOnly", "Path=/", "SameSite=Strict"]
     assert desk.request("GET", "/?key=guessed")[2]["Set-Cookie"] is None
 
 
@@ -231,8 +237,44 @@ def test_large_and_damaged_requests_are_refused(desk: Desk) -> None:
     assert desk.request("POST", "/review", desk.headers, "x" * 70_000)[0] == 413
     assert desk.request("POST", "/review", desk.headers, "[" * 60_000)[0] == 400
     assert desk.request("POST", "/review", desk.headers, "[]")[0] == 400
-    assert desk.request("POST", "/other", desk.headers, "{}")[0] == 404
-    assert desk.request("PUT", "/review", desk.headers, "{}")[0] == 501
+    assert desk.request("POST", "/other", desk.headers, "{}")[0] == 405
+    assert desk.request("PUT", "/review", desk.headers, "{}")[0] == 405
+    assert (desk.reviews(), desk.builds.count) == ("", 0)
+
+
+@pytest.mark.parametrize("sent", [b"GET /index.html HT", b"POST /review HTTP/1.1\r\nContent-Length: 9\r\n\r\n{"])
+def test_silent_client_is_disconnected(
+    tmp_path: Path, review_site: Path, monkeypatch: pytest.MonkeyPatch, sent: bytes
+) -> None:
+    """Half of a request; others are answered meanwhile."""
+    monkeypatch.setattr(review_server, "TIMEOUT_S", 1)
+    monkeypatch.setattr(review_server, "_CLEANUP_INTERVAL_S", 1)
+    with (
+        review_desk.open_desk(tmp_path, review_site, monkeypatch) as desk,
+        socket.create_connection(("127.0.0.1", desk.port), timeout=20) as client,
+    ):
+        client.sendall(sent)
+        assert desk.request("GET", "/index.html")[0] == 200
+        assert client.recv(1) == b""
+
+
+def test_client_that_leaves_does_not_disturb_others(desk: Desk) -> None:
+    for _ in range(5):
+        with socket.create_connection(("127.0.0.1", desk.port)) as client:
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            client.sendall(b"GET /index.html HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+    assert desk.request("GET", "/index.html")[0] == 200
+    assert desk.said == []
+
+
+def test_internal_error_is_answered_and_logged(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> dict[str, object]:
+        raise RuntimeError("private")
+
+    monkeypatch.setattr(desk.access.service, "state", fail)
+    status, content, _ = desk.request("GET", "/review", desk.headers)
+    assert (status, json.loads(content)["error"]) == (500, "The server failed: RuntimeError.")
+    assert "Exception on /review [GET]" in "".join(desk.said)
 
 
 def test_sign_on_names_the_person(signed_on: Desk) -> None:
@@ -263,7 +305,8 @@ def test_header_of_an_address_that_is_not_the_proxy_is_ignored(signed_on: Desk) 
 
 
 def test_two_headers_with_a_name_are_refused(signed_on: Desk) -> None:
-    """The proxy added its own to one that a client sent."""
+    """The proxy added its own to one that a client sent; it may have joined them with a comma."""
+    assert signed_on.request("GET", "/review", {"X-Remote-User": "root, jane"})[0] == 403
     import http.client
 
     connection = http.client.HTTPConnection("127.0.0.1", signed_on.port, timeout=30)
@@ -370,7 +413,7 @@ def test_pages_are_built_with_the_options_of_the_site(
 
     monkeypatch.setattr(subprocess, "run", run)
     builds.running = True
-    builds._wanted = True
+    builds._is_requested = True
     builds._run()
     assert (len(started), builds.running, builds.failed) == (2, False, "disk full")
 
@@ -378,6 +421,29 @@ def test_pages_are_built_with_the_options_of_the_site(
 def test_directory_without_a_site_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no dashboard"):
         make_server(tmp_path, 0)
+
+
+def test_port_in_use_is_reported(desk: Desk) -> None:
+    site = desk.database.parent / "site"
+    with pytest.raises(MachineError, match=f"port {desk.port}"):
+        make_review_server(site, desk.port, desk.access)
+    with pytest.raises(MachineError, match=f"port {desk.port}"):
+        make_server(site, desk.port)
+
+
+@pytest.mark.parametrize("package", ["flask", "waitress"])
+def test_review_without_its_extra_names_what_to_install(
+    cli: Callable[..., Result], review_site: Path, monkeypatch: pytest.MonkeyPatch, package: str
+) -> None:
+    """Reading needs neither package."""
+    monkeypatch.delitem(sys.modules, "iowatch.output.dashboard.review_server")
+    monkeypatch.delattr("iowatch.output.dashboard.review_server")
+    monkeypatch.setitem(sys.modules, package, None)
+    done = cli("dashboard", "serve", "--review", "--site", review_site / "site", "--db", review_site / "history.db")
+    assert done.exit_code == 3
+    assert f"--review needs {package}" in done.stderr
+    assert "pip install 'iowatch[review]'" in done.stderr
+    make_server(review_site / "site", 0).server_close()
 
 
 @pytest.mark.parametrize(

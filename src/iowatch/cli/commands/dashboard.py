@@ -21,9 +21,9 @@ from iowatch.cli.common import (
     print_message,
     system_option,
 )
-from iowatch.core import UsageError, format_count, settings
+from iowatch.core import MachineError, UsageError, format_count, settings
 from iowatch.output.dashboard.build import DEFAULT_REPORTS, DEFAULT_SESSIONS, build_site
-from iowatch.output.dashboard.serve import make_access, make_server, serve_site
+from iowatch.output.dashboard.serve import ServeOptions, serve_site
 from iowatch.store import History
 
 
@@ -128,11 +128,19 @@ def _build_each_system(
 )  # fmt: skip
 @click.option("--bind", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="Address to listen on.")
 @database_option
-def serve(port: int, site: Path | None, review: bool, bind: str, db: str | None, **sign_on: Any) -> None:
+def serve(site: Path | None, db: str | None, **options: Any) -> None:
     """Serve the built site on the loopback address; with --review, decisions can be made on the pages.
 
     They are recorded as by `iowatch review`, and committed where the file is in a git repository.
     """
     place = site or settings.var_directory() / "site"
-    access = make_access(place, db, print_message, review=review, **sign_on)
-    serve_site(make_server(place, port, access, bind), access, print_message)
+    serve_options = ServeOptions(database=db, **options)
+    if not serve_options.review:
+        serve_site(place, serve_options)
+        return
+    try:
+        # Flask and waitress are an extra, which only this server needs.
+        from iowatch.output.dashboard import review_server
+    except ModuleNotFoundError as error:
+        raise MachineError(f"--review needs {error.name}", hint="pip install 'iowatch[review]'") from error
+    review_server.serve_review(place, serve_options)

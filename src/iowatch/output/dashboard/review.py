@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import logging
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
 from datetime import date
 from pathlib import Path
@@ -28,7 +29,8 @@ from iowatch.output.dashboard.build import BUILD_OPTIONS
 from iowatch.reference import parse_scope, reviews
 from iowatch.store import History
 
-_MAX_LETTERS = 4000
+_LOG = logging.getLogger(__name__)
+_MAX_CHARACTERS = 4000
 _MAX_FINDINGS = 500
 
 
@@ -43,14 +45,14 @@ class PageBuild:
     def __init__(self, site: Path, database: str | None) -> None:
         self._site, self._database = site, database
         self._lock = threading.Lock()
-        self._wanted = False
+        self._is_requested = False
         self.running = False
         self.failed: str | None = None
 
     def start(self) -> None:
         """Build the site now, or again after the build that runs."""
         with self._lock:
-            self._wanted = True
+            self._is_requested = True
             if not self.running:
                 self.running = True
                 threading.Thread(target=self._run, daemon=True).start()
@@ -58,24 +60,31 @@ class PageBuild:
     def _run(self) -> None:
         while True:
             with self._lock:
-                if not self._wanted:
+                if not self._is_requested:
                     self.running = False
                     return
-                self._wanted = False
+                self._is_requested = False
             try:
                 # A process, because a build forks, which a process with threads must not.
-                done = subprocess.run(self._command(), capture_output=True, text=True, check=False)
-                self.failed = (done.stderr.strip() or "no message") if done.returncode else None
+                build = subprocess.run(self._command(), capture_output=True, text=True, check=False)
             except OSError as error:
                 self.failed = str(error)
+                continue
+            self.failed = None
+            if build.returncode != 0:
+                self.failed = build.stderr.strip() or "no message"
 
     def _command(self) -> list[str]:
-        given = {"output": str(self._site), "db": self._database}
-        options = self._site / BUILD_OPTIONS
-        if options.is_file():
-            given |= json.loads(options.read_text(encoding="utf-8"))
-        words = [word for name, value in given.items() if value is not None for word in (f"--{name}", str(value))]
-        return [sys.executable, "-m", "iowatch", "dashboard", "build", *words]
+        """The command that builds the site with the options of its last build."""
+        options: dict[str, Any] = {"output": str(self._site), "db": self._database}
+        options_file = self._site / BUILD_OPTIONS
+        if options_file.is_file():
+            options |= json.loads(options_file.read_text(encoding="utf-8"))
+        command = [sys.executable, "-m", "iowatch", "dashboard", "build"]
+        for name, value in options.items():
+            if value is not None:
+                command += [f"--{name}", str(value)]
+        return command
 
 
 class ReviewService:
@@ -86,22 +95,21 @@ class ReviewService:
         commits_as_person: whether a person other than git's own user is the author of a commit.
     """
 
-    def __init__(
-        self, build: PageBuild, database: str | None, say: Callable[[str], None], *, commits_as_person: bool = False
-    ) -> None:
-        self._build, self._database, self._say = build, database, say
+    def __init__(self, build: PageBuild, database: str | None, *, commits_as_person: bool = False) -> None:
+        self._build, self._database = build, database
         self._commits_as_person = commits_as_person
         # One decision after the other: git locks its index.
         self._lock = threading.Lock()
 
     def state(self, ids: Collection[str], person: str) -> dict[str, Any]:
         """What is known about findings by id, the name of the person, and how the build of the pages goes."""
-        found = {}
+        bases: Mapping[str, ReviewBasis] = {}
         if ids:
             with History.existing(self._database) as history:
-                found = {name: asdict(basis) for name, basis in review_bases(history, set(ids)).items()}
+                bases = review_bases(history, set(ids))
+        findings = {finding: asdict(basis) for finding, basis in bases.items()}
         build = {"running": self._build.running, "failed": self._build.failed}
-        return {"user": person, "findings": found, "build": build}
+        return {"user": person, "findings": findings, "build": build}
 
     def record(self, document: Mapping[str, Any], person: str) -> dict[str, Any]:
         """Record a decision about findings, or an event; `conflicts` has those about which nothing was recorded.
@@ -114,75 +122,88 @@ class ReviewService:
             UsageError, InputError: a wrong document.
             MachineError: it cannot be recorded.
         """
-        actions = {action.name: action for action in (*REVIEW_ACTIONS, EVENT_ACTION)}
-        action = actions.get(str(document.get("action")))
-        if action is None:
-            raise InputError(f"unknown action '{document.get('action')}'", hint=f"Known: {', '.join(actions)}.")
-        given = {name: _read_field(document, name) for name in (*action.required, *action.optional)}
-        bases = {} if action is EVENT_ACTION else _read_bases(document)
-        with self._lock, History.existing(self._database) as history:
-            conflicts: Mapping[str, str] = {}
-            if action is EVENT_ACTION:
-                messages = [
-                    text
-                    for system in _read_systems(document)
-                    for text in self._record_event(history, system, given, person)
-                ]
-            else:
-                messages, conflicts = self._record_decision(history, action, bases, given, person)
+        action = _read_action(document)
+        fields = {name: _read_field(document, name) for name in (*action.required, *action.optional)}
+        messages: list[str] = []
+        conflicts: Mapping[str, str] = {}
+        bases: Mapping[str, ReviewBasis] = {}
+        if action is EVENT_ACTION:
+            systems = _read_systems(document)
+            with self._lock, History.existing(self._database) as history:
+                for system in systems:
+                    messages += self._record_event(history, system, fields, person)
+        else:
+            bases = _read_bases(document)
+            with self._lock, History.existing(self._database) as history:
+                recorded = record_decisions(history, bases, _decision_entry(action, fields, person))
+                for path in recorded.paths:
+                    # A file has the decisions of one system.
+                    findings = [f for f in recorded.findings if reviews.review_file_path(f.system) == path]
+                    messages += [f"{finding.id} is {finding.state}." for finding in findings]
+                    ids = [finding.id for finding in findings]
+                    messages += self._commit(path, _commit_message(action, ids, fields), person)
+            messages += map(str, recorded.faults)
+            conflicts = recorded.conflicts
         if messages:
             self._build.start()
         return {"messages": messages, "conflicts": conflicts, **self.state(bases, person)}
 
-    def _record_decision(
-        self,
-        history: History,
-        action: ReviewAction,
-        bases: Mapping[str, ReviewBasis],
-        given: Mapping[str, Any],
-        person: str,
-    ) -> tuple[list[str], Mapping[str, str]]:
-        decision = "unassigned" if action.decision == "assigned" and not given["to"] else action.decision
-        recorded = record_decisions(history, bases, {"decision": decision, "by": person, **given})
-        messages = []
-        for path in recorded.paths:
-            ids = [f.id for f in recorded.findings if reviews.review_file_path(f.system) == path]
-            messages += [f"{f.id} is {f.state}." for f in recorded.findings if f.id in ids]
-            messages += self._commit(path, _commit_message(action, ids, given), person)
-        return [*messages, *map(str, recorded.faults)], recorded.conflicts
-
-    def _record_event(self, history: History, system: str, given: dict[str, Any], person: str) -> list[str]:
-        scope = parse_scope((given["scope"] or "").split())
-        path, faults = record_event(history, system, {**given, "scope": scope, "by": person})
-        words = " ".join(f"Add event of {system}: {given['title']}".split())
-        commit = self._commit(path, words, person)
-        return [f"Recorded for {system}: {given['title']}.", *commit, *map(str, faults)]
+    def _record_event(self, history: History, system: str, fields: Mapping[str, Any], person: str) -> list[str]:
+        """Record an event of one system and commit it; returns messages."""
+        scope = parse_scope((fields["scope"] or "").split())
+        path, faults = record_event(history, system, {**fields, "scope": scope, "by": person})
+        subject = " ".join(f"Add event of {system}: {fields['title']}".split())
+        commit = self._commit(path, subject, person)
+        return [f"Recorded for {system}: {fields['title']}.", *commit, *map(str, faults)]
 
     def _commit(self, path: Path, message: str, person: str) -> list[str]:
         """Commit a file; a failure is a message, because the decision is recorded."""
-        self._say(f"{person}: {message.splitlines()[0]}")
+        _LOG.info("%s: %s", person, message.splitlines()[0])
+        author = person if self._commits_as_person else None
         try:
-            commit = reviews.commit_file(path, message, person if self._commits_as_person else None)
+            commit = reviews.commit_file(path, message, author)
         except IowatchError as error:
-            self._say(str(error))
+            _LOG.info("%s", error)
             return [error.message, error.hint or ""]
         return [f"Committed as {commit}."] if commit else []
 
 
-def _commit_message(action: ReviewAction, ids: list[str], given: Mapping[str, Any]) -> str:
+def _decision_entry(action: ReviewAction, fields: Mapping[str, Any], person: str) -> dict[str, Any]:
+    """Fields of a decision for `record_decisions`; an empty owner means that nobody is."""
+    decision = action.decision
+    if decision == "assigned" and not fields["to"]:
+        decision = "unassigned"
+    return {"decision": decision, "by": person, **fields}
+
+
+def _commit_message(action: ReviewAction, ids: Sequence[str], fields: Mapping[str, Any]) -> str:
     """`Accept franklin-20090317-up: intended`; of several findings the ids follow below."""
-    about = ids[0] if len(ids) == 1 else f"{len(ids)} findings"
-    to = f" to {given['to'] or 'nobody'}" if action.decision == "assigned" else ""
-    reason = f": {given['reason']}" if given["reason"] else ""
-    subject = " ".join(f"{action.name.capitalize()} {about}{to}{reason}".split())
-    return subject + ("\n\n" + "\n".join(ids) if len(ids) > 1 else "")
+    subject = ids[0] if len(ids) == 1 else f"{len(ids)} findings"
+    message = f"{action.name.capitalize()} {subject}"
+    if action.decision == "assigned":
+        message += f" to {fields['to'] or 'nobody'}"
+    if fields["reason"]:
+        message += f": {fields['reason']}"
+    # On one line, whatever the form contained.
+    message = " ".join(message.split())
+    if len(ids) > 1:
+        message += "\n\n" + "\n".join(ids)
+    return message
+
+
+def _read_action(document: Mapping[str, Any]) -> ReviewAction:
+    actions = {action.name: action for action in (*REVIEW_ACTIONS, EVENT_ACTION)}
+    action = actions.get(str(document.get("action")))
+    if action is None:
+        raise InputError(f"unknown action '{document.get('action')}'", hint=f"Known: {', '.join(actions)}.")
+    return action
 
 
 def _read_field(document: Mapping[str, Any], name: str) -> Any:
     """A field of a request: a text, a date for the names of dates, None if it is absent or empty."""
     value = clean_text(document.get(name)) or None
-    if value is not None and (not isinstance(value, str) or len(value) > _MAX_LETTERS):
-        raise InputError(f"field '{name}': expected a text of at most {_MAX_LETTERS} characters")
+    if value is not None and (not isinstance(value, str) or len(value) > _MAX_CHARACTERS):
+        raise InputError(f"field '{name}': expected a text of at most {_MAX_CHARACTERS} characters")
     if value is None or name not in ("date", "until"):
         return value
     try:
@@ -193,7 +214,7 @@ def _read_field(document: Mapping[str, Any], name: str) -> Any:
 
 def _read_systems(document: Mapping[str, Any]) -> list[str]:
     systems = document.get("systems")
-    if not isinstance(systems, list) or not systems or not all(isinstance(one, str) for one in systems):
+    if not isinstance(systems, list) or not systems or not all(isinstance(name, str) for name in systems):
         raise InputError("field 'systems': expected the names of systems")
     return systems
 

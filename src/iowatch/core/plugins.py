@@ -1,8 +1,9 @@
-"""Plugins: Python code of a site that adds benchmarks, metrics and pages to the product's own registries.
+"""Plugins: Python code of a site that adds benchmarks, metrics, pages and channels to the product's own registries.
 
 A plugin is a file in `plugins/` of the site's repository, or an entry point of the group `iowatch.plugins` of an
-installed package. Its objects (`Benchmark`, `Metric`, `Page`) are found by their type, as those of our own files.
-Plugins are loaded when a registry is used for the first time. A fault is reported and disables only what has it.
+installed package. Its objects (`Benchmark`, `Metric`, `Page`, `NoticeChannel`) are found by their type, as those of our
+own files. Plugins are loaded when a registry is used for the first time. A fault is reported and disables only what has
+it.
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from iowatch.cli.common import examples, json_option, print_report, system_option
+from iowatch.output import notice_channels
 from iowatch.output.dashboard import pages
 from iowatch.site import doctor, show
 
@@ -17,7 +18,9 @@ def command(system: str, as_json: bool) -> int:
 
     Exit code 1 when something is missing without which no suite can run.
     """
-    len(pages.PAGES)  # faults of the plugins' pages belong into the report
+    # Faults of the plugins' pages and channels belong into the report.
+    len(pages.PAGES)
+    len(notice_channels.NOTICE_CHANNELS)
     report = doctor.examine_machine(system)
     print_report(as_json, report.to_json(), lambda console: show.render_doctor(report, console))
     return 0 if report.usable else 1

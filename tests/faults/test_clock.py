@@ -13,7 +13,7 @@ import pytest
 from iowatch.core import format_time, utc_now
 from iowatch.findings import update_findings
 from iowatch.output.dashboard.build import build_site
-from iowatch.output.notice_channels import NotifySettings
+from iowatch.output.notice_channels import notify_settings_model
 from iowatch.output.notices import compose_notices
 from iowatch.session import session
 from iowatch.store import History, maintenance
@@ -23,7 +23,7 @@ from tests.faults import material
 from tests.faults.conftest import LONG, only_long
 
 LIBRARIES = sorted(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"))
-SETTINGS = NotifySettings.model_validate(
+SETTINGS = notify_settings_model().model_validate(
     {"digest": "never", "channels": [{"name": "i", "kind": "issue", "directory": "issues"}]}
 )
 

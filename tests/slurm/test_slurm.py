@@ -22,10 +22,8 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from iowatch.experiments.interference.aggressors import AggressorError, Aggressors
-from iowatch.experiments.interference.run import InterferenceContext, check_interference
 from iowatch.findings import load_findings
-from iowatch.site.schedulers import partition_capacity
+from iowatch.site.schedulers import PartitionCapacity, partition_capacity
 from iowatch.store import History, RunRow
 from tests.conftest import ROOT
 from tests.darshan.conftest import LogSpec, build
@@ -213,10 +211,14 @@ def test_ab_run_uses_one_allocation(cluster: Cluster, stack: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.capability("experiments.interference")
 def test_aggressors_are_tasks_of_one_array(
     cluster: Cluster, stack: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two jobs that ReFrame submits, directed by their control file; one is cancelled, the other ends with the run."""
+    from iowatch.experiments.interference.aggressors import AggressorError, Aggressors
+    from iowatch.experiments.interference.run import InterferenceContext, check_interference
+
     for name, value in cluster.environment.items():
         monkeypatch.setenv(name, value)
     known = len(cluster.ended())
@@ -224,7 +226,7 @@ def test_aggressors_are_tasks_of_one_array(
     context = InterferenceContext("slurm-local", "tiny", (stack,), levels=(0, 2), **words)  # type: ignore[arg-type]
     plan = context.plan()
     assert check_interference(context, plan, 1) == []
-    assert partition_capacity("node") == (1, 16)
+    assert partition_capacity("node") == PartitionCapacity(nodes=1, processors=16)
     jobs = Aggressors(context, plan.aggressor, 2, tmp_path / "aggressors", 300)
     order = replace(context.order(tmp_path), session="test")
     try:

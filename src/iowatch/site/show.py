@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import time, tzinfo
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.table import Table
@@ -20,11 +21,13 @@ from iowatch.site import (
     StackDiff,
     System,
     SystemLimits,
-    doctor,
     system_zone,
 )
 from iowatch.site.stack import probe as stack_probe
 from iowatch.site.storage import Mount
+
+if TYPE_CHECKING:
+    from iowatch.site import doctor
 
 
 def _format_size(size_bytes: int | None) -> str:

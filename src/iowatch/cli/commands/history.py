@@ -25,11 +25,7 @@ from iowatch.core import (
     parse_size,
     parse_time,
 )
-from iowatch.findings import find_retests
 from iowatch.output.history import artefact_location, print_series, print_session, print_sessions
-from iowatch.output.monitoring import write_metrics
-from iowatch.session import session as sessions
-from iowatch.session.coverage import assess_coverage
 from iowatch.site import shared_zone
 from iowatch.store import (
     ALL_SESSIONS,
@@ -41,12 +37,11 @@ from iowatch.store import (
     SeriesFilter,
     SeriesRow,
     SessionRow,
-    bulk,
     database_url,
-    export,
     locks,
-    maintenance,
 )
+
+# Modules that only one subcommand uses are imported by it: `list` would take three times as long.
 
 
 @click.group(epilog=common.examples("iowatch history list --system local"))
@@ -58,6 +53,8 @@ def command() -> None:
 @common.history_options
 def check(db: str | None, as_json: bool) -> int:
     """Check the database for damage; exit code 1 if there is any."""
+    from iowatch.store import maintenance
+
     with History.existing(db) as history:
         found = maintenance.check_history(history)
     if as_json:
@@ -84,6 +81,8 @@ def _format_counts(**numbers: int) -> str:
 @common.database_option
 def backup(file: Path, db: str | None) -> None:
     """Write the whole history into a new SQLite FILE, while others use it; `iowatch history copy` restores it."""
+    from iowatch.store import maintenance
+
     with History.existing(db) as history:
         size = maintenance.backup_history(history, file)
     common.print_message(f"{file}: {format_size(size)}")
@@ -100,6 +99,8 @@ def copy(source: str, target: str, system: str | None, as_json: bool) -> None:
     To restore a backup, copy it into a history that does not exist yet. No session of this checkout can run while
     its own history is TO, and none of any host that uses a PostgreSQL history while that is TO.
     """
+    from iowatch.store import maintenance
+
     lock = locks.exclusive_lock() if database_url(target) == database_url() else nullcontext()
     with History.existing(source) as left, lock, History.open(target) as right, right.locks.hold(ALL_SESSIONS):
         done = maintenance.copy_history(left, right, system, common.print_message)
@@ -141,6 +142,9 @@ def prune(
     Every result stays in the history, and so do files that findings refer to. Only --days applies to
     var/runs.
     """
+    from iowatch.session import session as sessions
+    from iowatch.store import maintenance
+
     if days is None and size is None:
         raise click.UsageError("--days or --size is required")
     with History.existing(db) as history:
@@ -209,6 +213,10 @@ def list_(
 @common.history_options
 def show(session: str | None, number: int | None, every_file: bool, db: str | None, as_json: bool) -> None:
     """One session with its runs, or one run; SESSION is its UUID or the beginning of it."""
+    from iowatch.findings import find_retests
+    from iowatch.session.coverage import assess_coverage
+    from iowatch.store import bulk
+
     with History.existing(db) as history:
         if (session is None) == (number is None):
             raise UsageError("expected one of SESSION and --run", hint="`iowatch history list` has sessions.")
@@ -258,6 +266,9 @@ def export_history(
     **chosen: Any,
 ) -> None:
     """Write results with every sample to a file that other programs read."""
+    from iowatch.output.monitoring import write_metrics
+    from iowatch.store import export
+
     with History.existing(db) as history:
         zone = shared_zone([chosen["system"]] if chosen["system"] else history.systems())
         begin, end = (None if text is None else int(parse_time(text, zone).timestamp()) for text in (since, until))

@@ -9,7 +9,7 @@ import click
 
 from iowatch.cli.common import examples, json_option, print_json, print_message, print_report
 from iowatch.cli.completion import complete_system
-from iowatch.site import init, show, system
+from iowatch.site import show, system
 
 
 @click.group(epilog=examples("iowatch system init mycluster"))
@@ -56,6 +56,8 @@ def init_system(
 
     Run it on a login node. On a terminal it submits one small job per partition; otherwise only for given answers.
     """
+    from iowatch.site import init
+
     ask = None if no_input or as_json or not is_interactive() else _ask
     say = print_message if not as_json else lambda _text: None
     written = init.write_system(

@@ -55,8 +55,10 @@ def evaluate(expression: Any, names: Names, real: bool = False) -> Number:
     Raises:
         InputError: not an expression, an unknown name, overflow of 64 bits, or division by zero.
     """
-    if isinstance(expression, bool | int) or (real and isinstance(expression, float)):
-        return int(expression) if isinstance(expression, bool) else expression
+    if isinstance(expression, bool):
+        return int(expression)
+    if isinstance(expression, int) or (real and isinstance(expression, float)):
+        return expression
     if not isinstance(expression, str) or len(expression) > _MAX_LENGTH:
         raise InputError(f"'{str(expression)[:80]}' is not an expression")
     try:
@@ -93,7 +95,8 @@ def _raw_value(node: ast.expr, names: Names, real: bool) -> Number:
         case ast.Name(id=name):
             if name not in names:
                 raise InputError(f"unknown name '{name}'; known: {', '.join(sorted(names))}")
-            if isinstance(value := names[name], str):
+            value = names[name]
+            if isinstance(value, str):
                 raise InputError(f"'{name}' is a text, not a number")
             return value
         case ast.UnaryOp(op=ast.USub(), operand=operand):
@@ -107,23 +110,24 @@ def _raw_value(node: ast.expr, names: Names, real: bool) -> Number:
         case ast.Compare(left=left, ops=[op], comparators=[right]) if type(op) in _COMPARE:
             return int(_COMPARE[type(op)](_value(left, names, real), _value(right, names, real)))
         case ast.BoolOp(op=op, values=values):
-            chosen = all if isinstance(op, ast.And) else any
-            return int(chosen(_value(one, names, real) != 0 for one in values))
-        case ast.Call(func=ast.Name(id="min" | "max" as word), args=[left, right], keywords=[]):
-            both = _value(left, names, real), _value(right, names, real)
-            return min(both) if word == "min" else max(both)
+            truths = (_value(value, names, real) != 0 for value in values)
+            return int(all(truths) if isinstance(op, ast.And) else any(truths))
+        case ast.Call(func=ast.Name(id="min"), args=[left, right], keywords=[]):
+            return min(_value(left, names, real), _value(right, names, real))
+        case ast.Call(func=ast.Name(id="max"), args=[left, right], keywords=[]):
+            return max(_value(left, names, real), _value(right, names, real))
     raise ValueError(ast.dump(node)[:80])
 
 
 def _chain(node: ast.expr, names: Names, real: bool) -> Number:
     """The value of `a + b + c …`: sums over ranks have more terms than Python's recursion may be deep."""
-    rest: list[ast.BinOp] = []
+    terms: list[ast.BinOp] = []
     while isinstance(node, ast.BinOp):
-        rest.append(node)
+        terms.append(node)
         node = node.left
     value = _value(node, names, real)
-    for one in reversed(rest):
-        value = _checked(_binary(one.op, value, _value(one.right, names, real), real))
+    for term in reversed(terms):
+        value = _checked(_binary(term.op, value, _value(term.right, names, real), real))
     return value
 
 
@@ -203,7 +207,9 @@ class Workload:
 
     def text(self, value: Any) -> str:
         """Return a text, or that of the parameter `$name`."""
-        return str(self._texts.get(value[1:], value)) if isinstance(value, str) and value[:1] == "$" else str(value)
+        if isinstance(value, str) and value.startswith("$"):
+            return str(self._texts.get(value.removeprefix("$"), value))
+        return str(value)
 
     def value(self, expression: Any, rank: int = 0, real: bool = False) -> Number:
         """Return the value of an expression on a rank."""
@@ -219,9 +225,13 @@ class Workload:
             for rank in range(self.ranks):
                 if not self._takes_part(file.get("ranks"), rank, self._names[rank]):
                     continue
-                keys: dict[str, Any] = {"shared": 0, "per-process": rank, "per-node": self._names[rank]["node"]}
-                key = self.value(group, rank) if group is not None else keys[layout]
-                owners[rank] = lowest.setdefault(key, rank)
+                # Ranks of the same group share a file.
+                if group is not None:
+                    group_number = self.value(group, rank)
+                else:
+                    groups: dict[str, Any] = {"shared": 0, "per-process": rank, "per-node": self._names[rank]["node"]}
+                    group_number = groups[layout]
+                owners[rank] = lowest.setdefault(group_number, rank)
             self._members[name] = owners
         return self._members[name]
 
@@ -236,7 +246,7 @@ class Workload:
     def file_names(self, name: str, rank: int) -> dict[str, Number | str]:
         """Return what expressions of a file and of its actions know on a rank that has part in it."""
         owners = self.members(name)
-        sharing = [one for one, owner in owners.items() if owner == owners[rank]]
+        sharing = [member for member, owner in owners.items() if owner == owners[rank]]
         return {**self._names[rank], "file_ranks": len(sharing), "file_rank": sharing.index(rank)}
 
     def _rank_names(self, rank: int, common: Names) -> dict[str, Number | str]:
@@ -245,12 +255,13 @@ class Workload:
             names[name] = evaluate(expression, names)
         return names
 
-    def _takes_part(self, chosen: Any, rank: int, names: Names) -> bool:
-        if chosen is None or chosen == "all":
+    def _takes_part(self, ranks: Any, rank: int, names: Names) -> bool:
+        """Whether a rank is among those of an action: all, a list of numbers, or those that meet a condition."""
+        if ranks is None or ranks == "all":
             return True
-        if isinstance(chosen, list):
-            return rank in [evaluate(one, names) for one in chosen]
-        return evaluate(chosen, names) != 0
+        if isinstance(ranks, list):
+            return rank in [evaluate(expression, names) for expression in ranks]
+        return evaluate(ranks, names) != 0
 
     def _walk(self, actions: Sequence[Any], rank: int, names: dict[str, Number | str]) -> Iterator[Operation]:
         for action in actions:

@@ -410,7 +410,9 @@ def read_snapshots(stage: Path, settings: CovariateSettings) -> dict[str, Any]:
         texts = {side: (stage / _snapshot_name(side)).read_text(errors="replace") for side in SIDES}
     except OSError:
         return {}
-    snapshots = {side: parse_snapshot(text, settings) for side, text in texts.items()}
+    snapshots: dict[str, dict[str, float | str]] = {}
+    for side, text in texts.items():
+        snapshots[side] = parse_snapshot(text, settings)
     missing: dict[str, str] = {}
     for side, text in texts.items():
         if not is_complete_snapshot(text):
@@ -422,7 +424,8 @@ def read_snapshots(stage: Path, settings: CovariateSettings) -> dict[str, Any]:
         for snapshot, answer in zip(snapshots.values(), answers, strict=True):
             snapshot.update(answer)
         missing |= reasons
-    covariates: dict[str, Any] = dict(snapshots)
+    covariates: dict[str, Any] = {}
+    covariates.update(snapshots)
     if missing:
         covariates["missing"] = missing
     return {"covariates": covariates}

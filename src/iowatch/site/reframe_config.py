@@ -30,7 +30,7 @@ from reframe.core.launchers import JobLauncher
 from reframe.core.systems import System as ReframeSystem
 from reframe.utility.typecheck import Duration
 
-from iowatch.core import InputError, IowatchError, MachineError, settings, suggest_name
+from iowatch.core import InputError, IowatchError, MachineError, roots, settings, suggest_name
 from iowatch.site import Stack, discover_stacks, load_system, read_stack_json, write_stack_files
 from iowatch.site.schedulers import BLOCKED_REASONS, SCHEDULER_OPTIONS, access_options, with_mpi_types
 from iowatch.site.stack.probe import features_of_stack
@@ -47,7 +47,7 @@ def load_configuration(system: str) -> tuple[Path, dict[str, Any]]:
         IowatchError: reported by the configuration itself (no stack on this machine, …).
     """
     path = settings.find_file("reframe", system)
-    untrusted_reason = settings.untrusted_reason(path) if path.exists() else None
+    untrusted_reason = roots.untrusted_reason(path) if path.exists() else None
     if untrusted_reason:
         raise InputError(untrusted_reason)
     try:

@@ -7,7 +7,7 @@ import shlex
 import sys
 from pathlib import Path
 
-from iowatch.core import UsageError, settings
+from iowatch.core import UsageError, roots, settings
 from iowatch.site import machine
 
 _FOLDERS = ("systems", "suites", "workloads", "stacks", "reference/bandwidth", "events", "reviews", "maps")
@@ -32,7 +32,7 @@ def write_site(directory: Path, *, title: str | None = None, timezone: str | Non
     site = directory.absolute()
     if any(character.isspace() for character in str(site)):
         raise UsageError(f"'{site}' has a blank in its path", hint="ReFrame does not support it; choose another.")
-    if (site / settings.SITE_FILE).exists():
+    if (site / roots.SITE_FILE).exists():
         raise UsageError(f"{site} is the repository of a site already", hint="Edit its site.yaml.")
     if site.exists() and not _is_empty_repository(site):
         raise UsageError(
@@ -67,12 +67,12 @@ def _site_texts(site: Path, title: str | None, timezone: str | None) -> dict[str
     texts = {path.relative_to(template).as_posix(): path.read_text(encoding="utf-8") for path in template.rglob("*.*")}
     texts[".gitignore"] = (template / "gitignore").read_text(encoding="utf-8")
     # site.yaml has the answers.
-    site_file = texts[settings.SITE_FILE]
+    site_file = texts[roots.SITE_FILE]
     if title is not None:
         site_file = site_file.replace(_TITLE, f"title: {json.dumps(title, ensure_ascii=False)}\n")
     if timezone:
         site_file = site_file.replace(_ZONE, f"timezone: {timezone}\n")
-    texts[settings.SITE_FILE] = site_file
+    texts[roots.SITE_FILE] = site_file
     for path in sorted((settings.product_root() / "ci/recipes").iterdir()):
         text = path.read_text(encoding="utf-8").replace(_SITE_DIRECTORY, str(site))
         if path.suffix != ".md":

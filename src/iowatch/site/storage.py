@@ -16,15 +16,16 @@ import shlex
 import shutil
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from iowatch.benchmarks import hints
 from iowatch.benchmarks.suites import SuiteCase
-from iowatch.core import MachineError, file_system_type, files, format_size, mount_types, settings
+from iowatch.core import MachineError, Scalar, file_system_type, files, format_size, mount_types, settings
 from iowatch.site.file_system import FileSystemIdentity
 from iowatch.site.machine import query_command
 
@@ -126,7 +127,8 @@ def _describe_mount(mount_point: str, technology: str) -> Mount:
             writable=os.access(mount_point, os.W_OK),
         )
     if technology == "Lustre":
-        mount = replace(mount, **lustre_facts(mount_point))
+        facts_of_lustre: dict[str, Any] = dict(lustre_facts(mount_point))
+        mount = replace(mount, **facts_of_lustre)
     return mount
 
 
@@ -191,9 +193,9 @@ def find_duplicate_cases(cases: Sequence[SuiteCase], directory: Path) -> dict[st
 
 def _identity_without_striping(case: SuiteCase) -> tuple[object, ...]:
     """Return what is equal for cases that differ only in their striping: options, also in hints of MPI-IO."""
-    options = case.options
+    options: Mapping[str, Scalar] = case.options
     if hints.OPTION in options:
-        options = hints.without_striping(options)
+        options = hints.without_striping(case.options)
     others = [(name, str(value)) for name, value in options.items() if name not in STRIPING_OPTIONS]
     return (case.suite, case.benchmark, *sorted(others))
 

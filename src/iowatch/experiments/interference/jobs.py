@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from iowatch.core import write_atomically
-from iowatch.site.schedulers import partition_capacity, query_job
+from iowatch.site import schedulers
 
 CONTROL, START = "control", "start.sh"
 RENEW_S = 10.0
@@ -179,7 +179,7 @@ class AggressorJob:
                 return f"its start {start.number} ended with exit code {start.exit_code}{message}"
         process, _, job = [*self._words("job"), "", "", ""][:3]
         if job:
-            state = query_job("squeue", job).get("state", "RUNNING")
+            state = schedulers.query_job("squeue", job).get("state", "RUNNING")
             if state in ("RUNNING", "SUSPENDED"):
                 return None
             return f"its job {job} is {state}"
@@ -226,7 +226,7 @@ def most_aggressors(
         victim, aggressor: (ranks, nodes) of each.
         exclusive: whether jobs have whole nodes.
     """
-    capacity = partition_capacity(queue)
+    capacity = schedulers.partition_capacity(queue)
     if capacity is None:
         return None
     victim_ranks, victim_nodes = victim

@@ -1,6 +1,7 @@
 """What `iowatch doctor` looks for: one profiler is sufficient; docs/profile.md names the others."""
 
 from iowatch.experiments.profile.profiler import PROFILERS
-from iowatch.site.doctor import Requirement
+from iowatch.site import doctor
 
-PROFILER = Requirement(PROFILERS[0].name, (), (PROFILERS[0].package,), "iowatch profile", program=PROFILERS[0].name)
+_FIRST = PROFILERS[0]
+PROFILER = doctor.Requirement(_FIRST.name, (), (_FIRST.package,), "iowatch profile", program=_FIRST.name)

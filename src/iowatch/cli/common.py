@@ -104,7 +104,10 @@ def print_json(document: Any) -> None:
 
 def print_report(as_json: bool, document: Any, render: Callable[[Console], None]) -> None:
     """The result of a command: the document with `--json`, else what `render` prints for people."""
-    print_json(document) if as_json else render(stdout_console())
+    if as_json:
+        print_json(document)
+    else:
+        render(stdout_console())
 
 
 def print_lines(*lines: str) -> None:
@@ -146,4 +149,6 @@ def stdout_console() -> Console:
     from iowatch.core import SafeConsole  # rich takes a third of the time of `iowatch --help`
 
     console = SafeConsole(highlight=False, emoji=False)
-    return console if console.is_terminal else SafeConsole(highlight=False, emoji=False, width=200)
+    if console.is_terminal:
+        return console
+    return SafeConsole(highlight=False, emoji=False, width=200)

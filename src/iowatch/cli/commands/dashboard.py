@@ -79,9 +79,10 @@ def build(
         return _build_each_system(db, sites, options, workers, scheduler, as_json)
     if workers or scheduler:
         raise UsageError("--workers and --scheduler need --each-system")
-    place = output or settings.var_directory() / ("site" if system is None else f"site-{system}")
+    if output is None:
+        output = settings.var_directory() / ("site" if system is None else f"site-{system}")
     with History.existing(db) as history:
-        built = build_site(history, place, zone, sessions, reports, system=system)
+        built = build_site(history, output, zone, sessions, reports, system=system)
     if as_json:
         print_json({"index": str(built.index), "written": built.written, "kept": built.kept})
     else:

@@ -17,9 +17,10 @@ from iowatch.cli.common import (
     print_json,
     print_lines,
     print_message,
+    stacks_option,
     system_option,
 )
-from iowatch.cli.completion import complete_finding, complete_stack, complete_suite
+from iowatch.cli.completion import complete_finding, complete_suite
 from iowatch.core import UsageError
 from iowatch.findings import REVIEW_ACTIONS, ReviewAction, record_decision
 from iowatch.reference import current_author, reviews
@@ -102,14 +103,7 @@ for _action in REVIEW_ACTIONS:
 )
 @system_option(required=True)
 @click.option("--suite", shell_complete=complete_suite, help="Only this suite [default: all].")
-@click.option(
-    "--stack",
-    "stacks",
-    shell_complete=complete_stack,
-    multiple=True,
-    metavar="STACK",
-    help="Only this stack (may be repeated).",
-)
+@stacks_option
 @click.option("--reason", help="Accept the listed losses, for this reason.")
 @click.option("--by", help="Author [default: git's user.name].")
 @history_options

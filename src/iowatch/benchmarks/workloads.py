@@ -297,7 +297,7 @@ class Workload:
         parts = self._parts(action, file, names)
         if evaluate(action.get("view", 0), names):
             if not self._has_views(action, file, names):
-                raise InputError(f"{_place(action)}: only a collective operation of mpiio has a view")
+                raise InputError(f"{_action_name(action)}: only a collective operation of mpiio has a view")
             viewed = tuple((offset, size) for offset, size, _ in parts)
             first, size, end = viewed[0][0], sum(size for _, size in viewed), sum(viewed[-1])
             yield Operation(verb, name, number, owners[rank], first, size, end - first, True, parts=viewed)
@@ -314,13 +314,13 @@ class Workload:
     ) -> Iterator[tuple[int, int, int]]:
         if "list" in action:
             for pair in action["list"]:
-                offset, size = (int(evaluate(one, names)) for one in pair)
+                offset, size = (int(evaluate(expression, names)) for expression in pair)
                 yield offset, size, size
         elif "dataset" in action:
             yield self._dataset_part(action, file, names)
         elif "shape" in action:
             if not self._has_views(action, file, names):
-                raise InputError(f"{_place(action)}: only a collective operation of mpiio has a shape")
+                raise InputError(f"{_action_name(action)}: only a collective operation of mpiio has a shape")
             shape = [int(evaluate(n, names)) for n in action["shape"]]
             yield _box(action, shape, 1, int(evaluate(action["offset"], names)), names)
         else:
@@ -349,20 +349,26 @@ def _box(
     for key in ("start", "count"):
         if len(action[key]) != len(shape):
             raise InputError(
-                f"{_place(action)}: {key} has {format_count(len(action[key]), 'value')}, expected {len(shape)}: "
+                f"{_action_name(action)}: {key} has {format_count(len(action[key]), 'value')}, expected {len(shape)}: "
                 "one for each dimension"
             )
-    start, count = ([int(evaluate(n, names)) for n in action[key]] for key in ("start", "count"))
-    strides = [math.prod(shape[i + 1 :]) * element for i in range(len(shape))]
+    start = [int(evaluate(expression, names)) for expression in action["start"]]
+    count = [int(evaluate(expression, names)) for expression in action["count"]]
+    # Bytes from one index of each dimension to the next: the last dimension is contiguous.
+    strides = [math.prod(shape[dimension + 1 :]) * element for dimension in range(len(shape))]
     size = math.prod(count) * element
-    first = base + sum(a * b for a, b in zip(start, strides, strict=True))
-    span = sum((n - 1) * b for n, b in zip(count, strides, strict=True)) + element if size else 0
-    return first, size, span
+    first = base + sum(index * stride for index, stride in zip(start, strides, strict=True))
+    if size == 0:
+        return first, 0, 0
+    last = sum((length - 1) * stride for length, stride in zip(count, strides, strict=True))
+    return first, size, last + element
 
 
-def _place(action: Mapping[str, Any]) -> str:
+def _action_name(action: Mapping[str, Any]) -> str:
+    """Return `write of DATASET of FILE`, for messages."""
     verb = next(verb for verb in _FILE_VERBS if verb in action)
-    return f"{verb} of {' of '.join(str(action[key]) for key in ('dataset', verb) if key in action)}"
+    names = [str(action[key]) for key in ("dataset", verb) if key in action]
+    return f"{verb} of {' of '.join(names)}"
 
 
 _FILE_VERBS = ("create", "open", "write", "read", "flush", "close", "stat", "remove")
@@ -411,17 +417,23 @@ def read_description(path: Path) -> dict[str, Any]:
     document = read_mapping(path, "docs/workloads.md#description")
     schema = settings.product_root() / "benchmarks" / "benchio" / "schema" / "workload.json"
     checker = jsonschema.Draft202012Validator(json.loads(schema.read_text(encoding="utf-8")))
-    if fault := jsonschema.exceptions.best_match(checker.iter_errors(document)):
-        place = ".".join(map(str, fault.absolute_path)) or "the description"
+    fault = jsonschema.exceptions.best_match(checker.iter_errors(document))
+    if fault:
+        field = ".".join(map(str, fault.absolute_path)) or "the description"
         hint = "`benchio --workload FILE --check` names line and column; docs/workloads.md has the format."
-        raise InputError(f"{path}: {place}: {fault.message[:200]}", hint=hint)
+        raise InputError(f"{path}: {field}: {fault.message[:200]}", hint=hint)
     return document
+
+
+_MAX_DEFAULT_RANKS = 1 << 16
 
 
 def default_ranks(document: Mapping[str, Any]) -> int:
     """Return the ranks that a workload was made from, or 4."""
-    traced = document.get("parameters", {}).get("traced_ranks", 4)
-    return traced if isinstance(traced, int) and 0 < traced <= 1 << 16 else 4
+    traced_ranks = document.get("parameters", {}).get("traced_ranks")
+    if isinstance(traced_ranks, int) and 0 < traced_ranks <= _MAX_DEFAULT_RANKS:
+        return traced_ranks
+    return 4
 
 
 class _Dumper(yaml.SafeDumper):  # type: ignore[misc]

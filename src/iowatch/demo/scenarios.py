@@ -401,7 +401,7 @@ def prepare_demo_path(path: Path) -> None:
     """
     if path.exists():
         with History.open(str(path)) as history:
-            measured = [s for s in history.sessions() if s.origin != "demo"]
+            measured = [session for session in history.sessions() if session.origin != "demo"]
         if measured:
             raise InputError(
                 f"{path} contains {len(measured)} sessions that are no demonstration; it is not replaced",
@@ -427,14 +427,15 @@ def replay_demonstration(history: History, demonstration: Demonstration, seed: i
 
 def _record_session(history: History, simulated: SimulatedSession) -> None:
     session, runs = simulated.session, simulated.runs
-    last = max((run.started_at for run in runs), default=session.started_at)
+    last_start = max((run.started_at for run in runs), default=session.started_at)
+    status = "ok" if all(run.output.status == "ok" for run in runs) else "failed"
     history.begin_session(session, simulated.expected)
     history.record_runs(session.uuid, runs)
-    history.end_session(session.uuid, "ok" if all(run.output.status == "ok" for run in runs) else "failed", last + 3600)
+    history.end_session(session.uuid, status, last_start + 3600)
 
 
 def largest_findings(findings: Sequence[Finding], count: int = 2) -> list[Finding]:
     """The `count` open findings with the largest changes, in the order of `findings`."""
-    found = [finding for finding in findings if finding.state == "open"]
-    by_size = sorted(found, key=lambda finding: max(abs(log(m.gain)) for m in finding.members))
-    return [finding for finding in found if finding in by_size[-count:]]
+    open_findings = [finding for finding in findings if finding.state == "open"]
+    by_size = sorted(open_findings, key=lambda finding: max(abs(log(member.gain)) for member in finding.members))
+    return [finding for finding in open_findings if finding in by_size[-count:]]

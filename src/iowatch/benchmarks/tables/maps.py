@@ -89,21 +89,31 @@ def _known_metric(name: Scalar) -> Scalar:
     return name
 
 
-def _list_of(found: Any) -> Any:
+def _list_of(value: Any) -> Any:
     """Return a list; one entry may be written without `- `, and an empty key is an empty list."""
-    return [] if found is None else found if isinstance(found, list) else [found]
+    if value is None:
+        return []
+    if isinstance(value, list):
+        return value
+    return [value]
 
 
-def _text_keys(found: Any) -> Any:
+def _text_keys(mapping: Any) -> Any:
     """Return a mapping whose keys are the texts of cells: YAML reads `8` as a number."""
-    if not isinstance(found, dict):
-        return found
-    return {str(key) if type(key) is int else key: value for key, value in found.items()}
+    if not isinstance(mapping, dict):
+        return mapping
+    with_text_keys = {}
+    for key, value in mapping.items():
+        text = str(key) if type(key) is int else key  # true is no int here
+        with_text_keys[text] = value
+    return with_text_keys
 
 
-def _as_source(found: Any) -> Any:
+def _as_source(value: Any) -> Any:
     """Return a constant, which is written as it is, as fields."""
-    return found if isinstance(found, dict) else {"value": found}
+    if isinstance(value, dict):
+        return value
+    return {"value": value}
 
 
 Text = Annotated[str, StringConstraints(min_length=1), AfterValidator(_require_answer)]
@@ -134,7 +144,9 @@ class Columns:
 
     def needs(self, name: str) -> bool:
         """Whether the map reads the column."""
-        return name in self.required or name in self.optional or any(one.fullmatch(name) for one in self.families)
+        if name in self.required or name in self.optional:
+            return True
+        return any(family.fullmatch(name) for family in self.families)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from iowatch.cli.completion import complete_system
+from iowatch.cli.completion import complete_benchmark, complete_stack, complete_system
 from iowatch.core import escape_json_controls
 
 if TYPE_CHECKING:
@@ -25,6 +25,39 @@ database_option = click.option(
 )
 
 json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout and nothing else.")
+
+
+# Which runs: options of commands that measure.
+stacks_option = click.option(
+    "--stack",
+    "stacks",
+    shell_complete=complete_stack,
+    multiple=True,
+    metavar="STACK",
+    help="Only this stack (may be repeated).",
+)
+benchmarks_option = click.option(
+    "--benchmark",
+    "benchmarks",
+    shell_complete=complete_benchmark,
+    multiple=True,
+    metavar="NAME",
+    help="Only cases of this (may be repeated).",
+)
+cases_option = click.option(
+    "--case",
+    "cases",
+    multiple=True,
+    metavar="NAME",
+    help="Only this case, as `iowatch run --dry-run` lists it (may be repeated).",
+)
+file_systems_option = click.option(
+    "--file-system",
+    "file_systems",
+    multiple=True,
+    metavar="NAME",
+    help="Only on this file system of system.yaml, or all (may be repeated) [default: those of the suite].",
+)
 
 
 def history_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -104,7 +137,10 @@ def print_json(document: Any) -> None:
 
 def print_report(as_json: bool, document: Any, render: Callable[[Console], None]) -> None:
     """The result of a command: the document with `--json`, else what `render` prints for people."""
-    print_json(document) if as_json else render(stdout_console())
+    if as_json:
+        print_json(document)
+    else:
+        render(stdout_console())
 
 
 def print_lines(*lines: str) -> None:
@@ -146,4 +182,6 @@ def stdout_console() -> Console:
     from iowatch.core import SafeConsole  # rich takes a third of the time of `iowatch --help`
 
     console = SafeConsole(highlight=False, emoji=False)
-    return console if console.is_terminal else SafeConsole(highlight=False, emoji=False, width=200)
+    if console.is_terminal:
+        return console
+    return SafeConsole(highlight=False, emoji=False, width=200)

@@ -37,7 +37,7 @@ def _format_size(size_bytes: int | None) -> str:
 def _doctor_summary(report: doctor.DoctorReport) -> str:
     if report.retired:
         return f"No suite runs for this system, and nothing can be installed for it: {report.retired}."
-    missing = [finding.title for finding in report.missing]
+    missing = [status.title for status in report.missing]
     if report.problems and not missing:
         return "Suites cannot run."
     if not missing:

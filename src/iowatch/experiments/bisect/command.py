@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from iowatch.cli import common
-from iowatch.cli.completion import complete_benchmark, complete_finding, complete_stack, complete_suite
+from iowatch.cli.completion import complete_finding, complete_stack, complete_suite
 from iowatch.core import UsageError, write_atomically
 from iowatch.experiments.bisect import report as bisection
 from iowatch.experiments.bisect import run as bisect
@@ -38,18 +38,8 @@ from iowatch.store import History
 @click.option(
     "--suite", shell_complete=complete_suite, default="smoke", show_default=True, help="Parameter set with the cases."
 )
-@click.option(
-    "--benchmark",
-    "benchmarks",
-    shell_complete=complete_benchmark,
-    multiple=True,
-    metavar="NAME",
-    help="Only cases of this (may be repeated).",
-)
-@click.option(
-    "--case", "cases", multiple=True, metavar="NAME",
-    help="Only this case, as `iowatch run --dry-run` lists it (may be repeated).",
-)  # fmt: skip
+@common.benchmarks_option
+@common.cases_option
 @click.option(
     "--budget", type=click.FloatRange(min=0, min_open=True), metavar="MINUTES", default=60.0, show_default=True,
     help="End in this time; the same command goes on later.",

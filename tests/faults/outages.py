@@ -24,10 +24,7 @@ class Session(SessionRunner):
     """A session whose cases are finished by a thread, as ReFrame does it in a process."""
 
     def __init__(self, history: History, scratch: Path, cases: int, uuid: str) -> None:
-        self.messages: list[str] = []
-        context: Any = SimpleNamespace(
-            report_message=self.messages.append, file_systems={None: {}}, directory_on=lambda _: scratch
-        )
+        context: Any = SimpleNamespace(file_systems={None: {}}, directory_on=lambda _: scratch)
         record = SessionRecord(uuid, material.SYSTEM, "smoke", "run", 1_700_000_000)
         super().__init__(history, context, record, material.expected(cases))
         self.cases = cases

@@ -103,7 +103,7 @@ def absent(verdict: Verdict) -> list[tuple[str, str, str]]:
 
 def accept() -> None:
     with History.existing() as history:
-        found = accepted_plan.losses_by_suite(history, "local", "tiny", (), print)
+        found = accepted_plan.losses_by_suite(history, "local", "tiny", ())
     accepted_plan.accept_losses("local", "tiny", found["tiny"], "intended", "A. Reviewer")
 
 
@@ -316,13 +316,14 @@ def test_losses_of_sessions_are_listed_where_no_session_can_run(
     assert "Only losses of earlier sessions are known: system 'local' has no usable stack" in done.stderr
 
 
-def test_damaged_review_file_accepts_nothing_and_prevents_no_session(night: Night, history: History) -> None:
+def test_damaged_review_file_accepts_nothing_and_prevents_no_session(
+    night: Night, history: History, messages: list[str]
+) -> None:
     night()
     path = reviews.review_file_path("local")
     path.parent.mkdir(parents=True)
     path.write_text("system: local\nplans: [{suite: tiny}]\n")
-    messages: list[str] = []
-    context = SessionContext("local", "tiny", report_message=messages.append)
+    context = SessionContext("local", "tiny")
     assert run.prepare_session(history, context).plan.lost == ()
     assert any(f"{path}:2:" in text and "lost" in text for text in messages), messages
 

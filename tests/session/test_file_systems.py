@@ -125,7 +125,7 @@ def test_loss_of_a_file_system_of_the_suite_can_be_accepted(site: Site) -> None:
     (place / "tiny.yaml").write_text(text.replace("format: 1\n", "format: 1\nfile_systems: all\n"))
     first = site.run()
     assert (first.expected, first.received, first.exit_code) == (12, 6, 1)
-    lost = accepted_plan.losses_by_suite(site.history, "local", "tiny", (), print)["tiny"]
+    lost = accepted_plan.losses_by_suite(site.history, "local", "tiny", ())["tiny"]
     assert {run.name.rpartition("=")[2] for run in lost} == {"fast"}
     accepted_plan.accept_losses("local", "tiny", lost, "dismantled", "A. Reviewer")
     for _ in range(2):

@@ -143,11 +143,8 @@ def history_with_sessions(history: History) -> History:
     return history
 
 
-def run_session(
-    history: History, policy: NightlyPolicy | None, messages: list[str] | None = None
-) -> run.SessionSummary:
-    collected = [] if messages is None else messages
-    return run.run_suite(history, SessionContext("local", "tiny", policy=policy, report_message=collected.append))
+def run_session(history: History, policy: NightlyPolicy | None) -> run.SessionSummary:
+    return run.run_suite(history, SessionContext("local", "tiny", policy=policy))
 
 
 def suspected(history: History) -> int:
@@ -162,11 +159,12 @@ def test_session_without_changes_runs_every_case_once(history_with_sessions: His
     assert (done.retest_count, done.deferred_runs, done.stop_reason) == (0, (), None)
 
 
-def test_retest_and_outlier_are_one_observation(history_with_sessions: History, fake: FakeReframe) -> None:
+def test_retest_and_outlier_are_one_observation(
+    history_with_sessions: History, fake: FakeReframe, messages: list[str]
+) -> None:
     """500 then 1000 MiB/s in one session are its observation of 707 MiB/s: neither is chosen for its value."""
     fake.levels = {"": 500.0, "retest": 1000.0}
-    messages: list[str] = []
-    done = run_session(history_with_sessions, NightlyPolicy(), messages)
+    done = run_session(history_with_sessions, NightlyPolicy())
     assert [(turn, len(names)) for turn, names in fake.starts] == [("", 3), ("retest", 3)]
     assert (history_with_sessions.session(done.uuid).status, done.retest_count) == ("ok", 3)
     assert "3 runs differ from previous sessions; repeating 3" in messages
@@ -248,6 +246,7 @@ def test_retest_avoids_the_nodes_of_the_first_run(
     idle: str,
     where: str,
     avoided: list[str] | None,
+    messages: list[str],
 ) -> None:
     """Only if other nodes are idle: a job that waits for them might never start."""
     scheduler = IdleNodes(idle)
@@ -255,8 +254,7 @@ def test_retest_avoids_the_nodes_of_the_first_run(
     fake.partition("squeue", ("--partition=short",))
     fake.levels = {"": 500.0, "retest": 500.0}
     fake.nodes = {"": ["n1"], "retest": ["n2"]}
-    messages: list[str] = []
-    done = run_session(history_with_sessions, NightlyPolicy(), messages)
+    done = run_session(history_with_sessions, NightlyPolicy())
     assert f"3 runs differ from previous sessions; repeating 3{where}" in messages
     assert "--partition=short" in scheduler.asked[0]
     assert fake.avoided["retest"] == ([avoided] * 3 if avoided else [])
@@ -265,16 +263,20 @@ def test_retest_avoids_the_nodes_of_the_first_run(
 
 @pytest.mark.parametrize(("minutes", "waits"), [(100, True), (20, False)])
 def test_retest_on_the_same_nodes_waits_if_the_budget_permits(
-    history_with_sessions: History, fake: FakeReframe, monkeypatch: pytest.MonkeyPatch, minutes: int, waits: bool
+    history_with_sessions: History,
+    fake: FakeReframe,
+    monkeypatch: pytest.MonkeyPatch,
+    minutes: int,
+    waits: bool,
+    messages: list[str],
 ) -> None:
     waited: list[float] = []
     clock = SimpleNamespace(monotonic=lambda: time.monotonic() + sum(waited), sleep=waited.append, time=time.time)
     monkeypatch.setattr(run, "time", clock)
     monkeypatch.setattr(run, "_WAIT_STEP_S", 600.0)
     fake.levels = {"": 500.0, "retest": 500.0}
-    messages: list[str] = []
     policy = NightlyPolicy(retest_delay_minutes=30, minutes=minutes)
-    assert run_session(history_with_sessions, policy, messages).retest_count == 3
+    assert run_session(history_with_sessions, policy).retest_count == 3
     assert sum(waited) == pytest.approx(1800 if waits else 0, abs=5)
     assert ("retests start in 30 minutes: not all can run on other nodes" in messages) is waits
 

@@ -7,6 +7,7 @@ like any turn, and discarded.
 
 from __future__ import annotations
 
+import logging
 import math
 import os
 import shlex
@@ -38,6 +39,8 @@ from iowatch.session.plan import PlannedRun, SessionPlan, check_byte_budget, mak
 from iowatch.site import Allocation, SystemLimits, current_allocation
 from iowatch.statistics.interleaving import AbSchedule, AbTurn, StopRule
 from iowatch.store import History, SessionFacts, SessionRecord, fold_node_names
+
+_LOG = logging.getLogger(__name__)
 
 # ReFrame's names of Slurm.
 _SLURM = ("slurm", "squeue")
@@ -239,12 +242,13 @@ def run_ab(history: History, context: AbContext, schedule: AbSchedule, **attribu
         with context.scratch_lock(history, plan) as unusable:
             if unusable:
                 raise MachineError("; ".join(unusable.values()), hint="An A/B run needs all its file systems.")
-            context.report_message(
+            words = (
                 f"{context.suite} on {context.system_name}, {context.stacks[0]} and {context.stacks[1]} interleaved"
                 f"{traced}: "
                 f"{format_count(len(plan.runs), 'case')}, {format_size(2 * plan.volume_bytes)} "
                 f"written and read per pair, {context.format_directories(plan)}{_format_placement(context.placement)}"
             )
+            _LOG.info("%s", words)
             runner = _AbRunner(history, context, plans, schedule, attributes)
             runner.run()
             return runner.result()
@@ -273,7 +277,7 @@ def request_allocation(context: AbContext, stop_rule: StopRule) -> None:
         return
     arguments = salloc_command(context.site, context.plans()["left"].runs, stop_rule)
     if arguments is not None:
-        context.report_message(f"requesting one allocation from Slurm: {shlex.join(arguments)}")
+        _LOG.info("requesting one allocation from Slurm: %s", shlex.join(arguments))
         command = [sys.executable, "-c", "from iowatch.cli.main import main; main()", *sys.argv[1:]]
         try:  # the other program receives the signals and returns the exit code
             os.execvp(arguments[0], [*arguments, *command])  # noqa: S606 - arguments, no shell
@@ -424,14 +428,14 @@ class InterleavedRunner(session.SessionRunner):
     def _report_turn(self, turn: AbTurn, seconds: float, samples: dict[str, tuple[float, ...]]) -> None:
         label = self.label(turn)
         if turn.warm_up:
-            self.context.report_message(f"{label}: {seconds:.0f} s (warm-up, discarded)")
+            _LOG.info("%s: %.0f s (warm-up, discarded)", label, seconds)
             return
         remaining_s = self.schedule.left_s(turn.pair)
         widest = max(self.schedule.half_widths().values(), default=1.0)
         reached = f", intervals within {100 * widest:.0f} %" if widest < 1 else ""
         remaining = f", at most {remaining_s:.0f} s left" if remaining_s is not None else ""
         count = format_count(len(samples), "result")
-        self.context.report_message(f"[pair {turn.pair}] {label}: {count} in {seconds:.0f} s{reached}{remaining}")
+        _LOG.info("[pair %s] %s: %s in %.0f s%s%s", turn.pair, label, count, seconds, reached, remaining)
 
 
 class _AbRunner(InterleavedRunner):

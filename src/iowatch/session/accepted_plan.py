@@ -7,6 +7,7 @@ later session until `iowatch review plan` accepts the loss in `reference/reviews
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -15,9 +16,11 @@ from iowatch.core import InputError, IowatchError, RunKey, UnplannedRun, format_
 from iowatch.findings import format_day
 from iowatch.reference import reviews
 from iowatch.session.plan import SessionPlan, UnavailableCase, make_session_plan
-from iowatch.session.session import MessageCallback, SessionContext
+from iowatch.session.session import SessionContext
 from iowatch.site import Stack, discover_stacks, system_zone
 from iowatch.store import ExpectedResult, History, SessionChoice, SessionFacts, SessionRow
+
+_LOG = logging.getLogger(__name__)
 
 # From this number of consecutive sessions on, a deferred run is a problem.
 _TOO_MANY_DEFERRALS = 3
@@ -176,7 +179,7 @@ def _accepted_losses(context: SessionContext) -> dict[ExpectedResult, int]:
     try:
         decisions = reviews.load_plan_decisions(context.system_name)
     except InputError as error:
-        context.report_message(error.message)
+        _LOG.warning("%s", error.message)
         return {}
     return {
         ExpectedResult(run.run, run.partition, run.stack, *result.rsplit(" ", 1)): int(decision.date.timestamp())
@@ -188,7 +191,7 @@ def _accepted_losses(context: SessionContext) -> dict[ExpectedResult, int]:
 
 
 def losses_by_suite(
-    history: History, system: str, suite: str | None, stacks: Collection[str], report_message: MessageCallback
+    history: History, system: str, suite: str | None, stacks: Collection[str]
 ) -> dict[str, list[UnplannedRun]]:
     """Losses that are not accepted, by suite.
 
@@ -203,7 +206,7 @@ def losses_by_suite(
     known = {session.suite for session in history.sessions(system) if session.origin == "run"}
     found = {}
     for name in [suite] if suite else sorted(known & {*suite_names()}):
-        context = SessionContext(system, name, report_message=report_message)
+        context = SessionContext(system, name)
         found[name] = [run for run in _current_losses(history, context) if not stacks or run.stack in stacks]
     return {name: runs for name, runs in found.items() if runs}
 
@@ -219,7 +222,7 @@ def _current_losses(history: History, context: SessionContext) -> tuple[Unplanne
         plan = make_session_plan(context.site, context.cases, (), context.limits, excluded=excluded, unusable=unusable)
         found |= {run.key: run for run in compare_with_memory(history, context, plan, ())[0].lost}
     except IowatchError as error:
-        context.report_message(f"Only losses of earlier sessions are known: {error.message}")
+        _LOG.warning("Only losses of earlier sessions are known: %s", error.message)
     return tuple(found.values())
 
 

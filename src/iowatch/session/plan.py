@@ -7,6 +7,7 @@ and is reported. Budget, blackouts and jitter are the block `night` of `systems/
 from __future__ import annotations
 
 import hashlib
+import logging
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -30,6 +31,8 @@ from iowatch.site import (
     system_zone,
 )
 from iowatch.store import ExpectedResult, History
+
+_LOG = logging.getLogger(__name__)
 
 _HISTORY_SESSIONS = 10  # number of last sessions searched for durations
 _DAY = timedelta(days=1)
@@ -304,11 +307,7 @@ def next_blackout(policy: NightlyPolicy, moment: datetime, zone: tzinfo) -> tupl
 
 
 def wait_for_start(
-    policy: NightlyPolicy,
-    system: str,
-    now: datetime,
-    report_message: Callable[[str], None],
-    sleep: Callable[[float], None] = time.sleep,
+    policy: NightlyPolicy, system: str, now: datetime, sleep: Callable[[float], None] = time.sleep
 ) -> str | None:
     """Wait for the start time of a nightly session; if a blackout excludes it, return the reason without waiting."""
     zone = system_zone(system)
@@ -319,7 +318,7 @@ def wait_for_start(
         end = format_local_time(blackout[1].timestamp(), zone)
         return f"no session on {system}: blackout '{blackout[0].reason}' until {end}"
     if seconds >= 1:
-        report_message(f"the session on {system} starts at {format_local_time(start.timestamp(), zone)}")
+        _LOG.info("the session on %s starts at %s", system, format_local_time(start.timestamp(), zone))
         sleep(seconds)
     return None
 

@@ -5,6 +5,7 @@ A session is planned, started, ingested case by case while ReFrame runs, and clo
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -45,6 +46,8 @@ from iowatch.session.plan import (
 )
 from iowatch.site import doctor, schedulers, system_zone
 from iowatch.store import History, NoHistoryError, RunFacts, SessionFacts
+
+_LOG = logging.getLogger(__name__)
 
 _WAIT_STEP_S = 1.0
 
@@ -162,7 +165,7 @@ def prepare_dry_run(context: session.SessionContext, database: str | None) -> Pr
         with History.existing(database) as history:
             return prepare_session(history, context)
     except NoHistoryError as error:
-        context.report_message(f"{error.message}: durations are the time limits of the cases.")
+        _LOG.info("%s: durations are the time limits of the cases.", error.message)
         return prepare_session(None, context)
 
 
@@ -178,9 +181,9 @@ def run_suite(history: History, context: session.SessionContext) -> SessionSumma
         prepared = prepare_session(history, context)
         with context.scratch_lock(history, prepared.plan) as unusable:
             prepared = replace(prepared, plan=prepared.plan.without(unusable))
-            context.report_message(opening_line(prepared))
+            _LOG.info("%s", opening_line(prepared))
             for stack, reason in dict.fromkeys((one.stack, one.reason) for one in prepared.plan.lost):
-                context.report_message(f"{stack}: {reason}; its runs are counted as missing")
+                _LOG.warning("%s: %s; its runs are counted as missing", stack, reason)
             execution = SessionExecution(history, prepared)
             execution.run()
     return replace(execution.summary, recovered=tuple(recovered), wall_s=time.monotonic() - started)
@@ -225,7 +228,7 @@ class SessionExecution(session.SessionRunner):
         except SessionBudgetError as over:
             if self.status == "incomplete":  # the last result may have been received just before
                 self.summary.stop_reason = over.message
-                self.context.report_message(over.message)
+                _LOG.warning("%s", over.message)
 
     def _execute_plan(
         self,
@@ -276,7 +279,7 @@ class SessionExecution(session.SessionRunner):
         count = format_count(len(suspected), "run")
         elsewhere = sum(run.key in avoided for run in runs)
         where = f", {elsewhere} of them on other nodes" if elsewhere else ""
-        self.context.report_message(f"{count} differ from previous sessions; repeating {len(runs)}{where}")
+        _LOG.info("%s differ from previous sessions; repeating %s%s", count, len(runs), where)
         retest = SessionPlan(runs, ())
         expected = [
             replace(item, run_name=checks.turn_run_name(item.run_name, {checks.RETEST: True}))
@@ -306,9 +309,9 @@ class SessionExecution(session.SessionRunner):
         """Wait before retests, unless the budget ends before."""
         left_s = self.meter.remaining_budget().seconds
         if left_s is not None and left_s <= 60 * minutes:
-            self.context.report_message(f"the budget ends within {minutes} minutes: retests start without a delay")
+            _LOG.info("the budget ends within %s minutes: retests start without a delay", minutes)
             return
-        self.context.report_message(f"retests start in {minutes} minutes: not all can run on other nodes")
+        _LOG.info("retests start in %s minutes: not all can run on other nodes", minutes)
         end = time.monotonic() + 60 * minutes
         with reframe.end_signals_interrupt():
             while (left_s := end - time.monotonic()) > 0:
@@ -326,9 +329,8 @@ class SessionExecution(session.SessionRunner):
             result = _format_headline(case) if status == "ok" else f"{status}: {case.output.get('reason')}"
             restarts = RunFacts.from_document(case.facts).machine.get("requeued")
             result += f" (the scheduler requeued its job, restart {restarts})" if restarts else ""
-            self.context.report_message(
-                f"[{done}/{planned}, {remaining_s:.0f} s left] {case.stack_name} {case.name}: {result}"
-            )
+            left = f"[{done}/{planned}, {remaining_s:.0f} s left]"
+            _LOG.info("%s %s %s: %s", left, case.stack_name, case.name, result)
         return cases
 
 

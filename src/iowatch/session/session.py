@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import platform
 import shutil
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
@@ -64,14 +65,10 @@ from iowatch.store import (
     locks,
 )
 
-MessageCallback = Callable[[str], None]
+_LOG = logging.getLogger(__name__)
 
 _SESSION = "session.json"
 _ENDED = "ended"
-
-
-def _discard_message(_text: str) -> None:
-    """For callers without a console."""
 
 
 @dataclass
@@ -101,7 +98,6 @@ class SessionContext:
     benchmarks: Sequence[str] = ()
     chosen_scratch: Path | None = None
     policy: NightlyPolicy | None = None
-    report_message: MessageCallback = _discard_message
     darshan: Literal["on", "off"] | None = None
     case_names: Sequence[str] = ()
     chosen_file_systems: Sequence[str] = ()
@@ -307,7 +303,7 @@ class SessionContext:
         ):
             recovered = recover_sessions(history, self.system_name)
             for uuid_ in recovered:
-                self.report_message(f"recovered the results of the interrupted session {uuid_}")
+                _LOG.info("recovered the results of the interrupted session %s", uuid_)
             conditions.check_clock(history, self.system_name)
             conditions.check_default_file_system(history, self.system)
             yield recovered
@@ -535,13 +531,13 @@ class SessionRunner:
                 self._check_locks()
         except HistoryUnavailableError as error:
             if not self._is_postponing:
-                self.context.report_message(f"{error.message}; finished cases wait in {self.directory / 'cases'}")
+                _LOG.warning("%s; finished cases wait in %s", error.message, self.directory / "cases")
             self._is_postponing = True
         return stored
 
     def _check_locks(self) -> None:
         """Take locks again whose connection was lost; a session that took one meanwhile is a problem of this one."""
-        conflicts = self.history.locks.check(self.context.report_message)
+        conflicts = self.history.locks.check()
         if conflicts:
             known = self.history.session(self.record.uuid).facts.problems
             self.history.add_facts(self.record.uuid, SessionFacts(problems=(*known, *conflicts)))

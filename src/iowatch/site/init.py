@@ -7,6 +7,7 @@ are listed in comments of the files and in the output of the command; no value i
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
 import shlex
@@ -19,14 +20,14 @@ from typing import Any
 from iowatch.core import MachineError, UsageError, escape_line, file_system_type, settings, suggest_name, units
 from iowatch.site import file_system, machine, schedulers, storage, system, trial
 
+_LOG = logging.getLogger(__name__)
 _SLURM = ("slurm", "squeue")
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]*")
 _SETTINGS = re.compile(r"(?<=# settings: begin\n).*(?=# settings: end\n)", re.DOTALL)
 
 
-# Ask a question (text, default) and return the answer; show a message.
+# Ask a question (text, default) and return the answer.
 AskCallback = Callable[[str, str], str]
-MessageCallback = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -157,9 +158,7 @@ class Interview:
         verified, unverified: what was tried: subject (`scratch`, `partition NAME`) to what was found.
     """
 
-    def __init__(
-        self, facts: MachineFacts, given: Answers, ask: AskCallback | None, say: MessageCallback, submit: bool
-    ) -> None:
+    def __init__(self, facts: MachineFacts, given: Answers, ask: AskCallback | None, submit: bool) -> None:
         """Prepare the questions.
 
         Args:
@@ -167,7 +166,7 @@ class Interview:
             ask: None for no questions; then only given answers are verified.
             submit: whether jobs may be submitted.
         """
-        self._facts, self._given, self._ask, self._say = facts, given, ask, say
+        self._facts, self._given, self._ask = facts, given, ask
         self._submit = submit and schedulers.SCHEDULER_OPTIONS[facts.scheduler].scheduler != "local"
         self.verified: dict[str, str] = {}
         self.unverified: dict[str, str] = {}
@@ -219,9 +218,9 @@ class Interview:
     def _ask_scratch(self, reason: str) -> str:
         assert self._ask
         candidates, _ = scratch_candidates(self._facts)
-        self._say(reason)
+        _LOG.info("%s", reason)
         for number, (place, why) in enumerate(candidates, 1):
-            self._say(f"  {number}  {place}  ({why})")
+            _LOG.info("  %s  %s  (%s)", number, place, why)
         while True:
             answer = self._ask("Scratch directory (a number or a path)", "1").strip()
             is_number = answer.isdecimal() and 1 <= int(answer) <= len(candidates)
@@ -229,7 +228,7 @@ class Interview:
             fault = self._try_scratch(chosen)
             if fault is None:
                 return chosen
-            self._say(fault)
+            _LOG.info("%s", fault)
 
     def _try_scratch(self, chosen: str) -> str | None:
         """Return what is wrong with a scratch directory, and what to do, or None."""
@@ -241,18 +240,18 @@ class Interview:
             return f"{error.message}\n  Its parent directory must exist and be writable, here and on the nodes of jobs."
         self.unverified.pop("scratch", None)
         self.verified["scratch"] = f"a file was written to {directory} and removed ({identity or 'unknown mount'})"
-        self._say(f"scratch: {self.verified['scratch']}")
+        _LOG.info("scratch: %s", self.verified["scratch"])
         return None
 
     def _choose_partitions(self) -> tuple[str, ...]:
         names = [queue.name for queue in self._facts.partitions]
         if self._given.partitions or len(names) < 2 or self._ask is None:
             return self._given.partitions or tuple(names)
-        self._say("Each partition is measured on its own; one of those that see the scratch directory is enough.")
+        _LOG.info("Each partition is measured on its own; one of those that see the scratch directory is enough.")
         for queue in self._facts.partitions:
             size = "" if queue.nodes is None else f"{queue.nodes} node{'s' if queue.nodes > 1 else ''}"
             facts = ", ".join(filter(None, (size, "the default" if queue.default else "")))
-            self._say(f"  {queue.name}{f'  ({facts})' if facts else ''}")
+            _LOG.info("  %s%s", queue.name, f"  ({facts})" if facts else "")
         default = next((queue.name for queue in self._facts.partitions if queue.default), names[0])
         while True:
             chosen = self._ask("Partitions (names separated by commas, or all)", default)
@@ -260,7 +259,10 @@ class Interview:
             wrong = next((name for name in wanted if name not in names), None)
             if wanted and wrong is None:
                 return tuple(wanted)
-            self._say(f"no partition '{wrong}': {suggest_name(wrong, names)}" if wrong else "Name one partition.")
+            if wrong:
+                _LOG.info("no partition '%s': %s", wrong, suggest_name(wrong, names))
+            else:
+                _LOG.info("Name one partition.")
 
     def _choose_zone(self) -> str | None:
         if self._given.timezone:
@@ -268,17 +270,17 @@ class Interview:
         if settings.site_settings().timezone != "UTC":
             return None  # of site.yaml
         if found := machine.detect_time_zone():
-            self._say(f"time zone: {found[0]} (from {found[1]}; another one with --timezone)")
+            _LOG.info("time zone: %s (from %s; another one with --timezone)", *found)
             return found[0]
         if self._ask is None:
             return None
-        self._say("Times are shown, and blackouts are read, in the time zone of the site; this machine names none.")
+        _LOG.info("Times are shown, and blackouts are read, in the time zone of the site; this machine names none.")
         while True:
             chosen = self._ask("Time zone, for example Europe/Berlin", "UTC")
             try:
                 units.find_time_zone(chosen)
             except UsageError as error:
-                self._say(str(error))
+                _LOG.info("%s", error)
             else:
                 return chosen
 
@@ -304,23 +306,24 @@ class Interview:
         assert self._ask
         known = machine.slurm_accounts() if self._facts.scheduler in _SLURM else []
         yours = f"Your accounts: {', '.join(known)}. " if known else ""
-        self._say(
-            f"Jobs need an account or another option here, or the partition is not for you. {yours}'{_DROP}' leaves "
-            "refused partitions out; without an answer they stay in the files, marked as not verified."
+        _LOG.info(
+            "Jobs need an account or another option here, or the partition is not for you. %s'%s' leaves "
+            "refused partitions out; without an answer they stay in the files, marked as not verified.",
+            yours,
+            _DROP,
         )
         default = next((name for name in known if name != answers.account), "")
         return self._ask("Account, or options that begin with '-' (--qos=short)", default).strip()
 
     def _submit_jobs(self, answers: Answers, names: Sequence[str | None]) -> tuple[list[str], bool]:
         """Return the names of refused partitions, and whether a job could not write to the scratch directory."""
-        self._say(
-            f"submitting one job per partition (1 node, less than a minute): {', '.join(n or '–' for n in names)}"
-        )
+        listed = ", ".join(name or "–" for name in names)
+        _LOG.info("submitting one job per partition (1 node, less than a minute): %s", listed)
         scratch = file_system.expand_scratch(answers.scratch or "", "scratch")
         try:
             trials = trial.try_partitions(self._facts.scheduler, names, access_of(answers, self._facts), scratch)
         except MachineError as error:
-            self._say(str(error))
+            _LOG.info("%s", error)
             self.unverified.update({f"partition {name or 'default'}": error.message for name in names})
             return [], False
         for one in trials:
@@ -328,11 +331,11 @@ class Interview:
             self.unverified.pop(subject, None)
             if one.status == "ran":
                 self.verified[subject] = f"a job ran with {one.submitted}"
-                self._say(f"{subject}: a job ran, and wrote and removed a file in {scratch}")
+                _LOG.info("%s: a job ran, and wrote and removed a file in %s", subject, scratch)
             else:
                 self.verified.pop(subject, None)
                 self.unverified[subject] = one.answer
-                self._say(f"{subject}: {one.status}\n  submitted: {one.submitted}\n  answer: {one.answer}")
+                _LOG.info("%s: %s\n  submitted: %s\n  answer: %s", subject, one.status, one.submitted, one.answer)
         refused = [one.partition for one in trials if one.status == "refused"]
         return refused, any(one.status == "no scratch" for one in trials)
 
@@ -495,7 +498,6 @@ def write_system(
     scheduler: str | None = None,
     force: bool = False,
     ask: AskCallback | None = None,
-    say: MessageCallback = lambda _: None,
     submit: bool = True,
 ) -> InitResult:
     """Describe this machine as `systems/<name>/`.
@@ -503,7 +505,6 @@ def write_system(
     Args:
         given: answers that are not asked for.
         ask: asks a question; None for no questions, then only given answers are verified.
-        say: shows a message.
         submit: whether jobs may be submitted to verify answers.
 
     Raises:
@@ -516,7 +517,7 @@ def write_system(
     if (directory / "system.yaml").exists() and not force:
         raise UsageError(f"systems/{name} already exists", hint="--force overwrites it.")
     facts = detect_machine(scheduler)
-    interview = Interview(facts, given, ask, say, submit)
+    interview = Interview(facts, given, ask, submit)
     answers = interview.conduct()
     directory.mkdir(parents=True, exist_ok=True)
     template = settings.find_file("reframe", system.TEMPLATE_NAME).read_text(encoding="utf-8")

@@ -100,7 +100,7 @@ def _build_each_system(
     with History.existing(db) as history:
         names = history.systems()
     start = time.perf_counter()
-    built = build_sites(db, names, place, options, choose_engine(names, workers, scheduler), print_message)
+    built = build_sites(db, names, place, options, choose_engine(names, workers, scheduler))
     for message in systems.format_faults(built):
         print_message(message)
     if as_json:

@@ -102,7 +102,7 @@ def copy(source: str, target: str, system: str | None, as_json: bool) -> None:
     """
     lock = locks.exclusive_lock() if database_url(target) == database_url() else nullcontext()
     with History.existing(source) as left, lock, History.open(target) as right, right.locks.hold(ALL_SESSIONS):
-        done = maintenance.copy_history(left, right, system, common.print_message)
+        done = maintenance.copy_history(left, right, system)
     if as_json:
         common.print_json(asdict(done))
     else:

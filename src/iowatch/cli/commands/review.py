@@ -9,16 +9,7 @@ from typing import Any
 
 import click
 
-from iowatch.cli.common import (
-    DATE,
-    Decorator,
-    examples,
-    history_options,
-    print_json,
-    print_lines,
-    print_message,
-    system_option,
-)
+from iowatch.cli.common import DATE, Decorator, examples, history_options, print_json, print_lines, system_option
 from iowatch.cli.completion import complete_finding, complete_stack, complete_suite
 from iowatch.core import UsageError
 from iowatch.findings import REVIEW_ACTIONS, ReviewAction, record_decision
@@ -126,7 +117,7 @@ def plan(
     are losses, and --reason is not given.
     """
     with History.existing(db) as history:
-        lost = accepted_plan.losses_by_suite(history, system, suite, stacks, print_message)
+        lost = accepted_plan.losses_by_suite(history, system, suite, stacks)
     if reason is not None:
         for name, runs in lost.items():
             accepted_plan.accept_losses(system, name, runs, reason, by or current_author())

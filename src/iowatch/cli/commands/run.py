@@ -49,7 +49,7 @@ def run_and_report(
 ) -> int:
     """Run, assess, print, write reports; the verdict's exit code, 0 if a blackout excludes the session."""
     policy = context.policy
-    reason = policy and plan.wait_for_start(policy, context.system_name, utc_now(), common.print_message)
+    reason = policy and plan.wait_for_start(policy, context.system_name, utc_now())
     if reason:
         document = {"system": context.system_name, "status": "none", "reason": reason, "exit_code": 0}
         common.print_json(document) if as_json else common.print_message(reason)
@@ -177,15 +177,11 @@ def command(
         if is_wrong:
             raise click.UsageError(message)
     if ab:
-        ab_context = ab_run.AbContext(
-            system, suite, ab, benchmarks, scratch, None, common.print_message, darshan, cases, file_systems
-        )
+        ab_context = ab_run.AbContext(system, suite, ab, benchmarks, scratch, None, darshan, cases, file_systems)
         stop_rule = ab_run.make_stop_rule(pairs, until_ci, budget)
         return run_and_compare(ab_context, stop_rule, seed, markdown, db, as_json)
     policy = session.nightly_policy(system, jitter=not no_jitter) if night else None
-    context = session.SessionContext(
-        system, suite, stacks, benchmarks, scratch, policy, common.print_message, darshan, cases, file_systems
-    )
+    context = session.SessionContext(system, suite, stacks, benchmarks, scratch, policy, darshan, cases, file_systems)
     if dry_run:
         prepared = run.prepare_dry_run(context, db)
         common.print_report(

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from iowatch.cli.common import examples, json_option, print_json, print_message, print_report
+from iowatch.cli.common import examples, json_option, print_json, print_message, print_report, show_errors_only
 from iowatch.cli.completion import complete_system
 from iowatch.site import init, show, system
 
@@ -57,9 +57,10 @@ def init_system(
     Run it on a login node. On a terminal it submits one small job per partition; otherwise only for given answers.
     """
     ask = None if no_input or as_json or not is_interactive() else _ask
-    say = print_message if not as_json else lambda _text: None
+    if as_json:
+        show_errors_only()
     written = init.write_system(
-        name, init.Answers(**given), scheduler=scheduler, force=force, ask=ask, say=say, submit=not no_verify
+        name, init.Answers(**given), scheduler=scheduler, force=force, ask=ask, submit=not no_verify
     )
     if as_json:
         print_json(written.to_json())

@@ -96,9 +96,9 @@ def command(
     of_commits = (package, repository, stack)
     if finding is None and len(sides) == 1 and package and repository and stack:
         commits = CommitRange(repository, sides[0])
-        made = commit_source(system, package, commits, stack, build, common.print_message)
+        made = commit_source(system, package, commits, stack, build)
         with History.open(db) as history:
-            search: bisect.BisectRun = CommitRun(history, made, options, common.print_message)
+            search: bisect.BisectRun = CommitRun(history, made, options)
             found = _search(search)
     elif len(sides) != (0 if finding else 2) or any((*of_commits, build)):
         raise UsageError(
@@ -108,11 +108,11 @@ def command(
     else:
         with History.existing(db) if finding else History.open(db) as history:
             if finding:
-                source, options = bisect.finding_search(history, finding, options, common.print_message)
+                source, options = bisect.finding_search(history, finding, options)
             else:
-                source = compare_for_hybrids(system, sides[0], sides[1], common.print_message)
+                source = compare_for_hybrids(system, sides[0], sides[1])
                 options = replace(options, like=sides[0])
-            found = _search(bisect.BisectRun(history, source, options, common.print_message))
+            found = _search(bisect.BisectRun(history, source, options))
     if markdown:
         write_atomically(markdown, bisection.bisection_markdown(found))
     common.print_report(

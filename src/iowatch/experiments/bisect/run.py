@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -26,13 +27,15 @@ from iowatch.experiments.common.commits import Group
 from iowatch.experiments.common.hybrids import HybridPart, HybridSource, recorded_hybrids
 from iowatch.experiments.common.pairs import PairContext, PairedResult, PairGains, measure_pairs, read_pairs
 from iowatch.findings import BISECT_ANSWER, BISECT_ATTRIBUTE, bisected_member, find_finding
-from iowatch.session import reframe, session
+from iowatch.session import reframe
 from iowatch.session.ab_run import WarmUpError, request_allocation
 from iowatch.session.plan import PlannedRun
 from iowatch.site import Stack, stack_from_json
 from iowatch.site.stack import probe as stack_probe
 from iowatch.statistics.interleaving import StopRule
 from iowatch.store import History, SessionFacts
+
+_LOG = logging.getLogger(__name__)
 
 _SCREENING_PAIRS = 4
 # Of the log ratio of a pair: with four pairs a spread that is small by chance must not decide.
@@ -81,15 +84,12 @@ class BisectOptions:
     finding: str | None = None
 
 
-def finding_search(
-    history: History, name: str, options: BisectOptions, report_message: session.MessageCallback
-) -> tuple[HybridSource, BisectOptions]:
+def finding_search(history: History, name: str, options: BisectOptions) -> tuple[HybridSource, BisectOptions]:
     """The search for the part that caused a finding: its stacks as runs recorded them, its case that changed most.
 
     Args:
         name: ID of the finding, or a beginning of it.
         options: of the search; suite, stack, case and result are those of the finding.
-        report_message: receives the progress of builds.
 
     Raises:
         UsageError: unknown finding; the stacks do not differ, are no longer what was recorded, or cannot be exchanged.
@@ -112,7 +112,7 @@ def finding_search(
         operation=str(operation) if operation else None,
     )  # fmt: skip
     ends = replace(good, name="before"), replace(bad, name="after")
-    return recorded_hybrids(finding.system, *ends, report_message), chosen
+    return recorded_hybrids(finding.system, *ends), chosen
 
 
 @dataclass(frozen=True)
@@ -157,10 +157,8 @@ class BisectRun:
         UsageError: stacks that cannot be bisected, or that no case can run on; a budget that is too small.
     """
 
-    def __init__(
-        self, history: History, source: StackSource, options: BisectOptions, report_message: session.MessageCallback
-    ) -> None:
-        self.history, self.source, self.options, self.report_message = history, source, options, report_message
+    def __init__(self, history: History, source: StackSource, options: BisectOptions) -> None:
+        self.history, self.source, self.options = history, source, options
         self.site = reframe.load_site(source.system)
         self.known: dict[tuple[Group, Group], list[float]] = defaultdict(list)
         self.skipped: dict[str, None] = {}  # in the order in which they were tried
@@ -229,7 +227,7 @@ class BisectRun:
         options = self.options
         return PairContext(
             self.source.system, options.suite, [stack.name for stack in stacks], options.benchmarks, options.scratch,
-            None, self.report_message, None, cases, sides=stacks, like=options.like, known_site=self.site,
+            None, None, cases, sides=stacks, like=options.like, known_site=self.site,
         )  # fmt: skip
 
     def _refuse_one_sided_cases(self) -> None:
@@ -269,7 +267,7 @@ class BisectRun:
         line = f"{self._describe(parts)}: {reason}"
         if line not in self.skipped:
             self.skipped[line] = None
-            self.report_message(f"skipped: {line}")
+            _LOG.info("skipped: %s", line)
 
     def _sessions(self) -> list[Any]:
         """Sessions of this search, oldest first."""
@@ -298,7 +296,7 @@ class BisectRun:
         """
         found = self._read_screening()
         if not found:
-            self.report_message(f"screening: {_SCREENING_PAIRS} pairs of the whole difference")
+            _LOG.info("screening: %s pairs of the whole difference", _SCREENING_PAIRS)
             pairs: list[PairGains] = []
             self._measure_session(self.ends, lambda: _SCREENING_PAIRS - len(pairs), pairs.append, screening=True)
             found = self._read_screening()
@@ -343,7 +341,7 @@ class BisectRun:
                 self.known[frozenset(sides["left"]), frozenset(sides["right"])] += gains
                 count += len(gains)
         if count:
-            self.report_message(f"{format_count(count, 'pair')} of an earlier start of this search in the history")
+            _LOG.info("%s of an earlier start of this search in the history", format_count(count, "pair"))
 
     def _use_known(self, bisection: Bisection, groups: Sequence[Group]) -> None:
         """Record the pairs in the order in which the search requests them; the search depends on nothing else."""
@@ -356,9 +354,8 @@ class BisectRun:
         assert request is not None
         left, right = _stacks_of(groups, request)
         context = self._context(left, right, [target.run])
-        self.report_message(
-            f"{context.stacks[1]} is {self._describe(right)}; against {context.stacks[0]}, {self._describe(left)}"
-        )
+        new, old = self._describe(right), self._describe(left)
+        _LOG.info("%s is %s; against %s, %s", context.stacks[1], new, context.stacks[0], old)
 
         def record(pair: PairGains) -> None:
             if target in pair:
@@ -409,9 +406,11 @@ class BisectRun:
                 hint=f"--budget {needed_s / 40:.0f}, or --case with a shorter case. What was measured is kept.",
             )
         if probable_s > left_s:
-            self.report_message(
-                f"with the noise so far about {probable} pairs ({probable_s / 60:.0f} minutes) are needed; "
-                f"{left_s / 60:.0f} are left"
+            _LOG.warning(
+                "with the noise so far about %s pairs (%.0f minutes) are needed; %.0f are left",
+                probable,
+                probable_s / 60,
+                left_s / 60,
             )
 
 

@@ -8,11 +8,12 @@ so that GOOD is no part of the range, BAD all of it, and merges need no special 
 from __future__ import annotations
 
 import hashlib
+import logging
 import re
 import shlex
 import shutil
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -22,6 +23,8 @@ from iowatch.experiments.common.builds import prefix_paths
 from iowatch.experiments.common.hybrids import HybridPart, describe_hybrid
 from iowatch.site import Stack, StackPart, load_stack, machine, write_stack_files
 from iowatch.site.stack import probe as stack_probe
+
+_LOG = logging.getLogger(__name__)
 
 # Positions of commits, or of parts of a stack, that a build has.
 Group = frozenset[int]
@@ -129,7 +132,6 @@ class CommitSource:
     commits: CommitRange
     base: Stack
     command: str | None
-    report: Callable[[str], None]
     parts: tuple[HybridPart, ...]
     _stacks: dict[Group, Stack] = field(default_factory=dict)
 
@@ -161,7 +163,7 @@ class CommitSource:
         described = repr((self.base.identity(), self.command, self.package, commit))
         place = self._cache / hashlib.sha256(described.encode()).hexdigest()[:16]
         if not (place / "built").exists():
-            self.report(f"building {self.package} at {commit[:12]}")
+            _LOG.info("building %s at %s", self.package, commit[:12])
             shutil.rmtree(place, ignore_errors=True)
             if (reason := self._build(commit, place)) is not None:
                 name = f"bisect-{commit[:8]}"
@@ -256,9 +258,7 @@ class CommitSource:
         return {Path(prefix) for prefix in found if prefix}
 
 
-def commit_source(
-    system: str, package: str, commits: CommitRange, stack: str, command: str | None, report: Callable[[str], None]
-) -> CommitSource:
+def commit_source(system: str, package: str, commits: CommitRange, stack: str, command: str | None) -> CommitSource:
     """Return the commits of a range, built for a stack of modules or of the operating system.
 
     Raises:
@@ -271,4 +271,4 @@ def commit_source(
             f"commits cannot be built for stack '{stack}' of '{system}': {why}",
             hint="Choose a stack of modules or of the operating system (`iowatch stack list`).",
         )
-    return CommitSource(system, package, commits, base, command, report, parts=commits.parts())
+    return CommitSource(system, package, commits, base, command, parts=commits.parts())

@@ -108,11 +108,8 @@ class HybridSource:
         return self._stacks[chosen]
 
 
-def compare_for_hybrids(system: str, good: str, bad: str, say: Callable[[str], None] = lambda _: None) -> HybridSource:
+def compare_for_hybrids(system: str, good: str, bad: str) -> HybridSource:
     """Return the differences of two stacks of a system.
-
-    Args:
-        say: receives the progress of builds.
 
     Raises:
         UsageError: unknown stack; a stack is not usable; the stacks do not differ, or not in what can be exchanged.
@@ -131,23 +128,20 @@ def compare_for_hybrids(system: str, good: str, bad: str, say: Callable[[str], N
         stacks.append(known)
     if len(files) == 2:
         return _of_modules(system, (stacks[0], stacks[1]), (files[0], files[1]))
-    return _of_parts(system, (stacks[0], stacks[1]), say)
+    return _of_parts(system, (stacks[0], stacks[1]))
 
 
-def recorded_hybrids(system: str, good: Stack, bad: Stack, say: Callable[[str], None] = lambda _: None) -> HybridSource:
+def recorded_hybrids(system: str, good: Stack, bad: Stack) -> HybridSource:
     """Return the differences of two stacks as runs recorded them, if both can still be used.
-
-    Args:
-        say: receives the progress of builds.
 
     Raises:
         UsageError: a stack is no longer what was recorded; they do not differ, or not in what can be exchanged.
     """
     recorded = good, bad
     if {stack.kind for stack in recorded} != {"modules"}:
-        recorded = recorded_files(system, good, say), recorded_files(system, bad, say)
+        recorded = recorded_files(system, good), recorded_files(system, bad)
         ends = [with_package_paths(stack) if stack.kind == "spack" else stack for stack in recorded]
-        return _of_parts(system, (ends[0], ends[1]), say)
+        return _of_parts(system, (ends[0], ends[1]))
     files = tuple(ModulesFile(modules=[*stack.modules], settings=_own_settings(stack)) for stack in recorded)
     loaded = [describe_hybrid(system, *_document(_values(file), file.modules)) for file in files]
     for stack, found in zip(recorded, loaded, strict=True):
@@ -174,7 +168,7 @@ def _of_modules(system: str, ends: tuple[Stack, Stack], files: tuple[ModulesFile
     return _source(system, ends, parts, make)
 
 
-def _of_parts(system: str, ends: tuple[Stack, Stack], say: Callable[[str], None]) -> HybridSource:
+def _of_parts(system: str, ends: tuple[Stack, Stack]) -> HybridSource:
     """Stacks of Spack, or of equal packages with other settings.
 
     Raises:
@@ -200,7 +194,7 @@ def _of_parts(system: str, ends: tuple[Stack, Stack], say: Callable[[str], None]
         taken = [changes[place] for place in sorted(chosen) if place < len(changes)]
         base = good if not taken else bad if len(taken) == len(changes) else None
         if base is None and graphs:
-            environment = _environment(system, good, graphs, taken, say)
+            environment = _environment(system, good, graphs, taken)
             base = environment.stack() if built else environment.resolved()
         assert base is not None
         if base.status == "broken":
@@ -217,18 +211,14 @@ def _of_parts(system: str, ends: tuple[Stack, Stack], say: Callable[[str], None]
 
 
 def _environment(
-    system: str,
-    good: Stack,
-    graphs: tuple[SpackGraph, SpackGraph],
-    taken: Sequence[PackageChange],
-    say: Callable[[str], None],
+    system: str, good: Stack, graphs: tuple[SpackGraph, SpackGraph], taken: Sequence[PackageChange]
 ) -> SpackEnvironment:
     """GOOD with these packages of BAD, for Spack to resolve and build."""
     shared = stack_directory(system, good.name) / "env" / "spack.yaml"
     own = read_mapping(shared)["spack"].get("include", []) if shared.is_file() else [spack_settings_file()]
     document = hybrid_environment(*graphs, taken, [str(path) for path in own])
     digest = content_digest(document, [Path(path) for path in own])
-    return SpackEnvironment(system, f"{_PREFIX}{digest}", lambda target: write_environment(target, document), say)
+    return SpackEnvironment(system, f"{_PREFIX}{digest}", lambda target: write_environment(target, document))
 
 
 def _mpi_settings(stack: Stack) -> dict[str, str]:

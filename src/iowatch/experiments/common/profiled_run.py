@@ -5,6 +5,7 @@ The session has the origin `profile`: it is neither expected, nor compared, nor 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -15,6 +16,8 @@ from iowatch.experiments.common import counters
 from iowatch.session import reframe, session
 from iowatch.session.plan import SessionPlan, check_byte_budget, make_session_plan, require_runs
 from iowatch.store import History, SessionFacts
+
+_LOG = logging.getLogger(__name__)
 
 
 def run_profile(
@@ -42,7 +45,7 @@ def run_profile(
             what = f"profiling {names}, scratch {context.scratch}"
             if profiler.startswith(counters.COUNTS):
                 what = f"counting what {format_count(len(plan.runs), 'run')} do"
-            context.report_message(what)
+            _LOG.info("%s", what)
             runner = _ProfileRunner(history, context, plan, profiler, attributes)
             runner.run()
     runs = history.runs(runner.record.uuid)

@@ -8,6 +8,7 @@ on both builds.
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 import platform
 import shutil
@@ -29,12 +30,14 @@ from iowatch.experiments.common.builds import Build, build_digest, find_build
 from iowatch.experiments.common.commits import CommitRange, CommitSource
 from iowatch.experiments.common.pairs import PairContext, PairedResult, PairGains, measure_pairs
 from iowatch.experiments.common.profiled_run import run_profile
-from iowatch.session import reframe, session
+from iowatch.session import reframe
 from iowatch.session.ab_run import WarmUpError, request_allocation
 from iowatch.site import Stack, StackDiff, diff_stacks, load_stack, machine
 from iowatch.statistics.gate import Gate, GateDecision, GateResult, GateSettings
 from iowatch.statistics.interleaving import StopRule
 from iowatch.store import History, ResultFilter
+
+_LOG = logging.getLogger(__name__)
 
 _ATTRIBUTE, _COUNTED, _GIT = "gate", "counted_builds", "git"
 _FIRST_PAIRS = 6
@@ -128,9 +131,9 @@ class GateRun:
         UsageError: a build that cannot be used; no case that both can run; no file system in memory.
     """
 
-    def __init__(self, history: History, options: GateOptions, report_message: session.MessageCallback) -> None:
+    def __init__(self, history: History, options: GateOptions) -> None:
         self.started = time.monotonic()
-        self.history, self.options, self.report_message = history, options, report_message
+        self.history, self.options = history, options
         self.load = os.getloadavg()[0]
         self.base, self.head = (self._find(text) for text in (options.base, options.head))
         self.gate: Gate[PairedResult] | None = None
@@ -141,7 +144,7 @@ class GateRun:
     def _find(self, text: str) -> Build:
         kind, _, what = text.partition(":")
         if kind != _GIT:
-            return find_build(self.options.system, text, self.report_message)
+            return find_build(self.options.system, text)
         directory, _, revision = what.rpartition("@")
         if not directory or not revision:
             raise UsageError(f"'{text}' names no directory and revision", hint="For example git:src/hdf5@develop")
@@ -151,7 +154,7 @@ class GateRun:
         named = [one for one in (options.base, options.head) if ":" not in one]
         under = load_stack(named[0] if named else _any_stack(options.system), options.system)
         source = CommitSource(
-            options.system, package, commits, under, options.build_command, self.report_message, parts=()
+            options.system, package, commits, under, options.build_command, parts=()
         )  # fmt: skip
         stack = source.built_stack(commit)
         if stack.status != "installed":
@@ -168,7 +171,7 @@ class GateRun:
         options, sides = self.options, (self.base.stack, self.head.stack)
         return PairContext(
             options.system, options.suite, [stack.name for stack in sides], () if cases else options.benchmarks,
-            options.scratch or _memory_directory(), None, self.report_message, darshan, tuple(cases),
+            options.scratch or _memory_directory(), None, darshan, tuple(cases),
             sides=sides, like=like,
         )  # fmt: skip
 
@@ -349,7 +352,7 @@ class GateRun:
                 runs = [run for run in self.history.runs(row.uuid) if run.stack == stack and run.facts.counts]
                 counted = {run.name: counters.RunCounts(**run.facts.counts or {}) for run in runs if run.status == "ok"}
                 if counted.keys() >= {*self.planned}:
-                    self.report_message(f"counts of {self.base.label}: from session {row.uuid[:8]}")
+                    _LOG.info("counts of %s: from session %s", self.base.label, row.uuid[:8])
                     return {name: counted[name] for name in self.planned}
         return {}
 

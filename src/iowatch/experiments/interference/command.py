@@ -90,7 +90,7 @@ def command(
     missing.
     """
     context = InterferenceContext(
-        system, suite, stacks, (), scratch, None, common.print_message, darshan, chosen_file_systems=file_systems,
+        system, suite, stacks, (), scratch, None, darshan, chosen_file_systems=file_systems,
         levels=parse_levels(levels), **parse_jobs(jobs),
     )  # fmt: skip
     stop_rule = make_stop_rule(pairs, until_ci, budget)

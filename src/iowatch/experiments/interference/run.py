@@ -8,6 +8,7 @@ the turn, when it is known that its aggressors ran during all of it; else the ru
 
 from __future__ import annotations
 
+import logging
 import math
 import os
 import shutil
@@ -28,6 +29,8 @@ from iowatch.session.plan import PlannedRun, SessionPlan, make_session_plan, req
 from iowatch.site import current_allocation, on_file_systems
 from iowatch.statistics.interleaving import AbSchedule, AbTurn, StopRule
 from iowatch.store import History, SessionFacts
+
+_LOG = logging.getLogger(__name__)
 
 # Beyond the budget, for the last pair; without a budget.
 _EXTRA_S, _DAY_S = 1800, 86400
@@ -254,12 +257,13 @@ def run_interference(
         warnings = tuple(check_interference(context, plan, stop_rule.pairs))
         with context.scratch_lock(history, plan):
             victim, jobs = plan.runs[0], plan.aggressor
-            context.report_message(
+            words = (
                 f"{victim.name} with {_listed(context.levels)} x {jobs.name} on {context.system_name}, {victim.stack}: "
                 f"at least {format_size(plan.pair_bytes)} written and read per pair, {context.format_directories(plan)}"
             )
+            _LOG.info("%s", words)
             for warning in warnings:
-                context.report_message(f"warning: {warning}: part of a slowdown may not be of the file system")
+                _LOG.warning("warning: %s: part of a slowdown may not be of the file system", warning)
             schedule = AbSchedule(stop_rule, seed, sides=[str(level) for level in context.levels])
             runner = _InterferenceRunner(history, context, plan, schedule)
             runner.run()
@@ -412,7 +416,7 @@ class _InterferenceRunner(InterleavedRunner):
         if fault is not None:
             reason = "; ".join(filter(None, (fault, case.output.get("reason"))))
             case = replace(case, output={**case.output, "status": "failed", "reason": reason})
-            self.context.report_message(f"{case.name}: {reason}")
+            _LOG.warning("%s: %s", case.name, reason)
         checks.spool_case(self.directory, case, files)
         return fault
 

@@ -51,9 +51,7 @@ def command(
 
     It measures nothing: its times are no results. Exit code 1: a run failed.
     """
-    context = session.SessionContext(
-        system, suite, stacks, (), scratch, None, common.print_message, darshan, (case,), file_systems
-    )
+    context = session.SessionContext(system, suite, stacks, (), scratch, None, darshan, (case,), file_systems)
     run.check_plan(context, db)
     with History.open(db) as history:
         document = run_profile(history, context)

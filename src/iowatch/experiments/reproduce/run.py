@@ -20,7 +20,7 @@ from iowatch.core import UsageError
 from iowatch.experiments.common.builds import recorded_stack
 from iowatch.experiments.common.pairs import PairContext, PairGains, measure_pairs, read_pairs
 from iowatch.findings import bisected_member, find_finding
-from iowatch.session import reframe, session
+from iowatch.session import reframe
 from iowatch.session.ab_run import request_allocation
 from iowatch.site import Stack, stack_from_json
 from iowatch.statistics.gate import GateResult, GateSettings
@@ -148,13 +148,7 @@ def _certain_change(gains: list[float]) -> float | None:
 
 
 def reproduce(
-    history: History,
-    name: str,
-    report_message: session.MessageCallback,
-    *,
-    budget_s: float,
-    scratch: Path | None = None,
-    seed: int | None = None,
+    history: History, name: str, *, budget_s: float, scratch: Path | None = None, seed: int | None = None
 ) -> Reproduction:
     """Measure both sides of a recorded change until the answer is known or time is up.
 
@@ -165,8 +159,8 @@ def reproduce(
         UsageError: it cannot be measured again; names what is missing.
     """
     started, change = time.monotonic(), find_change(history, name)
-    stacks = tuple(_stack_of(change.system, run, report_message) for run in (change.before, change.after))
-    context = _context(history, change, (stacks[0], stacks[1]), scratch, report_message)
+    stacks = tuple(_stack_of(change.system, run) for run in (change.before, change.after))
+    context = _context(history, change, (stacks[0], stacks[1]), scratch)
     request_allocation(context, StopRule(budget_s=budget_s))
     sign = -1 if change.log_gain > 0 else 1  # a gain is tested as the loss of the other direction
     test = GateResult(GateSettings(-math.expm1(-_SHARE * abs(change.log_gain)), _ERROR), _ERROR)
@@ -196,19 +190,13 @@ def reproduce(
     )  # fmt: skip
 
 
-def _stack_of(system: str, run: RunRow, say: session.MessageCallback) -> Stack:
+def _stack_of(system: str, run: RunRow) -> Stack:
     if not run.stack_document:
         raise UsageError(f"run {run.id} recorded no stack: it was imported, and cannot be measured again")
-    return recorded_stack(system, stack_from_json(run.stack_document, f"the stack of run {run.id}"), say)
+    return recorded_stack(system, stack_from_json(run.stack_document, f"the stack of run {run.id}"))
 
 
-def _context(
-    history: History,
-    change: RecordedChange,
-    sides: tuple[Stack, Stack],
-    scratch: Path | None,
-    report_message: session.MessageCallback,
-) -> PairContext:
+def _context(history: History, change: RecordedChange, sides: tuple[Stack, Stack], scratch: Path | None) -> PairContext:
     site = reframe.load_site(change.system)
     like = next((stack for one in site.partitions if one.name == change.after.partition for stack in one.stacks), None)
     if like is None:
@@ -219,7 +207,7 @@ def _context(
     recorded = Path(history.session(change.after.session_uuid).facts.scratch or "")
     chosen = scratch or (recorded if recorded.is_absolute() and recorded.parent.is_dir() else None)
     return PairContext(
-        change.system, change.suite, [stack.name for stack in sides], (), chosen, None, report_message, "off",
+        change.system, change.suite, [stack.name for stack in sides], (), chosen, None, "off",
         (change.run,), sides=sides, like=like, known_site=site,
     )  # fmt: skip
 

@@ -219,15 +219,13 @@ def _parse_external(entry: Mapping[str, Any]) -> External | None:
     return External(name, version, str(entry["prefix"]), _c_compiler(entry))
 
 
-MessageCallback = Callable[[str], None]
-
-
-def prepare_environment(stack: str, system: str, concretize: bool, say: MessageCallback) -> Path:
+def prepare_environment(stack: str, system: str, concretize: bool) -> Path:
     """Write the environment of a stack, with the committed lock or ready to be concretized.
+
+    Each difference from the lock or the externals is logged.
 
     Args:
         concretize: omit the lock, and adapt the externals to this machine.
-        say: receives a message for each difference from the lock or the externals.
 
     Raises:
         InputError: no lock, a lock of another environment or machine, or missing externals or source directories.
@@ -237,7 +235,7 @@ def prepare_environment(stack: str, system: str, concretize: bool, say: MessageC
     target = stack_directory(system, stack) / "env"
     sources = develop_entries(manifest)
     if not concretize:
-        _check_lock(manifest, committed, sources, say)
+        _check_lock(manifest, committed, sources)
     document = yamlfile.read_mapping(manifest, SPACK_DOCS)
     if sources:
         document["spack"]["develop"] = sources
@@ -249,7 +247,7 @@ def prepare_environment(stack: str, system: str, concretize: bool, say: MessageC
         own = settings.find_file("externals", system)
         if stack == REFERENCE_STACK and own.is_file():
             includes.insert(0, own)
-        adapt_to_machine(document["spack"], includes, target, pinned, say)
+        adapt_to_machine(document["spack"], includes, target, pinned)
     else:
         document["spack"]["include"] = [str(path) for path in includes]
     _write_yaml(target / "spack.yaml", document)
@@ -259,9 +257,8 @@ def prepare_environment(stack: str, system: str, concretize: bool, say: MessageC
 
 
 def adapt_to_machine(
-    environment: dict[str, Any], includes: Sequence[Path], target: Path, pinned: Mapping[str, str | None],
-    say: MessageCallback,
-) -> None:  # fmt: skip
+    environment: dict[str, Any], includes: Sequence[Path], target: Path, pinned: Mapping[str, str | None]
+) -> None:
     """Make an environment include these files, with the externals and the processor of this machine.
 
     Args:
@@ -272,7 +269,7 @@ def adapt_to_machine(
     Raises:
         InputError: a package that must not be built is absent, or not in the required version.
     """
-    environment["include"] = [str(_adapt_include(path, target, pinned, say)) for path in includes]
+    environment["include"] = [str(_adapt_include(path, target, pinned)) for path in includes]
     if (processor := platform.machine()) != "x86_64":
         # Overrides the requirement of the shared settings: locks and binaries for any x86_64.
         environment["packages"] = {"all": {"require": f"target={processor}"}}
@@ -282,9 +279,7 @@ def _write_yaml(path: Path, document: dict[str, Any]) -> None:
     path.write_text(yaml.safe_dump(document, sort_keys=False), encoding="utf-8")
 
 
-def _check_lock(
-    manifest: Path, committed: Path, sources: Mapping[str, Mapping[str, str]], say: MessageCallback
-) -> None:
+def _check_lock(manifest: Path, committed: Path, sources: Mapping[str, Mapping[str, str]]) -> None:
     """Reject a lock that is absent, belongs to another environment, or names packages that this machine lacks."""
     folder = manifest.parent
     if not committed.is_file():
@@ -304,10 +299,10 @@ def _check_lock(
             hint="Add --concretize to keep the versions in spack.yaml and use this machine's compiler and tools.",
         )
     if false:
-        say(f"the lock was made with other build tools: {'; '.join(words.values())}")
+        _LOG.info("the lock was made with other build tools: %s", "; ".join(words.values()))
 
 
-def _adapt_include(include: Path, target: Path, pinned: Mapping[str, str | None], say: MessageCallback) -> Path:
+def _adapt_include(include: Path, target: Path, pinned: Mapping[str, str | None]) -> Path:
     """Return an included file, or a copy with the externals of this machine.
 
     Args:
@@ -335,7 +330,7 @@ def _adapt_include(include: Path, target: Path, pinned: Mapping[str, str | None]
     if not found["difference"]:
         return include
     for text in found["difference"]:
-        say(f"{include.name}: {text}")
+        _LOG.info("%s: %s", include.name, text)
     copy = target / include.name
     _write_yaml(copy, document)
     return copy
@@ -420,18 +415,18 @@ def _git(*arguments: str) -> str:
     return done.stdout.strip()
 
 
-def require_spack(bootstrap: bool, say: MessageCallback) -> str:
+def require_spack(bootstrap: bool) -> str:
     pinned = pinned_spack_version()
     program = spack_command()
     if program is None and bootstrap:
-        say(f"cloning Spack {pinned} into {bootstrap_directory()}")
+        _LOG.info("cloning Spack %s into %s", pinned, bootstrap_directory())
         program = _clone_spack()
     if program is None:
         hint = f"Add --bootstrap to clone Spack {pinned}, or set SPACK_ROOT."
         raise MachineError("no Spack found: SPACK_ROOT is not set and spack is not on PATH", hint=hint)
     found = (spack_version() or "").partition(" ")[0]
     if found != pinned:
-        say(f"this is Spack {found}; the locks were made with {pinned}")
+        _LOG.info("this is Spack %s; the locks were made with %s", found, pinned)
     return program
 
 
@@ -455,14 +450,9 @@ def stream_lines(command: list[str]) -> Iterator[str]:
 
 
 def build_environment(
-    spack: Sequence[str],
-    environment: Path,
-    stack: str,
-    jobs: int | None,
-    say: MessageCallback,
-    rebuild_own: bool = True,
+    spack: Sequence[str], environment: Path, stack: str, jobs: int | None, *, rebuild_own: bool = True
 ) -> None:
-    """Run `spack install` and report the number of finished parts.
+    """Run `spack install` and log the number of finished parts.
 
     Args:
         spack: command with its own options.
@@ -479,11 +469,11 @@ def build_environment(
         done = _DONE.match(line)
         if done:
             ready += 1
-            say(f"{stack}: {ready} of {total} parts: {done['part']}")
+            _LOG.info("%s: %s of %s parts: %s", stack, ready, total, done["part"])
         elif line.startswith(("==> Installing", "==> Error")):
-            say(f"{stack}: {line.removeprefix('==> ')}")
+            _LOG.info("%s: %s", stack, line.removeprefix("==> "))
     if stale:
-        say(f"{stack}: building {OWN_PACKAGE} again from this checkout")
+        _LOG.info("%s: building %s again from this checkout", stack, OWN_PACKAGE)
         for _ in stream_lines([*base, *options, "--overwrite", "--yes-to-all", OWN_PACKAGE]):
             pass
 
@@ -542,13 +532,7 @@ def describe_installed_stack(stack: str, system: str, environment: Path, prefixe
 
 
 def install_stack(
-    stack: str,
-    system: str,
-    *,
-    bootstrap: bool = False,
-    concretize: bool = False,
-    jobs: int | None = None,
-    say: MessageCallback = lambda _: None,
+    stack: str, system: str, *, bootstrap: bool = False, concretize: bool = False, jobs: int | None = None
 ) -> tuple[Stack, Path]:
     """Build a Spack stack and write its `activate.sh` and `stack.json`.
 
@@ -557,7 +541,6 @@ def install_stack(
         bootstrap: clone the pinned Spack if there is none.
         concretize: concretize on this machine instead of using the committed lock.
         jobs: number of parallel compile jobs.
-        say: receives progress messages.
 
     Returns:
         The installed stack and the directory of its files.
@@ -573,21 +556,22 @@ def install_stack(
     known = load_stack(stack, system)
     if known.kind != "spack":
         raise UsageError(f"stack '{stack}' is made of {known.kind} parts: there is nothing to install")
-    environment = prepare_environment(stack, system, concretize, say)
-    spack = require_spack(bootstrap, say)
+    environment = prepare_environment(stack, system, concretize)
+    spack = require_spack(bootstrap)
     if concretize:
-        say(f"{stack}: resolving versions; this takes a minute or two")
+        _LOG.info("%s: resolving versions; this takes a minute or two", stack)
         for line in stream_lines([spack, "--color", "never", "-e", str(environment), "concretize", "--force"]):
             if line.startswith("==>"):
-                say(f"{stack}: {line.removeprefix('==> ')}")
+                _LOG.info("%s: %s", stack, line.removeprefix("==> "))
         if stack != REFERENCE_STACK:  # its lock is shared by all systems
-            say(f"{stack}: resolved; to keep it: cp {environment / 'spack.lock'} {manifest_directory(system, stack)}")
-    build_environment([spack], environment, stack, jobs, say)
+            folder = manifest_directory(system, stack)
+            _LOG.info("%s: resolved; to keep it: cp %s %s", stack, environment / "spack.lock", folder)
+    build_environment([spack], environment, stack, jobs)
     prefixes = installed_prefixes([spack], environment)
     described = describe_installed_stack(stack, system, environment, prefixes)
     for part in described.parts:
         if directory := part.variants.get("dev_path"):
             commit = part.variants.get("commit")
             state = f"commit {commit}" if commit else "not a git work tree: its state is not recorded"
-            say(f"{stack}: {part.name} {part.version} is built from {directory}, {state}")
+            _LOG.info("%s: %s %s is built from %s, %s", stack, part.name, part.version, directory, state)
     return described, write_stack_files(described)

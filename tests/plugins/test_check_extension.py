@@ -33,7 +33,7 @@ def test_extension_of_a_site_is_switched_on_by_an_order(site: Path) -> None:
     settings = {"bytes": 2**30}
     run = make_run(order=RunOrder(session="s1", extensions={"memory_limit": settings}))
     words = compose_job(run, JobScript()).command
-    assert list(words[4:7]) == ["-p", "MemoryMax=1073741824", "ior"]
+    assert list(words[3:6]) == ["-p", "MemoryMax=1073741824", "ior"]
     assert EXTENSIONS["memory_limit"].facts(run, settings) == {"memory_limit_bytes": 2**30}
     plugin = EXTENSIONS.plugin_of("memory_limit")
     assert plugin is not None

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from iowatch import checks
 from iowatch.benchmarks.benchio import BENCHIO
 from iowatch.benchmarks.suites import SuiteCase
+from iowatch.checks import RunOrder, ordered_runs
 from iowatch.core import InputError, settings
 from iowatch.session import reframe
 from iowatch.session.plan import make_session_plan
@@ -58,7 +58,7 @@ def test_stacks_keep_their_names_with_reframe_environment_names(
     )
     assert [run.stack for run in plan.runs] == ["n-4.4.0"]
     monkeypatch.setattr(reframe, "check_path", lambda name: tmp_path / f"{name}.py")
-    order = checks.RunOrder(suite="smoke", runs=checks.ordered_runs([run.key for run in plan.runs]))
+    order = RunOrder(suite="smoke", runs=ordered_runs(run.key for run in plan.runs))
     words = reframe.reframe_command(site, order, tmp_path)
     assert words[words.index("-p") + 1] == "^n_4_4_0$"
 
@@ -73,7 +73,7 @@ def test_sessions_have_no_debug_log_unless_the_system_has_one(
     """ReFrame shows its settings; with its own ones it writes a debug log, at a cost greater than that of its work."""
     text = site.configuration.read_text().replace("site_configuration = {", "site_configuration = {" + logging)
     site.configuration.write_text(text.replace('"^$"', '".*"'))
-    words = reframe.reframe_command(site, checks.RunOrder(suite="smoke", runs=()), tmp_path)[:-1]
+    words = reframe.reframe_command(site, RunOrder(suite="smoke", runs=()), tmp_path)[:-1]
     done = subprocess.run([*words, "--show-config=logging"], cwd=tmp_path, capture_output=True, text=True, check=True)
     shown = json.loads(done.stdout)[0]
     assert (shown["level"], len(shown["handlers"])) == (level, files)

@@ -25,7 +25,7 @@ from click.testing import Result
 from iowatch.experiments.interference.aggressors import AggressorError, Aggressors
 from iowatch.experiments.interference.run import InterferenceContext, check_interference
 from iowatch.findings import load_findings
-from iowatch.site.schedulers import partition_capacity
+from iowatch.site.schedulers import PartitionCapacity, partition_capacity
 from iowatch.store import History, RunRow
 from tests.conftest import ROOT
 from tests.darshan.conftest import LogSpec, build
@@ -224,7 +224,7 @@ def test_aggressors_are_tasks_of_one_array(
     context = InterferenceContext("slurm-local", "tiny", (stack,), levels=(0, 2), **words)  # type: ignore[arg-type]
     plan = context.plan()
     assert check_interference(context, plan, 1) == []
-    assert partition_capacity("node") == (1, 16)
+    assert partition_capacity("node") == PartitionCapacity(nodes=1, processors=16)
     jobs = Aggressors(context, plan.aggressor, 2, tmp_path / "aggressors", 300)
     order = replace(context.order(tmp_path), session="test")
     try:

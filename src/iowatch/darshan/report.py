@@ -64,7 +64,7 @@ def _layer_table(trace: Trace) -> Table:
 
 def _count_accesses(trace: Trace, prefix: str, word: str) -> float:
     """The number of `READS` or `WRITES` of a layer; MPI-IO counts collective, independent and other ones apart."""
-    return sum(trace.counter(f"{prefix}_{kind}{word}") or 0 for kind in _ACCESS_KINDS)
+    return sum(trace.counter(f"{prefix}_{prefix_of_kind}{word}") or 0 for prefix_of_kind in _ACCESS_KINDS)
 
 
 def _file_table(rows: Sequence[Mapping[str, Any]], limit: int) -> Table:

@@ -36,14 +36,12 @@ from iowatch.core import (
 from iowatch.findings import reported_as
 from iowatch.session import reframe, session
 from iowatch.session.plan import PlannedRun, SessionPlan, check_byte_budget, make_session_plan, require_runs
-from iowatch.site import Allocation, SystemLimits, current_allocation
+from iowatch.site import Allocation, SystemLimits, current_allocation, is_slurm
 from iowatch.statistics.interleaving import AbSchedule, AbTurn, StopRule
 from iowatch.store import History, SessionFacts, SessionRecord, fold_node_names
 
 _LOG = logging.getLogger(__name__)
 
-# ReFrame's names of Slurm.
-_SLURM = ("slurm", "squeue")
 # Minutes of an allocation beyond the budget: the first turn compiles programs, the last pair has to end.
 _EXTRA_MINUTES = 10
 # Default end: intervals that exclude differences of about 10 %, or one hour.
@@ -141,7 +139,7 @@ def salloc_command(site: reframe.ReframeSite, runs: Sequence[PlannedRun], stop_r
     """
     names = {run.partition for run in runs}
     parts = [part for part in site.partitions if part.name in names]
-    if len(parts) != 1 or parts[0].scheduler not in _SLURM or shutil.which("salloc") is None:
+    if len(parts) != 1 or not is_slurm(parts[0].scheduler) or shutil.which("salloc") is None:
         return None
     nodes = max(run.case.nodes for run in runs)
     ranks = max(math.ceil(run.case.ranks / run.case.nodes) for run in runs)

@@ -2,6 +2,7 @@
 
 from iowatch.site.file_system import FileSystem, FileSystemIdentity, FileSystemLimits, MeasuredFileSystem
 from iowatch.site.init import write_system
+from iowatch.site.machine import is_slurm
 from iowatch.site.schedulers import (
     Allocation,
     avoiding_options,

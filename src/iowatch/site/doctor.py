@@ -6,7 +6,7 @@ import os
 import shutil
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from importlib import metadata
 from typing import Any
 
@@ -51,8 +51,10 @@ class Requirement:
     @property
     def features(self) -> set[str]:
         """Features of stacks that it provides."""
-        found = {stack_probe.FEATURE_OF_PART[part] for part in self.parts if part in stack_probe.FEATURE_OF_PART}
-        return found | ({self.feature} if self.feature else set())
+        features = {stack_probe.FEATURE_OF_PART[part] for part in self.parts if part in stack_probe.FEATURE_OF_PART}
+        if self.feature:
+            features.add(self.feature)
+        return features
 
 
 _LIBRARIES = (
@@ -148,7 +150,9 @@ class DoctorReport:
     @property
     def usable(self) -> bool:
         """Whether suites can run at all."""
-        return self.retired is None and not self.problems and not any(found.required for found in self.missing)
+        if self.retired is not None or self.problems:
+            return False
+        return not any(status.required for status in self.missing)
 
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "missing": [finding.title for finding in self.missing], "usable": self.usable}
@@ -156,7 +160,10 @@ class DoctorReport:
 
 def apt_install_command(packages: Sequence[str]) -> str:
     """Return the command line that installs Debian packages, with sudo unless root."""
-    return f"{'' if os.getuid() == 0 else 'sudo '}apt-get install -y {' '.join(packages)}"
+    command = f"apt-get install -y {' '.join(packages)}"
+    if os.getuid() == 0:
+        return command
+    return f"sudo {command}"
 
 
 def examine_machine(system: str = "local") -> DoctorReport:
@@ -170,31 +177,45 @@ def examine_machine(system: str = "local") -> DoctorReport:
         InputError: its system.yaml is damaged.
     """
     described = load_system(system)
-    known = [] if described.retired else discover_stacks(system)
-    findings, commands = ((), ()) if described.retired else _check_requirements(described, known)
-    problems = [] if described.retired else [*_configuration_problems(system)]
-    scratch, others, faults = (None, {}, []) if described.retired else _find_directories(described)
-    problems += faults
-    return DoctorReport(
-        distribution=machine.detect_distribution()[0],
+    overridden_files = [path.relative_to(settings.site_root()) for path, _ in settings.overridden_files()]
+    distribution, _ = machine.detect_distribution()
+    report = DoctorReport(
+        distribution=distribution,
         cores=os.cpu_count() or 1,
         memory_bytes=machine.detect_memory_bytes(),
         scheduler=machine.detect_scheduler(),
-        findings=findings,
-        commands=commands,
+        findings=(),
+        commands=(),
         file_systems=tuple(storage.list_mounts()),
         retired=described.retired,
-        problems=tuple(dict.fromkeys(problems)),
-        broken_stacks=tuple(f"{stack.name}: {stack.note}" for stack in known if stack.status == "broken"),
-        scratch=scratch,
-        other_file_systems=others,
-        unanswered=() if described.retired else _unanswered_queries(described),
-        plugins=tuple(
-            PluginStatus(one.name, tuple(map(" ".join, one.adds)), tuple(one.faults))
-            for one in plugins.checked_plugins()
-        ),
-        overridden=tuple(str(path.relative_to(settings.site_root())) for path, _ in settings.overridden_files()),
+        plugins=_plugin_statuses(),
+        overridden=tuple(map(str, overridden_files)),
     )
+    if described.retired:
+        return report
+    # Everything else is about runs.
+    stacks_of_system = discover_stacks(system)
+    findings, commands = _check_requirements(described, stacks_of_system)
+    directories = _find_directories(described)
+    problems = (*_configuration_problems(system), *directories.faults)
+    return replace(
+        report,
+        findings=findings,
+        commands=commands,
+        problems=tuple(dict.fromkeys(problems)),
+        broken_stacks=tuple(f"{stack.name}: {stack.note}" for stack in stacks_of_system if stack.status == "broken"),
+        scratch=directories.default,
+        other_file_systems=directories.others,
+        unanswered=_unanswered_queries(described),
+    )
+
+
+def _plugin_statuses() -> tuple[PluginStatus, ...]:
+    statuses = []
+    for plugin in plugins.checked_plugins():
+        additions = tuple(map(" ".join, plugin.adds))
+        statuses.append(PluginStatus(plugin.name, additions, tuple(plugin.faults)))
+    return tuple(statuses)
 
 
 def _unanswered_queries(system: System) -> tuple[str, ...]:
@@ -205,30 +226,51 @@ def _unanswered_queries(system: System) -> tuple[str, ...]:
     return tuple(f"{name}: {reason}" for name, reason in missing.items())
 
 
-def _find_directories(system: System) -> tuple[str | None, dict[str, str], list[str]]:
-    """Return where the default file system and the others are, by name, and why sessions cannot start."""
-    default, others, faults = None, {}, []
-    for one in system.measured_file_systems:
+@dataclass
+class _Directories:
+    """Where the benchmarks of a system write.
+
+    Attributes:
+        default: directory and file system of the default one; None if it cannot be used.
+        others: the same of the others that suites measure, or why they cannot be used, by name.
+        faults: why sessions cannot start.
+    """
+
+    default: str | None = None
+    others: dict[str, str] = field(default_factory=dict)
+    faults: list[str] = field(default_factory=list)
+
+
+def _find_directories(system: System) -> _Directories:
+    directories = _Directories()
+    for file_system in system.measured_file_systems:
         try:
-            found = _find_directory(one)
+            description = _describe_directory(file_system)
         except (MachineError, UsageError) as error:
-            if one.is_default:
-                faults.append(str(error))
+            if file_system.is_default:
+                directories.faults.append(str(error))
                 continue
-            found = f"cannot be used: {error.message}"
-        if one.is_default:
-            default = found
+            description = f"cannot be used: {error.message}"
+        if file_system.is_default:
+            directories.default = description
         else:
-            others[one.name] = found
-    return default, others, faults
+            directories.others[file_system.name] = description
+    return directories
 
 
-def _find_directory(one: MeasuredFileSystem) -> str:
-    if one.node_local:
-        return f"{one.path()} on each node, which this machine cannot examine"
-    found = storage.examine_scratch(one.path(), one.declared)
-    note = "" if one.declared.declared else " (not declared in system.yaml: compared with the last session)"
-    return f"{one.path()} on {found or 'an unknown file system'}{note}"
+def _describe_directory(file_system: MeasuredFileSystem) -> str:
+    """Return the directory and the file system that it is on.
+
+    Raises:
+        MachineError, UsageError: it is on another file system than declared, or the path is not usable.
+    """
+    if file_system.node_local:
+        return f"{file_system.path()} on each node, which this machine cannot examine"
+    identity = storage.examine_scratch(file_system.path(), file_system.declared)
+    description = f"{file_system.path()} on {identity or 'an unknown file system'}"
+    if not file_system.declared.declared:
+        description += " (not declared in system.yaml: compared with the last session)"
+    return description
 
 
 def _configuration_problems(system: str) -> tuple[str, ...]:
@@ -244,17 +286,34 @@ def _configuration_problems(system: str) -> tuple[str, ...]:
     return ()
 
 
-def _found_parts(wanted: Requirement, usable: Iterable[Stack]) -> tuple[str, ...]:
-    offers = [stack for stack in usable if wanted.feature is None or wanted.feature in stack.features]
-    shown = "{0.name} {0.version} ({1})" if len(wanted.parts) > 1 else "{0.version} ({1})"
-    parts = ((part, stack.name) for stack in offers for part in stack.parts if part.name in wanted.parts)
-    return tuple(shown.format(*names) for names in parts)
+def _versions_in_stacks(requirement: Requirement, usable_stacks: Iterable[Stack]) -> tuple[str, ...]:
+    """Return version and stack of each part that satisfies a requirement; with its name if several can."""
+    versions = []
+    for stack in usable_stacks:
+        if requirement.feature is not None and requirement.feature not in stack.features:
+            continue
+        for part in stack.parts:
+            if part.name not in requirement.parts:
+                continue
+            version = f"{part.version} ({stack.name})"
+            if len(requirement.parts) > 1:
+                version = f"{part.name} {version}"
+            versions.append(version)
+    return tuple(versions)
 
 
 def _darshan_reader() -> RequirementStatus:
-    found = (metadata.version("darshan"),) if machine.can_read_darshan_logs() else ()
-    command = None if found else machine.darshan_library_command()
-    return RequirementStatus("PyDarshan's library", "reads Darshan logs", False, found, command)
+    title, use = "PyDarshan's library", "reads Darshan logs"
+    if machine.can_read_darshan_logs():
+        return RequirementStatus(title, use, False, found=(metadata.version("darshan"),), command=None)
+    return RequirementStatus(title, use, False, found=(), command=machine.darshan_library_command())
+
+
+def _spack_status(installer: _Installer) -> RequirementStatus:
+    title, use = "Spack", "pinned stacks"
+    if installer.spack:
+        return RequirementStatus(title, use, False, found=(installer.spack,), command=None)
+    return RequirementStatus(title, use, False, found=(), command=installer.spack_command)
 
 
 @dataclass(frozen=True)
@@ -274,59 +333,88 @@ class _Installer:
 
     @classmethod
     def of(cls, system: System) -> _Installer:
-        spack, name = stack_install.spack_version(), stacks.REFERENCE_STACK
-        command = f"iowatch stack install {name} --system {system.name}{'' if spack else ' --bootstrap'}"
-        manifest = stacks.manifest_directory(system.name, name) / "spack.yaml"
+        spack = stack_install.spack_version()
+        command = f"iowatch stack install {stacks.REFERENCE_STACK} --system {system.name}"
+        if not spack:
+            command += " --bootstrap"
+        manifest = stacks.manifest_directory(system.name, stacks.REFERENCE_STACK) / "spack.yaml"
         specs = root_specs(manifest) if manifest.is_file() else ()
         reference = frozenset(parse_pinned_spec(spec)[0] for spec in specs)
-        return cls(system, machine.detect_distribution()[1], spack, command, reference)
+        _, has_apt = machine.detect_distribution()
+        return cls(system, has_apt, spack, command, reference)
 
-    def packages(self, wanted: Requirement) -> tuple[str, ...]:
+    def packages(self, requirement: Requirement) -> tuple[str, ...]:
         """Debian packages; its libraries are of use only where those of the operating system are stacks."""
-        return wanted.packages if self.has_apt and (self.system.system_stacks or wanted.program) else ()
+        if not self.has_apt:
+            return ()
+        if not self.system.system_stacks and not requirement.program:
+            return ()
+        return requirement.packages
 
-    def command(self, wanted: Requirement) -> str:
+    def command(self, requirement: Requirement) -> str:
         """The command that installs one requirement, or what to do."""
-        if packages := self.packages(wanted):
+        packages = self.packages(requirement)
+        if packages:
             return apt_install_command(packages)
-        is_included = not (wanted.feature and wanted.parts) or self.reference.intersection(wanted.parts)
-        return self.spack_command if is_included else f"add '{wanted.parts[0]}' to the specs of a stack"
+        # Benchmarks of packages that the reference stack does not have.
+        is_benchmark = requirement.feature and requirement.parts
+        if is_benchmark and not self.reference.intersection(requirement.parts):
+            return f"add '{requirement.parts[0]}' to the specs of a stack"
+        return self.spack_command
 
     def apt_commands(self, missing: Iterable[Requirement]) -> list[str]:
         """One command for all Debian packages; none without any."""
-        packages = [name for wanted in missing for name in self.packages(wanted)]
-        return [apt_install_command(packages)] if packages else []
+        packages: list[str] = []
+        for requirement in missing:
+            packages += self.packages(requirement)
+        if not packages:
+            return []
+        return [apt_install_command(packages)]
 
     def spack_commands(self, commands: Iterable[str | None]) -> list[str]:
         """The command that installs the reference stack if it is among those of requirements."""
-        return [self.spack_command] if self.spack_command in commands else []
+        if self.spack_command in commands:
+            return [self.spack_command]
+        return []
 
 
 def install_commands(system: System, features: Collection[str]) -> tuple[str, ...]:
     """Return the commands that install what provides these features of stacks; stacks are not examined."""
-    missing = [wanted for wanted in _requirements() if wanted.features.intersection(features)]
+    missing = [requirement for requirement in _requirements() if requirement.features.intersection(features)]
     installer = _Installer.of(system)
     return (*installer.apt_commands(missing), *installer.spack_commands(map(installer.command, missing)))
 
 
+def _find_outside_stacks(requirement: Requirement) -> str | None:
+    """Return the path of the program or library that satisfies a requirement; None if it is not there."""
+    if requirement.library:
+        return stack_probe.find_compiler_library(shutil.which("cc"), requirement.library)
+    if requirement.program:
+        return shutil.which(requirement.program)
+    return None
+
+
 def _check_requirements(
-    system: System, known: Sequence[Stack]
+    system: System, stacks_of_system: Sequence[Stack]
 ) -> tuple[tuple[RequirementStatus, ...], tuple[str, ...]]:
     """Return the status of all requirements, and the commands that install the missing ones."""
-    usable = [stack for stack in known if stack.status == "installed"]
+    usable_stacks = [stack for stack in stacks_of_system if stack.status == "installed"]
     installer = _Installer.of(system)
-    findings: list[RequirementStatus] = []
+    statuses: list[RequirementStatus] = []
     missing: list[Requirement] = []
-    for wanted in _requirements():
-        path = shutil.which(wanted.program) if wanted.program else None
-        if wanted.library:
-            path = stack_probe.find_compiler_library(shutil.which("cc"), wanted.library)
-        found = (path,) if path else _found_parts(wanted, usable)
-        missing += [] if found else [wanted]
-        command = None if found else installer.command(wanted)
-        findings.append(RequirementStatus(wanted.title, wanted.use, wanted.required, found, command))
-    versions, command = ((installer.spack,), None) if installer.spack else ((), installer.spack_command)
-    findings.append(RequirementStatus("Spack", "pinned stacks", False, versions, command))
-    findings.append(_darshan_reader())
-    commands = [*installer.apt_commands(missing), *filter(None, [findings[-1].command])]
-    return tuple(findings), (*commands, *installer.spack_commands(finding.command for finding in findings))
+    for requirement in _requirements():
+        path = _find_outside_stacks(requirement)
+        versions = (path,) if path else _versions_in_stacks(requirement, usable_stacks)
+        command = None
+        if not versions:
+            missing.append(requirement)
+            command = installer.command(requirement)
+        statuses.append(RequirementStatus(requirement.title, requirement.use, requirement.required, versions, command))
+    darshan_reader = _darshan_reader()
+    statuses += [_spack_status(installer), darshan_reader]
+    # Commands, each once: the operating system's packages, PyDarshan's library, Spack.
+    commands = installer.apt_commands(missing)
+    if darshan_reader.command:
+        commands.append(darshan_reader.command)
+    commands += installer.spack_commands(status.command for status in statuses)
+    return tuple(statuses), tuple(commands)

@@ -21,7 +21,7 @@ from iowatch.core import MachineError, UsageError, escape_line, file_system_type
 from iowatch.site import file_system, machine, schedulers, storage, system, trial
 
 _LOG = logging.getLogger(__name__)
-_SLURM = ("slurm", "squeue")
+
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]*")
 _SETTINGS = re.compile(r"(?<=# settings: begin\n).*(?=# settings: end\n)", re.DOTALL)
 
@@ -94,35 +94,51 @@ def detect_machine(scheduler: str | None = None) -> MachineFacts:
     Raises:
         UsageError: unknown scheduler.
     """
-    known = schedulers.SCHEDULER_OPTIONS
-    if scheduler is not None and scheduler not in known:
-        raise UsageError(f"no scheduler '{scheduler}'", hint=suggest_name(scheduler, list(known)))
-    chosen = scheduler or machine.detect_scheduler().name
+    if scheduler is None:
+        scheduler = machine.detect_scheduler().name
+    elif scheduler not in schedulers.SCHEDULER_OPTIONS:
+        hint = suggest_name(scheduler, list(schedulers.SCHEDULER_OPTIONS))
+        raise UsageError(f"no scheduler '{scheduler}'", hint=hint)
+    mpi_types: Mapping[str, str] | None = {}
+    if machine.is_slurm(scheduler):
+        mpi_types = machine.slurm_mpi_types()
     return MachineFacts(
         host=socket.gethostname(),
-        scheduler=chosen,
-        partitions=tuple(machine.detect_partitions(chosen)),
+        scheduler=scheduler,
+        partitions=tuple(machine.detect_partitions(scheduler)),
         cores=os.cpu_count() or 1,
         launchers=tuple(machine.detect_launchers()),
         mounts=tuple(storage.list_mounts()),
-        mpi_types=machine.slurm_mpi_types() if chosen in _SLURM else {},
+        mpi_types=mpi_types,
     )
 
 
 def missing_facts(facts: MachineFacts) -> tuple[str, ...]:
     """Describe the facts that the administrator has to add."""
-    found = ["interconnect", "theoretical peak bandwidths of the file systems"]
+    gaps = ["interconnect", "theoretical peak bandwidths of the file systems"]
     if facts.scheduler != "local" and not facts.partitions:
-        found.append(f"queues of {facts.scheduler}: no answer")
+        gaps.append(f"queues of {facts.scheduler}: no answer")
     if facts.scheduler != "local" and any(partition.cores is None for partition in facts.partitions):
-        found.append("cores of the compute nodes: the value of this login node is used")
+        gaps.append("cores of the compute nodes: the value of this login node is used")
     if facts.mpi_types is None:
-        found.append("PMI type for srun (MpiDefault): see MPI_TYPES in reframe.py")
+        gaps.append("PMI type for srun (MpiDefault): see MPI_TYPES in reframe.py")
     if not any(mount.technology in storage.PARALLEL_TECHNOLOGIES for mount in facts.mounts):
-        found.append("parallel file system: none is mounted here")
+        gaps.append("parallel file system: none is mounted here")
     if not facts.launchers:
-        found.append("MPI launcher: load the MPI module first; until then ReFrame has no environment")
-    return tuple(found)
+        gaps.append("MPI launcher: load the MPI module first; until then ReFrame has no environment")
+    return tuple(gaps)
+
+
+def _writable_directory(mount: storage.Mount) -> Path | None:
+    """Return where a user can write on a file system: a directory of their name, else its root; None if nowhere."""
+    user_directory = Path(mount.mount, os.environ.get("USER", ""))
+    # A server that does not respond would block this command.
+    responds = mount.size_bytes is not None or mount.writable
+    if responds and os.access(user_directory, os.W_OK | os.X_OK):
+        return user_directory
+    if mount.writable:
+        return Path(mount.mount)
+    return None
 
 
 def scratch_candidates(facts: MachineFacts) -> tuple[list[tuple[str, str]], bool]:
@@ -130,25 +146,32 @@ def scratch_candidates(facts: MachineFacts) -> tuple[list[tuple[str, str]], bool
 
     It needs none if a variable names it, or if it is on the only parallel file system.
     """
-    named = [
+    named_by_variable = [
         (f"${{{variable}}}/iowatch", f"{variable} is set on this machine")
         for variable in ("SCRATCH", "WORK")
         if os.environ.get(variable)
     ]
+    # Directories on the mounted file systems, those of parallel ones first.
     parallel: list[tuple[str, str]] = []
     others: list[tuple[str, str]] = []
     for mount in facts.mounts:
-        own = Path(mount.mount, os.environ.get("USER", ""))
-        responds = mount.size_bytes is not None or mount.writable  # a server that does not would block this command
-        place = own if responds and os.access(own, os.W_OK | os.X_OK) else Path(mount.mount) if mount.writable else None
-        if place and mount.mount != "/" and mount.technology not in ("tmpfs", "overlay"):
-            free = "" if mount.free_bytes is None else f", {units.format_size(mount.free_bytes)} free"
-            reason = f"{mount.technology}{free}, writable for {os.environ.get('USER', 'you')}"
-            group = parallel if mount.technology in storage.PARALLEL_TECHNOLOGIES else others
-            group.append((f"{place}/iowatch", reason))
-    kind = file_system_type(str(settings.var_directory().absolute()))
-    var = ("${IOWATCH_VAR}/scratch", f"{kind}, not parallel; of a cluster, name a directory of the one to measure")
-    return [*named, *parallel, var, *others], bool(named) or len(parallel) == 1
+        directory = _writable_directory(mount)
+        if directory is None or mount.mount == "/" or mount.technology in ("tmpfs", "overlay"):
+            continue
+        reason = mount.technology
+        if mount.free_bytes is not None:
+            reason += f", {units.format_size(mount.free_bytes)} free"
+        reason += f", writable for {os.environ.get('USER', 'you')}"
+        candidate = (f"{directory}/iowatch", reason)
+        if mount.technology in storage.PARALLEL_TECHNOLOGIES:
+            parallel.append(candidate)
+        else:
+            others.append(candidate)
+    # The directory of iowatch's own files is possible everywhere.
+    var_type = file_system_type(str(settings.var_directory().absolute()))
+    var = ("${IOWATCH_VAR}/scratch", f"{var_type}, not parallel; of a cluster, name a directory of the one to measure")
+    is_evident = bool(named_by_variable) or len(parallel) == 1
+    return [*named_by_variable, *parallel, var, *others], is_evident
 
 
 class Interview:
@@ -205,35 +228,37 @@ class Interview:
         access_of(self._given, self._facts)
 
     def _choose_scratch(self) -> str:
-        candidates, found = scratch_candidates(self._facts)
-        chosen = self._given.scratch or candidates[0][0]
-        if self._given.scratch is None and not found and self._ask:
+        candidates, is_evident = scratch_candidates(self._facts)
+        if self._given.scratch is None and not is_evident and self._ask:
             return self._ask_scratch("Benchmarks write to this directory, and measure its file system.")
+        scratch = self._given.scratch or candidates[0][0]
         if self._ask is None and self._given.scratch is None:
             self.unverified["scratch"] = "not tried"
-        elif fault := self._try_scratch(chosen):
-            return self._ask_scratch(fault) if self._ask else chosen
-        return chosen
+            return scratch
+        fault = self._try_scratch(scratch)
+        if fault and self._ask:
+            return self._ask_scratch(fault)
+        return scratch
 
     def _ask_scratch(self, reason: str) -> str:
         assert self._ask
         candidates, _ = scratch_candidates(self._facts)
         _LOG.info("%s", reason)
-        for number, (place, why) in enumerate(candidates, 1):
-            _LOG.info("  %s  %s  (%s)", number, place, why)
+        for number, (directory, why) in enumerate(candidates, 1):
+            _LOG.info("  %s  %s  (%s)", number, directory, why)
         while True:
-            answer = self._ask("Scratch directory (a number or a path)", "1").strip()
-            is_number = answer.isdecimal() and 1 <= int(answer) <= len(candidates)
-            chosen = candidates[int(answer) - 1][0] if is_number else answer
-            fault = self._try_scratch(chosen)
+            scratch = self._ask("Scratch directory (a number or a path)", "1").strip()
+            if scratch.isdecimal() and 1 <= int(scratch) <= len(candidates):
+                scratch, _ = candidates[int(scratch) - 1]
+            fault = self._try_scratch(scratch)
             if fault is None:
-                return chosen
+                return scratch
             _LOG.info("%s", fault)
 
-    def _try_scratch(self, chosen: str) -> str | None:
+    def _try_scratch(self, scratch: str) -> str | None:
         """Return what is wrong with a scratch directory, and what to do, or None."""
         try:
-            directory = file_system.expand_scratch(chosen, "scratch")
+            directory = file_system.expand_scratch(scratch, "scratch")
             identity = trial.try_scratch(directory)
         except (UsageError, MachineError) as error:
             self.unverified["scratch"] = error.message
@@ -249,18 +274,18 @@ class Interview:
             return self._given.partitions or tuple(names)
         _LOG.info("Each partition is measured on its own; one of those that see the scratch directory is enough.")
         for queue in self._facts.partitions:
-            size = "" if queue.nodes is None else f"{queue.nodes} node{'s' if queue.nodes > 1 else ''}"
-            facts = ", ".join(filter(None, (size, "the default" if queue.default else "")))
-            _LOG.info("  %s%s", queue.name, f"  ({facts})" if facts else "")
+            _LOG.info("  %s", _queue_line(queue))
         default = next((queue.name for queue in self._facts.partitions if queue.default), names[0])
         while True:
-            chosen = self._ask("Partitions (names separated by commas, or all)", default)
-            wanted = names if chosen.strip() == "all" else [word.strip() for word in chosen.split(",") if word.strip()]
-            wrong = next((name for name in wanted if name not in names), None)
-            if wanted and wrong is None:
-                return tuple(wanted)
-            if wrong:
-                _LOG.info("no partition '%s': %s", wrong, suggest_name(wrong, names))
+            answer = self._ask("Partitions (names separated by commas, or all)", default).strip()
+            if answer == "all":
+                return tuple(names)
+            partitions = [word.strip() for word in answer.split(",") if word.strip()]
+            unknown = [name for name in partitions if name not in names]
+            if unknown:
+                _LOG.info("no partition '%s': %s", unknown[0], suggest_name(unknown[0], names))
+            elif partitions:
+                return tuple(partitions)
             else:
                 _LOG.info("Name one partition.")
 
@@ -269,20 +294,22 @@ class Interview:
             return self._given.timezone
         if settings.site_settings().timezone != "UTC":
             return None  # of site.yaml
-        if found := machine.detect_time_zone():
-            _LOG.info("time zone: %s (from %s; another one with --timezone)", *found)
-            return found[0]
+        detected = machine.detect_time_zone()
+        if detected:
+            name, source = detected
+            _LOG.info("time zone: %s (from %s; another one with --timezone)", name, source)
+            return name
         if self._ask is None:
             return None
         _LOG.info("Times are shown, and blackouts are read, in the time zone of the site; this machine names none.")
         while True:
-            chosen = self._ask("Time zone, for example Europe/Berlin", "UTC")
+            zone = self._ask("Time zone, for example Europe/Berlin", "UTC")
             try:
-                units.find_time_zone(chosen)
+                units.find_time_zone(zone)
             except UsageError as error:
                 _LOG.info("%s", error)
             else:
-                return chosen
+                return zone
 
     def _try_jobs(self, answers: Answers) -> Answers:
         """Submit a job to each partition until all ran, or until the person keeps those that did not."""
@@ -293,32 +320,38 @@ class Interview:
             if no_scratch:
                 answers = replace(answers, scratch=self._ask_scratch("The nodes of jobs must see the directory, too."))
                 continue
-            answer = self._ask_account(answers)
-            if answer == _DROP and len(refused) < len(answers.partitions):
+            account = self._ask_account(answers)
+            if account == _DROP and len(refused) < len(answers.partitions):
                 for name in refused:
                     del self.unverified[f"partition {name}"]
-                return replace(answers, partitions=tuple(p for p in answers.partitions if p not in refused))
-            if answer in ("", _DROP):
+                accepted = tuple(name for name in answers.partitions if name not in refused)
+                return replace(answers, partitions=accepted)
+            if account in ("", _DROP):
                 return answers
-            answers = replace(answers, account=answer)
+            answers = replace(answers, account=account)
 
     def _ask_account(self, answers: Answers) -> str:
         assert self._ask
-        known = machine.slurm_accounts() if self._facts.scheduler in _SLURM else []
-        yours = f"Your accounts: {', '.join(known)}. " if known else ""
+        accounts: list[str] = []
+        if machine.is_slurm(self._facts.scheduler):
+            accounts = machine.slurm_accounts()
+        account_list = ""
+        if accounts:
+            account_list = f"Your accounts: {', '.join(accounts)}. "
         _LOG.info(
             "Jobs need an account or another option here, or the partition is not for you. %s'%s' leaves "
             "refused partitions out; without an answer they stay in the files, marked as not verified.",
-            yours,
+            account_list,
             _DROP,
         )
-        default = next((name for name in known if name != answers.account), "")
+        # Not the account that was just refused.
+        default = next((name for name in accounts if name != answers.account), "")
         return self._ask("Account, or options that begin with '-' (--qos=short)", default).strip()
 
     def _submit_jobs(self, answers: Answers, names: Sequence[str | None]) -> tuple[list[str], bool]:
         """Return the names of refused partitions, and whether a job could not write to the scratch directory."""
-        listed = ", ".join(name or "–" for name in names)
-        _LOG.info("submitting one job per partition (1 node, less than a minute): %s", listed)
+        partition_list = ", ".join(name or "–" for name in names)
+        _LOG.info("submitting one job per partition (1 node, less than a minute): %s", partition_list)
         scratch = file_system.expand_scratch(answers.scratch or "", "scratch")
         try:
             trials = trial.try_partitions(self._facts.scheduler, names, access_of(answers, self._facts), scratch)
@@ -326,21 +359,34 @@ class Interview:
             _LOG.info("%s", error)
             self.unverified.update({f"partition {name or 'default'}": error.message for name in names})
             return [], False
-        for one in trials:
-            subject = f"partition {one.partition}"
+        for job in trials:
+            subject = f"partition {job.partition}"
             self.unverified.pop(subject, None)
-            if one.status == "ran":
-                self.verified[subject] = f"a job ran with {one.submitted}"
+            if job.status == "ran":
+                self.verified[subject] = f"a job ran with {job.submitted}"
                 _LOG.info("%s: a job ran, and wrote and removed a file in %s", subject, scratch)
             else:
                 self.verified.pop(subject, None)
-                self.unverified[subject] = one.answer
-                _LOG.info("%s: %s\n  submitted: %s\n  answer: %s", subject, one.status, one.submitted, one.answer)
-        refused = [one.partition for one in trials if one.status == "refused"]
-        return refused, any(one.status == "no scratch" for one in trials)
+                self.unverified[subject] = job.answer
+                _LOG.info("%s: %s\n  submitted: %s\n  answer: %s", subject, job.status, job.submitted, job.answer)
+        refused = [job.partition for job in trials if job.status == "refused"]
+        return refused, any(job.status == "no scratch" for job in trials)
 
 
+# The answer that leaves refused partitions out.
 _DROP = "drop"
+
+
+def _queue_line(queue: machine.QueueInfo) -> str:
+    """Return `normal  (12 nodes, the default)`."""
+    facts = []
+    if queue.nodes is not None:
+        facts.append(units.format_count(queue.nodes, "node"))
+    if queue.default:
+        facts.append("the default")
+    if not facts:
+        return queue.name
+    return f"{queue.name}  ({', '.join(facts)})"
 
 
 def access_of(answers: Answers, facts: MachineFacts) -> list[str]:
@@ -366,45 +412,66 @@ def _yaml_text(value: str) -> str:
 
 def _yaml_list_item(**fields: object) -> list[str]:
     """Return one YAML list item; fields without a value are omitted."""
-    known = [(name, value) for name, value in fields.items() if value is not None]
-    rows = [f"{name}: {_yaml_text(value) if isinstance(value, str) else value}" for name, value in known]
-    return [f"{'- ' if number == 0 else '  '}{row}" for number, row in enumerate(rows)]
+    lines: list[str] = []
+    for name, value in fields.items():
+        if value is None:
+            continue
+        indent = "  " if lines else "- "
+        text = _yaml_text(value) if isinstance(value, str) else value
+        lines.append(f"{indent}{name}: {text}")
+    return lines
+
+
+def _format_size(size_bytes: int | None) -> str | None:
+    return None if size_bytes is None else units.format_size(size_bytes)
 
 
 def _nodes(facts: MachineFacts, day: str) -> list[str]:
-    rows, source = [], f"{facts.scheduler}, {day}"
+    """Return the nodes of each partition, and the one that this command runs on."""
+    lines: list[str] = []
     for queue in facts.partitions:
-        rows += _yaml_list_item(name=queue.name, count=queue.nodes, cores=queue.cores, source=source)
-    (model, sockets), memory_bytes = machine.detect_processor(), machine.detect_memory_bytes()
-    memory = None if memory_bytes is None else units.format_size(memory_bytes)
-    name = "this node" if facts.scheduler == "local" else "login"
-    source = f"/proc/cpuinfo and /proc/meminfo of {facts.host}, {day}"
-    return rows + _yaml_list_item(
-        name=name, sockets=sockets, cores=facts.cores, processor=model, memory=memory, source=source
+        lines += _yaml_list_item(
+            name=queue.name, count=queue.nodes, cores=queue.cores, source=f"{facts.scheduler}, {day}"
+        )
+    model, sockets = machine.detect_processor()
+    lines += _yaml_list_item(
+        name="this node" if facts.scheduler == "local" else "login",
+        sockets=sockets,
+        cores=facts.cores,
+        processor=model,
+        memory=_format_size(machine.detect_memory_bytes()),
+        source=f"/proc/cpuinfo and /proc/meminfo of {facts.host}, {day}",
     )
+    return lines
 
 
 def _file_systems(facts: MachineFacts, day: str) -> list[str]:
     """Return the file systems with distinct names; the second `scratch` is named by its full path."""
-    rows: list[str] = []
-    seen: set[str] = set()
+    lines: list[str] = []
+    used_names: set[str] = set()
     for mount in facts.mounts:
-        path, technology = mount.mount, mount.technology
-        name = Path(path).name or "root"
-        title = path if name in seen else name
-        size = None if mount.size_bytes is None else units.format_size(mount.size_bytes)
-        source = f"/proc/self/mounts{' and lfs' if technology == 'Lustre' else ''}, {day}"
-        rows += _yaml_list_item(
-            name=title, mount=path, technology=technology, targets=mount.targets, capacity=size, source=source
+        directory_name = Path(mount.mount).name or "root"
+        source = "/proc/self/mounts"
+        if mount.technology == "Lustre":
+            source += " and lfs"
+        lines += _yaml_list_item(
+            name=mount.mount if directory_name in used_names else directory_name,
+            mount=mount.mount,
+            technology=mount.technology,
+            targets=mount.targets,
+            capacity=_format_size(mount.size_bytes),
+            source=f"{source}, {day}",
         )
         if mount.stripe_count is not None and mount.stripe_bytes is not None:
-            rows.append(f"  striping: {{count: {mount.stripe_count}, bytes: {mount.stripe_bytes}}}")
-        rows.append('  # peaks: [{value: 30, unit: GB/s, of: file system, source: "document and page"}]')
-        if mount.writable or technology in storage.PARALLEL_TECHNOLOGIES:
-            rows.append(f"  # directory: {_yaml_text(str(Path(path, 'iowatch')))}  # suites can measure it, too")
-            rows.append("  # limits: {total_bytes: 100g, files: 10000}")
-        seen.add(name)
-    return rows
+            lines.append(f"  striping: {{count: {mount.stripe_count}, bytes: {mount.stripe_bytes}}}")
+        # What the administrator can add.
+        lines.append('  # peaks: [{value: 30, unit: GB/s, of: file system, source: "document and page"}]')
+        if mount.writable or mount.technology in storage.PARALLEL_TECHNOLOGIES:
+            directory = _yaml_text(str(Path(mount.mount, "iowatch")))
+            lines.append(f"  # directory: {directory}  # suites can measure it, too")
+            lines.append("  # limits: {total_bytes: 100g, files: 10000}")
+        used_names.add(directory_name)
+    return lines
 
 
 # Ranks of the suite `smoke`. Without a scheduler an MPI can start more ranks than there are cores, so that a session is
@@ -413,60 +480,94 @@ LEAST_RANKS = 4
 
 
 def _ranks_per_node(facts: MachineFacts) -> int:
-    cores = max((partition.cores or 0 for partition in facts.partitions), default=0) or facts.cores
-    return max(cores, LEAST_RANKS) if facts.scheduler == "local" else cores
+    if facts.scheduler == "local":
+        return max(facts.cores, LEAST_RANKS)
+    largest = max((partition.cores or 0 for partition in facts.partitions), default=0)
+    return largest or facts.cores
 
 
 def system_yaml_text(name: str, facts: MachineFacts, interview: Interview, answers: Answers) -> str:
     """Return the text of `system.yaml`."""
     day = units.utc_now().date().isoformat()
-    candidates, _ = scratch_candidates(facts)
-    directory = answers.scratch or candidates[0][0]
-    reason = interview.verified.get("scratch") or f"Not verified: {interview.unverified['scratch']}"
-    known = next((why for place, why in candidates if place == directory), "")
-    zone = [f"timezone: {answers.timezone}"] if answers.timezone else []
-    limits = ["  nodes: 1"] if facts.scheduler == "local" else []
+    has_batch_system = facts.scheduler != "local"
     lines = [
         f"# Facts of {name}: written by `iowatch system init` on {facts.host}, {day}.",
         "# docs/systems.md lists all fields; `iowatch system show` checks them.",
         *(f"# Not found: {gap}." for gap in missing_facts(facts)),
         f"name: {name}",
         f"title: {_yaml_text(answers.title or name)}",
-        *zone,
-        "system_stacks: true",
-        *([f"# {known}"] if known else []),
-        f"# {escape_line(reason)}",
-        f"scratch: {_yaml_text(directory)}",
-        "limits:",
-        *limits,
+    ]
+    if answers.timezone:
+        lines.append(f"timezone: {answers.timezone}")
+    lines.append("system_stacks: true")
+    lines += _scratch_lines(facts, interview, answers)
+    lines.append("limits:")
+    if not has_batch_system:
+        lines.append("  nodes: 1")
+    lines += [
         f"  ranks_per_node: {_ranks_per_node(facts)}",
         "  free_bytes: 10g  # must stay free on scratch",
         "  minutes: 60  # longest job",
-        *(["  queue_minutes: 240  # longest wait in the queue"] if facts.scheduler != "local" else []),
+    ]
+    if has_batch_system:
+        lines.append("  queue_minutes: 240  # longest wait in the queue")
+    lines += [
         "nodes:",
         *_nodes(facts, day),
         "# interconnect: [{name: InfiniBand HDR, topology: fat tree, source: document and page}]",
-        *(["file_systems:", *_file_systems(facts, day)] if facts.mounts else ["file_systems: []"]),
     ]
+    if facts.mounts:
+        lines += ["file_systems:", *_file_systems(facts, day)]
+    else:
+        lines.append("file_systems: []")
     return "\n".join(lines) + "\n"
 
 
+def _scratch_lines(facts: MachineFacts, interview: Interview, answers: Answers) -> list[str]:
+    """Return the scratch directory, after comments: why it is proposed, and whether a file was written there."""
+    candidates, _ = scratch_candidates(facts)
+    directory = answers.scratch or candidates[0][0]
+    lines = []
+    proposal_reason = dict(candidates).get(directory)
+    if proposal_reason:
+        lines.append(f"# {proposal_reason}")
+    trial_result = interview.verified.get("scratch") or f"Not verified: {interview.unverified['scratch']}"
+    lines.append(f"# {escape_line(trial_result)}")
+    lines.append(f"scratch: {_yaml_text(directory)}")
+    return lines
+
+
 def _partition_setting(partition: machine.QueueInfo | None, facts: MachineFacts, unverified: Mapping[str, str]) -> str:
-    name = re.sub(r"[^\w.-]", "-", partition.name) if partition else "default"
-    queue = json.dumps(partition.name) if partition else "None"
-    cores = partition.cores if partition and partition.cores else facts.cores
-    limit = min(partition.minutes, 60) if partition and partition.minutes else 60
-    fault = unverified.get(f"partition {partition.name if partition else 'default'}")
-    note = f"  # not verified: {escape_line(fault)}" if fault else ""
-    return f'    {{"name": "{name}", "queue": {queue}, "cores": {cores}, "time_limit": "{limit}m"}},{note}'
+    """Return one partition of `reframe.py`; None: the scheduler's default queue."""
+    if partition is None:
+        partition, queue = machine.QueueInfo("default"), "None"
+    else:
+        queue = json.dumps(partition.name)
+    name = re.sub(r"[^\w.-]", "-", partition.name)
+    cores = partition.cores or facts.cores
+    minutes = min(partition.minutes or 60, 60)
+    setting = f'    {{"name": "{name}", "queue": {queue}, "cores": {cores}, "time_limit": "{minutes}m"}},'
+    fault = unverified.get(f"partition {partition.name}")
+    if fault:
+        setting += f"  # not verified: {escape_line(fault)}"
+    return setting
 
 
 def reframe_settings_text(facts: MachineFacts, interview: Interview, answers: Answers) -> str:
     """Return the settings of `reframe.py`, with comments for missing facts and for what was tried."""
-    pattern = re.sub(r"\d+", r"\\d+", re.escape(facts.host).replace(r"\-", "-"))
-    chosen = [queue for queue in facts.partitions if queue.name in answers.partitions]
-    partitions = [_partition_setting(queue, facts, interview.unverified) for queue in chosen or (None,)]
-    tried = {name: text for name, text in interview.verified.items() if name.startswith("partition")}
+    # Login nodes of a system differ in their number only.
+    host_pattern = re.sub(r"\d+", r"\\d+", re.escape(facts.host).replace(r"\-", "-"))
+    queues: list[machine.QueueInfo | None] = []
+    queues += [queue for queue in facts.partitions if queue.name in answers.partitions]
+    if not queues:
+        queues = [None]
+    partition_trials = [
+        f"# Verified: {escape_line(subject)}: {escape_line(text)}."
+        for subject, text in interview.verified.items()
+        if subject.startswith("partition")
+    ]
+    if "partitions" in interview.unverified:
+        partition_trials.append("# Not verified: no job was submitted.")
     launchers = ", ".join(facts.launchers) or "none"
     lines = [
         f"# Found: scheduler {facts.scheduler}; launchers on PATH: {launchers}.",
@@ -476,16 +577,15 @@ def reframe_settings_text(facts: MachineFacts, interview: Interview, answers: An
         "# srun's --mpi type for each MPI (`srun --mpi=list`) where Slurm's MpiDefault is none.",
         f"MPI_TYPES = {json.dumps(dict(facts.mpi_types or {}))}",
         "# Regular expressions of the login nodes' host names; ReFrame recognises the machine by them.",
-        f'HOSTNAMES = [r"^{pattern}$"]',
+        f'HOSTNAMES = [r"^{host_pattern}$"]',
         "# lmod, envmod, or nomod where there are no environment modules.",
         f'MODULES_SYSTEM = "{machine.detect_module_system() or "nomod"}"',
         '# More options of every job, for example ["--account=my-project"].',
         f"ACCESS = {json.dumps(access_of(answers, facts))}",
         "# Queues: name for ReFrame, name for the scheduler (None: its default), cores of a node, longest job.",
-        *(f"# Verified: {escape_line(subject)}: {escape_line(text)}." for subject, text in tried.items()),
-        *(["# Not verified: no job was submitted."] if "partitions" in interview.unverified else []),
+        *partition_trials,
         "PARTITIONS = [",
-        *partitions,
+        *(_partition_setting(queue, facts, interview.unverified) for queue in queues),
         "]",
     ]
     return "\n".join(lines) + "\n"
@@ -527,14 +627,15 @@ def write_system(
         (directory / file).write_text(text, encoding="utf-8")
     system.read_system(directory / "system.yaml")
     unverified = tuple(f"{subject}: {why}" for subject, why in interview.unverified.items())
-    asked_for = (given.scratch, given.account or given.partitions or None)
+    # Without questions an answer cannot be corrected.
+    has_given_answer = bool(given.scratch or given.account or given.partitions)
     return InitResult(
         name=name,
         files=tuple(str(directory / file) for file in texts),
         gaps=missing_facts(facts),
         verified=tuple(f"{subject}: {what}" for subject, what in interview.verified.items()),
         unverified=unverified,
-        refused=ask is None and any(asked_for) and bool(unverified),
+        refused=ask is None and has_given_answer and bool(unverified),
         commands=_next_commands(name),
     )
 

@@ -33,6 +33,11 @@ class Scheduler:
     launcher: str
 
 
+def is_slurm(scheduler: str) -> bool:
+    """Return whether ReFrame's name of a scheduler is one of its two for Slurm: with accounting or without."""
+    return scheduler in ("slurm", "squeue")
+
+
 @dataclass(frozen=True)
 class QueueInfo:
     """A queue of the scheduler; numbers are None if not reported. `default`: jobs go there if they name none."""
@@ -50,10 +55,15 @@ def run_program(*command: str, timeout_s: float, **variables: str) -> subprocess
     Raises:
         OSError, subprocess.SubprocessError: it is absent, cannot be started, or times out.
     """
-    environment, nothing = {**os.environ, **variables}, subprocess.DEVNULL
     _LOG.debug("starts: %s", shlex.join(command))
     return subprocess.run(
-        command, capture_output=True, stdin=nothing, text=True, errors="replace", timeout=timeout_s, env=environment
+        command,
+        capture_output=True,
+        stdin=subprocess.DEVNULL,
+        text=True,
+        errors="replace",
+        timeout=timeout_s,
+        env={**os.environ, **variables},
     )
 
 
@@ -83,14 +93,25 @@ def detect_scheduler() -> Scheduler:
     """Return the batch system of this machine, or `LOCAL_SCHEDULER`."""
     for name, command, launcher in _SCHEDULERS:
         answer = query_command(*command)
-        if answer is not None:
-            settings = (query_command("scontrol", "show", "config") or "") if name == "slurm" else ""
-            # Slurm without accounting (`(null)` from 23.11 on): ReFrame's `slurm` fails at the first query,
-            # `squeue` does not need accounting.
-            bare = re.search(r"(?m)^AccountingStorageType\s*=\s*(\S*/none|\(null\))\s*$", settings)
-            title = answer.strip().partition("\n")[0].strip() or name
-            return Scheduler("squeue" if bare else name, title, launcher)
+        if answer is None:
+            continue
+        title = answer.strip().partition("\n")[0].strip() or name
+        # Without accounting ReFrame's `slurm` fails at the first query; `squeue` does not need accounting.
+        if name == "slurm" and not _slurm_has_accounting():
+            name = "squeue"
+        return Scheduler(name, title, launcher)
     return LOCAL_SCHEDULER
+
+
+def _slurm_configuration() -> str:
+    """Return the settings of Slurm, one per line; empty if it does not respond."""
+    return query_command("scontrol", "show", "config") or ""
+
+
+def _slurm_has_accounting() -> bool:
+    # From 23.11 on `(null)` is printed in place of `accounting_storage/none`.
+    pattern = r"(?m)^AccountingStorageType\s*=\s*(\S*/none|\(null\))\s*$"
+    return re.search(pattern, _slurm_configuration()) is None
 
 
 # The process management interface between the programs of each MPI and their launcher.
@@ -99,13 +120,13 @@ _PMI_TYPES = {"openmpi": "pmix", "mpich": "pmi2"}
 
 def slurm_mpi_types() -> dict[str, str] | None:
     """Return the `srun --mpi` value of each MPI; empty for Slurm's default, None if Slurm does not report it."""
-    default = re.search(r"(?m)^MpiDefault\s*=\s*(\S+)", query_command("scontrol", "show", "config") or "")
+    default = re.search(r"(?m)^MpiDefault\s*=\s*(\S+)", _slurm_configuration())
     if default is None:
         return None
     if default.group(1) not in ("none", "(null)"):
         return {}
     plugins = re.findall(r"(?m)^\s+(\w+)$", query_command("srun", "--mpi=list") or "")
-    return {mpi: kind for mpi, kind in _PMI_TYPES.items() if kind in plugins}
+    return {mpi: pmi_type for mpi, pmi_type in _PMI_TYPES.items() if pmi_type in plugins}
 
 
 def _slurm_minutes(text: str) -> int | None:
@@ -113,27 +134,36 @@ def _slurm_minutes(text: str) -> int | None:
     match = re.fullmatch(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)", text)
     if match is None:
         return None
-    days, hours, minutes = (int(part or 0) for part in match.groups()[:3])
+    days, hours, minutes = (int(digits or 0) for digits in match.groups()[:3])
     return days * 1440 + hours * 60 + minutes
 
 
 def _slurm_partitions() -> list[QueueInfo]:
     rows = (query_command("sinfo", "--noheader", "--format=%P|%D|%c|%l") or "").splitlines()
-    found: dict[str, QueueInfo] = {}
+    partitions: dict[str, QueueInfo] = {}
     for row in rows:
-        marked, nodes, cores, limit = (field.strip() for field in row.split("|"))
-        name = marked.removesuffix("*")  # marks the default
-        count = int(nodes) + (found[name].nodes or 0 if name in found else 0)
-        found[name] = QueueInfo(name, count, int(cores.rstrip("+")), _slurm_minutes(limit), marked != name)
-    return list(found.values())
+        marked_name, node_count, cores, limit = (field.strip() for field in row.split("|"))
+        # `*` marks the default partition.
+        name = marked_name.removesuffix("*")
+        nodes = int(node_count)
+        # A partition has a row for each type of its nodes.
+        if name in partitions:
+            nodes += partitions[name].nodes or 0
+        partitions[name] = QueueInfo(
+            name, nodes=nodes, cores=int(cores.rstrip("+")), minutes=_slurm_minutes(limit), default=marked_name != name
+        )
+    return list(partitions.values())
 
 
 def slurm_accounts() -> list[str]:
     """Return the accounts that this user may name in jobs, as Slurm's accounting lists them; empty without it."""
-    if not (user := os.environ.get("USER")):
+    user = os.environ.get("USER")
+    if not user:
         return []
-    words = ("--noheader", "--parsable2", "show", "associations", f"user={user}", "format=account")
-    return list(dict.fromkeys((query_command("sacctmgr", *words) or "").split()))
+    options = ("--noheader", "--parsable2", "show", "associations", f"user={user}", "format=account")
+    accounts = (query_command("sacctmgr", *options) or "").split()
+    # A user can have the same account on several clusters.
+    return list(dict.fromkeys(accounts))
 
 
 # Commands that print the queues of other schedulers, one per line, and the number of header lines.
@@ -146,19 +176,19 @@ _QUEUE_COMMANDS = {
 
 def detect_partitions(name: str) -> list[QueueInfo]:
     """Return the queues of a scheduler (`Scheduler.name`); empty for `local` and if the scheduler does not respond."""
-    if name in ("slurm", "squeue"):
+    if is_slurm(name):
         return _slurm_partitions()
     if name not in _QUEUE_COMMANDS:
         return []
-    command, header = _QUEUE_COMMANDS[name]
-    rows = (query_command(*command) or "").splitlines()[header:]
+    command, header_lines = _QUEUE_COMMANDS[name]
+    rows = (query_command(*command) or "").splitlines()[header_lines:]
     return [QueueInfo(row.split()[0]) for row in rows if row.split()]
 
 
 def detect_launchers() -> list[str]:
     """Return the commands on PATH that start MPI programs."""
-    known = ("srun", "mpirun", "mpiexec", "aprun", "flux", "jsrun", "mpirun.openmpi", "mpirun.mpich")
-    return [name for name in known if shutil.which(name)]
+    launchers = ("srun", "mpirun", "mpiexec", "aprun", "flux", "jsrun", "mpirun.openmpi", "mpirun.mpich")
+    return [name for name in launchers if shutil.which(name)]
 
 
 def detect_module_system() -> str | None:
@@ -187,15 +217,20 @@ def detect_time_zone(root: Path = Path("/")) -> tuple[str, str] | None:
     Args:
         root: of the files of the operating system.
     """
-    link, local = root / "etc" / "localtime", os.path.realpath(root / "etc" / "localtime")
-    for name, source in (
+    rules = root / "etc" / "localtime"
+    candidates = (
         (os.environ.get("TZ", "").removeprefix(":"), "TZ"),
-        (local.partition(_ZONES)[2], "/etc/localtime"),
+        (os.path.realpath(rules).partition(_ZONES)[2], "/etc/localtime"),
         (_read_table(root / "etc" / "timezone").strip(), "/etc/timezone"),
-    ):
+    )
+    for name, source in candidates:
+        if name == "Etc/UTC":
+            return "UTC", source
         if name in available_timezones():
-            return ("UTC" if name == "Etc/UTC" else name), source
-    return None if link.exists() else ("UTC", "no /etc/localtime")
+            return name, source
+    if rules.exists():
+        return None
+    return "UTC", "no /etc/localtime"
 
 
 def detect_memory_bytes(table: Path = Path("/proc/meminfo")) -> int | None:
@@ -226,11 +261,11 @@ _LIBRARY_PYTHON = "3.12"
 
 def can_read_darshan_logs() -> bool:
     """Whether PyDarshan finds libdarshan-util: in its own package, or installed (darshan/discover_darshan.py)."""
-    package = Path(str(metadata.distribution("darshan").locate_file("darshan.libs")))
+    package_libraries = Path(str(metadata.distribution("darshan").locate_file("darshan.libs")))
+    if any(package_libraries.glob("libdarshan-util*")):
+        return True
     # -P: not a darshan.py in the working directory. The import takes a second.
-    return (
-        any(package.glob("libdarshan-util*")) or query_command(sys.executable, "-P", "-c", "import darshan") is not None
-    )
+    return query_command(sys.executable, "-P", "-c", "import darshan") is not None
 
 
 def darshan_library_command() -> str:
@@ -239,11 +274,13 @@ def darshan_library_command() -> str:
     if os.uname().machine != "x86_64":
         return f"spack install darshan-util@{installed.version} && spack load darshan-util"
     pip = shlex.join([sys.executable, "-m", "pip", "install", "--upgrade", "--no-deps", "--only-binary=:all:"])
-    place = shlex.quote(str(installed.locate_file("")))
-    return f"{pip} --python-version {_LIBRARY_PYTHON} --target {place} darshan=={installed.version}"
+    directory = shlex.quote(str(installed.locate_file("")))
+    return f"{pip} --python-version {_LIBRARY_PYTHON} --target {directory} darshan=={installed.version}"
 
 
 def reframe_program() -> str:
     """Return the path of `reframe`: of this Python's environment, else on PATH (Spack has a directory per package)."""
-    own = Path(sys.executable).with_name("reframe")
-    return str(own) if own.exists() else shutil.which("reframe") or str(own)
+    beside_python = Path(sys.executable).with_name("reframe")
+    if beside_python.exists():
+        return str(beside_python)
+    return shutil.which("reframe") or str(beside_python)

@@ -9,14 +9,14 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from iowatch.benchmarks.suites import SuiteCase
 from iowatch.core import InputError, MachineError, suggest_name
-from iowatch.site.machine import query_command
+from iowatch.site.machine import is_slurm, query_command
 from iowatch.site.system import SystemLimits
 
 
@@ -96,39 +96,70 @@ def access_options(scheduler: str, queue: str | None, more: Sequence[str]) -> li
         more: additional options of the site (`--account=…`); `--requeue` overrides the default.
     """
     options = SCHEDULER_OPTIONS[scheduler]
+    access = [*options.once, *more]
     # Without a batch system there are no queues.
-    named = [options.queue.format(queue)] if queue and options.scheduler != "local" else []
-    return [*options.once, *more, *named, *options.exclusive]
+    if queue and options.scheduler != "local":
+        access.append(options.queue.format(queue))
+    return [*access, *options.exclusive]
 
 
-def can_avoid_nodes(scheduler: str, queue: str | None, nodes: Collection[str], wanted: int) -> bool:
+def _avoid_option(scheduler: str) -> str:
+    """Return the option that excludes nodes, with `{}` for the nodes; empty if the scheduler has none."""
+    for options in SCHEDULER_OPTIONS.values():
+        if options.scheduler == scheduler and options.avoid:
+            return options.avoid
+    return ""
+
+
+def _query_sinfo(queue: str | None, *options: str) -> list[list[str]]:
+    """Return the words of each line that Slurm's `sinfo` prints about a queue; None: about all."""
+    command = ["sinfo", "--noheader", *options]
+    if queue:
+        command.append(f"--partition={queue}")
+    output = query_command(*command, timeout_s=30) or ""
+    return [line.split() for line in output.splitlines()]
+
+
+def can_avoid_nodes(scheduler: str, queue: str | None, nodes: Collection[str], node_count: int) -> bool:
     """Return whether a job can start now on other nodes than these; one that had to wait for them might never start.
 
     Args:
         scheduler: ReFrame's name of the scheduler.
         queue: the scheduler's name of the queue, or None for all.
-        wanted: number of nodes of the job.
+        node_count: number of nodes of the job.
     """
-    if not any(one.avoid for one in SCHEDULER_OPTIONS.values() if one.scheduler == scheduler):
+    if not _avoid_option(scheduler):
         return False
-    words = ["sinfo", "--noheader", "--Node", "--format=%N %t", *([f"--partition={queue}"] if queue else [])]
     # `--states=idle` also lists drained nodes; the state of a node that does not respond or sleeps has a suffix.
-    lines = (query_command(*words, timeout_s=30) or "").splitlines()
-    idle = {line.split()[0] for line in lines if line.split()[1:] == ["idle"]}
-    return len(idle - set(nodes)) >= wanted
+    rows = _query_sinfo(queue, "--Node", "--format=%N %t")
+    idle_nodes = {row[0] for row in rows if row[1:] == ["idle"]}
+    return len(idle_nodes - set(nodes)) >= node_count
 
 
-def partition_capacity(queue: str | None) -> tuple[int, int] | None:
-    """Return nodes and processors of a partition of Slurm that are not down; None if it does not report them.
+@dataclass(frozen=True)
+class PartitionCapacity:
+    """Nodes and processors of a partition of Slurm that are not down."""
+
+    nodes: int
+    processors: int
+
+
+def partition_capacity(queue: str | None) -> PartitionCapacity | None:
+    """Return what a partition of Slurm has; None if Slurm does not report it.
 
     Args:
         queue: Slurm's partition, or None for its default.
     """
-    words = ["sinfo", "--noheader", "--responding", "--format=%P %D %C", *([f"--partition={queue}"] if queue else [])]
-    rows = [line.split() for line in (query_command(*words, timeout_s=30) or "").splitlines()]
-    # `%C` is allocated/idle/other/total; `*` marks the default partition.
-    found = [(int(n), int(cpus.split("/")[3])) for name, n, cpus in rows if queue or name.endswith("*")]
-    return (sum(n for n, _ in found), sum(cpus for _, cpus in found)) if found else None
+    rows = _query_sinfo(queue, "--responding", "--format=%P %D %C")
+    if not queue:
+        # `*` marks the default partition.
+        rows = [row for row in rows if row[0].endswith("*")]
+    if not rows:
+        return None
+    # A partition has a row for each of its sets of nodes; `%C` is allocated/idle/other/total processors.
+    nodes = sum(int(node_count) for _, node_count, _ in rows)
+    processors = sum(int(processor_states.split("/")[3]) for _, _, processor_states in rows)
+    return PartitionCapacity(nodes, processors)
 
 
 def avoiding_options(scheduler: str, nodes: Sequence[str]) -> list[str]:
@@ -137,8 +168,10 @@ def avoiding_options(scheduler: str, nodes: Sequence[str]) -> list[str]:
     Args:
         scheduler: ReFrame's name of the scheduler.
     """
-    found = (one.avoid for one in SCHEDULER_OPTIONS.values() if one.scheduler == scheduler and one.avoid)
-    return [option.format(",".join(nodes)) for option in list(found)[:1] if nodes]
+    option = _avoid_option(scheduler)
+    if not option or not nodes:
+        return []
+    return [option.format(",".join(nodes))]
 
 
 def with_mpi_types(environments: list[dict[str, Any]], types: Mapping[str, str]) -> list[dict[str, Any]]:
@@ -150,11 +183,17 @@ def with_mpi_types(environments: list[dict[str, Any]], types: Mapping[str, str])
         types: feature of an environment (`openmpi`, `mpich`) to a plugin of `srun --mpi=list`; empty if
             Slurm's own default is right.
     """
-    found = []
+    typed_environments = []
     for environment in environments:
-        kind = next((kind for mpi, kind in types.items() if mpi in environment["features"]), None)
-        found.append({**environment, "env_vars": [["SLURM_MPI_TYPE", kind]]} if kind else environment)
-    return found
+        mpi_type = None
+        for mpi, plugin in types.items():
+            if mpi in environment["features"]:
+                mpi_type = plugin
+                break
+        if mpi_type:
+            environment = {**environment, "env_vars": [["SLURM_MPI_TYPE", mpi_type]]}
+        typed_environments.append(environment)
+    return typed_environments
 
 
 # Commands that describe a job, and the fields of their output: label to pattern.
@@ -196,8 +235,15 @@ _PBS: _JobQueries = (
         },
     ),
 )
-# By ReFrame's scheduler names.
-_JOB_QUERIES = {"slurm": _SLURM, "squeue": _SLURM, "pbs": _PBS, "pbspro": _PBS}
+
+
+def _job_queries(scheduler: str) -> _JobQueries:
+    """Return the commands that describe a job of this scheduler (ReFrame's name); empty if none are known."""
+    if is_slurm(scheduler):
+        return _SLURM
+    if scheduler in ("pbs", "pbspro"):
+        return _PBS
+    return ()
 
 
 def job_state(scheduler: str, job: str | None, waited_minutes: float | None = None) -> str:
@@ -215,7 +261,9 @@ def job_state(scheduler: str, job: str | None, waited_minutes: float | None = No
             f"job {job}: cancelled by iowatch after {waited_minutes:g} minutes in the queue (queue_minutes); "
             f"the scheduler's reason: {reason}"
         )
-    return f"job {job}: {', '.join(f'{name} {value}' for name, value in facts.items())}" if facts else ""
+    if not facts:
+        return ""
+    return f"job {job}: " + ", ".join(f"{name} {value}" for name, value in facts.items())
 
 
 def job_nodes(scheduler: str, job: str | None) -> list[str]:
@@ -225,8 +273,17 @@ def job_nodes(scheduler: str, job: str | None) -> list[str]:
         scheduler: ReFrame's name of the scheduler.
         job: the scheduler's job id, or None if the job was never submitted.
     """
-    listed = (query_job(scheduler, job) if job else {}).get("nodes", "")
-    return (query_command("scontrol", "show", "hostnames", listed) or "").split() if listed else []
+    if not job:
+        return []
+    node_list = query_job(scheduler, job).get("nodes", "")
+    if not node_list:
+        return []
+    return _expand_slurm_nodes(node_list)
+
+
+def _expand_slurm_nodes(node_list: str) -> list[str]:
+    """Return the names in a list of Slurm: n[1-3,7] is n1, n2, n3, n7; empty if Slurm does not respond."""
+    return (query_command("scontrol", "show", "hostnames", node_list) or "").split()
 
 
 def query_job(scheduler: str, job: str) -> dict[str, str]:
@@ -235,20 +292,29 @@ def query_job(scheduler: str, job: str) -> dict[str, str]:
     Args:
         scheduler: ReFrame's name of the scheduler.
     """
-    for command, patterns in _JOB_QUERIES.get(scheduler, ()):
+    for command, patterns in _job_queries(scheduler):
         # A failed command prints nothing: a missing reason must not hide a result.
         text = query_command(*(word.format(job=job) for word in command), timeout_s=30) or ""
-        facts = {}
-        for name, pattern in patterns.items():
-            match = re.search(pattern, text, re.MULTILINE)
-            value = match.group(1).replace("\n\t", "").strip() if match else ""
-            # Slurm joins the words of a reason by underscores, and prints None if there is none.
-            value = value.replace("_", " ") if name == "reason" else value
-            if value not in ("", "None", "(null)", "None assigned"):
-                facts[name] = value
+        facts = _parse_job_facts(text, patterns)
         if facts:
             return facts
     return {}
+
+
+def _parse_job_facts(text: str, patterns: Mapping[str, str]) -> dict[str, str]:
+    """Return the facts that the output of a command states, by label."""
+    facts: dict[str, str] = {}
+    for label, pattern in patterns.items():
+        match = re.search(pattern, text, re.MULTILINE)
+        if match is None:
+            continue
+        value = match.group(1).replace("\n\t", "").strip()
+        # Slurm joins the words of a reason by underscores, and prints None if there is none.
+        if label == "reason":
+            value = value.replace("_", " ")
+        if value not in ("", "None", "(null)", "None assigned"):
+            facts[label] = value
+    return facts
 
 
 @dataclass(frozen=True)
@@ -274,33 +340,53 @@ def current_allocation() -> Allocation | None:
     Raises:
         MachineError: the batch system does not report the nodes of the job.
     """
-    for title, job, queue, nodes in _SYSTEMS:
-        if os.environ.get(job):
-            names = tuple(dict.fromkeys(nodes()))
-            if not names:
-                raise MachineError(f"{title} does not report the nodes of its job {os.environ[job]}")
-            return Allocation(title, os.environ[job], os.environ.get(queue), names)
+    for system in _BATCH_SYSTEMS:
+        job = os.environ.get(system.job_variable)
+        if not job:
+            continue
+        # A node is listed once per task.
+        nodes = tuple(dict.fromkeys(system.list_nodes()))
+        if not nodes:
+            raise MachineError(f"{system.title} does not report the nodes of its job {job}")
+        return Allocation(system.title, job, os.environ.get(system.queue_variable), nodes)
     return None
 
 
-def _slurm() -> Iterable[str]:
-    # Slurm does not expand the job's node list in the environment: n[1-3,7].
-    listed = os.environ.get("SLURM_JOB_NODELIST", "")
-    return (query_command("scontrol", "show", "hostnames", listed) or "").split()
+def _slurm_job_nodes() -> list[str]:
+    # Slurm does not expand the job's node list in the environment.
+    return _expand_slurm_nodes(os.environ.get("SLURM_JOB_NODELIST", ""))
 
 
-def _pbs() -> Iterable[str]:
+def _pbs_job_nodes() -> list[str]:
     try:
         return Path(os.environ.get("PBS_NODEFILE", "")).read_text(encoding="utf-8").split()
     except OSError:
-        return ()
+        return []
 
 
-# Name, and the variables with job id and queue (sbatch(1), qsub(1), bsub(1)).
-_SYSTEMS: tuple[tuple[str, str, str, Callable[[], Iterable[str]]], ...] = (
-    ("Slurm", "SLURM_JOB_ID", "SLURM_JOB_PARTITION", _slurm),
-    ("PBS", "PBS_JOBID", "PBS_QUEUE", _pbs),
-    ("LSF", "LSB_JOBID", "LSB_QUEUE", lambda: os.environ.get("LSB_HOSTS", "").split()),
+def _lsf_job_nodes() -> list[str]:
+    return os.environ.get("LSB_HOSTS", "").split()
+
+
+@dataclass(frozen=True)
+class _BatchSystem:
+    """How a job learns of its allocation.
+
+    Attributes:
+        job_variable, queue_variable: environment variables with job id and queue (sbatch(1), qsub(1), bsub(1)).
+        list_nodes: returns the nodes of the job of this process.
+    """
+
+    title: str
+    job_variable: str
+    queue_variable: str
+    list_nodes: Callable[[], list[str]]
+
+
+_BATCH_SYSTEMS = (
+    _BatchSystem("Slurm", "SLURM_JOB_ID", "SLURM_JOB_PARTITION", _slurm_job_nodes),
+    _BatchSystem("PBS", "PBS_JOBID", "PBS_QUEUE", _pbs_job_nodes),
+    _BatchSystem("LSF", "LSB_JOBID", "LSB_QUEUE", _lsf_job_nodes),
 )
 
 
@@ -308,12 +394,16 @@ def exceeded_limits(case: SuiteCase, limits: SystemLimits | None) -> tuple[str, 
     """Return texts on the requirements of a case that exceed the system's limits."""
     if limits is None:
         return ()
-    per_node = -(-case.ranks // case.nodes)
-    wanted = [
+    ranks_per_node = math.ceil(case.ranks / case.nodes)
+    requirements = [
         ("nodes", case.nodes, limits.nodes),
         ("ranks", case.ranks, limits.ranks),
-        ("ranks per node", per_node, limits.ranks_per_node),
+        ("ranks per node", ranks_per_node, limits.ranks_per_node),
         ("files", case.tool.inodes(case.options), limits.files),
         ("minutes", math.ceil(case.time_limit_s / 60), limits.minutes),
     ]
-    return tuple(f"{need} {what} (limit {limit})" for what, need, limit in wanted if limit and need > limit)
+    exceeded = []
+    for quantity, required, limit in requirements:
+        if limit and required > limit:
+            exceeded.append(f"{required} {quantity} (limit {limit})")
+    return tuple(exceeded)

@@ -267,8 +267,8 @@ def _concerned(series: Sequence[LayerSeries], layer: Layer, direction: TransferD
     passes_through: Mask = np.array([layer.name in of_series.path for of_series in series])
     if direction is None:
         return passes_through
-    has_direction: Mask = np.array([of_series.direction == direction for of_series in series])
-    return passes_through & has_direction
+    has_direction = np.array([of_series.direction == direction for of_series in series])
+    return np.asarray(passes_through & has_direction)
 
 
 @dataclass(frozen=True)
@@ -428,7 +428,7 @@ def _relative_units(series: Sequence[LayerSeries], seconds: Floats, work: LayerW
     typical = units[is_typical & np.isfinite(units)]
     if not len(typical):
         return units
-    return units / float(np.median(typical))
+    return np.asarray(units / np.median(typical))
 
 
 def _control_layers(series: Sequence[LayerSeries], layers: Sequence[Layer]) -> tuple[tuple[str, ...], tuple[str, ...]]:

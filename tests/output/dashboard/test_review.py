@@ -20,7 +20,7 @@ from iowatch.findings import update_findings
 from iowatch.output.dashboard import review_server
 from iowatch.output.dashboard.review import PageBuild
 from iowatch.output.dashboard.review_server import SignOn, make_review_server
-from iowatch.output.dashboard.serve import ServeOptions, make_server, serve_dashboard
+from iowatch.output.dashboard.serve import make_server
 from iowatch.reference import events, reviews
 from iowatch.store import History
 from tests import postgresql
@@ -433,16 +433,16 @@ def test_port_in_use_is_reported(desk: Desk) -> None:
 
 @pytest.mark.parametrize("package", ["flask", "waitress"])
 def test_review_without_its_extra_names_what_to_install(
-    review_site: Path, monkeypatch: pytest.MonkeyPatch, package: str
+    cli: Callable[..., Result], review_site: Path, monkeypatch: pytest.MonkeyPatch, package: str
 ) -> None:
     """Reading needs neither package."""
     monkeypatch.delitem(sys.modules, "iowatch.output.dashboard.review_server")
     monkeypatch.delattr("iowatch.output.dashboard.review_server")
     monkeypatch.setitem(sys.modules, package, None)
-    options = ServeOptions(0, review=True, database=str(review_site / "history.db"))
-    with pytest.raises(MachineError, match=f"--review needs {package}") as error:
-        serve_dashboard(review_site / "site", options)
-    assert error.value.hint == "pip install 'iowatch[review]'"
+    database = review_site / "history.db"
+    result = cli("dashboard", "serve", "--review", "--site", review_site / "site", "--db", database)
+    assert (result.exit_code, f"--review needs {package}" in result.stderr) == (3, True)
+    assert "pip install 'iowatch[review]'" in result.stderr
     make_server(review_site / "site", 0).server_close()
 
 

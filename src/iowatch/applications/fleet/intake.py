@@ -283,8 +283,8 @@ def _file_system_names(system: str) -> Mapping[str, str]:
         return {}
     description = load_system(system)
     names = {}
-    for file_system in description.measured_file_systems:
-        names[os.path.expandvars(file_system.directory.path)] = file_system.name
+    for measured in description.measured_file_systems:
+        names[os.path.expandvars(measured.directory.path)] = measured.name
     for file_system in description.file_systems:
         if file_system.mount:
             names[file_system.mount] = file_system.name

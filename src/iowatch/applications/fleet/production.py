@@ -257,7 +257,7 @@ def find_changes(series: Sequence[ApplicationSeries]) -> list[ProductionChange]:
     """Return the changes of all applications, of each date and direction together, largest first."""
     changes = detect_applications(series)
     groups = grouping.group_changes([entry.row for entry in series], changes)
-    found: list[ProductionChange] = []
+    production_changes: list[ProductionChange] = []
     remaining = sorted(groups, key=lambda group: -len(group.main))
     while remaining:
         group = remaining.pop(0)
@@ -276,8 +276,8 @@ def find_changes(series: Sequence[ApplicationSeries]) -> list[ProductionChange]:
         if parts:
             remaining = [smaller for smaller in remaining if smaller not in parts]
             change = _compare(_join_groups(group, parts), series, changes)
-        found.append(change)
-    return found
+        production_changes.append(change)
+    return production_changes
 
 
 def _with_changes(group: grouping.ChangeGroup, added: Sequence[grouping.SeriesChange]) -> grouping.ChangeGroup:

@@ -87,7 +87,7 @@ def read_use(path: Path, grid: Sequence[int] = ()) -> LogUse:
         job = opened.job()
         partial = opened.partial_modules()
         names = opened.names() if header.names is not None else {}
-        tables = {}
+        tables: dict[str, log.ModuleRecords] = {}
         for module in ("POSIX", "MPI-IO", "STDIO"):
             if module in header.modules:
                 tables[module] = opened.records(module, job.ranks)

@@ -124,7 +124,7 @@ class _Origin:
     @property
     def has_equal_sides(self) -> bool:
         """Whether divided dimensions become as long as each other or as an undivided one, unlike their blocks."""
-        divided_sides = {side for side, parts in zip(self.sides, self.grid, strict=True) if parts > 1}
+        divided_sides = {length for length, parts in zip(self.sides, self.grid, strict=True) if parts > 1}
         if len(divided_sides) != 1:
             return False
         (equal_side,) = divided_sides

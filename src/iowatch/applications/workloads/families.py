@@ -67,7 +67,7 @@ def group_files(use: LogUse) -> list[Family]:
         )
         files_of_role.setdefault(role, []).append(file)
     all_ranks = tuple(range(use.ranks))
-    families = []
+    families: list[Family] = []
     for role, files in _in_order_of_naming(files_of_role, shared_files):
         families.append(_build_family(f"file{len(families) + 1}", files, all_ranks, is_alone=role.members is None))
     return _merge_subsets(families, all_ranks)

@@ -257,9 +257,9 @@ def write_memory(file: Path, document: Mapping[str, Any], memory: Mapping[str, s
     """
     members = ", ".join(f"{key}: {str(value).lower()}" for key, value in memory.items())
     line = f"memory: {{{members}}}\n"
-    place = r"^memory:.*\n" if "memory" in document else r"^(?=files:)"
+    replaced = r"^memory:.*\n" if "memory" in document else r"^(?=files:)"
     text = file.read_text(encoding="utf-8")
-    changed = re.sub(place, line, text, count=1, flags=re.MULTILINE)
+    changed = re.sub(replaced, line, text, count=1, flags=re.MULTILINE)
     try:
         is_done = yaml.safe_load(changed) == {**yaml.safe_load(text), "memory": memory}
     except yaml.YAMLError:

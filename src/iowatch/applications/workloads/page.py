@@ -235,9 +235,9 @@ def _draw_axis(x: drawing.AxisScale, file_bytes: int, files: int, bottom: float,
     if files > 1:
         ticks = _file_ticks(file_bytes, files, most_ticks)
         title = "number of the file"
-    for place, text in ticks:
-        yield drawing.svg_line("grid", x(place), _TOP, x(place), bottom)
-        yield drawing.svg_text("date", x(place), bottom + 15, text)
+    for file_position, text in ticks:
+        yield drawing.svg_line("grid", x(file_position), _TOP, x(file_position), bottom)
+        yield drawing.svg_text("date", x(file_position), bottom + 15, text)
     yield drawing.svg_text("date", (x(0.0) + x(float(file_bytes * files))) / 2, bottom + 33, title)
 
 

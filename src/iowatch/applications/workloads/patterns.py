@@ -382,12 +382,12 @@ def _bent(values: NDArray[np.int64]) -> str | None:
             values_of_grid = np.tile(np.repeat(values_of_places, inner), n // inner // places)
             if not np.array_equal(values_of_grid, values):
                 continue
-            place = "rank"
+            grid_position = "rank"
             if inner > 1:
-                place += f" / {inner}"
+                grid_position += f" / {inner}"
             if inner * places < n:
-                place += f" % {places}"
-            expression = _bend(values_of_places, place)
+                grid_position += f" % {places}"
+            expression = _bend(values_of_places, grid_position)
             if expression is not None:
                 return expression
     return None

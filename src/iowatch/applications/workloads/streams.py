@@ -435,8 +435,9 @@ def _join_runs(rows: NDArray[np.void], collective: NDArray[np.bool_]) -> NDArray
     first = 0
     while first < len(rows):
         # The longest run that begins where the last one ended.
-        last = last_rows[min(np.searchsorted(last_rows, first, side="right"), len(last_rows) - 1)]
-        length = int(last) - first + 1
+        later_end = int(np.searchsorted(last_rows, first, side="right"))
+        last = int(last_rows[min(later_end, len(last_rows) - 1)])
+        length = last - first + 1
         if first == len(continues) or not continues[first] or length < _SHORTEST_RUN:
             joined.append(rows[first : first + 1])
             first += 1

@@ -21,7 +21,7 @@ from iowatch.cli.common import (
     print_message,
     system_option,
 )
-from iowatch.core import UsageError, format_count, settings
+from iowatch.core import MachineError, UsageError, format_count, settings
 from iowatch.output.dashboard.build import DEFAULT_REPORTS, DEFAULT_SESSIONS, build_site
 from iowatch.output.dashboard.serve import ServeOptions, serve_dashboard
 from iowatch.store import History
@@ -133,4 +133,14 @@ def serve(site: Path | None, db: str | None, **options: Any) -> None:
 
     They are recorded as by `iowatch review`, and committed where the file is in a git repository.
     """
-    serve_dashboard(site or settings.var_directory() / "site", ServeOptions(database=db, **options))
+    serve_options = ServeOptions(database=db, **options)
+    directory = site or settings.var_directory() / "site"
+    if not serve_options.review:
+        serve_dashboard(directory, serve_options)
+        return
+    try:
+        # Flask and waitress are an extra, which only this server needs.
+        from iowatch.output.dashboard import review_server
+    except ModuleNotFoundError as error:
+        raise MachineError(f"--review needs {error.name}", hint="pip install 'iowatch[review]'") from error
+    review_server.serve_review(directory, serve_options)

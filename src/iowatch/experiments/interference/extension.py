@@ -11,7 +11,7 @@ from iowatch.benchmarks.suites import SuiteCase
 from iowatch.checks import CheckedRun, CheckExtension, ExtensionSettings, JobScript, starts
 from iowatch.checks import scratch as scratch_checks
 from iowatch.experiments.interference import jobs as aggressors
-from iowatch.site import storage
+from iowatch.site import is_slurm, storage
 
 # Every mpirun of Open MPI binds its ranks to the first cores of a node that several jobs share.
 _UNBOUND = {"OMPI_MCA_hwloc_base_binding_policy": "none", "PRTE_MCA_hwloc_default_binding_policy": "none"}
@@ -51,7 +51,7 @@ class AggressorExtension(CheckExtension):
 
     def scheduler_options(self, scheduler: str, settings: ExtensionSettings) -> list[str]:
         """One task of an array per aggressor."""
-        if scheduler in ("slurm", "squeue"):
+        if is_slurm(scheduler):
             return [f"--array=1-{AggressorSettings(**settings).count}"]
         return []
 

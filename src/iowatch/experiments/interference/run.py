@@ -26,7 +26,7 @@ from iowatch.experiments.interference.aggressors import AggressorError, Aggresso
 from iowatch.session import session
 from iowatch.session.ab_run import Batch, InterleavedRunner
 from iowatch.session.plan import PlannedRun, SessionPlan, make_session_plan, require_runs
-from iowatch.site import current_allocation, on_file_systems
+from iowatch.site import current_allocation, is_slurm, on_file_systems
 from iowatch.statistics.interleaving import AbSchedule, AbTurn, StopRule
 from iowatch.store import History, SessionFacts
 
@@ -189,7 +189,7 @@ def check_interference(context: InterferenceContext, plan: InterferencePlan, pai
             hint="Choose fewer pairs or levels or smaller cases, or raise limits.total_bytes in its system.yaml.",
         )
     partition = next(part for part in context.site.partitions if part.name == plan.aggressor.partition)
-    if partition.scheduler in ("slurm", "squeue"):
+    if is_slurm(partition.scheduler):
         exclusive = any(option.startswith("--exclusive") for option in partition.access)
         sizes = (victim.ranks, victim.nodes), (aggressor.ranks, aggressor.nodes)
         possible = aggressors.most_aggressors(partition.queue, *sizes, exclusive)

@@ -1,4 +1,4 @@
-"""The web server of the site for reading, and the start of the one that also records decisions (`review_server.py`)."""
+"""The web server of the site for reading; `review_server.py` has the one that also records decisions."""
 
 from __future__ import annotations
 
@@ -121,18 +121,9 @@ def serve_dashboard(site: Path, options: ServeOptions) -> None:
     """Serve a built site until interrupted; the address to open is logged.
 
     Raises:
-        InputError: there is no built site, or no history for decisions.
-        UsageError: without sign-on, the current user has no name.
-        MachineError: the address or port is not available; review without the packages that it needs.
+        InputError: there is no built site.
+        MachineError: the address or port is not available.
     """
-    if options.review:
-        try:
-            # Flask and waitress are an extra, which only this server needs.
-            from iowatch.output.dashboard import review_server
-        except ModuleNotFoundError as error:
-            raise MachineError(f"--review needs {error.name}", hint="pip install 'iowatch[review]'") from error
-        review_server.serve_review(site, options)
-        return
     with make_server(site, options.port, options.bind) as server:
         _LOG.info("%s (Ctrl-C ends)", page_address(options.bind, server.server_port))
         try:

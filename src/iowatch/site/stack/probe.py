@@ -55,13 +55,15 @@ class MpiInstallation:
     mpi: str
     suffix: str = ""
 
-    def own_name(self, name: str) -> str:
+    def tool_name(self, name: str) -> str:
         """Return the name of a tool (`mpicc`, `h5pcc`…) in this MPI."""
-        return (_CRAY_NAMES.get(name, name) if self.mpi == CRAY else name) + self.suffix
+        if self.mpi == CRAY:
+            name = _CRAY_NAMES.get(name, name)
+        return name + self.suffix
 
     def tool(self, name: str) -> str | None:
         """Return the path of this MPI's own variant of a tool."""
-        return shutil.which(self.own_name(name))
+        return shutil.which(self.tool_name(name))
 
     def serves(self, path: str) -> bool:
         """Return whether a program or library is linked against this MPI."""
@@ -75,26 +77,41 @@ def query_tool(*command: str) -> str:
         done = run_program(*command, timeout_s=TIMEOUT_S, LC_ALL="C", **_AS_ROOT)
     except (OSError, subprocess.SubprocessError):
         return ""
-    return done.stdout + done.stderr if done.returncode == 0 else ""
+    if done.returncode != 0:
+        return ""
+    return done.stdout + done.stderr
+
+
+def _query_if_found(path: str | None, *arguments: str) -> str:
+    """Return the output of a program (`query_tool`); empty without a path."""
+    if path is None:
+        return ""
+    return query_tool(path, *arguments)
 
 
 def _first_match(pattern: str, text: str) -> str | None:
+    """Return the group of a pattern in a text of several lines."""
     match = re.search(pattern, text, re.MULTILINE)
-    return match.group(1).strip() if match else None
+    if match is None:
+        return None
+    return match.group(1).strip()
 
 
 def _parse_yes_no(text: str, names: Mapping[str, str]) -> dict[str, str]:
     """Return variants from lines `label: yes`, `label: ON` (builds by CMake) or `label -> enabled`."""
-    found = {}
+    variants = {}
     for variant, label in names.items():
         word = _first_match(rf"{re.escape(label)}\s*(?::|->)\s*(\w+)", text)
         if word:
-            found[variant] = "true" if word.lower() in ("yes", "on", "enabled", "1") else "false"
-    return found
+            is_enabled = word.lower() in ("yes", "on", "enabled", "1")
+            variants[variant] = str(is_enabled).lower()
+    return variants
 
 
-def find_library(directory: str, name: str) -> str | None:
-    """Return the path of `lib<name>.so` in a directory, or None."""
+def find_library(directory: str | None, name: str) -> str | None:
+    """Return the path of `lib<name>.so` in a directory; None if it is not there, or without a directory."""
+    if not directory:
+        return None
     path = Path(directory) / f"lib{name}.so"
     return str(path) if path.exists() else None
 
@@ -124,8 +141,13 @@ def _find_mpi(suffix: str) -> MpiInstallation | None:
     """Return the MPI whose `mpicc` and `mpirun` with this suffix are first on PATH."""
     candidate = MpiInstallation("", suffix)
     mpirun = candidate.tool("mpirun")
-    known = identify_mpi(mpirun) if mpirun and candidate.tool("mpicc") else None
-    return MpiInstallation(known[0], suffix) if known else None
+    if mpirun is None or candidate.tool("mpicc") is None:
+        return None
+    identity = identify_mpi(mpirun)
+    if identity is None:
+        return None
+    mpi, _ = identity
+    return MpiInstallation(mpi, suffix)
 
 
 def first_mpi_on_path() -> MpiInstallation | None:
@@ -141,8 +163,10 @@ def probe_compiler(flavour: MpiInstallation) -> StackPart | None:
     version = _first_match(r"(\d+\.\d+\.\d+)", answer)
     if version is None:
         return None
-    name = next((known for known in ("clang", "icx", "icc", "nvc") if known in answer.lower()), "gcc")
-    return StackPart(name, version)
+    for compiler in ("clang", "icx", "icc", "nvc"):
+        if compiler in answer.lower():
+            return StackPart(compiler, version)
+    return StackPart("gcc", version)
 
 
 def probe_mpi(flavour: MpiInstallation) -> StackPart | None:
@@ -151,60 +175,76 @@ def probe_mpi(flavour: MpiInstallation) -> StackPart | None:
     if flavour.mpi == CRAY and mpicc:
         version = os.environ.get("CRAY_MPICH_VERSION", "unknown")
         return StackPart(CRAY, version, prefix=os.environ.get("MPICH_DIR"), files=(mpicc,))
-    known = identify_mpi(mpirun) if mpicc and mpirun else None
-    if mpicc is None or mpirun is None or known is None:
+    if mpicc is None or mpirun is None:
         return None
-    return StackPart(known[0], known[1], prefix=str(Path(mpirun).parent.parent), files=(mpicc, mpirun))
+    identity = identify_mpi(mpirun)
+    if identity is None:
+        return None
+    mpi, version = identity
+    return StackPart(mpi, version, prefix=str(Path(mpirun).parent.parent), files=(mpicc, mpirun))
 
 
 def probe_hdf5(flavour: MpiInstallation) -> StackPart | None:
     """Return parallel HDF5, as described by `h5pcc -showconfig`."""
     h5pcc = flavour.tool("h5pcc")
-    settings = query_tool(h5pcc, "-showconfig") if h5pcc else ""
-    version = _first_match(r"HDF5 Version:\s*(\S+)", settings)
-    names = {"mpi": "Parallel HDF5", "threadsafe": "Threadsafety", "subfiling": "Subfiling VFD"}
-    variants = _parse_yes_no(settings, names)
-    filters = _first_match(r"I/O filters \(external\):[ \t]*(.*)", settings) or ""
-    printed = {"deflate": "DEFLATE|deflate", "szip": "ENCODE|encoder"}  # CMake's names, Autotools' names
-    variants |= {name: "true" for name, pattern in printed.items() if re.search(pattern, filters)}
-    if h5pcc is None or version is None or variants.get("mpi") != "true":
+    if h5pcc is None:
         return None
-    libdir = _first_match(r"-L(\S+)", query_tool(h5pcc, "-show"))
-    shared = find_library(libdir, "hdf5") if libdir else None
-    if shared and find_linked_mpis(shared) and not flavour.serves(shared):
-        return None  # the first h5pcc on PATH belongs to another MPI
+    settings = query_tool(h5pcc, "-showconfig")
+    version = _first_match(r"HDF5 Version:\s*(\S+)", settings)
+    labels = {"mpi": "Parallel HDF5", "threadsafe": "Threadsafety", "subfiling": "Subfiling VFD"}
+    variants = _parse_yes_no(settings, labels)
+    # Filters: CMake's names, Autotools' names.
+    filters = _first_match(r"I/O filters \(external\):[ \t]*(.*)", settings) or ""
+    for filter_name, pattern in {"deflate": "DEFLATE|deflate", "szip": "ENCODE|encoder"}.items():
+        if re.search(pattern, filters):
+            variants[filter_name] = "true"
+    if version is None or variants.get("mpi") != "true":
+        return None
+    # The first h5pcc on PATH can belong to another MPI.
+    library_directory = _first_match(r"-L(\S+)", query_tool(h5pcc, "-show"))
+    library = find_library(library_directory, "hdf5")
+    if library and find_linked_mpis(library) and not flavour.serves(library):
+        return None
+    files = (h5pcc, library) if library else (h5pcc,)
     prefix = _first_match(r"Installation point:\s*(\S+)", settings)
-    return StackPart("hdf5", version, variants, prefix=prefix, files=(h5pcc, *([shared] if shared else [])))
+    return StackPart("hdf5", version, variants, prefix=prefix, files=files)
 
 
 def _netcdf_by_config(flavour: MpiInstallation) -> StackPart | None:
     config = flavour.tool("nc-config") or shutil.which("nc-config")
-    answer = query_tool(config, "--all") if config else ""
+    answer = _query_if_found(config, "--all")
     version = _first_match(r"--version\s*->\s*netCDF (\S+)", answer)
     prefix = _first_match(r"--prefix\s*->\s*(\S+)", answer)
-    libdir = _first_match(r"--libdir\s*->\s*(\S+)", answer) or f"{prefix}/lib"  # not printed before 4.4.1.1
+    # Not printed before 4.4.1.1.
+    library_directory = _first_match(r"--libdir\s*->\s*(\S+)", answer) or f"{prefix}/lib"
+    variants = {"mpi": "false"}
     # Before 4.7 only the settings file states whether netCDF-4 is parallel, not `nc-config`.
-    settings = Path(libdir, "libnetcdf.settings")
-    more = settings.read_text(encoding="utf-8", errors="replace") if settings.is_file() else ""
-    variants = {"mpi": "false"} | _parse_yes_no(more, {"mpi": "Parallel Support"})
+    settings = Path(library_directory, "libnetcdf.settings")
+    if settings.is_file():
+        variants |= _parse_yes_no(settings.read_text(encoding="utf-8", errors="replace"), {"mpi": "Parallel Support"})
     variants |= _parse_yes_no(
         answer, {"mpi": "--has-parallel4", "parallel-netcdf": "--has-pnetcdf", "zstd": "--has-zstd"}
     )
-    shared = find_library(libdir, "netcdf") or find_library(libdir, "netcdf_parallel")  # Cray's
-    if version is None or variants["mpi"] != "true" or shared is None or not flavour.serves(shared):
+    if version is None or variants["mpi"] != "true":
         return None
-    return StackPart("netcdf-c", version, variants, prefix=prefix, files=(shared,))
+    # The second is Cray's.
+    library = find_library(library_directory, "netcdf") or find_library(library_directory, "netcdf_parallel")
+    if library is None or not flavour.serves(library):
+        return None
+    return StackPart("netcdf-c", version, variants, prefix=prefix, files=(library,))
 
 
 def _netcdf_by_pkgconfig(flavour: MpiInstallation) -> StackPart | None:
     """Return Debian's parallel netCDF, which has a `netcdf-mpi.pc` instead of its own nc-config."""
     version = query_tool("pkg-config", "--modversion", "netcdf-mpi").strip()
-    libdir = query_tool("pkg-config", "--variable=libdir", "netcdf-mpi").strip()
-    shared = find_library(libdir, "netcdf_mpi") if version else None
-    if shared is None or not flavour.serves(shared):
+    if not version:
+        return None
+    library_directory = query_tool("pkg-config", "--variable=libdir", "netcdf-mpi").strip()
+    library = find_library(library_directory, "netcdf_mpi")
+    if library is None or not flavour.serves(library):
         return None
     prefix = query_tool("pkg-config", "--variable=prefix", "netcdf-mpi").strip()
-    return StackPart("netcdf-c", version, {"mpi": "true"}, prefix=prefix, files=(shared,))
+    return StackPart("netcdf-c", version, {"mpi": "true"}, prefix=prefix, files=(library,))
 
 
 def probe_netcdf(flavour: MpiInstallation) -> StackPart | None:
@@ -214,93 +254,136 @@ def probe_netcdf(flavour: MpiInstallation) -> StackPart | None:
 
 def _fits_hdf5(part: StackPart, hdf5: StackPart | None) -> bool:
     """Return whether a library is linked against this HDF5, or against none: no process can use two."""
-    own = {Path(os.path.realpath(file)).parent for file in (hdf5.files if hdf5 else ()) if ".so" in file}
-    listing = "".join(query_tool("ldd", file) for file in part.files)
-    linked = {Path(os.path.realpath(path)).parent for path in re.findall(rf"{HDF5_LIBRARY}\S* => (/\S+)", listing)}
-    return not own or linked <= own
+    if hdf5 is None:
+        return True
+    hdf5_directories = {Path(os.path.realpath(file)).parent for file in hdf5.files if ".so" in file}
+    if not hdf5_directories:
+        return True
+    linked_libraries: list[str] = []
+    for file in part.files:
+        linked_libraries += re.findall(rf"{HDF5_LIBRARY}\S* => (/\S+)", query_tool("ldd", file))
+    linked_directories = {Path(os.path.realpath(library)).parent for library in linked_libraries}
+    return linked_directories <= hdf5_directories
 
 
 def probe_pnetcdf(flavour: MpiInstallation) -> StackPart | None:
     """Return PnetCDF, as described by `pnetcdf-config`; in Debian 13 its directories are those of Debian's build."""
     config = flavour.tool("pnetcdf-config") or shutil.which("pnetcdf-config")
-    answer = query_tool(config, "--all") if config else ""
+    if config is None:
+        return None
+    answer = query_tool(config, "--all")
     version = _first_match(r"PnetCDF (\d\S*)", answer)
-    shared = find_library(query_tool(config, "--libdir").strip(), "pnetcdf") if config else None
-    shared = shared or _library_of_compiler(flavour, "libpnetcdf.so")
-    if version is None or shared is None or not flavour.serves(shared):
+    library = find_library(query_tool(config, "--libdir").strip(), "pnetcdf")
+    if library is None:
+        library = find_compiler_library(flavour.tool("mpicc"), "libpnetcdf.so")
+    if version is None or library is None or not flavour.serves(library):
         return None
     variants = _parse_yes_no(answer, {"subfiling": "--subfiling", "burstbuffer": "--burst-buffering"})
-    prefix = query_tool(str(config), "--prefix").strip()
-    place = prefix if prefix and Path(prefix).is_dir() else None
-    return StackPart("parallel-netcdf", version, variants, prefix=place, files=(shared,))
-
-
-def _library_of_compiler(flavour: MpiInstallation, name: str) -> str | None:
-    return find_compiler_library(flavour.tool("mpicc"), name)
+    prefix: str | None = query_tool(config, "--prefix").strip()
+    if not prefix or not Path(prefix).is_dir():
+        prefix = None
+    return StackPart("parallel-netcdf", version, variants, prefix=prefix, files=(library,))
 
 
 def find_compiler_library(compiler: str | None, name: str) -> str | None:
     """Return the path of a library that a compiler finds without any option."""
-    answer = query_tool(compiler, f"-print-file-name={name}").strip() if compiler else ""
-    return os.path.realpath(answer) if Path(answer).is_absolute() and Path(answer).exists() else None
+    path = Path(_query_if_found(compiler, f"-print-file-name={name}").strip())
+    # A compiler prints only the name of a library that it does not find.
+    if not path.is_absolute() or not path.exists():
+        return None
+    return os.path.realpath(path)
 
 
 def probe_package(package: str, flavour: MpiInstallation) -> StackPart | None:
     """Return the part with the benchmarks of one package, if the program of the first of them is installed."""
     probes = [b.probe for b in BENCHMARKS.values() if b.package == package and b.probe]
-    first = probes[0]
-    program = _find_program(first, flavour)
-    command = shutil.which(first.version_command[0]) if first.version_command else program
+    first_probe = probes[0]
+    program = _find_program(first_probe, flavour)
+    command = program
+    if first_probe.version_command:
+        command = shutil.which(first_probe.version_command[0])
     if program is None or command is None:
         return None
-    answer = query_tool(command, *first.version_command[1:]) if first.version_command else ""
-    version = (_first_match(first.version_pattern, answer) if answer else None) or "unknown"
-    later = (new for old, name, new in first.later if old == version and Path(command).with_name(name).is_file())
-    version = next(later, version)
-    libraries = query_tool("ldd", program) if first.variants else ""
-    variants = {variant: str(name in libraries).lower() for variant, name in first.variants.items()}
-    others = [path for probe in probes[1:] if (path := _find_program(probe, flavour))]
-    programs = tuple(dict.fromkeys([command, program, *others]))
-    return StackPart(package, version, variants, files=programs, checksums=file_checksums(programs))
+    version = _program_version(first_probe, command)
+    variants = {}
+    if first_probe.variants:
+        linked_libraries = query_tool("ldd", program)
+        for variant, library in first_probe.variants.items():
+            variants[variant] = str(library in linked_libraries).lower()
+    programs = [command, program]
+    for probe in probes[1:]:
+        other_program = _find_program(probe, flavour)
+        if other_program:
+            programs.append(other_program)
+    files = tuple(dict.fromkeys(programs))
+    return StackPart(package, version, variants, files=files, checksums=file_checksums(files))
+
+
+def _program_version(probe: ProgramProbe, command: str) -> str:
+    """Return the version that a program prints, or that files beside it show; `unknown` if it prints none.
+
+    Args:
+        command: path of the program that prints its version.
+    """
+    answer = ""
+    if probe.version_command:
+        answer = query_tool(command, *probe.version_command[1:])
+    version = "unknown"
+    if answer:
+        version = _first_match(probe.version_pattern, answer) or version
+    for printed_version, later_program, later_version in probe.later:
+        if printed_version == version and Path(command).with_name(later_program).is_file():
+            return later_version
+    return version
 
 
 def file_checksums(paths: Iterable[str]) -> dict[str, str]:
     """Return the SHA-256 of each file that can be read."""
-    found = {}
+    checksums = {}
     for path in paths:
         with suppress(OSError), Path(path).open("rb") as stream:
-            found[path] = hashlib.file_digest(stream, "sha256").hexdigest()
-    return found
+            checksums[path] = hashlib.file_digest(stream, "sha256").hexdigest()
+    return checksums
 
 
 def _find_program(probe: ProgramProbe, flavour: MpiInstallation) -> str | None:
     """Return the path of a program on PATH, linked against this MPI if it uses MPI."""
     path = shutil.which(probe.program)
-    return path if path and (not probe.uses_mpi or flavour.serves(path)) else None
+    if path and probe.uses_mpi and not flavour.serves(path):
+        return None
+    return path
 
 
 def probe_darshan_runtime(flavour: MpiInstallation) -> StackPart | None:
     """Return darshan-runtime by `darshan-config`, which reports version and modules only from 3.5 on (`--all`)."""
     config = shutil.which("darshan-config")
-    answer = query_tool(config, "--all") if config else ""
-    libdir = _first_match(r"-L(\S+)", query_tool(config, "--dyn-ld-flags")) if config else None
-    shared = find_library(libdir, "darshan") if libdir else None
-    if libdir is None or shared is None or (find_linked_mpis(shared) and not flavour.serves(shared)):
+    if config is None:
         return None
-    version = _pkgconfig_version(Path(libdir), "darshan-runtime")
-    return StackPart("darshan-runtime", version, _parse_yes_no(answer, {"hdf5": "--hdf5-mod"}), files=(shared,))
+    library_directory = _first_match(r"-L(\S+)", query_tool(config, "--dyn-ld-flags"))
+    library = find_library(library_directory, "darshan")
+    if library_directory is None or library is None:
+        return None
+    if find_linked_mpis(library) and not flavour.serves(library):
+        return None
+    version = _pkgconfig_version(Path(library_directory), "darshan-runtime")
+    variants = _parse_yes_no(query_tool(config, "--all"), {"hdf5": "--hdf5-mod"})
+    return StackPart("darshan-runtime", version, variants, files=(library,))
 
 
 def probe_darshan_util(flavour: MpiInstallation) -> StackPart | None:
     """Return darshan-util by `darshan-parser`, which prints the version of the log library it was built with."""
     parser = shutil.which("darshan-parser")
-    version = _pkgconfig_version(Path(parser).parent.parent / "lib", "darshan-util") if parser else "unknown"
-    return StackPart("darshan-util", version, files=(parser,)) if parser else None
+    if parser is None:
+        return None
+    version = _pkgconfig_version(Path(parser).parent.parent / "lib", "darshan-util")
+    return StackPart("darshan-util", version, files=(parser,))
 
 
-def _pkgconfig_version(libdir: Path, name: str) -> str:
-    config = libdir / "pkgconfig" / f"{name}.pc"
-    return _first_match(r"^Version:\s*(\S+)", config.read_text() if config.is_file() else "") or "unknown"
+def _pkgconfig_version(library_directory: Path, name: str) -> str:
+    config = library_directory / "pkgconfig" / f"{name}.pc"
+    if not config.is_file():
+        return "unknown"
+    return _first_match(r"^Version:\s*(\S+)", config.read_text()) or "unknown"
 
 
 def _probes() -> tuple[Callable[[MpiInstallation], StackPart | None], ...]:
@@ -340,13 +423,18 @@ FEATURE_VARIANTS = {"hdf5": ("deflate", "szip", "subfiling"), "netcdf-c": ("zstd
 
 def features_of_parts(parts: Iterable[StackPart]) -> tuple[str, ...]:
     """Return the features that checks can require of an environment with these parts."""
-    parts = list(parts)
-    found = {FEATURE_OF_PART[part.name] for part in parts if part.name in FEATURE_OF_PART}
+    features: set[str] = set()
     for part in parts:
-        found |= {name for name in FEATURE_VARIANTS.get(part.name, ()) if part.variants.get(name) == "true"}
-        found |= {"deflate"} if part.name == "hdf5" and part.hash else set()
-    found |= {b.name for b in BENCHMARKS.values() for part in parts if _provides(part, b)}
-    return tuple(sorted(found))
+        if part.name in FEATURE_OF_PART:
+            features.add(FEATURE_OF_PART[part.name])
+        # What its build supports.
+        for variant in FEATURE_VARIANTS.get(part.name, ()):
+            if part.variants.get(variant) == "true":
+                features.add(variant)
+        if part.name == "hdf5" and part.hash:
+            features.add("deflate")
+        features |= {benchmark.name for benchmark in BENCHMARKS.values() if _provides(part, benchmark)}
+    return tuple(sorted(features))
 
 
 def features_of_stack(stack: Stack) -> list[str]:
@@ -354,47 +442,83 @@ def features_of_stack(stack: Stack) -> list[str]:
 
     These are `mpi`, ROMIO, and libyaml, with which benchio runs workloads.
     """
-    own = stack.part("benchio")
-    if own is not None and own.hash:
-        has_yaml = own.variants.get("workloads") == "true"
+    features = ["mpi"]
+    if stack.mpi_io == "ROMIO":
+        features.append("romio")
+    # A benchio of Spack has its own libyaml; another one is built on the machine.
+    benchio = stack.part("benchio")
+    if benchio is not None and benchio.hash:
+        has_yaml = benchio.variants.get("workloads") == "true"
     else:
         has_yaml = find_compiler_library(shutil.which("cc"), "libyaml.so") is not None
-    found = [*(["romio"] if stack.mpi_io == "ROMIO" else []), *(["libyaml"] if has_yaml else [])]
-    return ["mpi", *found, *stack.features]
+    if has_yaml:
+        features.append("libyaml")
+    return [*features, *stack.features]
 
 
 def _provides(part: StackPart, benchmark: Benchmark) -> bool:
     """Return whether a part contains a benchmark; on PATH, unlike in Spack packages, programs may be missing."""
-    if part.name == benchmark.package and part.hash and benchmark.probe and benchmark.probe.option:
-        return part.variants.get(benchmark.probe.option) == "true"
-    if part.name != benchmark.package or part.hash or benchmark.probe is None:
-        return part.name == benchmark.package
-    program = benchmark.probe.program
-    return bool(benchmark.probe.version_command) or any(Path(path).name == program for path in part.files)
+    if part.name != benchmark.package:
+        return False
+    probe = benchmark.probe
+    if probe is None:
+        return True
+    if part.hash:
+        # A package of Spack has all programs but those of an option.
+        return not probe.option or part.variants.get(probe.option) == "true"
+    if probe.version_command:
+        return True
+    return any(Path(path).name == probe.program for path in part.files)
 
 
 def mpi_settings(mpi: str) -> dict[str, str]:
     """Return the environment that an MPI needs to start more ranks than cores, also as root."""
     if mpi != "openmpi":
         return {}
-    return {**_OVERSUBSCRIBE, **(_AS_ROOT if os.getuid() == 0 else {})}
+    if os.getuid() == 0:
+        return {**_OVERSUBSCRIBE, **_AS_ROOT}
+    return dict(_OVERSUBSCRIBE)
 
 
 def installed_mpis() -> list[MpiInstallation]:
     """Return the MPIs of this machine: Debian's variants, and the first one on PATH if it is different."""
-    found = [flavour for flavour in map(_find_mpi, _SUFFIXES) if flavour]
-    plain = first_mpi_on_path()
-    return [*found, plain] if plain and all(flavour.mpi != plain.mpi for flavour in found) else found
+    installations = [mpi for mpi in map(_find_mpi, _SUFFIXES) if mpi]
+    first_on_path = first_mpi_on_path()
+    if first_on_path and first_on_path.mpi not in {installation.mpi for installation in installations}:
+        installations.append(first_on_path)
+    return installations
+
+
+def _probe_parts(flavour: MpiInstallation) -> tuple[StackPart, ...]:
+    """Return the parts that can be used with an MPI, sorted by name."""
+    parts: dict[str, StackPart] = {}
+    for probe in _probes():
+        part = probe(flavour)
+        if part is not None:
+            parts[part.name] = part
+    if "netcdf-c" in parts and not _fits_hdf5(parts["netcdf-c"], parts.get("hdf5")):
+        del parts["netcdf-c"]
+    return tuple(parts[name] for name in sorted(parts))
 
 
 def _make_system_stack(system: str, flavour: MpiInstallation) -> Stack:
-    found = sorted(filter(None, (ask(flavour) for ask in _probes())), key=lambda part: part.name)
-    hdf5 = next((part for part in found if part.name == "hdf5"), None)
-    parts = tuple(part for part in found if part.name != "netcdf-c" or _fits_hdf5(part, hdf5))
-    renamed = [name for name in TOOLS if flavour.own_name(name) != name]
-    tools = {name: path for name in renamed if (path := flavour.tool(name))}
-    name, features, settings = f"system-{flavour.mpi}", features_of_parts(parts), mpi_settings(flavour.mpi)
-    return Stack(name, system, "system", "installed", parts, features=features, settings=settings, tools=tools)
+    parts = _probe_parts(flavour)
+    # Tools under the usual names, where those of this MPI have others.
+    tools = {}
+    for name in TOOLS:
+        path = flavour.tool(name)
+        if path and flavour.tool_name(name) != name:
+            tools[name] = path
+    return Stack(
+        f"system-{flavour.mpi}",
+        system,
+        "system",
+        "installed",
+        parts,
+        features=features_of_parts(parts),
+        settings=mpi_settings(flavour.mpi),
+        tools=tools,
+    )
 
 
 def system_stacks(system: str, programs: tuple[str, ...] = ()) -> list[Stack]:
@@ -403,20 +527,23 @@ def system_stacks(system: str, programs: tuple[str, ...] = ()) -> list[Stack]:
     Args:
         programs: directories that are searched before PATH, here and in jobs.
     """
-    before = os.environ.get("PATH", "")
-    os.environ["PATH"] = os.pathsep.join([*programs, before])
+    path_before = os.environ.get("PATH", "")
+    os.environ["PATH"] = os.pathsep.join([*programs, path_before])
     try:
         stacks = [_make_system_stack(system, flavour) for flavour in installed_mpis()]
     finally:
-        os.environ["PATH"] = before
-    paths = {"PATH": programs} if programs else {}
-    return sorted((replace(stack, paths=paths) for stack in stacks), key=lambda stack: stack.name)
+        os.environ["PATH"] = path_before
+    if programs:
+        stacks = [replace(stack, paths={"PATH": programs}) for stack in stacks]
+    return sorted(stacks, key=lambda stack: stack.name)
 
 
 def loaded_stack(system: str) -> Stack | None:
     """Return the stack of the MPI that is first on PATH (of the loaded modules), or None."""
-    plain = first_mpi_on_path()
-    return _make_system_stack(system, plain) if plain else None
+    mpi = first_mpi_on_path()
+    if mpi is None:
+        return None
+    return _make_system_stack(system, mpi)
 
 
 def print_loaded_stack() -> None:

@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from iowatch.session import session
+from iowatch.session.directory import recover_sessions
 from iowatch.store import History, HistoryUnavailableError, engine
 from tests import postgresql
 from tests.faults import material
@@ -48,6 +48,6 @@ def test_server_that_stays_away_costs_no_case(
         assert "Nothing is lost: the next session of local stores them" in str(refused.value)
         assert len(messages) == 1  # once per outage, not once per poll
         postgresql.control(server, "start")
-        assert session.recover_sessions(history, material.SYSTEM) == ["interrupted"]
+        assert recover_sessions(history, material.SYSTEM) == ["interrupted"]
         assert len(history.runs("interrupted")) == 3
         assert history.session("interrupted").status == "incomplete"

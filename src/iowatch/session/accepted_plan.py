@@ -15,8 +15,10 @@ from iowatch.benchmarks.suites import suite_names
 from iowatch.core import InputError, IowatchError, RunKey, UnplannedRun, format_count, utc_now
 from iowatch.findings import format_day
 from iowatch.reference import reviews
+from iowatch.session.context import CaseSelection, SessionContext, make_context, select_cases
+from iowatch.session.file_systems import examine_file_systems
+from iowatch.session.options import SessionOptions
 from iowatch.session.plan import SessionPlan, UnavailableCase, make_session_plan
-from iowatch.session.session import SessionContext
 from iowatch.site import Stack, discover_stacks, system_zone
 from iowatch.store import ExpectedResult, History, SessionChoice, SessionFacts, SessionRow
 
@@ -26,19 +28,22 @@ _LOG = logging.getLogger(__name__)
 _TOO_MANY_DEFERRALS = 3
 
 
-def session_facts(
-    history: History, context: SessionContext, plan: SessionPlan, deferred: Sequence[UnplannedRun]
+def plan_facts(
+    history: History,
+    context: SessionContext,
+    choice: SessionChoice,
+    plan: SessionPlan,
+    deferred: Sequence[UnplannedRun],
 ) -> SessionFacts:
     """Facts of a session about its plan, from which later sessions, the verdict and the pages read.
 
     They are its stacks and choice, its deferred and lost runs, and the problems of its plan; what is empty is left out.
     """
-    choice = _choice(context)
     facts = {
         "stacks": tuple(sorted(context.site.features)),
         "deferred": tuple(deferred),
         "lost": plan.lost,
-        "problems": tuple(_plan_problems(history, context, plan, deferred)),
+        "problems": tuple(_plan_problems(history, context.options, plan, deferred)),
     }
     stated: dict[str, Any] = {name: value for name, value in facts.items() if value or name == "stacks"}
     if choice != SessionChoice():
@@ -46,17 +51,21 @@ def session_facts(
     return SessionFacts(**stated)
 
 
-def _choice(context: SessionContext) -> SessionChoice:
+def session_choice(selection: CaseSelection, duplicates: Mapping[str, str]) -> SessionChoice:
     """What restricts a session; empty for the whole suite on all stacks.
 
     Cases that only repeat another one in a chosen scratch directory are not chosen.
+
+    Args:
+        duplicates: reasons by name of the runs that would only repeat another one.
     """
-    repeated = context.duplicates if context.chosen_scratch else {}
-    names = [case.run_name for case in context.cases if case.run_name not in repeated]
-    fields = {"stacks": sorted(context.stacks)}
-    if set(names) != set(context.suite_run_names):
+    options = selection.options
+    repeated = duplicates if options.scratch else {}
+    names = [case.run_name for case in selection.cases if case.run_name not in repeated]
+    fields = {"stacks": sorted(options.stacks)}
+    if set(names) != selection.suite_run_names:
         fields["runs"] = names
-        fields["file_systems"] = sorted(context.chosen_file_systems)
+        fields["file_systems"] = sorted(options.file_systems)
     # Only what restricts is stored.
     return SessionChoice(**{name: tuple(values) for name, values in fields.items() if values})
 
@@ -76,19 +85,19 @@ def loss_reasons(session: SessionRow) -> dict[RunKey, str]:
     return {run.key: run.reason for run in session.facts.lost}
 
 
-def _earlier_sessions(history: History, context: SessionContext) -> Iterator[SessionRow]:
+def _earlier_sessions(history: History, options: SessionOptions) -> Iterator[SessionRow]:
     """Sessions of the same system and suite, newest first."""
-    for session in history.sessions(context.system_name):
-        if session.origin == "run" and session.suite == context.suite and not session.is_interleaved:
+    for session in history.sessions(options.system):
+        if session.origin == "run" and session.suite == options.suite and not session.is_interleaved:
             yield session
 
 
-def _remembered_results(history: History, context: SessionContext) -> dict[ExpectedResult, SessionRow]:
+def _remembered_results(history: History, selection: CaseSelection) -> dict[ExpectedResult, SessionRow]:
     """The memory: results that were expected or deferred, with the newest session whose choice includes them."""
     found: dict[ExpectedResult, SessionRow] = {}
     newer: list[SessionChoice] = []
-    known = {*context.suite_run_names, *(case.run_name for case in context.cases)}
-    for session in _earlier_sessions(history, context):
+    known = selection.known_run_names
+    for session in _earlier_sessions(history, selection.options):
         choice = _choice_of(session)
         if choice not in newer:
             deferred = [item for run in session.facts.deferred for item in run.expected()]
@@ -106,13 +115,18 @@ def _remembered_results(history: History, context: SessionContext) -> dict[Expec
 
 
 def compare_with_memory(
-    history: History, context: SessionContext, plan: SessionPlan, deferred: Sequence[UnplannedRun]
+    history: History,
+    context: SessionContext,
+    choice: SessionChoice,
+    plan: SessionPlan,
+    deferred: Sequence[UnplannedRun],
 ) -> tuple[SessionPlan, tuple[UnplannedRun, ...]]:
     """The plan with its lost runs, and the runs with results that no earlier session expected (none in the first one).
 
     Cases of a broken stack that no session expected are added to the unavailable ones.
     """
-    memory, accepted, choice = _remembered_results(history, context), _accepted_losses(context), _choice(context)
+    memory = _remembered_results(history, context.selection)
+    accepted = _accepted_losses(context.options)
     planned = dict.fromkeys([*plan.expected(), *(item for run in deferred for item in run.expected())])
     lost = [
         item
@@ -122,7 +136,7 @@ def compare_with_memory(
     # What the suite asks for is expected from the first session on, even on a file system that is not mounted.
     lost += [item for one in plan.unavailable for item in one.expected if not (item in memory or item in accepted)]
     # A session with chosen stacks needs no others; to find stacks takes seconds.
-    stacks = {} if context.stacks else {stack.name: stack for stack in discover_stacks(context.system_name)}
+    stacks = {} if context.options.stacks else {stack.name: stack for stack in discover_stacks(context.system.name)}
     reasons = _loss_reasons(history, context, plan, stacks, dict.fromkeys(item.key for item in lost))
     lost_names = {(name, stack) for _, stack, name in reasons}
     unavailable = (*plan.unavailable, *_cases_of_broken_stacks(context, stacks.values()))
@@ -148,9 +162,9 @@ def _group_by_run(items: Iterable[ExpectedResult], reasons: Mapping[RunKey, str]
 def _loss_reasons(
     history: History, context: SessionContext, plan: SessionPlan, stacks: Mapping[str, Stack], keys: Iterable[RunKey]
 ) -> dict[RunKey, str]:
-    found, last_runs, zone = {}, None, system_zone(context.system_name)
+    found, last_runs, zone = {}, None, system_zone(context.system.name)
     for key in keys:
-        last_runs = history.last_run_times(context.system_name) if last_runs is None else last_runs
+        last_runs = history.last_run_times(context.system.name) if last_runs is None else last_runs
         when = f"last run on {format_day(last_runs[key], zone)}" if key in last_runs else "it never delivered a result"
         found[key] = f"{_loss_reason(context, plan, stacks, key)}; {when}"
     return found
@@ -160,8 +174,8 @@ def _loss_reason(context: SessionContext, plan: SessionPlan, stacks: Mapping[str
     """Reason why a run, or some of its results, are not planned any more."""
     partition, stack, name = key
     offered = next((place.stacks for place in context.site.partitions if place.name == partition), None)
-    if name not in {*context.suite_run_names, *(case.run_name for case in context.cases)}:
-        return f"suite '{context.suite}' no longer contains the case"
+    if name not in context.selection.known_run_names:
+        return f"suite '{context.options.suite}' no longer contains the case"
     if stack not in context.site.features:
         known = stacks.get(stack)
         return f"the stack is {known.status}: {known.note}" if known else "the stack no longer exists"
@@ -171,20 +185,20 @@ def _loss_reason(context: SessionContext, plan: SessionPlan, stacks: Mapping[str
     return next(reasons, "the case no longer reports these results")
 
 
-def _accepted_losses(context: SessionContext) -> dict[ExpectedResult, int]:
+def _accepted_losses(options: SessionOptions) -> dict[ExpectedResult, int]:
     """Results whose loss is accepted, with the time of the decision (epoch seconds).
 
     A damaged file must not prevent the measurement: it accepts nothing, and the verdict reports it.
     """
     try:
-        decisions = reviews.load_plan_decisions(context.system_name)
+        decisions = reviews.load_plan_decisions(options.system)
     except InputError as error:
         _LOG.warning("%s", error.message)
         return {}
     return {
         ExpectedResult(run.run, run.partition, run.stack, *result.rsplit(" ", 1)): int(decision.date.timestamp())
         for decision in sorted(decisions, key=lambda one: one.date)
-        if decision.suite == context.suite
+        if decision.suite == options.suite
         for run in decision.lost
         for result in run.results
     }
@@ -206,28 +220,30 @@ def losses_by_suite(
     known = {session.suite for session in history.sessions(system) if session.origin == "run"}
     found = {}
     for name in [suite] if suite else sorted(known & {*suite_names()}):
-        context = SessionContext(system, name)
-        found[name] = [run for run in _current_losses(history, context) if not stacks or run.stack in stacks]
+        selection = select_cases(SessionOptions(system=system, suite=name))
+        found[name] = [run for run in _current_losses(history, selection) if not stacks or run.stack in stacks]
     return {name: runs for name, runs in found.items() if runs}
 
 
-def _current_losses(history: History, context: SessionContext) -> tuple[UnplannedRun, ...]:
+def _current_losses(history: History, selection: CaseSelection) -> tuple[UnplannedRun, ...]:
     """Losses that are not accepted: of the last sessions, and of a session that would start now.
 
     Both count, because the environment of a nightly session may differ from the one of this command.
     """
-    found = {run.key: run for run in _recorded_losses(history, context)}
+    found = {run.key: run for run in _recorded_losses(history, selection)}
     try:
-        unusable, excluded = context.find_unusable(history), context.excluded
-        plan = make_session_plan(context.site, context.cases, (), context.limits, excluded=excluded, unusable=unusable)
-        found |= {run.key: run for run in compare_with_memory(history, context, plan, ())[0].lost}
+        context = make_context(selection)
+        excluded = examine_file_systems(history, context)
+        plan = make_session_plan(context.site, context.cases, (), context.limits, excluded)
+        choice = session_choice(selection, excluded.duplicates)
+        found |= {run.key: run for run in compare_with_memory(history, context, choice, plan, ())[0].lost}
     except IowatchError as error:
         _LOG.warning("Only losses of earlier sessions are known: %s", error.message)
     return tuple(found.values())
 
 
-def _recorded_losses(history: History, context: SessionContext) -> Iterator[UnplannedRun]:
-    memory, accepted = _remembered_results(history, context), _accepted_losses(context)
+def _recorded_losses(history: History, selection: CaseSelection) -> Iterator[UnplannedRun]:
+    memory, accepted = _remembered_results(history, selection), _accepted_losses(selection.options)
     for session in {session.id: session for session in memory.values()}.values():
         for run in session.facts.lost:
             newest = [item for item in run.expected() if memory.get(item) is session]
@@ -250,15 +266,15 @@ def accept_losses(system: str, suite: str, lost: Iterable[UnplannedRun], reason:
 
 
 def _plan_problems(
-    history: History, context: SessionContext, plan: SessionPlan, deferred: Sequence[UnplannedRun]
+    history: History, options: SessionOptions, plan: SessionPlan, deferred: Sequence[UnplannedRun]
 ) -> list[str]:
     """Problems of a plan that need a person: lost runs, and runs that too many sessions in succession deferred."""
     problems = []
     if plan.lost:
-        command = f"iowatch review plan --system {context.system_name} --suite {context.suite}"
+        command = f"iowatch review plan --system {options.system} --suite {options.suite}"
         count = format_count(len(plan.lost), "expected run")
         problems.append(f"{count} cannot be planned; `{command}` lists and accepts this")
-    earlier = list(_earlier_sessions(history, context)) if deferred else []
+    earlier = list(_earlier_sessions(history, options)) if deferred else []
     for run in deferred:
         number = 1 + _count_deferrals(earlier, run.key)
         if number >= _TOO_MANY_DEFERRALS:

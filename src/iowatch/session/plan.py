@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta, tzinfo
-from types import MappingProxyType
 from typing import get_args
 
 from iowatch.benchmarks.suites import SuiteCase
@@ -99,6 +98,28 @@ class UnavailableCase:
 
 
 @dataclass(frozen=True)
+class ExcludedRuns:
+    """Runs of the selected cases that a session cannot or need not measure.
+
+    Attributes:
+        duplicates: reasons by name of the runs that would only repeat another in the directory of their file system.
+        not_allowed: reasons by name of the runs that need more than their file system allows.
+        unusable: reasons by file system, None for the default one, why nothing can be written to it.
+    """
+
+    duplicates: Mapping[str, str] = field(default_factory=dict)
+    not_allowed: Mapping[str, str] = field(default_factory=dict)
+    unusable: Mapping[str | None, str] = field(default_factory=dict)
+
+    def reason(self, run_name: str) -> str | None:
+        """Why a run is left out; None if it is not, or if the reason is its file system."""
+        return self.not_allowed.get(run_name) or self.duplicates.get(run_name)
+
+
+NOTHING_EXCLUDED = ExcludedRuns()
+
+
+@dataclass(frozen=True)
 class SessionPlan:
     """The runs of a session, the cases that are not available, and the lost runs, which stay expected."""
 
@@ -151,17 +172,14 @@ def make_session_plan(
     cases: Sequence[SuiteCase],
     stacks: Sequence[str] = (),
     limits: SystemLimits | None = None,
-    *,
-    excluded: Mapping[str, str] = MappingProxyType({}),
-    unusable: Mapping[str | None, str] = MappingProxyType({}),
+    excluded: ExcludedRuns = NOTHING_EXCLUDED,
 ) -> SessionPlan:
     """Plan all cases on all partitions and stacks that can run them.
 
     Args:
         stacks: only these; empty means all.
         limits: limits of one case on the system; a case that exceeds them is not available.
-        excluded: reasons by name of runs that would only repeat another, or that their file system does not allow.
-        unusable: reasons by file system, None for the default one, why nothing can be written to it.
+        excluded: runs that are not available, either.
 
     Raises:
         UsageError: a stack is not known on this system.
@@ -171,21 +189,54 @@ def make_session_plan(
             raise _unusable_stack_error(site, stack)
     runs: list[PlannedRun] = []
     unavailable: list[UnavailableCase] = []
-    chosen = [(p.name, stack) for p in site.partitions for stack in p.stacks if not stacks or stack in stacks]
-    for run in (PlannedRun(case, *place) for place in chosen for case in cases):
-        lacking = frozenset(run.case.requires) - site.features[run.stack]
-        exceeded = ", ".join(exceeded_limits(run.case, limits))
-        reasons = [f"the stack does not provide {', '.join(sorted(lacking))}"] if lacking else []
-        reasons += [f"requires {exceeded}"] if exceeded else []
-        reasons += [excluded[run.name]] if run.name in excluded else []
-        if reasons:
-            unavailable.append(UnavailableCase(run.name, run.stack, "; ".join(reasons), lacking))
-        elif run.case.file_system in unusable:
-            reason, expected = unusable[run.case.file_system], tuple(run.expected())
-            unavailable.append(UnavailableCase(run.name, run.stack, reason, expected=expected))
-        else:
+    for run in _possible_runs(site, cases, stacks):
+        obstacle = _find_obstacle(run, site.features[run.stack], limits, excluded)
+        if obstacle is None:
             runs.append(run)
+        else:
+            unavailable.append(obstacle)
     return SessionPlan(tuple(runs), tuple(unavailable))
+
+
+def _possible_runs(site: ReframeSite, cases: Sequence[SuiteCase], stacks: Sequence[str]) -> Iterator[PlannedRun]:
+    """Yield each case with each stack of each partition.
+
+    Args:
+        stacks: only these; empty means all.
+    """
+    for partition in site.partitions:
+        for stack in partition.stacks:
+            if stacks and stack not in stacks:
+                continue
+            for case in cases:
+                yield PlannedRun(case, partition.name, stack)
+
+
+def _find_obstacle(
+    run: PlannedRun, features: frozenset[str], limits: SystemLimits | None, excluded: ExcludedRuns
+) -> UnavailableCase | None:
+    """Return why a run is not possible; None if it is.
+
+    Args:
+        features: of its stack.
+    """
+    reasons: list[str] = []
+    lacking = frozenset(run.case.requires) - features
+    if lacking:
+        reasons.append(f"the stack does not provide {', '.join(sorted(lacking))}")
+    exceeded = exceeded_limits(run.case, limits)
+    if exceeded:
+        reasons.append(f"requires {', '.join(exceeded)}")
+    excluded_reason = excluded.reason(run.name)
+    if excluded_reason is not None:
+        reasons.append(excluded_reason)
+    if reasons:
+        return UnavailableCase(run.name, run.stack, "; ".join(reasons), lacking)
+    if run.case.file_system in excluded.unusable:
+        # The machine and not the suite is the reason: the results stay expected.
+        reason = excluded.unusable[run.case.file_system]
+        return UnavailableCase(run.name, run.stack, reason, expected=tuple(run.expected()))
+    return None
 
 
 def lacking_features(site: ReframeSite, plan: SessionPlan) -> frozenset[str]:

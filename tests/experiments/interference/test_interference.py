@@ -10,6 +10,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -29,6 +30,7 @@ from iowatch.experiments.interference.effects import interference_effects
 from iowatch.findings.series import monitored_series
 from iowatch.output.dashboard.build import build_site
 from iowatch.session import reframe
+from iowatch.session.context import CaseSelection, SessionContext
 from iowatch.session.reframe import ReframePartition, ReframeSite
 from iowatch.store import History, SeriesFilter
 from tests.checks.orders import order_of
@@ -148,10 +150,13 @@ def limits(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Changes limits of the system."""
 
     def change(**values: object) -> None:
-        known = interference.InterferenceContext.limits.fget  # type: ignore[attr-defined]
-        monkeypatch.setattr(
-            interference.InterferenceContext, "limits", property(lambda self: known(self).model_copy(update=values))
-        )
+        make_context = interference.make_context
+
+        def make_limited_context(selection: CaseSelection) -> SessionContext:
+            context = make_context(selection)
+            return replace(context, limits=context.limits.model_copy(update=values))
+
+        monkeypatch.setattr(interference, "make_context", make_limited_context)
 
     return change
 
@@ -267,7 +272,7 @@ def test_byte_budget_counts_all_jobs(machine: Machine, cli: Cli, limits: Callabl
 def test_starts_are_limited_by_what_is_left_of_the_byte_budget() -> None:
     """100 bytes, of which 20 are written, 4 starts of 5 bytes were made, and the victim writes 10: 50 are left."""
     runner: Any = object.__new__(interference._InterferenceRunner)
-    runner.context, runner._written = SimpleNamespace(byte_budget=100), 20
+    runner.interference, runner._written = SimpleNamespace(byte_budget=100), 20
     runner.plan = SimpleNamespace(volume_bytes=10, aggressor=SimpleNamespace(volume_bytes=5))
     runner.aggressors = SimpleNamespace(starts=4)
     assert [runner._starts_left(level) for level in (1, 2, 5, 11)] == [10, 5, 2, 0]

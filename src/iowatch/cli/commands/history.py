@@ -28,7 +28,7 @@ from iowatch.core import (
 from iowatch.findings import find_retests
 from iowatch.output.history import artefact_location, print_series, print_session, print_sessions
 from iowatch.output.monitoring import write_metrics
-from iowatch.session import session as sessions
+from iowatch.session import directory as session_directory
 from iowatch.session.coverage import assess_coverage
 from iowatch.site import shared_zone
 from iowatch.store import (
@@ -152,7 +152,7 @@ def prune(
         )
         if delete_records and not dry_run:
             maintenance.delete_artefact_rows(history, done.removed)
-    swept = [] if days is None else sessions.remove_old_session_files(days * DAY_S, dry_run=dry_run)
+    swept = [] if days is None else session_directory.remove_old_session_files(days * DAY_S, dry_run=dry_run)
     if as_json:
         common.print_json({**asdict(done), "sessions": swept})
         return

@@ -25,11 +25,14 @@ from iowatch.core import MachineError, UsageError, format_count
 from iowatch.experiments.bisect.search import Bisection, BisectionAnswer, BisectionSettings, PairRequest
 from iowatch.experiments.common.commits import Group
 from iowatch.experiments.common.hybrids import HybridPart, HybridSource, recorded_hybrids
-from iowatch.experiments.common.pairs import PairContext, PairedResult, PairGains, measure_pairs, read_pairs
+from iowatch.experiments.common.pairs import PairedResult, PairGains, make_pair_context, measure_pairs, read_pairs
 from iowatch.findings import BISECT_ANSWER, BISECT_ATTRIBUTE, bisected_member, find_finding
 from iowatch.session import reframe
-from iowatch.session.ab_run import WarmUpError, request_allocation
+from iowatch.session.ab_run import AbContext, request_allocation
+from iowatch.session.interleaved import WarmUpError
+from iowatch.session.options import SessionOptions
 from iowatch.session.plan import PlannedRun
+from iowatch.session.runner import lock_system
 from iowatch.site import Stack, stack_from_json
 from iowatch.site.stack import probe as stack_probe
 from iowatch.statistics.interleaving import StopRule
@@ -184,11 +187,11 @@ class BisectRun:
     def run(self) -> BisectResult:
         """Measure until the answer is known or the budget used up."""
         request_allocation(self.ends, StopRule(budget_s=self.options.budget_s))
-        with self.ends.system_lock(self.history):
+        with lock_system(self.history, self.ends.session.system):
             pass  # recovers the results of an interrupted search
         screening = self._screened()
         target = screening[0][0]
-        planned = next(run for run in self.ends.plans()["left"].runs if run.name == target.run)
+        planned = next(run for run in self.ends.plan_sides()["left"].runs if run.name == target.run)
         groups = self._groups(planned)
         bisection = self._new_bisection(groups, planned)
         self._read_known(target)
@@ -222,32 +225,35 @@ class BisectRun:
 
     # Sessions
 
-    def _context(self, left: Group, right: Group, cases: Sequence[str]) -> PairContext:
+    def _context(self, left: Group, right: Group, cases: Sequence[str]) -> AbContext:
         stacks = self.source.stack(left), self.source.stack(right)
-        options = self.options
-        return PairContext(
-            self.source.system, options.suite, [stack.name for stack in stacks], options.benchmarks, options.scratch,
-            None, None, cases, sides=stacks, like=options.like, known_site=self.site,
-        )  # fmt: skip
+        options = SessionOptions(
+            system=self.source.system,
+            suite=self.options.suite,
+            benchmarks=self.options.benchmarks,
+            case_names=cases,
+            scratch=self.options.scratch,
+        )
+        return make_pair_context(options, stacks, self.options.like, self.site)
 
     def _refuse_one_sided_cases(self) -> None:
         """A case that the user named must run on both sides."""
         if not self.options.cases:
-            self.ends.plans()
+            self.ends.plan_sides()
             return
         for stack in self.ends.stacks:
-            missing = set(self._required(self.ends)) - set(self.ends.site.features.get(stack, ()))
-            if stack in self.ends.site.features and missing:
+            missing = set(self._required(self.ends)) - set(self.ends.session.site.features.get(stack, ()))
+            if stack in self.ends.session.site.features and missing:
                 raise UsageError(
                     f"case {', '.join(self.options.cases)} cannot run on '{stack}': it does not provide "
                     f"{', '.join(sorted(missing))}",
                     hint="Choose a case that both stacks can run (`iowatch run --dry-run --stack …`).",
                 )
-        self.ends.plans()
+        self.ends.plan_sides()
 
     @staticmethod
-    def _required(context: PairContext) -> list[str]:
-        return [feature for case in context.cases for feature in case.requires]
+    def _required(context: AbContext) -> list[str]:
+        return [feature for case in context.session.cases for feature in case.requires]
 
     def _is_usable(self, parts: Group, planned: PlannedRun) -> bool:
         return self._fits(self.source.stack(parts), parts, planned)
@@ -277,9 +283,7 @@ class BisectRun:
     def _seed(self) -> int:
         return int(np.random.default_rng(self.options.seed).integers(2**31))
 
-    def _measure_session(
-        self, context: PairContext, wanted: Callable[[], int], record: RecordPair, **of: object
-    ) -> None:
+    def _measure_session(self, context: AbContext, wanted: Callable[[], int], record: RecordPair, **of: object) -> None:
         document = {"id": self.identity, **({"finding": self.options.finding} if self.options.finding else {}), **of}
         budget_s = None if "screening" in of else self._left_s()
         measure_pairs(

@@ -15,7 +15,7 @@ import shutil
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from statistics import median
@@ -28,10 +28,12 @@ from iowatch.core import MachineError, UsageError
 from iowatch.experiments.common import counters
 from iowatch.experiments.common.builds import Build, build_digest, find_build
 from iowatch.experiments.common.commits import CommitRange, CommitSource
-from iowatch.experiments.common.pairs import PairContext, PairedResult, PairGains, measure_pairs
+from iowatch.experiments.common.pairs import PairedResult, PairGains, make_pair_context, measure_pairs
 from iowatch.experiments.common.profiled_run import run_profile
 from iowatch.session import reframe
-from iowatch.session.ab_run import WarmUpError, request_allocation
+from iowatch.session.ab_run import AbContext, request_allocation
+from iowatch.session.interleaved import WarmUpError
+from iowatch.session.options import SessionOptions
 from iowatch.site import Stack, StackDiff, diff_stacks, load_stack, machine
 from iowatch.statistics.gate import Gate, GateDecision, GateResult, GateSettings
 from iowatch.statistics.interleaving import StopRule
@@ -162,23 +164,33 @@ class GateRun:
         return Build(f"{_GIT}:{package}@{revision}", stack, is_made=True)
 
     @cached_property
-    def context(self) -> PairContext:
-        """The chosen cases on both builds."""
-        named = [build.stack.name for build in (self.base, self.head) if not build.is_made]
-        return self._context(self.options.cases, named[0] if named else _any_stack(self.options.system), "off")
+    def context(self) -> AbContext:
+        """The chosen cases on both builds, without traces: they would disturb the measurement."""
+        return self._make_context(self.options.cases, "off")
 
-    def _context(self, cases: Sequence[str], like: str, darshan: Literal["off"] | None) -> PairContext:
-        options, sides = self.options, (self.base.stack, self.head.stack)
-        return PairContext(
-            options.system, options.suite, [stack.name for stack in sides], () if cases else options.benchmarks,
-            options.scratch or _memory_directory(), None, darshan, tuple(cases),
-            sides=sides, like=like,
-        )  # fmt: skip
+    def _make_context(self, cases: Sequence[str], darshan: Literal["off"] | None) -> AbContext:
+        options = SessionOptions(
+            system=self.options.system,
+            suite=self.options.suite,
+            benchmarks=() if cases else self.options.benchmarks,
+            case_names=tuple(cases),
+            scratch=self.options.scratch or _memory_directory(),
+            darshan=darshan,
+        )
+        return make_pair_context(options, (self.base.stack, self.head.stack), self._like)
+
+    @cached_property
+    def _like(self) -> str:
+        """A stack of the system, in whose partitions builds run that are no stacks of the system."""
+        for build in (self.base, self.head):
+            if not build.is_made:
+                return build.stack.name
+        return _any_stack(self.options.system)
 
     def run(self) -> GateOutcome:
         """Count, then measure until the decision is known or time is up."""
         request_allocation(self.context, StopRule(budget_s=self.options.budget_s))
-        self.planned = tuple(run.name for run in self.context.plans()["left"].runs)
+        self.planned = tuple(run.name for run in self.context.plan_sides()["left"].runs)
         counts, refused = self._count() if self.options.counter else (None, "")
         failed = self._measure()
         decision = self.gate.decision if self.gate else "undecided"
@@ -286,9 +298,9 @@ class GateRun:
     def _one_sided_cases(self) -> dict[str, str]:
         """Reasons by run that only one build can run."""
         found = {}
-        for case in self.context.cases:
+        for case in self.context.session.cases:
             lacking = {
-                build.label: {*case.requires} - self.context.site.features[build.stack.name]
+                build.label: {*case.requires} - self.context.session.site.features[build.stack.name]
                 for build in (self.base, self.head)
             }
             without = [(label, features) for label, features in lacking.items() if features]
@@ -308,8 +320,8 @@ class GateRun:
         found.update({(name, sides[0]): [of_run] for name, of_run in known.items()})
         differing: list[RunCountDifferences] = []
         for first in (True, False):
-            context = self._context(names, self.context.like, self._darshan)
-            context = replace(context, stacks=sides[1:]) if known and first else context
+            context = self._make_context(names, self._darshan).session
+            context = context.with_stacks(sides[1:]) if known and first else context
             profiler = f"{counters.COUNTS}:{self.options.counter}"
             document = run_profile(self.history, context, profiler, **{_COUNTED: keys})
             for run in document["runs"]:
@@ -332,12 +344,12 @@ class GateRun:
     @cached_property
     def _darshan(self) -> Literal["off"] | None:
         """Whether counted runs are traced: on both sides or on none, even if the base is counted already."""
-        features = self.context.site.features
+        features = self.context.session.site.features
         return None if all("darshan" in features[build.stack.name] for build in (self.base, self.head)) else "off"
 
     def _counts_key(self, stack: Stack) -> str:
         """Equal for counts of the same content, cases, counter and version of iowatch on the same kind of machine."""
-        cases = [(case.run_name, sorted(case.options.items())) for case in self.context.cases]
+        cases = [(case.run_name, sorted(case.options.items())) for case in self.context.session.cases]
         tools = [shutil.which(tool) for tool in ("strace", "perf", "valgrind")]
         host = (machine.detect_processor(), platform.release(), platform.node(), tools)
         text = repr((build_digest(stack), cases, self.options.counter, self._darshan, __version__, host))

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from iowatch.core import write_atomically
-from iowatch.site.schedulers import partition_capacity, query_job
+from iowatch.site import schedulers
 
 CONTROL, START = "control", "start.sh"
 RENEW_S = 10.0
@@ -175,7 +175,7 @@ class AggressorJob:
             return f"its start {failed.number} ended with exit code {failed.exit_code}{message}"
         process, _, job = [*self._words("job"), "", "", ""][:3]
         if job:
-            state = query_job("squeue", job).get("state", "RUNNING")
+            state = schedulers.query_job("squeue", job).get("state", "RUNNING")
             return None if state in ("RUNNING", "SUSPENDED") else f"its job {job} is {state}"
         if not process:
             return self._message("errors").removeprefix(": ") or None
@@ -215,10 +215,9 @@ def most_aggressors(
         victim, aggressor: (ranks, nodes) of each.
         exclusive: whether jobs have whole nodes.
     """
-    capacity = partition_capacity(queue)
+    capacity = schedulers.partition_capacity(queue)
     if capacity is None:
         return None
-    nodes, processors = capacity
     if exclusive:
-        return max(0, (nodes - victim[1]) // aggressor[1])
-    return max(0, (processors - victim[0]) // aggressor[0])
+        return max(0, (capacity.nodes - victim[1]) // aggressor[1])
+    return max(0, (capacity.processors - victim[0]) // aggressor[0])

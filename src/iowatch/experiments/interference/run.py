@@ -14,7 +14,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +23,12 @@ from iowatch.benchmarks.suites import SuiteCase, load_suite
 from iowatch.core import MachineError, Output, Scalar, UsageError, format_count, format_size, suggest_name
 from iowatch.experiments.interference import jobs as aggressors
 from iowatch.experiments.interference.aggressors import AggressorError, Aggressors, aggregate_rates
-from iowatch.session import session
-from iowatch.session.ab_run import Batch, InterleavedRunner
-from iowatch.session.plan import PlannedRun, SessionPlan, make_session_plan, require_runs
+from iowatch.session.context import SessionContext, make_context, select_cases
+from iowatch.session.file_systems import LockedSession, exclude_runs, format_directories, lock_file_systems
+from iowatch.session.interleaved import Batch, InterleavedPlan, InterleavedRunner
+from iowatch.session.options import SessionOptions
+from iowatch.session.plan import ExcludedRuns, PlannedRun, SessionPlan, make_session_plan, require_runs
+from iowatch.session.runner import lock_system
 from iowatch.site import current_allocation, is_slurm, on_file_systems
 from iowatch.statistics.interleaving import AbSchedule, AbTurn, StopRule
 from iowatch.store import History, SessionFacts
@@ -55,45 +58,40 @@ def parse_levels(text: str) -> tuple[int, ...]:
     return tuple(sorted({0, *levels}))
 
 
-@dataclass
-class InterferenceContext(session.SessionContext):
-    """Context of an interference run.
+@dataclass(frozen=True, kw_only=True)
+class InterferenceContext:
+    """The context of an interference run.
 
     Attributes:
-        victim, aggressor: cases of the suite, as `--dry-run` lists them.
+        session: its only case is the victim.
+        aggressor: case of the aggressors, on the file system of the victim.
         levels: from `parse_levels`.
     """
 
-    victim: str = ""
-    aggressor: str = ""
-    levels: tuple[int, ...] = ()
-    aggressor_case: SuiteCase = field(init=False)
+    session: SessionContext
+    aggressor: SuiteCase
+    levels: tuple[int, ...]
 
-    def __post_init__(self) -> None:
-        known = load_suite(self.suite)
-        victim, aggressor = (_find_case(known, self.suite, name) for name in (self.victim, self.aggressor))
-        self.case_names = (victim.run_name,)
-        super().__post_init__()
-        placed = on_file_systems([aggressor], self.system, self.chosen_file_systems)
-        if len(self.cases) != 1 or [case.file_system for case in placed] != [self.cases[0].file_system]:
-            raise UsageError(
-                "victim and aggressor must be on one and the same file system", hint="--file-system chooses one."
-            )
-        (self.aggressor_case,) = placed
+    @property
+    def victim(self) -> SuiteCase:
+        """The case that is measured."""
+        (case,) = self.session.cases
+        return case
 
     @property
     def byte_budget(self) -> int | None:
         """Bytes that all jobs together may write and read: of the system, or less of the file system."""
-        known = {one.parameter: one.limits for one in self.system.measured_file_systems}
-        own = known.get(self.cases[0].file_system)
-        limits = [self.limits.total_bytes, own.total_bytes if own else None]
-        return min((limit for limit in limits if limit is not None), default=None)
+        budgets = [self.session.limits.total_bytes]
+        for measured in self.session.system.measured_file_systems:
+            if measured.parameter == self.victim.file_system and measured.limits is not None:
+                budgets.append(measured.limits.total_bytes)
+        return min((budget for budget in budgets if budget is not None), default=None)
 
     @property
     def aggressor_text(self) -> str:
         """The aggressor as a case parameter: benchmark and options, the same text for the same work."""
-        options = sorted((name, str(value).lower()) for name, value in self.aggressor_case.options.items())
-        return " ".join([self.aggressor_case.benchmark, *(f"{name}={value}" for name, value in options)])
+        options = sorted((name, str(value).lower()) for name, value in self.aggressor.options.items())
+        return " ".join([self.aggressor.benchmark, *(f"{name}={value}" for name, value in options)])
 
     def plan(self) -> InterferencePlan:
         """The run of the victim and that of each aggressor, on the first partition that can run both.
@@ -101,27 +99,58 @@ class InterferenceContext(session.SessionContext):
         Raises:
             UsageError: unknown stack, or several can run both; the system cannot run both, or not so many aggressors.
         """
-        if current_allocation() is not None:
-            raise UsageError(
-                "an interference run submits jobs of its own: start it outside of a job",
-                hint="For example on a login node.",
-            )
-        plans = [
-            make_session_plan(self.site, cases, self.stacks, self.limits, excluded=self.excluded)
-            for cases in (self.cases, [self.aggressor_case])
-        ]
-        for plan in plans:
-            require_runs(self.site, plan)
-        places = [{(run.partition, run.stack): run for run in plan.runs} for plan in plans]
-        both = [place for place in places[0] if place in places[1]]
-        if not both:
+        excluded = exclude_runs(self.session)
+        victim_plan = self._plan_case(self.victim, excluded)
+        aggressor_plan = self._plan_case(self.aggressor, excluded)
+        victim_runs = {(run.partition, run.stack): run for run in victim_plan.runs}
+        aggressor_runs = {(run.partition, run.stack): run for run in aggressor_plan.runs}
+        # Both run on the same partition with the same stack.
+        places = [place for place in victim_runs if place in aggressor_runs]
+        if not places:
             raise UsageError("no stack can run both victim and aggressor", hint="`iowatch stack list` shows them.")
-        stacks = sorted({stack for _, stack in both})
+        stacks = sorted({stack for _, stack in places})
         if len(stacks) > 1:
             raise UsageError(f"an interference run needs one stack: {', '.join(stacks)}", hint=f"--stack {stacks[0]}")
         return InterferencePlan(
-            (places[0][both[0]],), plans[0].unavailable, aggressor=places[1][both[0]], levels=self.levels
+            (victim_runs[places[0]],), victim_plan.unavailable, aggressor=aggressor_runs[places[0]], levels=self.levels
         )
+
+    def _plan_case(self, case: SuiteCase, excluded: ExcludedRuns) -> SessionPlan:
+        session = self.session
+        plan = make_session_plan(session.site, [case], session.options.stacks, session.limits, excluded)
+        require_runs(session.site, plan)
+        return plan
+
+
+def make_interference_context(
+    options: SessionOptions, victim: str, aggressor: str, levels: tuple[int, ...]
+) -> InterferenceContext:
+    """Make the context of an interference run.
+
+    Args:
+        options: without cases.
+        victim, aggressor: cases of the suite, as `--dry-run` lists them.
+        levels: from `parse_levels`.
+
+    Raises:
+        UsageError: unknown case; both are not on one file system; the command was started inside of a job.
+    """
+    suite_cases = load_suite(options.suite)
+    victim_case = _find_case(suite_cases, options.suite, victim)
+    aggressor_case = _find_case(suite_cases, options.suite, aggressor)
+    selection = select_cases(replace(options, case_names=(victim_case.run_name,)))
+    placed = on_file_systems([aggressor_case], selection.system, options.file_systems)
+    victim_file_systems = [case.file_system for case in selection.cases]
+    if len(victim_file_systems) != 1 or [case.file_system for case in placed] != victim_file_systems:
+        raise UsageError(
+            "victim and aggressor must be on one and the same file system", hint="--file-system chooses one."
+        )
+    if current_allocation() is not None:
+        raise UsageError(
+            "an interference run submits jobs of its own: start it outside of a job",
+            hint="For example on a login node.",
+        )
+    return InterferenceContext(session=make_context(selection), aggressor=placed[0], levels=levels)
 
 
 def _find_case(known: Sequence[SuiteCase], suite: str, name: str) -> SuiteCase:
@@ -175,7 +204,7 @@ def check_interference(context: InterferenceContext, plan: InterferencePlan, pai
             same time, or not with this scheduler.
     """
     victim, aggressor, most = plan.runs[0].case, plan.aggressor.case, max(plan.levels)
-    budget, name = context.byte_budget, context.system_name
+    budget, name = context.byte_budget, context.session.system.name
     if budget is None and plan.aggressor.volume_bytes:
         raise UsageError(
             f"nothing limits what the aggressors write: '{name}' has no limits.total_bytes",
@@ -188,7 +217,7 @@ def check_interference(context: InterferenceContext, plan: InterferencePlan, pai
             f"{format_size(needed)}; the byte budget of '{name}' is {format_size(budget)} per session",
             hint="Choose fewer pairs or levels or smaller cases, or raise limits.total_bytes in its system.yaml.",
         )
-    partition = next(part for part in context.site.partitions if part.name == plan.aggressor.partition)
+    partition = next(part for part in context.session.site.partitions if part.name == plan.aggressor.partition)
     if is_slurm(partition.scheduler):
         exclusive = any(option.startswith("--exclusive") for option in partition.access)
         sizes = (victim.ranks, victim.nodes), (aggressor.ranks, aggressor.nodes)
@@ -204,7 +233,8 @@ def check_interference(context: InterferenceContext, plan: InterferencePlan, pai
         raise UsageError(
             f"an interference run needs Slurm or no scheduler; partition '{partition.name}' has {partition.scheduler}"
         )
-    limit, cores = context.limits.ranks_per_node or context.limits.ranks, len(os.sched_getaffinity(0))
+    limits, cores = context.session.limits, len(os.sched_getaffinity(0))
+    limit = limits.ranks_per_node or limits.ranks
     ranks = victim.ranks + most * aggressor.ranks
     if limit and ranks > limit:
         raise UsageError(
@@ -252,46 +282,57 @@ def run_interference(
         UsageError: see `InterferenceContext.plan` and `check_interference`.
         MachineError: another session is running; scratch cannot be used; ReFrame or the aggressors cannot be started.
     """
-    with context.system_lock(history):
+    session_context = context.session
+    with lock_system(history, session_context.system):
         plan = context.plan()
         warnings = tuple(check_interference(context, plan, stop_rule.pairs))
-        with context.scratch_lock(history, plan):
-            victim, jobs = plan.runs[0], plan.aggressor
-            words = (
-                f"{victim.name} with {_listed(context.levels)} x {jobs.name} on {context.system_name}, {victim.stack}: "
-                f"at least {format_size(plan.pair_bytes)} written and read per pair, {context.format_directories(plan)}"
-            )
-            _LOG.info("%s", words)
+        with lock_file_systems(history, session_context, plan) as session:
+            _LOG.info("%s", _opening_line(context, plan))
             for warning in warnings:
                 _LOG.warning("warning: %s: part of a slowdown may not be of the file system", warning)
             schedule = AbSchedule(stop_rule, seed, sides=[str(level) for level in context.levels])
-            runner = _InterferenceRunner(history, context, plan, schedule)
+            runner = _InterferenceRunner(history, session, context, plan, schedule)
             runner.run()
             return runner.result(warnings)
 
 
-class _InterferenceRunner(InterleavedRunner):
-    context: InterferenceContext
+def _opening_line(context: InterferenceContext, plan: InterferencePlan) -> str:
+    """One line that describes the interference run to start."""
+    victim, system = plan.runs[0], context.session.system.name
+    return (
+        f"{victim.name} with {_listed(context.levels)} x {plan.aggressor.name} on {system}, {victim.stack}: "
+        f"at least {format_size(plan.pair_bytes)} written and read per pair, "
+        f"{format_directories(context.session, plan)}"
+    )
 
-    def __init__(self, history: History, context: InterferenceContext, plan: InterferencePlan, schedule: AbSchedule):
-        self.plan, self.site = plan, context.site
+
+class _InterferenceRunner(InterleavedRunner):
+    def __init__(
+        self,
+        history: History,
+        session: LockedSession,
+        context: InterferenceContext,
+        plan: InterferencePlan,
+        schedule: AbSchedule,
+    ) -> None:
+        self.interference, self.plan = context, plan
         self.aggressors: Aggressors | None = None
         self._launched, self._written, self._faults = 0, 0, 0
         self._stack: Mapping[str, Any] = {}
         victim = plan.runs[0]
         facts: dict[str, Any] = {"victim": victim.name, "aggressor": plan.aggressor.name, "stack": victim.stack}
-        record = context.new_record(
+        record = session.new_record(
             SessionFacts(interference={**facts, "levels": [*context.levels], "seed": schedule.seed})
         )
-        plans = dict.fromkeys(schedule.sides, SessionPlan(plan.runs, ()))
-        super().__init__(history, context, record, plans, schedule)
+        sides = dict.fromkeys(schedule.sides, SessionPlan(plan.runs, ()))
+        super().__init__(history, session, record, InterleavedPlan(sides, schedule))
 
     def label(self, turn: AbTurn) -> str:
         return f"level {turn.side}"
 
     def parameters_of(self, turn: AbTurn) -> dict[str, Scalar]:
         """The level, which is the number of aggressors, and what they do."""
-        return {"aggressors": int(turn.side), "aggressor": self.context.aggressor_text}
+        return {"aggressors": int(turn.side), "aggressor": self.interference.aggressor_text}
 
     def execute(self) -> None:
         try:
@@ -312,7 +353,7 @@ class _InterferenceRunner(InterleavedRunner):
 
     def result(self, warnings: tuple[str, ...]) -> InterferenceResult:
         names = self.plan.runs[0].name, self.plan.aggressor.name
-        levels, stopped = self.context.levels, self.schedule.stopped
+        levels, stopped = self.interference.levels, self.schedule.stopped
         return InterferenceResult(self.record.uuid, *names, levels, self.pairs, stopped, self.missing_runs(), warnings)
 
     def measure(self, batch: Batch, order: checks.RunOrder) -> list[checks.SpooledCase]:
@@ -363,7 +404,7 @@ class _InterferenceRunner(InterleavedRunner):
         self._launched += 1
         directory = self.directory / f"aggressors-{self._launched}"
         self.aggressors = Aggressors(self.context, self.plan.aggressor, max(self.plan.levels), directory, time_limit_s)
-        self.aggressors.launch(self.context.order(self.directory))
+        self.aggressors.launch(self.session.order(self.directory))
 
     def _take_faults(self, faults: Sequence[str | None]) -> None:
         """End all aggressors after one has failed: what it left behind must not disturb later turns.
@@ -393,7 +434,7 @@ class _InterferenceRunner(InterleavedRunner):
 
     def _starts_left(self, level: int) -> int:
         """Starts of each aggressor that the byte budget allows in the next turn."""
-        budget, volume = self.context.byte_budget, self.plan.aggressor.volume_bytes
+        budget, volume = self.interference.byte_budget, self.plan.aggressor.volume_bytes
         started = self.aggressors.starts if self.aggressors else 0
         if budget is None:
             return _UNLIMITED

@@ -1,6 +1,6 @@
 """What `iowatch doctor` looks for: one profiler is sufficient; docs/profile.md names the others."""
 
 from iowatch.experiments.profile.profiler import PROFILERS
-from iowatch.site.doctor import Requirement
+from iowatch.site import doctor
 
-PROFILER = Requirement(PROFILERS[0].name, (), (PROFILERS[0].package,), "iowatch profile", program=PROFILERS[0].name)
+PROFILER = doctor.Requirement(PROFILERS[0].name, (), (PROFILERS[0].package,), "iowatch profile", program=PROFILERS[0].name)

@@ -18,10 +18,11 @@ import numpy as np
 
 from iowatch.core import UsageError
 from iowatch.experiments.common.builds import recorded_stack
-from iowatch.experiments.common.pairs import PairContext, PairGains, measure_pairs, read_pairs
+from iowatch.experiments.common.pairs import PairGains, make_pair_context, measure_pairs, read_pairs
 from iowatch.findings import bisected_member, find_finding
 from iowatch.session import reframe
-from iowatch.session.ab_run import request_allocation
+from iowatch.session.ab_run import AbContext, request_allocation
+from iowatch.session.options import SessionOptions
 from iowatch.site import Stack, stack_from_json
 from iowatch.statistics.gate import GateResult, GateSettings
 from iowatch.statistics.interleaving import StopRule
@@ -196,7 +197,7 @@ def _stack_of(system: str, run: RunRow) -> Stack:
     return recorded_stack(system, stack_from_json(run.stack_document, f"the stack of run {run.id}"))
 
 
-def _context(history: History, change: RecordedChange, sides: tuple[Stack, Stack], scratch: Path | None) -> PairContext:
+def _context(history: History, change: RecordedChange, sides: tuple[Stack, Stack], scratch: Path | None) -> AbContext:
     site = reframe.load_site(change.system)
     like = next((stack for one in site.partitions if one.name == change.after.partition for stack in one.stacks), None)
     if like is None:
@@ -206,10 +207,10 @@ def _context(history: History, change: RecordedChange, sides: tuple[Stack, Stack
         )
     recorded = Path(history.session(change.after.session_uuid).facts.scratch or "")
     chosen = scratch or (recorded if recorded.is_absolute() and recorded.parent.is_dir() else None)
-    return PairContext(
-        change.system, change.suite, [stack.name for stack in sides], (), chosen, None, "off",
-        (change.run,), sides=sides, like=like, known_site=site,
-    )  # fmt: skip
+    options = SessionOptions(
+        system=change.system, suite=change.suite, case_names=(change.run,), scratch=chosen, darshan="off"
+    )
+    return make_pair_context(options, sides, like, site)
 
 
 def _differences(change: RecordedChange) -> list[str]:

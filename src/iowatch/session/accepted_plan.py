@@ -39,16 +39,17 @@ def plan_facts(
 
     They are its stacks and choice, its deferred and lost runs, and the problems of its plan; what is empty is left out.
     """
-    facts = {
-        "stacks": tuple(sorted(context.site.features)),
-        "deferred": tuple(deferred),
-        "lost": plan.lost,
-        "problems": tuple(_plan_problems(history, context.options, plan, deferred)),
-    }
-    stated: dict[str, Any] = {name: value for name, value in facts.items() if value or name == "stacks"}
+    facts: dict[str, Any] = {"stacks": tuple(sorted(context.site.features))}
+    if deferred:
+        facts["deferred"] = tuple(deferred)
+    if plan.lost:
+        facts["lost"] = plan.lost
+    problems = _plan_problems(history, context.options, plan, deferred)
+    if problems:
+        facts["problems"] = tuple(problems)
     if choice != SessionChoice():
-        stated["choice"] = choice
-    return SessionFacts(**stated)
+        facts["choice"] = choice
+    return SessionFacts(**facts)
 
 
 def session_choice(selection: CaseSelection, duplicates: Mapping[str, str]) -> SessionChoice:
@@ -60,14 +61,19 @@ def session_choice(selection: CaseSelection, duplicates: Mapping[str, str]) -> S
         duplicates: reasons by name of the runs that would only repeat another one.
     """
     options = selection.options
-    repeated = duplicates if options.scratch else {}
-    names = [case.run_name for case in selection.cases if case.run_name not in repeated]
-    fields = {"stacks": sorted(options.stacks)}
-    if set(names) != selection.suite_run_names:
-        fields["runs"] = names
-        fields["file_systems"] = sorted(options.file_systems)
+    run_names = [case.run_name for case in selection.cases]
+    if options.scratch is not None:
+        run_names = [name for name in run_names if name not in duplicates]
     # Only what restricts is stored.
-    return SessionChoice(**{name: tuple(values) for name, values in fields.items() if values})
+    restrictions: dict[str, tuple[str, ...]] = {}
+    if options.stacks:
+        restrictions["stacks"] = tuple(sorted(options.stacks))
+    if set(run_names) != selection.suite_run_names:
+        if run_names:
+            restrictions["runs"] = tuple(run_names)
+        if options.file_systems:
+            restrictions["file_systems"] = tuple(sorted(options.file_systems))
+    return SessionChoice(**restrictions)
 
 
 def is_restricted(session: SessionRow) -> bool:
@@ -94,24 +100,33 @@ def _earlier_sessions(history: History, options: SessionOptions) -> Iterator[Ses
 
 def _remembered_results(history: History, selection: CaseSelection) -> dict[ExpectedResult, SessionRow]:
     """The memory: results that were expected or deferred, with the newest session whose choice includes them."""
-    found: dict[ExpectedResult, SessionRow] = {}
-    newer: list[SessionChoice] = []
-    known = selection.known_run_names
+    remembered: dict[ExpectedResult, SessionRow] = {}
+    newer_choices: list[SessionChoice] = []
     for session in _earlier_sessions(history, selection.options):
         choice = _choice_of(session)
-        if choice not in newer:
-            deferred = [item for run in session.facts.deferred for item in run.expected()]
-            for item in (*history.expected(session.uuid), *deferred):
-                # Retests are not planned, but added while a session runs; file systems that were chosen for one session
-                # are expected only by the next one that chooses them.
-                asked = not choice.file_systems or item.run_name in known
-                if asked and "#" not in item.run_name and not any(later.includes(item.key) for later in newer):
-                    found[item] = session
+        if choice not in newer_choices:
+            for result in _expected_and_deferred(history, session):
+                is_newer = any(newer.includes(result.key) for newer in newer_choices)
+                # File systems that were chosen for one session are expected only by the next one that chooses them.
+                is_possible = not choice.file_systems or result.run_name in selection.known_run_names
+                # Retests are not planned, but added while a session runs.
+                is_retest = "#" in result.run_name
+                if is_possible and not is_newer and not is_retest:
+                    remembered[result] = session
             if not choice.file_systems:
-                newer.append(choice)
+                newer_choices.append(choice)
+        # Nothing older counts: this session stands for the whole suite.
         if not is_restricted(session):
             break
-    return found
+    return remembered
+
+
+def _expected_and_deferred(history: History, session: SessionRow) -> list[ExpectedResult]:
+    """The results that a session expected, and those of the runs that did not fit its budget."""
+    results = [*history.expected(session.uuid)]
+    for run in session.facts.deferred:
+        results += run.expected()
+    return results
 
 
 def compare_with_memory(
@@ -127,62 +142,98 @@ def compare_with_memory(
     """
     memory = _remembered_results(history, context.selection)
     accepted = _accepted_losses(context.options)
-    planned = dict.fromkeys([*plan.expected(), *(item for run in deferred for item in run.expected())])
-    lost = [
-        item
-        for item, session in memory.items()
-        if item not in planned and choice.includes(item.key) and accepted.get(item, 0) < session.started_at
-    ]
+    planned = [*plan.expected()]
+    for run in deferred:
+        planned += run.expected()
+    lost = _lost_results(memory, accepted, choice, planned)
     # What the suite asks for is expected from the first session on, even on a file system that is not mounted.
-    lost += [item for one in plan.unavailable for item in one.expected if not (item in memory or item in accepted)]
+    for case in plan.unavailable:
+        lost += [result for result in case.expected if result not in memory and result not in accepted]
     # A session with chosen stacks needs no others; to find stacks takes seconds.
-    stacks = {} if context.options.stacks else {stack.name: stack for stack in discover_stacks(context.system.name)}
-    reasons = _loss_reasons(history, context, plan, stacks, dict.fromkeys(item.key for item in lost))
-    lost_names = {(name, stack) for _, stack, name in reasons}
+    stacks: dict[str, Stack] = {}
+    if not context.options.stacks:
+        stacks = {stack.name: stack for stack in discover_stacks(context.system.name)}
+    reasons = _loss_reasons(history, context, plan, stacks, dict.fromkeys(result.key for result in lost))
+    # What is lost is not reported as unavailable, too.
+    lost_cases = {(key.run, key.stack) for key in reasons}
     unavailable = (*plan.unavailable, *_cases_of_broken_stacks(context, stacks.values()))
-    kept = tuple(one for one in unavailable if (one.name, one.stack) not in lost_names)
-    added = [item for item in planned if item not in memory] if memory else []
-    added_runs = _group_by_run(added, {item.key: "not expected by earlier sessions" for item in added})
+    kept = tuple(case for case in unavailable if (case.name, case.stack) not in lost_cases)
+    # In the first session everything is new.
+    added = [result for result in dict.fromkeys(planned) if result not in memory] if memory else []
+    added_runs = _group_by_run(added, {result.key: "not expected by earlier sessions" for result in added})
     return SessionPlan(plan.runs, kept, _group_by_run(lost, reasons)), added_runs
 
 
+def _lost_results(
+    memory: Mapping[ExpectedResult, SessionRow],
+    accepted: Mapping[ExpectedResult, int],
+    choice: SessionChoice,
+    planned: Collection[ExpectedResult],
+) -> list[ExpectedResult]:
+    """Remembered results that are not planned any more, unless a later decision accepted it.
+
+    Args:
+        accepted: times of the decisions.
+        choice: what restricts the session; the others are not missing.
+    """
+    planned_results = set(planned)
+    lost: list[ExpectedResult] = []
+    for result, session in memory.items():
+        is_accepted = accepted.get(result, 0) >= session.started_at
+        if result not in planned_results and choice.includes(result.key) and not is_accepted:
+            lost.append(result)
+    return lost
+
+
 def _cases_of_broken_stacks(context: SessionContext, stacks: Iterable[Stack]) -> Iterator[UnavailableCase]:
-    for stack in (stack for stack in stacks if stack.status == "broken"):
+    for stack in stacks:
+        if stack.status != "broken":
+            continue
         for case in context.cases:
             yield UnavailableCase(case.run_name, stack.name, f"the stack is broken: {stack.note}")
 
 
-def _group_by_run(items: Iterable[ExpectedResult], reasons: Mapping[RunKey, str]) -> tuple[UnplannedRun, ...]:
-    results: dict[RunKey, list[tuple[str, str]]] = {}
-    for item in items:
-        results.setdefault(item.key, []).append((item.operation, item.metric))
-    return tuple(UnplannedRun(*key, tuple(found), reasons[key]) for key, found in results.items())
+def _group_by_run(results: Iterable[ExpectedResult], reasons: Mapping[RunKey, str]) -> tuple[UnplannedRun, ...]:
+    """The runs of results, each with the reason why it is not planned."""
+    results_by_run: dict[RunKey, list[tuple[str, str]]] = {}
+    for result in results:
+        results_by_run.setdefault(result.key, []).append((result.operation, result.metric))
+    return tuple(UnplannedRun(*key, tuple(of_run), reasons[key]) for key, of_run in results_by_run.items())
 
 
 def _loss_reasons(
     history: History, context: SessionContext, plan: SessionPlan, stacks: Mapping[str, Stack], keys: Iterable[RunKey]
 ) -> dict[RunKey, str]:
-    found, last_runs, zone = {}, None, system_zone(context.system.name)
-    for key in keys:
-        last_runs = history.last_run_times(context.system.name) if last_runs is None else last_runs
-        when = f"last run on {format_day(last_runs[key], zone)}" if key in last_runs else "it never delivered a result"
-        found[key] = f"{_loss_reason(context, plan, stacks, key)}; {when}"
-    return found
+    lost_keys = [*keys]
+    if not lost_keys:  # the query below takes long in a long history
+        return {}
+    zone = system_zone(context.system.name)
+    last_runs = history.last_run_times(context.system.name)
+    reasons: dict[RunKey, str] = {}
+    for key in lost_keys:
+        when = "it never delivered a result"
+        if key in last_runs:
+            when = f"last run on {format_day(last_runs[key], zone)}"
+        reasons[key] = f"{_loss_reason(context, plan, stacks, key)}; {when}"
+    return reasons
 
 
 def _loss_reason(context: SessionContext, plan: SessionPlan, stacks: Mapping[str, Stack], key: RunKey) -> str:
     """Reason why a run, or some of its results, are not planned any more."""
-    partition, stack, name = key
-    offered = next((place.stacks for place in context.site.partitions if place.name == partition), None)
-    if name not in context.selection.known_run_names:
+    if key.run not in context.selection.known_run_names:
         return f"suite '{context.options.suite}' no longer contains the case"
-    if stack not in context.site.features:
-        known = stacks.get(stack)
-        return f"the stack is {known.status}: {known.note}" if known else "the stack no longer exists"
-    if offered is None or stack not in offered:
-        return f"partition '{partition}' no longer {'exists' if offered is None else 'offers the stack'}"
-    reasons = (one.reason for one in plan.unavailable if (one.name, one.stack) == (name, stack))
-    return next(reasons, "the case no longer reports these results")
+    if key.stack not in context.site.features:
+        stack = stacks.get(key.stack)
+        return "the stack no longer exists" if stack is None else f"the stack is {stack.status}: {stack.note}"
+    stacks_of_partition = {partition.name: partition.stacks for partition in context.site.partitions}
+    if key.partition not in stacks_of_partition:
+        return f"partition '{key.partition}' no longer exists"
+    if key.stack not in stacks_of_partition[key.partition]:
+        return f"partition '{key.partition}' no longer offers the stack"
+    for case in plan.unavailable:
+        if (case.name, case.stack) == (key.run, key.stack):
+            return case.reason
+    return "the case no longer reports these results"
 
 
 def _accepted_losses(options: SessionOptions) -> dict[ExpectedResult, int]:
@@ -195,13 +246,17 @@ def _accepted_losses(options: SessionOptions) -> dict[ExpectedResult, int]:
     except InputError as error:
         _LOG.warning("%s", error.message)
         return {}
-    return {
-        ExpectedResult(run.run, run.partition, run.stack, *result.rsplit(" ", 1)): int(decision.date.timestamp())
-        for decision in sorted(decisions, key=lambda one: one.date)
-        if decision.suite == options.suite
-        for run in decision.lost
-        for result in run.results
-    }
+    accepted: dict[ExpectedResult, int] = {}
+    # The last decision about a result counts.
+    for decision in sorted(decisions, key=lambda decision: decision.date):
+        if decision.suite != options.suite:
+            continue
+        for run in decision.lost:
+            for text in run.results:
+                operation, metric = text.rsplit(" ", 1)
+                result = ExpectedResult(run.run, run.partition, run.stack, operation, metric)
+                accepted[result] = int(decision.date.timestamp())
+    return accepted
 
 
 def losses_by_suite(
@@ -217,12 +272,17 @@ def losses_by_suite(
         UsageError: unknown system or suite.
     """
     history.require_system(system)
-    known = {session.suite for session in history.sessions(system) if session.origin == "run"}
-    found = {}
-    for name in [suite] if suite else sorted(known & {*suite_names()}):
+    suites = [suite] if suite else []
+    if not suites:
+        measured = {session.suite for session in history.sessions(system) if session.origin == "run"}
+        suites = sorted(measured.intersection(suite_names()))
+    losses: dict[str, list[UnplannedRun]] = {}
+    for name in suites:
         selection = select_cases(SessionOptions(system=system, suite=name))
-        found[name] = [run for run in _current_losses(history, selection) if not stacks or run.stack in stacks]
-    return {name: runs for name, runs in found.items() if runs}
+        runs = [run for run in _current_losses(history, selection) if not stacks or run.stack in stacks]
+        if runs:
+            losses[name] = runs
+    return losses
 
 
 def _current_losses(history: History, selection: CaseSelection) -> tuple[UnplannedRun, ...]:
@@ -230,24 +290,28 @@ def _current_losses(history: History, selection: CaseSelection) -> tuple[Unplann
 
     Both count, because the environment of a nightly session may differ from the one of this command.
     """
-    found = {run.key: run for run in _recorded_losses(history, selection)}
+    losses = {run.key: run for run in _recorded_losses(history, selection)}
     try:
         context = make_context(selection)
         excluded = examine_file_systems(history, context)
         plan = make_session_plan(context.site, context.cases, (), context.limits, excluded)
         choice = session_choice(selection, excluded.duplicates)
-        found |= {run.key: run for run in compare_with_memory(history, context, choice, plan, ())[0].lost}
+        plan, _ = compare_with_memory(history, context, choice, plan, ())
+        losses |= {run.key: run for run in plan.lost}
     except IowatchError as error:
         _LOG.warning("Only losses of earlier sessions are known: %s", error.message)
-    return tuple(found.values())
+    return tuple(losses.values())
 
 
 def _recorded_losses(history: History, selection: CaseSelection) -> Iterator[UnplannedRun]:
+    """Losses that earlier sessions recorded and that are not accepted."""
     memory, accepted = _remembered_results(history, selection), _accepted_losses(selection.options)
-    for session in {session.id: session for session in memory.values()}.values():
+    sessions = {session.id: session for session in memory.values()}
+    for session in sessions.values():
         for run in session.facts.lost:
-            newest = [item for item in run.expected() if memory.get(item) is session]
-            if any(accepted.get(item, 0) < session.started_at for item in newest):
+            # A newer session may have delivered some of its results.
+            results = [result for result in run.expected() if memory.get(result) is session]
+            if any(accepted.get(result, 0) < session.started_at for result in results):
                 yield run
 
 
@@ -257,10 +321,10 @@ def accept_losses(system: str, suite: str, lost: Iterable[UnplannedRun], reason:
     Raises:
         InputError: the file of reviews is damaged.
     """
-    runs = [
-        {"partition": one.partition, "stack": one.stack, "run": one.name, "results": [" ".join(r) for r in one.results]}
-        for one in lost
-    ]
+    runs: list[dict[str, Any]] = []
+    for run in lost:
+        results = [f"{operation} {metric}" for operation, metric in run.results]
+        runs.append({"partition": run.partition, "stack": run.stack, "run": run.name, "results": results})
     now = utc_now().replace(microsecond=0)
     reviews.add_plan_decision(system, {"suite": suite, "lost": runs, "by": by, "reason": reason, "date": now})
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -66,12 +65,13 @@ class PlannedRun:
     @property
     def volume_bytes(self) -> int:
         """Bytes written and read."""
-        return self.case.tool.volume_bytes(self.case.options) + sum(one.volume_bytes for one in self.extra_work)
+        measured_bytes = self.case.tool.volume_bytes(self.case.options)
+        return measured_bytes + sum(work.volume_bytes for work in self.extra_work)
 
     def expected_s(self, longest_s: float | None) -> float:
         """Expected seconds, of the measurement those of the last sessions, or the time limit if none is known."""
         measured_s = float(self.case.time_limit_s) if longest_s is None else longest_s
-        return measured_s + sum(one.expected_s for one in self.extra_work)
+        return measured_s + sum(work.expected_s for work in self.extra_work)
 
     def expected(self) -> list[ExpectedResult]:
         """The results of a complete run."""
@@ -138,13 +138,14 @@ class SessionPlan:
 
     def without(self, reasons: Mapping[str | None, str]) -> SessionPlan:
         """The plan without the runs on these file systems, which are lost for the reason of theirs."""
-        kept = tuple(run for run in self.runs if run.case.file_system not in reasons)
-        lost = tuple(
-            UnplannedRun(*run.key, run.case.expects, reasons[run.case.file_system])
-            for run in self.runs
-            if run.case.file_system in reasons
-        )
-        return replace(self, runs=kept, lost=(*self.lost, *lost))
+        kept: list[PlannedRun] = []
+        lost = [*self.lost]
+        for run in self.runs:
+            if run.case.file_system in reasons:
+                lost.append(UnplannedRun(*run.key, run.case.expects, reasons[run.case.file_system]))
+            else:
+                kept.append(run)
+        return replace(self, runs=tuple(kept), lost=tuple(lost))
 
     @property
     def file_bytes(self) -> int:
@@ -163,8 +164,10 @@ class SessionPlan:
 
     def expected(self) -> list[ExpectedResult]:
         """The expected set of the session."""
-        planned = [item for run in self.runs for item in run.expected()]
-        return planned + [item for run in self.lost for item in run.expected()]
+        expected: list[ExpectedResult] = []
+        for run in (*self.runs, *self.lost):
+            expected += run.expected()
+        return expected
 
 
 def make_session_plan(
@@ -241,7 +244,7 @@ def _find_obstacle(
 
 def lacking_features(site: ReframeSite, plan: SessionPlan) -> frozenset[str]:
     """Features that unavailable cases need and no stack of the system has."""
-    lacking = frozenset[str]().union(*(one.lacking for one in plan.unavailable))
+    lacking = frozenset[str]().union(*(case.lacking for case in plan.unavailable))
     return lacking.difference(*site.features.values())
 
 
@@ -252,7 +255,8 @@ def require_runs(site: ReframeSite, plan: SessionPlan) -> None:
         UsageError: it has none.
     """
     if not (plan.runs or plan.lost):
-        why = "; ".join(sorted({item.reason for item in plan.unavailable})) or "it has no stack"
+        reasons = sorted({case.reason for case in plan.unavailable})
+        why = "; ".join(reasons) or "it has no stack"
         raise UsageError(
             f"no case of this suite can run on '{site.system}': {why}",
             hint="`iowatch doctor` shows how to install a library; the limits are in system.yaml.",
@@ -262,33 +266,40 @@ def require_runs(site: ReframeSite, plan: SessionPlan) -> None:
 def _unusable_stack_error(site: ReframeSite, stack: str) -> UsageError:
     """Error with the reason why a stack cannot be run (unknown, only a lock file, broken), and a hint."""
     try:
-        known = load_stack(stack, site.system)
+        described = load_stack(stack, site.system)
     except UsageError:
         return UsageError(f"system '{site.system}' has no stack '{stack}'", hint=suggest_name(stack, [*site.features]))
-    hint = "Use --bootstrap to clone Spack." if known.status == "locked" else None
-    return UsageError(f"stack '{stack}' of system '{site.system}' cannot be run: {known.note}", hint=hint)
+    hint = "Use --bootstrap to clone Spack." if described.status == "locked" else None
+    return UsageError(f"stack '{stack}' of system '{site.system}' cannot be run: {described.note}", hint=hint)
 
 
 def exceeded_byte_budget(
     site: ReframeSite, plan: SessionPlan, limits: SystemLimits | None, measured: Sequence[MeasuredFileSystem] = ()
 ) -> str | None:
     """The `limits.total_bytes`, of the system or of a file system, that a plan exceeds, as a sentence; or None."""
-    of_all = (f"'{site.system}'", plan.volume_bytes, limits.total_bytes if limits else None)
-    of_each = (
-        (
-            f"file system '{one.name}'",
-            plan.on(one.parameter).volume_bytes,
-            one.limits.total_bytes if one.limits else None,
-        )
-        for one in measured
+    exceeded: list[str | None] = []
+    if limits is not None:
+        exceeded.append(_exceeded_bytes(f"'{site.system}'", plan.volume_bytes, limits.total_bytes))
+    for file_system in measured:
+        if file_system.limits is not None:
+            volume_bytes = plan.on(file_system.parameter).volume_bytes
+            subject = f"file system '{file_system.name}'"
+            exceeded.append(_exceeded_bytes(subject, volume_bytes, file_system.limits.total_bytes))
+    return next((text for text in exceeded if text is not None), None)
+
+
+def _exceeded_bytes(subject: str, volume_bytes: int, budget_bytes: int | None) -> str | None:
+    """The sentence about an exceeded byte budget; None if it is not exceeded.
+
+    Args:
+        subject: whose budget it is.
+    """
+    if budget_bytes is None or volume_bytes <= budget_bytes:
+        return None
+    return (
+        f"this suite writes and reads {format_size(volume_bytes)}; the byte budget of {subject} is "
+        f"{format_size(budget_bytes)} per session"
     )
-    for what, volume, budget in (of_all, *of_each):
-        if budget is not None and volume > budget:
-            return (
-                f"this suite writes and reads {format_size(volume)}; the byte budget of "
-                f"{what} is {format_size(budget)} per session"
-            )
-    return None
 
 
 def check_byte_budget(
@@ -299,7 +310,8 @@ def check_byte_budget(
     Raises:
         UsageError: the plan writes and reads more.
     """
-    if exceeded := exceeded_byte_budget(site, plan, limits, measured):
+    exceeded = exceeded_byte_budget(site, plan, limits, measured)
+    if exceeded is not None:
         raise UsageError(
             exceeded, hint="Choose a smaller suite or fewer stacks, or raise limits.total_bytes in its system.yaml."
         )
@@ -348,13 +360,13 @@ def current_blackout(policy: NightlyPolicy, moment: datetime, zone: tzinfo) -> t
 
 def next_blackout(policy: NightlyPolicy, moment: datetime, zone: tzinfo) -> tuple[Blackout, datetime] | None:
     """The first blackout (times in `zone`) of the next days that starts after `moment`, and its start (UTC)."""
-    starts = (
-        (blackout, start)
-        for blackout in policy.blackouts
-        for start, _ in blackout_windows(blackout, moment.astimezone(zone).date(), _BLACKOUT_LOOKAHEAD_DAYS, zone)
-        if start > moment
-    )
-    return min(starts, key=lambda found: found[1], default=None)
+    today = moment.astimezone(zone).date()
+    upcoming: list[tuple[Blackout, datetime]] = []
+    for blackout in policy.blackouts:
+        for start, _ in blackout_windows(blackout, today, _BLACKOUT_LOOKAHEAD_DAYS, zone):
+            if start > moment:
+                upcoming.append((blackout, start))
+    return min(upcoming, key=lambda blackout_and_start: blackout_and_start[1], default=None)
 
 
 def wait_for_start(
@@ -424,13 +436,18 @@ class RunHistory:
 
 def load_run_history(history: History, system: str) -> dict[RunKey, RunHistory]:
     """Executions of each run in the last sessions of a system."""
-    known: dict[RunKey, RunHistory] = {}
+    run_history: dict[RunKey, RunHistory] = {}
     for session in history.sessions(system, limit=_HISTORY_SESSIONS):
-        for run in history.runs(session.uuid) if session.origin == "run" else ():
-            before = known.get(run.key, RunHistory(run.started_at, None))
-            walls = [wall for wall in (before.longest_wall_s, run.wall_s if run.status == "ok" else None) if wall]
-            known[run.key] = RunHistory(max(before.last_start_s, run.started_at), max(walls, default=None))
-    return known
+        if session.origin != "run":
+            continue
+        for run in history.runs(session.uuid):
+            before = run_history.get(run.key, RunHistory(run.started_at, None))
+            last_start_s = max(before.last_start_s, run.started_at)
+            longest_wall_s = before.longest_wall_s
+            if run.status == "ok" and run.wall_s:
+                longest_wall_s = max(longest_wall_s or 0.0, run.wall_s)
+            run_history[run.key] = RunHistory(last_start_s, longest_wall_s)
+    return run_history
 
 
 def fit_to_budget(
@@ -441,25 +458,50 @@ def fit_to_budget(
     Runs with the earliest last execution have precedence, so that several sessions together execute all runs. A run
     that fits without its extra work only is executed without it.
     """
-    seconds, node_hours, volume = 0.0, 0.0, 0
+    never_executed = RunHistory(-1, None)
+    use = _Use()
     kept: dict[RunKey, PlannedRun] = {}
     deferred: list[UnplannedRun] = []
-    for run in sorted(runs, key=lambda r: history[r.key].last_start_s if r.key in history else -math.inf):
-        longest = history[run.key].longest_wall_s if run.key in history else None
-        for candidate in (run, replace(run, extra_work=())):
-            duration = candidate.expected_s(longest)
-            own_use = duration, run.case.nodes * duration / 3600, candidate.volume_bytes
-            use = seconds + own_use[0], node_hours + own_use[1], volume + own_use[2]
-            exceeded, never_fits = budget.exceeded_part(*use), budget.exceeded_part(*own_use)
-            if not exceeded:
-                seconds, node_hours, volume = use
+    for run in sorted(runs, key=lambda run: history.get(run.key, never_executed).last_start_s):
+        longest_s = history.get(run.key, never_executed).longest_wall_s
+        without_work = replace(run, extra_work=())
+        for candidate in (run, without_work):
+            use_with_it = use.plus(candidate, longest_s)
+            if use_with_it.exceeded_part(budget) is None:
+                use = use_with_it
                 kept[run.key] = candidate
                 break
         else:
-            alone = f" even without other runs (it needs up to {duration:.0f} s)" if never_fits else ""
-            reason = f"exceeds {never_fits or exceeded}{alone}"
+            reason = f"exceeds {use_with_it.exceeded_part(budget)}"
+            never_fits = _Use().plus(without_work, longest_s).exceeded_part(budget)
+            if never_fits is not None:
+                needed_s = without_work.expected_s(longest_s)
+                reason = f"exceeds {never_fits} even without other runs (it needs up to {needed_s:.0f} s)"
             deferred.append(UnplannedRun(*run.key, tuple(run.case.expects), reason))
     return tuple(kept[run.key] for run in runs if run.key in kept), tuple(deferred)
+
+
+@dataclass(frozen=True)
+class _Use:
+    """Expected use of some runs."""
+
+    seconds: float = 0.0
+    node_hours: float = 0.0
+    bytes: int = 0
+
+    def plus(self, run: PlannedRun, longest_s: float | None) -> _Use:
+        """The use with a further run.
+
+        Args:
+            longest_s: of the run in the last sessions, or None.
+        """
+        run_s = run.expected_s(longest_s)
+        node_hours = run.case.nodes * run_s / 3600
+        return _Use(self.seconds + run_s, self.node_hours + node_hours, self.bytes + run.volume_bytes)
+
+    def exceeded_part(self, budget: SessionBudget) -> str | None:
+        """The part of a budget that this use exceeds, as text; None if it fits."""
+        return budget.exceeded_part(self.seconds, self.node_hours, self.bytes)
 
 
 @dataclass
@@ -498,10 +540,11 @@ class UsageMeter:
 
     def remaining_budget(self) -> SessionBudget:
         """Remaining budget for further runs."""
-        limit, used_s = self.limit, self.clock() - self.started
-        return replace(
-            limit,
-            seconds=None if limit.seconds is None else limit.seconds - used_s,
-            node_hours=None if limit.node_hours is None else limit.node_hours - self.node_hours,
-            bytes=None if limit.bytes is None else limit.bytes - self.bytes,
-        )
+        seconds, node_hours, volume_bytes = self.limit.seconds, self.limit.node_hours, self.limit.bytes
+        if seconds is not None:
+            seconds -= self.clock() - self.started
+        if node_hours is not None:
+            node_hours -= self.node_hours
+        if volume_bytes is not None:
+            volume_bytes -= self.bytes
+        return replace(self.limit, seconds=seconds, node_hours=node_hours, bytes=volume_bytes)

@@ -28,6 +28,7 @@ from iowatch.session.file_systems import LockedSession, exclude_runs, format_dir
 from iowatch.session.interleaved import Batch, InterleavedPlan, InterleavedRunner
 from iowatch.session.options import SessionOptions
 from iowatch.session.plan import ExcludedRuns, PlannedRun, SessionPlan, make_session_plan, require_runs
+from iowatch.session.reframe import ReframePartition
 from iowatch.session.runner import lock_system
 from iowatch.site import current_allocation, is_slurm, on_file_systems
 from iowatch.statistics.interleaving import AbSchedule, AbTurn, StopRule
@@ -153,15 +154,20 @@ def make_interference_context(
     return InterferenceContext(session=make_context(selection), aggressor=placed[0], levels=levels)
 
 
-def _find_case(known: Sequence[SuiteCase], suite: str, name: str) -> SuiteCase:
-    found = [case for case in known if name in (case.name, case.run_name)]
-    if not found:
-        hint = suggest_name(name, [case.run_name for case in known])
+def _find_case(suite_cases: Sequence[SuiteCase], suite: str, name: str) -> SuiteCase:
+    """The case of a suite with this name, which may be that of the run.
+
+    Raises:
+        UsageError: there is none, or several.
+    """
+    cases = [case for case in suite_cases if name in (case.name, case.run_name)]
+    if not cases:
+        hint = suggest_name(name, [case.run_name for case in suite_cases])
         raise UsageError(f"suite '{suite}' has no case '{name}'", hint=hint)
-    if len(found) > 1:
-        both = " and ".join(case.run_name for case in found)
-        raise UsageError(f"suite '{suite}' has several cases '{name}'", hint=f"Name one: {both}")
-    return found[0]
+    if len(cases) > 1:
+        run_names = " and ".join(case.run_name for case in cases)
+        raise UsageError(f"suite '{suite}' has several cases '{name}'", hint=f"Name one: {run_names}")
+    return cases[0]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -203,45 +209,82 @@ def check_interference(context: InterferenceContext, plan: InterferencePlan, pai
         UsageError: nothing limits what the aggressors write; it exceeds the byte budget; the jobs cannot run at the
             same time, or not with this scheduler.
     """
-    victim, aggressor, most = plan.runs[0].case, plan.aggressor.case, max(plan.levels)
-    budget, name = context.byte_budget, context.session.system.name
-    if budget is None and plan.aggressor.volume_bytes:
-        raise UsageError(
-            f"nothing limits what the aggressors write: '{name}' has no limits.total_bytes",
-            hint="Aggressors are started again until the victim has ended; set the limit in its system.yaml.",
-        )
-    needed = (pairs or 1) * plan.pair_bytes + plan.volume_bytes
-    if budget is not None and needed > budget:
-        raise UsageError(
-            f"{format_count(pairs or 1, 'pair')} of levels {_listed(plan.levels)} write and read at least "
-            f"{format_size(needed)}; the byte budget of '{name}' is {format_size(budget)} per session",
-            hint="Choose fewer pairs or levels or smaller cases, or raise limits.total_bytes in its system.yaml.",
-        )
+    _check_byte_budget(context, plan, pairs)
     partition = next(part for part in context.session.site.partitions if part.name == plan.aggressor.partition)
     if is_slurm(partition.scheduler):
-        exclusive = any(option.startswith("--exclusive") for option in partition.access)
-        sizes = (victim.ranks, victim.nodes), (aggressor.ranks, aggressor.nodes)
-        possible = aggressors.most_aggressors(partition.queue, *sizes, exclusive)
-        if possible is not None and most > possible:
-            raise UsageError(
-                f"level {most} is not possible: besides the victim, partition '{partition.name}' can run "
-                f"{format_count(possible, 'aggressor')} at the same time",
-                hint=f"--levels 0,…,{possible}" if possible else "Choose smaller cases.",
-            )
+        _check_capacity(plan, partition)
         return []
     if partition.scheduler != "local":
         raise UsageError(
             f"an interference run needs Slurm or no scheduler; partition '{partition.name}' has {partition.scheduler}"
         )
-    limits, cores = context.session.limits, len(os.sched_getaffinity(0))
-    limit = limits.ranks_per_node or limits.ranks
-    ranks = victim.ranks + most * aggressor.ranks
-    if limit and ranks > limit:
+    return _check_processes(context, plan)
+
+
+def _check_byte_budget(context: InterferenceContext, plan: InterferencePlan, pairs: int | None) -> None:
+    """Check what all jobs write and read.
+
+    Raises:
+        UsageError: nothing limits what the aggressors write, or it exceeds the byte budget.
+    """
+    budget, system = context.byte_budget, context.session.system.name
+    if budget is None:
+        if plan.aggressor.volume_bytes:
+            raise UsageError(
+                f"nothing limits what the aggressors write: '{system}' has no limits.total_bytes",
+                hint="Aggressors are started again until the victim has ended; set the limit in its system.yaml.",
+            )
+        return
+    pair_count = pairs or 1
+    # The warm-up is a run of the victim.
+    needed = pair_count * plan.pair_bytes + plan.volume_bytes
+    if needed > budget:
         raise UsageError(
-            f"level {most} is not possible: {ranks} processes on this node; the limit of '{name}' is {limit}",
+            f"{format_count(pair_count, 'pair')} of levels {_listed(plan.levels)} write and read at least "
+            f"{format_size(needed)}; the byte budget of '{system}' is {format_size(budget)} per session",
+            hint="Choose fewer pairs or levels or smaller cases, or raise limits.total_bytes in its system.yaml.",
+        )
+
+
+def _check_capacity(plan: InterferencePlan, partition: ReframePartition) -> None:
+    """Check that Slurm can run the victim and all aggressors at the same time, as far as it reports it.
+
+    Raises:
+        UsageError: it cannot.
+    """
+    victim, aggressor, level = plan.runs[0].case, plan.aggressor.case, max(plan.levels)
+    is_exclusive = any(option.startswith("--exclusive") for option in partition.access)
+    possible = aggressors.most_aggressors(
+        partition.queue, (victim.ranks, victim.nodes), (aggressor.ranks, aggressor.nodes), is_exclusive
+    )
+    if possible is not None and level > possible:
+        raise UsageError(
+            f"level {level} is not possible: besides the victim, partition '{partition.name}' can run "
+            f"{format_count(possible, 'aggressor')} at the same time",
+            hint=f"--levels 0,…,{possible}" if possible else "Choose smaller cases.",
+        )
+
+
+def _check_processes(context: InterferenceContext, plan: InterferencePlan) -> list[str]:
+    """Check that this node may run all processes; returns a warning if they share cores.
+
+    Raises:
+        UsageError: there are more than the limit of the system.
+    """
+    victim, aggressor, level = plan.runs[0].case, plan.aggressor.case, max(plan.levels)
+    limits = context.session.limits
+    limit = limits.ranks_per_node or limits.ranks
+    processes = victim.ranks + level * aggressor.ranks
+    if limit and processes > limit:
+        raise UsageError(
+            f"level {level} is not possible: {processes} processes on this node; the limit of "
+            f"'{context.session.system.name}' is {limit}",
             hint=f"At most {max(0, (limit - victim.ranks) // aggressor.ranks)} aggressors.",
         )
-    return [f"{ranks} processes at level {most} share {cores} cores, too"] if ranks > cores else []
+    cores = len(os.sched_getaffinity(0))
+    if processes > cores:
+        return [f"{processes} processes at level {level} share {cores} cores, too"]
+    return []
 
 
 def _listed(levels: Sequence[int]) -> str:
@@ -317,13 +360,19 @@ class _InterferenceRunner(InterleavedRunner):
     ) -> None:
         self.interference, self.plan = context, plan
         self.aggressors: Aggressors | None = None
-        self._launched, self._written, self._faults = 0, 0, 0
-        self._stack: Mapping[str, Any] = {}
+        self._launched = 0  # number of starts of all aggressors
+        self._written = 0  # bytes, by aggressors that have ended and by the victim
+        self._faults = 0  # number of turns in a row with faults of aggressors
+        self._stack: Mapping[str, Any] = {}  # as the last case of the victim described it
         victim = plan.runs[0]
-        facts: dict[str, Any] = {"victim": victim.name, "aggressor": plan.aggressor.name, "stack": victim.stack}
-        record = session.new_record(
-            SessionFacts(interference={**facts, "levels": [*context.levels], "seed": schedule.seed})
-        )
+        facts: dict[str, Any] = {
+            "victim": victim.name,
+            "aggressor": plan.aggressor.name,
+            "stack": victim.stack,
+            "levels": [*context.levels],
+            "seed": schedule.seed,
+        }
+        record = session.new_record(SessionFacts(interference=facts))
         sides = dict.fromkeys(schedule.sides, SessionPlan(plan.runs, ()))
         super().__init__(history, session, record, InterleavedPlan(sides, schedule))
 
@@ -352,22 +401,54 @@ class _InterferenceRunner(InterleavedRunner):
             yield (turn,)
 
     def result(self, warnings: tuple[str, ...]) -> InterferenceResult:
-        names = self.plan.runs[0].name, self.plan.aggressor.name
-        levels, stopped = self.interference.levels, self.schedule.stopped
-        return InterferenceResult(self.record.uuid, *names, levels, self.pairs, stopped, self.missing_runs(), warnings)
+        return InterferenceResult(
+            session=self.record.uuid,
+            victim=self.plan.runs[0].name,
+            aggressor=self.plan.aggressor.name,
+            levels=self.interference.levels,
+            pairs=self.pairs,
+            stopped=self.schedule.stopped,
+            failed=self.missing_runs(),
+            warnings=warnings,
+        )
 
     def measure(self, batch: Batch, order: checks.RunOrder) -> list[checks.SpooledCase]:
         """The victim at the level of the turn; it is ingested when its aggressors are checked."""
         (turn,) = batch
-        level, spool = int(turn.side), self.directory / "turn"
-        fault: str | None = None
+        level, turn_spool = int(turn.side), self.directory / "turn"
+        self._prepare_aggressors(level)
+        if not turn.warm_up:
+            order = replace(order, spool=turn_spool)
+        fault = self._execute_turn(batch, order)
+        self._written += self.plan.volume_bytes
+        case_directories = checks.finished_case_directories(self.directory if turn.warm_up else turn_spool)
+        cases = {directory: checks.read_spooled_case(directory) for directory in case_directories}
+        for case in cases.values():
+            self._stack = case.stack
+        if turn.warm_up:
+            return []
+        # What was measured counts only if the aggressors ran during all of it.
+        faults = [fault]
+        for directory, case in cases.items():
+            faults.append(self._store(directory, case, level, fault))
+        if fault and not cases:  # the victim was not started
+            self._store(turn_spool, self._empty_case(turn), level, fault)
+        shutil.rmtree(turn_spool, ignore_errors=True)
+        if level:
+            self._take_faults(faults)
+        return self.ingest()
+
+    def _prepare_aggressors(self, level: int) -> None:
+        """Launch the aggressors for a turn that needs some, new ones if the time limit of the others may end in it."""
         if self.aggressors is not None and self.aggressors.is_expiring:
             self._dismiss(self.aggressors.close)
         if level and self.aggressors is None:
             self._launch()
-        jobs = self.aggressors
-        if not turn.warm_up:
-            order = replace(order, spool=spool)
+
+    def _execute_turn(self, batch: Batch, order: checks.RunOrder) -> str | None:
+        """Run the victim while the aggressors of its level run; returns why they did not run as they should."""
+        (turn,) = batch
+        level, jobs = int(turn.side), self.aggressors
         try:
             if level and jobs:
                 jobs.start(level, self._starts_left(level))
@@ -375,26 +456,24 @@ class _InterferenceRunner(InterleavedRunner):
             if level and jobs:
                 jobs.stop()
         except AggressorError as error:
-            fault = error.message
-        self._written += self.plan.volume_bytes
-        places = checks.finished_case_directories(self.directory if turn.warm_up else spool)
-        found = [(place, checks.read_spooled_case(place)) for place in places]
-        self._stack = found[0][1].stack if found else self._stack
-        if turn.warm_up:
-            return []
-        faults = [self._store(place, case, level, fault) for place, case in found]
-        if fault and not found:  # the victim was not started
-            self._store(spool, self._empty_case(turn), level, fault)
-        shutil.rmtree(spool, ignore_errors=True)
-        if level:
-            self._take_faults([fault, *faults])
-        return self.ingest()
+            return error.message
+        return None
 
     def _empty_case(self, turn: AbTurn) -> checks.SpooledCase:
-        run, facts = self.plan.runs[0], {"pair": turn.pair, "side": turn.side}
-        name, output = checks.turn_run_name(run.name, facts), Output(run.case.benchmark, None, "failed", None, ())
-        place = run.partition, run.stack, self._stack, int(time.time()), None
-        return checks.SpooledCase(name, run.case.benchmark, *place, output.to_json(), facts)
+        """The case of a victim that was not started."""
+        run = self.plan.runs[0]
+        facts = {"pair": turn.pair, "side": turn.side}
+        return checks.SpooledCase(
+            name=checks.turn_run_name(run.name, facts),
+            benchmark=run.case.benchmark,
+            partition=run.partition,
+            stack_name=run.stack,
+            stack=self._stack,
+            started_at=int(time.time()),
+            wall_s=None,
+            output=Output(run.case.benchmark, None, "failed", None, ()).to_json(),
+            facts=facts,
+        )
 
     def _launch(self) -> None:
         budget_s = self.schedule.until.budget_s
@@ -412,16 +491,17 @@ class _InterferenceRunner(InterleavedRunner):
         Raises:
             MachineError: the aggressors failed in several turns in a row.
         """
-        known = [fault for fault in faults if fault]
-        self._faults = self._faults + 1 if known else 0
-        if not known:
+        messages = [fault for fault in faults if fault]
+        if not messages:
+            self._faults = 0
             return
+        self._faults += 1
         if self.aggressors is not None:
             self._dismiss(self.aggressors.cancel)
         if self._faults == _MAX_FAULTS:
             self.ingest_all()
             raise MachineError(
-                f"the aggressors failed in {_MAX_FAULTS} turns in a row: {known[0]}",
+                f"the aggressors failed in {_MAX_FAULTS} turns in a row: {messages[0]}",
                 hint=f"Their outputs are in {self.directory / f'aggressors-{self._launched}'}.",
             )
 
@@ -439,15 +519,17 @@ class _InterferenceRunner(InterleavedRunner):
         if budget is None:
             return _UNLIMITED
         left = budget - self._written - started * volume - self.plan.volume_bytes
-        return left // (level * volume) if level and volume else _UNLIMITED if left >= 0 else 0
+        if level and volume:
+            return left // (level * volume)
+        return _UNLIMITED if left >= 0 else 0
 
-    def _store(self, place: Path, case: checks.SpooledCase, level: int, fault: str | None) -> str | None:
+    def _store(self, directory: Path, case: checks.SpooledCase, level: int, fault: str | None) -> str | None:
         """Put a case of the victim into the spool of the session: with its aggressors' results, or failed.
 
         Returns:
             Why its aggressors did not run as they should, if that is so.
         """
-        files = {kind: [place / name for name in names] for kind, names in case.files.items()}
+        files = {kind: [directory / name for name in names] for kind, names in case.files.items()}
         if level and self.aggressors and fault is None and case.output["status"] == "ok":
             try:
                 load = self._measure_load(case, level)
@@ -455,7 +537,8 @@ class _InterferenceRunner(InterleavedRunner):
             except AggressorError as error:
                 fault = error.message
         if fault is not None:
-            reason = "; ".join(filter(None, (fault, case.output.get("reason"))))
+            victim_reason = case.output.get("reason")
+            reason = f"{fault}; {victim_reason}" if victim_reason else fault
             case = replace(case, output={**case.output, "status": "failed", "reason": reason})
             _LOG.warning("%s: %s", case.name, reason)
         checks.spool_case(self.directory, case, files)
@@ -471,20 +554,25 @@ class _InterferenceRunner(InterleavedRunner):
         if "measured" not in case.facts:
             raise AggressorError("the times of the measurement are not known")
         starts = self.aggressors.check(level, *case.facts["measured"])
-        outputs = [[self.aggressors.output(n, one) for one in each] for n, each in enumerate(starts, 1)]
-        wrong = next((one for each in outputs for one in each if one.status != "ok"), None)
-        if wrong is not None:
-            raise AggressorError(f"the output of an aggressor is {wrong.status}: {wrong.reason}")
+        outputs: list[list[Output]] = []
+        for number, starts_of_job in enumerate(starts, 1):
+            outputs.append([self.aggressors.output(number, start) for start in starts_of_job])
+        for outputs_of_job in outputs:
+            for output in outputs_of_job:
+                if output.status != "ok":
+                    raise AggressorError(f"the output of an aggressor is {output.status}: {output.reason}")
         run = self.plan.aggressor
         totals, shares = aggregate_rates(outputs)
+        # Series of their own: level and victim are parameters of the case.
         parameters: dict[str, Scalar] = {"aggressors": level, "victim": self.plan.runs[0].name}
-        results = tuple(replace(one, case={**one.case, **parameters}) for one in totals)
+        results = tuple(replace(total, case={**total.case, **parameters}) for total in totals)
         output = Output(run.case.benchmark, outputs[0][0].version, "ok", None, results)
         facts = {
-            **{name: case.facts[name] for name in ("pair", "side")},
+            "pair": case.facts["pair"],
+            "side": case.facts["side"],
             "nodes": self.aggressors.hosts(level),
             "bandwidth_by_job": shares,
-            "starts": [len(each) for each in starts],
+            "starts": [len(starts_of_job) for starts_of_job in starts],
             "tracing": "none",
         }
         name = checks.turn_run_name(run.name, facts) + "-aggressors"

@@ -10,6 +10,7 @@ import signal
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator
+from importlib import util
 from pathlib import Path
 
 import pytest
@@ -75,6 +76,15 @@ def _need_outside_data(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.skip(reason=datasets.ABSENT))
 
 
+def _need_capabilities(items: list[pytest.Item]) -> None:
+    """Skip what needs a capability where its folder is deleted: the suite works without any."""
+    for item in items:
+        for marker in item.iter_markers("capability"):
+            (name,) = marker.args
+            if util.find_spec(f"iowatch.{name}") is None:
+                item.add_marker(pytest.mark.skip(reason=f"needs iowatch.{name}, which is not part of this copy"))
+
+
 def pytest_collection_finish() -> None:
     """Leave out what was imported when Python looks for garbage: that takes half a second each time."""
     gc.freeze()
@@ -85,6 +95,7 @@ def pytest_collection_finish() -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Skip tests that cannot run: without data, without a log reader, or tests of SQLite with PostgreSQL."""
     _need_outside_data(items)
+    _need_capabilities(items)
     items.sort(key=lambda item: not item.path.with_suffix("").as_posix().endswith(_FIRST))
     try:
         import darshan  # noqa: F401

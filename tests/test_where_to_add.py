@@ -17,7 +17,6 @@ from pathlib import Path
 import pytest
 from click.testing import Result as CliResult
 
-from iowatch import experiments
 from iowatch.cli import commands
 from iowatch.cli.main import COMMANDS
 from iowatch.core import METRICS, Metric, Output, Result
@@ -95,7 +94,10 @@ COMMAND = Command("added", "Experiments", "Print what was added.", "iowatch.expe
 """
 
 
+@pytest.mark.capability("experiments")
 def test_new_experiment_needs_one_folder(tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    from iowatch import experiments
+
     folder = tmp_path / "added"
     folder.mkdir()
     (folder / "__init__.py").write_text(CAPABILITY)

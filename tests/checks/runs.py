@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from iowatch.benchmarks.registry import get_benchmark
 from iowatch.benchmarks.suites import SuiteCase
 from iowatch.checks.order import RunOrder
 from iowatch.checks.run import CheckedRun
@@ -22,7 +23,8 @@ def make_run(stage: Path = Path("/stage"), *, options: Mapping[str, Scalar] | No
         options: of the case, besides or instead of `OPTIONS`.
         fields: of `CheckedRun` that have other values.
     """
-    case = SuiteCase("mine", "ior", "single", {**OPTIONS, **(options or {})}, "none", 60)
+    case_options = get_benchmark("ior").read_options({**OPTIONS, **(options or {})})
+    case = SuiteCase("mine", "ior", "single", case_options, "none", 60)
     run = CheckedRun(
         case=case,
         key=RunKey("default", "gnu", case.run_name),

@@ -93,6 +93,6 @@ def test_stack_without_darshan_runs_untraced(tmp_path: Path) -> None:
 
 def test_probe_is_not_traced(tmp_path: Path) -> None:
     """It has no I/O calls of its own that a person would look at, or none at all."""
-    start = start_of_program(tmp_path, benchmark="fio", case="ranks: 1")
+    start = start_of_program(tmp_path, benchmark="fio", case="total: 1m")
     assert "LD_PRELOAD" not in start
     assert "DARSHAN" not in start

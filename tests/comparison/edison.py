@@ -10,8 +10,10 @@ from functools import cache
 from iowatch.benchmarks.tables import read_table
 from iowatch.core import Case
 from iowatch.statistics import Pair, SideSamples, detect_many
-from tests.datasets import EDISON
+from tests.datasets import ROOT
 
+_TABLE = ROOT / "reference/series/edison/edison.csv.xz"
+_MAP = _TABLE.with_name("edison.yaml")
 _DAY_S = 86_400
 _FEWEST = 100  # observations per series
 _PRESENT = 0.6  # of the observations of a period
@@ -21,7 +23,7 @@ _PRESENT = 0.6  # of the observations of a period
 def _year() -> list[tuple[Case, list[tuple[float, float]], list[float]]]:
     """Each series: its case, its observations (time, MiB/s), the times of its changes."""
     points: dict[Case, list[tuple[float, float]]] = defaultdict(list)
-    for run in read_table(EDISON, "tokio").runs:
+    for run in read_table(_TABLE, str(_MAP)).runs:
         for result in run.output.results:
             points[result.full_case(str(run.output.tool))].append((float(run.started_at), result.samples[0]))
     long = {case: sorted(found) for case, found in points.items() if len(found) >= _FEWEST}

@@ -148,7 +148,7 @@ def test_every_case_gets_the_first_nodes_of_the_allocation(tmp_path: Path, monke
     words = MpirunInAllocation().command(asked)
     assert words == ["mpirun", "-np", "5", "-machinefile", str(tmp_path / "hosts")]
     assert (tmp_path / "hosts").read_text().split() == ["n3", "n3", "n3", "n4", "n4"]
-    assert MpirunInAllocation().placed(job(tmp_path, 3, 3)) == ["n3"]
+    assert MpirunInAllocation().nodes(job(tmp_path, 3, 3)) == ["n3"]
 
 
 def test_page_caches_are_dropped_on_the_nodes_of_the_case() -> None:

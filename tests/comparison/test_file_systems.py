@@ -11,7 +11,6 @@ import pytest
 from iowatch.benchmarks.tables import MappedRun
 from iowatch.comparison import ComparisonOptions, compare_sides, parse_side
 from iowatch.core import Case, Output, Result, Scalar, UsageError
-from iowatch.experiments.advice.choices import filter_given, history_entries
 from iowatch.findings.grouping import series_parameters
 from iowatch.output.dashboard.data import find_limits
 from iowatch.output.dashboard.heat_map import build_heat_map
@@ -86,7 +85,10 @@ def test_file_systems_are_compared_like_stacks(two: None, history: History) -> N
     assert "Did you mean 'project'? Known: project, scratch" in (caught.value.hint or "")
 
 
+@pytest.mark.capability("experiments.advice")
 def test_advice_is_for_one_file_system(two: None, history: History) -> None:
+    from iowatch.experiments.advice.choices import filter_given, history_entries
+
     nights(history)
     entries = history_entries(history, "local", "write", 60)
     for name in ("scratch", "project"):

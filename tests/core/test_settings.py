@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from iowatch.core import InputError, MachineError, UsageError, settings
+from iowatch.core import InputError, MachineError, UsageError, roots, settings
 from iowatch.core.settings import ENVIRONMENT, SiteSettings
 from tests.conftest import ROOT
 
@@ -105,7 +105,7 @@ def test_installed_product_without_a_site_keeps_files_in_the_home(
     for row in ENVIRONMENT:
         monkeypatch.delenv(row.variable, raising=False)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(settings, "is_clone", lambda: False)
+    monkeypatch.setattr(roots, "is_clone", lambda: False)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.delenv("XDG_DATA_HOME", raising=False)
     assert settings.var_directory() == tmp_path / "home/.local/share/iowatch/var"

@@ -22,7 +22,6 @@ from iowatch.darshan import (
     render_trace,
 )
 from iowatch.darshan.results import results_from_trace, tracing_overhead
-from iowatch.experiments.gate.extension import add_operation_counts
 
 MakeLog = Callable[..., Path]
 KEY = b"a key of the tests"
@@ -144,19 +143,6 @@ def test_trace_results_are_added_to_benchmark_results(make_log: MakeLog, reader:
     assert joined.facts["darshan"]["status"] == "ok"
     assert joined.facts["darshan"]["logs"] == [log.name]
     assert joined.facts["darshan"]["counts"]["MPIIO_COLL_WRITES"] == 24
-
-
-def test_counted_run_has_the_calls_of_its_log(make_log: MakeLog, reader: DarshanReader, tmp_path: Path) -> None:
-    """Those of all files together, without the system calls, which strace counts; none of a damaged log or without."""
-    counted = replace(output(), facts={"counts": {"calls": {"close": 1}, "operations": None}})
-    log = make_log(posix=[("/a", -1, BUSY)], mpiio=[(one, -1, {"MPIIO_COLL_WRITES": 24}) for one in ("/a", "/b")])
-    assert add_operation_counts(counted, [log], reader).facts["counts"] == {
-        "calls": {"close": 1}, "operations": {"MPIIO_COLL_WRITES": 48}
-    }  # fmt: skip
-    damaged = tmp_path / "damaged.darshan"
-    damaged.write_bytes(log.read_bytes()[: log.stat().st_size // 2])
-    assert add_operation_counts(counted, [damaged], reader) == counted
-    assert add_operation_counts(counted, []) == counted
 
 
 def test_every_log_of_a_run_gives_a_sample(make_log: MakeLog, reader: DarshanReader) -> None:

@@ -111,9 +111,9 @@ def test_imported_objects_of_the_product_are_no_collision(site: Path) -> None:
     assert "ours" in METRICS
     assert BENCHMARKS.plugin_of("ior") is None
     plugins.checked_plugins()
-    assert [fault for fault in faults() if "a.py" in fault] == [
-        f"{site}/plugins/a.py: it defines no object of Metric, Benchmark, CheckExtension, Page"
-    ]
+    # The registries that are imported; which ones are depends on the command.
+    (fault,) = (fault for fault in faults() if "a.py" in fault)
+    assert fault.startswith(f"{site}/plugins/a.py: it defines no object of Metric, Benchmark")
 
 
 def test_plugin_may_use_registries_while_it_is_loaded(site: Path) -> None:

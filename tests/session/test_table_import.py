@@ -97,6 +97,7 @@ def test_preview_stores_nothing(cli: Cli, var: Path, tmp_path: Path) -> None:
     assert not var.exists()
 
 
+@pytest.mark.capability("importers")
 def test_exit_code_states_refused_before_failed_runs(cli: Cli, var: Path, tmp_path: Path) -> None:
     log = DATA / "reframe-4.10.4-perflog-failed.log"
     result = cli("import", "csv", log, "--map", "reframe-perflog", "--system", "main")
@@ -129,6 +130,7 @@ def test_messages_are_limited(cli: Cli, var: Path, tmp_path: Path) -> None:
     assert "… and 30 more problems; --json lists all" in result.stderr
 
 
+@pytest.mark.capability("importers")
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -146,6 +148,7 @@ def test_wrong_use(cli: Cli, var: Path, tmp_path: Path, options: tuple[str, ...]
     assert (result.exit_code, message in result.stderr) == (2, True), result.stderr
 
 
+@pytest.mark.capability("importers")
 def test_zone_of_the_site_is_the_default(cli: Cli, var: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("IOWATCH_TIMEZONE", "Europe/Berlin")
     path = DATA / "io500-isc26-result.txt"

@@ -9,8 +9,6 @@ from pathlib import Path
 import pytest
 
 from iowatch.core.yamlfile import read_mapping
-from iowatch.experiments.common import spack_graph
-from iowatch.experiments.common.spack_environments import SpackEnvironment, write_environment
 from iowatch.site import Stack
 from iowatch.site.stack import install as stack_install
 from iowatch.site.stack import records as stack
@@ -79,11 +77,15 @@ def test_environment_concretizes_to_the_committed_lock(tmp_path: Path, manifest:
     assert stack.read_lock_parts(target / "spack.lock") == stack.read_lock_parts(manifest.parent / "spack.lock")
 
 
+@pytest.mark.capability("experiments")
 def test_hybrid_of_two_locks_has_the_chosen_packages_and_the_rest_of_good(var: Path) -> None:
     """Spack accepts every version and variant of the locks as a requirement; only dependencies may be rebuilt.
 
     HDF5 1.10 excludes the zlib-ng of GOOD, so neither can be exchanged without the other.
     """
+    from iowatch.experiments.common import spack_graph
+    from iowatch.experiments.common.spack_environments import SpackEnvironment, write_environment
+
     folder = ROOT / "systems" / "local" / "stacks"
     locks = [folder / name / "spack.lock" for name in ("netcdf-4.9", "hdf5-1.10")]
     sides = [{part.name: part for part in stack.read_lock_parts(lock)} for lock in locks]

@@ -22,8 +22,6 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from iowatch.experiments.interference.aggressors import AggressorError, Aggressors
-from iowatch.experiments.interference.run import check_interference, make_interference_context
 from iowatch.findings import load_findings
 from iowatch.session.file_systems import LockedSession
 from iowatch.session.options import SessionOptions
@@ -215,10 +213,14 @@ def test_ab_run_uses_one_allocation(cluster: Cluster, stack: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.capability("experiments.interference")
 def test_aggressors_are_tasks_of_one_array(
     cluster: Cluster, stack: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two jobs that ReFrame submits, directed by their control file; one is cancelled, the other ends with the run."""
+    from iowatch.experiments.interference.aggressors import AggressorError, Aggressors
+    from iowatch.experiments.interference.run import check_interference, make_interference_context
+
     for name, value in cluster.environment.items():
         monkeypatch.setenv(name, value)
     known = len(cluster.ended())

@@ -16,7 +16,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import yaml
 
 from iowatch.core import InputError, format_count, settings
@@ -396,6 +395,8 @@ def read_description(path: Path) -> dict[str, Any]:
     Raises:
         InputError: not YAML, or against the schema (with file and field).
     """
+    import jsonschema  # takes long to import, and few commands read a description
+
     document = read_mapping(path, "docs/workloads.md#description")
     schema = settings.product_root() / "benchmarks" / "benchio" / "schema" / "workload.json"
     checker = jsonschema.Draft202012Validator(json.loads(schema.read_text(encoding="utf-8")))

@@ -5,34 +5,41 @@
 The base class of the checks is `iowatch.checks.base`, the only module here that depends on ReFrame.
 """
 
-from iowatch.checks.extension import EXTENSIONS, CheckExtension, ExtensionSettings
-from iowatch.checks.order import (
-    INTERLEAVED_PARAMETERS,
-    ORDER_VARIABLE,
-    OVERHEAD_PAIRS,
-    RETEST,
-    CheckTurn,
-    ExtraWork,
-    OrderedFileSystem,
-    OrderedRun,
-    RunOrder,
-    ordered_runs,
-    read_order,
-    turn_run_name,
-    verifying_options,
-    write_order,
-)
-from iowatch.checks.run import CheckedRun, JobScript
-from iowatch.checks.spool import (
-    QuarantinedCase,
-    SpooledCase,
-    finished_case_directories,
-    quarantine,
-    quarantined_cases,
-    read_spooled_case,
-    remove_spooled_case,
-    spool_case,
-    spooled_output,
-    write_json_atomically,
-)
-from iowatch.checks.validation import validate_output
+from typing import TYPE_CHECKING
+
+from iowatch.core.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from iowatch.checks.extension import EXTENSIONS, CheckExtension, ExtensionSettings
+    from iowatch.checks.order import (
+        INTERLEAVED_PARAMETERS,
+        ORDER_VARIABLE,
+        OVERHEAD_PAIRS,
+        RETEST,
+        CheckTurn,
+        ExtraWork,
+        OrderedFileSystem,
+        OrderedRun,
+        RunOrder,
+        ordered_runs,
+        read_order,
+        turn_run_name,
+        verifying_options,
+        write_order,
+    )
+    from iowatch.checks.run import CheckedRun, JobScript
+    from iowatch.checks.spool import (
+        QuarantinedCase,
+        SpooledCase,
+        finished_case_directories,
+        quarantine,
+        quarantined_cases,
+        read_spooled_case,
+        remove_spooled_case,
+        spool_case,
+        spooled_output,
+        write_json_atomically,
+    )
+    from iowatch.checks.validation import validate_output
+else:
+    __getattr__ = lazy_names(__name__)

@@ -8,13 +8,15 @@ import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
-from rich.console import Console
 
 from iowatch.cli.completion import complete_system
-from iowatch.core import SafeConsole, escape_json_controls
+from iowatch.core import escape_json_controls
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -122,6 +124,8 @@ class _StderrHandler(logging.Handler):
     """Log records on stderr, unwrapped and without markup; stderr is looked up for each."""
 
     def emit(self, record: logging.LogRecord) -> None:
+        from iowatch.core import SafeConsole
+
         SafeConsole(stderr=True, highlight=False).print(self.format(record), markup=False, emoji=False, soft_wrap=True)
 
 
@@ -147,5 +151,7 @@ def print_message(text: str) -> None:
 
 def stdout_console() -> Console:
     """The console for results for people: stdout; as wide as needed where it is not a terminal."""
+    from iowatch.core import SafeConsole  # rich takes a third of the time of `iowatch --help`
+
     console = SafeConsole(highlight=False, emoji=False)
     return console if console.is_terminal else SafeConsole(highlight=False, emoji=False, width=200)

@@ -1,77 +1,71 @@
 """Errors, units, metrics, records and files that all packages use."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from iowatch.core.covariates import (
-    AVERAGED_COVARIATES,
-    COVARIATE_FACTS,
-    COVARIATES,
-    SIDES,
-    Covariate,
-    Side,
-    covariate_label,
-    get_covariate,
-    recorded_covariates,
-    run_covariates,
-)
-from iowatch.core.errors import InputError, IowatchError, MachineError, UsageError, suggest_name
-from iowatch.core.files import exclusive_file_lock, file_system_type, mount_types, write_atomically
-from iowatch.core.hints import (
-    HINTS,
-    NO_HINTS,
-    STRIPING_HINTS,
-    describe_hints,
-    fold_hints,
-    format_hints,
-    parse_hints,
-    split_hints,
-)
-from iowatch.core.metrics import METRICS, BetterDirection, Metric, get_metric, headline_metrics
-from iowatch.core.model import (
-    Case,
-    Layer,
-    LayerWork,
-    Output,
-    OutputStatus,
-    Result,
-    Scalar,
-    Summary,
-    canonical_json,
-    parse_json,
-    summarise_samples,
-)
-from iowatch.core.runs import ExpectedResult, ProblemKind, RunKey, RunProblem, UnplannedRun, missing_results
-from iowatch.core.text import clean_text, escape_controls, escape_json_controls, escape_line, escape_texts
-from iowatch.core.units import (
-    DAY_S,
-    GIB,
-    KIB,
-    MIB,
-    TIB,
-    find_time_zone,
-    format_count,
-    format_local_time,
-    format_number,
-    format_size,
-    format_time,
-    local_day,
-    parse_size,
-    parse_time,
-    start_of_day,
-    to_metric_unit,
-    to_mib_per_s,
-    utc_now,
-    utc_offsets,
-)
+from iowatch.core.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from iowatch.core.console import PlainTable, SafeConsole, make_table
-
-
-def __getattr__(name: str) -> Any:
-    """Import the console when it is first used: rich takes longer to import than all the rest."""
-    if name not in ("PlainTable", "SafeConsole", "make_table"):
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from iowatch.core import console
-
-    return getattr(console, name)
+    from iowatch.core.covariates import (
+        AVERAGED_COVARIATES,
+        COVARIATE_FACTS,
+        COVARIATES,
+        SIDES,
+        Covariate,
+        Side,
+        covariate_label,
+        get_covariate,
+        recorded_covariates,
+        run_covariates,
+    )
+    from iowatch.core.errors import InputError, IowatchError, MachineError, UsageError, suggest_name
+    from iowatch.core.files import exclusive_file_lock, file_system_type, mount_types, write_atomically
+    from iowatch.core.hints import (
+        HINTS,
+        NO_HINTS,
+        STRIPING_HINTS,
+        describe_hints,
+        fold_hints,
+        format_hints,
+        parse_hints,
+        split_hints,
+    )
+    from iowatch.core.metrics import METRICS, BetterDirection, Metric, get_metric, headline_metrics
+    from iowatch.core.model import (
+        Case,
+        Layer,
+        LayerWork,
+        Output,
+        OutputStatus,
+        Result,
+        Scalar,
+        Summary,
+        canonical_json,
+        parse_json,
+        summarise_samples,
+    )
+    from iowatch.core.runs import ExpectedResult, ProblemKind, RunKey, RunProblem, UnplannedRun, missing_results
+    from iowatch.core.text import clean_text, escape_controls, escape_json_controls, escape_line, escape_texts
+    from iowatch.core.units import (
+        DAY_S,
+        GIB,
+        KIB,
+        MIB,
+        TIB,
+        find_time_zone,
+        format_count,
+        format_local_time,
+        format_number,
+        format_size,
+        format_time,
+        local_day,
+        parse_size,
+        parse_time,
+        start_of_day,
+        to_metric_unit,
+        to_mib_per_s,
+        utc_now,
+        utc_offsets,
+    )
+else:
+    __getattr__ = lazy_names(__name__)

@@ -24,6 +24,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Generic, Protocol, TypeVar
 
+from iowatch.core import roots
+
 _LOG = logging.getLogger(__name__)
 FOLDER, GROUP, _PACKAGE = "plugins", "iowatch.plugins", "iowatch_plugins"
 PLUGIN_HINT = "docs/plugins.md describes plugins; `iowatch doctor` lists them."
@@ -149,9 +151,7 @@ def forget_plugins() -> None:
 
 
 def _site_files() -> Iterator[tuple[Plugin, str]]:
-    from iowatch.core import settings  # pydantic takes 0.2 s to import, which `iowatch --help` saves
-
-    folder = settings.site_root() / FOLDER
+    folder = roots.site_root() / FOLDER
     paths = sorted(path for path in folder.glob("*.py") if not path.name.startswith((".", "_")))
     if paths:
         package = ModuleType(_PACKAGE)  # lets files of the folder import each other: `from . import …`
@@ -159,7 +159,7 @@ def _site_files() -> Iterator[tuple[Plugin, str]]:
         sys.modules[_PACKAGE] = package
     # All files: a plugin imports others, its check runs in ReFrame, and a template of Jinja can call functions.
     code = [folder, *sorted(folder.rglob("*"))] if paths else []
-    reason = next(filter(None, map(settings.untrusted_reason, code)), None)
+    reason = next(filter(None, map(roots.untrusted_reason, code)), None)
     for path in paths:
         plugin = Plugin(f"{FOLDER}/{path.name}", path)
         if reason:

@@ -33,7 +33,8 @@ class ClosedModel(BaseModel):
         quoted: whether messages repeat what was found; False if it may be a misplaced secret.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    # Most commands use few of the models, so each is built when it is used first.
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
     docs: ClassVar[str] = ""
     quoted: ClassVar[bool] = True
 

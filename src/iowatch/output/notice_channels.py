@@ -33,7 +33,16 @@ from urllib.parse import urlsplit
 from pydantic import Field, PositiveFloat, StringConstraints, model_validator
 
 from iowatch import __version__
-from iowatch.core import InputError, MachineError, escape_line, escape_texts, settings, write_atomically, yamlfile
+from iowatch.core import (
+    InputError,
+    MachineError,
+    escape_line,
+    escape_texts,
+    roots,
+    settings,
+    write_atomically,
+    yamlfile,
+)
 from iowatch.output.report import escape_markdown as markdown
 from iowatch.site import system_file
 
@@ -218,7 +227,7 @@ def load_notify_settings(system: str) -> NotifySettings | None:
         return yamlfile.read_model(path, NotifySettings)
     if settings.site_settings().notify is None:
         return None
-    return yamlfile.read_model(settings.site_root() / settings.SITE_FILE, NotifySettings, ("notify",))
+    return yamlfile.read_model(settings.site_root() / roots.SITE_FILE, NotifySettings, ("notify",))
 
 
 # Below the limits of the servers (Slack truncates at 40,000 characters, Mattermost rejects more than 16,383).

@@ -1,8 +1,15 @@
 """References: accepted bandwidths, published figures, events and reviews, as files of the checkout."""
 
-from iowatch.reference.bandwidth import Reference, References
-from iowatch.reference.events import Event, EventKind, parse_scope
-from iowatch.reference.policy import AuditRemark, MeasuredSeries, audit_references
-from iowatch.reference.propose import ProposalLevel, ReferenceFileChange, make_proposals, read_reference_text
-from iowatch.reference.published import cite_table, has_peak, peak_mib_per_s, published_counts
-from iowatch.reference.reviews import Decision, DecisionKind, current_author
+from typing import TYPE_CHECKING
+
+from iowatch.core.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from iowatch.reference.bandwidth import Reference, References
+    from iowatch.reference.events import Event, EventKind, parse_scope
+    from iowatch.reference.policy import AuditRemark, MeasuredSeries, audit_references
+    from iowatch.reference.propose import ProposalLevel, ReferenceFileChange, make_proposals, read_reference_text
+    from iowatch.reference.published import cite_table, has_peak, peak_mib_per_s, published_counts
+    from iowatch.reference.reviews import Decision, DecisionKind, current_author
+else:
+    __getattr__ = lazy_names(__name__)

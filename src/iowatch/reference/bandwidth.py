@@ -148,13 +148,19 @@ def split_variable(name: str) -> tuple[str, Metric]:
 def _format_value(value: Scalar) -> str:
     if isinstance(value, bool):
         return str(value).lower()
-    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return str(value)
 
 
 def format_case_key(parameters: Mapping[str, Scalar | None]) -> str:
     """Return the key of an entry: case parameters (docs/case-parameters.md) without the operation."""
-    kept = {name: value for name, value in parameters.items() if value is not None and name != "operation"}
-    return ",".join(f"{name}={_format_value(kept[name])}" for name in sorted(kept))
+    pairs = []
+    for name in sorted(parameters):
+        value = parameters[name]
+        if value is not None and name != "operation":
+            pairs.append(f"{name}={_format_value(value)}")
+    return ",".join(pairs)
 
 
 def is_case_key(text: str) -> bool:
@@ -193,22 +199,32 @@ class References:
             partition: with or without the prefix `system:`.
             case: case parameters, with or without the operation.
         """
-        place = (partition if ":" in partition else f"{self.system}:{partition}", stack)
+        if ":" not in partition:
+            partition = f"{self.system}:{partition}"
+        required_pairs: set[str] = set()
         default = self._default_file_system
-        known = {"file_system": default, **case} if default else case
-        has = frozenset(format_case_key(known).split(","))
-        needed = (
-            {f"file_system={case['file_system']}"} if default and case.get("file_system", default) != default else ()
-        )
-        return [e for e in self.entries if (e.partition, e.stack) == place and has >= e.parameters >= {*needed}]
+        if default:
+            case = {"file_system": default, **case}
+            if case["file_system"] != default:
+                required_pairs.add(f"file_system={case['file_system']}")
+        case_pairs = frozenset(format_case_key(case).split(","))
+        matching = []
+        for entry in self.entries:
+            if (
+                entry.partition == partition
+                and entry.stack == stack
+                and required_pairs <= entry.parameters <= case_pairs
+            ):
+                matching.append(entry)
+        return matching
 
     def find(
         self, partition: str, stack: str, case: Mapping[str, Scalar], operation: str, metric: str
     ) -> Reference | None:
         """Return the reference of one result (of several matches, that with the most case parameters) or None."""
         variable = performance_variable(operation, metric)
-        fitting = [entry for entry in self.matching(partition, stack, case) if entry.variable == variable]
-        return max(fitting, key=lambda e: len(e.parameters), default=None)
+        matching = [entry for entry in self.matching(partition, stack, case) if entry.variable == variable]
+        return max(matching, key=lambda entry: len(entry.parameters), default=None)
 
 
 INDEX = ["$partition", "$environ", "reference_case"]
@@ -226,28 +242,31 @@ def load_references(system: str, path: Path | None = None) -> References:
     Raises:
         InputError: the file is damaged; lists every fault with file, line and column.
     """
-    place = path or reference_file_path(system)
-    if not place.exists():
-        return References(system, place, ())
-    document = YamlDocument(place, Provenance.docs)
+    if path is None:
+        path = reference_file_path(system)
+    if not path.exists():
+        return References(system, path, ())
+    document = YamlDocument(path, Provenance.docs)
     entries, faults = _parse_entries(system, document)
     if faults:
         raise InputError("\n".join(faults), hint=document.hint)
-    return References(system, place, tuple(entries))
+    return References(system, path, tuple(entries))
 
 
 _Path = tuple[str, ...]
-_DEPTH = 5  # check, partition, stack, case, variable
+_LEVELS = ("check", "partition", "stack", "case", "variable")
 
 
 def _iter_values(node: Any, at: _Path, faults: list[str], document: YamlDocument) -> Iterator[tuple[_Path, Any]]:
-    """Yield the values `_DEPTH` mappings down (without `$index`); add a fault for every missing mapping."""
-    place = at if at[:1] != (PROVENANCE,) else at[1:]
-    if len(place) == _DEPTH:
+    """Yield the values below all `_LEVELS` of mappings (without `$index`); add a fault for every missing mapping."""
+    depth = len(at)
+    if at[:1] == (PROVENANCE,):
+        depth -= 1
+    if depth == len(_LEVELS):
         yield at, node
         return
     if not isinstance(node, dict) or not node:
-        level = ("check", "partition", "stack", "case", "variable")[len(place)]
+        level = _LEVELS[depth]
         faults.append(f"{document.where(at)}: expected '{level}: …' below, found {describe_value(node)}")
         return
     for key, value in node.items():
@@ -263,16 +282,24 @@ def _parse_entries(system: str, document: YamlDocument) -> tuple[list[Reference]
     checks = {name: value for name, value in data.items() if name != PROVENANCE}
     for name, value in checks.items():
         if isinstance(value, dict) and value.get("$index") != INDEX:
-            found = value.get("$index")
-            fault = f"{name}.$index must be {describe_value(INDEX)}, found {describe_value(found)}"
+            index = value.get("$index")
+            fault = f"{name}.$index must be {describe_value(INDEX)}, found {describe_value(index)}"
             faults.append(f"{document.where([name, '$index'])}: {fault}")
-    values = dict(_iter_values(checks, (), faults, document)) if checks else {}
-    provenance = _iter_values(data.get(PROVENANCE) or {}, (PROVENANCE,), faults if values else [], document)
+    values: dict[_Path, Any] = {}
+    if checks:
+        values = dict(_iter_values(checks, (), faults, document))
+    # A file without values has no provenance; that is no further fault.
+    provenance_faults = faults if values else []
+    provenance = _iter_values(data.get(PROVENANCE) or {}, (PROVENANCE,), provenance_faults, document)
     origins = dict.fromkeys(at[1:] for at, _ in provenance)
-    faults += dict.fromkeys(fault for at in values for fault in _key_faults(system, document, at))
+    key_faults: dict[str, None] = {}  # equal for all values below a wrong key
+    for at in values:
+        key_faults |= dict.fromkeys(_key_faults(system, document, at))
+    faults += key_faults
     faults += [f"{document.where(at)}: no provenance for {'/'.join(at)}" for at in values if at not in origins]
-    for at in (at for at in origins if at not in values):
-        faults.append(f"{document.where((PROVENANCE, *at))}: provenance of nothing: there is no {'/'.join(at)}")
+    for at in origins:
+        if at not in values:
+            faults.append(f"{document.where((PROVENANCE, *at))}: provenance of nothing: there is no {'/'.join(at)}")
     entries = [_parse_entry(document, at, values[at], faults) for at in values if at in origins]
     return [entry for entry in entries if entry is not None], faults
 
@@ -319,9 +346,12 @@ def _value_faults(name: str, value: Any) -> Iterator[str]:
         yield f"{name}: the lower bound is relative, from -1 to 0 or null, found {describe_value(low)}"
     if high is not None and not (_is_number(high) and high >= 0):
         yield f"{name}: the upper bound is relative, 0 or more or null, found {describe_value(high)}"
-    known = [m for m in METRICS if name.endswith(f"_{m}")]
-    if known and unit != (expected := METRICS[max(known, key=len)].unit):
-        yield f"{name}: the unit is {expected}, found {describe_value(unit)}"
+    try:
+        _, metric = split_variable(name)
+    except UsageError:
+        return  # a fault of the key
+    if unit != metric.unit:
+        yield f"{name}: the unit is {metric.unit}, found {describe_value(unit)}"
 
 
 def _is_number(value: Any) -> bool:
@@ -368,11 +398,12 @@ def find_unknown_names(
             yield entry.where, f"there is no operation '{entry.operation}' (in {entry.variable}). {hint}"
 
 
-def _suggest(word: str, known: list[str]) -> str:
+def _suggest(word: str, names: list[str]) -> str:
     """Return a hint with the closest name only: the list of all names is too long."""
-    guess = get_close_matches(word, known, n=1)
-    listed = "docs/case-parameters.md lists the names; add new ones to reference/bandwidth.py."
-    return f"Did you mean '{guess[0]}'?" if guess else listed
+    closest = get_close_matches(word, names, n=1)
+    if closest:
+        return f"Did you mean '{closest[0]}'?"
+    return "docs/case-parameters.md lists the names; add new ones to reference/bandwidth.py."
 
 
 def outside_bounds_reason(entry: Reference, value: float) -> str | None:
@@ -380,9 +411,12 @@ def outside_bounds_reason(entry: Reference, value: float) -> str | None:
 
     A gain is reported as well as a loss: a page cache or a smaller file can appear as a gain.
     """
-    low = entry.lower is not None and value < entry.lower
-    if not low and not (entry.upper is not None and value > entry.upper):
+    if entry.lower is not None and value < entry.lower:
+        deviation = "low"
+    elif entry.upper is not None and value > entry.upper:
+        deviation = "high"
+    else:
         return None
     accepted = f"{format_number(entry.lower)} to {format_number(entry.upper)} {entry.unit}"
     reference = f"reference {format_number(entry.value)} of {entry.provenance.date}"
-    return f"{entry.variable} is {'low' if low else 'high'}: {format_number(value)}, accepted {accepted} ({reference})"
+    return f"{entry.variable} is {deviation}: {format_number(value)}, accepted {accepted} ({reference})"

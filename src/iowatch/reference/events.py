@@ -114,11 +114,15 @@ def load_events(system: str) -> tuple[Event, ...]:
     Raises:
         InputError: a file is damaged; lists every fault with file, line and field.
     """
-    files = [read_system_file(path, system, EventFile) for path in settings.all_files("events", system)]
-    found, zone = [event for file in files if file for event in file.events], system_zone(system)
-    for event in found:
+    events: list[Event] = []
+    for path in settings.all_files("events", system):
+        file = read_system_file(path, system, EventFile)
+        if file:
+            events += file.events
+    zone = system_zone(system)
+    for event in events:
         event._zone = zone
-    return tuple(sorted(found, key=lambda e: e.date))
+    return tuple(sorted(events, key=lambda event: event.date))
 
 
 def add_event(system: str, entry: dict[str, Any]) -> Event:
@@ -131,8 +135,8 @@ def add_event(system: str, entry: dict[str, Any]) -> Event:
         InputError: not a valid event, or the file is damaged.
     """
     load_events(system)
-    kept, name = {field: value for field, value in entry.items() if value}, f"event of '{system}'"
-    return append_entry(event_file_path(system), system, "events", kept, Event, name=name)
+    fields = {field: value for field, value in entry.items() if value}
+    return append_entry(event_file_path(system), system, "events", fields, Event, name=f"event of '{system}'")
 
 
 def require_known_system(system: str, systems_in_history: Callable[[], Iterable[str]]) -> None:
@@ -145,6 +149,10 @@ def require_known_system(system: str, systems_in_history: Callable[[], Iterable[
         UsageError: the system is unknown.
     """
     require_system_name(system)
-    known = {*system_names(), *(name for (name,) in settings.list_files("events"))}
-    if system not in known and system not in (known := known | set(systems_in_history())):
-        raise UsageError(f"no system '{system}'", hint=suggest_name(system, sorted(known)))
+    systems = set(system_names())
+    systems.update(name for (name,) in settings.list_files("events"))
+    if system in systems:
+        return
+    systems.update(systems_in_history())
+    if system not in systems:
+        raise UsageError(f"no system '{system}'", hint=suggest_name(system, sorted(systems)))

@@ -55,46 +55,53 @@ def resolve_references(
         policy: of its suite: whether a reference is required for every variable, optional, or not used.
         known_checks: names of all check classes (`check_class_names()`); other names in the file are errors.
     """
-    faults = list(_unknown_checks(references, known_checks)) if known_checks is not None else []
-    own = [entry for entry in references.entries if entry.check == check]
     # ReFrame uses no reference if a name is misspelt, and does not report it.
-    faults += bandwidth.find_unknown_names(own, case, {bandwidth.split_variable(name)[0] for name in variables})
-    problems = tuple(dict.fromkeys(f"{where}: {what}" for where, what in faults))
+    faults: list[tuple[str, str]] = []
+    if known_checks is not None:
+        faults += _unknown_checks(references, known_checks)
+    operations = {bandwidth.split_variable(name)[0] for name in variables}
+    check_entries = [entry for entry in references.entries if entry.check == check]
+    faults += bandwidth.find_unknown_names(check_entries, case, operations)
+    problems = tuple(dict.fromkeys(f"{where}: {fault}" for where, fault in faults))
     if policy == "none":
         return ResolvedReferences(None, {}, problems)
-    fitting = [entry for entry in references.matching(partition, stack, case) if entry.check == check]
-    key = max({e.case for e in fitting}, key=lambda text: (text.count(","), text), default=None)
-    found = {e.variable: e for e in fitting if e.case == key}
-    problems += _unmeasured_entries(found, check, variables)
-    missing = ", ".join(sorted(name for name in variables if name not in found))
+    # Of several entries that match, those with the most case parameters.
+    matching = [entry for entry in references.matching(partition, stack, case) if entry.check == check]
+    case_keys = {entry.case for entry in matching}
+    key = max(case_keys, key=lambda text: (text.count(","), text), default=None)
+    entries = {entry.variable: entry for entry in matching if entry.case == key}
+    problems += _unmeasured_entries(entries, check, variables)
+    missing = ", ".join(sorted(name for name in variables if name not in entries))
     if policy == "required" and missing:
-        place = f"{check} on {stack}, case {bandwidth.format_case_key(case)}"
-        problem = f"{references.path}: no reference for {place}: {missing}"
+        run = f"{check} on {stack}, case {bandwidth.format_case_key(case)}"
+        problem = f"{references.path}: no reference for {run}: {missing}"
         if not references.exists:
             problem = f"the suite requires references, but this file does not exist: {references.path}"
         problems += (problem,)
-    return ResolvedReferences(key, found, problems)
+    return ResolvedReferences(key, entries, problems)
 
 
 def _unknown_checks(references: bandwidth.References, known_checks: Iterable[str]) -> Iterator[tuple[str, str]]:
     """Yield (position, message) for each unknown check class."""
-    known = sorted(known_checks)
-    for name in dict.fromkeys(entry.check for entry in references.entries):
-        if name not in known:
-            where = next(e.where for e in references.entries if e.check == name)
-            yield where, f"no check is called '{name}'. {suggest_name(name, known)}"
+    check_names = sorted(known_checks)
+    reported: set[str] = set()
+    for entry in references.entries:
+        if entry.check not in check_names and entry.check not in reported:
+            reported.add(entry.check)
+            yield entry.where, f"no check is called '{entry.check}'. {suggest_name(entry.check, check_names)}"
 
 
 def _unmeasured_entries(
-    found: Mapping[str, bandwidth.Reference], check: str, variables: Collection[str]
+    entries: Mapping[str, bandwidth.Reference], check: str, variables: Collection[str]
 ) -> tuple[str, ...]:
     """Describe entries for this case and an operation that ran, whose metric was not measured."""
-    ran = {bandwidth.split_variable(name)[0] for name in variables}
-    return tuple(
-        f"{entry.where}: {check} has no {name} for this case. {suggest_name(name, sorted(variables))}"
-        for name, entry in found.items()
-        if name not in variables and entry.operation in ran
-    )
+    operations = {bandwidth.split_variable(name)[0] for name in variables}
+    problems = []
+    for name, entry in entries.items():
+        if name not in variables and entry.operation in operations:
+            hint = suggest_name(name, sorted(variables))
+            problems.append(f"{entry.where}: {check} has no {name} for this case. {hint}")
+    return tuple(problems)
 
 
 def check_class_names() -> list[str]:
@@ -140,57 +147,78 @@ def audit_references(
         known_checks: names of all check classes.
         measured: all series of the system whose metric can have a reference; empty if there is no history.
     """
-    series = list(measured)
-    used = {
-        entry.key: one
-        for one in series
-        if (entry := references.find(one.partition, one.stack, one.case, one.operation, one.metric))
-    }
-    parameters = {name for one in series for name in one.case}
-    operations = {bandwidth.performance_variable(one.operation, "rate").removesuffix("_rate") for one in series}
+    measured_series = list(measured)
+    # Names that no case has.
+    parameters: set[str] = set()
+    operations: set[str] = set()
+    for series in measured_series:
+        parameters.update(series.case)
+        operations.add(bandwidth.performance_variable(series.operation, "rate").removesuffix("_rate"))
     faults = dict.fromkeys(_unknown_checks(references, known_checks))
     faults |= dict.fromkeys(bandwidth.find_unknown_names(references.entries, parameters, operations))
     remarks = [AuditRemark("error", where, text) for where, text in faults]
+    # Entries, each with the last series that uses it.
+    series_of_entry: dict[tuple[str, ...], MeasuredSeries] = {}
+    without_reference: list[MeasuredSeries] = []
+    for series in measured_series:
+        entry = references.find(series.partition, series.stack, series.case, series.operation, series.metric)
+        if entry is None:
+            without_reference.append(series)
+        else:
+            series_of_entry[entry.key] = series
     for entry in references.entries:
-        if series and entry.key not in used:
-            remarks.append(_remark_unused_entry(entry, references.system, series))
-        remarks += _remarks_on_entry(entry, used.get(entry.key), today)
-    for one in series if references.exists else ():
-        if references.find(one.partition, one.stack, one.case, one.operation, one.metric) is None:
-            text = f"no reference: {one.stack} {one.operation} {bandwidth.format_case_key(one.case)}"
+        if measured_series and entry.key not in series_of_entry:
+            remarks.append(_remark_unused_entry(entry, references.system, measured_series))
+        remarks += _remarks_on_entry(entry, series_of_entry.get(entry.key), today)
+    # Series without an entry; without a file, nobody expects any.
+    if references.exists:
+        for series in without_reference:
+            text = f"no reference: {series.stack} {series.operation} {bandwidth.format_case_key(series.case)}"
             remarks.append(AuditRemark("note", str(references.path), text))
     return remarks
 
 
 def _remark_unused_entry(entry: bandwidth.Reference, system: str, series: list[MeasuredSeries]) -> AuditRemark:
     """Return a remark on an entry that no case of the history uses, with the name that was probably intended."""
-    measured = {
-        "partition": {f"{system}:{one.partition}" for one in series},
-        "stack": {one.stack for one in series},
-        "variable": {bandwidth.performance_variable(one.operation, one.metric) for one in series},
-    }
-    hints = [
-        f" No {what} '{name}' was measured. {suggest_name(name, sorted(known))}"
-        for what, known in measured.items()
-        if (name := getattr(entry, what)) not in known
-    ]
-    values = {pair for one in series for pair in bandwidth.format_case_key(one.case).split(",")}
-    for pair in sorted(entry.parameters - values):
-        same_name = sorted(value for value in values if value.startswith(f"{pair.partition('=')[0]}="))
-        hints.append(f" No case has {pair}. {suggest_name(pair, same_name)}")
+    partitions: set[str] = set()
+    stacks: set[str] = set()
+    variables: set[str] = set()
+    pairs: set[str] = set()  # `name=value` of case parameters
+    for one_series in series:
+        partitions.add(f"{system}:{one_series.partition}")
+        stacks.add(one_series.stack)
+        variables.add(bandwidth.performance_variable(one_series.operation, one_series.metric))
+        pairs.update(bandwidth.format_case_key(one_series.case).split(","))
+    hints = []
+    for field, name, measured_names in (
+        ("partition", entry.partition, partitions),
+        ("stack", entry.stack, stacks),
+        ("variable", entry.variable, variables),
+    ):
+        if name not in measured_names:
+            hints.append(f" No {field} '{name}' was measured. {suggest_name(name, sorted(measured_names))}")
+    for pair in sorted(entry.parameters - pairs):
+        parameter, _, _ = pair.partition("=")
+        same_parameter = sorted(other for other in pairs if other.startswith(f"{parameter}="))
+        hints.append(f" No case has {pair}. {suggest_name(pair, same_parameter)}")
     text = f"no case uses {entry.variable} of {entry.stack}, {entry.case}"
-    return AuditRemark("warning", entry.where, f"{text}.{hints[0]}" if hints else text)
+    if hints:
+        text += f".{hints[0]}"
+    return AuditRemark("warning", entry.where, text)
 
 
-def _remarks_on_entry(entry: bandwidth.Reference, one: MeasuredSeries | None, today: dt.date) -> list[AuditRemark]:
+def _remarks_on_entry(entry: bandwidth.Reference, series: MeasuredSeries | None, today: dt.date) -> list[AuditRemark]:
     texts = []
     if today - entry.provenance.date > MAX_REFERENCE_AGE:
         texts.append(f"is of {entry.provenance.date}")
     if entry.low is None and entry.high is None:
         texts.append("has no bounds and cannot fail")
-    now = one.versions if one is not None else {}
-    differing = [(name, then) for name, then in entry.provenance.versions.items() if now.get(name, then) != then]
-    changed = ", ".join(f"{name} {then} before, {now[name]} now" for name, then in differing)
+    versions_now = series.versions if series is not None else {}
+    changed = []
+    for name, version in entry.provenance.versions.items():
+        version_now = versions_now.get(name, version)
+        if version_now != version:
+            changed.append(f"{name} {version} before, {version_now} now")
     if changed:
-        texts.append(f"is of another stack: {changed}")
+        texts.append(f"is of another stack: {', '.join(changed)}")
     return [AuditRemark("warning", entry.where, f"{entry.variable} {text}") for text in texts]

@@ -180,8 +180,10 @@ class ReferenceFileChange:
     @cached_property
     def new(self) -> str:
         """The text of the file with new and changed entries; comments and order are kept."""
-        entries = [p.new for p in self.proposals if p.kind != "same"]
-        return update_reference_text(self.system, self.old, entries) if entries else self.old
+        entries = [proposal.new for proposal in self.proposals if proposal.kind != "same"]
+        if not entries:
+            return self.old
+        return update_reference_text(self.system, self.old, entries)
 
     @property
     def diff(self) -> str:
@@ -230,17 +232,18 @@ def compute_bounds(values: Sequence[float]) -> ReferenceBounds:
         raise InputError(f"{len(values)} observations are too few for a reference; at least {MIN_OBSERVATIONS}")
     if not all(math.isfinite(v) and v > 0 for v in values):
         raise InputError("a reference needs positive, finite values")
-    middle = median(values)
-    away = sorted(math.log(v / middle) for v in values)
+    level = median(values)
+    deviations = sorted(math.log(value / level) for value in values)
     factor = _DEVIATIONS + _FEW_OBSERVATIONS_FACTOR / len(values)
-    left_out = len(away) // _LEFT_OUT
-    # The scatter of few observations on one side may be small by chance: use at least the scatter of both sides.
-    both = _robust_scatter([abs(a) for a in away])
-    below = max(both, _robust_scatter([-a for a in away if a <= 0]))
-    above = max(both, _robust_scatter([a for a in away if a >= 0]))
-    low = max(min(-factor * below, away[left_out]), _MIN_LOWER_BOUND)
-    high = max(factor * above, away[-1 - left_out])
-    return ReferenceBounds(middle, math.expm1(low), math.expm1(high), both)
+    left_out = len(deviations) // _LEFT_OUT
+    # The scatter of few observations on one side may be small by chance: use at least the scatter of all.
+    scatter = _robust_scatter([abs(deviation) for deviation in deviations])
+    scatter_below = max(scatter, _robust_scatter([-deviation for deviation in deviations if deviation <= 0]))
+    scatter_above = max(scatter, _robust_scatter([deviation for deviation in deviations if deviation >= 0]))
+    # The bounds contain all observations but for one in `_LEFT_OUT` at each end.
+    low = max(min(-factor * scatter_below, deviations[left_out]), _MIN_LOWER_BOUND)
+    high = max(factor * scatter_above, deviations[-1 - left_out])
+    return ReferenceBounds(level, math.expm1(low), math.expm1(high), scatter)
 
 
 def _robust_scatter(deviations: Sequence[float]) -> float:
@@ -253,16 +256,21 @@ def entry_from_level(level: ProposalLevel, today: dt.date, by: str, why: str) ->
     Raises:
         InputError: too few observations.
     """
-    found = compute_bounds(level.values)
+    bounds = compute_bounds(level.values)
     return bandwidth.Reference(
-        **{name: getattr(level, name) for name in ("check", "partition", "stack", "case", "variable", "unit")},
-        value=_round_significant(found.value),
-        low=_round_significant(found.low, 3),
-        high=_round_significant(found.high, 3),
+        check=level.check,
+        partition=level.partition,
+        stack=level.stack,
+        case=level.case,
+        variable=level.variable,
+        unit=level.unit,
+        value=_round_significant(bounds.value),
+        low=_round_significant(bounds.low, 3),
+        high=_round_significant(bounds.high, 3),
         provenance=bandwidth.Provenance(
             statistic="median of maxima" if level.higher_is_better else "median of minima",
             n=len(level.values),
-            spread=_round_significant(found.spread, 2),
+            spread=_round_significant(bounds.spread, 2),
             date=today,
             origin=list(level.origin),
             by=by,
@@ -285,27 +293,34 @@ def make_proposals(
     An entry is unchanged (`same`) if its value lies inside the new bounds and the new value inside its own bounds:
     references that follow every observation hide slow losses.
     """
-    known = {entry.key: entry for entry in references.entries}
-    found, left = [], []
+    entries = {entry.key: entry for entry in references.entries}
+    proposals: list[ReferenceProposal] = []
+    reasons: list[str] = []
     for level in levels:
         name = f"{level.stack} {level.variable} {level.case}"
         if len(level.values) < MIN_OBSERVATIONS:
-            count = f"{format_count(len(level.values), 'observation')} at the accepted level, {MIN_OBSERVATIONS} needed"
-            left.append(f"{name}: {count}" + (f" ({level.note})" if level.note else ""))
+            count = format_count(len(level.values), "observation")
+            reason = f"{name}: {count} at the accepted level, {MIN_OBSERVATIONS} needed"
+            if level.note:
+                reason += f" ({level.note})"
+            reasons.append(reason)
             continue
         if not bandwidth.is_case_key(level.case):
-            left.append(f"{name}: its case cannot be written as name=value,name=value")
+            reasons.append(f"{name}: its case cannot be written as name=value,name=value")
             continue
         new = entry_from_level(level, today, by, why)
-        old = known.get(new.key)
-        found.append(ReferenceProposal(_proposal_kind(old, new), old, new, level.note))
-    return found, left
+        old = entries.get(new.key)
+        proposals.append(ReferenceProposal(_proposal_kind(old, new), old, new, level.note))
+    return proposals, reasons
 
 
 def _proposal_kind(old: bandwidth.Reference | None, new: bandwidth.Reference) -> ProposalKind:
     if old is None:
         return "new"
-    bounded = old.low is not None and old.high is not None
-    same_stack = old.provenance.versions == new.provenance.versions
-    far = bandwidth.outside_bounds_reason(new, old.value) or bandwidth.outside_bounds_reason(old, new.value)
-    return "same" if bounded and same_stack and not far else "changed"
+    if old.low is None or old.high is None:
+        return "changed"
+    if old.provenance.versions != new.provenance.versions:
+        return "changed"
+    if bandwidth.outside_bounds_reason(new, old.value) or bandwidth.outside_bounds_reason(old, new.value):
+        return "changed"
+    return "same"

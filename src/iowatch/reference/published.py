@@ -120,13 +120,21 @@ class PublishedTable:
     @cached_property
     def rows(self) -> list[list[PublishedCell]]:
         """One list per printed row: numbers as numbers, blanks as None."""
-        columns = self.sidecar.columns
-        return [[_parse_cell(text, c) for text, c in zip(row, columns, strict=True)] for row in self.printed]
+        rows = []
+        for row in self.printed:
+            cells = zip(row, self.sidecar.columns, strict=True)
+            rows.append([_parse_cell(text, column) for text, column in cells])
+        return rows
 
     def to_json(self) -> dict[str, Any]:
         """Return the document of `iowatch reference show --published … --json`."""
-        title, columns = self.sidecar.title, [{"name": c.name, "unit": c.unit} for c in self.sidecar.columns]
-        return {"source": self.source, "table": self.name, "title": title, "columns": columns, "rows": self.rows}
+        return {
+            "source": self.source,
+            "table": self.name,
+            "title": self.sidecar.title,
+            "columns": [{"name": column.name, "unit": column.unit} for column in self.sidecar.columns],
+            "rows": self.rows,
+        }
 
 
 def _parse_cell(text: str, column: PublishedColumn) -> PublishedCell:
@@ -135,7 +143,9 @@ def _parse_cell(text: str, column: PublishedColumn) -> PublishedCell:
         return None
     if column.type in ("text", "unit") or not _NUMBER.fullmatch(text):
         return text
-    return int(text) if text.lstrip("-").isdigit() else float(text)
+    if text.lstrip("-").isdigit():
+        return int(text)
+    return float(text)
 
 
 def _cell_fault(text: str, column: PublishedColumn) -> str | None:
@@ -156,8 +166,12 @@ def _cell_fault(text: str, column: PublishedColumn) -> str | None:
 def _row_faults(row: list[str], columns: list[PublishedColumn]) -> list[str]:
     if len(row) != len(columns):
         return [f"{len(columns)} cells expected, found {len(row)}"]
-    checked = ((n, c, _cell_fault(text, c)) for n, (text, c) in enumerate(zip(row, columns, strict=True)))
-    return [f"column {n + 1} '{c.name}': {fault}" for n, c, fault in checked if fault]
+    faults = []
+    for number, (text, column) in enumerate(zip(row, columns, strict=True), 1):
+        fault = _cell_fault(text, column)
+        if fault:
+            faults.append(f"column {number} '{column.name}': {fault}")
+    return faults
 
 
 def _read_table_rows(path: Path, columns: list[PublishedColumn]) -> list[list[str]]:
@@ -169,26 +183,31 @@ def _read_table_rows(path: Path, columns: list[PublishedColumn]) -> list[list[st
     try:
         with path.open(encoding="utf-8", newline="") as file:
             reader = csv.reader(file, strict=True)
-            numbered = [(reader.line_num, row) for row in reader]
+            header = next(reader, [])
+            numbered_rows = [(reader.line_num, row) for row in reader]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise InputError(f"{path}: not readable: {error}") from error
-    names = [c.name for c in columns]
-    if not numbered or numbered[0][1] != names:
-        raise InputError(f"{path}:1: header {numbered[0][1] if numbered else []} is not that of the sidecar: {names}")
-    faults = [f"{path}:{line}: {fault}" for line, row in numbered[1:] for fault in _row_faults(row, columns)]
+    names = [column.name for column in columns]
+    if header != names:
+        raise InputError(f"{path}:1: header {header} is not that of the sidecar: {names}")
+    faults: list[str] = []
+    for line, row in numbered_rows:
+        faults += [f"{path}:{line}: {fault}" for fault in _row_faults(row, columns)]
     if faults:
         raise InputError("\n".join(faults))
-    return [row for _, row in numbered[1:]]
+    return [row for _, row in numbered_rows]
 
 
 def _value_faults(document: YamlDocument, sidecar: TableSidecar, rows: list[list[str]]) -> list[str]:
     """Return faults for texts in key columns that the sidecar does not explain."""
     faults = []
-    for n, column in enumerate(sidecar.columns):
-        unknown = {row[n] for row in rows} - set(column.values) if column.values is not None else set()
-        for text in sorted(unknown):
-            where = document.where(["columns", n, "values"])
-            hint = suggest_name(text, list(column.values or {}))
+    for index, column in enumerate(sidecar.columns):
+        if column.values is None:
+            continue
+        unexplained = {row[index] for row in rows} - column.values.keys()
+        for text in sorted(unexplained):
+            where = document.where(["columns", index, "values"])
+            hint = suggest_name(text, list(column.values))
             faults.append(f"{where}: column '{column.name}' has '{text}', which `values` does not explain. {hint}")
     return faults
 
@@ -209,7 +228,8 @@ def read_published_table(path: Path) -> PublishedTable:
     document = YamlDocument(path, TableSidecar.docs)
     sidecar = document.validated(TableSidecar)
     rows = _read_table_rows(path.with_name(f"{path.stem}.csv"), sidecar.columns)
-    if faults := _value_faults(document, sidecar, rows):
+    faults = _value_faults(document, sidecar, rows)
+    if faults:
         raise InputError("\n".join(faults))
     return PublishedTable(path.parent.name, path.stem, sidecar, rows)
 
@@ -260,13 +280,21 @@ def cite_table(name: str) -> str:
         return name
     if not separator:
         return cited
-    return f"{cited}, Table {table}" if any(map(str.isdigit, table)) else f"{cited}, {table}"
+    # A table without a number has a name: `text`.
+    if any(map(str.isdigit, table)):
+        return f"{cited}, Table {table}"
+    return f"{cited}, {table}"
 
 
 def _table_sort_key(name: str) -> list[tuple[int, int, str]]:
     """Return a key that sorts "2" before "10", "5" before "5b" before "6", "A.9" before "A.10", and words last."""
-    parts = re.findall(r"\d+|\D+", name)
-    return [(0, int(part), "") if part.isdigit() else (1, 0, part) for part in parts]
+    key = []
+    for digits_or_text in re.findall(r"\d+|\D+", name):
+        if digits_or_text.isdigit():
+            key.append((0, int(digits_or_text), ""))
+        else:
+            key.append((1, 0, digits_or_text))
+    return key
 
 
 def published_table_names(source: str, root: Path | None = None) -> list[str]:
@@ -276,7 +304,8 @@ def published_table_names(source: str, root: Path | None = None) -> list[str]:
         UsageError: unknown source.
     """
     folder = _source_folders(root)[source_number(source, root)]
-    return sorted((p.stem for p in folder.glob("*.yaml") if p.stem != "source"), key=_table_sort_key)
+    names = {path.stem for path in folder.glob("*.yaml")} - {"source"}
+    return sorted(names, key=_table_sort_key)
 
 
 def load_published_table(source: str, table: str, root: Path | None = None) -> PublishedTable:
@@ -286,9 +315,9 @@ def load_published_table(source: str, table: str, root: Path | None = None) -> P
         UsageError: unknown source or table.
         InputError: the files of the table are damaged.
     """
-    known = published_table_names(source, root)
-    if table not in known:
-        raise UsageError(f"source {source} has no table '{table}'", hint=suggest_name(table, known))
+    names = published_table_names(source, root)
+    if table not in names:
+        raise UsageError(f"source {source} has no table '{table}'", hint=suggest_name(table, names))
     folder = _source_folders(root)[source_number(source, root)]
     return read_published_table(folder / f"{table}.yaml")
 
@@ -300,11 +329,18 @@ def load_all_tables(root: Path | None = None) -> list[PublishedTable]:
         InputError: a file is damaged.
     """
     folders = _source_folders(root)
-    tables = (path for folder in folders.values() for path in sorted(folder.glob("*.csv")))
-    if lone := [path for path in tables if not path.with_name(f"{path.stem}.yaml").exists()]:
-        raise InputError("\n".join(f"{path}: no sidecar {path.stem}.yaml beside it" for path in lone))
-    names = ((source, name) for source in folders for name in published_table_names(source, root))
-    return [read_published_table(folders[source] / f"{name}.yaml") for source, name in names]
+    faults = []
+    for folder in folders.values():
+        for path in sorted(folder.glob("*.csv")):
+            if not path.with_suffix(".yaml").exists():
+                faults.append(f"{path}: no sidecar {path.stem}.yaml beside it")
+    if faults:
+        raise InputError("\n".join(faults))
+    tables = []
+    for source, folder in folders.items():
+        for name in published_table_names(source, root):
+            tables.append(read_published_table(folder / f"{name}.yaml"))
+    return tables
 
 
 CORES_PER_NODE = {"archer": 24}
@@ -334,18 +370,22 @@ def table_measurements(table: PublishedTable) -> list[dict[str, Scalar | None]]:
         message = f"table {source_key(table.source)}/{table.name} has no measurements, so there is no long form"
         raise UsageError(message, hint="Show it without --long.")
     columns = table.sidecar.columns
-    found = []
+    measurements = []
     for row, printed in zip(table.rows, table.printed, strict=True):
-        keys: dict[Any, Scalar] = {}
+        # What the texts and the key columns of the row state.
+        row_settings: dict[Any, Scalar] = {}
         for column, cell, text in zip(columns, row, printed, strict=True):
-            keys |= column.values[text] if column.values is not None else {}
+            if column.values is not None:
+                row_settings |= column.values[text]
             if column.key is not None and cell is not None:
-                keys[column.key] = _size_mib(cell) if column.key.endswith("_mib") else cell
+                row_settings[column.key] = _size_mib(cell) if column.key.endswith("_mib") else cell
         for column, cell in zip(columns, row, strict=True):
             if column.measured is not None and cell is not None:
-                settings: dict[Any, Scalar] = {**table.sidecar.common}
-                found.append(_make_measurement(settings | keys | column.measured, cell, column.unit))
-    return found
+                all_settings: dict[Any, Scalar] = {**table.sidecar.common}
+                all_settings |= row_settings
+                all_settings |= column.measured
+                measurements.append(_make_measurement(all_settings, cell, column.unit))
+    return measurements
 
 
 # Case parameters (docs/case-parameters.md) by column of the long form, if the names differ.
@@ -364,12 +404,14 @@ def column_parameter(column: str) -> tuple[str, int]:
 
 def case_parameters(measurement: Mapping[str, Scalar | None]) -> dict[str, Scalar]:
     """Return the case parameters that a measurement of the long form states, sizes in bytes."""
-    found: dict[str, Scalar] = {}
+    parameters: dict[str, Scalar] = {}
     for column in measurement.keys() & set(LONG_FORM_COLUMNS) - _NOT_PARAMETERS:
-        value, (name, unit) = measurement[column], column_parameter(column)
-        if value is not None:
-            found[name] = value if unit == 1 else int(float(value) * unit)
-    return found
+        value = measurement[column]
+        if value is None:
+            continue
+        name, unit = column_parameter(column)
+        parameters[name] = value if unit == 1 else int(float(value) * unit)
+    return parameters
 
 
 def _size_mib(cell: int | float | str) -> int | float:
@@ -417,18 +459,21 @@ def peak_mib_per_s(file_systems: Iterable[FileSystem], operation: str, file_syst
         operation: `write` or `read`.
         file_system: the file system used; without it, the limit is returned only if all file systems with one agree.
     """
-    chosen = [s for s in file_systems if file_system is None or s.name == file_system]
-    limits = {
-        min(applying)
-        for s in chosen
-        if (applying := [p.mib_per_s for p in s.peaks if p.operation in (operation, "both")])
-    }
+    limits: set[float] = set()
+    for entry in file_systems:
+        if file_system is not None and entry.name != file_system:
+            continue
+        peaks = [peak.mib_per_s for peak in entry.peaks if peak.operation in (operation, "both")]
+        if peaks:
+            limits.add(min(peaks))
     return limits.pop() if len(limits) == 1 else None
 
 
 def percent_of_peak(value_mib_per_s: float, peak: float | None) -> float | None:
     """Return a bandwidth in per cent of the peak; None if the peak is unknown."""
-    return None if peak is None or peak <= 0 else 100 * value_mib_per_s / peak
+    if peak is None or peak <= 0:
+        return None
+    return 100 * value_mib_per_s / peak
 
 
 # [lawrence2017], section 6, "NetCDF Performance": Darshan's counts of its base case, kept in the table `text`.
@@ -452,9 +497,11 @@ class PublishedCounts:
 
 def published_counts(case: Case) -> PublishedCounts | None:
     """Return the printed counts for a similar case (benchio, collective writes to one shared file), or None."""
-    wanted = {"operation": "write", "file": "shared", "collective": True}
-    if case.benchmark != "benchio" or any(case.parameters.get(k, v) != v for k, v in wanted.items()):
+    if case.benchmark != "benchio":
         return None
+    for name, value in {"operation": "write", "file": "shared", "collective": True}.items():
+        if case.parameters.get(name, value) != value:
+            return None
     return _read_published_counts().get(str(case.parameters.get("api")))
 
 
@@ -463,10 +510,11 @@ def _read_published_counts() -> Mapping[str, PublishedCounts]:
     table = load_published_table(_SOURCE, _TABLE)
     names = [column.name for column in table.sidecar.columns]
     quantity, value = names.index("Quantity"), names.index("Value")
-    known = {str(row[quantity]): row[value] for row in table.rows}
-    found = {}
+    values = {str(row[quantity]): row[value] for row in table.rows}
+    counts = {}
     for name, api in _APIS.items():
-        both = [known.get(f"{kind} writes of {name}") for kind in ("collective", "independent")]
-        if all(isinstance(one, int | float) for one in both):
-            found[api] = PublishedCounts(int(both[0]), int(both[1]), f"{_SOURCE}/{_TABLE}")  # type: ignore[arg-type]
-    return found
+        collective = values.get(f"collective writes of {name}")
+        independent = values.get(f"independent writes of {name}")
+        if isinstance(collective, int | float) and isinstance(independent, int | float):
+            counts[api] = PublishedCounts(int(collective), int(independent), f"{_SOURCE}/{_TABLE}")
+    return counts

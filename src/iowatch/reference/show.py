@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table as Grid
 from rich.text import Text
 
-from iowatch.core import format_number
+from iowatch.core import format_count, format_number
 from iowatch.reference import bandwidth, published
 from iowatch.reference.bandwidth import Reference
 from iowatch.reference.policy import AuditRemark
@@ -24,13 +24,15 @@ def list_published_tables(source: str | None = None) -> dict[str, Any]:
     Raises:
         UsageError: unknown source.
     """
-    known = published.load_sources()
-    wanted = known if source is None else [published.source_number(source)]
-    sources = []
-    for name in wanted:
-        tables = [_table_summary(name, table) for table in published.published_table_names(name)]
-        sources.append({**known[name].model_dump(), "source": name, "tables": tables})
-    return {"sources": sources}
+    sources = published.load_sources()
+    numbers = list(sources)
+    if source is not None:
+        numbers = [published.source_number(source)]
+    entries = []
+    for number in numbers:
+        tables = [_table_summary(number, table) for table in published.published_table_names(number)]
+        entries.append({**sources[number].model_dump(), "source": number, "tables": tables})
+    return {"sources": entries}
 
 
 def _table_summary(source: str, table: str) -> dict[str, Any]:
@@ -50,9 +52,9 @@ def published_table_document(source: str, table: str, long_form: bool) -> tuple[
     return document, loaded.sidecar.notes
 
 
-def print_table_list(known: dict[str, Any], console: Console) -> None:
+def print_table_list(document: dict[str, Any], console: Console) -> None:
     """Print the citation of each document, and one line per table below it."""
-    for source in known["sources"]:
+    for source in document["sources"]:
         reference = f"{source['authors']}: {source['title']}. {source['venue']}"
         date = f", {source['date']}" if source["date"] else ""
         console.print(Text(f"{source['key']} ({source['source']})  {reference}{date}", style="bold"))
@@ -63,15 +65,20 @@ def print_table_list(known: dict[str, Any], console: Console) -> None:
 def print_published_table(shown: dict[str, Any], console: Console, notes: Sequence[str] = ()) -> None:
     """Print a table with units in its header and notes below; columns without values are omitted."""
     where = f"{shown['source']}/{shown['table']}"
-    used = [n for n in range(len(shown["columns"])) if any(row[n] is not None for row in shown["rows"])]
     grid = Grid(title=Text(f"{published.cite_table(where)}: {shown['title']}"), title_justify="left")
-    for n in used:
-        column = shown["columns"][n]
-        unit = f" ({column['unit']})" if column["unit"] not in (None, "1") else ""
-        numeric = all(isinstance(row[n], int | float | None) for row in shown["rows"])
-        grid.add_column(Text(column["name"] + unit), justify="right" if numeric else "left")
+    used_columns = []
+    for index, column in enumerate(shown["columns"]):
+        cells = [row[index] for row in shown["rows"]]
+        if all(cell is None for cell in cells):
+            continue
+        used_columns.append(index)
+        title = column["name"]
+        if column["unit"] not in (None, "1"):
+            title += f" ({column['unit']})"
+        is_numeric = all(isinstance(cell, int | float | None) for cell in cells)
+        grid.add_column(Text(title), justify="right" if is_numeric else "left")
     for row in shown["rows"]:
-        grid.add_row(*(Text("" if row[n] is None else str(row[n])) for n in used))
+        grid.add_row(*(Text("" if row[index] is None else str(row[index])) for index in used_columns))
     console.print(grid)
     for note in notes:
         console.print(Text(f"note: {note}"))
@@ -89,9 +96,10 @@ def references_with_peak(system: str) -> dict[str, Any]:
     entries = []
     for entry in references.entries:
         parameters = dict(pair.split("=", 1) for pair in entry.parameters)
-        known = published.has_peak(entry.metric.name)
-        place = parameters.get("file_system") or default_file_system(system)
-        peak = published.peak_mib_per_s(file_systems, entry.operation, place) if known else None
+        peak = None
+        if published.has_peak(entry.metric.name):
+            file_system = parameters.get("file_system") or default_file_system(system)
+            peak = published.peak_mib_per_s(file_systems, entry.operation, file_system)
         percent = published.percent_of_peak(entry.value, peak)
         entries.append({**entry.to_json(), "peak": peak, "percent_of_peak": percent})
     return {"system": system, "path": str(references.path), "exists": references.exists, "entries": entries}
@@ -141,4 +149,4 @@ def print_remarks(remarks: Sequence[AuditRemark], console: Console) -> None:
             if remark.severity == severity:
                 console.print(Text(f"{severity}: {remark.where}: {remark.text}"), soft_wrap=True)
     counts = Counter(remark.severity for remark in remarks)
-    console.print(", ".join(f"{counts[s]} {s}{'' if counts[s] == 1 else 's'}" for s in ("error", "warning", "note")))
+    console.print(", ".join(format_count(counts[severity], severity) for severity in ("error", "warning", "note")))

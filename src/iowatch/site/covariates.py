@@ -102,18 +102,19 @@ def parse_snapshot(text: str, settings: CovariateSettings) -> Snapshot:
         text: what the script printed; a damaged section is left out.
     """
     readers = _READERS | {"lustre": partial(_read_lustre, patterns=settings.lustre_parameters)}
-    found: Snapshot = {}
-    for part in re.split(r"(?m)^== ", text)[1:]:
-        title, _, lines = part.partition("\n")
+    snapshot: Snapshot = {}
+    for section in re.split(r"(?m)^== ", text)[1:]:
+        title, _, lines = section.partition("\n")
         try:
             values = list(readers[title.strip()](lines.splitlines()))
         except (KeyError, ValueError, IndexError):
             continue
         for name, value in values:
-            # One name per interface, target or operation: the total of the node.
-            known = found.get(name)
-            found[name] = value if known is None or isinstance(value, str) else value + float(known)
-    return {name: value for name, value in found.items() if isinstance(value, str) or math.isfinite(value)}
+            # Numbers of several interfaces, targets or operations have one name: the total of the node.
+            if name in snapshot and not isinstance(value, str):
+                value += float(snapshot[name])
+            snapshot[name] = value
+    return {name: value for name, value in snapshot.items() if isinstance(value, str) or math.isfinite(value)}
 
 
 def is_complete_snapshot(text: str) -> bool:
@@ -156,9 +157,10 @@ def _read_network(lines: _Lines) -> _Values:
         counter = path.rpartition("/")[2]
         if counter == "port_xmit_wait":
             yield "network_wait", float(value)
+        elif counter.endswith(("dropped", "discards")):
+            yield "network_discards", float(value)
         elif counter != "port_rcv_switch_relay_errors":  # also counts multicast packets of the port itself
-            lost = counter.endswith(("dropped", "discards"))
-            yield "network_discards" if lost else "network_errors", float(value)
+            yield "network_errors", float(value)
 
 
 def _read_ethtool(lines: _Lines) -> _Values:
@@ -202,41 +204,69 @@ def _read_nfs(lines: _Lines) -> _Values:
             yield "client_written_bytes", float(words[6])
         elif re.match(r"\s+[A-Z_]+: \d", line):
             sent, transmitted, *_, execute_ms = map(float, words[1:9])
-            is_data = words[0] in ("READ:", "WRITE:", "COMMIT:")
-            yield "client_data_ops" if is_data else "client_metadata_ops", sent
+            if words[0] in ("READ:", "WRITE:", "COMMIT:"):
+                yield "client_data_ops", sent
+            else:
+                yield "client_metadata_ops", sent
             yield "client_retransmissions", transmitted - sent
             yield "client_wait_s", execute_ms / 1000
 
 
 def _read_lustre(lines: _Lines, patterns: Sequence[str]) -> _Values:
     """`lctl get_param` of statistics (`name count samples [unit] min max sum`) and of the parameters of the site."""
-    sums: dict[tuple[str, str], float] = defaultdict(float)
-    values: dict[str, Counter[str]] = {}
+    totals: dict[tuple[str, str], float] = defaultdict(float)
+    parameters: dict[str, Counter[str]] = {}
     device = ""
     for line in lines:
-        if header := re.match(r"(\w+)\.\S+\.stats=$", line):
+        words = line.split()
+        header = re.match(r"(\w+)\.\S+\.stats=$", line)
+        parameter = re.match(r"([^\s=]+)=(.+)$", line)
+        if header:
             device = header[1]
-        elif parameter := re.match(r"([^\s=]+)=(.+)$", line):
+        elif parameter:
             for pattern in patterns:
                 if fnmatchcase(parameter[1], pattern):
-                    values.setdefault(pattern, Counter())[parameter[2].strip()] += 1
-        elif (words := line.split())[1:] and words[2:3] == ["samples"]:
-            sums[device, words[0]] += float(words[6]) if len(words) > 6 else float(words[1])
-            if words[0] == "req_waittime":
-                sums[device, "requests"] += float(words[1])
+                    parameters.setdefault(pattern, Counter())[parameter[2].strip()] += 1
+        elif words[2:3] == ["samples"]:
+            counter, count = words[0], float(words[1])
+            # The sum of the samples, or their number where they have no values.
+            totals[device, counter] += float(words[6]) if len(words) > 6 else count
+            if counter == "req_waittime":
+                totals[device, "requests"] += count
+    yield from _lustre_totals(totals)
+    for pattern, counts in parameters.items():
+        yield f"setting:{pattern}", _format_parameter(counts)
+
+
+def _lustre_totals(totals: dict[tuple[str, str], float]) -> _Values:
+    """Covariates from the totals of counters.
+
+    Args:
+        totals: by device (`llite`: the mount; `osc`, `mdc`: clients of its object and metadata servers) and counter.
+    """
+    devices = {device for device, _ in totals}
     # The object clients count what the network carried; the mount also counts what its cache answered.
-    source = "osc" if ("osc", "read_bytes") in sums or ("osc", "write_bytes") in sums else "llite"
-    names = {
-        "client_read_bytes": (source, "read_bytes"),
-        "client_written_bytes": (source, "write_bytes"),
+    bytes_device = "llite"
+    if ("osc", "read_bytes") in totals or ("osc", "write_bytes") in totals:
+        bytes_device = "osc"
+    counters = {
+        "client_read_bytes": (bytes_device, "read_bytes"),
+        "client_written_bytes": (bytes_device, "write_bytes"),
         "client_data_ops": ("osc", "requests"),
         "client_metadata_ops": ("mdc", "requests"),
     }
-    yield from ((name, sums[key]) for name, key in names.items() if key[0] in {device for device, _ in sums})
-    yield "client_wait_s", (sums["osc", "req_waittime"] + sums["mdc", "req_waittime"]) / 1e6
-    for pattern, counts in values.items():
-        texts = [text if len(counts) == 1 else f"{text} ({count})" for text, count in counts.most_common()]
-        yield f"setting:{pattern}", ", ".join(texts)
+    for name, (device, counter) in counters.items():
+        if device in devices:
+            yield name, totals[device, counter]
+    # In microseconds.
+    yield "client_wait_s", (totals["osc", "req_waittime"] + totals["mdc", "req_waittime"]) / 1e6
+
+
+def _format_parameter(counts: Counter[str]) -> str:
+    """Return the value of a parameter, or each value and the number of devices that have it, most frequent first."""
+    if len(counts) == 1:
+        return next(iter(counts))
+    return ", ".join(f"{value} ({count})" for value, count in counts.most_common())
 
 
 _TARGET = re.compile(r"(\S+) +(\d+) +(\d+) +(\d+) +\d+% .*\[(OST|MDT):")
@@ -246,23 +276,29 @@ _MAX_TARGETS = 64
 
 def _read_lfs_df(lines: _Lines) -> _Values:
     """Lines `UUID blocks used available use% mount[OST:0]`; a target that does not answer has ` : ` and the reason."""
-    rows = [found for line in lines if (found := _TARGET.match(line))]
-    fill = {row[1].removesuffix("_UUID").rpartition("-")[2]: _percent(row) for row in rows if row[5] == "OST"}
+    rows = [row for row in map(_TARGET.match, lines) if row is not None]
+    fill_percent: dict[str, float] = {}
+    for row in rows:
+        if row[5] == "OST":
+            name = row[1].removesuffix("_UUID").rpartition("-")[2]
+            fill_percent[name] = _fill_percent(row)
     yield "targets", len(rows)
     yield "targets_down", sum(" : " in line for line in lines)
-    yield "target_fill_max", max(fill.values())
-    yield "target_fill_mean", sum(fill.values()) / len(fill)
-    for name in sorted(fill, key=lambda name: -fill[name])[:_MAX_TARGETS]:
-        yield f"target_fill:{name}", fill[name]
+    yield "target_fill_max", max(fill_percent.values())
+    yield "target_fill_mean", sum(fill_percent.values()) / len(fill_percent)
+    fullest_first = sorted(fill_percent, key=lambda name: -fill_percent[name])
+    for name in fullest_first[:_MAX_TARGETS]:
+        yield f"target_fill:{name}", fill_percent[name]
 
 
-def _percent(row: re.Match[str]) -> float:
+def _fill_percent(row: re.Match[str]) -> float:
     used, available = float(row[3]), float(row[4])
     return round(100 * used / max(used + available, 1), 2)
 
 
 def _read_lfs_inodes(lines: _Lines) -> _Values:
-    yield "target_inodes_free_min", min(float(found[4]) for line in lines if (found := _TARGET.match(line)))
+    rows = [row for row in map(_TARGET.match, lines) if row is not None]
+    yield "target_inodes_free_min", min(float(row[4]) for row in rows)
 
 
 def _read_mmpmon(lines: _Lines) -> _Values:
@@ -353,8 +389,8 @@ def _ask(url: str, query: str, start: float, end: float) -> tuple[float, float]:
     step = max(round(end - start, 3), 0.01)
     # Up to the middle of the second step: rounding must not lose its beginning.
     words = {"query": query, "start": f"{start:.3f}", "end": f"{start + 1.5 * step:.3f}", "step": f"{step:.3f}"}
-    place = f"{url.rstrip('/')}/api/v1/query_range?{urllib.parse.urlencode(words)}"
-    with urllib.request.urlopen(place, timeout=_PROMETHEUS_LIMIT_S) as answer:  # noqa: S310  # nosec B310 # scheme checked
+    address = f"{url.rstrip('/')}/api/v1/query_range?{urllib.parse.urlencode(words)}"
+    with urllib.request.urlopen(address, timeout=_PROMETHEUS_LIMIT_S) as answer:  # noqa: S310  # nosec B310 # scheme checked
         rows = json.load(answer)["data"]["result"]
     if len(rows) != 1:
         raise ValueError(f"{len(rows)} series, expected one: use sum(), avg() or max()")
@@ -374,13 +410,22 @@ def read_snapshots(stage: Path, settings: CovariateSettings) -> dict[str, Any]:
         texts = {side: (stage / _snapshot_name(side)).read_text(errors="replace") for side in SIDES}
     except OSError:
         return {}
-    found = {side: parse_snapshot(text, settings) for side, text in texts.items()}
-    late = f"the snapshot took longer than {_SNAPSHOT_LIMIT_S} s: a program or the file system hung"
-    missing: dict[str, str] = {side: late for side, text in texts.items() if not is_complete_snapshot(text)}
-    times = [time for side in found.values() if isinstance(time := side.get("time_s"), float)]
-    if settings.prometheus and len(times) == len(found):
-        *answers, reasons = ask_prometheus(settings.prometheus, *times)
-        for side, answer in zip(found.values(), answers, strict=True):
-            side.update(answer)
+    snapshots: dict[str, dict[str, float | str]] = {}
+    for side, text in texts.items():
+        snapshots[side] = parse_snapshot(text, settings)
+    missing: dict[str, str] = {}
+    for side, text in texts.items():
+        if not is_complete_snapshot(text):
+            missing[side] = f"the snapshot took longer than {_SNAPSHOT_LIMIT_S} s: a program or the file system hung"
+    # Prometheus is asked for the times of the two snapshots.
+    start, end = (snapshot.get("time_s") for snapshot in snapshots.values())
+    if settings.prometheus and isinstance(start, float) and isinstance(end, float):
+        *answers, reasons = ask_prometheus(settings.prometheus, start, end)
+        for snapshot, answer in zip(snapshots.values(), answers, strict=True):
+            snapshot.update(answer)
         missing |= reasons
-    return {"covariates": {**found, **({"missing": missing} if missing else {})}}
+    covariates: dict[str, Any] = {}
+    covariates.update(snapshots)
+    if missing:
+        covariates["missing"] = missing
+    return {"covariates": covariates}

@@ -30,8 +30,10 @@ def _value_error(error: IowatchError) -> ValueError:
 
 def _parse_size_field(value: object) -> object:
     """Return the bytes of a size such as `64g`; see `_value_error`."""
+    if not isinstance(value, str):
+        return value
     try:
-        return units.parse_size(value) if isinstance(value, str) else value
+        return units.parse_size(value)
     except InputError as error:
         raise _value_error(error) from error
 
@@ -109,8 +111,8 @@ class FileSystemIdentity(ClosedModel):
 
     def difference(self, found: FileSystemIdentity | None) -> str | None:
         """Found and expected as text; None if `found` has every field that this one declares."""
-        known = found.declared if found else {}
-        if self.declared.items() <= known.items():
+        found_fields = found.declared if found else {}
+        if self.declared.items() <= found_fields.items():
             return None
         return f"found {found or 'unknown'}; expected {self}"
 
@@ -140,7 +142,9 @@ class Scratch(Directory):
 
 def _parse_directory_field(value: object) -> object:
     """Return the block of a directory that is only a path."""
-    return {"path": value} if isinstance(value, str) else value
+    if isinstance(value, str):
+        return {"path": value}
+    return value
 
 
 ScratchField = Annotated[Scratch | None, BeforeValidator(_parse_directory_field)]
@@ -202,8 +206,8 @@ def expand_scratch(path: str, where: str) -> Path:
     Raises:
         UsageError: it contains an undefined variable, or is not an absolute path.
     """
-    known = {**os.environ, "IOWATCH_VAR": str(settings.var_directory().absolute())}
-    text = re.sub(r"\$\{(\w+)\}", lambda match: known.get(match.group(1), match.group(0)), path)
+    variables = {**os.environ, "IOWATCH_VAR": str(settings.var_directory().absolute())}
+    text = re.sub(r"\$\{(\w+)\}", lambda match: variables.get(match.group(1), match.group(0)), path)
     if "$" in text:
         raise UsageError(f"{where}: '{text}' names a variable that is not set", hint="Set it or name the path.")
     if not text.startswith("/"):
@@ -258,7 +262,7 @@ class MeasuredFileSystem:
 
 
 def measured_file_systems(
-    file: str, scratch: Scratch | None, known: Sequence[FileSystem]
+    file: str, scratch: Scratch | None, file_systems: Sequence[FileSystem]
 ) -> tuple[MeasuredFileSystem, ...]:
     """Return the file systems that suites can measure, the default one first.
 
@@ -267,49 +271,63 @@ def measured_file_systems(
     Args:
         file: path of the `system.yaml`, for messages.
     """
-    found = []
+    measured = []
     if scratch is not None:
         name = scratch.file_system or _UNNAMED
-        own = next((one for one in known if one.name == name), None)
-        limits = own.limits if own else None
-        found.append(MeasuredFileSystem(name, scratch, None, limits, f"{file}: field 'scratch'", True))
-    for number, one in enumerate(known):
-        if one.directory is not None:
-            where = f"{file}: field 'file_systems.{number}.directory'"
-            is_default = not found
-            found.append(
-                MeasuredFileSystem(one.name, one.directory, one.mount, one.limits, where, is_default, one.node_local)
+        limits = next((entry.limits for entry in file_systems if entry.name == name), None)
+        measured.append(MeasuredFileSystem(name, scratch, None, limits, f"{file}: field 'scratch'", True))
+    for number, entry in enumerate(file_systems):
+        if entry.directory is None:
+            continue
+        measured.append(
+            MeasuredFileSystem(
+                name=entry.name,
+                directory=entry.directory,
+                mount=entry.mount,
+                limits=entry.limits,
+                where=f"{file}: field 'file_systems.{number}.directory'",
+                is_default=not measured,
+                node_local=entry.node_local,
             )
-    return tuple(found)
+        )
+    return tuple(measured)
 
 
-def file_system_faults(scratch: Scratch | None, known: Sequence[FileSystem]) -> Iterator[str]:
+def file_system_faults(scratch: Scratch | None, file_systems: Sequence[FileSystem]) -> Iterator[str]:
     """Yield what prevents that these file systems are measured, one sentence each."""
-    facts = [one.name for one in known if one.directory is None]
-    measured = measured_file_systems("", scratch, known)
-    named = scratch.file_system if scratch else None
-    if named is not None and named not in facts:
-        yield f"scratch: file_system '{named}' is not an entry of 'file_systems' without a directory"
-    if scratch and named is None and len(measured) > 1 and facts:
-        example = f"scratch: {{path: {scratch.path}, file_system: {facts[0]}}}"
+    measured = measured_file_systems("", scratch, file_systems)
+    # The default one: `scratch` names the entry with its facts.
+    without_directory = [entry.name for entry in file_systems if entry.directory is None]
+    scratch_entry = scratch.file_system if scratch else None
+    if scratch_entry is not None and scratch_entry not in without_directory:
+        yield f"scratch: file_system '{scratch_entry}' is not an entry of 'file_systems' without a directory"
+    if scratch and scratch_entry is None and len(measured) > 1 and without_directory:
+        example = f"scratch: {{path: {scratch.path}, file_system: {without_directory[0]}}}"
         yield f"several file systems are measured: name the entry of the default one, for example '{example}'"
-    owners: dict[str, str] = {}
-    names: set[str] = set()
-    for one in measured:
-        place = os.path.normpath(one.directory.path)
-        if (other := owners.setdefault(place, one.name)) != one.name:
-            yield f"file systems '{other}' and '{one.name}' have the same directory, {place}"
-        if len(measured) > 1 and (one.name == ALL_FILE_SYSTEMS or not _NAME.fullmatch(one.name)):
-            yield f"file system '{one.name}': expected a name of letters, digits and . _ + -; not '{ALL_FILE_SYSTEMS}'"
-        if one.node_local and one.is_default:
-            yield f"file system '{one.name}' is node-local and cannot be the default one"
-        if one.name in names:
-            yield f"two file systems that are measured have the name '{one.name}'"
-        names.add(one.name)
-    for entry in known:
+    yield from _measured_faults(measured)
+    for entry in file_systems:
         if entry.directory is not None and entry.limits is None:
             yield f"file system '{entry.name}': a directory, but no limits; expected {{total_bytes: 1t, files: 100000}}"
         if entry.directory is None and entry.node_local:
             yield f"file system '{entry.name}': node_local, but no directory"
-        if entry.directory is None and entry.limits is not None and entry.name != named:
+        if entry.directory is None and entry.limits is not None and entry.name != scratch_entry:
             yield f"file system '{entry.name}': limits, but no directory"
+
+
+def _measured_faults(measured: Sequence[MeasuredFileSystem]) -> Iterator[str]:
+    """Yield what is wrong with names and directories of the measured file systems."""
+    owners: dict[str, str] = {}
+    names: set[str] = set()
+    for file_system in measured:
+        name = file_system.name
+        directory = os.path.normpath(file_system.directory.path)
+        owner = owners.setdefault(directory, name)
+        if owner != name:
+            yield f"file systems '{owner}' and '{name}' have the same directory, {directory}"
+        if len(measured) > 1 and (name == ALL_FILE_SYSTEMS or not _NAME.fullmatch(name)):
+            yield f"file system '{name}': expected a name of letters, digits and . _ + -; not '{ALL_FILE_SYSTEMS}'"
+        if file_system.node_local and file_system.is_default:
+            yield f"file system '{name}' is node-local and cannot be the default one"
+        if name in names:
+            yield f"two file systems that are measured have the name '{name}'"
+        names.add(name)

@@ -22,11 +22,10 @@ class PartitionTrial(rfm.RunOnlyRegressionTest):  # type: ignore[misc]
     def write_a_file(self) -> None:
         """Add the commands of the trial to the job."""
         # As a session: only the last directory of the path is created.
-        place = shlex.quote(self.scratch)
-        probe = f"{place}/iowatch-probe-$$"
-        self.prerun_cmds = [
-            f"{{ [ -d {place} ] || mkdir {place}; }} && echo iowatch > {probe} && rm {probe} && echo scratch: ok"
-        ]
+        directory = shlex.quote(self.scratch)
+        probe = f"{directory}/iowatch-probe-$$"
+        create = f"{{ [ -d {directory} ] || mkdir {directory}; }}"
+        self.prerun_cmds = [f"{create} && echo iowatch > {probe} && rm {probe} && echo scratch: ok"]
 
     @sanity_function  # type: ignore[untyped-decorator]
     def wrote_it(self) -> Any:

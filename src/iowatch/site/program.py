@@ -54,8 +54,8 @@ class ProgramFacts:
 
     def to_json(self) -> dict[str, Any]:
         """Facts of the run; of the libraries those that stacks describe."""
-        known = re.compile("|".join(_LIBRARIES.values()))
-        libraries = [path for path in self.libraries if known.match(Path(path).name)]
+        described = re.compile("|".join(_LIBRARIES.values()))
+        libraries = [path for path in self.libraries if described.match(Path(path).name)]
         return {"path": self.path, "sha256": self.sha256, "libraries": libraries}
 
 
@@ -77,12 +77,27 @@ def program_commands(program: str, target: str) -> list[str]:
 
 def parse_program_facts(text: str) -> ProgramFacts:
     """Return the facts that `program_commands` printed."""
-    rows = [line.partition("=")[::2] for line in text.splitlines()]
-    first = dict(reversed(rows))
-    variables = dict(value.partition("=")[::2] for name, value in rows if name == "variable")
-    libraries = tuple(sorted({value for name, value in rows if name == "library"}))
-    path, sha256 = first.get("path") or None, first.get("sha256") or None
-    return ProgramFacts(path, sha256, libraries, variables, first.get("zone", "+0000"), first.get("host", ""))
+    facts: dict[str, str] = {}
+    variables: dict[str, str] = {}
+    libraries: set[str] = set()
+    for line in text.splitlines():
+        name, _, value = line.partition("=")
+        if name == "variable":
+            variable, _, content = value.partition("=")
+            variables[variable] = content
+        elif name == "library":
+            libraries.add(value)
+        else:
+            # The first line counts: a later one can belong to a variable with several lines.
+            facts.setdefault(name, value)
+    return ProgramFacts(
+        path=facts.get("path") or None,
+        sha256=facts.get("sha256") or None,
+        libraries=tuple(sorted(libraries)),
+        environment=variables,
+        zone=facts.get("zone", "+0000"),
+        host=facts.get("host", ""),
+    )
 
 
 def program_mismatches(
@@ -103,61 +118,93 @@ def program_mismatches(
     """
     if facts.path is None:
         return  # not started; the output has the reason
+    # The path: a program with a `/` was named explicitly.
     part = stack.part(package) if stack and package else None
-    if stack and part and "/" not in program and not _is_program_of(facts.path, part, stack.paths.get("PATH", ())):
-        yield f"the program is {facts.path}, the stack's {part.name} is {_place(part)}"
-    own = [one.checksums for one in stack.parts] if stack else []
-    known = {os.path.realpath(path): digest for each in (*own, checksums) for path, digest in each.items()}
-    expected = known.get(facts.path, facts.sha256)
-    if expected != facts.sha256:
-        found, wanted = (str(digest)[:12] for digest in (facts.sha256, expected))
-        yield f"{facts.path} was changed, install it again: its SHA-256 is {found}…, expected {wanted}…"
+    is_searched = "/" not in program
+    if stack and part and is_searched and not _is_program_of(facts.path, part, stack.paths.get("PATH", ())):
+        yield f"the program is {facts.path}, the stack's {part.name} is {_location(part)}"
+    # The content of the file.
+    expected_sha256 = _expected_checksums(stack, checksums).get(facts.path, facts.sha256)
+    if expected_sha256 != facts.sha256:
+        yield (
+            f"{facts.path} was changed, install it again: its SHA-256 is {str(facts.sha256)[:12]}…, "
+            f"expected {str(expected_sha256)[:12]}…"
+        )
     if stack:
         yield from _library_mismatches(stack, facts.libraries, used)
 
 
+def _expected_checksums(stack: Stack | None, checksums: Mapping[str, str]) -> dict[str, str]:
+    """SHA-256 of programs by resolved path: those of the stack, and others (`checksums`), which have priority."""
+    by_path: dict[str, str] = {}
+    for part in stack.parts if stack else ():
+        by_path.update(part.checksums)
+    by_path.update(checksums)
+    return {os.path.realpath(path): sha256 for path, sha256 in by_path.items()}
+
+
+# Parts that programs with these features of a stack load.
+_PARTS_OF_FEATURE = {"netcdf4": ("hdf5", "netcdf-c"), "hdf5": ("hdf5",), "pnetcdf": ("parallel-netcdf",)}
+
+
 def used_parts(features: Collection[str]) -> set[str]:
     """Return names of the parts that a case with these required features uses: programs may load others."""
-    known = {"netcdf4": {"hdf5", "netcdf-c"}, "hdf5": {"hdf5"}, "pnetcdf": {"parallel-netcdf"}}
-    return set(MPI_LIBRARIES).union(*(known.get(feature, set()) for feature in features))
+    parts = set(MPI_LIBRARIES)
+    for feature in features:
+        parts.update(_PARTS_OF_FEATURE.get(feature, ()))
+    return parts
 
 
 def _library_mismatches(stack: Stack, libraries: Collection[str], used: Collection[str]) -> Iterator[str]:
-    wanted = next((name for name in MPI_LIBRARIES if stack.part(name)), None)
+    # Another MPI first: with it, all other libraries are others, too.
+    stack_mpi = next((mpi for mpi in MPI_LIBRARIES if stack.part(mpi)), None)
     for path in libraries:
-        found = [mpi for mpi, pattern in MPI_LIBRARIES.items() if re.match(pattern, Path(path).name)]
-        if found and wanted and wanted not in found:
-            yield f"the program loads {path} ({' or '.join(found)}), the stack's MPI is {wanted}"
+        loaded_mpis = [mpi for mpi, pattern in MPI_LIBRARIES.items() if re.match(pattern, Path(path).name)]
+        if loaded_mpis and stack_mpi and stack_mpi not in loaded_mpis:
+            yield f"the program loads {path} ({' or '.join(loaded_mpis)}), the stack's MPI is {stack_mpi}"
             return
     for name, pattern in _LIBRARIES.items():
-        part = stack.part(name) if name in used else None
-        for path in libraries if part else ():
-            if part and re.match(pattern, Path(path).name) and not _is_library_of(path, part, pattern):
-                yield f"the program loads {path}, the stack's {name} is {_place(part)}"
+        part = stack.part(name)
+        if part is None or name not in used:
+            continue
+        for path in libraries:
+            if re.match(pattern, Path(path).name) and not _is_library_of(path, part, pattern):
+                yield f"the program loads {path}, the stack's {name} is {_location(part)}"
 
 
 def _is_program_of(path: str, part: StackPart, directories: Collection[str]) -> bool:
     """Whether a resolved path is in a directory with programs of the part, or in one of the stack's directories."""
-    folders = {str(Path(os.path.realpath(file)).parent) for file in part.files if ".so" not in file}
-    folders |= {os.path.realpath(folder) for folder in directories}
-    folders |= {os.path.realpath(f"{part.prefix}/bin")} if part.prefix else set()
-    return not folders or str(Path(path).parent) in folders
+    part_directories = {str(Path(os.path.realpath(file)).parent) for file in part.files if ".so" not in file}
+    part_directories.update(map(os.path.realpath, directories))
+    if part.prefix:
+        part_directories.add(os.path.realpath(f"{part.prefix}/bin"))
+    return not part_directories or str(Path(path).parent) in part_directories
 
 
 def _is_library_of(path: str, part: StackPart, pattern: str) -> bool:
     """Whether a resolved path is the part's library, or below its installation if the part does not list it."""
     files = [os.path.realpath(file) for file in part.files]
-    listed = [file for file in files if re.match(pattern, Path(file).name)]
-    if listed:
-        return path in listed
-    roots = {Path(file).parent.parent for file in files if Path(file).parent.name == "bin"}
-    roots |= {Path(os.path.realpath(part.prefix))} if part.prefix else set()
-    return not roots or any(Path(path).is_relative_to(root) for root in roots)
+    listed_libraries = [file for file in files if re.match(pattern, Path(file).name)]
+    if listed_libraries:
+        return path in listed_libraries
+    installations = {Path(file).parent.parent for file in files if Path(file).parent.name == "bin"}
+    if part.prefix:
+        installations.add(Path(os.path.realpath(part.prefix)))
+    if not installations:
+        return True
+    return any(Path(path).is_relative_to(installation) for installation in installations)
 
 
-def _place(part: StackPart) -> str:
-    library = next((file for file in part.files if ".so" in file), None)
-    return library or part.prefix or (part.files[0] if part.files else part.version)
+def _location(part: StackPart) -> str:
+    """Return where a part is, for messages: its library, its directory, or another file of it, else its version."""
+    for file in part.files:
+        if ".so" in file:
+            return file
+    if part.prefix:
+        return part.prefix
+    if part.files:
+        return part.files[0]
+    return part.version
 
 
 # Where the clocks of nodes differ, seconds.
@@ -193,22 +240,29 @@ def origin_mismatches(output: Output, origin: RunOrigin, zone: str) -> Iterator[
         zone: offset of the node's clock from UTC (`+0100`), for programs that print local time.
     """
     facts = output.facts
+    # Identifier.
     if origin.run_id is not None and facts.get("run_id") != origin.run_id:
         yield f"the output is of another run: its run id is {facts.get('run_id')}, expected {origin.run_id}"
-    printed = str(facts.get("started") or facts.get("began") or "")
-    started = _epoch_s(printed, zone)
-    earliest, latest = origin.started or 0.0, origin.ended or math.inf
-    if started and not earliest - _CLOCK_TOLERANCE_S <= started <= latest + _CLOCK_TOLERANCE_S:
-        expected = datetime.fromtimestamp(earliest, UTC).isoformat(timespec="seconds")
-        yield f"the output is of another run: it started at {printed}, expected after {expected}"
-    written = (facts.get("filesystem") or {}).get("directory") or facts.get("path")
-    inside = Path(os.path.realpath(origin.directory))
-    if written and not Path(os.path.realpath(str(written))).is_relative_to(inside):
-        yield f"the output is of files in {written}, expected in {origin.directory}"
+    # Start time.
+    printed_time = str(facts.get("started") or facts.get("began") or "")
+    started = _epoch_s(printed_time, zone)
+    earliest = (origin.started or 0.0) - _CLOCK_TOLERANCE_S
+    latest = (origin.ended or math.inf) + _CLOCK_TOLERANCE_S
+    if started and not earliest <= started <= latest:
+        expected = datetime.fromtimestamp(origin.started or 0.0, UTC).isoformat(timespec="seconds")
+        yield f"the output is of another run: it started at {printed_time}, expected after {expected}"
+    # Scratch directory.
+    file_system = facts.get("filesystem") or {}
+    written_to = file_system.get("directory") or facts.get("path")
+    scratch = Path(os.path.realpath(origin.directory))
+    if written_to and not Path(os.path.realpath(str(written_to))).is_relative_to(scratch):
+        yield f"the output is of files in {written_to}, expected in {origin.directory}"
+    # Hosts, without their domain. `machine` is the output of uname, which ends with the host.
     hosts = facts.get("hosts") or str(facts.get("machine") or "").split()[-1:]
-    names = {str(host).partition(".")[0] for host in hosts}
-    if names and origin.hosts and not names & {host.partition(".")[0] for host in origin.hosts}:
-        yield f"the output is of host {', '.join(sorted(names))}, expected {', '.join(sorted(origin.hosts))}"
+    host_names = {str(host).partition(".")[0] for host in hosts}
+    job_host_names = {host.partition(".")[0] for host in origin.hosts}
+    if host_names and job_host_names and not host_names & job_host_names:
+        yield f"the output is of host {', '.join(sorted(host_names))}, expected {', '.join(sorted(origin.hosts))}"
 
 
 def version_mismatches(
@@ -222,36 +276,63 @@ def version_mismatches(
     """
     if not _same_version(output.version, expected):
         yield f"the output is of {output.tool} {output.version}, expected {expected}"
+    if stack is None:
+        return
+    # Versions that the program printed, by part of a stack.
     mpi = output.facts.get("mpi") or {}
-    part_name = _MPI_PARTS.get(str(mpi.get("implementation")))
-    versions = {part_name or "": mpi.get("version")}
+    mpi_part = _MPI_PARTS.get(str(mpi.get("implementation")), "")
     libraries = output.facts.get("libraries") or {}
-    versions |= {part: libraries.get(name) for name, part in _LIBRARY_PARTS.items()}
-    for name, version in versions.items():
-        part = stack.part(name) if stack and name in used else None
-        if part and not _same_version(version, part.version):
+    printed_versions = {mpi_part: mpi.get("version")}
+    for library, part_name in _LIBRARY_PARTS.items():
+        printed_versions[part_name] = libraries.get(library)
+    for name, version in printed_versions.items():
+        part = stack.part(name)
+        if part is not None and name in used and not _same_version(version, part.version):
             yield f"the program used {name} {version}, the stack has {part.version}"
 
 
-def _same_version(found: object, expected: object) -> bool:
+def _version_numbers(version: object) -> list[int]:
+    """Return 4, 0, 1 of `4.0.1rc2`; empty if it does not begin with a number."""
+    match = re.match(r"\d+(?:\.\d+)*", str(version))
+    if match is None:
+        return []
+    return [int(number) for number in match[0].split(".")]
+
+
+def _same_version(version: object, expected: object) -> bool:
     """Whether the numbers agree as far as both have them: 4.0 is 4.0.0; no number agrees with any."""
-    one, other = (re.findall(r"\d+", (re.match(r"\d+(?:\.\d+)*", str(v)) or [""])[0]) for v in (found, expected))
-    return all(int(a) == int(b) for a, b in zip(one, other, strict=False))
+    numbers = zip(_version_numbers(version), _version_numbers(expected), strict=False)
+    return all(number == expected_number for number, expected_number in numbers)
 
 
 def _epoch_s(text: str, zone: str) -> float | None:
     """Seconds of a printed time: ISO 8601, C's ctime() (IOR), month/day/year (mdtest); None for other forms."""
+    ctime = re.fullmatch(r"\w{3} (\w{3}) +(\d+) (\d+:\d+:\d+) (\d{4})", text)
+    month_first = re.fullmatch(r"(\d+)/(\d+)/(\d{4}) (\d+:\d+:\d+)", text)
     try:
-        if match := re.fullmatch(r"\w{3} (\w{3}) +(\d+) (\d+):(\d+):(\d+) (\d{4})", text):
-            month, day, *clock, year = match.groups()
-            parts = [int(year), _MONTHS.index(month) + 1, int(day), *map(int, clock)]
-        elif match := re.fullmatch(r"(\d+)/(\d+)/(\d{4}) (\d+):(\d+):(\d+)", text):
-            numbers = [int(group) for group in match.groups()]
-            parts = [numbers[2], *numbers[:2], *numbers[3:]]
-        else:
-            return datetime.fromisoformat(text).timestamp() if re.search(r"(?:Z|[+-]\d\d:\d\d)$", text) else None
-        year_, month_, day_, hour, minute, second = parts
-        offset = timezone(timedelta(hours=int(zone[:3]), minutes=int(zone[0] + zone[3:5])))
-        return datetime(year_, month_, day_, hour, minute, second, tzinfo=offset).timestamp()
+        if ctime:
+            month_name, day, clock, year = ctime.groups()
+            return _local_epoch_s(int(year), _MONTHS.index(month_name) + 1, int(day), clock, zone)
+        if month_first:
+            month, day, year, clock = month_first.groups()
+            return _local_epoch_s(int(year), int(month), int(day), clock, zone)
+        # Without an offset it could be local time or UTC.
+        if re.search(r"(?:Z|[+-]\d\d:\d\d)$", text):
+            return datetime.fromisoformat(text).timestamp()
     except (ValueError, IndexError):
-        return None
+        pass
+    return None
+
+
+def _local_epoch_s(year: int, month: int, day: int, clock: str, zone: str) -> float:
+    """Seconds of a local time.
+
+    Args:
+        clock: `hour:minute:second`. zone: offset from UTC, `+0100`.
+
+    Raises:
+        ValueError: there is no such time. IndexError: not an offset.
+    """
+    hour, minute, second = map(int, clock.split(":"))
+    offset = timedelta(hours=int(zone[:3]), minutes=int(zone[0] + zone[3:5]))
+    return datetime(year, month, day, hour, minute, second, tzinfo=timezone(offset)).timestamp()

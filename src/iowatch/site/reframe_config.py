@@ -30,7 +30,7 @@ from reframe.core.launchers import JobLauncher
 from reframe.core.systems import System as ReframeSystem
 from reframe.utility.typecheck import Duration
 
-from iowatch.core import InputError, IowatchError, MachineError, settings, suggest_name
+from iowatch.core import InputError, IowatchError, MachineError, roots, settings, suggest_name
 from iowatch.site import Stack, discover_stacks, load_system, read_stack_json, write_stack_files
 from iowatch.site.schedulers import BLOCKED_REASONS, SCHEDULER_OPTIONS, access_options, with_mpi_types
 from iowatch.site.stack.probe import features_of_stack
@@ -47,8 +47,9 @@ def load_configuration(system: str) -> tuple[Path, dict[str, Any]]:
         IowatchError: reported by the configuration itself (no stack on this machine, …).
     """
     path = settings.find_file("reframe", system)
-    if path.exists() and (reason := settings.untrusted_reason(path)):
-        raise InputError(reason)
+    untrusted_reason = roots.untrusted_reason(path) if path.exists() else None
+    if untrusted_reason:
+        raise InputError(untrusted_reason)
     try:
         configuration = runpy.run_path(str(path)).get("site_configuration")
         if not isinstance(configuration, dict):
@@ -94,10 +95,17 @@ def _error_text(path: Path, error: BaseException) -> str:
     elif isinstance(error, SyntaxError):
         words = [f"line {error.lineno}", error.msg]
     else:
-        own = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
-        words = [f"line {own[-1]}"] if own else []
-        words += [] if isinstance(error, ReframeError | ValueError) else [type(error).__name__]
-        words += [str(error)] if cause is None or str(cause) in str(error) else [str(error), str(cause)]
+        words = []
+        frames = traceback.extract_tb(error.__traceback__)
+        configuration_lines = [frame.lineno for frame in frames if frame.filename == str(path)]
+        if configuration_lines:
+            words.append(f"line {configuration_lines[-1]}")
+        # The text of other exceptions is often only a name: KeyError: 'x'.
+        if not isinstance(error, ReframeError | ValueError):
+            words.append(type(error).__name__)
+        words.append(str(error))
+        if cause is not None and str(cause) not in str(error):
+            words.append(str(cause))
     return textwrap.shorten(": ".join(words), 300, placeholder=" …")
 
 
@@ -143,9 +151,10 @@ def reframe_environments(system: str) -> list[dict[str, Any]]:
             f"system '{system}' has no usable stack",
             hint=f"`iowatch stack list --system {system}` shows why; `iowatch doctor` shows what to install.",
         )
-    named: dict[str, str] = {}
+    stack_names: dict[str, str] = {}
     for stack in usable:
-        if (other := named.setdefault(reframe_environment_name(stack.name), stack.name)) != stack.name:
+        other = stack_names.setdefault(reframe_environment_name(stack.name), stack.name)
+        if other != stack.name:
             raise InputError(
                 f"the stacks '{other}' and '{stack.name}' of '{system}' have the same name in ReFrame",
                 hint="Rename one of them: ReFrame knows letters, digits, - and _ only.",
@@ -258,10 +267,12 @@ NODES_VARIABLE = "IOWATCH_NODES"
 class _AllocationLauncher(JobLauncher):  # type: ignore[misc]
     """Starts a case on the first nodes of the allocation, as many as it requests."""
 
-    def placed(self, job: Any) -> list[str]:
+    def nodes(self, job: Any) -> list[str]:
         """Return the nodes of a case."""
         tasks = job.num_tasks or 1
-        return os.environ[NODES_VARIABLE].split(",")[: math.ceil(tasks / (job.num_tasks_per_node or tasks))]
+        tasks_per_node = job.num_tasks_per_node or tasks
+        allocated_nodes = os.environ[NODES_VARIABLE].split(",")
+        return allocated_nodes[: math.ceil(tasks / tasks_per_node)]
 
 
 @register_launcher("srun-within")
@@ -270,10 +281,12 @@ class SrunInAllocation(_AllocationLauncher):
 
     def command(self, job: Any) -> list[str]:
         """Return the launcher's command line for one ReFrame job."""
-        nodes = self.placed(job)
+        nodes = self.nodes(job)
         words = ["srun", f"--ntasks={job.num_tasks or 1}", f"--nodes={len(nodes)}"]
-        words += [f"--ntasks-per-node={job.num_tasks_per_node}"] if job.num_tasks_per_node else []
-        return [*words, f"--nodelist={','.join(nodes)}"]
+        if job.num_tasks_per_node:
+            words.append(f"--ntasks-per-node={job.num_tasks_per_node}")
+        words.append(f"--nodelist={','.join(nodes)}")
+        return words
 
 
 @register_launcher("mpirun-within")
@@ -283,10 +296,13 @@ class MpirunInAllocation(_AllocationLauncher):
     def command(self, job: Any) -> list[str]:
         """Return the launcher's command line for one ReFrame job; write the host file next to the job script."""
         tasks = job.num_tasks or 1
-        nodes = [node for node in self.placed(job) for _ in range(job.num_tasks_per_node or tasks)]
-        hosts = Path(job.workdir).absolute() / "hosts"
-        hosts.write_text("".join(f"{node}\n" for node in nodes[:tasks]), encoding="utf-8")
-        return ["mpirun", "-np", str(tasks), "-machinefile", str(hosts)]
+        lines: list[str] = []
+        for node in self.nodes(job):
+            lines += [f"{node}\n"] * (job.num_tasks_per_node or tasks)
+        host_file = Path(job.workdir).absolute() / "hosts"
+        # The last node can have fewer ranks.
+        host_file.write_text("".join(lines[:tasks]), encoding="utf-8")
+        return ["mpirun", "-np", str(tasks), "-machinefile", str(host_file)]
 
 
 # Others (aprun, jsrun, …) detect their allocation and fill its nodes from the first.
@@ -304,21 +320,30 @@ def configuration_with_stacks(path: str, system: str, like: str, files: Sequence
         like: the stack whose partitions and launcher options they have.
         files: their `stack.json`.
     """
-    found: dict[str, Any] = runpy.run_path(path)["site_configuration"]
-    known = next(one for one in found["environments"] if one.get("extras", {}).get("stack", one["name"]) == like)
-    added = [{**known, **reframe_environment(read_stack_json(Path(file)))} for file in files]
-    names = [environment["name"] for environment in added]
-    described = next(entry for entry in found["systems"] if entry["name"] == system)
-    partitions = [
-        {**part, "environs": [*part["environs"], *(names if known["name"] in part["environs"] else ())]}
-        for part in described["partitions"]
-    ]
-    others = [entry for entry in found["systems"] if entry is not described]
-    return {
-        **found,
-        "systems": [*others, {**described, "partitions": partitions}],
-        "environments": [*found["environments"], *added],
-    }
+    configuration: dict[str, Any] = runpy.run_path(path)["site_configuration"]
+    # The environments of the further stacks are as that of the stack `like`, but for their files.
+    model = next(entry for entry in configuration["environments"] if _stack_of_environment(entry) == like)
+    added = [{**model, **reframe_environment(read_stack_json(Path(file)))} for file in files]
+    added_names = [environment["name"] for environment in added]
+    # They are used by the partitions that have the stack `like`.
+    systems = []
+    for entry in configuration["systems"]:
+        if entry["name"] != system:
+            systems.append(entry)
+            continue
+        partitions = []
+        for partition in entry["partitions"]:
+            if model["name"] in partition["environs"]:
+                partition = {**partition, "environs": [*partition["environs"], *added_names]}
+            partitions.append(partition)
+        systems.append({**entry, "partitions": partitions})
+    return {**configuration, "systems": systems, "environments": [*configuration["environments"], *added]}
+
+
+def _stack_of_environment(environment: Mapping[str, Any]) -> str:
+    """Return the name of the stack of a ReFrame environment; its own name if it has none."""
+    extras: Mapping[str, str] = environment.get("extras", {})
+    return extras.get("stack", environment["name"])
 
 
 def allocation_configuration(path: str, system: str, partition: str) -> dict[str, Any]:
@@ -327,9 +352,11 @@ def allocation_configuration(path: str, system: str, partition: str) -> dict[str
     Args:
         path: path of the system's `reframe.py`.
     """
-    found: dict[str, Any] = runpy.run_path(path)["site_configuration"]
-    described = next(entry for entry in found["systems"] if entry["name"] == system)
-    kept = next(entry for entry in described["partitions"] if entry["name"] == partition)
-    inside = {name: value for name, value in kept.items() if name not in ("access", "sched_options")}
-    inside |= {"scheduler": "local", "launcher": _LAUNCHERS.get(kept["launcher"], kept["launcher"]), "max_jobs": 1}
-    return {**found, "systems": [{**described, "partitions": [inside], "max_local_jobs": 1}]}
+    configuration: dict[str, Any] = runpy.run_path(path)["site_configuration"]
+    described = next(entry for entry in configuration["systems"] if entry["name"] == system)
+    in_queue = next(entry for entry in described["partitions"] if entry["name"] == partition)
+    # In the allocation there is no queue: cases start at once, one after the other.
+    in_allocation = {name: value for name, value in in_queue.items() if name not in ("access", "sched_options")}
+    launcher = in_queue["launcher"]
+    in_allocation |= {"scheduler": "local", "launcher": _LAUNCHERS.get(launcher, launcher), "max_jobs": 1}
+    return {**configuration, "systems": [{**described, "partitions": [in_allocation], "max_local_jobs": 1}]}

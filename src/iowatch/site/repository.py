@@ -7,15 +7,16 @@ import shlex
 import sys
 from pathlib import Path
 
-from iowatch.core import UsageError, settings
+from iowatch.core import UsageError, roots, settings
 from iowatch.site import machine
 
 _FOLDERS = ("systems", "suites", "workloads", "stacks", "reference/bandwidth", "events", "reviews", "maps")
 # Files of an empty repository of a code host.
 _ALLOWED = {".git", "README.md", "LICENSE"}
+# Lines of its template that have the title and the time zone.
 _TITLE, _ZONE = "title: iowatch\n", "timezone: UTC\n"
 # Words of ci/recipes for the directory of the site and the program.
-_PLACE, _PROGRAM = "/srv/iowatch", "iowatch nightly"
+_SITE_DIRECTORY, _PROGRAM = "/srv/iowatch", "iowatch nightly"
 
 
 def write_site(directory: Path, *, title: str | None = None, timezone: str | None = None) -> list[Path]:
@@ -28,41 +29,67 @@ def write_site(directory: Path, *, title: str | None = None, timezone: str | Non
     Raises:
         UsageError: the directory has other files, or its path has blanks.
     """
-    place = directory.absolute()
-    if any(character.isspace() for character in str(place)):
-        raise UsageError(f"'{place}' has a blank in its path", hint="ReFrame does not support it; choose another.")
-    if (place / settings.SITE_FILE).exists():
-        raise UsageError(f"{place} is the repository of a site already", hint="Edit its site.yaml.")
-    if place.exists() and (not place.is_dir() or {path.name for path in place.iterdir()} - _ALLOWED):
+    site = directory.absolute()
+    if any(character.isspace() for character in str(site)):
+        raise UsageError(f"'{site}' has a blank in its path", hint="ReFrame does not support it; choose another.")
+    if (site / roots.SITE_FILE).exists():
+        raise UsageError(f"{site} is the repository of a site already", hint="Edit its site.yaml.")
+    if site.exists() and not _is_empty_repository(site):
         raise UsageError(
-            f"{place} is not empty", hint="Expected a new or an empty directory, for example ~/iowatch-site."
+            f"{site} is not empty", hint="Expected a new or an empty directory, for example ~/iowatch-site."
         )
-    found = machine.detect_time_zone()
-    zone = timezone or (found[0] if found else None)
-    texts = {place / name: text for name, text in _site_texts(place, title, zone).items()}
-    for path, text in texts.items():
+    if not timezone:
+        detected = machine.detect_time_zone()
+        if detected:
+            timezone, _ = detected
+    files = []
+    for name, text in _site_texts(site, title, timezone).items():
+        path = site / name
         path.parent.mkdir(parents=True, exist_ok=True)
         if not path.exists():
             path.write_text(text, encoding="utf-8")
+        files.append(path)
     for name in _FOLDERS:
-        (place / name).mkdir(parents=True, exist_ok=True)
-        (place / name / ".gitkeep").touch()  # git keeps no empty folders
-    return list(texts)
+        (site / name).mkdir(parents=True, exist_ok=True)
+        (site / name / ".gitkeep").touch()  # git keeps no empty folders
+    return files
 
 
-def _site_texts(place: Path, title: str | None, timezone: str | None) -> dict[str, str]:
+def _is_empty_repository(directory: Path) -> bool:
+    if not directory.is_dir():
+        return False
+    return {path.name for path in directory.iterdir()} <= _ALLOWED
+
+
+def _site_texts(site: Path, title: str | None, timezone: str | None) -> dict[str, str]:
     """Text by name of each file of a new site."""
-    template, recipes = (settings.product_root() / name for name in ("systems/_site", "ci/recipes"))
+    template = settings.product_root() / "systems/_site"
     texts = {path.relative_to(template).as_posix(): path.read_text(encoding="utf-8") for path in template.rglob("*.*")}
     texts[".gitignore"] = (template / "gitignore").read_text(encoding="utf-8")
-    settings_text = texts[settings.SITE_FILE]
+    # site.yaml has the answers.
+    site_file = texts[roots.SITE_FILE]
     if title is not None:
-        settings_text = settings_text.replace(_TITLE, f"title: {json.dumps(title, ensure_ascii=False)}\n")
-    texts[settings.SITE_FILE] = settings_text.replace(_ZONE, f"timezone: {timezone}\n") if timezone else settings_text
-    here = Path(sys.argv[0]).absolute()  # `__main__.py` with `python -m iowatch`
-    program = f"{shlex.quote(sys.executable)} -m iowatch" if here.name == "__main__.py" else shlex.quote(str(here))
-    for path in sorted(recipes.iterdir()):
-        lines = path.read_text(encoding="utf-8").replace(_PLACE, str(place)).splitlines(keepends=True)
-        own = (line if line.startswith("#") else line.replace(_PROGRAM, f"{program} nightly") for line in lines)
-        texts[f"ci/{path.name}"] = "".join(lines if path.suffix == ".md" else own)
+        site_file = site_file.replace(_TITLE, f"title: {json.dumps(title, ensure_ascii=False)}\n")
+    if timezone:
+        site_file = site_file.replace(_ZONE, f"timezone: {timezone}\n")
+    texts[roots.SITE_FILE] = site_file
+    for path in sorted((settings.product_root() / "ci/recipes").iterdir()):
+        text = path.read_text(encoding="utf-8").replace(_SITE_DIRECTORY, str(site))
+        if path.suffix != ".md":
+            text = _with_program(text)
+        texts[f"ci/{path.name}"] = text
     return texts
+
+
+def _with_program(recipe: str) -> str:
+    """Return a recipe that starts this installation of iowatch; its comments are unchanged."""
+    started_as = Path(sys.argv[0]).absolute()
+    program = shlex.quote(str(started_as))
+    if started_as.name == "__main__.py":
+        program = f"{shlex.quote(sys.executable)} -m iowatch"
+    lines = []
+    for line in recipe.splitlines(keepends=True):
+        if not line.startswith("#"):
+            line = line.replace(_PROGRAM, f"{program} nightly")
+        lines.append(line)
+    return "".join(lines)

@@ -24,6 +24,7 @@ from iowatch.site import (
     system_zone,
 )
 from iowatch.site.stack import probe as stack_probe
+from iowatch.site.storage import Mount
 
 
 def _format_size(size_bytes: int | None) -> str:
@@ -49,12 +50,13 @@ def render_doctor(report: doctor.DoctorReport, console: Console) -> None:
         console.print(f"  {problem}", markup=False, soft_wrap=True)
     for command in report.commands:
         console.print(f"  add it with: {command}", markup=False, soft_wrap=True)
-    built = [
-        found.title for found in report.missing if "stack install" in (found.command or "") and found.title != "Spack"
-    ]
-    if built:
+    built_by_spack = []
+    for status in report.missing:
+        if status.command and "stack install" in status.command and status.title != "Spack":
+            built_by_spack.append(status.title)
+    if built_by_spack:
         others = "PATH, a modules stack, or `programs` in system.yaml (docs/stacks.md)"
-        console.print(f"  or provide {', '.join(built)} by {others}", markup=False, soft_wrap=True)
+        console.print(f"  or provide {', '.join(built_by_spack)} by {others}", markup=False, soft_wrap=True)
     for stack in report.broken_stacks:
         console.print(f"  broken stack {stack}", markup=False, soft_wrap=True)
     for query in report.unanswered:
@@ -70,24 +72,40 @@ def render_doctor(report: doctor.DoctorReport, console: Console) -> None:
     console.print(f"Scheduler: {report.scheduler.title}", markup=False)
     if report.scratch:
         console.print(f"Scratch: {report.scratch}", markup=False, soft_wrap=True)
-    for name, found in report.other_file_systems.items():
-        console.print(f"File system {name}: {found}", markup=False, soft_wrap=True)
+    for name, description in report.other_file_systems.items():
+        console.print(f"File system {name}: {description}", markup=False, soft_wrap=True)
     console.print()
     if report.findings:
-        rows = make_table("part", "found", "used for")
-        for finding in report.findings:
-            found = ", ".join(finding.found) or ("MISSING, required" if finding.required else "missing")
-            rows.add_row(finding.title, found, finding.use)
-        console.print(rows)
+        console.print(_requirements_table(report.findings))
         console.print()
-    rows = make_table("mount", "technology", "size", "free", "writable", "striping", right=("size", "free"))
-    for mount in report.file_systems:
+    console.print(_mounts_table(report.file_systems))
+
+
+def _requirements_table(statuses: Iterable[doctor.RequirementStatus]) -> Table:
+    table = make_table("part", "found", "used for")
+    for status in statuses:
+        versions = ", ".join(status.found)
+        if not versions:
+            versions = "MISSING, required" if status.required else "missing"
+        table.add_row(status.title, versions, status.use)
+    return table
+
+
+def _mounts_table(mounts: Iterable[Mount]) -> Table:
+    table = make_table("mount", "technology", "size", "free", "writable", "striping", right=("size", "free"))
+    for mount in mounts:
         striping = ""
         if mount.targets is not None:
             striping = f"{mount.targets} OSTs; default {mount.stripe_count} of {_format_size(mount.stripe_bytes)}"
-        sizes = (_format_size(mount.size_bytes), _format_size(mount.free_bytes))
-        rows.add_row(mount.mount, mount.technology, *sizes, "yes" if mount.writable else "no", striping)
-    console.print(rows)
+        table.add_row(
+            mount.mount,
+            mount.technology,
+            _format_size(mount.size_bytes),
+            _format_size(mount.free_bytes),
+            "yes" if mount.writable else "no",
+            striping,
+        )
+    return table
 
 
 def render_system_list(systems: Iterable[System], console: Console) -> None:
@@ -146,40 +164,62 @@ def _storage(system: System) -> tuple[Table, Table]:
 
 
 def _format_limits(limits: SystemLimits | FileSystemLimits) -> str:
-    plain = limits.model_dump(exclude_none=True).items()
-    return ", ".join(f"{name} {format_size(value) if name.endswith('_bytes') else value}" for name, value in plain)
+    texts = []
+    for name, value in limits.model_dump(exclude_none=True).items():
+        text = format_size(value) if name.endswith("_bytes") else value
+        texts.append(f"{name} {text}")
+    return ", ".join(texts)
 
 
 def _measured(system: System) -> Table:
     """Return the table of the file systems that suites measure; without rows if there is only the default one."""
-    rows = make_table("measured file system", "directory", "must be on", "limits")
-    known = system.measured_file_systems
-    for one in known if len(known) > 1 else ():
-        name = f"{one.name} (default)" if one.is_default else one.name
-        place = ", ".join(filter(None, ("each node" if one.node_local else "", str(one.declared))))
-        rows.add_row(name, one.directory.path, place, _format_limits(one.limits) if one.limits else "")
-    return rows
+    table = make_table("measured file system", "directory", "must be on", "limits")
+    if len(system.measured_file_systems) < 2:
+        return table
+    for file_system in system.measured_file_systems:
+        name = file_system.name
+        if file_system.is_default:
+            name += " (default)"
+        location = str(file_system.declared)
+        if file_system.node_local:
+            location = f"each node, {location}" if location else "each node"
+        limits = _format_limits(file_system.limits) if file_system.limits else ""
+        table.add_row(name, file_system.directory.path, location, limits)
+    return table
 
 
 def _format_blackout(blackout: Blackout, zone: tzinfo) -> str:
     """Return `blackout 'backup' (mon tue 22:30 to 01:00 Europe/Berlin, since 2026-11-21)`."""
-    days = " ".join(blackout.days) or "every day"
-    season = [f"{word} {day}" for word, day in (("since", blackout.since), ("until", blackout.until)) if day]
-    if blackout.start == blackout.end == time(0):
-        span = days
-    else:
-        span = f"{days} {blackout.start:%H:%M} to {blackout.end:%H:%M} {zone}"
-    return f"blackout '{blackout.reason}' ({', '.join([span, *season])})"
+    period = " ".join(blackout.days) or "every day"
+    is_whole_day = blackout.start == blackout.end == time(0)
+    if not is_whole_day:
+        period += f" {blackout.start:%H:%M} to {blackout.end:%H:%M} {zone}"
+    if blackout.since:
+        period += f", since {blackout.since}"
+    if blackout.until:
+        period += f", until {blackout.until}"
+    return f"blackout '{blackout.reason}' ({period})"
 
 
 def _format_nightly_policy(night: NightlyPolicy, zone: tzinfo) -> str:
     """Return the policy of nightly sessions in one line."""
-    other = {"blackouts", "repeat_suspected", "suspected_probability", "smallest_loss"}
-    plain = night.model_dump(exclude=other, exclude_none=True)
-    words = [f"{name} {format_size(value) if name == 'bytes' else value}" for name, value in plain.items()]
-    words += [_format_blackout(blackout, zone) for blackout in night.blackouts]
-    words += [] if night.repeat_suspected else ["suspected cases are not repeated"]
-    return ", ".join(words)
+    not_numbers = {"blackouts", "repeat_suspected", "suspected_probability", "smallest_loss"}
+    texts = []
+    for name, value in night.model_dump(exclude=not_numbers, exclude_none=True).items():
+        text = format_size(value) if name == "bytes" else value
+        texts.append(f"{name} {text}")
+    texts += [_format_blackout(blackout, zone) for blackout in night.blackouts]
+    if not night.repeat_suspected:
+        texts.append("suspected cases are not repeated")
+    return ", ".join(texts)
+
+
+def _format_scratch(system: System) -> str:
+    """Return the scratch directory and the declared file system; empty without one."""
+    if system.scratch is None:
+        return ""
+    declared = str(system.scratch)
+    return f"{system.scratch.path}, {declared}" if declared else system.scratch.path
 
 
 def render_system(system: System, console: Console) -> None:
@@ -190,9 +230,9 @@ def render_system(system: System, console: Console) -> None:
         "Site": system.site,
         "Time zone": str(zone),
         "State": f"retired: {system.retired}" if system.retired else "in service",
-        "Scratch": system.scratch and ", ".join(filter(None, (system.scratch.path, str(system.scratch)))),
+        "Scratch": _format_scratch(system),
         "Limits of the suites": _format_limits(system.limits),
-        "Night": _format_nightly_policy(system.night, zone) if system.night != NightlyPolicy() else "",
+        "Night": _format_nightly_policy(system.night, zone),
     }
     for title, text in facts.items():
         if text:
@@ -202,8 +242,10 @@ def render_system(system: System, console: Console) -> None:
             console.print()
             console.print(section)
     blocks = (*system.nodes, *system.interconnect, *system.file_systems, *system.software)
-    notes = [*(f"{block.name}: {block.note}" for block in blocks if block.note), *system.notes]
-    for title, lines in (("Notes", notes), ("Sources", [f"{k}: {v}" for k, v in system.sources.items()])):
+    notes = [f"{block.name}: {block.note}" for block in blocks if block.note]
+    notes += system.notes
+    sources = [f"{name}: {title}" for name, title in system.sources.items()]
+    for title, lines in (("Notes", notes), ("Sources", sources)):
         if lines:
             console.print(f"\n{title}:", markup=False)
             for line in lines:
@@ -222,10 +264,12 @@ def render_stack_list(stacks: Iterable[Stack], console: Console) -> None:
     rows = make_table("stack", "kind", "state", "parts")
     packages = dict.fromkeys(b.package for b in BENCHMARKS.values() if b.package and b.probe)
     for stack in stacks:
-        known = (stack.part(name) for name in (*_LIBRARIES, *packages))
-        parts = ", ".join(f"{part.name} {part.version}" for part in known if part)
-        reason = stack.note if stack.status == "broken" else None
-        rows.add_row(stack.name, stack.kind, stack.status, reason or parts)
+        if stack.status == "broken" and stack.note:
+            rows.add_row(stack.name, stack.kind, stack.status, stack.note)
+            continue
+        parts = [stack.part(name) for name in (*_LIBRARIES, *packages)]
+        versions = ", ".join(f"{part.name} {part.version}" for part in parts if part)
+        rows.add_row(stack.name, stack.kind, stack.status, versions)
     console.print(rows)
 
 
@@ -238,24 +282,36 @@ def render_stack(stack: Stack, console: Console) -> None:
         console.print(f"  modules: {' '.join(stack.modules)}", markup=False)
     console.print(f"  offers: {', '.join(stack.features) or 'no feature that checks require'}", markup=False)
     if stack.mpi_io:
-        known = ", ".join(understood_hints(stack.mpi_io))
-        console.print(f"  MPI-IO: {stack.mpi_io}, understands the hints {known}", markup=False, soft_wrap=True)
+        hints = ", ".join(understood_hints(stack.mpi_io))
+        console.print(f"  MPI-IO: {stack.mpi_io}, understands the hints {hints}", markup=False, soft_wrap=True)
     console.print()
     rows = make_table("part", "version", "hash", "compiler", "target", "prefix")
     for part in stack.parts:
+        short_hash = f"/{part.hash[:7]}" if part.hash else "–"
         facts = (part.compiler or "–", part.target or "–", part.prefix or "–")
-        rows.add_row(part.name, part.version, f"/{part.hash[:7]}" if part.hash else "–", *facts)
+        rows.add_row(part.name, part.version, short_hash, *facts)
     console.print(rows)
+
+
+def _count_differences(result: StackDiff) -> str:
+    """Return `2 versions and 1 other fact differ`."""
+    if not result.differences:
+        return "no difference"
+    versions = sum(row.field == "version" for row in result.differences)
+    others = len(result.differences) - versions
+    counts = []
+    if versions:
+        counts.append(format_count(versions, "version"))
+    if others:
+        counts.append(format_count(others, "other fact"))
+    verb = "differs" if len(result.differences) == 1 else "differ"
+    return f"{' and '.join(counts)} {verb}"
 
 
 def render_stack_diff(result: StackDiff, console: Console) -> None:
     """Print the differences between two stacks."""
-    versions = sum(row.field == "version" for row in result.differences)
-    named = ((versions, "version"), (len(result.differences) - versions, "other fact"))
-    counts = " and ".join(format_count(number, word) for number, word in named if number)
-    verb = "differs" if len(result.differences) == 1 else "differ"
     console.print(
-        f"{result.left} against {result.right}: {f'{counts} {verb}' if counts else 'no difference'}; "
+        f"{result.left} against {result.right}: {_count_differences(result)}; "
         f"{format_count(len(result.rebuilt), 'part')} rebuilt on other parts, {result.same} the same.",
         markup=False,
         soft_wrap=True,

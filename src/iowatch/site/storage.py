@@ -16,15 +16,16 @@ import shlex
 import shutil
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from iowatch.benchmarks import hints
 from iowatch.benchmarks.suites import SuiteCase
-from iowatch.core import MachineError, file_system_type, files, format_size, mount_types, settings
+from iowatch.core import MachineError, Scalar, file_system_type, files, format_size, mount_types, settings
 from iowatch.site.file_system import FileSystemIdentity
 from iowatch.site.machine import query_command
 
@@ -100,22 +101,45 @@ def lustre_facts(mount: str) -> dict[str, int | None]:
     """Return OST count and default striping of a Lustre file system, from `lfs osts` and `lfs getstripe -d`."""
     osts = re.findall(r"(?m)^\d+: \S+ ACTIVE", query_command("lfs", "osts", mount, timeout_s=TIMEOUT_S) or "")
     striping = parse_striping(query_command("lfs", "getstripe", "-d", mount, timeout_s=TIMEOUT_S) or "")
-    names = ("stripe_count", "stripe_bytes")
-    return {"targets": len(osts) or None, **{name: striping.get(name) for name in names}}
+    return {
+        "targets": len(osts) or None,
+        "stripe_count": striping.get("stripe_count"),
+        "stripe_bytes": striping.get("stripe_bytes"),
+    }
 
 
 def parse_striping(text: str) -> dict[str, int]:
     """Return `stripe_count` and `stripe_bytes` of an output of `lfs getstripe -d`, the first of each."""
-    found = re.findall(r"(stripe_(?:count|size)):\s*(-?\d+)", text)[::-1]
-    return {name.replace("size", "bytes"): int(number) for name, number in found}
+    striping: dict[str, int] = {}
+    for name, number in re.findall(r"(stripe_(?:count|size)):\s*(-?\d+)", text):
+        striping.setdefault(name.replace("size", "bytes"), int(number))
+    return striping
 
 
-def _describe_mount(point: str, kind: str) -> Mount:
-    facts = _statvfs(point)
-    technology = TECHNOLOGY_BY_TYPE[kind]
-    size, free = (facts.f_frsize * facts.f_blocks, facts.f_frsize * facts.f_bavail) if facts else (None, None)
-    writable = facts is not None and os.access(point, os.W_OK)
-    return Mount(point, technology, size, free, writable, **(lustre_facts(point) if technology == "Lustre" else {}))
+def _describe_mount(mount_point: str, technology: str) -> Mount:
+    mount = Mount(mount_point, technology)
+    facts = _statvfs(mount_point)
+    if facts is not None:
+        mount = replace(
+            mount,
+            size_bytes=facts.f_frsize * facts.f_blocks,
+            free_bytes=facts.f_frsize * facts.f_bavail,
+            writable=os.access(mount_point, os.W_OK),
+        )
+    if technology == "Lustre":
+        facts_of_lustre: dict[str, Any] = dict(lustre_facts(mount_point))
+        mount = replace(mount, **facts_of_lustre)
+    return mount
+
+
+# A smaller file system in memory is not meant for data.
+_SMALLEST_TMPFS_BYTES = 2**26
+
+
+def _can_hold_data(mount: Mount) -> bool:
+    if mount.technology != "tmpfs":
+        return True
+    return mount.writable and (mount.size_bytes or 0) >= _SMALLEST_TMPFS_BYTES
 
 
 def list_mounts(table: Path = Path("/proc/self/mounts")) -> list[Mount]:
@@ -124,10 +148,16 @@ def list_mounts(table: Path = Path("/proc/self/mounts")) -> list[Mount]:
     Args:
         table: the kernel's list of mounts.
     """
-    points = [(point, kind) for point, kind in mount_types(table) if not point.startswith(_KERNEL)]
-    found = [_describe_mount(point, kind) for point, kind in points if kind in TECHNOLOGY_BY_TYPE]
-    kept = [m for m in found if m.technology != "tmpfs" or ((m.size_bytes or 0) >= 2**26 and m.writable)]
-    return sorted(kept, key=lambda m: (m.technology not in PARALLEL_TECHNOLOGIES, m.technology == "tmpfs", m.mount))
+    mounts: list[Mount] = []
+    for mount_point, kernel_type in mount_types(table):
+        if kernel_type in TECHNOLOGY_BY_TYPE and not mount_point.startswith(_KERNEL):
+            mounts.append(_describe_mount(mount_point, TECHNOLOGY_BY_TYPE[kernel_type]))
+    return sorted(filter(_can_hold_data, mounts), key=_mount_order)
+
+
+def _mount_order(mount: Mount) -> tuple[bool, bool, str]:
+    """Sort key: parallel file systems first, memory last."""
+    return mount.technology not in PARALLEL_TECHNOLOGIES, mount.technology == "tmpfs", mount.mount
 
 
 STRIPING_OPTIONS = ("stripe-count", "stripe-size")
@@ -135,8 +165,8 @@ STRIPING_OPTIONS = ("stripe-count", "stripe-size")
 
 def file_system_without_striping(directory: Path) -> str | None:
     """Return the file system type of a directory (which may not exist yet) without striping; None on Lustre."""
-    kind = file_system_type(os.path.realpath(directory))
-    technology = TECHNOLOGY_BY_TYPE.get(kind, kind)
+    kernel_type = file_system_type(os.path.realpath(directory))
+    technology = TECHNOLOGY_BY_TYPE.get(kernel_type, kernel_type)
     return None if technology == "Lustre" else technology
 
 
@@ -152,15 +182,22 @@ def find_duplicate_cases(cases: Sequence[SuiteCase], directory: Path) -> dict[st
         return {}
     reason = f"no striping on {technology}: duplicates another case of the suite"
     seen: set[tuple[object, ...]] = set()
-    found = {}
+    duplicates = {}
     for case in cases:
-        options = hints.without_striping(case.options) if hints.OPTION in case.options else case.options
-        rest = {name: value for name, value in options.items() if name not in STRIPING_OPTIONS}
-        key = (case.suite, case.benchmark, *sorted((name, str(value)) for name, value in rest.items()))
+        key = _identity_without_striping(case)
         if key in seen:
-            found[f"{case.benchmark}:{case.name}"] = reason
+            duplicates[f"{case.benchmark}:{case.name}"] = reason
         seen.add(key)
-    return found
+    return duplicates
+
+
+def _identity_without_striping(case: SuiteCase) -> tuple[object, ...]:
+    """Return what is equal for cases that differ only in their striping: options, also in hints of MPI-IO."""
+    options: Mapping[str, Scalar] = case.options
+    if hints.OPTION in options:
+        options = hints.without_striping(case.options)
+    others = [(name, str(value)) for name, value in options.items() if name not in STRIPING_OPTIONS]
+    return (case.suite, case.benchmark, *sorted(others))
 
 
 _PREFIX = "iowatch-"
@@ -198,15 +235,22 @@ def find_identity(directory: Path) -> FileSystemIdentity | None:
         table = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace")
     finally:
         os.close(descriptor)
-    found = re.search(r"(?m)^mnt_id:\s*(\d+)$", facts)
-    line = re.search(rf"(?m)^{found[1]} \S+ \S+ \S+ (\S+) .* - (\S+) (\S*)", table) if found else None
-    return parse_identity(" ".join(line.groups())) if line else None
+    mount_id = re.search(r"(?m)^mnt_id:\s*(\d+)$", facts)
+    if mount_id is None:
+        return None
+    row = re.search(rf"(?m)^{mount_id[1]} \S+ \S+ \S+ (\S+) .* - (\S+) (\S*)", table)
+    if row is None:
+        return None
+    return parse_identity(" ".join(row.groups()))
 
 
 def parse_identity(line: str) -> FileSystemIdentity | None:
     """Return the file system of a line `MOUNT TYPE SOURCE` with the kernel's octal escapes; None if it is none."""
     words = [files.unescape_octal(word) or None for word in line.strip("\n").split(" ")]
-    return FileSystemIdentity(**dict(zip(("mount", "type", "source"), words, strict=True))) if len(words) == 3 else None
+    if len(words) != 3:
+        return None
+    mount, kernel_type, source = words
+    return FileSystemIdentity(mount=mount, type=kernel_type, source=source)
 
 
 _BLANKS = re.compile(r"[ \t\n\\]")
@@ -218,17 +262,23 @@ def identity_commands(directory: Path, file: str, expected: FileSystemIdentity) 
     They end the job with an error if it is not the expected one.
     """
     fields = r"[^ ]+ [^ ]+ [^ ]+ ([^ ]+) .* - ([^ ]+) ([^ ]*) .*/\1 \2 \3/p"
-    mount = "id=$(sed -n 's/^mnt_id:[[:space:]]*//p' /proc/self/fdinfo/3)"
+    mount_id = "id=$(sed -n 's/^mnt_id:[[:space:]]*//p' /proc/self/fdinfo/3)"
     opened = f"3< {shlex.quote(str(directory))} > {file}"
-    found = f'{{ {mount}; sed -nE "s/^$id {fields}" /proc/self/mountinfo; }} {opened}'
+    write_identity = f'{{ {mount_id}; sed -nE "s/^$id {fields}" /proc/self/mountinfo; }} {opened}'
     if not expected.declared:
-        return [found]
-    words = (expected.declared.get(name) for name in ("mount", "type", "source"))
-    escaped = (word and _BLANKS.sub(lambda blank: f"\\{ord(blank[0]):03o}", word) for word in words)
-    pattern = "' '".join(shlex.quote(word) if word else "*" for word in escaped)
+        return [write_identity]
+    # A pattern of the shell's `case`: a field that is not declared can have any value.
+    pattern = "' '".join(_shell_pattern(expected.declared.get(name)) for name in ("mount", "type", "source"))
     reason = shlex.quote(f"iowatch: scratch is on another file system: expected {expected}; found mount, type, source:")
     check = f'case "$(cat {file})" in {pattern}) ;; *) echo {reason} "$(cat {file})" >&2; exit 1;; esac'
-    return [found, check]
+    return [write_identity, check]
+
+
+def _shell_pattern(value: str | None) -> str:
+    """Return the pattern of a field of /proc/self/mountinfo, where the kernel escapes blanks in octal."""
+    if not value:
+        return "*"
+    return shlex.quote(_BLANKS.sub(lambda blank: f"\\{ord(blank[0]):03o}", value))
 
 
 # Fact of a run that was not on the default file system, and attribute of a session: the names.
@@ -250,13 +300,22 @@ def examine_scratch(base: Path, expected: FileSystemIdentity) -> FileSystemIdent
             hint="Is its server available?",
         )
     try:
-        place = base if base.exists() or not _is_below_var(base) else next(p for p in base.parents if p.exists())
-        found = find_identity(place if place.exists() else place.parent)
+        identity = find_identity(_existing_directory(base))
     except OSError as error:
         raise _unusable_scratch(base, error) from error
-    if reason := expected.difference(found):
-        raise MachineError(f"the scratch directory {base} is on another file system: {reason}", hint=_MOUNT_HINT)
-    return found
+    difference = expected.difference(identity)
+    if difference:
+        raise MachineError(f"the scratch directory {base} is on another file system: {difference}", hint=_MOUNT_HINT)
+    return identity
+
+
+def _existing_directory(base: Path) -> Path:
+    """Return the directory in which a scratch directory is or will be created (`prepare_scratch`)."""
+    if base.exists():
+        return base
+    if _is_below_var(base):
+        return next(parent for parent in base.parents if parent.exists())
+    return base.parent
 
 
 def prepare_scratch(base: Path, expected: FileSystemIdentity) -> FileSystemIdentity | None:
@@ -268,12 +327,12 @@ def prepare_scratch(base: Path, expected: FileSystemIdentity) -> FileSystemIdent
     Raises:
         MachineError: as `examine_scratch`, or it cannot be created.
     """
-    found = examine_scratch(base, expected)
+    identity = examine_scratch(base, expected)
     try:
         base.mkdir(parents=_is_below_var(base), exist_ok=True)
     except OSError as error:
         raise _unusable_scratch(base, error) from error
-    return found
+    return identity
 
 
 def _is_below_var(base: Path) -> bool:
@@ -335,18 +394,19 @@ def check_scratch_space(base: Path, needed_bytes: int, needed_inodes: int = 1) -
             f"file system of {base}; at most {CLOCK_TOLERANCE_S:.0f} s are accepted",
             hint="Set the clocks: results are ordered by time.",
         )
-    inodes_free = free.f_favail if free.f_files else None  # some file systems do not count inodes
-    quota = lustre_quota(base) or (None, None)
-    for what, needed, left, text in (
+    free_inodes = free.f_favail if free.f_files else None  # some file systems do not count inodes
+    quota_bytes, quota_inodes = lustre_quota(base) or (None, None)
+    requirements = (
         ("the file system", needed_bytes, free.f_bavail * free.f_frsize, format_size),
-        ("the file system", needed_inodes, inodes_free, _format_files),
-        ("your quota", needed_bytes, quota[0], format_size),
-        ("your quota", needed_inodes, quota[1], _format_files),
-    ):
-        if left is not None and left < needed * _RESERVE:
+        ("the file system", needed_inodes, free_inodes, _format_files),
+        ("your quota", needed_bytes, quota_bytes, format_size),
+        ("your quota", needed_inodes, quota_inodes, _format_files),
+    )
+    for limited_by, needed, available, format_amount in requirements:
+        if available is not None and available < needed * _RESERVE:
             raise MachineError(
-                f"the scratch directory {base} has {text(left)} free in {what}; the session needs "
-                f"{text(needed * _RESERVE)} at the same time",
+                f"the scratch directory {base} has {format_amount(available)} free in {limited_by}; the session needs "
+                f"{format_amount(needed * _RESERVE)} at the same time",
                 hint="Free space there, or choose another directory with --scratch or IOWATCH_SCRATCH.",
             )
 
@@ -366,7 +426,9 @@ def lustre_quota(base: Path) -> tuple[int | None, int | None] | None:
     if len(numbers) < 6:
         return None
     kbytes, _, kbytes_limit, files, _, files_limit = numbers[:6]
-    return ((kbytes_limit - kbytes) * 1024 if kbytes_limit else None, files_limit - files if files_limit else None)
+    free_bytes = (kbytes_limit - kbytes) * 1024 if kbytes_limit else None
+    free_files = files_limit - files if files_limit else None
+    return free_bytes, free_files
 
 
 def remove_ended_scratch(base: Path) -> int:

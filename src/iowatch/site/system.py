@@ -212,14 +212,15 @@ class System(ClosedModel):
     def to_json(self) -> dict[str, Any]:
         """Return the facts of the file, sizes in bytes, and every peak also in MiB/s."""
         document = self.model_dump(mode="json")
-        for printed, known in zip(document["file_systems"], self.file_systems, strict=True):
-            for row, peak in zip(printed["peaks"], known.peaks, strict=True):
-                row["mib_per_s"] = peak.mib_per_s
+        for entry, file_system in zip(document["file_systems"], self.file_systems, strict=True):
+            for peak_entry, peak in zip(entry["peaks"], file_system.peaks, strict=True):
+                peak_entry["mib_per_s"] = peak.mib_per_s
         return document
 
     @model_validator(mode="after")
     def _file_systems_can_be_measured(self) -> System:
-        if faults := [*file_system_faults(self.scratch, self.file_systems)]:
+        faults = list(file_system_faults(self.scratch, self.file_systems))
+        if faults:
             raise ValueError("; ".join(faults))
         return self
 
@@ -234,26 +235,28 @@ class System(ClosedModel):
         Raises:
             UsageError: the system measures none of this name, or none at all.
         """
-        known = self.measured_file_systems
-        if not known:
+        measured = {file_system.name: file_system for file_system in self.measured_file_systems}
+        if not measured:
             raise UsageError(
                 f"systems/{self.name}/system.yaml: field 'scratch' is not set",
                 hint="Set it to a directory on the file system to measure.",
             )
-        found = next((one for one in known if one.name == (name or known[0].name)), None)
-        if found is None:
-            listed = suggest_name(str(name), [one.name for one in known])
-            raise UsageError(f"system '{self.name}' measures no file system '{name}'", hint=listed)
-        return found
+        if not name:
+            return next(iter(measured.values()))
+        if name not in measured:
+            hint = suggest_name(name, list(measured))
+            raise UsageError(f"system '{self.name}' measures no file system '{name}'", hint=hint)
+        return measured[name]
 
     def limits_on(self, file_system: str | None) -> SystemLimits:
         """Return the limits of cases on a measured file system, None for the default one."""
-        known = {one.parameter: one.limits for one in self.measured_file_systems}
-        own = known.get(file_system)
-        if own is None:
+        limits_by_parameter = {measured.parameter: measured.limits for measured in self.measured_file_systems}
+        further = limits_by_parameter.get(file_system)
+        if further is None:
             return self.limits
-        files = min(own.files, self.limits.files or own.files)
-        return self.limits.model_copy(update={"files": files, "free_bytes": own.free_bytes or self.limits.free_bytes})
+        files = min(further.files, self.limits.files or further.files)
+        free_bytes = further.free_bytes or self.limits.free_bytes
+        return self.limits.model_copy(update={"files": files, "free_bytes": free_bytes})
 
     def scratch_directory(self) -> Path:
         """Return the directory of the default file system with variables replaced.
@@ -264,55 +267,75 @@ class System(ClosedModel):
         return self.measured(None).path()
 
 
-def on_file_systems(cases: Iterable[SuiteCase], system: System, chosen: Sequence[str] = ()) -> list[SuiteCase]:
-    """Return every case once per file system: on those that are chosen, else those of its suite, else the default one.
+def on_file_systems(cases: Iterable[SuiteCase], system: System, file_systems: Sequence[str] = ()) -> list[SuiteCase]:
+    """Return every case once per file system: on these, else on those of its suite, else on the default one.
 
     Cases of other systems are left out.
     A case that writes no files (hpcc) is measured on no file system: once, with the default one.
 
     Args:
-        chosen: names of measured file systems, or `all`.
+        file_systems: names of measured file systems, or `all`.
 
     Raises:
         UsageError: a name is not that of a measured file system.
     """
-    everything = [one.parameter for one in system.measured_file_systems] or [None]
-    found = []
+    placed_cases = []
     for case in cases:
         if case.systems and system.name not in case.systems:
             continue
-        names = dict.fromkeys(chosen or case.file_systems)
-        named = [system.measured(name).parameter for name in names if name != ALL_FILE_SYSTEMS]
-        places = everything if ALL_FILE_SYSTEMS in names else named or [None]
-        for place in places:
-            if place is None:
-                found.append(case)
+        # A case on the default file system has no parameter.
+        for parameter in _file_system_parameters(system, file_systems or case.file_systems):
+            if parameter is None:
+                placed_cases.append(case)
             elif case.tool.writes_files:
-                found.append(replace(case, name=f"{case.name},file_system={place}", file_system=place))
-    return found
+                name = f"{case.name},file_system={parameter}"
+                placed_cases.append(replace(case, name=name, file_system=parameter))
+    return placed_cases
+
+
+def _file_system_parameters(system: System, names: Sequence[str]) -> list[str | None]:
+    """Return the case parameter `file_system` for each of these names, None for the default file system.
+
+    Args:
+        names: of measured file systems, or `all`; empty for the default one.
+
+    Raises:
+        UsageError: a name is not that of a measured file system.
+    """
+    parameters = [system.measured(name).parameter for name in dict.fromkeys(names) if name != ALL_FILE_SYSTEMS]
+    if ALL_FILE_SYSTEMS in names:
+        parameters = [measured.parameter for measured in system.measured_file_systems]
+    return parameters or [None]
 
 
 def default_file_system(system: str) -> str | None:
     """Return the name of the default file system of a system that measures several; None for other systems."""
     try:
-        place = (os.environ.get("IOWATCH_SITE"), os.environ.get("IOWATCH_ROOT"), str(Path.cwd()))
-        paths = _candidate_files(system, place)
-        found = next(((path, path.stat().st_mtime_ns) for path in paths if path.exists()), None)
-        return _default_name(*found) if found else None  # imported data have no system
+        location = (os.environ.get("IOWATCH_SITE"), os.environ.get("IOWATCH_ROOT"), str(Path.cwd()))
+        for path in _candidate_files(system, location):
+            if path.exists():
+                return _default_name(path, path.stat().st_mtime_ns)
     except (OSError, IowatchError):  # a damaged file is reported by what needs it
         return None
+    return None  # imported data have no system
 
 
 @cache
-def _candidate_files(system: str, _place: tuple[str | None, ...]) -> tuple[Path, ...]:
-    """Return the possible files of a system; pages ask for every series, and to find the site takes 0.2 ms."""
+def _candidate_files(system: str, _location: tuple[str | None, ...]) -> tuple[Path, ...]:
+    """Return the possible files of a system; pages ask for every series, and to find the site takes 0.2 ms.
+
+    Args:
+        _location: what the location of the site depends on.
+    """
     return tuple(settings.all_files("system", system))
 
 
 @cache
 def _default_name(path: Path, changed_ns: int) -> str | None:
-    known = _read_cached(path, changed_ns).measured_file_systems
-    return known[0].name if len(known) > 1 else None
+    measured = _read_cached(path, changed_ns).measured_file_systems
+    if len(measured) < 2:
+        return None
+    return measured[0].name
 
 
 def with_file_system(system: str, benchmark: str, parameters: Mapping[str, Scalar]) -> Mapping[str, Scalar]:
@@ -320,21 +343,27 @@ def with_file_system(system: str, benchmark: str, parameters: Mapping[str, Scala
 
     Where a system measures several file systems, cases without `file_system` have the name of the default one.
     """
-    known = BENCHMARKS.get(benchmark)
-    if "file_system" in parameters or (known and not known.writes_files):
+    if "file_system" in parameters:
+        return parameters
+    tool = BENCHMARKS.get(benchmark)
+    if tool and not tool.writes_files:
         return parameters
     name = default_file_system(system)
-    return {**parameters, "file_system": name} if name else parameters
+    if not name:
+        return parameters
+    return {**parameters, "file_system": name}
 
 
-def suite_on_system(suite: str, system: str, chosen: Sequence[str] = ()) -> list[SuiteCase]:
+def suite_on_system(suite: str, system: str, file_systems: Sequence[str] = ()) -> list[SuiteCase]:
     """Return all cases of a suite by `on_file_systems`; on the default file system for an unknown system.
 
     Raises:
         UsageError: unknown suite; a name is not that of a measured file system.
     """
     cases = load_suite(suite)
-    return on_file_systems(cases, load_system(system), chosen) if system in system_names() else cases
+    if system not in system_names():
+        return cases
+    return on_file_systems(cases, load_system(system), file_systems)
 
 
 TEMPLATE_NAME = "_template"
@@ -345,16 +374,16 @@ def system_names() -> list[str]:
     return sorted({name for (name,) in settings.list_files("system")} - {TEMPLATE_NAME})
 
 
-def system_file(name: str, kind: str = "system") -> Path:
+def system_file(name: str, file_name: str = "system") -> Path:
     """Return the path of a file of a system, which need not exist: `system`, `reframe`, `notify` or `externals`.
 
     Raises:
         UsageError: unknown system.
     """
-    known = system_names()
-    if name not in known:
-        raise UsageError(f"no system '{name}'", hint=f"{suggest_name(name, known)} `iowatch system init` makes one.")
-    return settings.find_file(kind, name)
+    names = system_names()
+    if name not in names:
+        raise UsageError(f"no system '{name}'", hint=f"{suggest_name(name, names)} `iowatch system init` makes one.")
+    return settings.find_file(file_name, name)
 
 
 def read_system(path: Path) -> System:

@@ -48,14 +48,14 @@ def try_scratch(directory: Path) -> FileSystemIdentity | None:
         MachineError: it cannot be used; a directory that was created for this is removed.
     """
     existed = directory.exists()
-    found = storage.prepare_scratch(directory, FileSystemIdentity())
+    identity = storage.prepare_scratch(directory, FileSystemIdentity())
     try:
         storage.check_scratch_space(directory, 0)
     except MachineError:
         if not existed:
             directory.rmdir()
         raise
-    return found
+    return identity
 
 
 def try_partitions(
@@ -70,12 +70,27 @@ def try_partitions(
         scratch: the directory in which it writes a file.
     """
     options = [schedulers.access_options(scheduler, name, list(access)) for name in partitions]
-    with _working_directory() as place:
-        cases = _run_reframe(Path(place), scheduler, options, scratch)
-        return [
-            _judge(name or "default", scheduler, " ".join(words), cases.get(f"p{number}"), Path(place))
-            for number, (name, words) in enumerate(zip(partitions, options, strict=True))
-        ]
+    trials = []
+    with _working_directory() as path:
+        working_directory = Path(path)
+        cases = _run_reframe(working_directory, scheduler, options, scratch)
+        for number, (name, job_options) in enumerate(zip(partitions, options, strict=True)):
+            job = _SubmittedJob(name or "default", scheduler, " ".join(job_options), working_directory)
+            trials.append(_judge(job, cases.get(f"p{number}")))
+    return trials
+
+
+@dataclass(frozen=True)
+class _SubmittedJob:
+    """One job: its partition, the scheduler (a key of `SCHEDULER_OPTIONS`), its options, and ReFrame's directory."""
+
+    partition: str
+    scheduler: str
+    options: str
+    working_directory: Path
+
+    def trial(self, status: JobStatus, answer: str = "") -> JobTrial:
+        return JobTrial(self.partition, status, self.options, answer)
 
 
 def _working_directory() -> tempfile.TemporaryDirectory[str]:
@@ -84,7 +99,7 @@ def _working_directory() -> tempfile.TemporaryDirectory[str]:
     return tempfile.TemporaryDirectory(prefix="trial-", dir=var, ignore_cleanup_errors=True)
 
 
-def _configuration(scheduler: str, options: Sequence[Sequence[str]], place: Path) -> dict[str, Any]:
+def _configuration(scheduler: str, options: Sequence[Sequence[str]], directory: Path) -> dict[str, Any]:
     partitions = [
         {
             "name": f"p{number}",
@@ -97,8 +112,8 @@ def _configuration(scheduler: str, options: Sequence[Sequence[str]], place: Path
         }
         for number, words in enumerate(options)
     ]
-    system = {"name": "trial", "hostnames": [".*"], "modules_system": "nomod", "prefix": str(place)}
-    logs = [{"type": "file", "name": str(place / "log"), "level": "info"}]
+    system = {"name": "trial", "hostnames": [".*"], "modules_system": "nomod", "prefix": str(directory)}
+    logs = [{"type": "file", "name": str(directory / "log"), "level": "info"}]
     return {
         "systems": [{**system, "partitions": partitions}],
         "environments": [{"name": "builtin"}],
@@ -106,14 +121,14 @@ def _configuration(scheduler: str, options: Sequence[Sequence[str]], place: Path
     }
 
 
-def _run_reframe(place: Path, scheduler: str, options: Sequence[Sequence[str]], scratch: Path) -> dict[str, Any]:
+def _run_reframe(directory: Path, scheduler: str, options: Sequence[Sequence[str]], scratch: Path) -> dict[str, Any]:
     """Return ReFrame's record of each case by its partition.
 
     Raises:
         MachineError: ReFrame cannot be started, or leaves no report.
     """
-    configuration, report = place / "configuration.json", place / "report.json"
-    configuration.write_text(json.dumps(_configuration(scheduler, options, place)), encoding="utf-8")
+    configuration, report = directory / "configuration.json", directory / "report.json"
+    configuration.write_text(json.dumps(_configuration(scheduler, options, directory)), encoding="utf-8")
     command = [
         *(machine.reframe_program(), "-C", str(configuration), "--system", "trial"),
         *("-c", str(Path(__file__).with_name("partition_trial.py")), "--exec-policy", "async", "--nocolor"),
@@ -152,26 +167,29 @@ def _run_to_end(command: Sequence[str]) -> str:
             process.kill()
 
 
-def _judge(partition: str, scheduler: str, submitted: str, case: dict[str, Any] | None, place: Path) -> JobTrial:
+def _judge(job: _SubmittedJob, case: dict[str, Any] | None) -> JobTrial:
+    """Return the result of a job from ReFrame's record of its case, and from what the scheduler reports about it."""
     if case is None:
-        return JobTrial(partition, "failed", submitted, "ReFrame did not run it")
+        return job.trial("failed", "ReFrame did not run it")
     if case["result"] == "pass":
-        return JobTrial(partition, "ran", submitted)
-    job, reason = case["jobid"], _scheduler_words(case["fail_reason"] or "")
-    if job is None:
-        return JobTrial(partition, "refused", submitted, reason)
+        return job.trial("ran")
+    job_id, reason = case["jobid"], _scheduler_words(case["fail_reason"] or "")
+    if job_id is None:
+        return job.trial("refused", reason)
+    # A job with an output ran; its only step that can fail is writing to the scratch directory.
     stage = Path(case["stagedir"])
     if (stage / case["job_stdout"]).exists():
-        written = (stage / case["job_stderr"]).read_text(encoding="utf-8", errors="replace").strip()
-        return JobTrial(partition, "no scratch", submitted, written or reason)
-    facts = schedulers.query_job(schedulers.SCHEDULER_OPTIONS[scheduler].scheduler, job)
+        errors = (stage / case["job_stderr"]).read_text(encoding="utf-8", errors="replace").strip()
+        return job.trial("no scratch", errors or reason)
+    facts = schedulers.query_job(schedulers.SCHEDULER_OPTIONS[job.scheduler].scheduler, job_id)
     if facts.get("state") == "COMPLETED":
-        answer = f"job {job} ended, and its output is not in {place.parent}: the nodes do not see this directory"
-        return JobTrial(partition, "failed", submitted, answer)
+        var = job.working_directory.parent
+        answer = f"job {job_id} ended, and its output is not in {var}: the nodes do not see this directory"
+        return job.trial("failed", answer)
     if facts.get("reason", "Resources") in _ORDINARY_REASONS and case["fail_phase"] == "sanity":
-        answer = f"job {job} was accepted and did not start within {QUEUE_S} s ({facts.get('reason', 'no reason')})"
-        return JobTrial(partition, "waiting", submitted, answer)
-    return JobTrial(partition, "refused", submitted, f"job {job}: {facts.get('reason', reason)}")
+        answer = f"job {job_id} was accepted and did not start within {QUEUE_S} s ({facts.get('reason', 'no reason')})"
+        return job.trial("waiting", answer)
+    return job.trial("refused", f"job {job_id}: {facts.get('reason', reason)}")
 
 
 def _scheduler_words(reason: str) -> str:

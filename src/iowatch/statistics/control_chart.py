@@ -31,8 +31,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+import scipy  # its modules are loaded when they are used: scipy.stats takes half a second
 from numpy.typing import NDArray
-from scipy.stats import t as student_t
 
 from iowatch.statistics.panel_table import PanelSeries, session_starts
 
@@ -347,6 +347,7 @@ class _Chart:
         """Loss from which an observation is outside: one alone, and several in a row; NaN for rows without a past."""
         held = self.usual_deviations.held
         has_scatter = held >= _MIN_OBSERVATIONS
+        student_t = scipy.stats.t
         widened = student_t.isf(_TAIL, np.maximum(held - 1, 1)) / student_t.isf(_TAIL, 1e6)
         scatter = np.where(has_scatter, self.usual_deviations.scatter() * widened, np.nan)
         limits = np.maximum(_ONE_SESSION * scatter, self.least)

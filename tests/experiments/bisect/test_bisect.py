@@ -19,7 +19,7 @@ from iowatch.benchmarks.suites import SuiteCase
 from iowatch.core import Output, Result, Scalar
 from iowatch.demo.scenarios import Scenario, SimulatedSeries, generate_sessions
 from iowatch.experiments.bisect.run import group_parts
-from iowatch.experiments.common import commits as package_commits
+from iowatch.experiments.common import commits as commit_builds
 from iowatch.experiments.common import hybrids
 from iowatch.findings import update_findings
 from iowatch.session import ab_run, plan, reframe
@@ -219,7 +219,7 @@ def test_commits_are_built_and_bisected(
 
     monkeypatch.setattr(hybrids, "describe_loaded_stack", describe)
     # The shell that builds has no command `module`.
-    monkeypatch.setattr(package_commits, "load_stack", lambda *of: replace(hybrids.load_stack(*of), modules=()))
+    monkeypatch.setattr(commit_builds, "load_stack", lambda *of: replace(hybrids.load_stack(*of), modules=()))
     monkeypatch.setattr(reframe_, "modules", contents)
     reframe_.slow = {"slow"}
     words = ("bisect", "v1..v2", "--package", "tool", "--git", repository.place, "--stack", "good")

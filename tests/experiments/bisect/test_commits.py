@@ -12,7 +12,7 @@ import pytest
 from iowatch.core import UsageError
 from iowatch.experiments.bisect.commits import CommitBisection, CommitRange, CommitSource
 from iowatch.experiments.bisect.search import BisectionAnswer, BisectionSettings
-from iowatch.experiments.common import commits as package_commits
+from iowatch.experiments.common import commits as commit_builds
 from iowatch.site import Stack, StackPart
 
 
@@ -120,7 +120,7 @@ def source(repository: Repository, var: Path, monkeypatch: pytest.MonkeyPatch) -
         name = f"bisect-{values['IOWATCH_COMMIT'][:8]}"
         return Stack(name, system, "modules", "installed", (StackPart("openmpi", "4"),), ("openmpi",), values, paths)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(package_commits, "describe_hybrid", described)
+    monkeypatch.setattr(commit_builds, "describe_hybrid", described)
     commits, base = CommitRange(repository.place, "good..bad"), Stack("base", "local", "modules", "installed", ())
     return CommitSource("local", "tool", commits, base, "sh build.sh", commits.parts())
 

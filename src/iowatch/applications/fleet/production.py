@@ -16,9 +16,8 @@ from itertools import groupby
 from typing import Any
 
 import numpy as np
+import scipy  # its modules are loaded when they are used
 from numpy.typing import NDArray
-from scipy.cluster.hierarchy import fcluster, linkage
-from scipy.stats import false_discovery_control, ttest_ind_from_stats
 
 from iowatch.applications.fleet import tables
 from iowatch.core import DAY_S, MIB, Case, InputError, Scalar, format_count, format_size
@@ -94,8 +93,8 @@ def _cluster(features: list[list[float]]) -> NDArray[np.int64]:
     """Return labels from 0, shape (n,)."""
     if len(features) == 1:
         return np.zeros(1, dtype=np.int64)
-    tree = linkage(np.asarray(features, dtype=np.float64), method="complete")
-    return np.asarray(fcluster(tree, _MAX_DISTANCE, criterion="distance") - 1, dtype=np.int64)
+    tree = scipy.cluster.hierarchy.linkage(np.asarray(features, dtype=np.float64), method="complete")
+    return np.asarray(scipy.cluster.hierarchy.fcluster(tree, _MAX_DISTANCE, criterion="distance") - 1, dtype=np.int64)
 
 
 def application_series(store: tables.LogStore, database: Any) -> tuple[list[ApplicationSeries], int]:
@@ -348,7 +347,7 @@ def _series_at_the_date(
         tested.append(_TestedSeries(p, grouping.SeriesChange(entry.row, measured, math.log(measured.ratio))))
     if not tested:
         return []
-    adjusted = false_discovery_control([candidate.p for candidate in tested])
+    adjusted = scipy.stats.false_discovery_control([candidate.p for candidate in tested])
     added = []
     for candidate, adjusted_p in zip(tested, adjusted, strict=True):
         if adjusted_p <= _ADDED_BY_CHANCE:
@@ -417,7 +416,9 @@ def _change_at(
     if spreads.max() < 1e-9:  # constant on both sides but for rounding: no test
         return None
     difference = float(after.mean() - before.mean())
-    test = ttest_ind_from_stats(abs(difference), spreads[0], sizes[0], 0.0, spreads[1], sizes[1], equal_var=False)
+    test = scipy.stats.ttest_ind_from_stats(
+        abs(difference), spreads[0], sizes[0], 0.0, spreads[1], sizes[1], equal_var=False
+    )
     position = int(np.searchsorted(times, group.boundary))
     return ChangePoint(
         index=position,

@@ -1,7 +1,10 @@
 """Formats that no session writes; loaded when such a file is imported or parsed."""
 
-from __future__ import annotations
+from typing import TYPE_CHECKING
 
-from iowatch.benchmarks.tables.mapped import MappedRun, MappedTable, read_table
+from iowatch.core.lazy_names import lazy_names
 
-__all__ = ["MappedRun", "MappedTable", "read_table"]
+if TYPE_CHECKING:
+    from iowatch.benchmarks.tables.mapped import MappedRun, MappedTable, read_table
+else:
+    __getattr__ = lazy_names(__name__)

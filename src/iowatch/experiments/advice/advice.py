@@ -112,12 +112,12 @@ class AdvicePart:
     @property
     def is_sure(self) -> bool:
         """Whether the best value is better than each of the others for sure."""
-        return all(one.verdict == "faster" for one in self.others)
+        return all(other.verdict == "faster" for other in self.others)
 
     @property
     def is_difference(self) -> bool:
         """Whether the best value is better than at least one other for sure."""
-        return any(one.verdict == "faster" for one in self.others)
+        return any(other.verdict == "faster" for other in self.others)
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,17 +181,17 @@ class _Plan:
     contrasts: list[Contrast] = field(default_factory=list)
     few_sessions: int | None = None
     first: int = 0
-    covers: list[_Division] = field(default_factory=list)
+    divisions: list[_Division] = field(default_factory=list)
 
     def groups(
         self, cover: Sequence[bool] | None = None, inside: bool = True
     ) -> dict[tuple[Scalar, Scalar], list[int]]:
         """Positions of the pairs of each two values, of all or of those inside (outside) of a condition."""
-        found: _Groups = defaultdict(list)
+        groups: _Groups = defaultdict(list)
         for index, contrast in enumerate(self.contrasts):
             if cover is None or cover[index] == inside:
-                found[contrast.values].append(self.first + index)
-        return found
+                groups[contrast.values].append(self.first + index)
+        return groups
 
 
 def advise(
@@ -215,70 +215,119 @@ def advise(
     pairs: list[Pair[Case]] = []
     for plan in plans:
         plan.first = len(pairs)
-        plan.covers = [] if is_published else _conditions(plan)
+        if not is_published:
+            plan.divisions = _divisions(plan)
         for contrast in plan.contrasts:
             left, right = entries[contrast.left], entries[contrast.right]
-            case = Case(left.case.benchmark, {k: v for k, v in contrast.common.items() if k != "benchmark"})
+            parameters = {name: value for name, value in contrast.common.items() if name != "benchmark"}
+            case = Case(left.case.benchmark, parameters)
             pairs.append(Pair(case, left.metric, left.side, right.side, get_metric(left.metric).sign))
-    decided = _Decisions(plans, pairs, is_published)
-    silent = [plan.choice for plan in plans if not plan.contrasts]
-    suites = {} if is_published else suites_that_measure(silent, workload)
-    found = []
+    decisions = _Decisions(plans, pairs, is_published)
+    # For parameters that were not measured: suites that would.
+    suites: Mapping[str, tuple[str, ...]] = {}
+    if not is_published:
+        suites = suites_that_measure([plan.choice for plan in plans if not plan.contrasts], workload)
+    advice_on_choices = []
     for plan in plans:
-        if not plan.contrasts:
-            few, known = plan.few_sessions, suites.get(plan.choice.name, ())
-            found.append(ChoiceAdvice(plan.choice, few_sessions=few, suites=known))
-            continue
-        joint = frozenset.intersection(*(contrast.joint for contrast in plan.contrasts))
-        used = [cases[index] for contrast in plan.contrasts for index in (contrast.left, contrast.right)]
-        sizes = tuple(dict.fromkeys((case_volume_bytes(case), case.get("ranks")) for case in used))
-        found.append(ChoiceAdvice(plan.choice, tuple(decided.parts(plan)), tuple(sorted(joint)), sizes))
-    names = {str(case["file_system"]) for case in cases if "file_system" in case}
-    file_system = names.pop() if len(names) == 1 else None
-    return Advice(source, system, file_system, workload, is_published, len(cases), tuple(found))
+        if plan.contrasts:
+            advice_on_choices.append(_choice_advice(plan, decisions, cases))
+        else:
+            choice_suites = suites.get(plan.choice.name, ())
+            advice_on_choices.append(ChoiceAdvice(plan.choice, few_sessions=plan.few_sessions, suites=choice_suites))
+    file_systems = {str(case["file_system"]) for case in cases if "file_system" in case}
+    return Advice(
+        source=source,
+        system=system,
+        file_system=file_systems.pop() if len(file_systems) == 1 else None,
+        workload=workload,
+        is_published=is_published,
+        cases=len(cases),
+        choices=tuple(advice_on_choices),
+    )
+
+
+def _choice_advice(plan: _Plan, decisions: _Decisions, cases: Sequence[Parameters]) -> ChoiceAdvice:
+    """The advice on a parameter that was measured."""
+    joint = frozenset.intersection(*(contrast.joint for contrast in plan.contrasts))
+    sizes: dict[tuple[int | None, Scalar | None], None] = {}
+    for contrast in plan.contrasts:
+        for case in (cases[contrast.left], cases[contrast.right]):
+            sizes[case_volume_bytes(case), case.get("ranks")] = None
+    parts = tuple(decisions.parts(plan))
+    return ChoiceAdvice(plan.choice, parts, joint=tuple(sorted(joint)), sizes=tuple(sizes))
 
 
 def _plan(
     choice: ParameterChoice, entries: Sequence[SideEntry], cases: Sequence[Parameters], workload: Workload, stated: bool
 ) -> _Plan:
     """Pairs at the size that is nearest to the workload, of those with enough sessions."""
-    most = None
+    most_sessions = None
+    # Pairs that differ in other parameters, too, are used only if there are no others.
     for joint in (False, True) if choice.joint else (False,):
-        contrasts = find_contrasts(choice, cases, joint=joint, stated=stated)
-        sessions = [count_sessions(entries[c.left], entries[c.right]) for c in contrasts]
-        usable = [c for c, n in zip(contrasts, sessions, strict=True) if n is None or n >= MIN_SESSIONS]
+        usable: list[Contrast] = []
+        for contrast in find_contrasts(choice, cases, joint=joint, stated=stated):
+            sessions = count_sessions(entries[contrast.left], entries[contrast.right])
+            if sessions is None or sessions >= MIN_SESSIONS:
+                usable.append(contrast)
+            else:
+                most_sessions = max(sessions, most_sessions or 0)
         if usable:
-            far = [max(workload.distance(cases[i], per_rank=stated) for i in (c.left, c.right)) for c in usable]
-            return _Plan(choice, [c for c, d in zip(usable, far, strict=True) if d <= min(far) + EQUAL_SIZES])
-        most = max([n for n in sessions if n is not None], default=most)
-    return _Plan(choice, few_sessions=most)
+            return _Plan(choice, _nearest(usable, cases, workload, per_rank=stated))
+    return _Plan(choice, few_sessions=most_sessions)
 
 
-def _conditions(plan: _Plan) -> list[_Division]:
+def _nearest(
+    contrasts: Sequence[Contrast], cases: Sequence[Parameters], workload: Workload, *, per_rank: bool
+) -> list[Contrast]:
+    """The pairs whose sizes are nearest to those of the workload."""
+    distances = []
+    for contrast in contrasts:
+        left = workload.distance(cases[contrast.left], per_rank=per_rank)
+        right = workload.distance(cases[contrast.right], per_rank=per_rank)
+        distances.append(max(left, right))
+    limit = min(distances) + EQUAL_SIZES
+    return [contrast for contrast, distance in zip(contrasts, distances, strict=True) if distance <= limit]
+
+
+def _divisions(plan: _Plan) -> list[_Division]:
     """Divisions of the pairs in two, the simplest first."""
     derived = [derive_parameters(contrast.common) for contrast in plan.contrasts]
-    found: dict[tuple[bool, ...], _Division] = {}
+    divisions: dict[tuple[bool, ...], _Division] = {}
     nothing_changed = np.zeros(len(derived), dtype=bool)
     for condition in candidate_conditions(derived, nothing_changed, CASE_PARAMETERS):
         cover = tuple(condition.holds(parameters) for parameters in derived)
-        opposite = tuple(not one for one in cover)
-        if condition.operator not in ("=", ">=") or cover in found or opposite in found:
+        opposite = tuple(not is_met for is_met in cover)
+        if condition.operator not in ("=", ">=") or cover in divisions or opposite in divisions:
             continue
-        if set(plan.groups(cover)) & set(plan.groups(cover, inside=False)):
-            others = {p.get(condition.parameter) for p, met in zip(derived, cover, strict=True) if not met}
-            only = others.pop() if len(others) == 1 else None
-            inside = condition.words(CASE_PARAMETERS)
-            if only is None:
-                outside = f"not {inside}"
-            else:
-                outside = replace(condition, operator="=", values=(only,)).words(CASE_PARAMETERS)
-            found[cover] = _Division(inside, outside, cover)
-    return list(found.values())[:_MAX_CONDITIONS]
+        # Only where both parts compare the same two values.
+        if plan.groups(cover).keys().isdisjoint(plan.groups(cover, inside=False)):
+            continue
+        inside = condition.words(CASE_PARAMETERS)
+        outside = f"not {inside}"
+        other_values = {
+            parameters.get(condition.parameter) for parameters, is_met in zip(derived, cover, strict=True) if not is_met
+        }
+        if len(other_values) == 1:
+            (other_value,) = other_values
+            if other_value is not None:
+                outside = replace(condition, operator="=", values=(other_value,)).words(CASE_PARAMETERS)
+        divisions[cover] = _Division(inside, outside, cover)
+    return list(divisions.values())[:_MAX_CONDITIONS]
 
 
+# A plan (its first pair), the cover of a condition (None: all pairs), and whether the pairs meet it.
 _Key = tuple[int, tuple[bool, ...] | None, bool]
-# Comparison and positions of its pairs, by the two values.
-_Found = dict[tuple[Scalar, Scalar], tuple[OverallComparison, list[int]]]
+
+
+@dataclass(frozen=True)
+class _GroupComparison:
+    """The comparison of two values over a group of pairs; `pairs` are the positions of these."""
+
+    overall: OverallComparison
+    pairs: list[int]
+
+
+_Comparisons = dict[tuple[Scalar, Scalar], _GroupComparison]
 
 
 class _Decisions:
@@ -286,82 +335,116 @@ class _Decisions:
 
     def __init__(self, plans: Sequence[_Plan], pairs: Sequence[Pair[Case]], is_published: bool) -> None:
         self.settings = ComparisonSettings()
-        families: list[dict[_Key, _Groups]] = [
-            {(plan.first, None, True): plan.groups() for plan in plans if plan.contrasts},
-            {
-                (plan.first, cover, inside): plan.groups(cover, inside)
-                for plan in plans
-                for cover in (one.cover for one in plan.covers)
-                for inside in (True, False)
-            },
-        ]
-        groups, keys = [], []
-        for family in families:
-            members = [(key, values, of) for key, found in family.items() for values, of in found.items()]
-            size = 1 if is_published else len(members)
-            groups += [(of, 1 - FAMILY_ERROR / size) for _, _, of in members]
-            keys += [(key, values, of) for key, values, of in members]
+        # Statements about best values, and those about dependences, are two families.
+        best_values: dict[_Key, _Groups] = {}
+        dependences: dict[_Key, _Groups] = {}
+        for plan in plans:
+            if plan.contrasts:
+                best_values[plan.first, None, True] = plan.groups()
+            for division in plan.divisions:
+                for inside in (True, False):
+                    dependences[plan.first, division.cover, inside] = plan.groups(division.cover, inside)
+        # All groups are compared in one call; `members` says what each is.
+        groups: list[tuple[list[int], float]] = []
+        members: list[tuple[_Key, tuple[Scalar, Scalar]]] = []
+        for family in (best_values, dependences):
+            size = 1 if is_published else sum(map(len, family.values()))
+            for key, groups_of_key in family.items():
+                for values, positions in groups_of_key.items():
+                    members.append((key, values))
+                    groups.append((positions, 1 - FAMILY_ERROR / size))
         with reported_as(UsageError):
-            compared, overall = compare_groups(pairs, groups, self.settings)
-        self.compared: list[PairComparison[Case]] = compared
-        self.found: dict[_Key, _Found] = defaultdict(dict)
-        for (key, values, of), one in zip(keys, overall, strict=True):
-            self.found[key][values] = one, of
+            pair_comparisons, overall = compare_groups(pairs, groups, self.settings)
+        self.pair_comparisons: list[PairComparison[Case]] = pair_comparisons
+        self.comparisons: dict[_Key, _Comparisons] = defaultdict(dict)
+        for (key, values), (positions, _), comparison in zip(members, groups, overall, strict=True):
+            self.comparisons[key][values] = _GroupComparison(comparison, positions)
 
     def parts(self, plan: _Plan) -> Iterator[AdvicePart]:
         """One part, or two if the gain depends on a condition for sure."""
-        depends = [(self._separation(plan, one.cover), one) for one in plan.covers]
-        explained, best = max(depends, key=lambda row: row[0], default=(0.0, None))
-        if best is None or explained <= 0:
-            yield self._part("", self.found[plan.first, None, True])
+        # The condition that explains most of the differences.
+        best, most_explained = None, 0.0
+        for division in plan.divisions:
+            explained = self._separation(plan, division.cover)
+            if explained > most_explained:
+                best, most_explained = division, explained
+        if best is None:
+            yield self._part("", self.comparisons[plan.first, None, True])
             return
-        yield self._part(best.inside, self.found[plan.first, best.cover, True])
-        yield self._part(best.outside, self.found[plan.first, best.cover, False])
+        yield self._part(best.inside, self.comparisons[plan.first, best.cover, True])
+        yield self._part(best.outside, self.comparisons[plan.first, best.cover, False])
 
     def _separation(self, plan: _Plan, cover: tuple[bool, ...]) -> float:
         """Variance of the log gains that a condition explains; 0 if no gain differs between its parts for sure."""
-        inside, outside = (self.found[plan.first, cover, of] for of in (True, False))
-        sure, explained = False, 0.0
+        inside = self.comparisons[plan.first, cover, True]
+        outside = self.comparisons[plan.first, cover, False]
+        is_sure, explained = False, 0.0
         for values in inside.keys() & outside.keys():
-            (one, of_one), (other, of_other) = inside[values], outside[values]
-            if one.ratio is None or other.ratio is None:
+            left, right = inside[values].overall, outside[values].overall
+            if left.ratio is None or right.ratio is None:
                 continue
-            gap = log(one.ratio / other.ratio)
-            explained += gap**2 * len(of_one) * len(of_other) / (len(of_one) + len(of_other))
-            if one.ci is not None and other.ci is not None and abs(gap) > log(_LARGE_DIFFERENCE):
-                sure |= one.ci[0] > other.ci[1] or one.ci[1] < other.ci[0]
-        return explained if sure else 0.0
+            gap = log(left.ratio / right.ratio)
+            left_pairs, right_pairs = len(inside[values].pairs), len(outside[values].pairs)
+            explained += gap**2 * left_pairs * right_pairs / (left_pairs + right_pairs)
+            if left.ci is None or right.ci is None:
+                continue
+            are_apart = left.ci[0] > right.ci[1] or left.ci[1] < right.ci[0]
+            if are_apart and abs(gap) > log(_LARGE_DIFFERENCE):
+                is_sure = True
+        return explained if is_sure else 0.0
 
-    def _part(
-        self, where: str, found: Mapping[tuple[Scalar, Scalar], tuple[OverallComparison, list[int]]]
-    ) -> AdvicePart:
+    def _part(self, where: str, comparisons: _Comparisons) -> AdvicePart:
         """The value with the highest mean log gain over the values that it was compared with, and its comparisons."""
         gains: dict[Scalar, list[float]] = defaultdict(list)
-        for (left, right), (one, _) in found.items():
-            gain = log(one.ratio) if one.ratio else 0.0
+        for (left, right), comparison in comparisons.items():
+            ratio = comparison.overall.ratio
+            gain = log(ratio) if ratio else 0.0
             gains[right].append(gain)
             gains[left].append(-gain)
         best = max(gains, key=lambda value: sum(gains[value]) / len(gains[value]))
         others = []
-        for (left, right), (one, of) in found.items():
-            if best in (left, right):
-                others.append(self._comparison(best, left if best == right else right, one, of))
-        return AdvicePart(where, best, tuple(sorted(others, key=lambda one: -one.gain)))
+        for (left, right), comparison in comparisons.items():
+            if best == right:
+                others.append(self._comparison(best, left, comparison))
+            elif best == left:
+                others.append(self._comparison(best, right, comparison))
+        return AdvicePart(where, best, tuple(sorted(others, key=lambda other: -other.gain)))
 
-    def _comparison(self, best: Scalar, value: Scalar, one: OverallComparison, of: Sequence[int]) -> ValueComparison:
-        compared = [self.compared[i] for i in of]
-        ratio, ci, sign = one.ratio or 1.0, one.ci, 1
-        if repr(best) < repr(value):  # pairs are in this order, and their ratio is right / left
-            ratio, ci, sign = 1 / ratio, (1 / ci[1], 1 / ci[0]) if ci else None, -1
+    def _comparison(self, best: Scalar, value: Scalar, group: _GroupComparison) -> ValueComparison:
+        """The best value against another one."""
+        compared = [self.pair_comparisons[position] for position in group.pairs]
+        ratio, ci, sign = group.overall.ratio or 1.0, group.overall.ci, 1
+        # The left value of a pair is the first in this order, and the ratio is right / left.
+        if repr(best) < repr(value):
+            ratio, sign = 1 / ratio, -1
+            if ci is not None:
+                ci = (1 / ci[1], 1 / ci[0])
         # The level of the interval accounts for the family, so the interval alone decides.
         verdict, bound, _ = decide_pair_verdict(0.0 if ci else None, ci, 1, self.settings)
-        counts = [min(runs) for pair in compared if (runs := _runs(pair)) is not None]
-        ahead = sum(
-            pair.ratio is not None and sign * METRICS[pair.metric].log_gain(pair.ratio) > 0 for pair in compared
+        better = 0
+        session_counts = []
+        for pair in compared:
+            if pair.ratio is not None and sign * METRICS[pair.metric].log_gain(pair.ratio) > 0:
+                better += 1
+            if pair.left.runs is not None and pair.right.runs is not None:
+                session_counts.append(min(pair.left.runs, pair.right.runs))
+        rules: tuple[ValueRule, ...] = ()
+        sessions = None
+        if session_counts:
+            sessions = int(median(session_counts))
+        else:
+            rules = tuple(self._rules(best, value, compared, sign))
+        return ValueComparison(
+            value=value,
+            gain=ratio,
+            ci=ci,
+            verdict=verdict,
+            bound=bound,
+            cases=len(compared),
+            better=better,
+            sessions=sessions,
+            rules=rules,
         )
-        rules = () if counts else tuple(self._rules(best, value, compared, sign))
-        sessions = int(median(counts)) if counts else None
-        return ValueComparison(value, ratio, ci, verdict, bound, len(of), ahead, sessions, rules)
 
     def _rules(
         self, best: Scalar, value: Scalar, compared: Sequence[PairComparison[Case]], sign: int
@@ -370,9 +453,3 @@ class _Decisions:
             ahead = (group.direction == "faster") == (sign > 0)
             gain = max(group.ratio, 1 / group.ratio)
             yield ValueRule(best if ahead else value, group.rule, gain, group.inside, group.inside_total)
-
-
-def _runs(one: PairComparison[Case]) -> tuple[int, int] | None:
-    if one.left.runs is None or one.right.runs is None:
-        return None
-    return one.left.runs, one.right.runs

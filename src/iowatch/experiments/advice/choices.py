@@ -99,16 +99,21 @@ class Workload:
         """
         volume, ranks = case_volume_bytes(case), case.get("ranks")
         if per_rank and self.volume_bytes and self.ranks:
-            share = volume / int(ranks) if volume and ranks else None
-            return _size_distance(share, self.volume_bytes / self.ranks)
-        sizes = ((volume, self.volume_bytes), (ranks, self.ranks), (case.get("nodes"), self.nodes))
-        return sum(_size_distance(size, wanted) for size, wanted in sizes)
+            volume_per_rank = volume / int(ranks) if volume and ranks else None
+            return _size_distance(volume_per_rank, self.volume_bytes / self.ranks)
+        return (
+            _size_distance(volume, self.volume_bytes)
+            + _size_distance(ranks, self.ranks)
+            + _size_distance(case.get("nodes"), self.nodes)
+        )
 
 
-def _size_distance(size: Scalar | None, wanted: float | None) -> float:
-    if wanted is None:
+def _size_distance(size: Scalar | None, workload_size: float | None) -> float:
+    if workload_size is None:
         return 0.0
-    return abs(log(float(size) / wanted)) if size else _UNKNOWN_DISTANCE
+    if not size:
+        return _UNKNOWN_DISTANCE
+    return abs(log(float(size) / workload_size))
 
 
 def case_volume_bytes(case: Parameters) -> int | None:
@@ -127,8 +132,9 @@ def format_value(choice: ParameterChoice, value: Scalar) -> str:
     """A value of a parameter as text: `8 MiB`, `full striping`, `collective`."""
     if value == choice.absent:
         return str(value)
-    is_size = choice.name == "chunk" and isinstance(value, int)
-    return format_size(float(value)) if is_size else format_parameter_value(choice.name, value)
+    if choice.name == "chunk" and isinstance(value, int):
+        return format_size(float(value))
+    return format_parameter_value(choice.name, value)
 
 
 def history_entries(history: History, system: str, operation: str, last: int) -> list[SideEntry]:
@@ -141,27 +147,30 @@ def history_entries(history: History, system: str, operation: str, last: int) ->
     """
     rows = [row for row in headline_series(history, system) if row.case.parameters.get("operation") == operation]
     detections = load_detections(history, [row.id for row in rows])
-    points = load_observations(history, rows)
-    runs = [int(run) for one in points.values() for run in one.run_id[-last:]]
-    sessions = history.session_of_runs(sorted(set(runs)))
+    observations = load_observations(history, rows)
+    runs: set[int] = set()
+    for series_observations in observations.values():
+        runs.update(int(run) for run in series_observations.run_id[-last:])
+    sessions = history.session_of_runs(sorted(runs))
     imported = {row.uuid for row in history.sessions(system) if row.origin == "import"}
-    found = []
+    entries = []
     for row in rows:
+        # The time of its last change.
         changes = detections[row.id].changes if row.id in detections else ()
         since = max((change.time for change in changes), default=0.0)
+        newest = observations[row.id]
         samples: dict[str, tuple[float, ...]] = defaultdict(tuple)
-        for time, run, value in zip(*(getattr(points[row.id], n)[-last:] for n in _COLUMNS), strict=True):
-            if time >= since and value > 0:
-                session = sessions[int(run)]
-                # An import may hold the outputs of many days.
-                label = f"{session}@{(int(time) - DAY_S // 2) // DAY_S}" if session in imported else session
-                samples[label] += (float(value),)
+        for time, run, value in zip(newest.time[-last:], newest.run_id[-last:], newest.median[-last:], strict=True):
+            if time < since or value <= 0:
+                continue
+            label = sessions[int(run)]
+            # An import may hold the outputs of many days.
+            if label in imported:
+                label = f"{label}@{(int(time) - DAY_S // 2) // DAY_S}"
+            samples[label] += (float(value),)
         if samples:
-            found.append(_entry(row, SideSamples(samples)))
-    return found
-
-
-_COLUMNS = ("time", "run_id", "median")
+            entries.append(_entry(row, SideSamples(samples)))
+    return entries
 
 
 def _entry(row: SeriesRow, samples: SideSamples) -> SideEntry:
@@ -178,20 +187,21 @@ def published_entries(sources: Sequence[str], system: str | None, operation: str
     Raises:
         UsageError: unknown source.
     """
-    found: dict[tuple[str | None, str, str], SideEntry] = {}
+    entries: dict[tuple[str | None, str, str], SideEntry] = {}
     for source in sources:
         for table in published.published_table_names(source):
-            if published.has_long_form(published.load_published_table(source, table)):
-                for entry in sides.published_side_entries(f"{source}/{table}"):
-                    of = entry.axes.get("system")
-                    if entry.case.parameters.get("operation") == operation and system in (None, of):
-                        found[of, entry.case.key, entry.metric] = entry
-    return list(found.values())
+            if not published.has_long_form(published.load_published_table(source, table)):
+                continue
+            for entry in sides.published_side_entries(f"{source}/{table}"):
+                entry_system = entry.axes.get("system")
+                if entry.case.parameters.get("operation") == operation and system in (None, entry_system):
+                    entries[entry_system, entry.case.key, entry.metric] = entry
+    return list(entries.values())
 
 
 def sources_with_system(system: str) -> tuple[str, ...]:
     """Keys of the published sources with tables that have this system throughout."""
-    tables = [t for t in published.load_all_tables() if t.sidecar.common.get("system") == system]
+    tables = [table for table in published.load_all_tables() if table.sidecar.common.get("system") == system]
     return tuple(dict.fromkeys(published.source_key(table.source) for table in tables))
 
 
@@ -201,13 +211,13 @@ def parse_given(texts: Sequence[str]) -> dict[str, Scalar | None]:
     Raises:
         UsageError: a text of another form.
     """
-    found = {}
+    given = {}
     for text in texts:
         name, separator, value = text.partition("=")
         if not separator or not name or not value:
             raise UsageError(f"--given {text}: expected NAME=VALUE", hint="For example --given api=HDF5")
-        found[name] = sides.parse_filter_value(name, value)
-    return found
+        given[name] = sides.parse_filter_value(name, value)
+    return given
 
 
 def filter_given(entries: Sequence[SideEntry], given: Mapping[str, Scalar | None]) -> list[SideEntry]:
@@ -216,26 +226,26 @@ def filter_given(entries: Sequence[SideEntry], given: Mapping[str, Scalar | None
     Raises:
         UsageError: no case has the parameter, or this value of it.
     """
-    found = list(entries)
+    remaining = list(entries)
     for name, value in given.items():
-        values = {str(entry.described.get(name)) for entry in found}
+        values = {str(entry.described.get(name)) for entry in remaining}
         if values == {"None"}:
-            known = sorted({key for entry in entries for key in entry.described})
-            raise UsageError(f"no case has the parameter '{name}'", hint=suggest_name(name, known))
-        found = [e for e in found if str(e.described.get(name)).lower() == str(value).lower()]
-        if not found:
+            names = sorted(set().union(*(entry.described for entry in entries)))
+            raise UsageError(f"no case has the parameter '{name}'", hint=suggest_name(name, names))
+        remaining = [entry for entry in remaining if str(entry.described.get(name)).lower() == str(value).lower()]
+        if not remaining:
             raise UsageError(f"no case has {name}={value}", hint=suggest_name(str(value), sorted(values)))
-    return found
+    return remaining
 
 
 def describe_case(entry: SideEntry) -> dict[str, Scalar]:
     """Axes, parameters and metric; what means the same as absence is absent, and names are those of the history."""
-    found = {**entry.described, "metric": entry.metric}
-    if "chunk_bytes" in found:
-        found["chunk"] = found.pop("chunk_bytes")
-    if "osts" in found:  # [bartz2014]: each process communicates with so many OSTs
-        found["pattern"] = f"{found.pop('osts')}-OST"
-    return _without_defaults(found)
+    described = {**entry.described, "metric": entry.metric}
+    if "chunk_bytes" in described:
+        described["chunk"] = described.pop("chunk_bytes")
+    if "osts" in described:  # [bartz2014]: each process communicates with so many OSTs
+        described["pattern"] = f"{described.pop('osts')}-OST"
+    return _without_defaults(described)
 
 
 def _without_defaults(parameters: Parameters) -> dict[str, Scalar]:
@@ -260,46 +270,68 @@ def find_contrasts(
     choice: ParameterChoice, cases: Sequence[Parameters], *, joint: bool, stated: bool
 ) -> list[Contrast]:
     """Pairs of cases that differ in the parameter only (with `joint`: and in those that differ together with it)."""
-    removed = {choice.name, *choice.optional, *choice.follows, *(choice.joint if joint else ())}
-    groups: dict[frozenset[tuple[str, str]], list[int]] = defaultdict(list)
+    may_differ = {choice.name, *choice.optional, *choice.follows}
+    if joint:
+        may_differ.update(choice.joint)
+    # What a paper does not state is unknown, not absent.
     absent = None if stated and choice.name in _NOT_STATED else choice.absent
+    values: dict[int, Scalar] = {}
+    groups: dict[frozenset[tuple[str, str]], list[int]] = defaultdict(list)
     for index, case in enumerate(cases):
-        if case.get(choice.name, absent) is not None:
-            groups[frozenset((n, repr(v)) for n, v in case.items() if n not in removed)].append(index)
-    found = []
+        value = case.get(choice.name, absent)
+        if value is not None:
+            values[index] = value
+            equal_in = frozenset((name, repr(value)) for name, value in case.items() if name not in may_differ)
+            groups[equal_in].append(index)
+    contrasts = []
     for members in groups.values():
-        for one, other in combinations(members, 2):
-            values = [cases[index].get(choice.name, absent) for index in (one, other)]
-            agree = all(_agree(cases[one].get(name), cases[other].get(name)) for name in choice.optional)
-            if values[0] is None or values[1] is None or values[0] == values[1] or not agree:
+        for pair in combinations(members, 2):
+            # Pairs of the same two values have these in the same order.
+            left, right = sorted(pair, key=lambda index: repr(values[index]))
+            if values[left] == values[right] or not _agree(cases[left], cases[right], choice.optional):
                 continue
-            left, right = sorted((one, other), key=lambda index: repr(cases[index].get(choice.name, absent)))
-            both = cases[left], cases[right]
-            common = {n: v for n, v in both[0].items() if both[1].get(n) == v and n not in (choice.name, "metric")}
-            common |= {n: case[n] for case in both for n in choice.optional if n in case}
-            differ = frozenset(n for n in choice.joint if joint and not _agree(both[0].get(n), both[1].get(n)))
-            pair = both[0].get(choice.name, absent), both[1].get(choice.name, absent)
-            found.append(Contrast(left, right, pair, common, differ))  # type: ignore[arg-type]
-    return found
+            differing: frozenset[str] = frozenset()
+            if joint:
+                differing = frozenset(n for n in choice.joint if not _agree(cases[left], cases[right], [n]))
+            common = _common_parameters(choice, cases[left], cases[right])
+            contrasts.append(Contrast(left, right, (values[left], values[right]), common, differing))
+    return contrasts
 
 
-def _agree(one: Scalar | None, other: Scalar | None) -> bool:
-    return one is None or other is None or one == other
+def _common_parameters(choice: ParameterChoice, left: Parameters, right: Parameters) -> dict[str, Scalar]:
+    """What two cases have in common, and the optional parameters that one of them has."""
+    common: dict[str, Scalar] = {}
+    for name, value in left.items():
+        if right.get(name) == value and name not in (choice.name, "metric"):
+            common[name] = value
+    for case in (left, right):
+        for name in choice.optional:
+            if name in case:
+                common[name] = case[name]
+    return common
+
+
+def _agree(left: Parameters, right: Parameters, names: Sequence[str]) -> bool:
+    """Whether two cases have the same value of each of these parameters that both have."""
+    return all(left[name] == right[name] for name in names if name in left and name in right)
 
 
 def suites_that_measure(choices: Sequence[ParameterChoice], workload: Workload) -> dict[str, tuple[str, ...]]:
     """Suites with cases that differ in a parameter only, by its name; the suite with the nearest size first."""
     roots = tuple(settings.roots())
-    cases = _suite_cases(workload.operation, roots) if choices else []
-    far = {name: [workload.distance(case, per_rank=False) for case in those] for name, those in cases}
-    found: dict[str, tuple[str, ...]] = {}
+    if not choices:
+        return {}
+    distances: dict[str, list[float]] = {}
+    for suite, cases in _suite_cases(workload.operation, roots):
+        distances[suite] = [workload.distance(case, per_rank=False) for case in cases]
+    suites_by_choice: dict[str, tuple[str, ...]] = {}
     for choice in choices:
-        suites = [
-            (min(max(far[name][left], far[name][right]) for left, right in pairs), name)
-            for name, pairs in _suite_pairs(choice, workload.operation, roots)
-        ]
-        found[choice.name] = tuple(name for _, name in sorted(suites))
-    return found
+        nearest: dict[str, float] = {}
+        for suite, pairs in _suite_pairs(choice, workload.operation, roots):
+            of_suite = distances[suite]
+            nearest[suite] = min(max(of_suite[left], of_suite[right]) for left, right in pairs)
+        suites_by_choice[choice.name] = tuple(sorted(nearest, key=lambda suite: (nearest[suite], suite)))
+    return suites_by_choice
 
 
 @cache
@@ -307,28 +339,29 @@ def _suite_pairs(
     choice: ParameterChoice, operation: str, roots: tuple[Path, ...]
 ) -> list[tuple[str, list[tuple[int, int]]]]:
     """Of each suite that has some, the positions of cases that differ in the parameter only, else with joint ones."""
-    found: list[tuple[str, list[tuple[int, int]]]] = []
-    for name, cases in _suite_cases(operation, roots):
-        pairs = find_contrasts(choice, cases, joint=False, stated=False)
-        if not pairs and choice.joint:
-            pairs = find_contrasts(choice, cases, joint=True, stated=False)
-        if pairs:
-            found.append((name, [(pair.left, pair.right) for pair in pairs]))
-    return found
+    pairs_by_suite: list[tuple[str, list[tuple[int, int]]]] = []
+    for suite, cases in _suite_cases(operation, roots):
+        contrasts = find_contrasts(choice, cases, joint=False, stated=False)
+        if not contrasts and choice.joint:
+            contrasts = find_contrasts(choice, cases, joint=True, stated=False)
+        if contrasts:
+            pairs_by_suite.append((suite, [(contrast.left, contrast.right) for contrast in contrasts]))
+    return pairs_by_suite
 
 
 @cache
 def _suite_cases(operation: str, _roots: tuple[Path, ...]) -> list[tuple[str, list[Parameters]]]:
     """The cases of each suite with this operation; reading all suites takes 0.2 s."""
-    found: list[tuple[str, list[Parameters]]] = []
-    for name in suite_names():
+    cases_by_suite: list[tuple[str, list[Parameters]]] = []
+    for suite in suite_names():
         cases: list[Parameters] = []
-        for case in load_suite(name):
-            if operation in [of for of, _ in case.expects]:
+        for case in load_suite(suite):
+            operations = [expected_operation for expected_operation, _ in case.expects]
+            if operation in operations:
                 parameters = {**case.tool.shows(case.options), **case.tool.case(case.options)}
                 cases.append(_without_defaults({"benchmark": case.benchmark, **parameters}))
-        found.append((name, cases))
-    return found
+        cases_by_suite.append((suite, cases))
+    return cases_by_suite
 
 
 def count_sessions(left: SideEntry, right: SideEntry) -> int | None:

@@ -63,18 +63,23 @@ def command(
     """
     sizes = {"write": write_size, "read": read_size}
     workloads = [Workload(name, _volume(name, size), ranks, nodes) for name, size in sizes.items() if size is not None]
-    fixed = parse_given((*given, f"file_system={file_system}") if file_system else given)
+    if file_system:
+        given = (*given, f"file_system={file_system}")
+    fixed = parse_given(given)
     if sources:
-        either = [Workload(name, None, ranks, nodes) for name in sizes]
-        found = _from_papers(sources, system, workloads or either, fixed)
+        # Without a size: all sizes of the papers, for both operations.
+        any_size = [Workload(name, None, ranks, nodes) for name in sizes]
+        advice_list = _from_papers(sources, system, workloads or any_size, fixed)
     elif not workloads:
         example = "For example iowatch advise --write 100g --ranks 512"
         raise UsageError("expected --write SIZE, --read SIZE or --published SOURCE", hint=example)
     else:
-        found = _from_history(db, system, workloads, fixed, last)
-    print_report(as_json, advice.advice_document(found), lambda console: advice.print_advice(found, console))
+        advice_list = _from_history(db, system, workloads, fixed, last)
+    print_report(
+        as_json, advice.advice_document(advice_list), lambda console: advice.print_advice(advice_list, console)
+    )
     if hints_file is not None:
-        _write_hints(hints_file, advice.hints_file(found))
+        _write_hints(hints_file, advice.hints_file(advice_list))
 
 
 def _volume(operation: str, size: str) -> int:
@@ -89,49 +94,55 @@ def _from_papers(
 ) -> list[Advice]:
     """Advice from published tables, for the workloads whose operation they have."""
     name = ", ".join(map(published.cite_table, sources))
-    found = []
-    for one in workloads:
-        if entries := published_entries(sources, system, one.operation):
-            found.append(advise(filter_given(entries, fixed), one, name, system=system, is_published=True))
-    if not found:
-        which = f" of system '{system}'" if system else ""
-        operations = " or ".join(one.operation for one in workloads)
+    advice_list = []
+    for workload in workloads:
+        entries = published_entries(sources, system, workload.operation)
+        if entries:
+            fixed_entries = filter_given(entries, fixed)
+            advice_list.append(advise(fixed_entries, workload, name, system=system, is_published=True))
+    if not advice_list:
+        of_system = f" of system '{system}'" if system else ""
+        operations = " or ".join(workload.operation for workload in workloads)
         hint = "`iowatch reference show --published` lists all tables."
-        raise UsageError(f"no published {operations} figures{which} in {name}", hint=hint)
-    return found
+        raise UsageError(f"no published {operations} figures{of_system} in {name}", hint=hint)
+    return advice_list
 
 
 def _from_history(
     db: str | None, system: str | None, workloads: Sequence[Workload], fixed: Mapping[str, Scalar | None], last: int
 ) -> list[Advice]:
     """Advice from the history; from published tables if it does not have the system, and papers do."""
+    problem: Exception
     try:
         with History.existing(db) as history:
-            if system is None or system in history.systems():
+            measured_systems = history.systems()
+            if system is None or system in measured_systems:
                 return list(_advise_from(history, system, workloads, fixed, last))
-            problem: Exception | None = None
-            known = history.systems()
+            problem = UsageError(f"no results of system '{system}'", hint=suggest_name(system, measured_systems))
     except NoHistoryError as error:
-        problem, known = error, []
+        problem = error
     sources = sources_with_system(system) if system else ()
-    if sources:
-        print_message(f"no results of '{system}' in the history; the advice is from published tables")
-        return _from_papers(sources, system, workloads, fixed)
-    raise problem or UsageError(f"no results of system '{system}'", hint=suggest_name(str(system), known))
+    if not sources:
+        raise problem
+    print_message(f"no results of '{system}' in the history; the advice is from published tables")
+    return _from_papers(sources, system, workloads, fixed)
 
 
 def _advise_from(
     history: History, system: str | None, workloads: Sequence[Workload], fixed: Mapping[str, Scalar | None], last: int
 ) -> Iterator[Advice]:
-    known = history.systems()
-    if system is None and len(known) != 1:
-        raise UsageError("the history has several systems: expected --system", hint=f"Known: {', '.join(known)}.")
-    name = system or known[0]
-    for one in workloads:
-        entries = history_entries(history, name, one.operation, last)
+    if system is None:
+        systems = history.systems()
+        if len(systems) != 1:
+            hint = f"Known: {', '.join(systems)}."
+            raise UsageError("the history has several systems: expected --system", hint=hint)
+        system = systems[0]
+    for workload in workloads:
+        entries = history_entries(history, system, workload.operation, last)
         if not entries:
-            raise UsageError(f"no {one.operation} results of system '{name}'", hint="`iowatch run` measures them.")
-        yield advise(filter_given(entries, fixed), one, f"the history of {name}", system=name)
+            message = f"no {workload.operation} results of system '{system}'"
+            raise UsageError(message, hint="`iowatch run` measures them.")
+        yield advise(filter_given(entries, fixed), workload, f"the history of {system}", system=system)
 
 
 def _write_hints(path: Path, text: str | None) -> None:

@@ -93,14 +93,13 @@ def command(
     """
     settings = BisectionSettings(error_rate=error_rate, negligible=difference)
     options = BisectOptions(suite, stack or "", benchmarks, cases, scratch, budget * 60, settings, seed)
-    of_commits = (package, repository, stack)
+    has_commit_options = any((package, repository, stack, build))
     if finding is None and len(sides) == 1 and package and repository and stack:
         commits = CommitRange(repository, sides[0])
-        made = commit_source(system, package, commits, stack, build)
+        commit_builds = commit_source(system, package, commits, stack, build)
         with History.open(db) as history:
-            search: bisect.BisectRun = CommitRun(history, made, options)
-            found = _search(search)
-    elif len(sides) != (0 if finding else 2) or any((*of_commits, build)):
+            result = _search(CommitRun(history, commit_builds, options))
+    elif len(sides) != (0 if finding else 2) or has_commit_options:
         raise UsageError(
             "two stacks are expected, or --finding ID, or --package NAME --git DIR --stack NAME GOOD..BAD",
             hint="For example: iowatch bisect gnu-12 gnu-13",
@@ -112,16 +111,17 @@ def command(
             else:
                 source = compare_for_hybrids(system, sides[0], sides[1])
                 options = replace(options, like=sides[0])
-            found = _search(bisect.BisectRun(history, source, options))
+            result = _search(bisect.BisectRun(history, source, options))
     if markdown:
-        write_atomically(markdown, bisection.bisection_markdown(found))
+        write_atomically(markdown, bisection.bisection_markdown(result))
     common.print_report(
-        as_json, bisection.bisection_document(found), lambda console: bisection.render_bisection(found, console)
+        as_json, bisection.bisection_document(result), lambda console: bisection.render_bisection(result, console)
     )
-    return 1 if found.answer.kind in ("narrowed", "undecided") else 0
+    return 1 if result.answer.kind in ("narrowed", "undecided") else 0
 
 
 def _search(search: bisect.BisectRun) -> bisect.BisectResult:
-    found = search.run()
-    search.keep_answer(bisection.answer_lines(found))
-    return found
+    """Run a search, and keep its answer with its session."""
+    result = search.run()
+    search.keep_answer(bisection.answer_lines(result))
+    return result

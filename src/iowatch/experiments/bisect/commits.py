@@ -9,7 +9,7 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 
 from iowatch.experiments.bisect.run import BisectRun
-from iowatch.experiments.bisect.search import Bisection, BisectionTest, CulpritKind, PairRequest
+from iowatch.experiments.bisect.search import Bisection, BisectionTest, CulpritKind, PairRequest, contains_zero
 from iowatch.experiments.common.commits import CommitRange, CommitSource, Group
 from iowatch.session.plan import PlannedRun
 
@@ -30,29 +30,31 @@ class CommitBisection(Bisection):
         while True:
             remaining = self.commits.contained(bad) - known_good
             self._candidates = tuple(sorted(remaining))
-            chosen = self.commits.choose(good, bad, skipped)
-            if chosen is None:
+            commit = self.commits.choose(good, bad, skipped)
+            if commit is None:
                 break
-            test = yield from self._test_hybrid(frozenset(), self.commits.contained(chosen), before, after, "search")
+            test = yield from self._test_hybrid(frozenset(), self.commits.contained(commit), before, after, "search")
             if test is None:
-                skipped |= {chosen}
+                skipped |= {commit}
             elif test.result == "undecided":
                 return
             elif test.result == "like GOOD":
-                good.append(chosen)
-                known_good |= self.commits.contained(chosen)
-                is_known = test.log_ratio and not test.interval[0] <= 0 <= test.interval[1]
-                before = test.log_ratio or 0.0 if is_known else before
+                good.append(commit)
+                known_good |= self.commits.contained(commit)
+                # A part of the difference that is certain is before this commit.
+                if test.log_ratio and not contains_zero(test):
+                    before = test.log_ratio
             else:
-                bad, after = chosen, test.log_ratio or after
+                bad, after = commit, test.log_ratio or after
         yield from self._confirm_alone(bad, good, remaining, after - before, whole)
 
     def _confirm_alone(
         self, bad: int, good: Sequence[int], remaining: Group, size: float, whole: BisectionTest
     ) -> Generator[PairRequest, float, None]:
         """The first bad commit against the commit before it, and what comes after it."""
-        last = max((self.commits.contained(place) for place in good), key=len, default=frozenset())
-        base = last if last <= self.commits.contained(bad) else frozenset()
+        base = max(map(self.commits.contained, good), key=len, default=frozenset())
+        if not base <= self.commits.contained(bad):
+            base = frozenset()
         test = yield from self._test_hybrid(base, self.commits.contained(bad), 0.0, size, "alone")
         if test is None or test.result in ("undecided", "like GOOD"):
             return
@@ -61,7 +63,8 @@ class CommitBisection(Bisection):
         self._candidates = tuple(sorted(self._all - self.commits.contained(bad)))
         if self._candidates:
             rest = yield from self._measure_rest(self.commits.contained(bad), whole)
-            self._candidates = () if rest.result == "no difference" else self._candidates
+            if rest.result == "no difference":
+                self._candidates = ()
 
 
 class CommitRun(BisectRun):
@@ -70,10 +73,12 @@ class CommitRun(BisectRun):
     source: CommitSource
 
     def _groups(self, planned: PlannedRun) -> tuple[Group, ...]:
-        return tuple(frozenset([place]) for place in range(len(self.source.parts)))
+        return tuple(frozenset([position]) for position in range(len(self.source.parts)))
 
     def _new_bisection(self, groups: Sequence[Group], planned: PlannedRun) -> Bisection:
         return CommitBisection(
-            len(groups), lambda chosen: self._is_usable(chosen, planned), self.options.settings,
+            len(groups),
+            lambda commits: self._is_usable(commits, planned),
+            self.options.settings,
             commits=self.source.commits,
-        )  # fmt: skip
+        )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
-from itertools import groupby
 from typing import Any
 
 from rich.console import Console
@@ -23,48 +22,57 @@ _PURPOSES = {
     "alone": "these parts alone",
     "rest": "BAD against GOOD with the parts found",
 }
+_MAX_PART_NAMES = 8
 _COLUMNS = ("step", "measured", "against", "pairs", "ratio", "interval", "result")
 
 
-def bisection_document(found: BisectResult) -> dict[str, Any]:
+def bisection_document(result: BisectResult) -> dict[str, Any]:
     """The document of `iowatch bisect --json` (docs/bisect.md describes all keys)."""
-    answer, options, source = found.answer, found.options, found.source
+    answer, options, source = result.answer, result.options, result.source
     return {
         "system": source.system,
         "good": source.good,
         "bad": source.bad,
-        "target": {"run": found.target.run, "case": dict(found.target.case.parameters), "metric": found.target.metric},
+        "target": {
+            "run": result.target.run,
+            "case": dict(result.target.case.parameters),
+            "metric": result.target.metric,
+        },
         "error_rate": options.settings.error_rate,
-        "parts": [asdict(part) for part in found.source.parts],
-        "groups": [sorted(group) for group in found.groups],
+        "parts": [asdict(part) for part in result.source.parts],
+        "groups": [sorted(group) for group in result.groups],
         "answer": answer.kind,
         "no_difference_above": answer.bound,
-        "culprits": [
-            {
-                "parts": sorted(_parts(found, one.parts)),
-                "kind": one.kind,
-                "ratio": _ratio(one.test.log_ratio),
-                "ci": [_ratio(end) for end in one.test.interval],
-                "share": one.share,
-                "share_ci": [end if math.isfinite(end) else None for end in one.share_interval],
-            }
-            for one in answer.culprits
-        ],
-        "candidates": sorted(_parts(found, answer.candidates)),
-        "tests": [_test_document(found, test) for test in answer.tests],
-        "pairs_left": found.pairs_left,
-        "seconds_per_pair": round(found.pair_s, 1),
-        "sessions": [*found.sessions],
-        "skipped": [*found.skipped],
+        "culprits": [_culprit_document(result, culprit) for culprit in answer.culprits],
+        "candidates": sorted(_parts(result, answer.candidates)),
+        "tests": [_test_document(result, test) for test in answer.tests],
+        "pairs_left": result.pairs_left,
+        "seconds_per_pair": round(result.pair_s, 1),
+        "sessions": [*result.sessions],
+        "skipped": [*result.skipped],
     }
 
 
-def _test_document(found: BisectResult, test: BisectionTest) -> dict[str, Any]:
+def _culprit_document(result: BisectResult, culprit: Culprit) -> dict[str, Any]:
+    return {
+        "parts": sorted(_parts(result, culprit.parts)),
+        "kind": culprit.kind,
+        "ratio": _ratio(culprit.test.log_ratio),
+        "ci": [_ratio(end) for end in culprit.test.interval],
+        "share": culprit.share,
+        "share_ci": [end if math.isfinite(end) else None for end in culprit.share_interval],
+    }
+
+
+def _test_document(result: BisectResult, test: BisectionTest) -> dict[str, Any]:
     return {
         "purpose": test.purpose,
-        "left": sorted(_parts(found, test.request.left)),
-        "right": sorted(_parts(found, test.request.right)),
-        "stacks": [found.source.stack(_parts(found, one)).name for one in (test.request.left, test.request.right)],
+        "left": sorted(_parts(result, test.request.left)),
+        "right": sorted(_parts(result, test.request.right)),
+        "stacks": [
+            result.source.stack(_parts(result, test.request.left)).name,
+            result.source.stack(_parts(result, test.request.right)).name,
+        ],
         "pairs": test.pairs,
         "ratio": _ratio(test.log_ratio),
         "ci": [_ratio(end) for end in test.interval],
@@ -72,102 +80,107 @@ def _test_document(found: BisectResult, test: BisectionTest) -> dict[str, Any]:
     }
 
 
-def answer_lines(found: BisectResult) -> list[str]:
+def answer_lines(result: BisectResult) -> list[str]:
     """The answer in sentences, the most important first."""
-    answer = found.answer
+    answer = result.answer
     if answer.kind == "no difference":
         assert answer.bound is not None
         return [f"nothing to bisect: no difference above {format_percent(answer.bound)}"]
     if answer.kind == "undecided":
-        return ["not decided: whether the two stacks differ at all", *_surer(found)]
-    lines = [_culprit_line(found, one) for one in answer.culprits]
+        return ["not decided: whether the two stacks differ at all", *_budget_lines(result)]
+    lines = [_culprit_line(result, culprit) for culprit in answer.culprits]
     if answer.kind == "narrowed":
-        lines = [f"not found yet: the cause is probably among {_words(found, answer.candidates)}"]
+        lines = [f"not found yet: the cause is probably among {_part_names(result, answer.candidates)}"]
     elif answer.rest is not None and answer.rest.result == "no difference":
         lines.append(f"the rest of the difference is small: {_interval_words(answer.rest)}")
     elif answer.candidates:
         rest = f" ({_interval_words(answer.rest)})" if answer.rest is not None else ""
-        lines.append(f"not decided: whether {_words(found, answer.candidates)} contribute{rest}")
-    return [*lines, *_surer(found)]
+        lines.append(f"not decided: whether {_part_names(result, answer.candidates)} contribute{rest}")
+    return [*lines, *_budget_lines(result)]
 
 
-def _culprit_line(found: BisectResult, one: Culprit) -> str:
-    ratio = one.test.log_ratio or 0.0
-    change = f"{'slower' if ratio < 0 else 'faster'}: {_interval_words(one.test)}"
-    how = {"single": "makes", "together": "only together make", "inseparable": "(no usable hybrid separates them) make"}
-    low, high = (f"{100 * end:.0f}" if math.isfinite(end) else "?" for end in one.share_interval)
-    share = f"{100 * one.share:.0f} % of the difference ({low} to {high} %)"
-    return f"{_words(found, one.parts)} {how[one.kind]} {found.source.good} {change}; {share}"
+_VERBS = {"single": "makes", "together": "only together make", "inseparable": "(no usable hybrid separates them) make"}
 
 
-def _surer(found: BisectResult) -> Iterator[str]:
-    if found.pairs_left:
-        minutes = found.pairs_left * found.pair_s / 60
+def _culprit_line(result: BisectResult, culprit: Culprit) -> str:
+    direction = "slower" if (culprit.test.log_ratio or 0.0) < 0 else "faster"
+    low, high = (f"{100 * end:.0f}" if math.isfinite(end) else "?" for end in culprit.share_interval)
+    share = f"{100 * culprit.share:.0f} % of the difference ({low} to {high} %)"
+    return (
+        f"{_part_names(result, culprit.parts)} {_VERBS[culprit.kind]} {result.source.good} {direction}: "
+        f"{_interval_words(culprit.test)}; {share}"
+    )
+
+
+def _budget_lines(result: BisectResult) -> Iterator[str]:
+    """How much more time the answer needs, if the budget was too small."""
+    if result.pairs_left:
+        minutes = result.pairs_left * result.pair_s / 60
         yield (
-            f"the budget is used up: about {found.pairs_left} further pairs ({minutes:.0f} minutes) are needed; the "
+            f"the budget is used up: about {result.pairs_left} further pairs ({minutes:.0f} minutes) are needed; the "
             f"same command with --budget {max(1, math.ceil(1.2 * minutes))} goes on from here"
         )
 
 
-def render_bisection(found: BisectResult, console: Console) -> None:
+def render_bisection(result: BisectResult, console: Console) -> None:
     """Print question, parts, hybrids and answer."""
-    for line in answer_lines(found):
+    for line in answer_lines(result):
         console.print(line, markup=False, soft_wrap=True)
     console.print()
-    console.print(f"{_question(found)}; {len(found.source.parts)} parts:", markup=False, soft_wrap=True)
-    for number, part in _numbered_parts(found):
+    console.print(f"{_question(result)}; {len(result.source.parts)} parts:", markup=False, soft_wrap=True)
+    for number, part in _numbered_parts(result):
         console.print(f"  {number} {part}", markup=False, soft_wrap=True)
     table = Table(*_COLUMNS, box=None, pad_edge=False)
-    for row in _rows(found):
+    for row in _rows(result):
         table.add_row(*row)
     console.print()
     console.print(table)
-    for line in found.skipped:
+    for line in result.skipped:
         console.print(f"skipped: {line}", markup=False, soft_wrap=True)
-    console.print(_validity(found), markup=False, soft_wrap=True)
+    console.print(_validity(result), markup=False, soft_wrap=True)
 
 
-def bisection_markdown(found: BisectResult) -> str:
+def bisection_markdown(result: BisectResult) -> str:
     """The report for a ticket."""
-    lines = [f"# {_question(found)}", "", *(f"- {line}" for line in answer_lines(found)), "", "## Parts", ""]
-    lines += [f"- {number} {escape_markdown(part)}" for number, part in _numbered_parts(found)]
+    lines = [f"# {_question(result)}", "", *(f"- {line}" for line in answer_lines(result)), "", "## Parts", ""]
+    lines += [f"- {number} {escape_markdown(part)}" for number, part in _numbered_parts(result)]
     lines += ["", "## Measured, in order", "", f"| {' | '.join(_COLUMNS)} |", "|---" * len(_COLUMNS) + "|"]
-    lines += [f"| {' | '.join(row)} |" for row in _rows(found)]
-    if found.skipped:
-        lines += ["", "## Skipped", "", *(f"- {escape_markdown(line)}" for line in found.skipped)]
-    return "\n".join([*lines, "", _validity(found), "", f"Sessions: {', '.join(found.sessions)}", ""])
+    lines += [f"| {' | '.join(row)} |" for row in _rows(result)]
+    if result.skipped:
+        lines += ["", "## Skipped", "", *(f"- {escape_markdown(line)}" for line in result.skipped)]
+    return "\n".join([*lines, "", _validity(result), "", f"Sessions: {', '.join(result.sessions)}", ""])
 
 
-def _question(found: BisectResult) -> str:
-    source = found.source
-    what = f"{found.target.run}, {found.target.case.parameters.get('operation', 'run')} {found.target.metric}"
+def _question(result: BisectResult) -> str:
+    source = result.source
+    what = f"{result.target.run}, {result.target.case.parameters.get('operation', 'run')} {result.target.metric}"
     return f"What makes {source.bad} differ from {source.good} on {source.system}: {what}"
 
 
-def _validity(found: BisectResult) -> str:
-    level = format_percent(1 - found.options.settings.error_rate)
-    pairs = sum(test.pairs for test in found.answer.tests)
+def _validity(result: BisectResult) -> str:
+    level = format_percent(1 - result.options.settings.error_rate)
+    pairs = sum(test.pairs for test in result.answer.tests)
     return (
         f"All intervals hold together with {level}. A ratio is the gain against the stack in 'against': below 1 is "
-        f"slower. {format_count(pairs, 'pair')} of {found.pair_s:.0f} s."
+        f"slower. {format_count(pairs, 'pair')} of {result.pair_s:.0f} s."
     )
 
 
-def _numbered_parts(found: BisectResult) -> Iterator[tuple[str, str]]:
+def _numbered_parts(result: BisectResult) -> Iterator[tuple[str, str]]:
     """Parts by group; those of one group have one number."""
-    for number, group in enumerate(found.groups, 1):
+    for number, group in enumerate(result.groups, 1):
         for part in sorted(group):
             moves = " (moves with the others of this number)" if len(group) > 1 else ""
-            yield f"[{number}]", f"{found.source.parts[part]}{moves}"
+            yield f"[{number}]", f"{result.source.parts[part]}{moves}"
 
 
-def _rows(found: BisectResult) -> Iterator[tuple[str, ...]]:
-    for number, test in enumerate(found.answer.tests, 1):
+def _rows(result: BisectResult) -> Iterator[tuple[str, ...]]:
+    for number, test in enumerate(result.answer.tests, 1):
         ratio = "" if test.log_ratio is None else f"{math.exp(test.log_ratio):.3f}"
         yield (
             f"{number} {_PURPOSES[test.purpose]}",
-            _stack_words(found, test.request.right),
-            _stack_words(found, test.request.left),
+            _stack_words(result, test.request.right),
+            _stack_words(result, test.request.left),
             str(test.pairs),
             ratio,
             _interval(test),
@@ -175,18 +188,29 @@ def _rows(found: BisectResult) -> Iterator[tuple[str, ...]]:
         )
 
 
-def _stack_words(found: BisectResult, groups: Group) -> str:
+def _stack_words(result: BisectResult, groups: Group) -> str:
     if not groups:
         return "GOOD"
-    if len(groups) == len(found.groups):
+    if len(groups) == len(result.groups):
         return "BAD"
     return f"GOOD + {_format_numbers(sorted(group + 1 for group in groups))}"
 
 
 def _format_numbers(numbers: Sequence[int]) -> str:
     """Rising numbers, three or more in a row as a range: `1 to 12, 14, 15`."""
-    runs = [[n for _, n in run] for _, run in groupby(enumerate(numbers), lambda pair: pair[1] - pair[0])]
-    return ", ".join(f"{run[0]} to {run[-1]}" if len(run) > 2 else ", ".join(map(str, run)) for run in runs)
+    ranges: list[list[int]] = []
+    for number in numbers:
+        if ranges and ranges[-1][-1] == number - 1:
+            ranges[-1].append(number)
+        else:
+            ranges.append([number])
+    words = []
+    for consecutive in ranges:
+        if len(consecutive) > 2:
+            words.append(f"{consecutive[0]} to {consecutive[-1]}")
+        else:
+            words += map(str, consecutive)
+    return ", ".join(words)
 
 
 def _interval(test: BisectionTest) -> str:
@@ -197,18 +221,24 @@ def _interval(test: BisectionTest) -> str:
 
 
 def _interval_words(test: BisectionTest) -> str:
-    shown = _interval(test)
-    return f"{math.exp(test.log_ratio or 0.0):.3f}" + (f" ({shown})" if shown else "")
+    ratio = f"{math.exp(test.log_ratio or 0.0):.3f}"
+    interval = _interval(test)
+    return f"{ratio} ({interval})" if interval else ratio
 
 
-def _parts(found: BisectResult, groups: Sequence[int] | Group) -> Group:
-    return frozenset(part for group in groups for part in found.groups[group])
+def _parts(result: BisectResult, groups: Sequence[int] | Group) -> Group:
+    """Positions of the parts of these groups."""
+    return frozenset().union(*(result.groups[group] for group in groups))
 
 
-def _words(found: BisectResult, groups: Sequence[int] | Group) -> str:
-    named = [str(found.source.parts[part]) for part in sorted(_parts(found, groups))]
-    return " and ".join(named if len(named) <= 8 else [*named[:2], f"{len(named) - 3} others", named[-1]])
+def _part_names(result: BisectResult, groups: Sequence[int] | Group) -> str:
+    names = [str(result.source.parts[part]) for part in sorted(_parts(result, groups))]
+    if len(names) > _MAX_PART_NAMES:
+        names = [*names[:2], f"{len(names) - 3} others", names[-1]]
+    return " and ".join(names)
 
 
 def _ratio(log_ratio: float | None) -> float | None:
-    return None if log_ratio is None or not math.isfinite(log_ratio) else round(math.exp(log_ratio), 4)
+    if log_ratio is None or not math.isfinite(log_ratio):
+        return None
+    return round(math.exp(log_ratio), 4)

@@ -124,7 +124,8 @@ class _NotUsable(Exception):  # noqa: N818 - no error
 
 
 _Steps = Generator[PairRequest, float, BisectionTest]
-_Found = tuple[tuple[int, ...], CulpritKind, BisectionTest]
+# Parts that cause a difference, how, and the test that showed it.
+_Cause = tuple[tuple[int, ...], CulpritKind, BisectionTest]
 
 
 @dataclass
@@ -213,25 +214,36 @@ class Bisection:
             least: without any noise, as before the first pair.
         """
         error = self._error(len(self._tests) + 1) / 2
-        whole = next((test for test in self._tests if test.purpose == "whole"), None)
         tests = max(1, self.planned_tests() - len(self._tests))
-        centre = self._current[0] if self._current else None
-        done = len(centre.log_ratios) if centre else 0
-        noise = self._scale.estimate(centre.log_ratios if centre else [])
-        size = abs(whole.log_ratio or 0.0) if whole else abs(centre.estimate) if centre and done else 0.0
+        # The pairs of the test that is running now.
+        log_ratios: list[float] = []
+        size = 0.0
+        if self._current is not None:
+            centre, _ = self._current
+            log_ratios = centre.log_ratios
+            if log_ratios:
+                size = abs(centre.estimate)
+        # The size of the difference is best known from the test of the whole.
+        whole = next((test for test in self._tests if test.purpose == "whole"), None)
+        if whole is not None:
+            size = abs(whole.log_ratio or 0.0)
+        noise = self._scale.estimate(log_ratios)
         if noise == 0 or least:
-            return max(1, tests * fewest_pairs(error) - done)
-        each = expected_pairs((1 - _MARGIN) * size, noise, error)
-        last = expected_pairs(_SMALL_REST * size, noise, error)
-        return max(1, (tests - 1) * each + last - done)
+            return max(1, tests * fewest_pairs(error) - len(log_ratios))
+        pairs_of_step = expected_pairs((1 - _MARGIN) * size, noise, error)
+        pairs_of_rest = expected_pairs(_SMALL_REST * size, noise, error)
+        return max(1, (tests - 1) * pairs_of_step + pairs_of_rest - len(log_ratios))
 
     # The search
 
     def _error(self, number: int) -> float:
         """Error rate of the test with this number (from 1): half of all for those planned, half for any further."""
         planned, half = self.planned_tests(), self.settings.error_rate / 2
+        if number <= planned:
+            return half / planned
+        # 1/2 + 1/6 + 1/12 + … is 1, however many there are.
         further = number - planned
-        return half / planned if further <= 0 else half / (further * (further + 1))
+        return half / (further * (further + 1))
 
     def _run(self) -> Generator[PairRequest, float, None]:
         try:
@@ -247,17 +259,19 @@ class Bisection:
         base: Parts = frozenset()
         while True:
             self._candidates = tuple(sorted(self._all - base))
-            found = yield from self._find(base, target)
-            if found is None:
+            cause = yield from self._find(base, target)
+            if cause is None:
                 return
-            self._add_culprit(*found, whole)
-            base |= frozenset(found[0])
+            parts, culprit_kind, test = cause
+            self._add_culprit(parts, culprit_kind, test, whole)
+            base |= frozenset(parts)
             self._candidates = tuple(sorted(self._all - base))
             if not self._candidates:
                 return
             target = yield from self._measure_rest(base, whole)
+            if target.result == "no difference":
+                self._candidates = ()
             if target.result != "different":
-                self._candidates = () if target.result == "no difference" else self._candidates
                 return
 
     def _add_culprit(
@@ -273,8 +287,11 @@ class Bisection:
             if centre.is_below(negligible, error) and centre.is_above(-negligible, error):
                 return "no difference"
             share = _CONFIRMED_SHARE * centre.estimate
-            far = centre.is_above(share, error) if share > 0 else centre.is_below(share, error)
-            return "different" if far and share else None
+            if share > 0 and centre.is_above(share, error):
+                return "different"
+            if share < 0 and centre.is_below(share, error):
+                return "different"
+            return None
 
         return (yield from self._test(PairRequest(frozenset(), self._all), "whole", decide))
 
@@ -291,7 +308,7 @@ class Bisection:
 
         return (yield from self._test(PairRequest(base, self._all), "rest", decide))
 
-    def _find(self, base: Parts, target: BisectionTest) -> Generator[PairRequest, float, _Found | None]:
+    def _find(self, base: Parts, target: BisectionTest) -> Generator[PairRequest, float, _Cause | None]:
         """Parts beyond `base` that cause at least a share of the target difference on their own; None if undecided.
 
         The parts that are left are put onto `base` one after the other, and the place where the difference appears is
@@ -302,54 +319,64 @@ class Bisection:
         needed: tuple[int, ...] = ()
         size, shown = target.log_ratio or 0.0, target
         while True:
+            # The difference appears between the hybrids with the first `low` and the first `high` parts of the pool.
             low, high, before, after = 0, len(pool), 0.0, size
-            apart = True
-            while high - low > 1 and apart:
+            is_separable = True
+            while high - low > 1 and is_separable:
                 middle, test = yield from self._halve(base, [*needed, *pool], len(needed), low, high, before, after)
                 if test is None:
-                    apart = False
+                    is_separable = False
                 elif test.result == "undecided":
                     self._candidates = tuple(sorted([*needed, *pool[low:high]]))
                     return None
                 elif test.result == "like GOOD":
                     low = middle
-                    before = test.log_ratio if not _contains_zero(test) and test.log_ratio else before
+                    if test.log_ratio and not contains_zero(test):
+                        before = test.log_ratio
                 else:
                     high, shown = middle, test
                     after = test.log_ratio or after
                 self._candidates = tuple(sorted([*needed, *pool[low:high]]))
-            found = (*needed, *pool[low:high])
-            kind: CulpritKind = "inseparable" if not apart else "together" if needed else "single"
-            shown_at = shown if low == 0 else None  # measured as it is, in the last step that showed the difference
-            if shown_at is None:
-                shown_at = yield from self._test_hybrid(base, frozenset(found), 0.0, after - before, "alone")
-            if shown_at is None or shown_at.result == "undecided":
+            parts = (*needed, *pool[low:high])
+            culprit_kind: CulpritKind = "single"
+            if not is_separable:
+                culprit_kind = "inseparable"
+            elif needed:
+                culprit_kind = "together"
+            # The parts alone; without earlier ones, the last step that showed the difference measured just them.
+            alone: BisectionTest | None = shown
+            if low > 0:
+                alone = yield from self._test_hybrid(base, frozenset(parts), 0.0, after - before, "alone")
+            if alone is None or alone.result == "undecided":
                 return None
-            if shown_at.result != "like GOOD":
-                return (yield from self._without_needless(base, found, len(needed), kind, shown_at))
-            needed, pool, size = found, pool[:low], after
+            if alone.result != "like GOOD":
+                return (yield from self._without_needless(base, parts, len(needed), culprit_kind, alone))
+            needed, pool, size = parts, pool[:low], after
 
     def _without_needless(
-        self, base: Parts, found: tuple[int, ...], kept: int, kind: CulpritKind, shown: BisectionTest
-    ) -> Generator[PairRequest, float, _Found]:
+        self, base: Parts, parts: tuple[int, ...], kept: int, culprit_kind: CulpritKind, shown: BisectionTest
+    ) -> Generator[PairRequest, float, _Cause]:
         """Leave out each of the first `kept` parts without which the others still have an effect.
 
         A part is kept on after a test that showed no effect of it alone; it is needed only if the parts that were
         found later have none without it. Otherwise a part without any effect would be named with them.
         """
-        for part in found[:kept]:
-            others = tuple(one for one in found if one != part)
+        needed = parts
+        for candidate in parts[:kept]:
+            others = tuple(part for part in needed if part != candidate)
             test = yield from self._test_hybrid(base, frozenset(others), 0.0, shown.log_ratio or 0.0, "alone")
             if test is not None and test.result in ("like BAD", "between"):
-                found, shown = others, test
-        return tuple(sorted(found)), kind if len(found) > 1 else "single", shown
+                needed, shown = others, test
+        if len(needed) == 1:
+            culprit_kind = "single"
+        return tuple(sorted(needed)), culprit_kind, shown
 
     def _halve(
         self, base: Parts, order: list[int], kept: int, low: int, high: int, before: float, after: float
     ) -> Generator[PairRequest, float, tuple[int, BisectionTest | None]]:
         """Test the usable hybrid next to the middle; (0, None) if there is none between the two ends."""
         centre = (low + high) / 2
-        for middle in sorted(range(low + 1, high), key=lambda place: (abs(place - centre), place)):
+        for middle in sorted(range(low + 1, high), key=lambda position: (abs(position - centre), position)):
             hybrid = frozenset(order[: kept + middle])
             test = yield from self._test_hybrid(base, hybrid, before, after, "search")
             if test is not None:
@@ -374,17 +401,26 @@ class Bisection:
             below_high = centre.is_below(high, error) if sign > 0 else centre.is_above(high, error)
             if beyond_low and below_high and purpose != "alone":
                 return "between"
-            return "like BAD" if beyond_low else "like GOOD" if below_high else None
+            if beyond_low:
+                return "like BAD"
+            if below_high:
+                return "like GOOD"
+            return None
 
+        # An earlier test of the same two stacks can have the answer.
         request = PairRequest(base, hybrid)
-        for known in (test for test in self._tests if test.request == request and test.pairs):
-            ends = sorted(sign * end for end in known.interval)
-            if (above := ends[0] > sign * low) or ends[1] < sign * high:
-                return replace(known, result="like BAD" if above else "like GOOD")
+        for earlier_test in self._tests:
+            if earlier_test.request != request or not earlier_test.pairs:
+                continue
+            lowest, highest = sorted(sign * end for end in earlier_test.interval)
+            if lowest > sign * low:
+                return replace(earlier_test, result="like BAD")
+            if highest < sign * high:
+                return replace(earlier_test, result="like GOOD")
         try:
             return (yield from self._test(request, purpose, decide))
         except _NotUsable:
-            self._refuse(PairRequest(base, hybrid), purpose)
+            self._refuse(request, purpose)
             return None
 
     def _refuse(self, request: PairRequest, purpose: Purpose) -> None:
@@ -408,26 +444,26 @@ class Bisection:
             self._current = None
             pairs = len(centre.log_ratios)
             if pairs:
-                known = centre.estimate, centre.interval(error)
-                test = BisectionTest(request, purpose, pairs, *known, result or "undecided")
+                interval = centre.interval(error)
+                test = BisectionTest(request, purpose, pairs, centre.estimate, interval, result or "undecided")
                 self._tests.append(test)
                 self._scale.add_test(centre.log_ratios)
         return test
 
 
-def _contains_zero(test: BisectionTest) -> bool:
+def contains_zero(test: BisectionTest) -> bool:
+    """Whether it is not certain that the two stacks of a test differ."""
     return test.interval[0] <= 0 <= test.interval[1]
 
 
 def _culprit(parts: tuple[int, ...], kind: CulpritKind, test: BisectionTest, whole: BisectionTest) -> Culprit:
     """Share of the whole difference; its interval contains every quotient of the two intervals."""
-    sizes = [abs(end) for end in whole.interval]
-    sign = math.copysign(1.0, whole.log_ratio or 1.0)
-    effect = sorted(sign * end for end in test.interval)
     if test is whole:
         return Culprit(parts, kind, test, 1.0, (1.0, 1.0))
-    low, high = (
-        effect[0] / (max(sizes) if effect[0] > 0 else min(sizes)),
-        effect[1] / (min(sizes) if effect[1] > 0 else max(sizes)),
-    )
+    smallest_whole, largest_whole = sorted(abs(end) for end in whole.interval)
+    # In the direction of the whole difference.
+    sign = math.copysign(1.0, whole.log_ratio or 1.0)
+    low_effect, high_effect = sorted(sign * end for end in test.interval)
+    low = low_effect / (largest_whole if low_effect > 0 else smallest_whole)
+    high = high_effect / (smallest_whole if high_effect > 0 else largest_whole)
     return Culprit(parts, kind, test, (test.log_ratio or 0.0) / (whole.log_ratio or 1.0), (low, high))

@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 import re
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -49,35 +50,39 @@ class Build:
     @property
     def label(self) -> str:
         """Short name of it in reports: the name of the stack, or what follows the kind."""
-        kind, _, what = self.text.partition(":")
         if not self.is_made:
             return self.stack.name
-        return ", ".join(Path(one).name or one for one in what.split(",")) if kind == "prefix" else what
+        build_kind, _, description = self.text.partition(":")
+        if build_kind != "prefix":
+            return description
+        return ", ".join(Path(directory).name or directory for directory in description.split(","))
 
 
 def _modules_build(system: str, words: list[str]) -> Stack:
     return describe_loaded_stack(system, "build", tuple(words), {}, {})
 
 
-def prefix_paths(places: Iterable[Path]) -> dict[str, tuple[str, ...]]:
+def prefix_paths(prefixes: Iterable[Path]) -> dict[str, tuple[str, ...]]:
     """Return the search paths of installations, by variable: their directories that exist."""
-    places = list(places)
-    found = {
-        name: tuple(str(path) for place in places for part in parts if (path := place / part).is_dir())
-        for name, parts in _SEARCHED.items()
-    }
-    return {name: directories for name, directories in found.items() if directories}
+    paths: dict[str, list[str]] = defaultdict(list)
+    for prefix in prefixes:
+        for variable, subdirectories in _SEARCHED.items():
+            for subdirectory in subdirectories:
+                path = prefix / subdirectory
+                if path.is_dir():
+                    paths[variable].append(str(path))
+    return {variable: tuple(paths[variable]) for variable in _SEARCHED if variable in paths}
 
 
 def _prefix_build(system: str, words: list[str]) -> Stack:
-    places = [Path(word).expanduser() for word in words]
-    for place in places:
-        if not place.is_absolute() or not place.is_dir():
-            what = "is not an absolute path" if not place.is_absolute() else "is not a directory"
-            raise UsageError(
-                f"prefix:{place} {what}", hint="Name the directory that contains bin, include and lib of the library."
-            )
-    paths = prefix_paths(places)
+    prefixes = [Path(word).expanduser() for word in words]
+    hint = "Name the directory that contains bin, include and lib of the library."
+    for prefix in prefixes:
+        if not prefix.is_absolute():
+            raise UsageError(f"prefix:{prefix} is not an absolute path", hint=hint)
+        if not prefix.is_dir():
+            raise UsageError(f"prefix:{prefix} is not a directory", hint=hint)
+    paths = prefix_paths(prefixes)
     if "LD_LIBRARY_PATH" not in paths:
         raise UsageError(
             f"prefix:{','.join(words)} has no directory 'lib' or 'lib64'", hint="Name the directory of an installation."
@@ -97,8 +102,10 @@ def spec_environment(system: str, spec: str) -> SpackEnvironment:
 
     What is installed is used for all other packages, so that two specs differ in as little as they can.
     """
+    includes = [stack_install.spack_settings_file()]
     externals = settings.find_file("externals", system)
-    includes = [*([externals] if externals.is_file() else []), stack_install.spack_settings_file()]
+    if externals.is_file():
+        includes.insert(0, externals)
     content = {"specs": [spec], "concretizer": {"reuse": "dependencies", "unify": True}, "view": True}
     pinned = dict([parse_pinned_spec(spec)])
 
@@ -124,28 +131,28 @@ def _spec_build(system: str, text: str, spec: str) -> Build:
 def find_build(system: str, text: str) -> Build:
     """Return the build of a text: the name of a stack, `modules:a,b`, `prefix:/opt/hdf5-a` or `spack:SPEC`.
 
-    Spack builds a spec once.
 
     Raises:
         UsageError: unknown stack or kind; no such directory; a build that cannot be used, with the reason.
         InputError: a file of the stack is damaged.
     """
-    kind, separator, what = text.partition(":")
+    build_kind, separator, description = text.partition(":")
     if not separator:
         stack = load_stack(text, system)
         _require_usable(text, stack)
         return Build(text, stack, is_made=False)
-    if kind == _SPACK and what.strip():
-        return _spec_build(system, text, what.strip())
-    if kind not in (*BUILD_KINDS, _SPACK):
-        known = ", ".join(f"{name}:…" for name in BUILD_KINDS)
-        hint = f"A build is the name of a stack (`iowatch stack list`), {known}, spack:SPEC or git:DIR@REV."
-        raise UsageError(f"'{text}' is not a build: '{kind}:' is unknown", hint=hint)
-    words = [word.strip() for word in what.split(",") if word.strip()]
+    if build_kind == _SPACK and description.strip():
+        return _spec_build(system, text, description.strip())
+    if build_kind not in (*BUILD_KINDS, _SPACK):
+        forms = ", ".join(f"{name}:…" for name in BUILD_KINDS)
+        hint = f"A build is the name of a stack (`iowatch stack list`), {forms}, spack:SPEC or git:DIR@REV."
+        raise UsageError(f"'{text}' is not a build: '{build_kind}:' is unknown", hint=hint)
+    words = [word.strip() for word in description.split(",") if word.strip()]
     if not words:
-        raise UsageError(f"'{text}' names nothing after '{kind}:'", hint="For example prefix:/opt/hdf5-1.14")
-    stack = BUILD_KINDS[kind](system, words)
+        raise UsageError(f"'{text}' names nothing after '{build_kind}:'", hint="For example prefix:/opt/hdf5-1.14")
+    stack = BUILD_KINDS[build_kind](system, words)
     _require_usable(text, stack)
+    # The name shows what the build contains: one that changed has another name, and so its own series.
     name = re.sub(r"[^A-Za-z0-9_.-]+", "-", Path(words[0]).name)[:24].strip("-.")
     return Build(text, replace(stack, name=f"{GATE_PREFIX}{name}-{build_digest(stack)}"), is_made=True)
 
@@ -162,8 +169,9 @@ def with_package_paths(stack: Stack) -> Stack:
     hash. Programs find their libraries by the paths that Spack linked into them.
     """
     prefixes = [Path(part.prefix) for part in stack.parts if part.prefix and Path(part.prefix, ".spack").is_dir()]
-    found = prefix_paths(prefixes)
-    return replace(stack, paths={name: found[name] for name in found if name != "LD_LIBRARY_PATH"})
+    paths = prefix_paths(prefixes)
+    paths.pop("LD_LIBRARY_PATH", None)
+    return replace(stack, paths=paths)
 
 
 def recorded_files(system: str, recorded: Stack) -> Stack:
@@ -177,20 +185,23 @@ def recorded_files(system: str, recorded: Stack) -> Stack:
     Raises:
         UsageError: a file is missing and cannot be installed again; names what is missing.
     """
-    missing = [path for part in recorded.parts for path in part.files if not Path(path).exists()]
+    missing: list[str] = []
+    for part in recorded.parts:
+        missing += [path for path in part.files if not Path(path).exists()]
     if not missing:
         return recorded
-    gone = f"stack '{recorded.name}' as recorded is no longer on this machine: {missing[0]} is missing"
+    message = f"stack '{recorded.name}' as recorded is no longer on this machine: {missing[0]} is missing"
     if recorded.kind != "spack":
-        raise UsageError(gone, hint="Install it again (docs/stacks.md), or compare the stacks that are left.")
+        raise UsageError(message, hint="Install it again (docs/stacks.md), or compare the stacks that are left.")
     try:
-        found = _installed_again(system, recorded)
+        reinstalled = _installed_again(system, recorded)
     except MachineError as error:
         raise UsageError(
-            f"{gone}, and {error.message}", hint="docs/gate.md describes build caches of Spack."
+            f"{message}, and {error.message}", hint="docs/gate.md describes build caches of Spack."
         ) from error
-    parts = {part.hash: part for part in found.parts}
-    return replace(recorded, parts=tuple(parts.get(part.hash, part) for part in recorded.parts), tools=found.tools)
+    reinstalled_parts = {part.hash: part for part in reinstalled.parts}
+    parts = tuple(reinstalled_parts.get(part.hash, part) for part in recorded.parts)
+    return replace(recorded, parts=parts, tools=reinstalled.tools)
 
 
 def _installed_again(system: str, recorded: Stack) -> Stack:
@@ -199,23 +210,28 @@ def _installed_again(system: str, recorded: Stack) -> Stack:
     Raises:
         MachineError: there is no Spack; it knows no package of that hash; what it takes from the machine is different.
     """
-    specs = [
-        f"{part.name}/{part.hash}" for part in recorded.parts if part.hash and part.prefix and part.hash in part.prefix
-    ]
+    specs = []
+    for part in recorded.parts:
+        is_of_spack = part.hash and part.prefix and part.hash in part.prefix
+        if is_of_spack:
+            specs.append(f"{part.name}/{part.hash}")
     settings_file = stack_install.spack_settings_file()
     content = {"include": [str(settings_file)], "specs": specs, "view": False}
     name = f"{RECORDED_PREFIX}{content_digest(content, [settings_file])}"
     environment = SpackEnvironment(system, name, lambda target: write_environment(target, {"spack": content}))
-    found = environment.resolved()
-    if found.status == "locked":
+    stack = environment.resolved()
+    if stack.status == "locked":
         lock = stack_directory(system, name) / "env" / "spack.lock"
-        externals = [one for one in stack_install.externals_of_lock(lock) if not (one.is_true or one.builds_only)]
-        if externals:
-            raise MachineError(f"it needs {', '.join(map(str, externals))}, which this machine does not have")
-        found = environment.stack()
-    if found.status != "installed":
-        raise MachineError(str(found.note))
-    return found
+        absent = []
+        for external in stack_install.externals_of_lock(lock):
+            if not external.builds_only and not external.is_true:
+                absent.append(str(external))
+        if absent:
+            raise MachineError(f"it needs {', '.join(absent)}, which this machine does not have")
+        stack = environment.stack()
+    if stack.status != "installed":
+        raise MachineError(str(stack.note))
+    return stack
 
 
 def recorded_stack(system: str, recorded: Stack) -> Stack:
@@ -230,36 +246,34 @@ def recorded_stack(system: str, recorded: Stack) -> Stack:
     recorded = recorded_files(system, recorded)
     if recorded.kind == "spack":
         recorded = with_package_paths(recorded)
+    elif recorded.kind == "system":
+        require_recorded_versions(recorded, load_stack(recorded.name, system))
     else:
-        own = recorded.kind == "system"
-        found = (
-            load_stack(recorded.name, system)
-            if own
-            else describe_loaded_stack(system, recorded.name, recorded.modules, {}, recorded.paths)
-        )
-        require_recorded_versions(recorded, found)
+        loaded = describe_loaded_stack(system, recorded.name, recorded.modules, {}, recorded.paths)
+        require_recorded_versions(recorded, loaded)
     text = json.dumps(recorded.to_json(), sort_keys=True)
     name = f"{RECORDED_PREFIX}{recorded.name[:32]}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
     return replace(recorded, name=name, system=system)
 
 
-def require_recorded_versions(recorded: Stack, found: Stack) -> None:
+def require_recorded_versions(recorded: Stack, current: Stack) -> None:
     """Require that a stack is still what a run recorded.
 
     Args:
-        found: the same stack as this machine has it now.
+        current: the same stack as this machine has it now.
 
     Raises:
         UsageError: it is not installed, or a part is gone or has another version; names each of these parts.
     """
-    if found.status != "installed":
+    if current.status != "installed":
         modules = f" ({', '.join(recorded.modules)})" if recorded.modules else ""
-        raise UsageError(f"stack '{recorded.name}' as recorded{modules} cannot be run: {found.note}")
-    changed = [
-        f"{part.name} {part.version} is {other.version if (other := found.part(part.name)) else 'gone'}"
-        for part in recorded.parts
-        if (other := found.part(part.name)) is None or other.version != part.version
-    ]
+        raise UsageError(f"stack '{recorded.name}' as recorded{modules} cannot be run: {current.note}")
+    changed = []
+    for part in recorded.parts:
+        current_part = current.part(part.name)
+        current_version = current_part.version if current_part else "gone"
+        if current_version != part.version:
+            changed.append(f"{part.name} {part.version} is {current_version}")
     if changed:
         raise UsageError(
             f"stack '{recorded.name}' is no longer what was recorded: {', '.join(changed)}",
@@ -269,14 +283,14 @@ def require_recorded_versions(recorded: Stack, found: Stack) -> None:
 
 def build_digest(stack: Stack) -> str:
     """Equal for builds with the same parts, settings and library files."""
-    listed = []
+    libraries = []
     for directory in stack.paths.get("LD_LIBRARY_PATH", ()):
         try:
-            found = [entry for entry in os.scandir(directory) if ".so" in entry.name and entry.is_file()]
+            entries = [entry for entry in os.scandir(directory) if ".so" in entry.name and entry.is_file()]
         except FileNotFoundError:  # modules often name lib64 beside lib, and have one of them
             continue
         except OSError as error:
             raise InputError(f"{directory}: cannot be read: {error.strerror}") from error
-        listed += [(entry.path, entry.stat().st_size, entry.stat().st_mtime_ns) for entry in found]
-    text = json.dumps([stack.to_json(), sorted(listed)], sort_keys=True)
+        libraries += [(entry.path, entry.stat().st_size, entry.stat().st_mtime_ns) for entry in entries]
+    text = json.dumps([stack.to_json(), sorted(libraries)], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:8]

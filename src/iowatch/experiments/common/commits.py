@@ -95,26 +95,34 @@ class CommitRange:
 
     @cached_property
     def _positions(self) -> dict[str, int]:
-        return {commit: place for place, commit in enumerate(self.commits)}
+        return {commit: position for position, commit in enumerate(self.commits)}
 
     def parts(self) -> tuple[HybridPart, ...]:
         """Each commit with its subject."""
         first, last = self.ends
         words = "log", "--topo-order", "--reverse", "--format=%h %s"
-        shown = git(self.directory, *words, f"{first}..{last}").splitlines()
-        return tuple(HybridPart("commit", line.split()[0], None, line.partition(" ")[2]) for line in shown)
+        lines = git(self.directory, *words, f"{first}..{last}").splitlines()
+        parts = []
+        for line in lines:
+            commit, _, subject = line.partition(" ")
+            parts.append(HybridPart("commit", commit, None, subject))
+        return tuple(parts)
 
-    def contained(self, place: int) -> Group:
+    def contained(self, position: int) -> Group:
         """The commits that this one contains, itself included."""
-        found = git(self.directory, "rev-list", f"{self.ends[0]}..{self.commits[place]}").split()
-        return frozenset(self._positions[commit] for commit in found)
+        commits = git(self.directory, "rev-list", f"{self.ends[0]}..{self.commits[position]}").split()
+        return frozenset(self._positions[commit] for commit in commits)
 
     def choose(self, good: Sequence[int], bad: int, skipped: Group) -> int | None:
         """The commit that divides those between `good` and `bad` best; None if there is none to measure."""
-        excluded = [f"^{self.commits[place]}" for place in good] + [f"^{self.ends[0]}"]
-        listed = git(self.directory, "rev-list", "--bisect-all", self.commits[bad], *excluded).splitlines()
-        places = (self._positions[line.split()[0]] for line in listed)
-        return next((place for place in places if place != bad and place not in skipped), None)
+        excluded = [f"^{self.commits[position]}" for position in good] + [f"^{self.ends[0]}"]
+        # The best first; each line begins with the commit.
+        lines = git(self.directory, "rev-list", "--bisect-all", self.commits[bad], *excluded).splitlines()
+        for line in lines:
+            position = self._positions[line.split()[0]]
+            if position != bad and position not in skipped:
+                return position
+        return None
 
 
 @dataclass
@@ -145,12 +153,14 @@ class CommitSource:
         """Name in reports."""
         return f"{self.package}@{self.commits.ends[1][:12]}"
 
-    def stack(self, chosen: Group) -> Stack:
+    def stack(self, contained: Group) -> Stack:
         """The stack with the package at the commit that contains these; it is built if it is not yet."""
-        if chosen not in self._stacks:
-            commit = self.commits.commits[max(chosen)] if chosen else self.commits.ends[0]
-            self._stacks[chosen] = self.built_stack(commit)
-        return self._stacks[chosen]
+        if contained not in self._stacks:
+            commit, _ = self.commits.ends
+            if contained:
+                commit = self.commits.commits[max(contained)]
+            self._stacks[contained] = self.built_stack(commit)
+        return self._stacks[contained]
 
     resolved = stack  # a commit has no cheaper test than its build
 
@@ -160,74 +170,104 @@ class CommitSource:
 
     def built_stack(self, commit: str) -> Stack:
         """The stack with the package at a commit, built if it is not yet; broken, with the reason, if it cannot be."""
-        described = repr((self.base.identity(), self.command, self.package, commit))
-        place = self._cache / hashlib.sha256(described.encode()).hexdigest()[:16]
-        if not (place / "built").exists():
+        build_input = repr((self.base.identity(), self.command, self.package, commit))
+        directory = self._cache / hashlib.sha256(build_input.encode()).hexdigest()[:16]
+        marker = directory / "built"
+        if not marker.exists():
             _LOG.info("building %s at %s", self.package, commit[:12])
-            shutil.rmtree(place, ignore_errors=True)
-            if (reason := self._build(commit, place)) is not None:
+            shutil.rmtree(directory, ignore_errors=True)
+            reason = self._build(commit, directory)
+            if reason is not None:
                 name = f"bisect-{commit[:8]}"
                 return Stack(name, self.system, "modules", "broken", (), note=f"{commit[:12]} does not build: {reason}")
-            (place / "built").touch()
-            self._limit_cache(place)
-        (place / "built").touch()
-        prefix = place / "prefix"
-        found = prefix_paths([prefix])
-        paths = {**found, "PATH": (*found.get("PATH", ()), *self._base_programs)}
-        of_commit = {**self.base.settings, "IOWATCH_COMMIT": commit}
-        stack = describe_hybrid(self.system, of_commit, "", self.base.modules, paths)
-        return self._with_package(stack, prefix, commit) if stack.status == "installed" else stack
+            marker.touch()
+            self._limit_cache(directory)
+        # Its time is that of the last use.
+        marker.touch()
+        prefix = directory / "prefix"
+        paths = prefix_paths([prefix])
+        paths["PATH"] = (*paths.get("PATH", ()), *self._base_programs)
+        settings_of_commit = {**self.base.settings, "IOWATCH_COMMIT": commit}
+        stack = describe_hybrid(self.system, settings_of_commit, "", self.base.modules, paths)
+        if stack.status != "installed":
+            return stack
+        return self._with_package(stack, prefix, commit)
 
     def _with_package(self, stack: Stack, prefix: Path, commit: str) -> Stack:
         """The stack with the commit as a variant of the package, which must be the one that was built."""
-        part, program = stack.part(self.package), prefix / "bin" / self.package
+        part = stack.part(self.package)
+        # A package that iowatch knows no parts of is described by its program.
+        program = prefix / "bin" / self.package
         if program.is_file() and (part is None or not str(part.prefix).startswith(str(prefix))):
-            printed = machine.query_command(str(program), "--version") or ""
-            version = re.search(r"\d+(\.\d+)+", printed)
-            digest = hashlib.sha256(program.read_bytes()).hexdigest()
-            part = StackPart(
-                self.package, version[0] if version else "unknown", prefix=str(prefix), files=(str(program),),
-                checksums={str(program): digest},
-            )  # fmt: skip
-        own = part and any(Path(file).is_relative_to(prefix) for file in (*part.files, f"{part.prefix}/x"))
-        if part is None or not own:
+            part = self._describe_program(program, prefix)
+        if part is None or not _is_installed_in(part, prefix):
             note = f"the build of {commit[:12]} installs no '{self.package}' that iowatch finds in {prefix}"
             return replace(stack, status="broken", note=note)
         part = replace(part, variants={**part.variants, "commit": commit})
-        parts = tuple(sorted([part, *(p for p in stack.parts if p.name != self.package)], key=lambda p: p.name))
-        return replace(
-            stack, parts=parts, features=tuple(sorted({*stack.features, *stack_probe.features_of_parts([part])}))
+        other_parts = [other for other in stack.parts if other.name != self.package]
+        parts = tuple(sorted([part, *other_parts], key=lambda part: part.name))
+        features = {*stack.features, *stack_probe.features_of_parts([part])}
+        return replace(stack, parts=parts, features=tuple(sorted(features)))
+
+    def _describe_program(self, program: Path, prefix: Path) -> StackPart:
+        printed = machine.query_command(str(program), "--version") or ""
+        version = re.search(r"\d+(\.\d+)+", printed)
+        return StackPart(
+            self.package,
+            version[0] if version else "unknown",
+            prefix=str(prefix),
+            files=(str(program),),
+            checksums={str(program): hashlib.sha256(program.read_bytes()).hexdigest()},
         )
 
-    def _build(self, commit: str, place: Path) -> str | None:
-        """Build a commit into `place`/prefix; the reason if it does not build."""
-        source, prefix, log = self._cache / f"source-{self._repository}", place / "prefix", place / "build.log"
-        prefix.mkdir(parents=True)
+    def _checkout(self, commit: str) -> Path:
+        """Check a commit out in the clone that all builds share; return its directory."""
+        source = self._cache / f"source-{self._repository}"
         if not (source / ".git").exists():
             git(self.commits.directory, "clone", "--quiet", "--shared", "--no-checkout", ".", str(source))
         git(source, "checkout", "--quiet", "--force", "--detach", commit)
         git(source, "clean", "-ffdxq")
         if (source / ".gitmodules").is_file():
             git(source, "submodule", "update", "--init", "--recursive", "--quiet")
-        command = self.command or next((c for name, c in _DEFAULT_BUILDS.items() if (source / name).is_file()), None)
-        if command is None:
-            raise UsageError(
-                f"no CMakeLists.txt or configure at the top of {commit[:12]}: how is {self.package} built?",
-                hint="--build 'make && make install PREFIX=\"$IOWATCH_PREFIX\"'",
-            )
-        values = {"IOWATCH_PREFIX": str(prefix), "IOWATCH_COMMIT": commit}
+        return source
+
+    def _build_command(self, source: Path, commit: str) -> str:
+        """Return the command that builds a checkout.
+
+        Raises:
+            UsageError: none was given, and the checkout has no usual one.
+        """
+        if self.command:
+            return self.command
+        for file, command in _DEFAULT_BUILDS.items():
+            if (source / file).is_file():
+                return command
+        raise UsageError(
+            f"no CMakeLists.txt or configure at the top of {commit[:12]}: how is {self.package} built?",
+            hint="--build 'make && make install PREFIX=\"$IOWATCH_PREFIX\"'",
+        )
+
+    def _build(self, commit: str, directory: Path) -> str | None:
+        """Build a commit into `directory`/prefix; the reason if it does not build."""
+        prefix, log = directory / "prefix", directory / "build.log"
+        prefix.mkdir(parents=True)
+        source = self._checkout(commit)
         lines = [
             f". {shlex.quote(str(self._activation))} || exit 1",
             f"cd {shlex.quote(str(source))} || exit 1",
-            command,
+            self._build_command(source, commit),
         ]
+        variables = {"IOWATCH_PREFIX": str(prefix), "IOWATCH_COMMIT": commit}
         try:
-            done = machine.run_program("bash", "-c", "\n".join(lines), timeout_s=_BUILD_TIMEOUT_S, **values)
+            done = machine.run_program("bash", "-c", "\n".join(lines), timeout_s=_BUILD_TIMEOUT_S, **variables)
         except subprocess.SubprocessError as error:
             return str(error)
         write_atomically(log, done.stdout + done.stderr)
-        last = next((line for line in reversed((done.stderr or done.stdout).splitlines()) if line.strip()), "no output")
-        return None if done.returncode == 0 else f"{last.strip()} ({log})"
+        if done.returncode == 0:
+            return None
+        messages = [line.strip() for line in (done.stderr or done.stdout).splitlines() if line.strip()]
+        last_message = messages[-1] if messages else "no output"
+        return f"{last_message} ({log})"
 
     @cached_property
     def _activation(self) -> Path:
@@ -243,19 +283,34 @@ class CommitSource:
     def _repository(self) -> str:
         return hashlib.sha256(str(self.commits.directory.resolve()).encode()).hexdigest()[:12]
 
-    def _limit_cache(self, kept: Path) -> None:
-        """Remove the builds that were not used for longest, beyond the size of the cache."""
-        builds = sorted(self._cache.glob("*/built"), key=lambda path: -path.stat().st_mtime)
-        used, limit = 0, parse_size(settings.site_settings().build_cache_size)
-        for marker in builds:
-            used += sum(path.lstat().st_size for path in marker.parent.rglob("*") if path.is_file())
-            if used > limit and marker.parent != kept and marker.parent / "prefix" not in self._in_use:
-                shutil.rmtree(marker.parent)
+    def _limit_cache(self, newest: Path) -> None:
+        """Remove the builds that were not used for longest, beyond the size of the cache.
+
+        Args:
+            newest: directory of a build that is kept.
+        """
+        markers = sorted(self._cache.glob("*/built"), key=lambda path: -path.stat().st_mtime)
+        limit_bytes = parse_size(settings.site_settings().build_cache_size)
+        used_bytes = 0
+        for marker in markers:
+            directory = marker.parent
+            used_bytes += sum(path.lstat().st_size for path in directory.rglob("*") if path.is_file())
+            is_in_use = directory == newest or directory / "prefix" in self._used_prefixes
+            if used_bytes > limit_bytes and not is_in_use:
+                shutil.rmtree(directory)
 
     @property
-    def _in_use(self) -> set[Path]:
-        found = (part.prefix for stack in self._stacks.values() for part in stack.parts if part.name == self.package)
-        return {Path(prefix) for prefix in found if prefix}
+    def _used_prefixes(self) -> set[Path]:
+        """Directories of the package in the stacks of this search."""
+        parts = [stack.part(self.package) for stack in self._stacks.values()]
+        return {Path(part.prefix) for part in parts if part and part.prefix}
+
+
+def _is_installed_in(part: StackPart, prefix: Path) -> bool:
+    """Whether a part, or one of its files, is below a directory."""
+    if part.prefix and Path(part.prefix).is_relative_to(prefix):
+        return True
+    return any(Path(file).is_relative_to(prefix) for file in part.files)
 
 
 def commit_source(system: str, package: str, commits: CommitRange, stack: str, command: str | None) -> CommitSource:
@@ -265,10 +320,10 @@ def commit_source(system: str, package: str, commits: CommitRange, stack: str, c
         UsageError: not a range of commits; unknown stack, or one that Spack built.
     """
     base = load_stack(stack, system)
-    if base.status != "installed" or base.kind == "spack":
-        why = base.note if base.status != "installed" else "its programs are linked against the packages of Spack"
-        raise UsageError(
-            f"commits cannot be built for stack '{stack}' of '{system}': {why}",
-            hint="Choose a stack of modules or of the operating system (`iowatch stack list`).",
-        )
+    message = f"commits cannot be built for stack '{stack}' of '{system}'"
+    hint = "Choose a stack of modules or of the operating system (`iowatch stack list`)."
+    if base.status != "installed":
+        raise UsageError(f"{message}: {base.note}", hint=hint)
+    if base.kind == "spack":
+        raise UsageError(f"{message}: its programs are linked against the packages of Spack", hint=hint)
     return CommitSource(system, package, commits, base, command, parts=commits.parts())

@@ -61,9 +61,12 @@ class RunCounts:
 
     def values(self) -> dict[str, int]:
         """All counts by name: `write calls`, `write bytes`, `MPIIO_COLL_WRITES`, `instructions`."""
-        found = {f"{name} calls": count for name, count in self.calls.items()} | dict(self.operations or {})
-        found |= {f"{name} bytes": count for name, count in self.transferred_bytes.items()}
-        return found if self.instructions is None else {**found, INSTRUCTIONS: self.instructions}
+        counts = {f"{name} calls": count for name, count in self.calls.items()}
+        counts |= self.operations or {}
+        counts |= {f"{name} bytes": count for name, count in self.transferred_bytes.items()}
+        if self.instructions is not None:
+            counts[INSTRUCTIONS] = self.instructions
+        return counts
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,41 +115,56 @@ def read_counts(stage: Path, scratch: Path) -> RunCounts:
     Args:
         scratch: only calls on files in this directory count: what MPI reads and writes to start depends on chance.
     """
-    place = stage / COUNTS
-    traces = sorted(place.glob(f"{_STRACE}.*"))
+    directory = stage / COUNTS
+    # System calls of all processes.
+    traces = sorted(directory.glob(f"{_STRACE}.*"))
     calls: Counter[str] = Counter()
-    transferred: Counter[str] = Counter()
+    transferred_bytes: Counter[str] = Counter()
     for path in traces:
         with path.open(errors="replace") as lines:
-            for name, moved in _calls_on(lines, f"{scratch}/"):
+            for name, result in _calls_on(lines, f"{scratch}/"):
                 calls[name] += 1
-                if moved is not None:
-                    transferred[name] += moved
-    counted = [
-        _read_instructions(path.read_text(errors="replace")) for path in sorted(place.glob(f"{_INSTRUCTIONS}.*"))
-    ]
-    known = [number for number in counted if number is not None]
-    refused = {line for path in place.glob(f"{_REFUSED}.*") for line in path.read_text().splitlines()}
+                if _WITH_BYTES.fullmatch(name):
+                    transferred_bytes[name] += result
+    refused: set[str] = set()
+    for path in directory.glob(f"{_REFUSED}.*"):
+        refused.update(path.read_text().splitlines())
     return RunCounts(
-        dict(sorted(calls.items())),
-        dict(sorted(transferred.items())),
-        sum(known) if known and len(known) == len(counted) else None,
-        bool(traces),
-        "; ".join(sorted(refused)),
+        calls=dict(sorted(calls.items())),
+        transferred_bytes=dict(sorted(transferred_bytes.items())),
+        instructions=_total_instructions(directory),
+        has_calls=bool(traces),
+        refused="; ".join(sorted(refused)),
     )
 
 
-def _calls_on(lines: Iterable[str], directory: str) -> Iterator[tuple[str, int | None]]:
-    """Names of the successful calls that name a path in the directory, with the bytes that they moved."""
+def _calls_on(lines: Iterable[str], directory: str) -> Iterator[tuple[str, int]]:
+    """Names and results of the successful calls that name a path in the directory."""
     for line in lines:
-        if directory in line and (call := _CALL.match(line)) and not call[3].startswith("-"):
-            yield call[1], int(call[3]) if _WITH_BYTES.fullmatch(call[1]) else None
+        if directory not in line:
+            continue
+        call = _CALL.match(line)
+        if call is not None and not call[3].startswith("-"):
+            yield call[1], int(call[3])
+
+
+def _total_instructions(directory: Path) -> int | None:
+    """Instructions of all processes; None if those of one were not counted."""
+    total = None
+    for path in sorted(directory.glob(f"{_INSTRUCTIONS}.*")):
+        instructions = _read_instructions(path.read_text(errors="replace"))
+        if instructions is None:
+            return None
+        total = (total or 0) + instructions
+    return total
 
 
 def _read_instructions(text: str) -> int | None:
     """`1234,,instructions:u,…` of perf, `summary: 1234` of valgrind; None for `<not counted>`."""
-    found = re.search(r"(?m)^(?:(\d+),[^,]*,instructions|summary:\s+(\d+))", text)
-    return int(found[1] or found[2]) if found else None
+    match = re.search(r"(?m)^(?:(\d+),[^,]*,instructions|summary:\s+(\d+))", text)
+    if match is None:
+        return None
+    return int(match[1] or match[2])
 
 
 def differing_counts(base: Iterable[RunCounts], head: Iterable[RunCounts]) -> list[CountDifference]:
@@ -154,18 +172,25 @@ def differing_counts(base: Iterable[RunCounts], head: Iterable[RunCounts]) -> li
 
     A name that a side does not have counts as 0, instructions and Darshan's counts only where all runs have them.
     """
-    runs = [[*side] for side in (base, head)]
-    if not all(runs):
+    base_runs, head_runs = list(base), list(head)
+    if not base_runs or not head_runs:
         return []
-    if any(run.operations is None for side in runs for run in side):
-        runs = [[replace(run, operations=None) for run in side] for side in runs]
-    sides = [[run.values() for run in side] for side in runs]
-    found = []
-    for name in sorted({name for side in sides for run in side for name in run}):
-        if name == INSTRUCTIONS and not all(name in run for side in sides for run in side):
-            continue
-        left, right = ([run.get(name, 0) for run in side] for side in sides)
-        least = MIN_INSTRUCTIONS_RATIO if name == INSTRUCTIONS else 1.0
-        if min(right) > least * max(left) or min(left) > least * max(right):
-            found.append(CountDifference(name, left[-1], right[-1]))
-    return found
+    # Darshan's counts are compared only if all runs have them.
+    if any(run.operations is None for run in (*base_runs, *head_runs)):
+        base_runs = [replace(run, operations=None) for run in base_runs]
+        head_runs = [replace(run, operations=None) for run in head_runs]
+    base_values = [run.values() for run in base_runs]
+    head_values = [run.values() for run in head_runs]
+    names = set().union(*base_values, *head_values)
+    if not all(INSTRUCTIONS in values for values in (*base_values, *head_values)):
+        names.discard(INSTRUCTIONS)
+    differences = []
+    for name in sorted(names):
+        base_counts = [values.get(name, 0) for values in base_values]
+        head_counts = [values.get(name, 0) for values in head_values]
+        least_ratio = MIN_INSTRUCTIONS_RATIO if name == INSTRUCTIONS else 1.0
+        is_more = min(head_counts) > least_ratio * max(base_counts)
+        is_fewer = min(base_counts) > least_ratio * max(head_counts)
+        if is_more or is_fewer:
+            differences.append(CountDifference(name, base_counts[-1], head_counts[-1]))
+    return differences

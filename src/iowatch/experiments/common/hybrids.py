@@ -92,24 +92,30 @@ class HybridSource:
     _stacks: dict[frozenset[int], Stack] = field(default_factory=dict)
     _resolved: dict[frozenset[int], Stack] = field(default_factory=dict)
 
-    def resolved(self, chosen: frozenset[int]) -> Stack:
+    def resolved(self, positions: frozenset[int]) -> Stack:
         """The hybrid before it is built: parts and features, as far as they are known without."""
-        if self.resolve is None or chosen in self._stacks or len(chosen) in (0, len(self.parts)):
-            return self.stack(chosen)
-        if chosen not in self._resolved:
-            self._resolved[chosen] = self.resolve(chosen)
-        return self._resolved[chosen]
+        if self.resolve is None or positions in self._stacks or len(positions) in (0, len(self.parts)):
+            return self.stack(positions)
+        if positions not in self._resolved:
+            self._resolved[positions] = self.resolve(positions)
+        return self._resolved[positions]
 
-    def stack(self, chosen: frozenset[int]) -> Stack:
+    def stack(self, positions: frozenset[int]) -> Stack:
         """GOOD with these parts of BAD; a hybrid is in `var/stacks/<system>/bisect-<digest of its content>/`."""
-        if chosen not in self._stacks:
-            ends = dict(zip((frozenset(), frozenset(range(len(self.parts)))), self.ends, strict=True))
-            self._stacks[chosen] = ends[chosen] if chosen in ends else self.make(chosen)
-        return self._stacks[chosen]
+        good, bad = self.ends
+        if positions not in self._stacks:
+            if not positions:
+                self._stacks[positions] = good
+            elif len(positions) == len(self.parts):
+                self._stacks[positions] = bad
+            else:
+                self._stacks[positions] = self.make(positions)
+        return self._stacks[positions]
 
 
 def compare_for_hybrids(system: str, good: str, bad: str) -> HybridSource:
     """Return the differences of two stacks of a system.
+
 
     Raises:
         UsageError: unknown stack; a stack is not usable; the stacks do not differ, or not in what can be exchanged.
@@ -117,15 +123,15 @@ def compare_for_hybrids(system: str, good: str, bad: str) -> HybridSource:
     """
     stacks, files = [], []
     for name in (good, bad):
-        known = load_stack(name, system)
-        if known.status != "installed":
+        stack = load_stack(name, system)
+        if stack.status != "installed":
             raise UsageError(
-                f"stack '{name}' of '{system}' cannot be run: {known.note}",
+                f"stack '{name}' of '{system}' cannot be run: {stack.note}",
                 hint=f"`iowatch stack install {name} --system {system}`, or choose another one (`iowatch stack list`).",
             )
-        path = manifest_directory(system, name) / MODULES_FILE
-        files += [read_model(path, ModulesFile)] if known.kind == "modules" else []
-        stacks.append(known)
+        if stack.kind == "modules":
+            files.append(read_model(manifest_directory(system, name) / MODULES_FILE, ModulesFile))
+        stacks.append(stack)
     if len(files) == 2:
         return _of_modules(system, (stacks[0], stacks[1]), (files[0], files[1]))
     return _of_parts(system, (stacks[0], stacks[1]))
@@ -134,19 +140,31 @@ def compare_for_hybrids(system: str, good: str, bad: str) -> HybridSource:
 def recorded_hybrids(system: str, good: Stack, bad: Stack) -> HybridSource:
     """Return the differences of two stacks as runs recorded them, if both can still be used.
 
+
     Raises:
         UsageError: a stack is no longer what was recorded; they do not differ, or not in what can be exchanged.
     """
-    recorded = good, bad
-    if {stack.kind for stack in recorded} != {"modules"}:
-        recorded = recorded_files(system, good), recorded_files(system, bad)
-        ends = [with_package_paths(stack) if stack.kind == "spack" else stack for stack in recorded]
-        return _of_parts(system, (ends[0], ends[1]))
-    files = tuple(ModulesFile(modules=[*stack.modules], settings=_own_settings(stack)) for stack in recorded)
-    loaded = [describe_hybrid(system, *_document(_values(file), file.modules)) for file in files]
-    for stack, found in zip(recorded, loaded, strict=True):
-        require_recorded_versions(stack, found)
-    return replace(_of_modules(system, (loaded[0], loaded[1]), (files[0], files[1])), good=good.name, bad=bad.name)
+    if (good.kind, bad.kind) != ("modules", "modules"):
+        return _of_parts(system, (_recorded_end(system, good), _recorded_end(system, bad)))
+    good_file, bad_file = _recorded_modules(good), _recorded_modules(bad)
+    loaded = []
+    for recorded, file in ((good, good_file), (bad, bad_file)):
+        stack = describe_hybrid(system, *_document(_values(file), file.modules))
+        require_recorded_versions(recorded, stack)
+        loaded.append(stack)
+    source = _of_modules(system, (loaded[0], loaded[1]), (good_file, bad_file))
+    return replace(source, good=good.name, bad=bad.name)
+
+
+def _recorded_end(system: str, recorded: Stack) -> Stack:
+    stack = recorded_files(system, recorded)
+    if stack.kind == "spack":
+        stack = with_package_paths(stack)
+    return stack
+
+
+def _recorded_modules(recorded: Stack) -> ModulesFile:
+    return ModulesFile(modules=[*recorded.modules], settings=_settings_beside_modules(recorded))
 
 
 def _of_modules(system: str, ends: tuple[Stack, Stack], files: tuple[ModulesFile, ModulesFile]) -> HybridSource:
@@ -155,12 +173,14 @@ def _of_modules(system: str, ends: tuple[Stack, Stack], files: tuple[ModulesFile
     if _common_order(good, bad) != _common_order(bad, good):
         parts = (*parts, HybridPart("order", "", "as in GOOD", "as in BAD"))
 
-    def make(chosen: frozenset[int]) -> Stack:
-        taken = _taken(parts, chosen)
-        values = {**_values(good), **taken}
-        first, second = (bad, good) if ("order", "") in taken else (good, bad)
-        order = _merge_orders(*(_module_names(file.modules) for file in (first, second)))
-        modules = [value for name in order if (value := values.get(("module", name)))]
+    def make(positions: frozenset[int]) -> Stack:
+        bad_values = _values_at(parts, positions)
+        values = {**_values(good), **bad_values}
+        # The order of the modules is a part, too.
+        first, second = (bad, good) if ("order", "") in bad_values else (good, bad)
+        order = _merge_orders(_module_names(first.modules), _module_names(second.modules))
+        loaded = [values.get(("module", name)) for name in order]
+        modules = [module for module in loaded if module]
         if not modules and good.modules and bad.modules:
             return Stack(f"{_PREFIX}none", system, "modules", "broken", (), note="it has no modules")
         return describe_hybrid(system, *_document(values, modules))
@@ -175,49 +195,73 @@ def _of_parts(system: str, ends: tuple[Stack, Stack]) -> HybridSource:
         UsageError: a package that differs was not installed by Spack.
     """
     good, bad = ends
-    changed = {part.name for one, other in (ends, ends[::-1]) for part in one.parts if other.part(part.name) != part}
-    kinds = {stack.kind for stack in ends}
-    if (changed and kinds != {"spack"}) or "modules" in kinds:
-        why = f"{', '.join(sorted(changed))} cannot be exchanged alone" if changed else "they are of different kinds"
+    changed = _changed_parts(good, bad)
+    stack_kinds = {good.kind, bad.kind}
+    if (changed and stack_kinds != {"spack"}) or "modules" in stack_kinds:
+        reason = "they are of different kinds"
+        if changed:
+            reason = f"{', '.join(changed)} cannot be exchanged alone"
         raise UsageError(
-            f"'{good.name}' ({good.kind}) and '{bad.name}' ({bad.kind}) of '{system}' have no parts to exchange: {why}",
+            f"'{good.name}' ({good.kind}) and '{bad.name}' ({bad.kind}) of '{system}' have no parts to exchange: "
+            f"{reason}",
             hint=f"`iowatch stack diff {good.name} {bad.name}` shows the differences, `iowatch run --ab {good.name} "
             f"{bad.name}` whether they matter.",
         )
-    graphs = (read_graph(good), read_graph(bad)) if changed else None
-    changes = package_changes(*graphs) if graphs else ()
-    packages = tuple(HybridPart("package", one.name, *describe_change(one, *graphs)) for one in changes if graphs)
-    old, new = (_settings_and_hints(_chosen_settings(stack)) for stack in ends)
-    parts = (*packages, *_differences(old, new))
+    # Packages are the first parts: their positions are those of `changes`.
+    graphs = None
+    changes: tuple[PackageChange, ...] = ()
+    parts: list[HybridPart] = []
+    if changed:
+        graphs = (read_graph(good), read_graph(bad))
+        changes = package_changes(*graphs)
+        parts += [HybridPart("package", change.name, *describe_change(change, *graphs)) for change in changes]
+    good_settings = _settings_and_hints(_settings_beside_mpi(good))
+    bad_settings = _settings_and_hints(_settings_beside_mpi(bad))
+    parts += _differences(good_settings, bad_settings)
 
-    def make(chosen: frozenset[int], *, built: bool = True) -> Stack:
-        taken = [changes[place] for place in sorted(chosen) if place < len(changes)]
-        base = good if not taken else bad if len(taken) == len(changes) else None
-        if base is None and graphs:
-            environment = _environment(system, good, graphs, taken)
-            base = environment.stack() if built else environment.resolved()
-        assert base is not None
+    def packages_of(positions: frozenset[int], *, is_built: bool) -> Stack:
+        """A stack with the packages of these parts, whatever its settings."""
+        exchanged = [changes[position] for position in sorted(positions) if position < len(changes)]
+        if not exchanged:
+            return good
+        if len(exchanged) == len(changes) or graphs is None:
+            return bad
+        environment = _environment(system, good, graphs, exchanged)
+        return environment.stack() if is_built else environment.resolved()
+
+    def make(positions: frozenset[int], *, is_built: bool = True) -> Stack:
+        base = packages_of(positions, is_built=is_built)
         if base.status == "broken":
             return base
-        if base.name.startswith(_PREFIX) and old == new:
+        if base.name.startswith(_PREFIX) and good_settings == bad_settings:
             return base
-        values = {**old, **{(part.kind, part.name): part.bad for place, part in enumerate(parts) if place in chosen}}
-        names, hints, _ = _document({key: value for key, value in values.items() if key[0] != "package"}, ())
-        digest = hashlib.sha256(repr((base.name, sorted(names.items()), hints)).encode()).hexdigest()[:8]
-        set_values = _with_hints(stack_directory(system, _PREFIX + digest), names, hints)
-        return replace(base, name=_PREFIX + digest, settings={**_mpi_settings(base), **set_values})
+        # Settings are added: those of GOOD, with the ones of these parts.
+        values = {**good_settings, **_values_at(parts, positions)}
+        settings, hints, _ = _document(values, ())
+        digest = hashlib.sha256(repr((base.name, sorted(settings.items()), hints)).encode()).hexdigest()[:8]
+        settings = _with_hints(stack_directory(system, _PREFIX + digest), settings, hints)
+        return replace(base, name=_PREFIX + digest, settings={**_mpi_settings(base), **settings})
 
-    return _source(system, ends, parts, make, lambda chosen: make(chosen, built=False))
+    return _source(system, ends, tuple(parts), make, lambda positions: make(positions, is_built=False))
+
+
+def _changed_parts(good: Stack, bad: Stack) -> list[str]:
+    """Names of the parts that differ, also by absence; sorted."""
+    changed = {part.name for part in good.parts if bad.part(part.name) != part}
+    changed |= {part.name for part in bad.parts if good.part(part.name) != part}
+    return sorted(changed)
 
 
 def _environment(
-    system: str, good: Stack, graphs: tuple[SpackGraph, SpackGraph], taken: Sequence[PackageChange]
+    system: str, good: Stack, graphs: tuple[SpackGraph, SpackGraph], changes: Sequence[PackageChange]
 ) -> SpackEnvironment:
     """GOOD with these packages of BAD, for Spack to resolve and build."""
-    shared = stack_directory(system, good.name) / "env" / "spack.yaml"
-    own = read_mapping(shared)["spack"].get("include", []) if shared.is_file() else [spack_settings_file()]
-    document = hybrid_environment(*graphs, taken, [str(path) for path in own])
-    digest = content_digest(document, [Path(path) for path in own])
+    includes = [str(spack_settings_file())]
+    good_environment = stack_directory(system, good.name) / "env" / "spack.yaml"
+    if good_environment.is_file():
+        includes = [str(path) for path in read_mapping(good_environment)["spack"].get("include", [])]
+    document = hybrid_environment(*graphs, changes, includes)
+    digest = content_digest(document, map(Path, includes))
     return SpackEnvironment(system, f"{_PREFIX}{digest}", lambda target: write_environment(target, document))
 
 
@@ -225,13 +269,13 @@ def _mpi_settings(stack: Stack) -> dict[str, str]:
     return mpi_settings(next((name for name in SPACK_MPIS if stack.part(name)), ""))
 
 
-def _chosen_settings(stack: Stack) -> dict[str, str]:
+def _settings_beside_mpi(stack: Stack) -> dict[str, str]:
     """Settings without those that every stack with this MPI has."""
-    own = _mpi_settings(stack)
-    return {name: value for name, value in stack.settings.items() if own.get(name) != value}
+    of_mpi = _mpi_settings(stack)
+    return {name: value for name, value in stack.settings.items() if of_mpi.get(name) != value}
 
 
-def _own_settings(stack: Stack) -> dict[str, str] | None:
+def _settings_beside_modules(stack: Stack) -> dict[str, str] | None:
     """Recorded settings without those that the modules themselves make."""
     script = "\n".join([*load_module_commands(stack.modules), "env -0"])
     done = machine.run_program("bash", "-c", script, timeout_s=TIMEOUT_S)
@@ -261,15 +305,21 @@ def _differences(good: _Values, bad: _Values) -> tuple[HybridPart, ...]:
     return tuple(HybridPart(*key, good.get(key), bad.get(key)) for key in keys if good.get(key) != bad.get(key))
 
 
-def _taken(parts: Sequence[HybridPart], chosen: frozenset[int]) -> _Values:
-    return {(part.kind, part.name): part.bad for place, part in enumerate(parts) if place in chosen}
+def _values_at(parts: Sequence[HybridPart], positions: frozenset[int]) -> _Values:
+    """What BAD has for the parts at these positions."""
+    return {(part.kind, part.name): part.bad for position, part in enumerate(parts) if position in positions}
 
 
 def _document(values: _Values, modules: Sequence[str]) -> tuple[dict[str, str], str, Sequence[str]]:
     """Settings, text of the file of hints, and modules."""
-    settings = {name: value for (kind, name), value in sorted(values.items()) if kind == "setting" and value}
-    hints = "".join(f"{n} {value}\n" for (kind, n), value in sorted(values.items()) if kind == "hint" and value)
-    return settings, hints, modules
+    settings: dict[str, str] = {}
+    hint_lines = []
+    for (part_kind, name), value in sorted(values.items()):
+        if part_kind == "setting" and value:
+            settings[name] = value
+        elif part_kind == "hint" and value:
+            hint_lines.append(f"{name} {value}\n")
+    return settings, "".join(hint_lines), modules
 
 
 def _with_hints(directory: Path, settings: Mapping[str, str], hints: str) -> dict[str, str]:
@@ -292,10 +342,13 @@ def describe_hybrid(
         hints: text of the file for `ROMIO_HINTS`, or empty.
         paths: variables to which directories are prepended before anything of the modules.
     """
-    text = yaml.safe_dump([[*modules], dict(settings), {name: [*found] for name, found in paths.items()}, hints])
+    listed_paths = {variable: list(directories) for variable, directories in paths.items()}
+    text = yaml.safe_dump([[*modules], dict(settings), listed_paths, hints])
     directory = stack_directory(system, _PREFIX + hashlib.sha256(text.encode()).hexdigest()[:8])
     settings = _with_hints(directory, settings, hints)
-    document = {"modules": [*modules], **({"settings": settings} if settings else {})}
+    document: dict[str, object] = {"modules": [*modules]}
+    if settings:
+        document["settings"] = settings
     write_atomically(directory / MODULES_FILE, yaml.safe_dump(document, sort_keys=False))
     programs = (*paths.get("PATH", ()), *load_system(system).programs)
     if not paths:
@@ -305,8 +358,10 @@ def describe_hybrid(
 
 def _module_names(modules: Sequence[str]) -> dict[str, str]:
     """Modules by their name without the version; by all of it if a stack loads two of that name."""
-    short = {module.rpartition("/")[0] or module: module for module in modules}
-    return short if len(short) == len(modules) else {module: module for module in modules}
+    without_version = {module.rpartition("/")[0] or module: module for module in modules}
+    if len(without_version) == len(modules):
+        return without_version
+    return {module: module for module in modules}
 
 
 def _values(file: ModulesFile) -> _Values:
@@ -316,30 +371,36 @@ def _values(file: ModulesFile) -> _Values:
 
 
 def _settings_and_hints(settings: Mapping[str, str]) -> _Values:
-    hints = _read_hints(settings.get(_HINTS_VARIABLE))
-    found: _Values = {
-        ("setting", name): value for name, value in settings.items() if hints is None or name != _HINTS_VARIABLE
-    }
-    return found | {("hint", name): value for name, value in (hints or {}).items()}
+    values: _Values = {("setting", name): value for name, value in settings.items()}
+    hints_file = settings.get(_HINTS_VARIABLE)
+    if hints_file:
+        # The content of the file stands for its path.
+        del values["setting", _HINTS_VARIABLE]
+        for name, value in _read_hints(hints_file).items():
+            values["hint", name] = value
+    return values
 
 
-def _read_hints(path: str | None) -> Mapping[str, str] | None:
+def _read_hints(path: str) -> Mapping[str, str]:
     try:
-        lines = Path(path).read_text(encoding="utf-8").splitlines() if path else []
+        lines = Path(path).read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{_HINTS_VARIABLE}: cannot read {path}: {error}", hint="Correct modules.yaml.") from error
-    return {found[1]: found[2] for line in lines if (found := _HINT_LINE.fullmatch(line))} if path else None
+    matches = [_HINT_LINE.fullmatch(line) for line in lines]
+    return {match[1]: match[2] for match in matches if match is not None}
 
 
 def _common_order(file: ModulesFile, other: ModulesFile) -> list[str]:
-    known = _module_names(other.modules)
-    return [name for name in _module_names(file.modules) if name in known]
+    other_names = _module_names(other.modules)
+    return [name for name in _module_names(file.modules) if name in other_names]
 
 
 def _merge_orders(first: Mapping[str, str], second: Mapping[str, str]) -> list[str]:
     """Names of both in the order of the first; a name that only the second has is where the second has it."""
-    one, other = [*first], [*second]
+    first_names, second_names = list(first), list(second)
+    matcher = SequenceMatcher(None, first_names, second_names, autojunk=False)
     merged: list[str] = []
-    for _, start, end, start_other, end_other in SequenceMatcher(None, one, other, autojunk=False).get_opcodes():
-        merged += one[start:end] + [name for name in other[start_other:end_other] if name not in first]
+    for _, first_start, first_end, second_start, second_end in matcher.get_opcodes():
+        merged += first_names[first_start:first_end]
+        merged += [name for name in second_names[second_start:second_end] if name not in first]
     return merged

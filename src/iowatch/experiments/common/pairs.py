@@ -59,13 +59,13 @@ def read_pairs(history: History, session: str, best: bool = False) -> dict[int, 
         if row.status == "ok" and row.pair and row.side and row.metric in order and min(row.samples) > 0:
             by_metric = samples[row.run.rpartition("#")[0], row.case].setdefault(row.metric, {})
             by_metric.setdefault(row.pair, {})[row.side] = row.samples
-    found: dict[int, dict[PairedResult, float]] = defaultdict(dict)
+    gains: dict[int, dict[PairedResult, float]] = defaultdict(dict)
     for (run, case), metrics in samples.items():
         result = PairedResult(run, case, min(metrics, key=order.index))
         for pair, sides in metrics[result.metric].items():
             if len(sides) == 2:
-                found[pair][result] = result.log_gain(sides["left"], sides["right"], best)
-    return dict(sorted(found.items()))
+                gains[pair][result] = result.log_gain(sides["left"], sides["right"], best)
+    return dict(sorted(gains.items()))
 
 
 def measure_pairs(
@@ -124,38 +124,49 @@ class _WantedPairs(AbSchedule):
 
     def _turn_s(self) -> float:
         """Turns become shorter with the number of their runs."""
-        return len(self._names) * median(self._run_seconds) if self._names and self._run_seconds else super()._turn_s()
+        if self._names and self._run_seconds:
+            return len(self._names) * median(self._run_seconds)
+        return super()._turn_s()
 
     def half_widths(self) -> dict[str, float]:
         return {}
 
     def left_s(self, done: int) -> float | None:
         left_s = super().left_s(done)
-        return left_s if left_s is not None and math.isfinite(left_s) else None
+        if left_s is None or not math.isfinite(left_s):
+            return None
+        return left_s
 
     def batches(self, most: int = 10**6) -> Iterator[tuple[AbTurn, ...]]:
         rng = np.random.default_rng(self.seed)
         yield tuple(AbTurn(0, side) for side in self.random_block(rng))
         done, faults = 0, 0
-        while (count := self.wanted()) > 0:
-            if (reason := self._stop(done)) is not None:
+        while True:
+            count = self.wanted()
+            if count <= 0:
+                self.stopped = "decided"
+                return
+            reason = self._stop(done)
+            if reason is not None:
                 self.stopped = reason
                 return
             self._names = self.runs() if self.runs else None
+            # One start of ReFrame measures several pairs.
             pairs = range(done + 1, done + 1 + self.fitting_pairs(done, min(count, most)))
             yield tuple(AbTurn(pair, side) for pair in pairs for side in self.random_block(rng))
-            found = read_pairs(self.history, self.session, self.best)
+            gains = read_pairs(self.history, self.session, self.best)
             for pair in pairs:
-                faults = 0 if pair in found else faults + 1
-                if pair in found:
-                    self.record_pair(found[pair])
+                if pair in gains:
+                    faults = 0
+                    self.record_pair(gains[pair])
+                else:
+                    faults += 1
             if faults >= _MAX_FAULTS:
                 raise MachineError(
                     f"{format_count(faults, 'consecutive pair')} without a result on both sides",
                     hint=f"`iowatch history show {self.session}` has the reasons.",
                 )
             done = pairs[-1]
-        self.stopped = "decided"
 
 
 def make_pair_context(
@@ -174,9 +185,9 @@ def make_pair_context(
     """
     if site is None:
         site = reframe.load_site(options.system)
-    made = [stack for stack in sides if stack.name not in site.features]
+    further_stacks = [stack for stack in sides if stack.name not in site.features]
     options = replace(options, stacks=tuple(stack.name for stack in sides))
-    return make_ab_context(options, _site_with(site, like, made))
+    return make_ab_context(options, _site_with(site, like, further_stacks))
 
 
 _CONFIGURATION = """import json
@@ -187,27 +198,31 @@ site_configuration = json.loads({!r})
 """
 
 
-def _site_with(site: reframe.ReframeSite, like: str, made: Sequence[Stack]) -> reframe.ReframeSite:
+def _site_with(site: reframe.ReframeSite, like: str, stacks: Sequence[Stack]) -> reframe.ReframeSite:
     """The site with these stacks wherever `like` is.
 
     Its ReFrame configuration is written as data, once: that of the system describes all stacks in each start again.
     """
     from iowatch.site import reframe_config  # ReFrame takes 0.7 s to import
 
-    files = [str(write_stack_files(stack) / "stack.json") for stack in made]
-    found = reframe_config.configuration_with_stacks(str(site.configuration), site.system, like, files)
-    text = _CONFIGURATION.format(json.dumps(found))
+    files = [str(write_stack_files(stack) / "stack.json") for stack in stacks]
+    configuration = reframe_config.configuration_with_stacks(str(site.configuration), site.system, like, files)
+    text = _CONFIGURATION.format(json.dumps(configuration))
     path = stack_directory(site.system, f"pairs-{hashlib.sha256(text.encode()).hexdigest()[:8]}") / "reframe.py"
     write_atomically(path, text)
-    names = tuple(stack.name for stack in made)
-    partitions = (replace(p, stacks=p.stacks + names) if like in p.stacks else p for p in site.partitions)
-    described = {stack.name: reframe_config.reframe_environment(stack) for stack in made}
-    return replace(
-        site,
-        configuration=path,
-        partitions=tuple(partitions),
-        features={**site.features, **{name: frozenset(one["features"]) for name, one in described.items()}},
-        environments={
-            **site.environments, **{name: one["name"] for name, one in described.items() if one["name"] != name}
-        },
-    )  # fmt: skip
+    # The same in the description of the site.
+    partitions = []
+    for partition in site.partitions:
+        if like in partition.stacks:
+            names = tuple(stack.name for stack in stacks)
+            partition = replace(partition, stacks=partition.stacks + names)
+        partitions.append(partition)
+    features = dict(site.features)
+    environments = dict(site.environments)
+    for stack in stacks:
+        environment = reframe_config.reframe_environment(stack)
+        features[stack.name] = frozenset(environment["features"])
+        # Only names that ReFrame has in another form.
+        if environment["name"] != stack.name:
+            environments[stack.name] = environment["name"]
+    return replace(site, configuration=path, partitions=tuple(partitions), features=features, environments=environments)

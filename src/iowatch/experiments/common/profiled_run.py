@@ -46,10 +46,10 @@ def run_profile(
         check_byte_budget(context.site, plan, context.limits)
         with lock_file_systems(history, context, plan) as session:
             names = ", ".join(f"{run.name} on {run.stack}" for run in plan.runs)
-            what = f"profiling {names}, scratch {context.scratch}"
+            message = f"profiling {names}, scratch {context.scratch}"
             if profiler.startswith(counters.COUNTS):
-                what = f"counting what {format_count(len(plan.runs), 'run')} do"
-            _LOG.info("%s", what)
+                message = f"counting what {format_count(len(plan.runs), 'run')} do"
+            _LOG.info("%s", message)
             runner = _ProfileRunner(history, session, plan, profiler, attributes)
             runner.run()
     runs = history.runs(runner.record.uuid)
@@ -58,17 +58,21 @@ def run_profile(
             f"no run ended: {runner.reason or 'ReFrame ran nothing'}",
             hint=f"{runner.directory / 'reframe.log'} contains ReFrame's output.",
         )
-    return {
-        "session": runner.record.uuid,
-        "runs": [
+    entries = []
+    for run in runs:
+        is_ok = run.status == "ok"
+        entries.append(
             {
-                **{"name": run.name, "stack": run.stack, "run": run.id, "status": run.status, "reason": run.reason},
-                "profile": run.facts.profile if run.status == "ok" else None,
-                "counts": run.facts.counts if run.status == "ok" else None,
+                "name": run.name,
+                "stack": run.stack,
+                "run": run.id,
+                "status": run.status,
+                "reason": run.reason,
+                "profile": run.facts.profile if is_ok else None,
+                "counts": run.facts.counts if is_ok else None,
             }
-            for run in runs
-        ],
-    }
+        )
+    return {"session": runner.record.uuid, "runs": entries}
 
 
 class _ProfileRunner(SessionRunner):
@@ -95,12 +99,17 @@ class _ProfileRunner(SessionRunner):
         try:
             reframe.execute_order(self.context.site, order, self.directory, lambda: None)
         finally:
-            self.reason = next((one.reason for one in reframe.read_failures(self.directory, self.context.site)), None)
+            for failure in reframe.read_failures(self.directory, self.context.site):
+                self.reason = failure.reason
+                break
             self.ingest_all()
             runs = self.history.runs(self.record.uuid)
-            complete = len(runs) == len(planned)
-            failed = any(run.status != "ok" for run in runs)
-            self.status = "incomplete" if not complete else "failed" if failed else "ok"
+            if len(runs) != len(planned):
+                self.status = "incomplete"
+            elif any(run.status != "ok" for run in runs):
+                self.status = "failed"
+            else:
+                self.status = "ok"
 
 
 def _extensions(profiler: str) -> dict[str, dict[str, Any]]:

@@ -54,8 +54,9 @@ class SpackEnvironment:
         Raises:
             MachineError: there is no Spack.
         """
-        if (found := self._installed()) is not None:
-            return found
+        installed = self._installed()
+        if installed is not None:
+            return installed
         lock = self._directory / "env" / "spack.lock"
         if not lock.is_file():
             printed: list[str] = []
@@ -71,28 +72,29 @@ class SpackEnvironment:
 
     def stack(self) -> Stack:
         """The installed stack; broken, with the reason, if it cannot be resolved or built."""
-        found = self.resolved()
-        if found.status != "locked":
-            return found
+        resolved = self.resolved()
+        if resolved.status != "locked":
+            return resolved
         spack = _spack()
         try:
-            found = self._build(spack)
+            stack = self._build(spack)
         except MachineError as error:
             return self._broken(f"Spack cannot build it: {_reason(error.message.splitlines())}")
-        write_stack_files(found)
+        write_stack_files(stack)
         self._mark_used()
         _limit_size(spack)
-        return found
+        return stack
 
     def _installed(self) -> Stack | None:
         path = self._directory / "stack.json"
         if not path.is_file():
             return None
-        found = read_stack_json(path)
-        if any(not Path(file).exists() for part in found.parts for file in part.files):
-            return None
+        stack = read_stack_json(path)
+        for part in stack.parts:
+            if not all(Path(file).exists() for file in part.files):
+                return None
         self._mark_used()
-        return found
+        return stack
 
     def _resolve(self, spack: list[str], target: Path, printed: list[str]) -> None:
         command = [*spack, "--color", "never", "-e", str(target), "concretize", "--force"]
@@ -130,9 +132,12 @@ def write_environment(target: Path, document: Mapping[str, Any]) -> None:
 def _reason(printed: Iterable[str]) -> str:
     """What Spack says in one line: its first error, with the first of its reasons, or its last line."""
     lines = [line.strip() for line in printed if line.strip()]
-    first = next((place for place, line in enumerate(lines) if "Error:" in line), len(lines) - 1)
-    found = " ".join(lines[first : first + (2 if lines[first].endswith(":") else 1)])
-    return found.removeprefix("==> ").removeprefix("Error: ")
+    first = next((number for number, line in enumerate(lines) if "Error:" in line), len(lines) - 1)
+    reason = lines[first]
+    # A line that ends with a colon announces its reasons.
+    if reason.endswith(":") and first + 1 < len(lines):
+        reason += f" {lines[first + 1]}"
+    return reason.removeprefix("==> ").removeprefix("Error: ")
 
 
 def _cache_directory() -> Path:
@@ -149,10 +154,12 @@ def _spack() -> list[str]:
     scope = _cache_directory() / "scope"
     if not (scope / "upstreams.yaml").is_file():
         script = "import spack.store; print(spack.store.STORE.root)"
-        own = [*stack_install.stream_lines([program, "python", "-c", script])][-1]
+        *_, account_store = stack_install.stream_lines([program, "python", "-c", script])
         store = _cache_directory() / "store"
-        write_atomically(scope / "config.yaml", yaml.safe_dump({"config": {"install_tree": {"root": str(store)}}}))
-        write_atomically(scope / "upstreams.yaml", yaml.safe_dump({"upstreams": {"account": {"install_tree": own}}}))
+        config = {"config": {"install_tree": {"root": str(store)}}}
+        upstreams = {"upstreams": {"account": {"install_tree": account_store}}}
+        write_atomically(scope / "config.yaml", yaml.safe_dump(config))
+        write_atomically(scope / "upstreams.yaml", yaml.safe_dump(upstreams))
     return [program, "-C", str(scope)]
 
 
@@ -162,23 +169,26 @@ def _limit_size(spack: Sequence[str]) -> None:
     Args:
         spack: Spack's command, as `_spack` makes it.
     """
-    limit, store = parse_size(settings.site_settings().build_cache_size), _cache_directory() / "store"
+    limit_bytes = parse_size(settings.site_settings().build_cache_size)
     with exclusive_file_lock(_cache_directory() / "packages"):
-        used = sorted((settings.var_directory() / "stacks").glob(f"*/*/{_USED}"), key=_last_use)
-        kept: set[str] = set()
-        total, packages = 0, _own_packages(store)
-        for marker in reversed(used):
-            needed = {
-                key for key in read_lock(marker.parent / "env" / "spack.lock")["concrete_specs"] if key in packages
-            }
-            size = sum(_directory_bytes(packages[key]) for key in needed - kept)
-            if total + size > limit and time.time() - _last_use(marker) > _KEPT_S:
+        packages = _cached_packages(_cache_directory() / "store")
+        markers = sorted((settings.var_directory() / "stacks").glob(f"*/*/{_USED}"), key=_last_use)
+        kept_packages: set[str] = set()
+        total_bytes = 0
+        # The newest first; a package counts once, also if several environments need it.
+        for marker in reversed(markers):
+            lock = read_lock(marker.parent / "env" / "spack.lock")
+            needed = packages.keys() & set(lock["concrete_specs"])
+            added_bytes = sum(_directory_bytes(packages[package_hash]) for package_hash in needed - kept_packages)
+            if total_bytes + added_bytes > limit_bytes and time.time() - _last_use(marker) > _KEPT_S:
                 shutil.rmtree(marker.parent)
             else:
-                total, kept = total + size, kept | needed
-        if unused := sorted(packages.keys() - kept):
+                total_bytes += added_bytes
+                kept_packages |= needed
+        unused = sorted(packages.keys() - kept_packages)
+        if unused:
             command = [*spack, "--color", "never", "uninstall", "--yes-to-all", "--force"]
-            for _ in stack_install.stream_lines([*command, *(f"/{key}" for key in unused)]):
+            for _ in stack_install.stream_lines([*command, *(f"/{package_hash}" for package_hash in unused)]):
                 pass
 
 
@@ -186,10 +196,10 @@ def _last_use(marker: Path) -> float:
     return marker.stat().st_mtime
 
 
-def _own_packages(store: Path) -> dict[str, Path]:
-    """Packages of the cache by hash: Spack's directories end with it."""
-    found = (path.parent for path in store.glob("*/*/.spack"))
-    return {path.name.rpartition("-")[2]: path for path in found}
+def _cached_packages(store: Path) -> dict[str, Path]:
+    """Directories of the packages of the cache by hash: their names end with it."""
+    directories = [path.parent for path in store.glob("*/*/.spack")]
+    return {directory.name.rpartition("-")[2]: directory for directory in directories}
 
 
 def _directory_bytes(path: Path) -> int:

@@ -55,37 +55,49 @@ def read_graph(stack: Stack) -> SpackGraph:
         InputError: the record of an installed package is missing or damaged.
         UsageError: as `graph_of_specs`.
     """
-    known = {node["hash"]: node for part in stack.parts for node in _installed_specs(part.prefix)}
-    return graph_of_specs(known, {part.hash for part in stack.parts if part.hash} & known.keys(), stack.name)
+    specs: dict[str, Node] = {}
+    for part in stack.parts:
+        for node in _installed_specs(part.prefix):
+            specs[node["hash"]] = node
+    runtime_hashes = {part.hash for part in stack.parts if part.hash and part.hash in specs}
+    return graph_of_specs(specs, runtime_hashes, stack.name)
 
 
-def graph_of_specs(known: Mapping[str, Node], hashes: Collection[str], name: str) -> SpackGraph:
+def graph_of_specs(specs: Mapping[str, Node], hashes: Collection[str], name: str) -> SpackGraph:
     """Return the packages of a stack from concrete specs.
 
     Args:
-        known: specs by hash, with those that were only used to build.
+        specs: by hash, with those that were only used to build.
         hashes: of the runtime packages.
         name: of the stack, for messages.
 
     Raises:
         UsageError: the stack has a package twice, or one from a source directory.
     """
-    nodes = {known[key]["name"]: known[key] for key in hashes}
-    twice = len(nodes) < len(hashes)
-    sources = [name for name, node in nodes.items() if node["parameters"].get("dev_path")]
-    if twice or sources:
-        why = f"builds {', '.join(sources)} from a source directory" if sources else "contains a package twice"
+    nodes = {specs[package_hash]["name"]: specs[package_hash] for package_hash in hashes}
+    from_sources = [package for package, node in nodes.items() if node["parameters"].get("dev_path")]
+    if from_sources:
         raise UsageError(
-            f"stack '{name}' {why}: hybrids cannot be resolved from it",
-            hint="`iowatch bisect --package NAME --git DIR GOOD..BAD` bisects commits." if sources else None,
+            f"stack '{name}' builds {', '.join(from_sources)} from a source directory: hybrids cannot be resolved "
+            "from it",
+            hint="`iowatch bisect --package NAME --git DIR GOOD..BAD` bisects commits.",
         )
-    edges = [
-        (edge, known[edge["hash"]]["name"]) for key in hashes for edge in _edges(known[key]) if edge["hash"] in hashes
-    ]
-    used = {name for edge, name in edges if {"link", "run"} & set(edge["parameters"]["deptypes"])}
-    compilers = {name for edge, name in edges if edge["parameters"].get("virtuals")}
-    tools = [node for key, node in known.items() if key not in hashes and node.get("external")]
-    return SpackGraph(nodes, tuple(tools), tuple(sorted({*nodes} - used - compilers)), _providers(edges))
+    if len(nodes) < len(hashes):
+        raise UsageError(f"stack '{name}' contains a package twice: hybrids cannot be resolved from it")
+    # Dependencies between runtime packages, each with the name of the package that is needed.
+    edges: list[tuple[Node, str]] = []
+    for node in nodes.values():
+        for edge in _edges(node):
+            if edge["hash"] in hashes:
+                edges.append((edge, specs[edge["hash"]]["name"]))
+    needed: set[str] = set()
+    for edge, package in edges:
+        is_at_run_time = bool({"link", "run"} & set(edge["parameters"]["deptypes"]))
+        # Compilers are needed by the virtual packages (`c`) that they provide.
+        if is_at_run_time or edge["parameters"].get("virtuals"):
+            needed.add(package)
+    build_tools = [node for key, node in specs.items() if key not in hashes and node.get("external")]
+    return SpackGraph(nodes, tuple(build_tools), tuple(sorted(nodes.keys() - needed)), _providers(edges))
 
 
 def _installed_specs(prefix: str | None) -> list[Node]:
@@ -101,20 +113,21 @@ def _installed_specs(prefix: str | None) -> list[Node]:
 
 
 def _edges(node: Node) -> Sequence[Node]:
-    found: Sequence[Node] = node.get("dependencies", ())
-    return found
+    edges: Sequence[Node] = node.get("dependencies", ())
+    return edges
 
 
 def _providers(edges: Iterable[tuple[Node, str]]) -> dict[str, str]:
-    found: dict[str, set[str]] = {}
+    """Return virtual package -> the package that provides it, where all use the same one."""
+    packages: dict[str, set[str]] = {}
     for edge, name in edges:
         for virtual in edge["parameters"].get("virtuals", ()):
-            found.setdefault(virtual, set()).add(name)
-    return {
-        virtual: next(iter(names))
-        for virtual, names in sorted(found.items())
-        if len(names) == 1 and not names & _INJECTED
-    }
+            packages.setdefault(virtual, set()).add(name)
+    providers = {}
+    for virtual, names in sorted(packages.items()):
+        if len(names) == 1 and not names & _INJECTED:
+            (providers[virtual],) = names
+    return providers
 
 
 def package_changes(good: SpackGraph, bad: SpackGraph) -> tuple[PackageChange, ...]:
@@ -122,41 +135,54 @@ def package_changes(good: SpackGraph, bad: SpackGraph) -> tuple[PackageChange, .
 
     A package that is only rebuilt on another dependency is no change, nor is a dependency that only one side needs.
     """
-    swaps: dict[tuple[str, str], list[str]] = {}
+    # Packages that replace each other: another MPI, another zlib.
+    virtuals_by_swap: dict[tuple[str, str], list[str]] = {}
     for virtual in sorted(good.providers.keys() & bad.providers.keys()):
-        pair = good.providers[virtual], bad.providers[virtual]
-        if pair[0] != pair[1]:
-            swaps.setdefault(pair, []).append(virtual)
-    swapped = {name for pair in swaps for name in pair}
-    changes = [PackageChange(", ".join(virtuals), *pair, tuple(virtuals)) for pair, virtuals in swaps.items()]
+        swap = good.providers[virtual], bad.providers[virtual]
+        if swap[0] != swap[1]:
+            virtuals_by_swap.setdefault(swap, []).append(virtual)
+    changes: list[PackageChange] = []
+    swapped: set[str] = set()
+    for swap, virtuals in virtuals_by_swap.items():
+        changes.append(PackageChange(", ".join(virtuals), *swap, tuple(virtuals)))
+        swapped.update(swap)
+    # Packages of one name that differ, and those of which only one stack has any, if the user asked for them.
     for name in sorted({*good.nodes, *bad.nodes} - _INJECTED - swapped):
-        old, new = good.nodes.get(name), bad.nodes.get(name)
-        is_root = name in (good.roots if new is None else bad.roots)
-        if (old and new and _identity(old) != _identity(new)) or ((old is None or new is None) and is_root):
-            changes.append(PackageChange(name, name if old else None, name if new else None))
+        if name not in bad.nodes:
+            if name in good.roots:
+                changes.append(PackageChange(name, name, None))
+        elif name not in good.nodes:
+            if name in bad.roots:
+                changes.append(PackageChange(name, None, name))
+        elif _identity(good.nodes[name]) != _identity(bad.nodes[name]):
+            changes.append(PackageChange(name, name, name))
     return tuple(changes)
 
 
 def describe_change(change: PackageChange, good: SpackGraph, bad: SpackGraph) -> tuple[str | None, str | None]:
     """Return both sides in words: version, and the variants that differ; the name where that differs, too."""
-    nodes = good.nodes[change.good] if change.good else None, bad.nodes[change.bad] if change.bad else None
-    return _describe_side(nodes[0], nodes[1], change.virtuals), _describe_side(nodes[1], nodes[0], change.virtuals)
+    good_node = good.nodes[change.good] if change.good else None
+    bad_node = bad.nodes[change.bad] if change.bad else None
+    return _describe_node(good_node, bad_node, change.virtuals), _describe_node(bad_node, good_node, change.virtuals)
 
 
-def _describe_side(node: Node | None, other: Node | None, virtuals: Sequence[str]) -> str | None:
+def _describe_node(node: Node | None, other: Node | None, virtuals: Sequence[str]) -> str | None:
     if node is None:
         return None
     if virtuals:
         return f"{node['name']} {node['version']}"
-    known = set() if other is None else {*_words(other)}
-    words = [word for word in _words(node) if other is not None and word not in known]
-    is_moved = other is not None and bool(node.get("external")) != bool(other.get("external"))
-    place = ["of the machine" if node.get("external") else "built"] if is_moved else []
-    return " ".join([str(node["version"]), *place, *words])
+    if other is None:
+        return str(node["version"])
+    words = [str(node["version"])]
+    if bool(node.get("external")) != bool(other.get("external")):
+        words.append("of the machine" if node.get("external") else "built")
+    other_words = set(_words(other))
+    words += [word for word in _words(node) if word not in other_words]
+    return " ".join(words)
 
 
 def hybrid_environment(
-    good: SpackGraph, bad: SpackGraph, chosen: Sequence[PackageChange], includes: Sequence[str]
+    good: SpackGraph, bad: SpackGraph, changes: Sequence[PackageChange], includes: Sequence[str]
 ) -> dict[str, Any]:
     """Return the `spack.yaml` of GOOD with some changes of BAD: every version and variant is required, none resolved.
 
@@ -166,22 +192,32 @@ def hybrid_environment(
     Args:
         includes: files with the package repositories; their settings of packages are not used.
     """
-    left, taken = {one.good for one in chosen} - {None}, {one.bad for one in chosen} - {None}
-    nodes = {**bad.nodes, **good.nodes, **{name: bad.nodes[name] for name in taken if name}}
-    virtuals = [virtual for one in chosen for virtual in one.virtuals]
-    providers = {**bad.providers, **good.providers, **{virtual: bad.providers[virtual] for virtual in virtuals}}
-    roots = ({*good.roots} - left) | ({*good.roots, *bad.roots} & taken)
+    # GOOD's packages; BAD's where a change exchanges them, and where GOOD has none.
+    nodes = {**bad.nodes, **good.nodes}
+    providers = {**bad.providers, **good.providers}
+    roots = set(good.roots)
+    for change in changes:
+        if change.good:
+            roots.discard(change.good)
+        for virtual in change.virtuals:
+            providers[virtual] = bad.providers[virtual]
+    for change in changes:
+        if change.bad:
+            nodes[change.bad] = bad.nodes[change.bad]
+            if change.bad in (*good.roots, *bad.roots):
+                roots.add(change.bad)
+    # Requirements.
     packages: dict[str, Any] = {virtual: {"require": [name]} for virtual, name in providers.items()}
     packages["all"] = {"target": sorted({_target(node) for node in nodes.values()})}
     for name, node in nodes.items():
         if name not in _INJECTED:
-            external = {"externals": [_external(node)], "buildable": False} if node.get("external") else {}
-            require = f"@={node['version']}" if external else " ".join([f"@={node['version']}", *_words(node)])
-            packages[name] = {"require": [require], **external}
+            packages[name] = _package_settings(node)
     for tool in (*good.build_tools, *bad.build_tools):
         if tool["name"] not in {*nodes, *_INJECTED}:
-            known = packages.setdefault(tool["name"], {"externals": [], "buildable": False})
-            known["externals"] += [entry for entry in [_external(tool)] if entry not in known["externals"]]
+            settings = packages.setdefault(tool["name"], {"externals": [], "buildable": False})
+            external = _external(tool)
+            if external not in settings["externals"]:
+                settings["externals"].append(external)
     return {
         "spack": {
             "include": list(includes),
@@ -194,14 +230,24 @@ def hybrid_environment(
     }
 
 
+def _package_settings(node: Node) -> dict[str, Any]:
+    """An entry of `packages:` that allows nothing but this package."""
+    version = f"@={node['version']}"
+    if node.get("external"):
+        return {"require": [version], "externals": [_external(node)], "buildable": False}
+    return {"require": [" ".join([version, *_words(node)])]}
+
+
 def _identity(node: Node) -> tuple[str, ...]:
-    place = (node.get("external") or {}).get("path", "")
-    return (str(node["version"]), place, *_words(node))
+    external = node.get("external") or {}
+    return (str(node["version"]), external.get("path", ""), *_words(node))
 
 
 def _target(node: Node) -> str:
     target = node["arch"]["target"]
-    return str(target["name"] if isinstance(target, Mapping) else target)
+    if isinstance(target, Mapping):
+        target = target["name"]
+    return str(target)
 
 
 def _words(node: Node) -> Iterator[str]:
@@ -213,19 +259,20 @@ def _words(node: Node) -> Iterator[str]:
             yield f"{'+' if value else '~'}{name}"
         elif name.endswith("flags") or name == "ldlibs":
             yield f'{name}="{" ".join(value)}"'
+        elif isinstance(value, list):
+            yield f"{name}:={','.join(map(str, value))}"
         else:
-            yield f"{name}:={','.join(map(str, value))}" if isinstance(value, list) else f"{name}={value}"
+            yield f"{name}={value}"
     yield f"target={_target(node)}"
 
 
 def _external(node: Node) -> dict[str, Any]:
     """An entry of `externals:`."""
-    found = node["external"]
+    external = node["external"]
     words = [word for word in _words(node) if not word.startswith(("target=", "build_system="))]
-    entry = {"spec": " ".join([f"{node['name']}@={node['version']}", *words]), "prefix": found["path"]}
-    modules, attributes = found.get("module"), found.get("extra_attributes")
-    return {
-        **entry,
-        **({"modules": modules} if modules else {}),
-        **({"extra_attributes": attributes} if attributes else {}),
-    }
+    entry = {"spec": " ".join([f"{node['name']}@={node['version']}", *words]), "prefix": external["path"]}
+    if external.get("module"):
+        entry["modules"] = external["module"]
+    if external.get("extra_attributes"):
+        entry["extra_attributes"] = external["extra_attributes"]
+    return entry

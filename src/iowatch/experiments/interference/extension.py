@@ -79,7 +79,7 @@ def _commands(run: CheckedRun, scratch: Path) -> aggressors.AggressorCommands:
     expected = scratch_checks.expected_file_system(run, run.key.partition)
     return aggressors.AggressorCommands(
         identity=storage.identity_commands(scratch.parents[1], "mount", expected),
-        place=scratch,
+        directory=scratch,
         variables={**_UNBOUND, **tool.environment(options)},
         command=" && ".join(steps),
         files=dict(tool.configuration(options)),

@@ -58,7 +58,7 @@ while read -r serial level most < {control}; do
   fi
   polls=0
   count=$((count + 1)) number=$((number + 1)) began=$(date +%s.%N)
-  rm -rf {place}; mkdir -m 700 {place} || exit 1
+  rm -rf {scratch}; mkdir -m 700 {scratch} || exit 1
   put running "$serial"
   {command} > start-$number.out 2> start-$number.err
   code=$?
@@ -75,7 +75,7 @@ class AggressorCommands:
 
     Attributes:
         identity: lines that end the job if scratch is on another file system than expected.
-        place: directory of its own in scratch, created anew for every start.
+        directory: of its own in scratch, created anew for every start.
         variables: of its environment.
         command: preparation and program, joined by `&&`; its output is that of the program.
         files: input files of the working directory, name to content.
@@ -83,7 +83,7 @@ class AggressorCommands:
     """
 
     identity: Sequence[str]
-    place: Path
+    directory: Path
     variables: Mapping[str, str]
     command: str
     files: Mapping[str, str]
@@ -93,17 +93,17 @@ class AggressorCommands:
 def write_aggressor_files(base: Path, jobs: Sequence[AggressorCommands]) -> None:
     """Write the scripts of all aggressors and `start.sh`, which starts them."""
     for index, job in enumerate(jobs, 1):
-        directory = base / f"job-{index}"
-        directory.mkdir(parents=True, exist_ok=True)
-        place = shlex.quote(str(job.place))
+        job_directory = base / f"job-{index}"
+        job_directory.mkdir(parents=True, exist_ok=True)
+        scratch = shlex.quote(str(job.directory))
         text = _LOOP.format(
             index=index,
-            job=shlex.quote(str(directory)),
+            job=shlex.quote(str(job_directory)),
             identity="\n".join(job.identity),
             exports="\n".join(f"export {name}={shlex.quote(value)}" for name, value in job.variables.items()),
-            private=shlex.quote(str(job.place.parent)),
-            place=place,
-            cleanup=shlex.quote(f"rm -rf {place}"),
+            private=shlex.quote(str(job.directory.parent)),
+            scratch=scratch,
+            cleanup=shlex.quote(f"rm -rf {scratch}"),
             control=shlex.quote(str(base / CONTROL)),
             minutes=_SILENT_MINUTES,
             poll=_POLL_S,
@@ -112,7 +112,7 @@ def write_aggressor_files(base: Path, jobs: Sequence[AggressorCommands]) -> None
             results=shlex.join(job.results) or "''",
         )
         for name, content in {**job.files, "aggressor.sh": text}.items():
-            write_atomically(directory / name, content)
+            write_atomically(job_directory / name, content)
     numbers = " ".join(map(str, range(1, len(jobs) + 1)))
     write_atomically(base / START, _START.format(base=shlex.quote(str(base)), numbers=numbers))
 
@@ -164,22 +164,31 @@ class AggressorJob:
             text = (self.directory / "starts").read_text(encoding="utf-8", errors="replace")
         except OSError:
             return []
-        rows = [line.split() for line in text.rpartition("\n")[0].splitlines()]
-        return [AggressorStart(int(s), int(n), float(a), float(b), int(c)) for s, n, a, b, c in rows]
+        starts = []
+        complete_lines, _, _ = text.rpartition("\n")
+        for line in complete_lines.splitlines():
+            serial, number, begin, end, exit_code = line.split()
+            starts.append(AggressorStart(int(serial), int(number), float(begin), float(end), int(exit_code)))
+        return starts
 
     def end_reason(self) -> str | None:
         """Why it has ended, from its exit code, its process on this host, or its job in Slurm; None while it runs."""
-        failed = next((one for one in self.starts() if one.exit_code != 0), None)
-        if failed is not None:
-            message = self._message(f"start-{failed.number}.err")
-            return f"its start {failed.number} ended with exit code {failed.exit_code}{message}"
+        for start in self.starts():
+            if start.exit_code != 0:
+                message = self._message(f"start-{start.number}.err")
+                return f"its start {start.number} ended with exit code {start.exit_code}{message}"
         process, _, job = [*self._words("job"), "", "", ""][:3]
         if job:
             state = schedulers.query_job("squeue", job).get("state", "RUNNING")
-            return None if state in ("RUNNING", "SUSPENDED") else f"its job {job} is {state}"
+            if state in ("RUNNING", "SUSPENDED"):
+                return None
+            return f"its job {job} is {state}"
         if not process:
+            # Its job has not started, or its script ended with an error at once.
             return self._message("errors").removeprefix(": ") or None
-        return None if Path("/proc", process).exists() else f"its process {process} was ended"
+        if Path("/proc", process).exists():
+            return None
+        return f"its process {process} was ended"
 
     def _message(self, name: str) -> str:
         """The first line of a file, after a colon."""
@@ -201,8 +210,10 @@ class AggressorJob:
 
 def covered_share(starts: Sequence[AggressorStart], begin: float, end: float) -> float:
     """Share of the time from begin to end (epoch s) in which these starts of one aggressor were running."""
-    inside = sum(max(0.0, min(one.end, end) - max(one.begin, begin)) for one in starts)
-    return inside / (end - begin) if end > begin else 0.0
+    if end <= begin:
+        return 0.0
+    covered_s = sum(max(0.0, min(start.end, end) - max(start.begin, begin)) for start in starts)
+    return covered_s / (end - begin)
 
 
 def most_aggressors(
@@ -218,6 +229,8 @@ def most_aggressors(
     capacity = schedulers.partition_capacity(queue)
     if capacity is None:
         return None
+    victim_ranks, victim_nodes = victim
+    aggressor_ranks, aggressor_nodes = aggressor
     if exclusive:
-        return max(0, (capacity.nodes - victim[1]) // aggressor[1])
-    return max(0, (capacity.processors - victim[0]) // aggressor[0])
+        return max(0, (capacity.nodes - victim_nodes) // aggressor_nodes)
+    return max(0, (capacity.processors - victim_ranks) // aggressor_ranks)

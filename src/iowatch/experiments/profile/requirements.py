@@ -3,4 +3,5 @@
 from iowatch.experiments.profile.profiler import PROFILERS
 from iowatch.site import doctor
 
-PROFILER = doctor.Requirement(PROFILERS[0].name, (), (PROFILERS[0].package,), "iowatch profile", program=PROFILERS[0].name)
+_FIRST = PROFILERS[0]
+PROFILER = doctor.Requirement(_FIRST.name, (), (_FIRST.package,), "iowatch profile", program=_FIRST.name)

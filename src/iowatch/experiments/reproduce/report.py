@@ -11,28 +11,30 @@ from iowatch.experiments.common.text import format_change
 from iowatch.experiments.reproduce.run import Reproduction
 
 
-def reproduction_lines(found: Reproduction) -> Iterator[str]:
+def reproduction_lines(reproduction: Reproduction) -> Iterator[str]:
     """The report of `iowatch reproduce`, the answer first."""
-    change, low, high = found.change, *found.interval
+    change = reproduction.change
     recorded = format_change(math.expm1(change.log_gain))
     measured = "nothing measured"
-    if found.gain is not None:
-        known = "" if not 0 < low < high < math.inf else f" ({format_change(low - 1)} to {format_change(high - 1)})"
-        measured = f"measured {format_change(found.gain - 1)}{known}"
+    if reproduction.gain is not None:
+        measured = f"measured {format_change(reproduction.gain - 1)}"
+        low, high = reproduction.interval
+        if 0 < low < high < math.inf:
+            measured += f" ({format_change(low - 1)} to {format_change(high - 1)})"
     operation = f" {change.operation}" if change.operation else ""
-    yield f"{found.answer}: {change.run}{operation} {change.metric}: recorded {recorded}, {measured}"
+    yield f"{reproduction.answer}: {change.run}{operation} {change.metric}: recorded {recorded}, {measured}"
     yield (
-        f"{change.source}, runs {change.before.id} and {change.after.id}; {format_count(found.pairs, 'pair')} in "
-        f"{found.seconds / 60:.1f} minutes, session {found.session}"
+        f"{change.source}, runs {change.before.id} and {change.after.id}; {format_count(reproduction.pairs, 'pair')} "
+        f"in {reproduction.seconds / 60:.1f} minutes, session {reproduction.session}"
     )
-    yield from found.notes
+    yield from reproduction.notes
 
 
-def reproduction_document(found: Reproduction) -> dict[str, Any]:
+def reproduction_document(reproduction: Reproduction) -> dict[str, Any]:
     """The document of `iowatch reproduce --json`."""
-    change = found.change
+    change = reproduction.change
     return {
-        "answer": found.answer,
+        "answer": reproduction.answer,
         "source": change.source,
         "system": change.system,
         "suite": change.suite,
@@ -41,10 +43,17 @@ def reproduction_document(found: Reproduction) -> dict[str, Any]:
         "metric": change.metric,
         "runs": {"before": change.before.id, "after": change.after.id},
         "recorded_change": math.expm1(change.log_gain),
-        "change": None if found.gain is None else found.gain - 1,
-        "interval": [end - 1 if 0 < end < math.inf else None for end in found.interval],
-        "pairs": found.pairs,
-        "seconds": round(found.seconds, 1),
-        "session": found.session,
-        "notes": list(found.notes),
+        "change": None if reproduction.gain is None else reproduction.gain - 1,
+        "interval": [_interval_end(end) for end in reproduction.interval],
+        "pairs": reproduction.pairs,
+        "seconds": round(reproduction.seconds, 1),
+        "session": reproduction.session,
+        "notes": list(reproduction.notes),
     }
+
+
+def _interval_end(gain: float) -> float | None:
+    """The end of an interval as a change; None if it is not bounded."""
+    if not 0 < gain < math.inf:
+        return None
+    return gain - 1

@@ -15,7 +15,7 @@ import shlex
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -112,8 +112,11 @@ def spack_version() -> str | None:
         lines = source.read_text(encoding="utf-8").splitlines()
     except OSError:
         return f"unknown version ({program})"
-    version = next((line.split('"')[1] for line in lines if line.startswith("__version__ =")), "unknown version")
-    return f"{version} ({program})"
+    for line in lines:
+        if line.startswith("__version__ ="):
+            _, version, *_ = line.split('"')
+            return f"{version} ({program})"
+    return f"unknown version ({program})"
 
 
 # Build-only tools: a program of each, and the arguments that print its version.
@@ -128,7 +131,7 @@ _BUILD_TOOLS = {
     "pkgconf": ("pkgconf", "--version"),
 }
 _PROGRAMS = {**_BUILD_TOOLS, "slurm": ("sinfo", "--version"), "lustre": ("lfs", "--version")}
-_LIBRARIES: Mapping[str, Callable[[stack_probe.MpiInstallation], Any]] = {
+_LIBRARIES: Mapping[str, Callable[[stack_probe.MpiInstallation], StackPart | None]] = {
     "hdf5": stack_probe.probe_hdf5,
     "netcdf-c": stack_probe.probe_netcdf,
     "parallel-netcdf": stack_probe.probe_pnetcdf,
@@ -158,11 +161,11 @@ class External:
     def here(self) -> str | None:
         """Its version on this machine; `ABSENT`, or None if that cannot be queried."""
         if self.name in _COMPILERS:
-            return _version(stack_probe.query_tool(self.compiler, _COMPILERS[self.name])) if self.compiler else None
+            if self.compiler is None:
+                return None
+            return _version(stack_probe.query_tool(self.compiler, _COMPILERS[self.name]))
         if self.name in stack_probe.SPACK_MPIS:
-            programs = (Path(self.prefix, "bin", name) for name in (f"mpirun.{self.name}", "mpirun"))
-            known = (stack_probe.identify_mpi(str(program)) for program in programs if program.exists())
-            return next((mpi[1] for mpi in known if mpi and mpi[0] == self.name), ABSENT)
+            return self._mpi_version()
         if self.name == "glibc":
             return platform.libc_ver()[1] or None
         if self.name in _LIBRARIES:
@@ -171,14 +174,29 @@ class External:
             program, *arguments = _PROGRAMS[self.name]
             answer = stack_probe.query_tool(str(Path(self.prefix) / "bin" / program), *arguments)
             # Spack has its own versions for Slurm: 23-11-7-1 is Slurm's 23.11.7.
-            return None if answer and self.name == "slurm" else _version(answer)
+            if self.name == "slurm" and answer:
+                return None
+            return _version(answer)
         return None
+
+    def _mpi_version(self) -> str:
+        for name in (f"mpirun.{self.name}", "mpirun"):
+            program = Path(self.prefix, "bin", name)
+            if not program.exists():
+                continue
+            identity = stack_probe.identify_mpi(str(program))
+            if identity is None:
+                continue
+            mpi, version = identity
+            if mpi == self.name:
+                return version
+        return ABSENT
 
     @property
     def is_true(self) -> bool:
         """Whether the machine has it in this version, as far as that can be queried."""
-        found = self.here()
-        return found is None or found == self.version or found.startswith(f"{self.version}.")
+        version = self.here()
+        return version is None or version == self.version or version.startswith(f"{self.version}.")
 
     def __str__(self) -> str:
         return f"{self.name} {self.version} ({self.compiler or self.prefix})"
@@ -192,8 +210,13 @@ def _version(answer: str) -> str:
 
 @cache
 def _library(name: str) -> str:
-    found = (_LIBRARIES[name](flavour) for flavour in stack_probe.installed_mpis())
-    return next((part.version for part in found if part), ABSENT)
+    """Return the version of a library of the first MPI that has it."""
+    probe = _LIBRARIES[name]
+    for mpi in stack_probe.installed_mpis():
+        part = probe(mpi)
+        if part is not None:
+            return part.version
+    return ABSENT
 
 
 def externals_of_lock(path: Path) -> list[External]:
@@ -202,13 +225,18 @@ def externals_of_lock(path: Path) -> list[External]:
     Raises:
         InputError: not a lock file.
     """
-    nodes = read_lock(path)["concrete_specs"].values()
-    rows = ((node["name"], str(node["version"]), node.get("external") or {}) for node in nodes)
-    return [External(name, version, row["path"], _c_compiler(row)) for name, version, row in rows if row.get("path")]
+    externals = []
+    for node in read_lock(path)["concrete_specs"].values():
+        entry = node.get("external") or {}
+        if entry.get("path"):
+            externals.append(External(node["name"], str(node["version"]), entry["path"], _c_compiler(entry)))
+    return externals
 
 
 def _c_compiler(entry: Mapping[str, Any]) -> str | None:
-    return ((entry.get("extra_attributes") or {}).get("compilers") or {}).get("c")
+    attributes = entry.get("extra_attributes") or {}
+    compilers: Mapping[str, str] = attributes.get("compilers") or {}
+    return compilers.get("c")
 
 
 def _parse_external(entry: Mapping[str, Any]) -> External | None:
@@ -244,9 +272,9 @@ def prepare_environment(stack: str, system: str, concretize: bool) -> Path:
     if concretize:
         pinned = dict(map(parse_pinned_spec, root_specs(manifest)))
         # Packages that the reference stack takes from the system; other stacks name them themselves.
-        own = settings.find_file("externals", system)
-        if stack == REFERENCE_STACK and own.is_file():
-            includes.insert(0, own)
+        system_externals = settings.find_file("externals", system)
+        if stack == REFERENCE_STACK and system_externals.is_file():
+            includes.insert(0, system_externals)
         adapt_to_machine(document["spack"], includes, target, pinned)
     else:
         document["spack"]["include"] = [str(path) for path in includes]
@@ -257,8 +285,8 @@ def prepare_environment(stack: str, system: str, concretize: bool) -> Path:
 
 
 def adapt_to_machine(
-    environment: dict[str, Any], includes: Sequence[Path], target: Path, pinned: Mapping[str, str | None]
-) -> None:
+    environment: dict[str, Any], includes: Sequence[Path], target: Path, pinned: Mapping[str, str | None],
+) -> None:  # fmt: skip
     """Make an environment include these files, with the externals and the processor of this machine.
 
     Args:
@@ -270,7 +298,8 @@ def adapt_to_machine(
         InputError: a package that must not be built is absent, or not in the required version.
     """
     environment["include"] = [str(_adapt_include(path, target, pinned)) for path in includes]
-    if (processor := platform.machine()) != "x86_64":
+    processor = platform.machine()
+    if processor != "x86_64":
         # Overrides the requirement of the shared settings: locks and binaries for any x86_64.
         environment["packages"] = {"all": {"require": f"target={processor}"}}
 
@@ -287,19 +316,29 @@ def _check_lock(manifest: Path, committed: Path, sources: Mapping[str, Mapping[s
     if not lock_matches_manifest(manifest, committed):
         message = f"{committed} was not made from {manifest.name}: their specs differ"
         raise InputError(message, hint=f"Regenerate it: spack -e {folder} concretize --force")
-    if elsewhere := list(lock_differences(committed, sources)):
-        message = f"{committed} was made for other sources; it builds {'; '.join(elsewhere)}"
+    other_sources = list(lock_differences(committed, sources))
+    if other_sources:
+        message = f"{committed} was made for other sources; it builds {'; '.join(other_sources)}"
         raise InputError(message, hint="Add --concretize to use the sources that spack.yaml names.")
-    false = [external for external in externals_of_lock(committed) if not external.is_true]
-    words = {external: f"{external}, here {external.here() or 'missing'}" for external in false}
-    required = [words[e] for e in false if not (e.builds_only and e.here()) and e.name != "glibc"]
-    if required:
+    # Another version of a build tool is accepted, and another glibc.
+    differences: list[str] = []
+    unacceptable: list[str] = []
+    for external in externals_of_lock(committed):
+        if external.is_true:
+            continue
+        version_here = external.here()
+        difference = f"{external}, here {version_here or 'missing'}"
+        differences.append(difference)
+        is_other_build_tool = external.builds_only and bool(version_here)
+        if not is_other_build_tool and external.name != "glibc":
+            unacceptable.append(difference)
+    if unacceptable:
         raise InputError(
-            f"{committed} was made for another machine; it requires {'; '.join(required)}",
+            f"{committed} was made for another machine; it requires {'; '.join(unacceptable)}",
             hint="Add --concretize to keep the versions in spack.yaml and use this machine's compiler and tools.",
         )
-    if false:
-        _LOG.info("the lock was made with other build tools: %s", "; ".join(words.values()))
+    if differences:
+        _LOG.info("the lock was made with other build tools: %s", "; ".join(differences))
 
 
 def _adapt_include(include: Path, target: Path, pinned: Mapping[str, str | None]) -> Path:
@@ -312,54 +351,65 @@ def _adapt_include(include: Path, target: Path, pinned: Mapping[str, str | None]
         InputError: a package that must not be built is absent, or not in the version that the stack requires.
     """
     document = yamlfile.read_mapping(include, SPACK_DOCS)
-    found: dict[str, list[str]] = {"difference": [], "absent": [], "other version": []}
+    corrections = _Corrections()
     for package in (document.get("packages") or {}).values():
         if isinstance(package, dict) and package.get("externals"):
-            for kind, text in _correct_package(package, pinned):
-                found[kind].append(text)
-    if found["absent"]:
+            _correct_package(package, pinned, corrections)
+    if corrections.absent:
         raise InputError(
-            f"{include}: {'; '.join(found['absent'])}",
+            f"{include}: {'; '.join(corrections.absent)}",
             hint="Correct its version and prefix, or take it out; `spack external find NAME` looks for it.",
         )
-    if found["other version"]:
+    if corrections.other_versions:
         raise InputError(
-            f"the stack requires {'; '.join(found['other version'])}; {include} marks it `buildable: false`",
+            f"the stack requires {'; '.join(corrections.other_versions)}; {include} marks it `buildable: false`",
             hint="Copy the stack's folder to one of your own, with the versions that are here in spack.yaml.",
         )
-    if not found["difference"]:
+    if not corrections.differences:
         return include
-    for text in found["difference"]:
-        _LOG.info("%s: %s", include.name, text)
+    for difference in corrections.differences:
+        _LOG.info("%s: %s", include.name, difference)
     copy = target / include.name
     _write_yaml(copy, document)
     return copy
 
 
-def _correct_package(package: dict[str, Any], pinned: Mapping[str, str | None]) -> Iterator[tuple[str, str]]:
-    """Correct the externals of a package: replace versions by those of the machine, remove missing packages.
+@dataclass
+class _Corrections:
+    """What `_correct_package` changed, as texts.
 
-    Yields:
-        Each `difference`, and packages that must not be built and are `absent`, or of an `other version` than the
-        pinned one.
+    Attributes:
+        absent: packages that are not on the machine and must not be built.
+        other_versions: packages that must not be built, and that the stack requires in another version.
     """
-    buildable, kept = package.get("buildable", True), []
+
+    differences: list[str] = field(default_factory=list)
+    absent: list[str] = field(default_factory=list)
+    other_versions: list[str] = field(default_factory=list)
+
+
+def _correct_package(package: dict[str, Any], pinned: Mapping[str, str | None], corrections: _Corrections) -> None:
+    """Correct the externals of a package: replace versions by those of the machine, remove missing packages."""
+    is_buildable = package.get("buildable", True)
+    kept_entries = []
     for entry in package["externals"]:
-        named = _parse_external(entry)
-        here = named.here() if named else None
-        if named is None or here is None or named.is_true:
-            kept.append(entry)
-        elif here != ABSENT:
-            yield "difference", f"{named.name} is {here} here, not {named.version}"
-            if not buildable and pinned.get(named.name, here) != here:
-                yield "other version", f"{named.name}@{pinned[named.name]}, here {here}"
-            kept.append({**entry, "spec": str(entry["spec"]).replace(f"@{named.version}", f"@{here}", 1)})
-        elif buildable or named.builds_only:
-            yield "difference", f"no {named} on this machine: Spack will build it"
+        external = _parse_external(entry)
+        version_here = external.here() if external else None
+        if external is None or version_here is None or external.is_true:
+            kept_entries.append(entry)
+        elif version_here != ABSENT:
+            corrections.differences.append(f"{external.name} is {version_here} here, not {external.version}")
+            required_version = pinned.get(external.name, version_here)
+            if not is_buildable and required_version != version_here:
+                corrections.other_versions.append(f"{external.name}@{required_version}, here {version_here}")
+            spec = str(entry["spec"]).replace(f"@{external.version}", f"@{version_here}", 1)
+            kept_entries.append({**entry, "spec": spec})
+        elif is_buildable or external.builds_only:
+            corrections.differences.append(f"no {external} on this machine: Spack will build it")
         else:
-            yield "absent", f"no {named} on this machine, and it is not buildable"
-    package["externals"] = kept
-    if not kept:
+            corrections.absent.append(f"no {external} on this machine, and it is not buildable")
+    package["externals"] = kept_entries
+    if not kept_entries:
         del package["externals"]
         package.pop("buildable", None)
 
@@ -387,18 +437,16 @@ def _clone_spack() -> str:
     hint = f"Set SPACK_ROOT to a Spack {pinned_spack_version()} that is already here."
     try:
         _git("clone", "--quiet", "--depth", "1", "--branch", tag, SPACK_URL, str(draft))
-        found, expected = _git("-C", str(draft), "rev-parse", "HEAD"), pinned_spack_commit()
-        if found != expected:
+        commit, expected = _git("-C", str(draft), "rev-parse", "HEAD"), pinned_spack_commit()
+        if commit != expected:
             raise MachineError(
-                f"{SPACK_URL}: {tag} is commit {found}, expected {expected}; it was not installed",
+                f"{SPACK_URL}: {tag} is commit {commit}, expected {expected}; it was not installed",
                 hint="The tag was moved, or this is not Spack's repository. The expected commit made spack.lock.",
             )
         draft.replace(target)
     except subprocess.CalledProcessError as error:
-        reason = (error.stderr or "").strip().splitlines()
-        raise MachineError(
-            f"cannot clone {SPACK_URL} at {tag}: {reason[-1] if reason else error}", hint=hint
-        ) from error
+        messages = (error.stderr or "").strip().splitlines() or [str(error)]
+        raise MachineError(f"cannot clone {SPACK_URL} at {tag}: {messages[-1]}", hint=hint) from error
     except OSError as error:
         raise MachineError(f"cannot clone Spack to {target}: {error.strerror}", hint=hint) from error
     finally:
@@ -424,9 +472,9 @@ def require_spack(bootstrap: bool) -> str:
     if program is None:
         hint = f"Add --bootstrap to clone Spack {pinned}, or set SPACK_ROOT."
         raise MachineError("no Spack found: SPACK_ROOT is not set and spack is not on PATH", hint=hint)
-    found = (spack_version() or "").partition(" ")[0]
-    if found != pinned:
-        _LOG.info("this is Spack %s; the locks were made with %s", found, pinned)
+    version, _, _ = (spack_version() or "").partition(" ")
+    if version != pinned:
+        _LOG.info("this is Spack %s; the locks were made with %s", version, pinned)
     return program
 
 
@@ -459,76 +507,107 @@ def build_environment(
         rebuild_own: build benchio again from the checkout, also where it is installed already.
     """
     total = len(read_lock(environment / "spack.lock")["concrete_specs"])
-    base = [*spack, "--color", "never", "-e", str(environment), "install"]
-    options = ["--only-concrete", "--fail-fast", *(["--jobs", str(jobs)] if jobs else [])]
-    stale = rebuild_own and any(
-        f"/{OWN_PACKAGE}-" in prefix for prefix in installed_prefixes(spack, environment).values()
-    )
+    install = [*spack, "--color", "never", "-e", str(environment), "install", "--only-concrete", "--fail-fast"]
+    if jobs:
+        install += ["--jobs", str(jobs)]
+    # What is installed before this, Spack does not build again.
+    is_stale = False
+    if rebuild_own:
+        prefixes = installed_prefixes(spack, environment).values()
+        is_stale = any(f"/{OWN_PACKAGE}-" in prefix for prefix in prefixes)
     ready = 0
-    for line in stream_lines([*base, *options]):
+    for line in stream_lines(install):
         done = _DONE.match(line)
         if done:
             ready += 1
             _LOG.info("%s: %s of %s parts: %s", stack, ready, total, done["part"])
         elif line.startswith(("==> Installing", "==> Error")):
             _LOG.info("%s: %s", stack, line.removeprefix("==> "))
-    if stale:
+    if is_stale:
         _LOG.info("%s: building %s again from this checkout", stack, OWN_PACKAGE)
-        for _ in stream_lines([*base, *options, "--overwrite", "--yes-to-all", OWN_PACKAGE]):
+        for _ in stream_lines([*install, "--overwrite", "--yes-to-all", OWN_PACKAGE]):
             pass
 
 
 def installed_prefixes(spack: Sequence[str], environment: Path) -> dict[str, str]:
     """Return hash to directory of every installed part."""
     command = [*spack, "--color", "never", "-e", str(environment), "find", "--no-groups", "--format"]
-    rows = (line.split(maxsplit=1) for line in stream_lines([*command, "{hash} {prefix}"]))
-    return {row[0]: row[1] for row in rows if len(row) == 2 and row[1].startswith("/")}
+    prefixes: dict[str, str] = {}
+    for line in stream_lines([*command, "{hash} {prefix}"]):
+        package_hash, _, prefix = line.strip().partition(" ")
+        # Spack also prints messages.
+        if prefix.lstrip().startswith("/"):
+            prefixes[package_hash] = prefix.lstrip()
+    return prefixes
 
 
 def _required_files(part: StackPart) -> tuple[str, ...]:
     """Return the files that a part needs: its directory, its libraries, and those that it loads."""
-    # Directories such as /usr do not belong to the part; its tools are checked instead.
-    if part.prefix is None or (prefix := Path(part.prefix)) in (Path("/usr"), Path("/usr/local"), Path("/")):
+    if part.prefix is None:
         return ()
-    libraries = {str(path) for folder in ("lib", "lib64") for path in (prefix / folder).glob("lib*.so")}
-    for program in (prefix / "bin").glob("*") if _is_measured(part.name) else ():
-        libraries.update(re.findall(r"=> (/\S+)", stack_probe.query_tool("ldd", str(program))))
+    # Directories such as /usr do not belong to the part; its tools are checked instead.
+    prefix = Path(part.prefix)
+    if prefix in (Path("/usr"), Path("/usr/local"), Path("/")):
+        return ()
+    libraries = {str(path) for path in (prefix / "lib").glob("lib*.so")}
+    libraries.update(str(path) for path in (prefix / "lib64").glob("lib*.so"))
+    for program in _measured_programs(part):
+        libraries.update(re.findall(r"=> (/\S+)", stack_probe.query_tool("ldd", program)))
     return (str(prefix), *sorted(libraries))
 
 
-def _program_checksums(part: StackPart) -> dict[str, str]:
-    """Return the SHA-256 of the programs that are measured."""
-    measured = part.prefix and _is_measured(part.name)
-    return stack_probe.file_checksums(str(path) for path in Path(part.prefix or "", "bin").glob("*") if measured)
+def _measured_programs(part: StackPart) -> list[str]:
+    """Return the paths of the programs of a part that are measured."""
+    if not part.prefix or not _is_measured(part.name):
+        return []
+    return [str(path) for path in Path(part.prefix, "bin").glob("*")]
 
 
 def _tool_programs(parts: tuple[StackPart, ...]) -> dict[str, str]:
     """Return name for jobs -> program, for an MPI that Spack did not build: its tools are not in a view."""
-    found: dict[str, str] = {}
     for part in parts:
-        known = part.name in stack_probe.MPI_PACKAGES
-        if not found and known and part.prefix and not Path(part.prefix, ".spack").is_dir():
+        if part.name not in stack_probe.MPI_PACKAGES or not part.prefix or Path(part.prefix, ".spack").is_dir():
+            continue
+        tools: dict[str, str] = {}
+        for name in stack_probe.TOOLS:
             # Debian's variant of a tool has priority, since the plain name may belong to another MPI.
-            for suffix in ("", f".{part.name}"):
-                paths = {name: Path(part.prefix, "bin", name + suffix) for name in stack_probe.TOOLS}
-                found |= {name: str(path) for name, path in paths.items() if path.exists()}
-    return found
+            for program in (Path(part.prefix, "bin", f"{name}.{part.name}"), Path(part.prefix, "bin", name)):
+                if program.exists():
+                    tools[name] = str(program)
+                    break
+        if tools:
+            return tools
+    return {}
 
 
 def describe_installed_stack(stack: str, system: str, environment: Path, prefixes: dict[str, str]) -> Stack:
-    parts = read_lock_parts(environment / "spack.lock", prefixes)
-    parts = tuple(
-        replace(record_commit(part), files=_required_files(part), checksums=_program_checksums(part)) for part in parts
-    )
+    """Return the stack of an environment that Spack has built.
+
+    Args:
+        prefixes: hash to directory of every installed part.
+    """
+    installed_parts = []
+    for part in read_lock_parts(environment / "spack.lock", prefixes):
+        checksums = stack_probe.file_checksums(_measured_programs(part))
+        installed_parts.append(replace(record_commit(part), files=_required_files(part), checksums=checksums))
+    parts = tuple(installed_parts)
     view = environment / ".spack-env" / "view"
     mpi = next((part.name for part in parts if part.name in stack_probe.SPACK_MPIS), "")
-    features, settings = stack_probe.features_of_parts(parts), stack_probe.mpi_settings(mpi)
-    paths = {
-        "PATH": (str(view / "bin"),),
-        "CMAKE_PREFIX_PATH": (str(view),),
-        "PKG_CONFIG_PATH": (str(view / "lib" / "pkgconfig"), str(view / "lib64" / "pkgconfig")),
-    }
-    return Stack(stack, system, "spack", "installed", parts, features, settings, paths, tools=_tool_programs(parts))
+    return Stack(
+        stack,
+        system,
+        "spack",
+        "installed",
+        parts,
+        features=stack_probe.features_of_parts(parts),
+        settings=stack_probe.mpi_settings(mpi),
+        paths={
+            "PATH": (str(view / "bin"),),
+            "CMAKE_PREFIX_PATH": (str(view),),
+            "PKG_CONFIG_PATH": (str(view / "lib" / "pkgconfig"), str(view / "lib64" / "pkgconfig")),
+        },
+        tools=_tool_programs(parts),
+    )
 
 
 def install_stack(
@@ -553,9 +632,9 @@ def install_stack(
     retired = load_system(system).retired
     if retired:
         raise UsageError(f"nothing can be installed for system '{system}': {retired}")
-    known = load_stack(stack, system)
-    if known.kind != "spack":
-        raise UsageError(f"stack '{stack}' is made of {known.kind} parts: there is nothing to install")
+    declared = load_stack(stack, system)
+    if declared.kind != "spack":
+        raise UsageError(f"stack '{stack}' is made of {declared.kind} parts: there is nothing to install")
     environment = prepare_environment(stack, system, concretize)
     spack = require_spack(bootstrap)
     if concretize:
@@ -570,8 +649,11 @@ def install_stack(
     prefixes = installed_prefixes([spack], environment)
     described = describe_installed_stack(stack, system, environment, prefixes)
     for part in described.parts:
-        if directory := part.variants.get("dev_path"):
-            commit = part.variants.get("commit")
-            state = f"commit {commit}" if commit else "not a git work tree: its state is not recorded"
-            _LOG.info("%s: %s %s is built from %s, %s", stack, part.name, part.version, directory, state)
+        directory = part.variants.get("dev_path")
+        if directory is None:
+            continue
+        state = "not a git work tree: its state is not recorded"
+        if part.variants.get("commit"):
+            state = f"commit {part.variants['commit']}"
+        _LOG.info("%s: %s %s is built from %s, %s", stack, part.name, part.version, directory, state)
     return described, write_stack_files(described)

@@ -94,9 +94,14 @@ def describe_loaded_stack(
     if document is None:
         reason = (done.stderr.strip().splitlines() or ["no MPI after loading them"])[-1]
         return replace(empty, note=f"its modules do not load: {reason}")
-    found = stack_from_json(document, f"the stack '{name}'")
+    described = stack_from_json(document, f"the stack '{name}'")
     return replace(
-        found, name=name, kind="modules", modules=modules, settings={**found.settings, **settings}, paths=dict(paths)
+        described,
+        name=name,
+        kind="modules",
+        modules=modules,
+        settings={**described.settings, **settings},
+        paths=dict(paths),
     )
 
 
@@ -119,15 +124,23 @@ def read_stack_json(path: Path) -> Stack:
 
 def _mark_if_broken(stack: Stack) -> Stack:
     """Return the stack, marked broken if a file of one of its parts is missing."""
-    missing = [path for part in stack.parts for path in part.files if not Path(path).exists()]
-    return replace(stack, status="broken", note=f"missing: {', '.join(missing)}") if missing else stack
+    missing: list[str] = []
+    for part in stack.parts:
+        missing += [path for path in part.files if not Path(path).exists()]
+    if not missing:
+        return stack
+    return replace(stack, status="broken", note=f"missing: {', '.join(missing)}")
 
 
 def _stack_folders(system: str) -> dict[str, Path]:
     """Folders of a system's stacks by name: those of the product, of all systems of the site, and of its own."""
-    own = {name: path for (of, name), path in settings.list_files("stack").items() if of == system}
-    shared = {name: path for (name,), path in settings.list_files("shared_stack").items()}
-    return {REFERENCE_STACK: settings.product_root()} | shared | {n: p for n, p in own.items() if p.is_dir()}
+    folders = {REFERENCE_STACK: settings.product_root()}
+    for (name,), path in settings.list_files("shared_stack").items():
+        folders[name] = path
+    for (owner, name), path in settings.list_files("stack").items():
+        if owner == system and path.is_dir():
+            folders[name] = path
+    return folders
 
 
 def manifest_directory(system: str, name: str) -> Path:
@@ -147,31 +160,33 @@ def stack_from_lock(path: Path, name: str, system: str) -> Stack:
 
 
 def _spack_stack(system: str, name: str) -> Stack:
-    path = stack_directory(system, name) / "stack.json"
-    if path.is_file() and (installed := read_stack_json(path)).kind == "spack":
-        return _mark_if_broken(installed)
-    path = manifest_directory(system, name) / "spack.lock"
-    if path.is_file():
-        return stack_from_lock(path, name, system)
+    description = stack_directory(system, name) / "stack.json"
+    if description.is_file():
+        installed = read_stack_json(description)
+        if installed.kind == "spack":
+            return _mark_if_broken(installed)
+    lock = manifest_directory(system, name) / "spack.lock"
+    if lock.is_file():
+        return stack_from_lock(lock, name, system)
     note = f"not resolved; iowatch stack install {name} --system {system} --concretize"
     return Stack(name, system, "spack", "declared", (), note=note)
 
 
 def _folder_stack(system: str, name: str, folder: Path) -> Stack:
     """Return the stack of a folder; broken, with the reason, if its files do not describe one."""
-    found = [file for file in (MODULES_FILE, "spack.yaml") if (folder / file).is_file()]
+    manifests = [file for file in (MODULES_FILE, "spack.yaml") if (folder / file).is_file()]
     try:
-        if found == ["spack.yaml"] or name == REFERENCE_STACK:
+        if manifests == ["spack.yaml"] or name == REFERENCE_STACK:
             return _spack_stack(system, name)
-        if found == [MODULES_FILE]:
+        if manifests == [MODULES_FILE]:
             return _mark_if_broken(load_module_stack(system, folder / MODULES_FILE, load_system(system).programs))
         raise InputError(
-            f"{folder}: expected {MODULES_FILE} or spack.yaml, found {' and '.join(found) or 'neither'}",
+            f"{folder}: expected {MODULES_FILE} or spack.yaml, found {' and '.join(manifests) or 'neither'}",
             hint="docs/stacks.md shows both.",
         )
     except InputError as error:
-        kind: StackKind = "modules" if MODULES_FILE in found else "spack"
-        return Stack(name, system, kind, "broken", (), note=" ".join(str(error).split()))
+        stack_kind: StackKind = "modules" if MODULES_FILE in manifests else "spack"
+        return Stack(name, system, stack_kind, "broken", (), note=" ".join(str(error).split()))
 
 
 def discover_stacks(system: str) -> list[Stack]:
@@ -188,7 +203,9 @@ def discover_stacks(system: str) -> list[Stack]:
         InputError: its system.yaml is damaged.
     """
     facts = load_system(system)
-    stacks = stack_probe.system_stacks(system, facts.programs) if facts.system_stacks else []
+    stacks: list[Stack] = []
+    if facts.system_stacks:
+        stacks += stack_probe.system_stacks(system, facts.programs)
     if facts.retired is None:
         stacks += [_folder_stack(system, name, folder) for name, folder in _stack_folders(system).items()]
     return sorted(stacks, key=lambda stack: (stack.status != "installed", -len(stack.features), stack.name))
@@ -212,8 +229,8 @@ def load_stack(name: str, system: str = "local") -> Stack:
     if (manifest_directory(system, name) / "spack.yaml").is_file():
         return _spack_stack(system, name)
     stacks = discover_stacks(system)
-    found = next((stack for stack in stacks if stack.name == name), None)
-    if found is None:
-        hint = suggest_name(name, [stack.name for stack in stacks])
-        raise UsageError(f"no stack '{name}' for system '{system}'", hint=hint)
-    return found
+    for stack in stacks:
+        if stack.name == name:
+            return stack
+    hint = suggest_name(name, [stack.name for stack in stacks])
+    raise UsageError(f"no stack '{name}' for system '{system}'", hint=hint)

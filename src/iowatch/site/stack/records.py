@@ -91,18 +91,24 @@ class Stack:
 
     def part(self, name: str) -> StackPart | None:
         """Return the part with this name, or None."""
-        return next((part for part in self.parts if part.name == name), None)
+        for part in self.parts:
+            if part.name == name:
+                return part
+        return None
 
     @property
     def mpi_io(self) -> str | None:
         """Return the MPI-IO that serves the stack's MPI_File_open: ROMIO or OMPIO; None without a known MPI."""
         if self.part("openmpi"):
-            return "ROMIO" if self.settings.get("OMPI_MCA_io", "").startswith("romio") else "OMPIO"
-        return "ROMIO" if any(self.part(name) for name in _ROMIO_MPIS) else None
+            uses_romio = self.settings.get("OMPI_MCA_io", "").startswith("romio")
+            return "ROMIO" if uses_romio else "OMPIO"
+        if any(self.part(name) for name in _ROMIO_MPIS):
+            return "ROMIO"
+        return None
 
     def identity(self) -> dict[str, Any]:
         """Return what can make measurements differ: parts, modules, settings and paths; no notes, features or files."""
-        parts = [[one.name, one.version, dict(one.variants), one.hash, one.compiler] for one in self.parts]
+        parts = [[part.name, part.version, dict(part.variants), part.hash, part.compiler] for part in self.parts]
         paths = {name: list(values) for name, values in self.paths.items()}
         return {"parts": parts, "modules": [*self.modules], "settings": dict(self.settings), "paths": paths}
 
@@ -121,11 +127,13 @@ def stack_from_json(document: Mapping[str, Any], where: str) -> Stack:
     Raises:
         InputError: another format, or a missing or unknown field.
     """
-    found, hint = document.get("format"), "Reinstall the stack."
-    if found != STACK_FORMAT:
-        raise InputError(f"{where}: field 'format' is {found!r}, expected {STACK_FORMAT}", hint=hint)
+    hint = "Reinstall the stack."
+    fields = dict(document)
+    stack_format = fields.pop("format", None)
+    if stack_format != STACK_FORMAT:
+        raise InputError(f"{where}: field 'format' is {stack_format!r}, expected {STACK_FORMAT}", hint=hint)
     try:
-        return TypeAdapter(Stack).validate_python({name: document[name] for name in document if name != "format"})
+        return TypeAdapter(Stack).validate_python(fields)
     except ValidationError as error:
         first = error.errors()[0]
         field = ".".join(map(str, first["loc"]))
@@ -181,16 +189,18 @@ def read_lock(path: Path) -> dict[str, Any]:
     except (KeyError, TypeError) as error:
         raise InputError(f"{path}: not a lock file of Spack: no _meta: lockfile-version") from error
     if version not in LOCKFILE_VERSIONS:
-        known = ", ".join(map(str, LOCKFILE_VERSIONS))
+        supported = ", ".join(map(str, LOCKFILE_VERSIONS))
         hint = "Regenerate it with the pinned Spack."
-        raise InputError(f"{path}: lock file version {version}, expected one of {known}", hint=hint)
+        raise InputError(f"{path}: lock file version {version}, expected one of {supported}", hint=hint)
     return dict(document)
 
 
 def _variant(value: object) -> str:
     if isinstance(value, bool):
         return str(value).lower()
-    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
+    if isinstance(value, list):
+        return ",".join(map(str, value))
+    return str(value)
 
 
 def _is_compiler(dependency: Mapping[str, Any]) -> bool:
@@ -198,17 +208,29 @@ def _is_compiler(dependency: Mapping[str, Any]) -> bool:
 
 
 def _make_part(node: Mapping[str, Any], nodes: Mapping[str, Any], prefixes: Mapping[str, str]) -> StackPart:
-    variants = {k: _variant(v) for k, v in sorted(node["parameters"].items()) if k not in _IGNORED_VARIANTS}
-    compilers = (nodes[used["hash"]] for used in node.get("dependencies", ()) if _is_compiler(used))
+    variants = {}
+    for name, value in sorted(node["parameters"].items()):
+        if name not in _IGNORED_VARIANTS:
+            variants[name] = _variant(value)
+    # Of several compilers (C, Fortran) the first.
+    compiler = None
+    for dependency in node.get("dependencies", ()):
+        if _is_compiler(dependency):
+            compiler_node = nodes[dependency["hash"]]
+            compiler = f"{compiler_node['name']}@{compiler_node['version']}"
+            break
     target = node["arch"]["target"]
+    if isinstance(target, dict):
+        target = target["name"]
+    external = node.get("external") or {}
     return StackPart(
         name=node["name"],
         version=str(node["version"]),
         variants=variants,
         hash=node["hash"],
-        prefix=prefixes.get(node["hash"]) or (node.get("external") or {}).get("path"),
-        compiler=next((f"{found['name']}@{found['version']}" for found in compilers), None),
-        target=str(target["name"] if isinstance(target, dict) else target),
+        prefix=prefixes.get(node["hash"]) or external.get("path"),
+        compiler=compiler,
+        target=str(target),
     )
 
 
@@ -216,16 +238,17 @@ def _runtime_hashes(document: Mapping[str, Any]) -> set[str]:
     """Return the hashes of runtime packages: roots, their link and run dependencies, and compilers; no build tools."""
     nodes = document["concrete_specs"]
     waiting = [root["hash"] for root in document["roots"]]
-    found: set[str] = set()
+    runtime: set[str] = set()
     while waiting:
-        key = waiting.pop()
-        if key in found:
+        package_hash = waiting.pop()
+        if package_hash in runtime:
             continue
-        found.add(key)
-        for used in nodes[key].get("dependencies", ()):
-            if {"link", "run"} & set(used["parameters"]["deptypes"]) or _is_compiler(used):
-                waiting.append(used["hash"])
-    return found
+        runtime.add(package_hash)
+        for dependency in nodes[package_hash].get("dependencies", ()):
+            is_at_run_time = bool({"link", "run"} & set(dependency["parameters"]["deptypes"]))
+            if is_at_run_time or _is_compiler(dependency):
+                waiting.append(dependency["hash"])
+    return runtime
 
 
 def read_lock_parts(path: Path, prefixes: Mapping[str, str] | None = None) -> tuple[StackPart, ...]:
@@ -241,10 +264,10 @@ def read_lock_parts(path: Path, prefixes: Mapping[str, str] | None = None) -> tu
     document = read_lock(path)
     try:
         nodes = document["concrete_specs"]
-        found = [_make_part(nodes[key], nodes, prefixes or {}) for key in _runtime_hashes(document)]
+        parts = [_make_part(nodes[key], nodes, prefixes or {}) for key in _runtime_hashes(document)]
     except (KeyError, TypeError) as error:
         raise InputError(f"{path}: damaged lock file: {error!r}", hint="Regenerate it with Spack.") from error
-    return tuple(sorted(found, key=lambda part: (part.name, part.hash or "")))
+    return tuple(sorted(parts, key=lambda part: (part.name, part.hash or "")))
 
 
 def lock_matches_manifest(manifest: Path, lock: Path) -> bool:
@@ -293,8 +316,10 @@ unset _iowatch_missing _iowatch_file
 
 def load_module_commands(modules: Sequence[str]) -> list[str]:
     """Return the lines of sh or bash that load environment modules in a job, and end it if one does not load."""
-    loading = [f"module load {shlex.quote(module)} || exit 1" for module in modules]
-    return [_MODULES.rstrip(), *loading] if modules else []
+    if not modules:
+        return []
+    load_commands = [f"module load {shlex.quote(module)} || exit 1" for module in modules]
+    return [_MODULES.rstrip(), *load_commands]
 
 
 def prepend_commands(paths: Mapping[str, Sequence[str]]) -> list[str]:
@@ -318,16 +343,18 @@ def activation_script(stack: Stack, bin_directory: Path | None) -> str:
         stack: an installed stack.
         bin_directory: directory of the tools with other names, or None.
     """
-    needed = sorted({path for part in stack.parts for path in part.files})
     lines = [f"# Stack {stack.name} of {stack.system}; written by iowatch, to be sourced."]
     lines += load_module_commands(stack.modules)
-    if needed:
+    files: set[str] = set()
+    for part in stack.parts:
+        files.update(part.files)
+    if files:
         hint = "  Install what is missing (iowatch doctor lists it), or load the stack's modules."
         if stack.kind == "spack":
             hint = f"  Install it again: iowatch stack install {stack.name} --system {stack.system}"
         message = f"iowatch: stack '{stack.name}' is broken; missing:"
-        text = _CHECK.format(files=shlex.join(needed), message=shlex.quote(message), hint=shlex.quote(hint))
-        lines += [text.rstrip()]
+        check = _CHECK.format(files=shlex.join(sorted(files)), message=shlex.quote(message), hint=shlex.quote(hint))
+        lines.append(check.rstrip())
     prepended = {name: list(directories) for name, directories in stack.paths.items()}
     if bin_directory:
         prepended["PATH"] = [str(bin_directory), *prepended.get("PATH", [])]
@@ -412,50 +439,69 @@ class StackDiff:
 
 def _part_differences(left: StackPart, right: StackPart) -> Iterator[PartDifference]:
     for name in ("version", "compiler", "target"):
-        values = (getattr(left, name), getattr(right, name))
+        left_value, right_value = getattr(left, name), getattr(right, name)
         # Compiler and target of a stack of the operating system are unknown: not a difference.
-        if values[0] != values[1] and None not in values:
-            yield PartDifference(left.name, name, *values)
+        if left_value is not None and right_value is not None and left_value != right_value:
+            yield PartDifference(left.name, name, left_value, right_value)
+    # Only Spack lists all variants of a part.
+    all_listed = bool(left.hash and right.hash)
     for variant in sorted({*left.variants, *right.variants}):
-        pair = (left.variants.get(variant), right.variants.get(variant))
-        if pair[0] != pair[1] and ((left.hash and right.hash) or None not in pair):
-            yield PartDifference(left.name, f"variant {variant}", *pair)
+        left_value, right_value = left.variants.get(variant), right.variants.get(variant)
+        is_stated = left_value is not None and right_value is not None
+        if left_value != right_value and (all_listed or is_stated):
+            yield PartDifference(left.name, f"variant {variant}", left_value, right_value)
 
 
-def _other_programs(one: StackPart, other: StackPart) -> bool:
-    """Whether programs of the same path have other contents."""
-    both = one.checksums.keys() & other.checksums.keys()
-    return any(one.checksums[path] != other.checksums[path] for path in both)
+def _is_rebuilt(left: StackPart, right: StackPart) -> bool:
+    """Whether a part of equal fields has another hash of Spack, or programs of the same path with other contents."""
+    if left.hash and right.hash and left.hash != right.hash:
+        return True
+    common_paths = left.checksums.keys() & right.checksums.keys()
+    return any(left.checksums[path] != right.checksums[path] for path in common_paths)
 
 
 def _setting_differences(left: Stack, right: Stack) -> Iterator[PartDifference]:
     """Variables and modules, where both are known; `paths` are directories, which the parts describe."""
     if {left.status, right.status} & {"locked", "declared"}:
         return
-    one, other = ({**stack.settings, "modules": " ".join(stack.modules) or None} for stack in (left, right))
-    for name in sorted({*one, *other}):
-        if one.get(name) != other.get(name):
-            yield PartDifference("environment", name, one.get(name), other.get(name))
+    left_settings, right_settings = _settings_with_modules(left), _settings_with_modules(right)
+    for name in sorted({*left_settings, *right_settings}):
+        left_value, right_value = left_settings.get(name), right_settings.get(name)
+        if left_value != right_value:
+            yield PartDifference("environment", name, left_value, right_value)
+
+
+def _settings_with_modules(stack: Stack) -> dict[str, str | None]:
+    return {**stack.settings, "modules": " ".join(stack.modules) or None}
 
 
 def diff_stacks(left: Stack, right: Stack) -> StackDiff:
     """Compare two stacks part by part, by name, and the environment that they set."""
-    left_parts, right_parts = ({part.name: part for part in stack.parts} for stack in (left, right))
-    found = list(_setting_differences(left, right))
-    rebuilt, same = [], 0
+    left_parts = {part.name: part for part in left.parts}
+    right_parts = {part.name: part for part in right.parts}
+    differences = list(_setting_differences(left, right))
+    rebuilt: list[str] = []
+    same = 0
     for name in sorted({*left_parts, *right_parts}):
-        one, other = left_parts.get(name), right_parts.get(name)
-        if one is None or other is None:
-            versions = [part.version if part else None for part in (one, other)]
-            found.append(PartDifference(name, "version", *versions))
-        elif differences := list(_part_differences(one, other)):
-            found += differences
-        elif (one.hash and other.hash and one.hash != other.hash) or _other_programs(one, other):
+        if name not in right_parts:
+            differences.append(PartDifference(name, "version", left_parts[name].version, None))
+            continue
+        if name not in left_parts:
+            differences.append(PartDifference(name, "version", None, right_parts[name].version))
+            continue
+        left_part, right_part = left_parts[name], right_parts[name]
+        part_differences = list(_part_differences(left_part, right_part))
+        differences += part_differences
+        if part_differences:
+            continue
+        if _is_rebuilt(left_part, right_part):
             rebuilt.append(name)
         else:
             same += 1
-    ordered = sorted(
-        found,
-        key=lambda row: (row.field != "version", row.part != "environment", row.field.startswith("variant"), row.part),
-    )
-    return StackDiff(left.name, right.name, tuple(ordered), tuple(rebuilt), same)
+    differences.sort(key=_difference_order)
+    return StackDiff(left.name, right.name, tuple(differences), tuple(rebuilt), same)
+
+
+def _difference_order(row: PartDifference) -> tuple[bool, bool, bool, str]:
+    """Sort key: versions, then the environment, then compilers and targets, then variants; by part."""
+    return row.field != "version", row.part != "environment", row.field.startswith("variant"), row.part

@@ -29,20 +29,21 @@ def develop_entries(manifest: Path) -> dict[str, dict[str, str]]:
         InputError: entries without `spec`, or with a source directory that is missing or empty.
     """
     document = yamlfile.read_mapping(manifest, SPACK_DOCS)["spack"].get("develop") or {}
-    found, faults = {}, []
+    entries: dict[str, dict[str, str]] = {}
+    faults = []
     for name, entry in document.items():
-        known = entry if isinstance(entry, Mapping) else {}
-        written = Path(os.path.expandvars(str(known.get("path", name)))).expanduser()
-        path = (manifest.parent / written).resolve()
-        found[name] = {"spec": str(known.get("spec", "")), "path": str(path)}
-        if not known.get("spec"):
+        fields = entry if isinstance(entry, Mapping) else {}
+        written_path = Path(os.path.expandvars(str(fields.get("path", name)))).expanduser()
+        path = (manifest.parent / written_path).resolve()
+        entries[name] = {"spec": str(fields.get("spec", "")), "path": str(path)}
+        if not fields.get("spec"):
             faults.append(f"spack.develop.{name} has no 'spec'")
         if not path.is_dir() or not any(path.iterdir()):
             faults.append(f"spack.develop.{name}.path: no sources in {path}")
     if faults:
         hint = f"Put the sources there (git clone), or correct 'path'; a relative path starts at {manifest.parent}."
         raise InputError(f"{manifest}: {'; '.join(faults)}", hint=hint)
-    return found
+    return entries
 
 
 def lock_differences(lock: Path, entries: Mapping[str, Mapping[str, str]]) -> Iterator[str]:
@@ -57,12 +58,15 @@ def lock_differences(lock: Path, entries: Mapping[str, Mapping[str, str]]) -> It
     versions = {name: parse_pinned_spec(entry["spec"])[1] for name, entry in entries.items()}
     for node in read_lock(lock)["concrete_specs"].values():
         name = node["name"]
-        applies = name in entries and versions[name] in (None, str(node["version"]))
-        expected = entries[name]["path"] if applies else "an archive"
-        recorded = node["parameters"].get("dev_path")
-        found = str(Path(recorded).resolve()) if recorded else "an archive"
-        if found != expected:
-            yield f"{name} from {found}, spack.yaml from {expected}"
+        declared_source = "an archive"
+        if name in entries and versions[name] in (None, str(node["version"])):
+            declared_source = entries[name]["path"]
+        locked_source = "an archive"
+        directory = node["parameters"].get("dev_path")
+        if directory:
+            locked_source = str(Path(directory).resolve())
+        if locked_source != declared_source:
+            yield f"{name} from {locked_source}, spack.yaml from {declared_source}"
 
 
 def record_commit(part: StackPart) -> StackPart:
@@ -80,5 +84,6 @@ def record_commit(part: StackPart) -> StackPart:
     changes = query_command(*git, "diff", "--no-ext-diff", "--no-textconv", "HEAD", timeout_s=_GIT_TIMEOUT_S)
     if prefix or not commit or changes is None:
         return part
-    digest = f"+{hashlib.sha256(changes.encode()).hexdigest()[:12]}" if changes else ""
-    return replace(part, variants={**part.variants, "commit": commit + digest})
+    if changes:
+        commit += f"+{hashlib.sha256(changes.encode()).hexdigest()[:12]}"
+    return replace(part, variants={**part.variants, "commit": commit})

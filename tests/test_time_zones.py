@@ -22,8 +22,9 @@ from iowatch.findings import Finding, format_finding, update_findings
 from iowatch.output.dashboard.build import make_template_environment
 from iowatch.output.notices import compose_notices
 from iowatch.reference import events, reviews
+from iowatch.session.blackouts import blackout_windows, current_blackout, jitter_s, wait_for_start
+from iowatch.session.budget import session_budget
 from iowatch.session.imports import time_in_name
-from iowatch.session.plan import blackout_windows, current_blackout, jitter_s, session_budget, wait_for_start
 from iowatch.site import shared_zone, system_today, system_zone
 from iowatch.site.system import Blackout, NightlyPolicy
 from iowatch.store import History, SessionRecord

@@ -18,19 +18,16 @@ from iowatch.benchmarks.benchio import BENCHIO
 from iowatch.benchmarks.suites import SuiteCase
 from iowatch.core import InputError
 from iowatch.core.yamlfile import YamlDocument
-from iowatch.session.plan import (
-    PlannedRun,
+from iowatch.session.blackouts import current_blackout, jitter_s, next_blackout, wait_for_start
+from iowatch.session.budget import (
     RunHistory,
     SessionBudget,
     SessionBudgetError,
     UsageMeter,
-    current_blackout,
     fit_to_budget,
-    jitter_s,
-    next_blackout,
     session_budget,
-    wait_for_start,
 )
+from iowatch.session.plan import PlannedRun
 from iowatch.site.system import Blackout, NightlyPolicy
 from tests.conftest import ROOT
 

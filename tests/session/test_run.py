@@ -19,7 +19,7 @@ from iowatch.benchmarks.suites import SuiteCase, load_suite
 from iowatch.core import MachineError, Output, OutputStatus, Result, Scalar, utc_now
 from iowatch.findings import series, state
 from iowatch.findings.series import load_observations
-from iowatch.session import accepted_plan, conditions, ingest, options, plan, reframe, run, runner
+from iowatch.session import accepted_plan, budget, conditions, ingest, options, reframe, run, runner
 from iowatch.session.context import SessionContext, make_context, select_cases
 from iowatch.session.coverage import missing_reasons
 from iowatch.session.directory import recover_sessions
@@ -318,7 +318,7 @@ def test_session_beyond_its_budget_is_ended_and_not_ok(
     history_with_sessions: History, fake: FakeReframe, monkeypatch: pytest.MonkeyPatch, var: Path
 ) -> None:
     fake.slow_s = 600.0
-    limits = plan.SessionBudget(seconds=0.3, limit_reason="the budget of 5 minutes")
+    limits = budget.SessionBudget(seconds=0.3, limit_reason="the budget of 5 minutes")
     monkeypatch.setattr(run, "session_budget", lambda *_: limits)
     monkeypatch.setattr(run, "load_run_history", lambda *_: {})
     # By their time limits (60 s) nothing would fit: plan all runs.

@@ -219,7 +219,7 @@ def test_aggressors_are_tasks_of_one_array(
 ) -> None:
     """Two jobs that ReFrame submits, directed by their control file; one is cancelled, the other ends with the run."""
     from iowatch.experiments.interference.aggressors import AggressorError, Aggressors
-    from iowatch.experiments.interference.run import check_interference, make_interference_context
+    from iowatch.experiments.interference.plan import check_interference, make_interference_context
 
     for name, value in cluster.environment.items():
         monkeypatch.setenv(name, value)

@@ -85,8 +85,9 @@ def select_cases(options: SessionOptions) -> CaseSelection:
     _refuse_unknown_cases(options, placed_cases)
     cases = tuple(placed.case for placed in placed_cases if placed.is_selected(options))
     if not cases:
-        wanted = [*options.benchmarks, *(f"file system {name}" for name in options.file_systems)]
-        raise UsageError(f"suite '{options.suite}': no chosen case is of {' or '.join(wanted)}")
+        conditions = [*options.benchmarks]
+        conditions += [f"file system {name}" for name in options.file_systems]
+        raise UsageError(f"suite '{options.suite}': no chosen case is of {' or '.join(conditions)}")
     if options.scratch and all(case.file_system for case in cases):
         raise UsageError(
             f"--scratch is a directory on file system '{file_system_name(system, None)}', "

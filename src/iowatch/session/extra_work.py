@@ -11,7 +11,8 @@ from dataclasses import replace
 
 from iowatch.checks import OVERHEAD_PAIRS, ExtraWork, verifying_options
 from iowatch.core import RunKey
-from iowatch.session.plan import PlannedRun, RunHistory
+from iowatch.session.budget import RunHistory
+from iowatch.session.plan import PlannedRun
 
 # Every seventh session measures the overhead of tracing on one run; within seven sessions every run is verified once.
 ROTATION_SESSIONS = 7

@@ -59,8 +59,8 @@ class ReframePartition:
     @property
     def queue(self) -> str | None:
         """The queue that its jobs request; None if the scheduler chooses."""
-        found = re.search(r"(?:^|\s)(?:--partition[= ]|-p\s*|-q\s*)(\S+)", " ".join(self.access))
-        return found.group(1) if found else None
+        match = re.search(r"(?:^|\s)(?:--partition[= ]|-p\s*|-q\s*)(\S+)", " ".join(self.access))
+        return match.group(1) if match else None
 
 
 @dataclass(frozen=True)

@@ -25,27 +25,29 @@ from iowatch.core import (
 )
 from iowatch.findings import state
 from iowatch.session import accepted_plan, reframe
+from iowatch.session.budget import (
+    RunHistory,
+    SessionBudget,
+    SessionBudgetError,
+    UsageMeter,
+    fit_to_budget,
+    load_run_history,
+    session_budget,
+)
 from iowatch.session.context import SessionContext, require_darshan
 from iowatch.session.extra_work import add_extra_work
 from iowatch.session.file_systems import LockedSession, examine_file_systems, format_directories, lock_file_systems
 from iowatch.session.options import SessionOptions
 from iowatch.session.plan import (
     PlannedRun,
-    RunHistory,
-    SessionBudget,
-    SessionBudgetError,
     SessionPlan,
     UnavailableCase,
     UnplannedRun,
-    UsageMeter,
     check_byte_budget,
     exceeded_byte_budget,
-    fit_to_budget,
     lacking_features,
-    load_run_history,
     make_session_plan,
     require_runs,
-    session_budget,
 )
 from iowatch.session.runner import SessionRunner, lock_system
 from iowatch.site import NightlyPolicy, doctor, schedulers, system_zone

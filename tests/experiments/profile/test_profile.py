@@ -12,7 +12,7 @@ from click.testing import Result
 from iowatch import checks
 from iowatch.core import Output
 from iowatch.session import ingest
-from iowatch.session.plan import load_run_history
+from iowatch.session.budget import load_run_history
 from iowatch.store import History, RunRecord, SessionRecord, StackRecord
 
 RECORD = SessionRecord("a" * 36, "local", "smoke", "run", 1_000_000)

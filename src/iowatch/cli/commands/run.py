@@ -13,7 +13,7 @@ from iowatch.cli import common
 from iowatch.cli.completion import complete_benchmark, complete_stack, complete_suite
 from iowatch.core import format_count, utc_now, write_atomically
 from iowatch.output import comparison, report
-from iowatch.session import ab_run, plan, run, verdict
+from iowatch.session import ab_run, blackouts, run, verdict
 from iowatch.session.context import make_context, select_cases
 from iowatch.session.options import SessionOptions, nightly_policy
 from iowatch.statistics.interleaving import AbSchedule
@@ -117,7 +117,7 @@ def run_and_report(options: RunOptions) -> int:
     session_options = options.session_options()
     selection = select_cases(session_options)
     if session_options.policy is not None:
-        reason = plan.wait_for_start(session_options.policy, options.system, utc_now())
+        reason = blackouts.wait_for_start(session_options.policy, options.system, utc_now())
         if reason is not None:
             document = {"system": options.system, "status": "none", "reason": reason, "exit_code": 0}
             common.print_json(document) if options.as_json else common.print_message(reason)

@@ -12,13 +12,9 @@ from iowatch.cli import common
 from iowatch.cli.completion import complete_stack, complete_suite
 from iowatch.core import format_count
 from iowatch.experiments.interference.effects import interference_effects
+from iowatch.experiments.interference.plan import check_interference, make_interference_context, parse_levels
 from iowatch.experiments.interference.report import effects_document, print_effects
-from iowatch.experiments.interference.run import (
-    check_interference,
-    make_interference_context,
-    parse_levels,
-    run_interference,
-)
+from iowatch.experiments.interference.run import run_interference
 from iowatch.session.ab_run import make_stop_rule
 from iowatch.session.options import SessionOptions
 from iowatch.store import History

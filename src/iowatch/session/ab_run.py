@@ -174,11 +174,13 @@ def run_ab(
         plan = sides["left"]
         require_darshan(session_context, context.stacks)
         check_byte_budget(session_context.site, plan, session_context.limits, system.measured_file_systems)
+        # Both sides write the same volume to the same file systems, one after the other.
         with lock_file_systems(history, session_context, plan) as session:
             if session.unusable:
                 raise MachineError("; ".join(session.unusable.values()), hint="An A/B run needs all its file systems.")
             _LOG.info("%s", _opening_line(context, plan))
             record = session.new_record(_session_facts(context, schedule, attributes))
+            # A schedule may read the results that it asks for.
             schedule.session = record.uuid
             runner = _AbRunner(history, session, record, InterleavedPlan(sides, schedule), context)
             runner.run()
@@ -238,6 +240,7 @@ class _AbRunner(InterleavedRunner):
             yield batch
 
     def execute(self) -> None:
+        # Only now is there a directory for the configuration.
         placement = self.ab_context.placement
         self.site = placement.configured(self.directory)
         self.environment = placement.environment()

@@ -290,6 +290,7 @@ def _current_losses(history: History, selection: CaseSelection) -> tuple[Unplann
 
     Both count, because the environment of a nightly session may differ from the one of this command.
     """
+    # Losses of earlier sessions need no system; those of a new one need its stacks and file systems.
     losses = {run.key: run for run in _recorded_losses(history, selection)}
     try:
         context = make_context(selection)

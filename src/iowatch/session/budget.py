@@ -95,6 +95,7 @@ def fit_to_budget(
     for run in sorted(runs, key=lambda run: history.get(run.key, never_executed).last_start_s):
         longest_s = history.get(run.key, never_executed).longest_wall_s
         without_work = replace(run, extra_work=())
+        # Extra work can wait for another session, a measurement that is due cannot.
         for candidate in (run, without_work):
             use_with_it = use.plus(candidate, longest_s)
             if use_with_it.exceeded_part(budget) is None:
@@ -103,6 +104,7 @@ def fit_to_budget(
                 break
         else:
             reason = f"exceeds {use_with_it.exceeded_part(budget)}"
+            # A run that exceeds the budget alone would be deferred for ever: its reason says so.
             never_fits = _Use().plus(without_work, longest_s).exceeded_part(budget)
             if never_fits is not None:
                 needed_s = without_work.expected_s(longest_s)

@@ -67,6 +67,7 @@ def _unusable_reason(context: SessionContext, file_system: str | None, error: Ma
 
 def exclude_runs(context: SessionContext, unusable: FileSystemReasons = MappingProxyType({})) -> ExcludedRuns:
     """Find the runs that would only repeat another one, and those that their file system does not allow."""
+    # For example another striping where there is none.
     duplicates: dict[str, str] = {}
     for file_system in context.file_systems:
         if file_system in unusable:  # to look at it again could take forever
@@ -197,6 +198,7 @@ def lock_file_systems(history: History, context: SessionContext, plan: SessionPl
     file_systems: dict[str | None, LockedFileSystem] = {}
     unusable: dict[str | None, str] = {}
     names = plan.file_systems or (None,)
+    # Locks that are taken stay until the session ends, also of a file system that turns out to be unusable.
     with ExitStack() as held:
         lock_paths: set[Path] = set()
         for name in names:

@@ -153,6 +153,7 @@ def import_files(
         return import_tables(history, load_map(tool), files, system=system, partition=partition, stack=stack)
     system, partition, stack = _require_names(system, partition, stack)
     _require_plausible(moment)
+    # One session per day, so that a file that is imported later joins those of its day.
     records: list[RunRecord] = []
     troubles: list[ImportProblem] = []
     for path in files:
@@ -439,6 +440,7 @@ def import_tables(
     """
     tables = _read_tables(chosen, files, system, moment, partition, stack)
     stored, troubles = 0, list(tables.troubles)
+    # Stored again, a run is recognised by its fingerprint; its results may have been corrected in the file.
     for name, records in tables.sessions.items():
         runs = sorted(records, key=lambda record: record.started_at)
         new = _store_session(history, chosen.name, system, name, runs)
@@ -458,6 +460,7 @@ def _unstored_results(
     Args:
         line_of_run: `path:line` by fingerprint.
     """
+    # What the history has of the time of these runs.
     stored: dict[tuple[str, str, int, str, str], set[tuple[float, ...]]] = {}
     time_of_runs = ResultFilter(SeriesFilter(system=system), since=runs[0].started_at, until=runs[-1].started_at + 1)
     for row in history.results(time_of_runs):

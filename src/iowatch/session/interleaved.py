@@ -103,6 +103,7 @@ class InterleavedRunner(SessionRunner):
         Raises:
             MachineError: ReFrame itself failed: every other turn would fail, too.
         """
+        # ReFrame executes every run once per turn, with the stack of its side.
         keys = dict.fromkeys(run.key for turn in batch for run in self.plans[turn.side].runs)
         turns: list[checks.CheckTurn] = []
         for turn in batch:
@@ -118,6 +119,7 @@ class InterleavedRunner(SessionRunner):
         """Execute the turns of the schedule to its end; determines the status."""
         for batch in self.batches():
             for turn in batch:
+                # Results are expected from the start of their turn on: the end of the schedule is not known before.
                 if not turn.warm_up:
                     self.history.begin_session(self.record, self._expected_of(turn))
             self._execute_batch(batch)
@@ -182,6 +184,7 @@ class InterleavedRunner(SessionRunner):
         if turn.warm_up:
             _LOG.info("%s: %.0f s (warm-up, discarded)", label, turn_s)
             return
+        # How near the end is, as far as the schedule knows.
         reached, remaining = "", ""
         widest = max(self.schedule.half_widths().values(), default=1.0)
         if widest < 1:

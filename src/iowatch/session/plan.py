@@ -144,8 +144,11 @@ class SessionPlan:
     def expected(self) -> list[ExpectedResult]:
         """The expected set of the session."""
         expected: list[ExpectedResult] = []
-        for run in (*self.runs, *self.lost):
+        for run in self.runs:
             expected += run.expected()
+        # What cannot be planned stays expected until a person accepts its loss.
+        for lost_run in self.lost:
+            expected += lost_run.expected()
         return expected
 
 
@@ -166,6 +169,7 @@ def make_session_plan(
     Raises:
         UsageError: a stack is not known on this system.
     """
+    # A misspelt stack is an error, not a plan without runs.
     for stack in stacks:
         if stack not in site.features:
             raise _unusable_stack_error(site, stack)
@@ -256,6 +260,7 @@ def exceeded_byte_budget(
     site: ReframeSite, plan: SessionPlan, limits: SystemLimits | None, measured: Sequence[MeasuredFileSystem] = ()
 ) -> str | None:
     """The `limits.total_bytes`, of the system or of a file system, that a plan exceeds, as a sentence; or None."""
+    # The budget of the system first, then that of each file system.
     exceeded: list[str | None] = []
     if limits is not None:
         exceeded.append(_exceeded_bytes(f"'{site.system}'", plan.volume_bytes, limits.total_bytes))

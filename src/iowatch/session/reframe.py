@@ -187,6 +187,7 @@ def reframe_command(site: ReframeSite, order: checks.RunOrder, directory: Path) 
     words += ["-C", str(_SETTINGS), "-C", str(site.configuration), "--system", site.system]
     for benchmark in benchmarks:
         words += ["-c", str(check_path(benchmark))]
+    # Tags and environments restrict what ReFrame generates; the checks skip what is not ordered.
     words += ["-t", f"^{order.suite}$"]
     for stack in stacks:
         words += ["-p", f"^{site.environment_of(stack)}$"]

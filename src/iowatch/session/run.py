@@ -123,6 +123,7 @@ def prepare_session(history: History | None, context: SessionContext) -> Prepare
     # The time of the preparation counts.
     meter = UsageMeter(_budget_from_now(context.options))
     run_history = load_run_history(history, system.name) if history else {}
+    # All runs that are possible, then those of them that fit the budget.
     excluded = examine_file_systems(history, context)
     plan = make_session_plan(context.site, context.cases, context.options.stacks, context.limits, excluded)
     runs = _with_extra_work(history, context, plan, run_history)
@@ -138,6 +139,7 @@ def prepare_session(history: History | None, context: SessionContext) -> Prepare
         reframe.check_path(benchmark)
     check_byte_budget(context.site, plan, context.limits, system.measured_file_systems)
     require_darshan(context, [run.stack for run in plan.runs])
+    # What earlier sessions delivered and this one does not plan stays expected.
     added: tuple[UnplannedRun, ...] = ()
     choice = accepted_plan.session_choice(context.selection, excluded.duplicates)
     if history:
@@ -206,6 +208,7 @@ def run_suite(history: History, context: SessionContext) -> SessionSummary:
     started = time.monotonic()
     with lock_system(history, context.system) as recovered:
         prepared = prepare_session(history, context)
+        # A file system may have failed since it was examined: its runs are lost, the others are executed.
         with lock_file_systems(history, context, prepared.plan) as session:
             prepared = replace(prepared, plan=prepared.plan.without(session.unusable))
             _LOG.info("%s", opening_line(prepared))
@@ -276,6 +279,7 @@ class SessionExecution(SessionRunner):
         self._planned_count += len(planned)
 
         def poll() -> None:
+            # Results are stored while ReFrame runs: a kill costs only the case that runs.
             for case in self.ingest():
                 run = planned.get(case.key._replace(run=case.name.removesuffix(f"#{checks.RETEST}")))
                 if run is not None:
@@ -286,7 +290,7 @@ class SessionExecution(SessionRunner):
         order = replace(order, runs=checks.ordered_runs(planned, extra_work, avoided_nodes))
         try:
             reframe.execute_order(site, order, reframe_directory, poll)
-        finally:
+        finally:  # also after the end of the budget
             failures = reframe.read_failures(reframe_directory, site)
             self.summary.failures += tuple(_name_extra_work(failure, plan.runs) for failure in failures)
             self.ingest_all()
@@ -304,6 +308,7 @@ class SessionExecution(SessionRunner):
         suspected: list[PlannedRun] = []
         for run in find_suspected_runs(self.history, self.record.uuid, self.plan):
             suspected.append(replace(run, extra_work=()))
+        # On other nodes at once, or later on the same: what disturbed the first run may be gone then.
         avoided = self._avoidable_nodes(suspected)
         if policy.retest_delay_minutes and len(avoided) < len(suspected):
             self._wait(policy.retest_delay_minutes)

@@ -189,6 +189,7 @@ def _run_submitted(
             except Exception as error:  # of the engine, or of an installation that lacks iowatch
                 done[name] = _failed(name, result_type, error)
             else:
+                # As if the task had run in this process.
                 for record in records:
                     logging.getLogger(record.name).handle(record)
             now = time.monotonic()

@@ -202,6 +202,7 @@ class GateRun:
         """Count, then measure until the decision is known or time is up."""
         request_allocation(self.context, StopRule(budget_s=self.options.budget_s))
         self.planned = tuple(run.name for run in self.context.plan_sides()["left"].runs)
+        # Counts first: they need no pairs, and tell why a result differs.
         counts, refused = self._count() if self.options.counter else (None, "")
         failed = self._measure()
         decision: GateDecision = self.gate.decision if self.gate else "undecided"

@@ -169,6 +169,7 @@ class _InterferenceRunner(InterleavedRunner):
         self._prepare_aggressors(level)
         if not turn.warm_up:
             order = replace(order, spool=turn_spool)
+        # The victim of a turn waits in a spool of its own until its aggressors are checked.
         fault = self._execute_turn(batch, order)
         self._written += self.plan.volume_bytes
         case_directories = checks.finished_case_directories(self.directory if turn.warm_up else turn_spool)

@@ -1,9 +1,10 @@
-"""Fixtures for all tests: external data, an empty history, the command line."""
+"""Fixtures for all tests: external data, an empty history, the command line, messages."""
 
 from __future__ import annotations
 
 import atexit
 import gc
+import logging
 import os
 import signal
 import uuid
@@ -151,6 +152,20 @@ def history(var: Path) -> Iterator[History]:
     """An empty history in the `var/` of the test."""
     with History.open() as opened:
         yield opened
+
+
+@pytest.fixture
+def messages() -> Iterator[list[str]]:
+    """The messages that iowatch logs during the test, without those of `--verbose`."""
+    logger, lines = logging.getLogger("iowatch"), list[str]()
+    handler = logging.Handler(logging.INFO)
+    handler.emit = lambda record: lines.append(record.getMessage())  # type: ignore[method-assign]
+    level = logger.level
+    logger.setLevel(logging.INFO)
+    logger.addHandler(handler)
+    yield lines
+    logger.removeHandler(handler)
+    logger.setLevel(level)
 
 
 @pytest.fixture(scope="session")

@@ -100,7 +100,10 @@ def verbosity_options() -> list[click.Option]:
 
 def _set_level(ctx: click.Context, option: click.Parameter, given: bool) -> None:
     if given and not ctx.resilient_parsing:
-        _LOG.setLevel(logging.ERROR if option.name == "quiet" else logging.DEBUG)
+        if option.name == "quiet":
+            show_errors_only()
+        else:
+            _LOG.setLevel(logging.DEBUG)
 
 
 class _PercentType(click.ParamType[float]):
@@ -170,6 +173,11 @@ def reset_log() -> None:
 _LOG.addHandler(_StderrHandler())
 _LOG.propagate = False
 reset_log()
+
+
+def show_errors_only() -> None:
+    """Print no messages and no progress until the end of the command."""
+    _LOG.setLevel(logging.ERROR)
 
 
 def print_message(text: str) -> None:

@@ -29,7 +29,7 @@ from iowatch.core import METRICS, InputError, Output, Result, Scalar, settings, 
 from iowatch.findings import Finding, strongest_first, update_findings
 from iowatch.session.imports import by_day, run_record
 from iowatch.site import Stack, StackPart
-from iowatch.store import ExpectedResult, History, RunRecord, SessionFacts, SessionRecord, StackRecord
+from iowatch.store import ExpectedResult, History, RunRecord, SessionFacts, SessionRecord, SessionStatus, StackRecord
 
 _REPETITIONS = 5
 _REPETITION_SIGMA = 0.02
@@ -419,7 +419,7 @@ def replay_demonstration(history: History, demonstration: Demonstration, seed: i
 def _record_session(history: History, simulated: SimulatedSession) -> None:
     session, runs = simulated.session, simulated.runs
     last_start = max((run.started_at for run in runs), default=session.started_at)
-    status = "ok" if all(run.output.status == "ok" for run in runs) else "failed"
+    status: SessionStatus = "ok" if all(run.output.status == "ok" for run in runs) else "failed"
     history.begin_session(session, simulated.expected)
     history.record_runs(session.uuid, runs)
     history.end_session(session.uuid, status, last_start + 3600)

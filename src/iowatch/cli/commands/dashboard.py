@@ -101,7 +101,7 @@ def _build_each_system(
     with History.existing(db) as history:
         names = history.systems()
     start = time.perf_counter()
-    sites = build_sites(db, names, output, options, choose_engine(names, workers, scheduler), print_message)
+    sites = build_sites(db, names, output, options, choose_engine(names, workers, scheduler))
     index = output / "index.html"
     for message in systems.format_faults(sites):
         print_message(message)

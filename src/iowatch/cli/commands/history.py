@@ -103,7 +103,7 @@ def copy(source: str, target: str, system: str | None, as_json: bool) -> None:
 
     lock = locks.exclusive_lock() if database_url(target) == database_url() else nullcontext()
     with History.existing(source) as left, lock, History.open(target) as right, right.locks.hold(ALL_SESSIONS):
-        done = maintenance.copy_history(left, right, system, common.print_message)
+        done = maintenance.copy_history(left, right, system)
     if as_json:
         common.print_json(asdict(done))
     else:
@@ -142,7 +142,7 @@ def prune(
     Every result stays in the history, and so do files that findings refer to. Only --days applies to
     var/runs.
     """
-    from iowatch.session import session as sessions
+    from iowatch.session import directory as session_directory
     from iowatch.store import maintenance
 
     if days is None and size is None:
@@ -158,7 +158,7 @@ def prune(
             maintenance.delete_artefact_rows(history, done.removed)
     session_logs: list[str] = []
     if days is not None:
-        session_logs = sessions.remove_old_session_files(days * DAY_S, dry_run=dry_run)
+        session_logs = session_directory.remove_old_session_files(days * DAY_S, dry_run=dry_run)
     if as_json:
         common.print_json({**asdict(done), "sessions": session_logs})
         return

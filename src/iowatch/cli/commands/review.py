@@ -16,7 +16,6 @@ from iowatch.cli.common import (
     history_options,
     print_json,
     print_lines,
-    print_message,
     stacks_option,
     system_option,
 )
@@ -124,7 +123,7 @@ def plan(
     are losses, and --reason is not given.
     """
     with History.existing(db) as history:
-        lost = accepted_plan.losses_by_suite(history, system, suite, stacks, print_message)
+        lost = accepted_plan.losses_by_suite(history, system, suite, stacks)
     if reason is not None:
         for name, runs in lost.items():
             accepted_plan.accept_losses(system, name, runs, reason, by or current_author())

@@ -48,9 +48,7 @@ def show_stack(name: str, system: str, as_json: bool) -> None:
 @json_option
 def install(name: str, system: str, bootstrap: bool, concretize: bool, jobs: int | None, as_json: bool) -> None:
     """Build a stack from its lock; write the activate.sh and stack.json that jobs use without Spack."""
-    built, directory = stack_install.install_stack(
-        name, system, bootstrap=bootstrap, concretize=concretize, jobs=jobs, say=print_message
-    )
+    built, directory = stack_install.install_stack(name, system, bootstrap=bootstrap, concretize=concretize, jobs=jobs)
     if as_json:
         print_json({"directory": str(directory), "stack": built.to_json()})
     else:

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from iowatch.cli.common import examples, json_option, print_json, print_message, print_report
+from iowatch.cli.common import examples, json_option, print_json, print_message, print_report, show_errors_only
 from iowatch.cli.completion import complete_system
 from iowatch.site import show, system
 
@@ -61,11 +61,10 @@ def init_system(
     ask: init.AskCallback | None = None
     if is_interactive() and not no_input and not as_json:
         ask = _ask
-    say: init.MessageCallback = print_message
     if as_json:
-        say = _say_nothing
+        show_errors_only()
     written = init.write_system(
-        name, init.Answers(**given), scheduler=scheduler, force=force, ask=ask, say=say, submit=not no_verify
+        name, init.Answers(**given), scheduler=scheduler, force=force, ask=ask, submit=not no_verify
     )
     if as_json:
         print_json(written.to_json())

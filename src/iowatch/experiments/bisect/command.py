@@ -86,9 +86,9 @@ def command(
     has_commit_options = any((package, repository, stack, build))
     if finding is None and len(sides) == 1 and package and repository and stack:
         commits = CommitRange(repository, sides[0])
-        commit_builds = commit_source(system, package, commits, stack, build, common.print_message)
+        commit_builds = commit_source(system, package, commits, stack, build)
         with History.open(db) as history:
-            result = _search(CommitRun(history, commit_builds, options, common.print_message))
+            result = _search(CommitRun(history, commit_builds, options))
     elif len(sides) != (0 if finding else 2) or has_commit_options:
         raise UsageError(
             "two stacks are expected, or --finding ID, or --package NAME --git DIR --stack NAME GOOD..BAD",
@@ -97,11 +97,11 @@ def command(
     else:
         with History.existing(db) if finding else History.open(db) as history:
             if finding:
-                source, options = bisect.finding_search(history, finding, options, common.print_message)
+                source, options = bisect.finding_search(history, finding, options)
             else:
-                source = compare_for_hybrids(system, sides[0], sides[1], common.print_message)
+                source = compare_for_hybrids(system, sides[0], sides[1])
                 options = replace(options, like=sides[0])
-            result = _search(bisect.BisectRun(history, source, options, common.print_message))
+            result = _search(bisect.BisectRun(history, source, options))
     if markdown:
         write_atomically(markdown, bisection.bisection_markdown(result))
     common.print_report(

@@ -105,7 +105,7 @@ def command(
         instructions if counts else None, seed, build, package,
     )  # fmt: skip
     with History.open(db) as history:
-        found = GateRun(history, options, common.print_message).run()
+        found = GateRun(history, options).run()
     document = gate.gate_json(found)
     if markdown:
         picture = markdown.with_suffix(".svg")

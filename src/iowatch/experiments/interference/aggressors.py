@@ -18,7 +18,8 @@ from iowatch.benchmarks.registry import parse_output_file
 from iowatch.core import METRICS, IowatchError, MachineError, Output, Result, headline_metrics, write_atomically
 from iowatch.experiments.interference import jobs as aggressors
 from iowatch.experiments.interference.extension import AGGRESSOR, AggressorSettings
-from iowatch.session import reframe, session
+from iowatch.session import reframe
+from iowatch.session.context import SessionContext
 from iowatch.session.plan import PlannedRun
 
 # Without `queue_minutes` of the system.
@@ -44,7 +45,7 @@ class Aggressors:
     """
 
     def __init__(
-        self, context: session.SessionContext, run: PlannedRun, count: int, directory: Path, time_limit_s: int
+        self, context: SessionContext, run: PlannedRun, count: int, directory: Path, time_limit_s: int
     ) -> None:
         self.directory, self.run, self._context = directory, run, context
         self._jobs = [aggressors.AggressorJob(directory / f"job-{n}") for n in range(1, count + 1)]

@@ -11,7 +11,9 @@ from iowatch.cli import common
 from iowatch.cli.completion import complete_suite
 from iowatch.experiments.common.profiled_run import run_profile
 from iowatch.experiments.profile.report import print_profiles
-from iowatch.session import run, session
+from iowatch.session import run
+from iowatch.session.context import make_context, select_cases
+from iowatch.session.options import SessionOptions
 from iowatch.store import History
 
 
@@ -41,9 +43,16 @@ def command(
 
     It measures nothing: its times are no results. Exit code 1: a run failed.
     """
-    context = session.SessionContext(
-        system, suite, stacks, (), scratch, None, common.print_message, darshan, (case,), file_systems
+    options = SessionOptions(
+        system=system,
+        suite=suite,
+        stacks=stacks,
+        case_names=(case,),
+        file_systems=file_systems,
+        scratch=scratch,
+        darshan=darshan,
     )
+    context = make_context(select_cases(options))
     run.check_plan(context, db)
     with History.open(db) as history:
         document = run_profile(history, context)

@@ -26,9 +26,7 @@ def command(what: str, minutes: float, seed: int | None, scratch: Path | None, d
     Exit code 0: reproduced. 1: not reproduced. 2: it cannot be measured again, with what is missing. 4: undecided.
     """
     with History.existing(db) as history:
-        reproduction = reproduce(
-            history, what, common.print_message, budget_s=60 * minutes, scratch=scratch, seed=seed
-        )  # fmt: skip
+        reproduction = reproduce(history, what, budget_s=60 * minutes, scratch=scratch, seed=seed)
     if as_json:
         common.print_json(report.reproduction_document(reproduction))
     else:

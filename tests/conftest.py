@@ -39,7 +39,7 @@ def remove_site_settings() -> None:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`--history postgresql`: tests use a PostgreSQL database instead of an SQLite file; `--quick`: one of each kind."""
+    """`--history postgresql`: a PostgreSQL database instead of an SQLite file; `--quick`: one test of each kind."""
     parser.addoption("--history", choices=["sqlite", "postgresql"], default="sqlite")
     parser.addoption("--quick", action="store_true", help="one test of each kind, without other programs")
 

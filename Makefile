@@ -19,14 +19,18 @@ nightly: ## install what is missing, run the smoke suite, report, build the dash
 setup: ## prepare the machine for tests and development
 	ci/setup --dev
 
+.PHONY: test-quick
+test-quick: setup ## one test of each kind in about two minutes, while editing: no MPI, Slurm, PostgreSQL, browser
+	$(OUR_PYTHON) -m pytest $(PARALLEL) --quick
+
 .PHONY: test
 test: setup ## all tests but the slow ones: Python, C, one end-to-end run
 	ci/ctest
 	$(OUR_PYTHON) -m pytest $(PARALLEL) -m "not slow"
 	$(OUR_PYTHON) -m pytest $(PARALLEL) --history postgresql tests/output/report tests/session/test_run.py
 
-.PHONY: test-slow
-test-slow: setup ## tests that wait for minutes (time limits of Slurm, …)
+.PHONY: test-all
+test-all: setup ## what `make test` leaves out: campaigns, time limits of Slurm, tables of papers, the suite alone
 	$(OUR_PYTHON) -m pytest $(PARALLEL) -m slow
 
 # Tests that read or write a history; tests of the store itself always run on both databases.

@@ -1,9 +1,10 @@
-"""Fixtures for all tests: external data, an empty history, the command line."""
+"""Fixtures for all tests: external data, an empty history, the command line, messages."""
 
 from __future__ import annotations
 
 import atexit
 import gc
+import logging
 import os
 import signal
 import uuid
@@ -38,8 +39,9 @@ def remove_site_settings() -> None:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`--history postgresql`: tests use a PostgreSQL database instead of an SQLite file."""
+    """`--history postgresql`: a PostgreSQL database instead of an SQLite file; `--quick`: one test of each kind."""
     parser.addoption("--history", choices=["sqlite", "postgresql"], default="sqlite")
+    parser.addoption("--quick", action="store_true", help="one test of each kind, without other programs")
 
 
 # Tests that read or make Darshan logs.
@@ -75,6 +77,32 @@ def _need_outside_data(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.skip(reason=datasets.ABSENT))
 
 
+# Directories whose tests start MPI programs, batch systems, databases, browsers or many processes.
+_NOT_QUICK = ("slurm", "faults", "docs", "ci", "demo", "checks", "site", "session", "plugins", "experiments", "output")
+_NOT_QUICK += ("applications", "store")
+
+
+def _keep_quick_tests(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Keep one case of each test that needs no other program, for somebody who edits."""
+    kept: list[pytest.Item] = []
+    left_out: list[pytest.Item] = []
+    seen: set[str] = set()
+    markers = ("slow", "end_to_end", "browser", "outside_data")
+    for item in items:
+        name = item.nodeid.partition("[")[0]
+        is_repeated = name in seen
+        is_heavy = item.path.relative_to(ROOT / "tests").parts[0] in _NOT_QUICK
+        is_heavy = is_heavy or any(item.get_closest_marker(marker) for marker in markers)
+        is_heavy = is_heavy or "postgresql_url" in getattr(item, "fixturenames", ())
+        seen.add(name)
+        if is_heavy or is_repeated:
+            left_out.append(item)
+        else:
+            kept.append(item)
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = kept
+
+
 def _need_capabilities(items: list[pytest.Item]) -> None:
     """Skip what needs a capability where its folder is deleted: the suite works without any."""
     for item in items:
@@ -95,6 +123,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Skip tests that cannot run: without data, without a log reader, or tests of SQLite with PostgreSQL."""
     _need_outside_data(items)
     _need_capabilities(items)
+    if config.getoption("--quick"):
+        _keep_quick_tests(config, items)
     items.sort(key=lambda item: not item.path.with_suffix("").as_posix().endswith(_FIRST))
     try:
         import darshan  # noqa: F401
@@ -151,6 +181,20 @@ def history(var: Path) -> Iterator[History]:
     """An empty history in the `var/` of the test."""
     with History.open() as opened:
         yield opened
+
+
+@pytest.fixture
+def messages() -> Iterator[list[str]]:
+    """The messages that iowatch logs during the test, without those of `--verbose`."""
+    logger, lines = logging.getLogger("iowatch"), list[str]()
+    handler = logging.Handler(logging.INFO)
+    handler.emit = lambda record: lines.append(record.getMessage())  # type: ignore[method-assign]
+    level = logger.level
+    logger.setLevel(logging.INFO)
+    logger.addHandler(handler)
+    yield lines
+    logger.removeHandler(handler)
+    logger.setLevel(level)
 
 
 @pytest.fixture(scope="session")

@@ -23,8 +23,9 @@ from iowatch.output.dashboard.build import make_template_environment
 from iowatch.output.notices import compose_notices
 from iowatch.output.text.findings import finding_line, finding_lines
 from iowatch.reference import events, reviews
+from iowatch.session.blackouts import blackout_windows, current_blackout, jitter_s, wait_for_start
+from iowatch.session.budget import session_budget
 from iowatch.session.imports import time_in_name
-from iowatch.session.plan import blackout_windows, current_blackout, jitter_s, session_budget, wait_for_start
 from iowatch.site import shared_zone, system_today, system_zone
 from iowatch.site.system import Blackout, NightlyPolicy
 from iowatch.store import History, SessionRecord
@@ -133,16 +134,15 @@ def test_blackouts_over_clock_changes(day: date, start: str, end: str, window: t
     assert [current_blackout(policy, at, BERLIN) for at in (expected[0] - minute, expected[1])] == [None, None]
 
 
-def test_nightly_session_names_local_times(declared: Declare) -> None:
+def test_nightly_session_names_local_times(declared: Declare, messages: list[str]) -> None:
     declared(here="Europe/Berlin")
     blackout = Blackout(reason="backup", days=("tue",), start="00:30", end="03:00")  # type: ignore[arg-type]
     policy = NightlyPolicy(blackouts=(blackout,), jitter_minutes=30)
     # Tuesday, 7 July, 01:00 in Berlin is Monday in UTC.
-    reason = wait_for_start(policy.model_copy(update={"jitter_minutes": None}), "here", utc("2026-07-06T23:00"), print)
+    reason = wait_for_start(policy.model_copy(update={"jitter_minutes": None}), "here", utc("2026-07-06T23:00"))
     assert reason == "no session on here: blackout 'backup' until 2026-07-07 03:00 CEST"
     slept: list[float] = []
-    messages: list[str] = []
-    assert wait_for_start(policy, "here", utc("2026-07-07T22:00"), messages.append, slept.append) is None
+    assert wait_for_start(policy, "here", utc("2026-07-07T22:00"), slept.append) is None
     assert slept == [jitter_s(policy, "here", date(2026, 7, 8))]
     assert messages[0].startswith("the session on here starts at 2026-07-08 00:")
     budget = session_budget(policy, utc("2026-07-06T20:00"), BERLIN)

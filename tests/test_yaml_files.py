@@ -19,7 +19,7 @@ from iowatch.core import InputError
 from iowatch.core.settings import SiteSettings
 from iowatch.core.yamlfile import ClosedModel, read_model, read_system_file
 from iowatch.output.dashboard.pages.comparison import _ComparisonList
-from iowatch.output.notice_channels import NotifySettings
+from iowatch.output.notice_channels import notify_settings_model
 from iowatch.reference.bandwidth import load_references
 from iowatch.reference.events import EventFile
 from iowatch.reference.published import PublishedSource
@@ -205,7 +205,7 @@ KINDS = {
     Path(path).name: Kind(page, path, text, read, misspelt)
     for page, path, text, read, misspelt in (
         ("systems.md#fields-of-systemyaml", "mine/system.yaml", SYSTEM, read_system, ("limits", "limit")),
-        ("notices.md#notices", "notify.yaml", NOTIFY, _reader(NotifySettings), ("port", "prot")),
+        ("notices.md#notices", "notify.yaml", NOTIFY, _reader(notify_settings_model()), ("port", "prot")),
         ("benchmarks.md#format-of-a-suite", "benchio/suites/suite.yaml", SUITE, suites.read_suite_file, ("api", "apj")),
         ("stacks.md#three-kinds", "modules.yaml", MODULES, _reader(stacks.ModulesFile), ("settings", "setting")),
         ("findings.md#events", "events.yaml", EVENTS, _system_reader(EventFile), ("verdict", "verdikt")),

@@ -97,8 +97,8 @@ def _add_benchmark(checkout: Path) -> None:
     """The three steps of README's table, and one row in the registry."""
     (checkout / "src/iowatch/benchmarks/madeup.py").write_text(ENTRY)
     registry = checkout / "src/iowatch/benchmarks/registry.py"
-    text = re.sub(r"(BENCHMARKS = .*)\)\)\n", r"\1, MADEUP))\n", registry.read_text(), count=1)
-    text = text.replace("import MDTEST\n", "import MDTEST\nfrom iowatch.benchmarks.madeup import MADEUP\n", 1)
+    text = re.sub(r"(return \(BENCHIO, .*)\)\n", r"\1, MADEUP)\n", registry.read_text(), count=1)
+    text = text.replace("import MDTEST\n", "import MDTEST\n    from iowatch.benchmarks.madeup import MADEUP\n", 1)
     registry.write_text(text)
     (checkout / "reframe_tests/madeup.py").write_text(CHECK)
     (checkout / "benchmarks/madeup/suites").mkdir(parents=True)

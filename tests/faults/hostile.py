@@ -31,10 +31,10 @@ from iowatch.output.monitoring import write_metrics
 from iowatch.output.notice_channels import (
     MailChannel,
     Notice,
-    NotifySettings,
     issue_text,
     mail_message,
     mattermost_message,
+    notify_settings_model,
     slack_message,
 )
 from iowatch.store import (
@@ -246,7 +246,7 @@ def export_faults(history: History, place: Path) -> Iterator[str]:
 def notice_faults(history: History) -> Iterator[str]:
     """Mails, web hooks, chats and issues of all notices of all systems."""
     channels = [{"name": "i", "kind": "issue", "directory": "d"}]
-    settings = NotifySettings.model_validate({"channels": channels, "dashboard": "https://io.example.org"})
+    settings = notify_settings_model().model_validate({"channels": channels, "dashboard": "https://io.example.org"})
     for system in history.systems():
         composed, _ = notices.compose_notices(history, system, settings, None, notices.utc_now())
         if not composed:

@@ -14,7 +14,7 @@ from random import Random
 
 from iowatch.core import settings
 from iowatch.output.dashboard.build import build_site
-from iowatch.session import session
+from iowatch.session.directory import recover_sessions
 from iowatch.store import History
 from iowatch.store.maintenance import copy_history
 from tests.conftest import ROOT
@@ -123,7 +123,7 @@ class Ingest(Work):
 
     def _recover(self) -> None:
         with History.open(self.place) as history:
-            session.recover_sessions(history, material.SYSTEM)
+            recover_sessions(history, material.SYSTEM)
 
     def begin(self) -> int:
         return forked(self._recover)

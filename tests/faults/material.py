@@ -11,7 +11,7 @@ from typing import Any
 
 from iowatch import checks
 from iowatch.core import Output, Result, settings
-from iowatch.session import session
+from iowatch.session.directory import session_runs_directory, start_session
 from iowatch.store import ExpectedResult, History, RunRecord, SessionRecord, StackRecord
 
 SYSTEM = "local"
@@ -40,7 +40,7 @@ def expected(cases: int) -> list[ExpectedResult]:
 def spooled_session(history: History, draw: Random, cases: int, started_at: int) -> Path:
     """A session as a killed run leaves it: started, with finished cases that are not yet ingested."""
     record = SessionRecord(f"s{draw.getrandbits(64):016x}", SYSTEM, "smoke", "run", started_at)
-    place = session.start_session(history, record, expected(cases))
+    place = start_session(history, record, expected(cases))
     for number in range(cases):
         printed = place / f"{number}.out"
         printed.write_text(f"{number} {draw.random()}\n" * draw.randrange(1, 400))
@@ -86,7 +86,7 @@ def finished_cases() -> dict[tuple[str, str, str], Any]:
     """Every finished case in the spools: (session, name, stack) -> samples."""
     return {
         (place.name, case.name, case.stack_name): [tuple(r["samples"]) for r in case.output["results"]]
-        for place in session.session_runs_directory().glob("*")
+        for place in session_runs_directory().glob("*")
         for case in map(checks.read_spooled_case, checks.finished_case_directories(place))
     }
 

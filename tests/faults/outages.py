@@ -7,11 +7,11 @@ import time
 from collections import Counter
 from pathlib import Path
 from random import Random
-from types import SimpleNamespace
 from typing import Any
 
 from iowatch import checks
-from iowatch.session.session import SessionRunner
+from iowatch.session.file_systems import LockedFileSystem, LockedSession
+from iowatch.session.runner import SessionRunner
 from iowatch.store import History, SessionRecord
 from tests import postgresql
 from tests.faults import material
@@ -24,12 +24,10 @@ class Session(SessionRunner):
     """A session whose cases are finished by a thread, as ReFrame does it in a process."""
 
     def __init__(self, history: History, scratch: Path, cases: int, uuid: str) -> None:
-        self.messages: list[str] = []
-        context: Any = SimpleNamespace(
-            report_message=self.messages.append, file_systems={None: {}}, directory_on=lambda _: scratch
-        )
+        context: Any = None  # nothing is planned or started
+        session = LockedSession(context, {None: LockedFileSystem(scratch, {})}, {})
         record = SessionRecord(uuid, material.SYSTEM, "smoke", "run", 1_700_000_000)
-        super().__init__(history, context, record, material.expected(cases))
+        super().__init__(history, session, record, material.expected(cases))
         self.cases = cases
         self.checks = threading.Thread(target=self._spool)
 

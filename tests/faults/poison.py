@@ -11,7 +11,7 @@ from random import Random
 from typing import Any
 
 from iowatch import checks
-from iowatch.session import session
+from iowatch.session.directory import recover_sessions
 from iowatch.store import History
 from tests.faults import material
 
@@ -169,7 +169,7 @@ def poisoned_intake(place: str | None, started_at: int = 1_700_000_000) -> list[
     faults = []
     with History.open(place) as history:
         directory, good = spool_with(history, [damage for damage, _ in DAMAGES.values()], started_at)
-        session.recover_sessions(history, material.SYSTEM)
+        recover_sessions(history, material.SYSTEM)
         stored = sorted(run.name for run in history.runs(directory.name))
         if stored != sorted(good):
             faults.append(f"{len(stored)} of {len(good)} good cases are stored")

@@ -13,9 +13,10 @@ import pytest
 from iowatch.core import format_time, utc_now
 from iowatch.findings import update_findings
 from iowatch.output.dashboard.build import build_site
-from iowatch.output.notice_channels import NotifySettings
+from iowatch.output.notice_channels import notify_settings_model
 from iowatch.output.notices import compose_notices
-from iowatch.session import session
+from iowatch.session.directory import close_session
+from iowatch.session.ingest import ingest_spool
 from iowatch.store import History, maintenance
 from tests.conftest import ROOT
 from tests.datasets import cases_if
@@ -23,7 +24,7 @@ from tests.faults import material
 from tests.faults.conftest import LONG, only_long
 
 LIBRARIES = sorted(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"))
-SETTINGS = NotifySettings.model_validate(
+SETTINGS = notify_settings_model().model_validate(
     {"digest": "never", "channels": [{"name": "i", "kind": "issue", "directory": "issues"}]}
 )
 
@@ -37,8 +38,8 @@ def overdue_notices(history: History, hours: int) -> list[str]:
 def ingested_session(history: History, draw: Random, begin: int) -> str:
     """Ingest a complete session; return its UUID."""
     place = material.spooled_session(history, draw, 3, begin)
-    session.ingest_spool(history, place)
-    session.close_session(history, place, "ok")
+    ingest_spool(history, place)
+    close_session(history, place, "ok")
     return place.name
 
 

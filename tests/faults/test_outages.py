@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from iowatch.session import session
+from iowatch.session.directory import recover_sessions
 from iowatch.store import History, HistoryUnavailableError, engine
 from tests import postgresql
 from tests.faults import material
@@ -29,7 +29,7 @@ def test_session_survives_restarts_of_the_server(server: Path, var: Path, tmp_pa
 
 
 def test_server_that_stays_away_costs_no_case(
-    server: Path, var: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    server: Path, var: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, messages: list[str]
 ) -> None:
     """It stops before the first of three cases ends, and starts again after the session."""
     monkeypatch.setattr(engine, "_REPEAT_S", 0.0)
@@ -46,8 +46,8 @@ def test_server_that_stays_away_costs_no_case(
             running.run()
         assert refused.value.exit_code == 3
         assert "Nothing is lost: the next session of local stores them" in str(refused.value)
-        assert len(running.messages) == 1  # once per outage, not once per poll
+        assert len(messages) == 1  # once per outage, not once per poll
         postgresql.control(server, "start")
-        assert session.recover_sessions(history, material.SYSTEM) == ["interrupted"]
+        assert recover_sessions(history, material.SYSTEM) == ["interrupted"]
         assert len(history.runs("interrupted")) == 3
         assert history.session("interrupted").status == "incomplete"

@@ -13,7 +13,7 @@ from click.testing import Result
 
 from iowatch import checks
 from iowatch.core import InputError
-from iowatch.session import session
+from iowatch.session.directory import recover_sessions
 from iowatch.session.run import SessionSummary
 from iowatch.session.verdict import assess_session
 from iowatch.store import History, SessionRecord
@@ -41,7 +41,7 @@ def test_text_that_a_database_refuses_is_cleaned_and_the_case_stored(place: str 
     """U+FFFD stands for each refused character (Unicode standard, 3.9: replacement of ill-formed sequences)."""
     with History.open(place) as history:
         directory, good = spool_with(history, list(CLEANED.values()))
-        session.recover_sessions(history, material.SYSTEM)
+        recover_sessions(history, material.SYSTEM)
         runs = history.runs(directory.name)
         assert len(runs) == len(good) + len(CLEANED)
         assert checks.quarantined_cases() == []
@@ -59,22 +59,22 @@ def test_damaged_session_blocks_no_other_session(place: str | None, content: str
         damaged, _ = spool_with(history, [])
         other, _ = spool_with(history, [], 1_700_100_000)
         (damaged / "session.json").write_text(content)
-        assert session.recover_sessions(history, material.SYSTEM) == [other.name]
+        assert recover_sessions(history, material.SYSTEM) == [other.name]
         (found,) = checks.quarantined_cases()
         assert (found.session, found.path.name) == (damaged.name, "session")
         assert "does not describe a session" in found.text
-        assert session.recover_sessions(history, material.SYSTEM) == []
+        assert recover_sessions(history, material.SYSTEM) == []
 
 
 def test_repaired_case_is_stored_by_the_next_session(var: Path) -> None:
     with History.open() as history:
         directory, good = spool_with(history, [DAMAGES["wrong format number"][0]])
-        session.recover_sessions(history, material.SYSTEM)
+        recover_sessions(history, material.SYSTEM)
         (found,) = checks.quarantined_cases()
         path = found.path / "case" / "case.json"
         path.write_text(path.read_text().replace('"format": 99', '"format": 1'))
         (found.path / "case").rename(directory / "cases" / found.path.name)
-        session.recover_sessions(history, material.SYSTEM)
+        recover_sessions(history, material.SYSTEM)
         assert len(history.runs(directory.name)) == len(good) + 1
         assert checks.finished_case_directories(directory) == []
 
@@ -91,7 +91,7 @@ def test_case_that_is_damaged_again_has_its_own_place(var: Path) -> None:
 def test_quarantined_case_is_reported_by_every_session_of_its_system(var: Path, cli: Callable[..., Result]) -> None:
     with History.open() as history:
         directory, _ = spool_with(history, [DAMAGES["wrong format number"][0]])
-        session.recover_sessions(history, material.SYSTEM)
+        recover_sessions(history, material.SYSTEM)
         material.recorded_sessions(history, Random(1), range(1))
         for system, number in ((material.SYSTEM, 1), ("another", 0)):
             record = SessionRecord(f"later-{system}", system, "smoke", "run", 1_800_000_000)

@@ -85,6 +85,7 @@ def test_commands_go_on_without_the_plugin_except_those_that_need_it(site: Path,
     assert json.loads(doctor.stdout)["plugins"] == [
         {"name": "plugins/blocks.py", "adds": ["Page blocks.html"], "faults": []},
         {"name": "plugins/dd.py", "adds": [], "faults": [fault]},
+        {"name": "plugins/logfile.py", "adds": ["NoticeChannel logfile"], "faults": []},
         {"name": "plugins/memory_limit.py", "adds": ["CheckExtension memory_limit"], "faults": []},
     ]
     assert f"plugins/dd.py, line {last}: ZeroDivisionError" in doctor.stderr

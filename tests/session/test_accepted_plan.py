@@ -18,15 +18,16 @@ from iowatch.core import MachineError, UsageError, utc_now
 from iowatch.output.dashboard import data
 from iowatch.output.report import verdict_markdown
 from iowatch.reference import reviews
-from iowatch.session import accepted_plan, reframe, run, session
+from iowatch.session import accepted_plan, directory, file_systems, reframe, run
+from iowatch.session.context import make_context, select_cases
+from iowatch.session.options import SessionOptions
 from iowatch.session.reframe import ReframePartition, ReframeSite
-from iowatch.session.session import SessionContext
 from iowatch.session.verdict import Verdict, assess_session
 from iowatch.site.stack.records import Stack
 from iowatch.site.system import NightlyPolicy
 from iowatch.store import AbRunFacts, ExpectedResult, History, SessionFacts, SessionRecord
 from tests.conftest import ROOT
-from tests.session.test_run import FakeReframe, fake
+from tests.session.test_run import FakeReframe, fake, tiny_context
 
 __all__ = ["fake"]
 
@@ -55,8 +56,8 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> None:
     def now() -> datetime:
         return first + timedelta(minutes=next(count))
 
-    monkeypatch.setattr(session, "utc_now", now)
-    monkeypatch.setattr(accepted_plan, "utc_now", now)
+    for module in (file_systems, directory, accepted_plan):
+        monkeypatch.setattr(module, "utc_now", now)
 
 
 Night = Callable[..., Verdict]
@@ -91,7 +92,8 @@ def night(history: History, set_stacks: SetStacks, clock: None, monkeypatch: pyt
     ) -> Verdict:
         set_stacks(features or {"gnu": BOTH})
         monkeypatch.setattr(accepted_plan, "discover_stacks", lambda _: list(broken))
-        context = SessionContext("local", "tiny", stacks, benchmarks, policy=policy)
+        options = SessionOptions(system="local", suite="tiny", stacks=stacks, benchmarks=benchmarks, policy=policy)
+        context = make_context(select_cases(options))
         return assess_session(history, run.run_suite(history, context))
 
     return run_night
@@ -103,7 +105,7 @@ def absent(verdict: Verdict) -> list[tuple[str, str, str]]:
 
 def accept() -> None:
     with History.existing() as history:
-        found = accepted_plan.losses_by_suite(history, "local", "tiny", (), print)
+        found = accepted_plan.losses_by_suite(history, "local", "tiny", ())
     accepted_plan.accept_losses("local", "tiny", found["tiny"], "intended", "A. Reviewer")
 
 
@@ -197,7 +199,7 @@ def test_lost_result_of_a_run_is_red(night: Night, root: Path, history: History)
     night()
     suite = root / "benchmarks/benchio/suites/tiny.yaml"
     suite.write_text(suite.read_text().replace("op: both", "op: write"))
-    prepared = run.prepare_session(history, SessionContext("local", "tiny"))
+    prepared = run.prepare_session(history, tiny_context())
     assert [(one.name, one.results) for one in prepared.plan.lost] == [
         (name, (("read", "bandwidth"),)) for name in (POSIX, MPIIO, HDF5)
     ]
@@ -316,14 +318,14 @@ def test_losses_of_sessions_are_listed_where_no_session_can_run(
     assert "Only losses of earlier sessions are known: system 'local' has no usable stack" in done.stderr
 
 
-def test_damaged_review_file_accepts_nothing_and_prevents_no_session(night: Night, history: History) -> None:
+def test_damaged_review_file_accepts_nothing_and_prevents_no_session(
+    night: Night, history: History, messages: list[str]
+) -> None:
     night()
     path = reviews.review_file_path("local")
     path.parent.mkdir(parents=True)
     path.write_text("system: local\nplans: [{suite: tiny}]\n")
-    messages: list[str] = []
-    context = SessionContext("local", "tiny", report_message=messages.append)
-    assert run.prepare_session(history, context).plan.lost == ()
+    assert run.prepare_session(history, tiny_context()).plan.lost == ()
     assert any(f"{path}:2:" in text and "lost" in text for text in messages), messages
 
 

@@ -18,19 +18,16 @@ from iowatch.benchmarks.benchio import BENCHIO
 from iowatch.benchmarks.suites import SuiteCase
 from iowatch.core import InputError
 from iowatch.core.yamlfile import YamlDocument
-from iowatch.session.plan import (
-    PlannedRun,
+from iowatch.session.blackouts import current_blackout, jitter_s, next_blackout, wait_for_start
+from iowatch.session.budget import (
     RunHistory,
     SessionBudget,
     SessionBudgetError,
     UsageMeter,
-    current_blackout,
     fit_to_budget,
-    jitter_s,
-    next_blackout,
     session_budget,
-    wait_for_start,
 )
+from iowatch.session.plan import PlannedRun
 from iowatch.site.system import Blackout, NightlyPolicy
 from tests.conftest import ROOT
 
@@ -115,16 +112,15 @@ def test_jitter_is_reproducible_and_differs_per_day(policy: NightlyPolicy) -> No
     assert jitter_s(NightlyPolicy(), "archer2", days[0]) == 0
 
 
-def test_wait_for_start_sleeps_for_the_jitter(policy: NightlyPolicy) -> None:
-    messages: list[str] = []
+def test_wait_for_start_sleeps_for_the_jitter(policy: NightlyPolicy, messages: list[str]) -> None:
     slept: list[float] = []
     now = at("2026-11-25 02:00")
-    assert wait_for_start(policy, "archer2", now, messages.append, slept.append) is None
+    assert wait_for_start(policy, "archer2", now, slept.append) is None
     assert slept == [jitter_s(policy, "archer2", now.date())]
     assert messages[0].startswith("the session on archer2 starts at 2026-11-25 02:")
-    assert wait_for_start(NightlyPolicy(), "archer2", now, messages.append, slept.append) is None
+    assert wait_for_start(NightlyPolicy(), "archer2", now, slept.append) is None
     assert len(slept) == 1  # no jitter, no wait
-    reason = wait_for_start(policy, "archer2", at("2026-11-24 06:30"), messages.append, slept.append)
+    reason = wait_for_start(policy, "archer2", at("2026-11-24 06:30"), slept.append)
     assert reason == "no session on archer2: blackout 'maintenance' until 2026-11-24 18:00 UTC"
     assert len(slept) == 1
 

@@ -9,7 +9,6 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,9 +16,13 @@ from click.testing import Result
 from sqlalchemy import text
 
 from iowatch.core import MachineError
-from iowatch.session import session
+from iowatch.session.context import make_context, select_cases
+from iowatch.session.file_systems import lock_file_systems
+from iowatch.session.options import SessionOptions
 from iowatch.session.plan import SessionPlan
-from iowatch.site import FileSystemIdentity, storage
+from iowatch.session.reframe import ReframeSite
+from iowatch.session.runner import lock_system
+from iowatch.site import FileSystemIdentity, load_system, storage
 from iowatch.store import History, locks, maintenance
 from iowatch.store.locks import ALL_SESSIONS, HeldLockError, SessionLocks
 from tests.faults.outages import Session
@@ -29,9 +32,10 @@ SYSTEM = "system local"
 # Another checkout: the lock of its session, until its input ends.
 HOLDER = """
 import sys
-from iowatch.session.session import SessionContext
+from iowatch.session.runner import lock_system
+from iowatch.site import load_system
 from iowatch.store import History
-with History.open() as history, SessionContext("local", "smoke").system_lock(history):
+with History.open() as history, lock_system(history, load_system("local")):
     print("held", flush=True)
     sys.stdin.read()
 """
@@ -67,10 +71,10 @@ def test_checkouts_with_one_history_exclude_each_other(
 ) -> None:
     """Until the other session ends, here by a kill."""
     monkeypatch.setenv("IOWATCH_DB", postgresql_url)
-    context = session.SessionContext("local", "smoke")
+    system = load_system("local")
     with History.open() as history:
         with other_checkout(tmp_path, postgresql_url) as other:
-            with pytest.raises(MachineError) as refused, context.system_lock(history):
+            with pytest.raises(MachineError) as refused, lock_system(history, system):
                 pass
             assert re.match(
                 rf"another session is running \(process {other.pid} on \S+, account iowatch; "
@@ -91,14 +95,14 @@ def test_restore_excludes_the_sessions_of_all_hosts(
     with History.open(str(tmp_path / "source.db")) as source:
         maintenance.backup_history(source, tmp_path / "backup.db")
     with History.open(postgresql_url) as first, History.open(postgresql_url) as second:
-        context = session.SessionContext("local", "smoke")
-        with context.system_lock(first), second.locks.hold(ALL_SESSIONS, shared=True):
+        system = load_system("local")
+        with lock_system(first, system), second.locks.hold(ALL_SESSIONS, shared=True):
             refused = cli("history", "copy", tmp_path / "backup.db", postgresql_url)
         assert (refused.exit_code, "another session is running" in refused.stderr) == (3, True)
         with (
             first.locks.hold(ALL_SESSIONS),
             pytest.raises(HeldLockError, match=ALL_SESSIONS),
-            session.SessionContext("local", "smoke").system_lock(second),
+            lock_system(second, system),
         ):
             pass
     assert cli("history", "copy", tmp_path / "backup.db", postgresql_url).exit_code == 0
@@ -129,18 +133,18 @@ def test_two_systems_on_one_file_system_exclude_each_other(
     postgresql_url: str, tmp_path: Path, var: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scratch, plan = tmp_path / "scratch", SessionPlan((), ())
-    contexts = [session.SessionContext("local", "smoke", chosen_scratch=scratch) for _ in range(2)]
-    for context in contexts:
-        context.__dict__["site"] = SimpleNamespace(partitions=())  # ReFrame's configuration plays no role
+    selection = select_cases(SessionOptions(system="local", suite="smoke", scratch=scratch))
+    # ReFrame's configuration plays no role.
+    context = make_context(selection, ReframeSite("local", tmp_path / "reframe.py", (), {}))
     with (
         History.open(postgresql_url) as first,
         History.open(postgresql_url) as second,
-        contexts[0].scratch_lock(first, plan),
+        lock_file_systems(first, context, plan),
     ):
         monkeypatch.setenv("IOWATCH_VAR", str(tmp_path / "other"))
         with (
             pytest.raises(HeldLockError, match=locks.file_system_lock_name(scratch)),
-            contexts[1].scratch_lock(second, plan),
+            lock_file_systems(second, context, plan),
         ):
             pass
 
@@ -161,7 +165,9 @@ class _LosingSession(Session):
         return stored
 
 
-def test_session_continues_after_its_lock_was_lost(postgresql_url: str, tmp_path: Path, var: Path) -> None:
+def test_session_continues_after_its_lock_was_lost(
+    postgresql_url: str, tmp_path: Path, var: Path, messages: list[str]
+) -> None:
     with History.open(postgresql_url) as history, History.open(postgresql_url) as other:
         with history.locks.hold(SYSTEM):
             one = _LosingSession(history, tmp_path, postgresql_url, lambda: None)
@@ -169,7 +175,7 @@ def test_session_continues_after_its_lock_was_lost(postgresql_url: str, tmp_path
             with pytest.raises(HeldLockError), other.locks.hold(SYSTEM):
                 pass
         assert (one.status, one.missing()) == ("ok", [])
-        assert one.messages == [
+        assert messages == [
             "the connection that held the locks (system local) was lost: others may start a session",
             "the locks are taken again",
         ]
@@ -179,7 +185,7 @@ def test_session_continues_after_its_lock_was_lost(postgresql_url: str, tmp_path
 
 
 def test_session_that_met_another_one_after_the_loss_has_a_problem(
-    postgresql_url: str, tmp_path: Path, var: Path
+    postgresql_url: str, tmp_path: Path, var: Path, messages: list[str]
 ) -> None:
     with History.open(postgresql_url) as history, History.open(postgresql_url) as other:
         taken = other.locks.hold(SYSTEM)
@@ -191,13 +197,13 @@ def test_session_that_met_another_one_after_the_loss_has_a_problem(
         assert (one.status, one.missing()) == ("ok", [])
     assert problem.startswith(f"another session is running (process {os.getpid()} on ")
     assert problem.endswith("after this one lost its lock: bandwidths may be disturbed")
-    assert one.messages[1:] == [problem]
+    assert messages[1:] == [problem]
 
 
 def test_locks_need_no_server_in_a_local_history(history: History) -> None:
     if history.engine.dialect.name == "sqlite":
         with history.locks.hold(SYSTEM), history.locks.hold(SYSTEM):
-            assert history.locks.check(print) == []
+            assert history.locks.check() == []
 
 
 def test_lock_does_not_count_as_an_open_transaction(postgresql_url: str) -> None:

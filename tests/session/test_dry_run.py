@@ -108,7 +108,7 @@ def test_dry_run_uses_the_run_history_and_lists_deferred_runs(
     runs = document["runs"]
     assert isinstance(runs, list)
     assert [one["longest_s"] for one in runs] == [90.0] + [None] * (len(runs) - 1)
-    monkeypatch.setattr("iowatch.session.session.nightly_policy", lambda *_, **__: NightlyPolicy(minutes=2))
+    monkeypatch.setattr("iowatch.cli.commands.run.nightly_policy", lambda *_, **__: NightlyPolicy(minutes=2))
     nightly = dry_run(cli, "--stack", "gnu", "--night")
     left = nightly["deferred"]
     assert isinstance(left, list)

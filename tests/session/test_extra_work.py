@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import Counter
 
 from iowatch.benchmarks.suites import load_suite
+from iowatch.session.budget import RunHistory, SessionBudget, fit_to_budget
 from iowatch.session.extra_work import ROTATION_SESSIONS, add_extra_work
-from iowatch.session.plan import PlannedRun, RunHistory, SessionBudget, fit_to_budget
+from iowatch.session.plan import PlannedRun
 from iowatch.session.reframe import ReframeFailure
 from iowatch.session.run import _name_extra_work
 

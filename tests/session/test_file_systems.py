@@ -14,7 +14,9 @@ import pytest
 
 from iowatch.core import MachineError, UsageError
 from iowatch.session import accepted_plan, run
-from iowatch.session.session import SessionContext
+from iowatch.session.context import CaseSelection, make_context, select_cases
+from iowatch.session.file_systems import exclude_runs
+from iowatch.session.options import SessionOptions
 from iowatch.session.verdict import Verdict, assess_session
 from iowatch.site import load_system, storage
 from iowatch.store import History, SeriesFilter, locks
@@ -42,6 +44,15 @@ file_systems:
 )
 
 
+def select(
+    file_systems: Sequence[str] = (), case_names: Sequence[str] = (), scratch: Path | None = None
+) -> CaseSelection:
+    """Select cases of suite `tiny`."""
+    return select_cases(
+        SessionOptions(system="local", suite="tiny", file_systems=file_systems, case_names=case_names, scratch=scratch)
+    )
+
+
 class Site:
     """The `system.yaml` of `local`, which a test changes, and its sessions of suite `tiny`."""
 
@@ -55,7 +66,7 @@ class Site:
         (self.place / "site/systems/local/system.yaml").write_text(words)
 
     def run(self, *file_systems: str, scratch: Path | None = None) -> Verdict:
-        context = SessionContext("local", "tiny", chosen_file_systems=file_systems, chosen_scratch=scratch)
+        context = make_context(select(file_systems, scratch=scratch))
         return assess_session(self.history, run.run_suite(self.history, context))
 
     def series(self) -> dict[str, tuple[str | None, int]]:
@@ -125,7 +136,7 @@ def test_loss_of_a_file_system_of_the_suite_can_be_accepted(site: Site) -> None:
     (place / "tiny.yaml").write_text(text.replace("format: 1\n", "format: 1\nfile_systems: all\n"))
     first = site.run()
     assert (first.expected, first.received, first.exit_code) == (12, 6, 1)
-    lost = accepted_plan.losses_by_suite(site.history, "local", "tiny", (), print)["tiny"]
+    lost = accepted_plan.losses_by_suite(site.history, "local", "tiny", ())["tiny"]
     assert {run.name.rpartition("=")[2] for run in lost} == {"fast"}
     accepted_plan.accept_losses("local", "tiny", lost, "dismantled", "A. Reviewer")
     for _ in range(2):
@@ -142,10 +153,11 @@ def test_node_local_file_system_is_left_to_the_jobs(site: Site) -> None:
     assert (site.run("all").exit_code, Path("/absent").exists()) == (0, False)
     used = site.history.sessions("local")[0].facts.file_systems
     assert used["fast"].model_dump() == {"directory": "/absent/io", "identity": {}}
-    context = SessionContext("local", "tiny", chosen_file_systems=["all"])
-    context.cases = [replace(case, options=case.options.with_values({"nodes": 2})) for case in context.cases]
-    assert {name.rpartition("=")[2] for name in context.excluded} == {"fast"}
-    assert "fast is local to each node; the case has 2 nodes" in context.excluded.values()
+    selection = select(["all"])
+    cases = [replace(case, options=case.options.with_values({"nodes": 2})) for case in selection.cases]
+    excluded = exclude_runs(make_context(replace(selection, cases=tuple(cases)))).not_allowed
+    assert {name.rpartition("=")[2] for name in excluded} == {"fast"}
+    assert "fast is local to each node; the case has 2 nodes" in excluded.values()
 
 
 def test_file_system_that_does_not_respond_loses_only_its_runs(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -201,10 +213,9 @@ def test_case_is_chosen_with_or_without_its_file_system(site: Site) -> None:
     short = "benchio:api=posix,file=per-process"
     both = [short, f"{short},file_system=fast"]
     for name, found in ((short, both), (both[1], both[1:]), (both[1].removeprefix("benchio:"), both[1:])):
-        context = SessionContext("local", "tiny", case_names=[name], chosen_file_systems=["all"])
-        assert [case.run_name for case in context.cases] == found
+        assert [case.run_name for case in select(["all"], [name]).cases] == found
     with pytest.raises(UsageError, match="no case 'benchio:api=posix,file=per-process,file_system=fast'"):
-        SessionContext("local", "tiny", case_names=both[1:])  # not on the file systems of the suite
+        select(case_names=both[1:])  # not on the file systems of the suite
 
 
 def test_scratch_without_the_default_file_system_is_refused(site: Site) -> None:

@@ -12,17 +12,19 @@ from typing import cast
 
 import numpy as np
 import pytest
+from click.testing import Result as CliResult
 
 from iowatch import checks
 from iowatch.benchmarks.suites import SuiteCase, load_suite
-from iowatch.cli.commands.run import run_and_report
 from iowatch.core import MachineError, Output, OutputStatus, Result, Scalar, utc_now
 from iowatch.findings import series, state
 from iowatch.findings.series import load_observations
-from iowatch.session import accepted_plan, conditions, plan, reframe, run, session
+from iowatch.session import accepted_plan, budget, conditions, ingest, options, reframe, run, runner
+from iowatch.session.context import SessionContext, make_context, select_cases
 from iowatch.session.coverage import missing_reasons
+from iowatch.session.directory import recover_sessions
+from iowatch.session.options import SessionOptions
 from iowatch.session.reframe import ReframePartition, ReframeSite
-from iowatch.session.session import SessionContext
 from iowatch.session.verdict import assess_session
 from iowatch.site import load_system, schedulers, storage, suite_on_system
 from iowatch.site.file_system import Scratch
@@ -143,11 +145,13 @@ def history_with_sessions(history: History) -> History:
     return history
 
 
-def run_session(
-    history: History, policy: NightlyPolicy | None, messages: list[str] | None = None
-) -> run.SessionSummary:
-    collected = [] if messages is None else messages
-    return run.run_suite(history, SessionContext("local", "tiny", policy=policy, report_message=collected.append))
+def tiny_context(policy: NightlyPolicy | None = None, scratch: Path | None = None) -> SessionContext:
+    asked = SessionOptions(system="local", suite="tiny", policy=policy, scratch=scratch)
+    return make_context(select_cases(asked))
+
+
+def run_session(history: History, policy: NightlyPolicy | None) -> run.SessionSummary:
+    return run.run_suite(history, tiny_context(policy))
 
 
 def suspected(history: History) -> int:
@@ -162,11 +166,12 @@ def test_session_without_changes_runs_every_case_once(history_with_sessions: His
     assert (done.retest_count, done.deferred_runs, done.stop_reason) == (0, (), None)
 
 
-def test_retest_and_outlier_are_one_observation(history_with_sessions: History, fake: FakeReframe) -> None:
+def test_retest_and_outlier_are_one_observation(
+    history_with_sessions: History, fake: FakeReframe, messages: list[str]
+) -> None:
     """500 then 1000 MiB/s in one session are its observation of 707 MiB/s: neither is chosen for its value."""
     fake.levels = {"": 500.0, "retest": 1000.0}
-    messages: list[str] = []
-    done = run_session(history_with_sessions, NightlyPolicy(), messages)
+    done = run_session(history_with_sessions, NightlyPolicy())
     assert [(turn, len(names)) for turn, names in fake.starts] == [("", 3), ("retest", 3)]
     assert (history_with_sessions.session(done.uuid).status, done.retest_count) == ("ok", 3)
     assert "3 runs differ from previous sessions; repeating 3" in messages
@@ -209,10 +214,10 @@ def test_session_killed_during_retests_is_one_observation(
 
     fake.levels = {"": 500.0, "retest": 1000.0}
     with monkeypatch.context() as patch:
-        patch.setattr(session, "close_session", killed)
+        patch.setattr(runner, "close_session", killed)
         with pytest.raises(Killed):
             run_session(history_with_sessions, NightlyPolicy())
-    assert len(session.recover_sessions(history_with_sessions, "local")) == 1
+    assert len(recover_sessions(history_with_sessions, "local")) == 1
     for one in load_observations(
         history_with_sessions, series.headline_series(history_with_sessions, "local")
     ).values():
@@ -248,6 +253,7 @@ def test_retest_avoids_the_nodes_of_the_first_run(
     idle: str,
     where: str,
     avoided: list[str] | None,
+    messages: list[str],
 ) -> None:
     """Only if other nodes are idle: a job that waits for them might never start."""
     scheduler = IdleNodes(idle)
@@ -255,8 +261,7 @@ def test_retest_avoids_the_nodes_of_the_first_run(
     fake.partition("squeue", ("--partition=short",))
     fake.levels = {"": 500.0, "retest": 500.0}
     fake.nodes = {"": ["n1"], "retest": ["n2"]}
-    messages: list[str] = []
-    done = run_session(history_with_sessions, NightlyPolicy(), messages)
+    done = run_session(history_with_sessions, NightlyPolicy())
     assert f"3 runs differ from previous sessions; repeating 3{where}" in messages
     assert "--partition=short" in scheduler.asked[0]
     assert fake.avoided["retest"] == ([avoided] * 3 if avoided else [])
@@ -265,16 +270,20 @@ def test_retest_avoids_the_nodes_of_the_first_run(
 
 @pytest.mark.parametrize(("minutes", "waits"), [(100, True), (20, False)])
 def test_retest_on_the_same_nodes_waits_if_the_budget_permits(
-    history_with_sessions: History, fake: FakeReframe, monkeypatch: pytest.MonkeyPatch, minutes: int, waits: bool
+    history_with_sessions: History,
+    fake: FakeReframe,
+    monkeypatch: pytest.MonkeyPatch,
+    minutes: int,
+    waits: bool,
+    messages: list[str],
 ) -> None:
     waited: list[float] = []
     clock = SimpleNamespace(monotonic=lambda: time.monotonic() + sum(waited), sleep=waited.append, time=time.time)
     monkeypatch.setattr(run, "time", clock)
     monkeypatch.setattr(run, "_WAIT_STEP_S", 600.0)
     fake.levels = {"": 500.0, "retest": 500.0}
-    messages: list[str] = []
     policy = NightlyPolicy(retest_delay_minutes=30, minutes=minutes)
-    assert run_session(history_with_sessions, policy, messages).retest_count == 3
+    assert run_session(history_with_sessions, policy).retest_count == 3
     assert sum(waited) == pytest.approx(1800 if waits else 0, abs=5)
     assert ("retests start in 30 minutes: not all can run on other nodes" in messages) is waits
 
@@ -309,12 +318,13 @@ def test_session_beyond_its_budget_is_ended_and_not_ok(
     history_with_sessions: History, fake: FakeReframe, monkeypatch: pytest.MonkeyPatch, var: Path
 ) -> None:
     fake.slow_s = 600.0
-    limits = plan.SessionBudget(seconds=0.3, limit_reason="the budget of 5 minutes")
+    limits = budget.SessionBudget(seconds=0.3, limit_reason="the budget of 5 minutes")
     monkeypatch.setattr(run, "session_budget", lambda *_: limits)
     monkeypatch.setattr(run, "load_run_history", lambda *_: {})
     # By their time limits (60 s) nothing would fit: plan all runs.
     monkeypatch.setattr(run, "fit_to_budget", lambda runs, *_: (tuple(runs), ()))
-    monkeypatch.setattr(session, "ingest_case", lambda *_: None)  # no results
+    for module in (runner, ingest):  # no results
+        monkeypatch.setattr(module, "ingest_case", lambda *_: None)
     done = run_session(history_with_sessions, NightlyPolicy())
     assert not list(var.rglob("report.json"))  # the session did not wait for the end of ReFrame
     assert done.stop_reason == "ended early: the budget of 5 minutes is used up"
@@ -329,11 +339,12 @@ def test_session_beyond_its_budget_is_ended_and_not_ok(
 
 
 def test_verdict_is_printed_if_the_report_cannot_be_written(
-    history_with_sessions: History, fake: FakeReframe, var: Path, capsys: pytest.CaptureFixture[str]
+    history_with_sessions: History, fake: FakeReframe, cli: Callable[..., CliResult]
 ) -> None:
-    with pytest.raises(MachineError, match=r"cannot write /proc/x/junit\.xml"):
-        run_and_report(SessionContext("local", "tiny"), Path("/proc/x/junit.xml"), None, None, False)
-    assert "tiny on local: OK" in capsys.readouterr().out
+    done = cli("run", "--suite", "tiny", "--junit", "/proc/x/junit.xml")
+    assert done.exit_code == 3
+    assert "cannot write /proc/x/junit.xml" in done.stderr
+    assert "tiny on local: OK" in done.stdout
 
 
 def test_systems_on_one_file_system_exclude_each_other(history: History, fake: FakeReframe, var: Path) -> None:
@@ -369,7 +380,7 @@ def test_unmounted_scratch_is_refused_until_it_is_declared(
     """Nothing is declared: the file system of the last session is expected."""
 
     def run_on(scratch: Path) -> str:
-        return run.run_suite(history, SessionContext("local", "tiny", chosen_scratch=scratch)).uuid
+        return run.run_suite(history, tiny_context(scratch=scratch)).uuid
 
     with small(tmp_path / "disk") as disk:
         if disk is None:
@@ -385,7 +396,7 @@ def test_unmounted_scratch_is_refused_until_it_is_declared(
     assert other is not None
     declared = Scratch(path=str(tmp_path), mount=other.mount, type=other.type)
     system = load_system("local").model_copy(update={"scratch": declared})
-    monkeypatch.setattr(session, "load_system", lambda _: system)
+    monkeypatch.setattr(options, "load_system", lambda _: system)
     second = run_on(tmp_path / "disk" / "scratch")
     assert history.session(second).facts.scratch_file_system == other.declared
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import socket
 from collections.abc import Callable, Iterator
@@ -135,6 +136,25 @@ def test_a_killed_process_is_the_fault_of_its_system(recorded: History) -> None:
     assert (killed.exit_code, other.fault, other.findings) == (3, None, 1)
     assert "killed" in str(killed.fault)
     del recorded
+
+
+def _log_and_end(system: str) -> systems.SystemResult:
+    logging.getLogger("iowatch.test").info("%s: a message", system)
+    logging.getLogger("iowatch.test").debug("%s: only with --verbose", system)
+    return systems.SystemResult(system=system)
+
+
+@pytest.mark.parametrize("engine", [None, partial(local_processes, 2), partial(dask_workers, None, 1)])
+def test_messages_of_all_workers_are_shown_here(engine: Engine | None, var: Path, messages: list[str]) -> None:
+    """With the level of this process, which `--quiet` and `--verbose` set."""
+    logger = logging.getLogger("iowatch")
+    for level, expected in ((logging.INFO, {f"{name}: a message" for name in NAMES}), (logging.ERROR, set())):
+        messages.clear()
+        logger.setLevel(level)
+        done = systems.run_for_systems(_log_and_end, systems.SystemResult, NAMES, engine)
+        assert [one.fault for one in done] == [None, None]
+        # The engine reports its progress if it starts slowly.
+        assert {text for text in messages if not text.endswith("s left")} == expected
 
 
 def test_faults_of_iowatch_are_those_of_one_system(recorded: History, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -46,7 +46,7 @@ class Person:
     """Answers in order; keeps the questions."""
 
     def __init__(self, *answers: str) -> None:
-        self.answers, self.questions, self.shown = list(answers), list[str](), list[str]()
+        self.answers, self.questions = list(answers), list[str]()
 
     def ask(self, question: str, default: str) -> str:
         self.questions.append(question)
@@ -54,7 +54,7 @@ class Person:
 
     def describe(self, name: str = "new-one", given: Answers | None = None, **options: Any) -> init.InitResult:
         """Run the interview; all answers must be used."""
-        written = write_system(name, given or Answers(), ask=self.ask, say=self.shown.append, **options)
+        written = write_system(name, given or Answers(), ask=self.ask, **options)
         assert self.answers == []
         return written
 
@@ -102,13 +102,15 @@ def test_machine_without_scheduler_asks_one_question(
     assert list((var / "scratch").iterdir()) == []
 
 
-def test_wrong_scratch_is_explained_and_asked_again(checkout: Path, one_machine: None, tmp_path: Path) -> None:
+def test_wrong_scratch_is_explained_and_asked_again(
+    checkout: Path, one_machine: None, tmp_path: Path, messages: list[str]
+) -> None:
     (tmp_path / "file").touch()
     good = str(tmp_path / "io")
     person = Person("relative/io", "${NO_SUCH_VARIABLE}/io", "/no/such/io", f"{tmp_path}/file", "9", good)
     person.describe()
     assert len(person.questions) == 6
-    text = "\n".join(person.shown)
+    text = "\n".join(messages)
     for fault in ("is no absolute path", "names a variable that is not set", "No such file or directory: /no/such"):
         assert fault in text
     assert read_system(checkout / "systems" / "new-one" / "system.yaml").scratch_directory() == Path(good)
@@ -127,7 +129,7 @@ def test_scratch_that_the_machine_names_is_not_asked_for(
 
 
 def test_all_file_systems_are_offered(
-    checkout: Path, one_machine: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    checkout: Path, one_machine: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, messages: list[str]
 ) -> None:
     """Two parallel file systems: which one to measure is a question; the other ones stay in the description."""
     places = [tmp_path / name for name in ("work", "fast", "home")]
@@ -139,7 +141,7 @@ def test_all_file_systems_are_offered(
     monkeypatch.setattr("iowatch.site.storage.list_mounts", lambda: mounts)
     person = Person("2")
     person.describe()
-    assert [line.split()[1] for line in person.shown if line.startswith("  ") and line[2].isdigit()] == [
+    assert [line.split()[1] for line in messages if line.startswith("  ") and line[2].isdigit()] == [
         f"{places[0]}/iowatch", f"{places[1]}/iowatch", "${IOWATCH_VAR}/scratch", f"{places[2]}/iowatch",
     ]  # fmt: skip
     found = read_system(checkout / "systems" / "new-one" / "system.yaml")
@@ -159,7 +161,11 @@ def test_all_file_systems_are_offered(
 
 
 def test_cluster_asks_at_most_three_questions(
-    checkout: Path, cluster: None, slurm: Callable[[Slurm], list[list[str]]], fake: Callable[[str, str], None]
+    checkout: Path,
+    cluster: None,
+    slurm: Callable[[Slurm], list[list[str]]],
+    fake: Callable[[str, str], None],
+    messages: list[str],
 ) -> None:
     """Scratch, partition, and the account only because the scheduler refuses jobs without one."""
     fake("sacctmgr", "printf 'abc\\nabc\\ndef\\n'")
@@ -169,7 +175,7 @@ def test_cluster_asks_at_most_three_questions(
     written = person.describe(given=Answers(title="Our cluster"))
     assert len(person.questions) == 3
     assert submissions == [["standard"], ["standard", "--account=abc"]]
-    assert refusal in "\n".join(person.shown)
+    assert refusal in "\n".join(messages)
     assert written.unverified == ()
     settings = checkout / "systems" / "new-one" / "reframe.py"
     (partition,) = configuration(settings).get("systems/0/partitions")
@@ -192,13 +198,13 @@ def test_refused_partition_can_be_left_out_or_kept(
 
 
 def test_scratch_that_nodes_do_not_see_is_asked_again(
-    checkout: Path, cluster: None, slurm: Callable[[Slurm], list[list[str]]], tmp_path: Path
+    checkout: Path, cluster: None, slurm: Callable[[Slurm], list[list[str]]], tmp_path: Path, messages: list[str]
 ) -> None:
     shared = tmp_path / "shared"
     slurm(lambda n, a, scratch: {} if scratch == shared else {"standard": ("no scratch", "mkdir: cannot create")})
     person = Person("", "", str(shared))
     assert person.describe().unverified == ()
-    assert "mkdir: cannot create" in "\n".join(person.shown)
+    assert "mkdir: cannot create" in "\n".join(messages)
 
 
 def test_job_that_waits_is_reported_and_not_asked_about(

@@ -101,7 +101,7 @@ def test_hybrid_of_two_locks_has_the_chosen_packages_and_the_rest_of_good(var: P
         common = ROOT / "benchmarks" / "spack_repo" / "common.yaml"
         document = spack_graph.hybrid_environment(good, bad, [changes[name] for name in names], [str(common)])
         return SpackEnvironment(
-            "local", f"bisect-{'-'.join(names)}", lambda target: write_environment(target, document), print
+            "local", f"bisect-{'-'.join(names)}", lambda target: write_environment(target, document)
         ).resolved()
 
     assert "'zlib-ng' requires conflicting variant values" in (resolved("hdf5").note or "")

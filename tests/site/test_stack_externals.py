@@ -32,35 +32,33 @@ def test_another_gcc_is_reported_before_the_build(machine: Machine, stack: str) 
     """Ubuntu 24.04 has GCC 13 in the same path; Spack would build with it and record 12.2.0."""
     machine(gcc="13.3.0", glibc="2.39")
     with pytest.raises(InputError, match=r"it requires gcc 12\.2\.0 \(/usr/bin/gcc\), here 13\.3\.0\n") as error:
-        prepare_environment(stack, "local", False, print)
+        prepare_environment(stack, "local", False)
     assert "--concretize" in (error.value.hint or "")
 
 
 def test_another_mpi_and_a_missing_library_are_reported_together(machine: Machine) -> None:
     machine(openmpi="4.1.6", hdf5=ABSENT)
     with pytest.raises(InputError) as error:
-        prepare_environment("debian", "local", False, print)
+        prepare_environment("debian", "local", False)
     assert "openmpi 4.1.4 (/usr), here 4.1.6" in error.value.message
     assert "hdf5 1.10.8 (/usr), here missing" in error.value.message
 
 
-def test_other_build_tools_are_reported_and_missing_ones_refused(machine: Machine) -> None:
+def test_other_build_tools_are_reported_and_missing_ones_refused(machine: Machine, messages: list[str]) -> None:
     machine(cmake="3.28.3", glibc="2.39")
-    messages: list[str] = []
-    environment = prepare_environment("debian", "local", False, messages.append)
+    environment = prepare_environment("debian", "local", False)
     assert (environment / "spack.lock").is_file()
     (line,) = messages
     assert "cmake 3.25.1 (/usr), here 3.28.3" in line
     assert "glibc 2.36 (/usr), here 2.39" in line
     machine(cmake=ABSENT)
     with pytest.raises(InputError, match=r"cmake 3\.25\.1"):
-        prepare_environment("debian", "local", False, print)
+        prepare_environment("debian", "local", False)
 
 
-def test_concretization_uses_the_externals_of_this_machine(machine: Machine) -> None:
+def test_concretization_uses_the_externals_of_this_machine(machine: Machine, messages: list[str]) -> None:
     machine(gcc="13.3.0", openmpi="4.1.6", autoconf=ABSENT)
-    messages: list[str] = []
-    environment = prepare_environment("hdf5-1.14", "local", True, messages.append)
+    environment = prepare_environment("hdf5-1.14", "local", True)
     assert not (environment / "spack.lock").exists()
     includes = read_mapping(environment / "spack.yaml")["spack"]["include"]
     assert includes == [str(environment / "externals.yaml"), str(ROOT / "benchmarks/spack_repo/common.yaml")]
@@ -80,14 +78,14 @@ def test_stack_of_distribution_versions_is_refused_with_other_versions(machine: 
     """`debian` on Ubuntu 24.04: HDF5 1.10.10, which must not be built, cannot be the 1.10.8 of spack.yaml."""
     machine(gcc="13.3.0", openmpi="4.1.6", hdf5="1.10.10")
     with pytest.raises(InputError, match=r"requires openmpi@4\.1\.4, here 4\.1\.6|requires hdf5@1\.10\.8") as error:
-        prepare_environment("debian", "local", True, print)
+        prepare_environment("debian", "local", True)
     assert "hdf5@1.10.8, here 1.10.10" in error.value.message
     assert "Copy the stack's folder" in (error.value.hint or "")
 
 
 def test_committed_externals_are_used_if_they_match(machine: Machine) -> None:
     machine()
-    environment = prepare_environment("hdf5-1.14", "local", True, print)
+    environment = prepare_environment("hdf5-1.14", "local", True)
     includes = read_mapping(environment / "spack.yaml")["spack"]["include"]
     assert includes[0] == str(ROOT / "systems/local/externals.yaml")
 
@@ -95,7 +93,7 @@ def test_committed_externals_are_used_if_they_match(machine: Machine) -> None:
 def test_target_is_that_of_the_processor(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     machine()
     monkeypatch.setattr("iowatch.site.stack.install.platform.machine", lambda: "aarch64")
-    environment = prepare_environment("hdf5-1.14", "local", True, print)
+    environment = prepare_environment("hdf5-1.14", "local", True)
     settings = read_mapping(environment / "spack.yaml")["spack"]
     assert settings["packages"] == {"all": {"require": "target=aarch64"}}
 
@@ -117,12 +115,12 @@ def test_missing_unbuildable_external_is_refused(machine: Machine, cluster: Path
     with pytest.raises(
         InputError, match=r"externals\.yaml: no lustre 2\.15\.4 \(/usr\) on this machine, and it is not"
     ):
-        prepare_environment("slurm-lustre", "cluster", True, print)
+        prepare_environment("slurm-lustre", "cluster", True)
 
 
 def test_concretized_reference_stack_uses_the_externals_of_the_system(machine: Machine, cluster: Path) -> None:
     machine()
-    environment = prepare_environment("reference", "cluster", True, print)
+    environment = prepare_environment("reference", "cluster", True)
     includes = read_mapping(environment / "spack.yaml")["spack"]["include"]
     assert includes[0] == str(cluster / "systems" / "cluster" / "externals.yaml")
 

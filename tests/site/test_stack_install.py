@@ -50,10 +50,9 @@ GOOD = """[+] /usr (external parallel-netcdf-1.12.3-ee4zeulgilvepe3fweo7ajek4hfc
 [+] /somewhere/linux-x86_64_v2/benchio-1.0.0-zardrzow5asuiqsqlmvrydzsdhgu7cu4"""
 
 
-def test_install_progress_names_the_parts(spack: Callable[..., Path]) -> None:
+def test_install_progress_names_the_parts(spack: Callable[..., Path], messages: list[str]) -> None:
     spack(GOOD, already=False)
-    messages: list[str] = []
-    install_stack("debian", "local", say=messages.append)
+    install_stack("debian", "local")
     assert messages == [
         "debian: 1 of 12 parts: parallel-netcdf-1.12.3",
         "debian: Installing benchio-1.0.0-zardrzow5asuiqsqlmvrydzsdhgu7cu4 [12/12]",
@@ -108,11 +107,10 @@ def test_stack_without_lock_names_the_concretize_command(
     assert load_stack("own").note == "not resolved; iowatch stack install own --system local --concretize"
 
 
-def test_other_spack_release_is_reported(spack: Callable[..., Path]) -> None:
+def test_other_spack_release_is_reported(spack: Callable[..., Path], messages: list[str]) -> None:
     root = spack(GOOD)
     (root / "lib" / "spack" / "spack" / "__init__.py").write_text('__version__ = "1.2.0"\n')
-    messages: list[str] = []
-    install_stack("debian", "local", say=messages.append)
+    install_stack("debian", "local")
     assert messages[0] == f"this is Spack 1.2.0; the locks were made with {pinned_spack_version()}"
 
 

@@ -94,10 +94,10 @@ def test_environment_of_a_stack_keeps_its_sources(tmp_path: Path, var: Path, mon
     manifest(folder, "{netcdf-c: {spec: netcdf-c@4.4.0, path: ../../../../src}}")
     lock(folder, dev_path=tmp_path)
     with pytest.raises(InputError, match=f"it builds netcdf-c from {tmp_path}, spack.yaml from {directory}") as error:
-        stack_install.prepare_environment("own", "local", False, print)
+        stack_install.prepare_environment("own", "local", False)
     assert "--concretize" in (error.value.hint or "")
     lock(folder, dev_path=directory)
-    environment = stack_install.prepare_environment("own", "local", False, print)
+    environment = stack_install.prepare_environment("own", "local", False)
     known = read_mapping(environment / "spack.yaml")["spack"]["develop"]
     assert known == {"netcdf-c": {"spec": "netcdf-c@4.4.0", "path": str(directory)}}
 

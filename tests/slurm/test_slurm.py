@@ -23,6 +23,8 @@ import pytest
 from click.testing import Result
 
 from iowatch.findings import load_findings
+from iowatch.session.file_systems import LockedSession
+from iowatch.session.options import SessionOptions
 from iowatch.site.schedulers import PartitionCapacity, partition_capacity
 from iowatch.store import History, RunRow
 from tests.conftest import ROOT
@@ -217,18 +219,19 @@ def test_aggressors_are_tasks_of_one_array(
 ) -> None:
     """Two jobs that ReFrame submits, directed by their control file; one is cancelled, the other ends with the run."""
     from iowatch.experiments.interference.aggressors import AggressorError, Aggressors
-    from iowatch.experiments.interference.run import InterferenceContext, check_interference
+    from iowatch.experiments.interference.plan import check_interference, make_interference_context
 
     for name, value in cluster.environment.items():
         monkeypatch.setenv(name, value)
     known = len(cluster.ended())
-    words = {"victim": "api=posix,file=per-process", "aggressor": "api=posix,file=per-process"}
-    context = InterferenceContext("slurm-local", "tiny", (stack,), levels=(0, 2), **words)  # type: ignore[arg-type]
+    case = "api=posix,file=per-process"
+    options = SessionOptions(system="slurm-local", suite="tiny", stacks=(stack,))
+    context = make_interference_context(options, victim=case, aggressor=case, levels=(0, 2))
     plan = context.plan()
     assert check_interference(context, plan, 1) == []
     assert partition_capacity("node") == PartitionCapacity(nodes=1, processors=16)
-    jobs = Aggressors(context, plan.aggressor, 2, tmp_path / "aggressors", 300)
-    order = replace(context.order(tmp_path), session="test")
+    jobs = Aggressors(context.session, plan.aggressor, 2, tmp_path / "aggressors", 300)
+    order = replace(LockedSession(context.session, {}, {}).order(tmp_path), session="test")
     try:
         jobs.launch(order)
         jobs.start(2, 1)

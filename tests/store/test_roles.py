@@ -11,7 +11,9 @@ from sqlalchemy import create_engine, text
 
 from iowatch.findings import load_findings, update_findings
 from iowatch.reference import reviews
-from iowatch.session import session
+from iowatch.session.directory import start_session
+from iowatch.session.runner import lock_system
+from iowatch.site import load_system
 from iowatch.store import ROLES_FILE, History, NotPermittedError, SessionRecord, maintenance
 from iowatch.store.schema import Base
 from tests import postgresql
@@ -54,12 +56,12 @@ def execute_as_owner(url: str, statement: str) -> None:
 def test_writer_runs_sessions(common: str, var: Path, tmp_path: Path) -> None:
     """All that a session does: locks, cases, results, findings, its end; and the recovery of an interrupted one."""
     with History.open(as_account(common, "wendy")) as history:
-        with session.SessionContext("local", "smoke").system_lock(history):
+        with lock_system(history, load_system("local")):
             one = Session(history, tmp_path, 2, "of-wendy")
             one.run()
-            session.start_session(history, SessionRecord("killed", "local", "smoke", "run", 1_700_000_100), [])
-        with session.SessionContext("local", "smoke").system_lock(history) as recovered:
-            assert recovered == ["killed"]
+            start_session(history, SessionRecord("killed", "local", "smoke", "run", 1_700_000_100), [])
+        with lock_system(history, load_system("local")) as recovered:
+            assert recovered == ("killed",)
         assert (history.session("of-wendy").status, one.missing()) == ("ok", [])
         update_findings(history, SYSTEM)
         with History.open(str(tmp_path / "earlier.db")) as earlier:

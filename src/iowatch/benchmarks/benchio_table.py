@@ -63,10 +63,17 @@ class BenchioFileBlock:
     deleted: str | None = None
     printed: set[tuple[str, str]] = field(default_factory=set)
 
-    def takes(self, kind: str, time_s: str, rate: str) -> bool:
-        """Return whether this row can follow the existing rows."""
-        doubled = not kind and (time_s, rate) in self.printed
-        return not ("avg" in self.checks or kind in self.checks or doubled or len(self.times) >= parsing.MAX_ROWS)
+    def takes(self, check: str, time_s: str, rate: str) -> bool:
+        """Return whether this row can follow the existing rows.
+
+        Args:
+            check: `min` or `avg`; empty for a repetition.
+        """
+        if "avg" in self.checks or check in self.checks:
+            return False
+        if not check and (time_s, rate) in self.printed:
+            return False
+        return len(self.times) < parsing.MAX_ROWS
 
 
 @dataclass
@@ -97,7 +104,8 @@ class BenchioTable:
             self.recent = True
             self._listing = self.lists.setdefault(_LISTS[text], [])
         elif self._listing is not None and (text in BACKENDS or text in STRIPINGS):
-            self._listing += [text] if len(self._listing) < parsing.MAX_NAMES else []
+            if len(self._listing) < parsing.MAX_NAMES:
+                self._listing.append(text)
         elif set(text) != {"-"}:
             self._listing = None
             self._read(text)
@@ -105,45 +113,60 @@ class BenchioTable:
     def _read(self, text: str) -> None:
         if "time =" in text or "rate =" in text:
             self._read_row(text)
-        elif (file := _FILE.fullmatch(text)) is not None:
-            if file[1] == "Writing to" and len(self.blocks) < parsing.MAX_ROWS:
-                self.blocks.append(BenchioFileBlock(file[2]))
-            elif self.blocks and self.blocks[-1].deleted is None:
-                self.blocks[-1].deleted = file[2]
-            else:
-                self.damaged += 1
-        elif text in ("Finished", "Simple Parallel IO benchmark"):
-            self.ends += text == "Finished"
-            self.titles += text != "Finished"
-        elif (shape := _SHAPE.fullmatch(text)) is not None:
-            self._set(self.shapes, shape[1], tuple(int(n) for n in shape.groups()[1:]))
-        elif (count := _COUNT.fullmatch(text)) is not None:
+        elif file := _FILE.fullmatch(text):
+            self._read_file(file[1], file[2])
+        elif text == "Finished":
+            self.ends += 1
+        elif text == "Simple Parallel IO benchmark":
+            self.titles += 1
+        elif shape := _SHAPE.fullmatch(text):
+            name, *sizes = shape.groups()
+            self._set(self.shapes, name, tuple(map(int, sizes)))
+        elif count := _COUNT.fullmatch(text):
             self._set(self.counts, count[2][:4], int(count[1]))
-        elif (node := _NODE.fullmatch(text)) is not None:
-            self.per_node += [int(node[1])] if len(self.per_node) < parsing.MAX_ROWS else []
-        elif (total := _TOTAL.fullmatch(text)) is not None:
-            self.recent |= total[2] == "GiB"
-            self.total_bytes = float(total[1]) * (GIB if total[2] == "GiB" else MIB)
+        elif node := _NODE.fullmatch(text):
+            if len(self.per_node) < parsing.MAX_ROWS:
+                self.per_node.append(int(node[1]))
+        elif total := _TOTAL.fullmatch(text):
+            # The 2018 version prints MiB.
+            unit = MIB
+            if total[2] == "GiB":
+                self.recent = True
+                unit = GIB
+            self.total_bytes = float(total[1]) * unit
             self.digits = _count_digits(total[1])
 
-    def _set(self, place: dict[str, _T], name: str, value: _T) -> None:
-        self.contradicts |= place.setdefault(name, value) != value
+    def _read_file(self, action: str, path: str) -> None:
+        """Begin the rows of a file, or note that it was deleted."""
+        if action == "Writing to" and len(self.blocks) < parsing.MAX_ROWS:
+            self.blocks.append(BenchioFileBlock(path))
+        elif self.blocks and self.blocks[-1].deleted is None:
+            self.blocks[-1].deleted = path
+        else:
+            self.damaged += 1
+
+    def _set(self, values: dict[str, _T], name: str, value: _T) -> None:
+        """Keep a value that is printed; another one for the same name is a contradiction."""
+        self.contradicts |= values.setdefault(name, value) != value
 
     def _read_row(self, text: str) -> None:
         """Add one row to its file; a row after the averages, or without a file, is invalid."""
-        block = self.blocks[-1] if self.blocks else None
-        full = block is not None and len(block.times) >= parsing.MAX_ROWS and text.startswith("time =")
-        match = None if full else _ROW.fullmatch(text)
-        if match is None or block is None:
+        match = None
+        if self.blocks:
+            # Not matched for a file with too many rows: a hostile output must not take long.
+            is_full = len(self.blocks[-1].times) >= parsing.MAX_ROWS and text.startswith("time =")
+            match = None if is_full else _ROW.fullmatch(text)
+        if match is None:
             self.damaged += 1
             return
-        kind, time_s, rate, unit = match.groups()
-        if not block.takes(kind, time_s, rate) or not (self._digits_fit(time_s) and self._digits_fit(rate)):
+        block = self.blocks[-1]
+        check, time_s, rate, unit = match.groups()
+        if not block.takes(check, time_s, rate) or not (self._digits_fit(time_s) and self._digits_fit(rate)):
             self.damaged += 1
             return
         seconds, bandwidth = float(time_s), float(rate) * _MIB_PER_S[unit]
-        if kind:
-            block.checks[kind] = seconds, bandwidth
+        if check:
+            block.checks[check] = seconds, bandwidth
         elif math.isclose(seconds * bandwidth * MIB, self.total_bytes or 0, rel_tol=_TOLERANCE):
             block.printed.add((time_s, rate))
             block.times.append(seconds)
@@ -174,11 +197,17 @@ class BenchioTable:
         if case is None:
             builder.add_truncation("sizes and ranks are not printed whole, or contradict each other")
             return
-        if others := context.rank_mismatch_reason(case["ranks"], "benchio"):
-            builder.add_failure(others)
+        mismatch = context.rank_mismatch_reason(case["ranks"], "benchio")
+        if mismatch:
+            builder.add_failure(mismatch)
             return
-        builder.facts["generation"] = "2024" if self.recent else "2018"
-        for block in _blocks_of_2024(builder, self) if self.recent else _blocks_of_2018(builder, self):
+        if self.recent:
+            builder.facts["generation"] = "2024"
+            blocks = _blocks_of_2024(builder, self)
+        else:
+            builder.facts["generation"] = "2018"
+            blocks = _blocks_of_2018(builder, self)
+        for block in blocks:
             _keep_block(builder, block, case)
 
 
@@ -199,13 +228,12 @@ def _table_case(table: BenchioTable) -> parsing.CaseParameters | None:
     if table.contradicts or not (grid and local and whole and ranks and table.total_bytes):
         return None
     total = math.prod(whole) * _ELEMENT_BYTES
-    agree = (
-        tuple(g * n for g, n in zip(grid, local, strict=True)) == whole,
-        math.prod(grid) == ranks,
-        math.isclose(total, table.total_bytes, rel_tol=1e-4),
-        not table.recent or (len(table.per_node) == nodes and sum(table.per_node) == ranks),
-    )
-    if not all(agree):
+    if tuple(processes * size for processes, size in zip(grid, local, strict=True)) != whole:
+        return None
+    if math.prod(grid) != ranks or not math.isclose(total, table.total_bytes, rel_tol=1e-4):
+        return None
+    # The 2018 version does not print the ranks of each node.
+    if table.recent and (len(table.per_node) != nodes or sum(table.per_node) != ranks):
         return None
     return {
         "ranks": ranks,
@@ -232,15 +260,25 @@ def _keep_block(builder: parsing.OutputBuilder, block: BenchioFileBlock, case: p
 
 def _blocks_of_2024(builder: parsing.OutputBuilder, table: BenchioTable) -> list[BenchioFileBlock]:
     """Return the files of the 2024 version: one row per file, files in the announced order."""
-    expected = [f"{s}/{m}" for m in table.lists.get("methods", []) for s in table.lists.get("stripings", [])]
-    places = [next((i for i, n in enumerate(expected) if b.path.startswith(n)), -1) for b in table.blocks]
-    if not expected or -1 in places or places != sorted(set(places)):
+    expected: list[str] = []
+    for method in table.lists.get("methods", []):
+        expected += [f"{striping}/{method}" for striping in table.lists.get("stripings", [])]
+    # The position of each file in this order; -1: not announced.
+    positions = []
+    for block in table.blocks:
+        position = next((index for index, name in enumerate(expected) if block.path.startswith(name)), -1)
+        positions.append(position)
+    if not expected or -1 in positions or positions != sorted(set(positions)):
         builder.add_truncation("files, methods and stripings are not printed whole, or not in the order announced")
         return []
     # A row before a gap may belong to one of the missing files.
-    last = len(expected) if table.ends else max(places, default=0) + 1
-    spans = zip(table.blocks, places, [*places[1:], last][: len(places)], strict=True)
-    complete = [block for block, place, after in spans if len(block.times) == 1 and after == place + 1]
+    end = len(expected) if table.ends else max(positions, default=0) + 1
+    following = [*positions, end]
+    complete = []
+    for number, block in enumerate(table.blocks):
+        is_followed = following[number + 1] == positions[number] + 1
+        if len(block.times) == 1 and is_followed:
+            complete.append(block)
     if len(complete) < len(expected):
         builder.add_truncation(f"{len(complete)} of {len(expected)} files were printed whole")
     return complete
@@ -250,16 +288,18 @@ def _blocks_of_2018(builder: parsing.OutputBuilder, table: BenchioTable) -> list
     """Return the files of the 2018 version: repetitions, minimum, average; the last file may be truncated."""
     deletes = any(block.deleted for block in table.blocks)
     directories = {block.path.rpartition("/")[0] for block in table.blocks}
-    known = len(directories) == 1 or (directories <= set(STRIPINGS) and (deletes or _are_in_order(table.blocks)))
-    valid, names = [], [block.path for block in table.blocks]
+    is_plausible = len(directories) == 1 or (directories <= set(STRIPINGS) and (deletes or _are_in_order(table.blocks)))
+    valid, paths = [], [block.path for block in table.blocks]
     for block in table.blocks:
         where = f"of '{parsing.decode_for_display(block.path)}'"
-        whole = table.ends > 0 or block is not table.blocks[-1]
-        if whole and deletes and block.deleted != block.path:
+        is_whole = table.ends > 0 or block is not table.blocks[-1]
+        has_valid_name = (is_plausible or deletes) and _PLAIN.fullmatch(block.path) and paths.count(block.path) == 1
+        if is_whole and deletes and block.deleted != block.path:
             builder.add_truncation(f"the end {where} is damaged")
-        elif not (known or deletes) or not _PLAIN.fullmatch(block.path) or names.count(block.path) > 1:
+        elif not has_valid_name:
             builder.add_truncation(f"the name {where} is damaged or doubled")
-        elif not whole and not block.checks and not table.damaged:
+        elif not is_whole and not block.checks and not table.damaged:
+            # Cut off before its minimum and average.
             valid.append(block)
         elif not _averages_match(block):
             builder.add_truncation(f"rows {where} do not agree with their minimum and average")
@@ -272,14 +312,16 @@ def _blocks_of_2018(builder: parsing.OutputBuilder, table: BenchioTable) -> list
 
 def _are_in_order(blocks: list[BenchioFileBlock]) -> bool:
     """Return whether there is one file per striping, in this order (2018's file per process, which deletes none)."""
-    places = [STRIPINGS.index(block.path.rpartition("/")[0]) for block in blocks]
-    return places == sorted(set(places))
+    positions = [STRIPINGS.index(block.path.rpartition("/")[0]) for block in blocks]
+    return positions == sorted(set(positions))
 
 
 def _averages_match(block: BenchioFileBlock) -> bool:
     if set(block.checks) != {"min", "avg"} or not block.times:
         return False
-    n = len(block.times)
-    expected = (min(block.times), max(block.rates), sum(block.times) / n, sum(block.rates) / n)
+    repetitions = len(block.times)
+    best = (min(block.times), max(block.rates))
+    means = (sum(block.times) / repetitions, sum(block.rates) / repetitions)
     printed = (*block.checks["min"], *block.checks["avg"])
-    return all(math.isclose(e, p, rel_tol=_SUM_TOLERANCE) for e, p in zip(expected, printed, strict=True))
+    pairs = zip((*best, *means), printed, strict=True)
+    return all(math.isclose(expected, value, rel_tol=_SUM_TOLERANCE) for expected, value in pairs)

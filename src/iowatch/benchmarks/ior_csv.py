@@ -59,28 +59,31 @@ class IorCsvReader:
             builder.add_truncation("the rows are not of one case" if self.cases else "no row was printed")
             return
         (block, transfer, tasks) = next(iter(self.cases))
-        if others := context.rank_mismatch_reason(tasks, "IOR"):
-            builder.add_failure(others)
+        mismatch = context.rank_mismatch_reason(tasks, "IOR")
+        if mismatch:
+            builder.add_failure(mismatch)
             return
         if transfer == 0 or block % transfer or tasks == 0:
             builder.add_truncation("the sizes contradict each other")
             return
         case: CaseParameters = {"ranks": tasks, "transfer_bytes": transfer, "block_bytes": block}
-        share = tasks * block
-        implied = [row.bandwidth * row.time * MIB / share for row in self.rows.values()]
-        segments = max(1, round(median(implied)))
-        lengths = {name: sum(1 for key in self.rows if key[0] == name) for name in OPERATIONS}
-        if 0 not in lengths.values() and len(set(lengths.values())) > 1:
+        # The number of segments is not printed; bandwidth x time is the volume.
+        segment_bytes = tasks * block
+        implied_segments = [row.bandwidth * row.time * MIB / segment_bytes for row in self.rows.values()]
+        segments = max(1, round(median(implied_segments)))
+        row_counts = Counter(operation for operation, _ in self.rows)
+        repetitions = {operation: row_counts[operation] for operation in OPERATIONS}
+        if 0 not in repetitions.values() and len(set(repetitions.values())) > 1:
             builder.add_truncation("write and read have not the same number of repetitions")
-        for operation, length in lengths.items():
-            if not context.fresh and any(CONFIRMED * row.time < 2 * _HALF for row in self.rows.values()):
-                builder.add_truncation("the bandwidths are not confirmed: the times have too few digits")
-                return
-            self._keep(builder, operation, length, segments * share, case)
+        if not context.fresh and any(CONFIRMED * row.time < 2 * _HALF for row in self.rows.values()):
+            builder.add_truncation("the bandwidths are not confirmed: the times have too few digits")
+            return
+        for operation, count in repetitions.items():
+            self._keep(builder, operation, count, segments * segment_bytes, case)
 
-    def _keep(self, builder: OutputBuilder, operation: str, length: int, total: int, case: CaseParameters) -> None:
-        rows = [self.rows[operation, i] for i in range(length) if (operation, i) in self.rows]
-        if len(rows) < length:
+    def _keep(self, builder: OutputBuilder, operation: str, count: int, total: int, case: CaseParameters) -> None:
+        rows = [self.rows[operation, number] for number in range(count) if (operation, number) in self.rows]
+        if len(rows) < count:
             builder.add_truncation(f"repetitions of {operation} are missing")
         consistent = [row for row in rows if _is_csv_row_consistent(row, total, int(case["transfer_bytes"] or 1))]
         if len(consistent) < len(rows):

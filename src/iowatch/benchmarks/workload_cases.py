@@ -288,7 +288,9 @@ def _common_parameters(files: Sequence[Mapping[str, Any]]) -> dict[str, Scalar |
     """Return interface and layout of files; None where they differ."""
     apis = {_APIS[file["api"]] for file in files}
     layouts = {file["layout"] for file in files}
-    return {"api": apis.pop() if len(apis) == 1 else None, "file": layouts.pop() if len(layouts) == 1 else None}
+    api = apis.pop() if len(apis) == 1 else None
+    layout = layouts.pop() if len(layouts) == 1 else None
+    return {"api": api, "file": layout}
 
 
 def _add(

@@ -54,8 +54,10 @@ def evaluate(expression: Any, names: Names, real: bool = False) -> Number:
     Raises:
         InputError: not an expression, an unknown name, overflow of 64 bits, or division by zero.
     """
-    if isinstance(expression, bool | int) or (real and isinstance(expression, float)):
-        return int(expression) if isinstance(expression, bool) else expression
+    if isinstance(expression, bool):
+        return int(expression)
+    if isinstance(expression, int) or (real and isinstance(expression, float)):
+        return expression
     if not isinstance(expression, str) or len(expression) > _MAX_LENGTH:
         raise InputError(f"'{str(expression)[:80]}' is not an expression")
     try:
@@ -92,7 +94,8 @@ def _raw_value(node: ast.expr, names: Names, real: bool) -> Number:
         case ast.Name(id=name):
             if name not in names:
                 raise InputError(f"unknown name '{name}'; known: {', '.join(sorted(names))}")
-            if isinstance(value := names[name], str):
+            value = names[name]
+            if isinstance(value, str):
                 raise InputError(f"'{name}' is a text, not a number")
             return value
         case ast.UnaryOp(op=ast.USub(), operand=operand):
@@ -106,23 +109,24 @@ def _raw_value(node: ast.expr, names: Names, real: bool) -> Number:
         case ast.Compare(left=left, ops=[op], comparators=[right]) if type(op) in _COMPARE:
             return int(_COMPARE[type(op)](_value(left, names, real), _value(right, names, real)))
         case ast.BoolOp(op=op, values=values):
-            chosen = all if isinstance(op, ast.And) else any
-            return int(chosen(_value(one, names, real) != 0 for one in values))
-        case ast.Call(func=ast.Name(id="min" | "max" as word), args=[left, right], keywords=[]):
-            both = _value(left, names, real), _value(right, names, real)
-            return min(both) if word == "min" else max(both)
+            truths = (_value(value, names, real) != 0 for value in values)
+            return int(all(truths) if isinstance(op, ast.And) else any(truths))
+        case ast.Call(func=ast.Name(id="min"), args=[left, right], keywords=[]):
+            return min(_value(left, names, real), _value(right, names, real))
+        case ast.Call(func=ast.Name(id="max"), args=[left, right], keywords=[]):
+            return max(_value(left, names, real), _value(right, names, real))
     raise ValueError(ast.dump(node)[:80])
 
 
 def _chain(node: ast.expr, names: Names, real: bool) -> Number:
     """The value of `a + b + c …`: sums over ranks have more terms than Python's recursion may be deep."""
-    rest: list[ast.BinOp] = []
+    terms: list[ast.BinOp] = []
     while isinstance(node, ast.BinOp):
-        rest.append(node)
+        terms.append(node)
         node = node.left
     value = _value(node, names, real)
-    for one in reversed(rest):
-        value = _checked(_binary(one.op, value, _value(one.right, names, real), real))
+    for term in reversed(terms):
+        value = _checked(_binary(term.op, value, _value(term.right, names, real), real))
     return value
 
 
@@ -202,7 +206,9 @@ class Workload:
 
     def text(self, value: Any) -> str:
         """Return a text, or that of the parameter `$name`."""
-        return str(self._texts.get(value[1:], value)) if isinstance(value, str) and value[:1] == "$" else str(value)
+        if isinstance(value, str) and value.startswith("$"):
+            return str(self._texts.get(value.removeprefix("$"), value))
+        return str(value)
 
     def value(self, expression: Any, rank: int = 0, real: bool = False) -> Number:
         """Return the value of an expression on a rank."""
@@ -218,9 +224,13 @@ class Workload:
             for rank in range(self.ranks):
                 if not self._takes_part(file.get("ranks"), rank, self._names[rank]):
                     continue
-                keys: dict[str, Any] = {"shared": 0, "per-process": rank, "per-node": self._names[rank]["node"]}
-                key = self.value(group, rank) if group is not None else keys[layout]
-                owners[rank] = lowest.setdefault(key, rank)
+                # Ranks of the same group share a file.
+                if group is not None:
+                    group_number = self.value(group, rank)
+                else:
+                    groups: dict[str, Any] = {"shared": 0, "per-process": rank, "per-node": self._names[rank]["node"]}
+                    group_number = groups[layout]
+                owners[rank] = lowest.setdefault(group_number, rank)
             self._members[name] = owners
         return self._members[name]
 
@@ -235,7 +245,7 @@ class Workload:
     def file_names(self, name: str, rank: int) -> dict[str, Number | str]:
         """Return what expressions of a file and of its actions know on a rank that has part in it."""
         owners = self.members(name)
-        sharing = [one for one, owner in owners.items() if owner == owners[rank]]
+        sharing = [member for member, owner in owners.items() if owner == owners[rank]]
         return {**self._names[rank], "file_ranks": len(sharing), "file_rank": sharing.index(rank)}
 
     def _rank_names(self, rank: int, common: Names) -> dict[str, Number | str]:
@@ -244,12 +254,13 @@ class Workload:
             names[name] = evaluate(expression, names)
         return names
 
-    def _takes_part(self, chosen: Any, rank: int, names: Names) -> bool:
-        if chosen is None or chosen == "all":
+    def _takes_part(self, ranks: Any, rank: int, names: Names) -> bool:
+        """Whether a rank is among those of an action: all, a list of numbers, or those that meet a condition."""
+        if ranks is None or ranks == "all":
             return True
-        if isinstance(chosen, list):
-            return rank in [evaluate(one, names) for one in chosen]
-        return evaluate(chosen, names) != 0
+        if isinstance(ranks, list):
+            return rank in [evaluate(expression, names) for expression in ranks]
+        return evaluate(ranks, names) != 0
 
     def _walk(self, actions: Sequence[Any], rank: int, names: dict[str, Number | str]) -> Iterator[Operation]:
         for action in actions:
@@ -286,7 +297,7 @@ class Workload:
         parts = self._parts(action, file, names)
         if evaluate(action.get("view", 0), names):
             if not self._has_views(action, file, names):
-                raise InputError(f"{_place(action)}: only a collective operation of mpiio has a view")
+                raise InputError(f"{_action_name(action)}: only a collective operation of mpiio has a view")
             viewed = tuple((offset, size) for offset, size, _ in parts)
             first, size, end = viewed[0][0], sum(size for _, size in viewed), sum(viewed[-1])
             yield Operation(verb, name, number, owners[rank], first, size, end - first, True, parts=viewed)
@@ -303,13 +314,13 @@ class Workload:
     ) -> Iterator[tuple[int, int, int]]:
         if "list" in action:
             for pair in action["list"]:
-                offset, size = (int(evaluate(one, names)) for one in pair)
+                offset, size = (int(evaluate(expression, names)) for expression in pair)
                 yield offset, size, size
         elif "dataset" in action:
             yield self._dataset_part(action, file, names)
         elif "shape" in action:
             if not self._has_views(action, file, names):
-                raise InputError(f"{_place(action)}: only a collective operation of mpiio has a shape")
+                raise InputError(f"{_action_name(action)}: only a collective operation of mpiio has a shape")
             shape = [int(evaluate(n, names)) for n in action["shape"]]
             yield _box(action, shape, 1, int(evaluate(action["offset"], names)), names)
         else:
@@ -338,20 +349,26 @@ def _box(
     for key in ("start", "count"):
         if len(action[key]) != len(shape):
             raise InputError(
-                f"{_place(action)}: {key} has {format_count(len(action[key]), 'value')}, expected {len(shape)}: "
+                f"{_action_name(action)}: {key} has {format_count(len(action[key]), 'value')}, expected {len(shape)}: "
                 "one for each dimension"
             )
-    start, count = ([int(evaluate(n, names)) for n in action[key]] for key in ("start", "count"))
-    strides = [math.prod(shape[i + 1 :]) * element for i in range(len(shape))]
+    start = [int(evaluate(expression, names)) for expression in action["start"]]
+    count = [int(evaluate(expression, names)) for expression in action["count"]]
+    # Bytes from one index of each dimension to the next: the last dimension is contiguous.
+    strides = [math.prod(shape[dimension + 1 :]) * element for dimension in range(len(shape))]
     size = math.prod(count) * element
-    first = base + sum(a * b for a, b in zip(start, strides, strict=True))
-    span = sum((n - 1) * b for n, b in zip(count, strides, strict=True)) + element if size else 0
-    return first, size, span
+    first = base + sum(index * stride for index, stride in zip(start, strides, strict=True))
+    if size == 0:
+        return first, 0, 0
+    last = sum((length - 1) * stride for length, stride in zip(count, strides, strict=True))
+    return first, size, last + element
 
 
-def _place(action: Mapping[str, Any]) -> str:
+def _action_name(action: Mapping[str, Any]) -> str:
+    """Return `write of DATASET of FILE`, for messages."""
     verb = next(verb for verb in _FILE_VERBS if verb in action)
-    return f"{verb} of {' of '.join(str(action[key]) for key in ('dataset', verb) if key in action)}"
+    names = [str(action[key]) for key in ("dataset", verb) if key in action]
+    return f"{verb} of {' of '.join(names)}"
 
 
 _FILE_VERBS = ("create", "open", "write", "read", "flush", "close", "stat", "remove")
@@ -400,17 +417,23 @@ def read_description(path: Path) -> dict[str, Any]:
     document = read_mapping(path, "docs/workloads.md#description")
     schema = settings.product_root() / "benchmarks" / "benchio" / "schema" / "workload.json"
     checker = jsonschema.Draft202012Validator(json.loads(schema.read_text(encoding="utf-8")))
-    if fault := jsonschema.exceptions.best_match(checker.iter_errors(document)):
-        place = ".".join(map(str, fault.absolute_path)) or "the description"
+    fault = jsonschema.exceptions.best_match(checker.iter_errors(document))
+    if fault:
+        field = ".".join(map(str, fault.absolute_path)) or "the description"
         hint = "`benchio --workload FILE --check` names line and column; docs/workloads.md has the format."
-        raise InputError(f"{path}: {place}: {fault.message[:200]}", hint=hint)
+        raise InputError(f"{path}: {field}: {fault.message[:200]}", hint=hint)
     return document
+
+
+_MAX_DEFAULT_RANKS = 1 << 16
 
 
 def default_ranks(document: Mapping[str, Any]) -> int:
     """Return the ranks that a workload was made from, or 4."""
-    traced = document.get("parameters", {}).get("traced_ranks", 4)
-    return traced if isinstance(traced, int) and 0 < traced <= 1 << 16 else 4
+    traced_ranks = document.get("parameters", {}).get("traced_ranks")
+    if isinstance(traced_ranks, int) and 0 < traced_ranks <= _MAX_DEFAULT_RANKS:
+        return traced_ranks
+    return 4
 
 
 class _Dumper(yaml.SafeDumper):  # type: ignore[misc]

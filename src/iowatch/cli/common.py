@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from iowatch.cli.completion import complete_system
+from iowatch.cli.completion import complete_benchmark, complete_stack, complete_system
 from iowatch.core import escape_json_controls
 
 if TYPE_CHECKING:
@@ -25,6 +25,39 @@ database_option = click.option(
 )
 
 json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout and nothing else.")
+
+
+# Which runs: options of commands that measure.
+stacks_option = click.option(
+    "--stack",
+    "stacks",
+    shell_complete=complete_stack,
+    multiple=True,
+    metavar="STACK",
+    help="Only this stack (may be repeated).",
+)
+benchmarks_option = click.option(
+    "--benchmark",
+    "benchmarks",
+    shell_complete=complete_benchmark,
+    multiple=True,
+    metavar="NAME",
+    help="Only cases of this (may be repeated).",
+)
+cases_option = click.option(
+    "--case",
+    "cases",
+    multiple=True,
+    metavar="NAME",
+    help="Only this case, as `iowatch run --dry-run` lists it (may be repeated).",
+)
+file_systems_option = click.option(
+    "--file-system",
+    "file_systems",
+    multiple=True,
+    metavar="NAME",
+    help="Only on this file system of system.yaml, or all (may be repeated) [default: those of the suite].",
+)
 
 
 def history_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -67,7 +100,10 @@ def verbosity_options() -> list[click.Option]:
 
 def _set_level(ctx: click.Context, option: click.Parameter, given: bool) -> None:
     if given and not ctx.resilient_parsing:
-        _LOG.setLevel(logging.ERROR if option.name == "quiet" else logging.DEBUG)
+        if option.name == "quiet":
+            show_errors_only()
+        else:
+            _LOG.setLevel(logging.DEBUG)
 
 
 class _PercentType(click.ParamType[float]):
@@ -104,7 +140,10 @@ def print_json(document: Any) -> None:
 
 def print_report(as_json: bool, document: Any, render: Callable[[Console], None]) -> None:
     """The result of a command: the document with `--json`, else what `render` prints for people."""
-    print_json(document) if as_json else render(stdout_console())
+    if as_json:
+        print_json(document)
+    else:
+        render(stdout_console())
 
 
 def print_lines(*lines: str) -> None:
@@ -136,6 +175,11 @@ _LOG.propagate = False
 reset_log()
 
 
+def show_errors_only() -> None:
+    """Print no messages and no progress until the end of the command."""
+    _LOG.setLevel(logging.ERROR)
+
+
 def print_message(text: str) -> None:
     """A message or progress on stderr; none with `--quiet`."""
     _LOG.info("%s", text)
@@ -146,4 +190,6 @@ def stdout_console() -> Console:
     from iowatch.core import SafeConsole  # rich takes a third of the time of `iowatch --help`
 
     console = SafeConsole(highlight=False, emoji=False)
-    return console if console.is_terminal else SafeConsole(highlight=False, emoji=False, width=200)
+    if console.is_terminal:
+        return console
+    return SafeConsole(highlight=False, emoji=False, width=200)

@@ -127,8 +127,8 @@ def walk_commands(ctx: click.Context) -> Iterator[click.Context]:
             yield from walk_commands(click.Context(subcommand, ctx, info_name=name))
 
 
-def _show_version(context: click.Context, _option: click.Parameter, wanted: bool) -> None:
-    if wanted and not context.resilient_parsing:
+def _show_version(context: click.Context, _option: click.Parameter, is_given: bool) -> None:
+    if is_given and not context.resilient_parsing:
         click.echo(f"iowatch {describe_version()}")
         context.exit()
 
@@ -173,8 +173,9 @@ def _run_command(arguments: Sequence[str]) -> int:
         _report("iowatch: interrupted")
         return 3
     except click.ClickException as error:
-        error.show(shown := io.StringIO())
-        _report(shown.getvalue().rstrip())
+        message = io.StringIO()
+        error.show(message)
+        _report(message.getvalue().rstrip())
         return 2
     except BrokenPipeError:
         # The reader closed the pipe (`iowatch … | head`): no error; avoids Python's message at exit.
@@ -184,7 +185,8 @@ def _run_command(arguments: Sequence[str]) -> int:
         _report(f"iowatch: {error.strerror or error}: {error.filename or ''}".rstrip(": "))
         return 2 if error.errno == errno.ENAMETOOLONG else 3
     except Exception as error:
-        if fault := fault_of_plugin(error):
+        fault = fault_of_plugin(error)
+        if fault:
             _report(f"iowatch: plugin: {fault}\n  {PLUGIN_HINT}")
             return 2
         logging.getLogger("iowatch").debug("traceback of the internal error:", exc_info=error)
@@ -201,11 +203,11 @@ def restrict_permissions() -> None:
     Raises:
         UsageError: `IOWATCH_UMASK` is not an octal number.
     """
-    chosen = os.environ.get("IOWATCH_UMASK", "")
-    if re.fullmatch("[0-7]{1,4}", chosen):
-        os.umask(int(chosen, 8))
-    elif chosen:
-        raise UsageError(f"IOWATCH_UMASK is '{chosen}', expected an octal number", hint="For example 022, or unset it.")
+    umask = os.environ.get("IOWATCH_UMASK", "")
+    if re.fullmatch("[0-7]{1,4}", umask):
+        os.umask(int(umask, 8))
+    elif umask:
+        raise UsageError(f"IOWATCH_UMASK is '{umask}', expected an octal number", hint="For example 022, or unset it.")
     else:
         os.umask(os.umask(0o077) | 0o027)  # a stricter umask of the user stays in force
 

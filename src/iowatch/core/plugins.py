@@ -5,7 +5,7 @@ imports it: its objects join the registries. Each registry names the file of a c
 objects, so that a page, for example, is imported only where pages are used.
 
 A plugin is a file in `plugins/` of the site's repository, or an entry point of the group `iowatch.plugins` of an
-installed package. Its objects (`Benchmark`, `Metric`, `Page`, `Command` …) are found by their type.
+installed package. Its objects (`Benchmark`, `Metric`, `Page`, `NoticeChannel`, `Command` …) are found by their type.
 Plugins are loaded when a registry is used for the first time. A fault is reported and disables only what has it.
 """
 
@@ -16,7 +16,7 @@ import logging
 import pkgutil
 import sys
 import traceback
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import util
@@ -251,13 +251,16 @@ class Registry(Mapping[str, T], Generic[T]):
 
     Args:
         entry_type: the type by which objects of capabilities and plugins are found.
-        suite_entries: those of the suite, in their order.
+        suite_entries: those of the suite, in their order; or a function that returns them, which is called when the
+            registry is used first, because it imports much.
         file: the file of a capability that defines such objects; empty for its `__init__.py`, None if none does.
     """
 
-    def __init__(self, entry_type: type[T], suite_entries: Iterable[T], file: str | None = None) -> None:
+    def __init__(
+        self, entry_type: type[T], suite_entries: Iterable[T] | Callable[[], Iterable[T]], file: str | None = None
+    ) -> None:
         self.entry_type = entry_type
-        self._suite_entries = {entry.name: entry for entry in suite_entries}
+        self._suite_entries = suite_entries
         self._file = file
         self._product_entries: dict[str, T] | None = None
         self._all: dict[str, T] = {}
@@ -268,7 +271,8 @@ class Registry(Mapping[str, T], Generic[T]):
     def product_entries(self) -> Mapping[str, T]:
         """The product's: of the suite, then of capabilities. No plugin of the site is loaded for them."""
         if self._product_entries is None:
-            self._product_entries = dict(self._suite_entries)
+            entries = self._suite_entries() if callable(self._suite_entries) else self._suite_entries
+            self._product_entries = {entry.name: entry for entry in entries}
             for module in () if self._file is None else capability_modules(self._file):
                 self._add_capability(module)
         return self._product_entries

@@ -29,7 +29,7 @@ from iowatch.core import METRICS, InputError, Output, Result, Scalar, settings, 
 from iowatch.findings import Finding, strongest_first, update_findings
 from iowatch.session.imports import by_day, run_record
 from iowatch.site import Stack, StackPart
-from iowatch.store import ExpectedResult, History, RunRecord, SessionFacts, SessionRecord, StackRecord
+from iowatch.store import ExpectedResult, History, RunRecord, SessionFacts, SessionRecord, SessionStatus, StackRecord
 
 _REPETITIONS = 5
 _REPETITION_SIGMA = 0.02
@@ -117,27 +117,35 @@ def _generate_session(scenario: Scenario, day: date, seed: int) -> SimulatedSess
     stack = [stack for first, stack in scenario.stacks if first <= day][-1]
     environment: Mapping[str, Any] = next((facts for first, facts in reversed(scenario.facts) if first <= day), {})
     uuid = f"demo-{scenario.name}-{seed}-{day}"
-    grouped: dict[str, list[SimulatedSeries]] = {}
-    for level in scenario.series:
-        grouped.setdefault(level.run, []).append(level)
+    series_by_run: dict[str, list[SimulatedSeries]] = {}
+    for series in scenario.series:
+        series_by_run.setdefault(series.run, []).append(series)
     runs, expected, left_out = [], [], []
-    for position, (name, levels) in enumerate(grouped.items()):
-        expected += [
-            ExpectedResult(name, scenario.partition, stack.name, str(level.parameters["operation"]), level.metric)
-            for level in levels
-        ]
+    for position, (run, run_series) in enumerate(series_by_run.items()):
+        for series in run_series:
+            operation = str(series.parameters["operation"])
+            expected.append(ExpectedResult(run, scenario.partition, stack.name, operation, series.metric))
+        # A stream of random numbers for each run: a longer scenario starts with the same values.
         stream = np.random.default_rng([seed, day.toordinal(), position])
         if stream.random() < scenario.missing_runs and day not in scenario.kept:
-            left_out.append([scenario.partition, stack.name, name, _LEFT_OUT])
+            left_out.append([scenario.partition, stack.name, run, _LEFT_OUT])
             continue
-        results = tuple(_generate_result(level, day, stream) for level in levels)
-        output = Output(levels[0].benchmark, None, "ok", None, results)
-        source = "; ".join(dict.fromkeys(level.source for level in levels))
-        facts = {"label": scenario.label, "source": source, **environment}
-        moment = started + 300 * position
-        fingerprint = f"{uuid}-{name}"
-        runs.append(RunRecord(name, scenario.partition, stack, fingerprint, moment, output, facts=facts))
-    facts = {"label": scenario.label, "seed": seed, **({"missing_reasons": left_out} if left_out else {})}
+        results = tuple(_generate_result(series, day, stream) for series in run_series)
+        sources = dict.fromkeys(series.source for series in run_series)
+        runs.append(
+            RunRecord(
+                run,
+                scenario.partition,
+                stack,
+                f"{uuid}-{run}",
+                started + 300 * position,
+                Output(run_series[0].benchmark, None, "ok", None, results),
+                facts={"label": scenario.label, "source": "; ".join(sources), **environment},
+            )
+        )
+    facts: dict[str, Any] = {"label": scenario.label, "seed": seed}
+    if left_out:
+        facts["missing_reasons"] = left_out
     session = SessionRecord(uuid, scenario.system, scenario.name, "demo", started, SessionFacts.from_document(facts))
     return SimulatedSession(session, tuple(expected), tuple(runs))
 
@@ -195,8 +203,9 @@ def _ior_series() -> Iterator[SimulatedSeries]:
     for api, file in (("POSIX", "per-process"), ("MPIIO", "shared")):
         for transfer, size in _TRANSFERS.items():
             for operation, level in _FPP.items():
-                published = _SHARED[transfer, operation] if file == "shared" else (1.0, 1.0, _FPP_SOURCE)
-                fraction, factor, source = published
+                fraction, factor, source = 1.0, 1.0, _FPP_SOURCE
+                if file == "shared":
+                    fraction, factor, source = _SHARED[transfer, operation]
                 run, case = f"ior-{api.lower()}-{transfer}", f"{operation} {api} {file}"
                 sizes = {"transfer_bytes": size, "block_bytes": size, "segments": 2000}
                 yield _franklin_series(run, case, 64, level * fraction, factor, source, **sizes)
@@ -250,6 +259,7 @@ STACK_REBUILT, STRIPING_RESET = date(2026, 2, 16), date(2026, 3, 18)
 
 _COMMON: dict[str, Scalar] = {"pattern": "block3d", "ranks": 128, "nodes": 4, "local_size": "256x256x256"}
 _LEVELS = {"POSIX": 5200.0, "MPIIO": 3100.0, "HDF5": 2700.0, "NETCDF4": 2400.0}
+_READ_FACTOR = 1.15  # of the levels, which are those of writes
 _NETCDF_FACTOR = 0.66
 # One target of sixteen serves a shared file; its bandwidth is more than a sixteenth of the previous one, which the
 # network limited.
@@ -258,8 +268,11 @@ _STRIPE_FACTOR = 0.22
 
 def _planted_series(api: str, operation: str, stripe_count: int) -> SimulatedSeries:
     file = "per-process" if api == "POSIX" else "shared"
-    own: dict[str, Scalar] = {"operation": operation, "api": api, "file": file, "stripe_count": stripe_count}
-    value = _LEVELS[api] * (1.15 if operation == "read" else 1.0)
+    parameters: dict[str, Scalar] = {**_COMMON, "operation": operation, "api": api, "file": file}
+    parameters |= {"stripe_count": stripe_count, "file_system": "scratch"}
+    value = _LEVELS[api]
+    if operation == "read":
+        value *= _READ_FACTOR
     levels = [(REGRESS_FIRST, value)]
     if api == "NETCDF4" and operation == "write":
         value *= _NETCDF_FACTOR
@@ -267,7 +280,7 @@ def _planted_series(api: str, operation: str, stripe_count: int) -> SimulatedSer
     if file == "shared" and stripe_count == 0:
         levels.append((STRIPING_RESET, value * _STRIPE_FACTOR))
     run = f"benchio-{api.lower()}-stripes{stripe_count}"
-    return SimulatedSeries(run, "benchio", {**_COMMON, **own, "file_system": "scratch"}, tuple(levels), "imagined")
+    return SimulatedSeries(run, "benchio", parameters, tuple(levels), "imagined")
 
 
 def _regress_stack(netcdf_variants: dict[str, str], digest: str) -> StackRecord:
@@ -379,7 +392,7 @@ def prepare_demo_path(path: Path) -> None:
     """
     if path.exists():
         with History.open(str(path)) as history:
-            measured = [s for s in history.sessions() if s.origin != "demo"]
+            measured = [session for session in history.sessions() if session.origin != "demo"]
         if measured:
             raise InputError(
                 f"{path} contains {len(measured)} sessions that are no demonstration; it is not replaced",
@@ -405,10 +418,11 @@ def replay_demonstration(history: History, demonstration: Demonstration, seed: i
 
 def _record_session(history: History, simulated: SimulatedSession) -> None:
     session, runs = simulated.session, simulated.runs
-    last = max((run.started_at for run in runs), default=session.started_at)
+    last_start = max((run.started_at for run in runs), default=session.started_at)
+    status: SessionStatus = "ok" if all(run.output.status == "ok" for run in runs) else "failed"
     history.begin_session(session, simulated.expected)
     history.record_runs(session.uuid, runs)
-    history.end_session(session.uuid, "ok" if all(run.output.status == "ok" for run in runs) else "failed", last + 3600)
+    history.end_session(session.uuid, status, last_start + 3600)
 
 
 def largest_findings(findings: Sequence[Finding], count: int = 2) -> list[Finding]:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-
-from rich.console import Console
+from typing import TYPE_CHECKING
 
 from iowatch import core
-from iowatch.checks import EXTENSIONS
-from iowatch.darshan import BandwidthComparison, compare_bandwidths
-from iowatch.findings import find_retests
-from iowatch.output.text.sessions import format_retest
-from iowatch.session.imports import TablePreview
+from iowatch.core import artefacts
 from iowatch.site import system_zone
 from iowatch.store import Artefact, ExpectedResult, RunRow, SeriesRow, SessionRow
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from iowatch.darshan import BandwidthComparison
+    from iowatch.session.imports import TablePreview
 
 # An extension may say much about a run; its page shows more.
 _MAX_LINES_OF_EXTENSION = 12
@@ -43,10 +44,10 @@ def _make_history_table(*columns: str) -> core.PlainTable:
 def print_sessions(console: Console, rows: Sequence[SessionRow]) -> None:
     """Print sessions, one per line."""
     table = _make_history_table("session", "system", "suite", "status", "started", "runs")
+    zones = {system: system_zone(system) for system in {row.system for row in rows}}
     for row in rows:
-        table.add_row(
-            row.uuid, row.system, row.suite, row.status, _format_time(row.started_at, row.system), str(row.runs)
-        )
+        started = core.format_local_time(row.started_at, zones[row.system])
+        table.add_row(row.uuid, row.system, row.suite, row.status, started, str(row.runs))
     console.print(table if rows else "No sessions yet: `iowatch run` or `iowatch import` makes some.")
 
 
@@ -73,6 +74,11 @@ def print_session(
         files: artefacts by run.
         every_file: list the artefacts of all runs; else only those of failed or incomplete runs.
     """
+    # What only this function needs of lower packages; the list of sessions is printed without.
+    from iowatch.checks import EXTENSIONS
+    from iowatch.findings import find_retests
+    from iowatch.output.text.sessions import format_retest
+
     started = _format_time(row.started_at, row.system)
     console.print(f"{row.uuid}  {row.system}  {row.suite}  {row.status}  {started}", markup=False)
     table = _make_history_table("run", "stack", "status", "result", "max", "median", "min", "unit", "n")
@@ -113,6 +119,8 @@ def print_session(
 
 def compare_run_bandwidths(results: ResultsByRun) -> BandwidthComparison | None:
     """Compare the bandwidth of a run as measured by Darshan and by the benchmark."""
+    from iowatch.darshan import compare_bandwidths
+
     rows = ((str(one.case.parameters.get("operation", "")), one.metric, samples) for one, samples in results)
     return compare_bandwidths(rows)
 
@@ -120,7 +128,7 @@ def compare_run_bandwidths(results: ResultsByRun) -> BandwidthComparison | None:
 def artefact_location(file: Artefact) -> Path | None:
     """Path of an artefact; None if it was pruned, or is on another machine."""
     try:
-        path = core.artefacts.artefact_path(file.sha256).absolute()
+        path = artefacts.artefact_path(file.sha256).absolute()
     except core.InputError:
         return None
     return path if path.is_file() else None

@@ -1,8 +1,8 @@
 """Channels of notices: settings and secrets, the forms of a notice, and delivery of one notice to one channel.
 
-Messages never contain an address, a token or a password. Redirects are not followed, because they would send these to
-another host. The library apprise is not used: it reports only whether a message was sent (no status, so retries cannot
-depend on it), sends to fixed hosts of Slack, and gives every mail another Message-ID.
+A delivery is one attempt: what a server refuses is sent again by the next session. Messages never contain an address, a
+token or a password. Redirects are not followed, because they would send these to another host. `NOTICE_CHANNELS` has
+all channels; plugins of a site add some.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import smtplib
 import ssl
 import stat
 import textwrap
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping
@@ -27,17 +26,19 @@ from email.utils import formatdate
 from functools import partial
 from html import escape as html
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal, Union, get_args
 from urllib.parse import urlsplit
 
-from pydantic import Field, PositiveFloat, StringConstraints, model_validator
+from pydantic import Field, PositiveFloat, StringConstraints, create_model, model_validator
 
 from iowatch import __version__
 from iowatch.core import (
     InputError,
+    IowatchError,
     MachineError,
     escape_line,
     escape_texts,
+    plugins,
     roots,
     settings,
     write_atomically,
@@ -96,7 +97,7 @@ class Secret(yamlfile.ClosedModel):
     file: str | None = None
 
     @model_validator(mode="after")
-    def _one_place(self) -> Secret:
+    def _has_one_location(self) -> Secret:
         if (self.environment is None) == (self.file is None):
             raise ValueError("expected one of 'environment: NAME' and 'file: PATH'")
         return self
@@ -108,23 +109,25 @@ class Secret(yamlfile.ClosedModel):
             InputError: the secret is missing or empty, or other users could read or change it.
         """
         if self.environment is not None:
-            text, where = os.environ.get(self.environment, ""), f"environment variable {self.environment}"
+            source = f"environment variable {self.environment}"
+            secret = os.environ.get(self.environment, "").strip()
         else:
-            text, where = _read_secret_file(Path(self.file or "").expanduser()), f"file {self.file}"
-        if not text.strip():
-            raise InputError(f"the secret of {where} is not set", hint="docs/notices.md.")
-        return text.strip()
+            source = f"file {self.file}"
+            secret = _read_secret_file(Path(self.file or "").expanduser()).strip()
+        if not secret:
+            raise InputError(f"the secret of {source} is not set", hint="docs/notices.md.")
+        return secret
 
 
 def _read_secret_file(path: Path) -> str:
     # The opened file is checked, not its name, so that it cannot be replaced in between.
     try:
         with path.open(encoding="utf-8") as stream:
-            facts = os.fstat(stream.fileno())
-            mode = stat.S_IMODE(facts.st_mode)
-            if mode & 0o077 or facts.st_uid != os.geteuid():
+            status = os.fstat(stream.fileno())
+            mode = stat.S_IMODE(status.st_mode)
+            if mode & 0o077 or status.st_uid != os.geteuid():
                 raise InputError(
-                    f"{path} has mode {mode:03o} and owner {facts.st_uid}; a secret must be readable by its owner only",
+                    f"{path} has mode {mode:03o} and owner {status.st_uid}; secrets must be readable by its owner only",
                     hint=f"chmod 600 {path}, and change the secret: others may have read it.",
                 )
             return stream.read(65536)
@@ -139,14 +142,21 @@ MailAddress = Annotated[str, StringConstraints(pattern=r"^[^\s@<>,]+@[^\s@<>,]+$
 Weekday = Literal["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday", "never"]
 
 
-class ChannelBase(yamlfile.ClosedModel):
-    """Common fields of all channels: a unique name, and the kinds of notices to send."""
+class ChannelSettings(yamlfile.ClosedModel):
+    """An entry of `channels` in `notify.yaml`; each channel adds its fields, and the values of `kind`.
+
+    Attributes:
+        name: unique.
+        kind: the `NoticeChannel`; in subclasses a `Literal`.
+        send: kinds of notices to send.
+    """
 
     name: ChannelName
+    kind: str
     send: tuple[NoticeKind, ...] = get_args(NoticeKind)
 
 
-class WebhookChannel(ChannelBase):
+class WebhookChannel(ChannelSettings):
     """A web address that accepts JSON. Knowledge of the address permits posting, so it is a secret, too."""
 
     kind: Literal["webhook", "slack", "mattermost"]
@@ -154,7 +164,7 @@ class WebhookChannel(ChannelBase):
     token: Secret | None = None
 
 
-class MailChannel(ChannelBase):
+class MailChannel(ChannelSettings):
     """Mail through an SMTP server; by default port 587 with STARTTLS."""
 
     kind: Literal["mail"]
@@ -167,7 +177,7 @@ class MailChannel(ChannelBase):
     password: Secret | None = None
 
     @model_validator(mode="after")
-    def _whole(self) -> MailChannel:
+    def _is_complete(self) -> MailChannel:
         if (self.user is None) != (self.password is None):
             raise ValueError("'user' and 'password' go together")
         if self.password is not None and self.security == "none":
@@ -175,18 +185,15 @@ class MailChannel(ChannelBase):
         return self
 
 
-class IssueChannel(ChannelBase):
+class IssueChannel(ChannelSettings):
     """One Markdown file per notice: text of a GitLab or GitHub issue, for a job that opens the issue."""
 
     kind: Literal["issue"]
     directory: str
 
 
-Channel = Annotated[WebhookChannel | MailChannel | IssueChannel, Field(discriminator="kind")]
-
-
 class NotifySettings(yamlfile.ClosedModel):
-    """Content of `notify.yaml`.
+    """Content of `notify.yaml`; `notify_settings_model` adds the fields of the channels, which plugins can extend.
 
     Attributes:
         dashboard: address of the published site, for links.
@@ -201,7 +208,7 @@ class NotifySettings(yamlfile.ClosedModel):
     digest: Weekday = "monday"
     overdue_hours: PositiveFloat = 26.0
     suspected: bool = False
-    channels: tuple[Channel, ...]
+    channels: tuple[ChannelSettings, ...]
 
     @model_validator(mode="after")
     def _names_differ(self) -> NotifySettings:
@@ -215,21 +222,6 @@ class NotifySettings(yamlfile.ClosedModel):
         return f"{self.dashboard.rstrip('/')}/{page}" if self.dashboard else None
 
 
-def load_notify_settings(system: str) -> NotifySettings | None:
-    """Settings of a system, of its `notify.yaml` or else of `notify` in `site.yaml`; None without both.
-
-    Raises:
-        UsageError: unknown system.
-        InputError: the file is invalid; all faults with file, line and field.
-    """
-    path = system_file(system, "notify")
-    if path.exists():
-        return yamlfile.read_model(path, NotifySettings)
-    if settings.site_settings().notify is None:
-        return None
-    return yamlfile.read_model(settings.site_root() / roots.SITE_FILE, NotifySettings, ("notify",))
-
-
 # Below the limits of the servers (Slack truncates at 40,000 characters, Mattermost rejects more than 16,383).
 _CHAT_CHARACTERS = 12_000
 _SUBJECT_CHARACTERS = 120
@@ -240,35 +232,49 @@ _escape_slack = partial(html, quote=False)
 
 def slack_message(notice: Notice) -> dict[str, Any]:
     """Slack's mrkdwn; `&`, `<`, `>` are escaped as Slack specifies, so text cannot notify a channel or hide a link."""
-    link = f"\n<{_escape_slack(notice.link)}|Dashboard>" if notice.link else ""
     body = "\n".join(_escape_slack(line) for line in notice.lines)
-    return {"text": f"*{_escape_slack(notice.title)}*\n{body}"[:_CHAT_CHARACTERS] + link}
+    text = f"*{_escape_slack(notice.title)}*\n{body}"[:_CHAT_CHARACTERS]
+    if notice.link is not None:
+        text += f"\n<{_escape_slack(notice.link)}|Dashboard>"
+    return {"text": text}
 
 
 def mattermost_message(notice: Notice) -> dict[str, Any]:
     """Mattermost's Markdown."""
-    link = f"\n\n[Dashboard]({notice.link})" if notice.link else ""
     body = "\n".join(f"- {markdown(line)}" for line in notice.lines)
-    return {"text": f"**{markdown(notice.title)}**\n\n{body}"[:_CHAT_CHARACTERS] + link}
+    text = f"**{markdown(notice.title)}**\n\n{body}"[:_CHAT_CHARACTERS]
+    if notice.link is not None:
+        text += f"\n\n[Dashboard]({notice.link})"
+    return {"text": text}
+
+
+def webhook_message(notice: Notice) -> dict[str, Any]:
+    """The notice as JSON; `version` changes when a field changes its meaning."""
+    return {"version": 1, **notice.to_json()}
 
 
 def issue_text(notice: Notice) -> str:
     """Title as a heading, then the body, in the Markdown that GitLab and GitHub share."""
-    parts = [f"# {markdown(notice.title)}", "\n".join(f"- {markdown(line)}" for line in notice.lines)]
+    paragraphs = [f"# {markdown(notice.title)}", "\n".join(f"- {markdown(line)}" for line in notice.lines)]
     if notice.details:
         # The fence is longer than any in the lines. Indented code is not possible: after a list it continues the list.
-        fence = "`" * max(3, 1 + max(map(len, re.findall("`+", "\n".join(notice.details))), default=0))
-        parts.append("\n".join([f"{fence}text", *notice.details, fence]))
-    if notice.link:
-        parts.append(f"[Dashboard]({notice.link})")
-    return "\n\n".join(parts) + "\n"
+        backticks = re.findall("`+", "\n".join(notice.details))
+        longest = max(map(len, backticks), default=0)
+        fence = "`" * max(3, longest + 1)
+        paragraphs.append("\n".join([f"{fence}text", *notice.details, fence]))
+    if notice.link is not None:
+        paragraphs.append(f"[Dashboard]({notice.link})")
+    return "\n\n".join(paragraphs) + "\n"
 
 
 def mail_subject(notice: Notice) -> str:
     """The first two parts of the title: mail programs show 60 to 120 characters, and the text has the others."""
     # `=?` would begin an encoded word, which may contain line ends (RFC 2047).
-    subject = "; ".join(re.split(r"; |\. ", f"iowatch: {notice.title}".replace("=?", "= ?"))[:2])
-    return textwrap.wrap(subject, _SUBJECT_CHARACTERS - 1)[0] + "…" if len(subject) > _SUBJECT_CHARACTERS else subject
+    title = f"iowatch: {notice.title}".replace("=?", "= ?")
+    subject = "; ".join(re.split(r"; |\. ", title)[:2])
+    if len(subject) <= _SUBJECT_CHARACTERS:
+        return subject
+    return textwrap.wrap(subject, _SUBJECT_CHARACTERS - 1)[0] + "…"
 
 
 def mail_message(notice: Notice, channel: MailChannel) -> EmailMessage:
@@ -280,8 +286,11 @@ def mail_message(notice: Notice, channel: MailChannel) -> EmailMessage:
     digest = hashlib.sha256(f"{notice.key} {channel.name}".encode()).hexdigest()[:32]
     message["Message-ID"] = f"<{digest}@{channel.sender.rpartition('@')[2]}>"
     message["Auto-Submitted"] = "auto-generated"  # RFC 3834: no automatic replies
-    text = [notice.title, "", *notice.lines, *([notice.link] if notice.link else [])]
-    text += ["", *notice.details] if notice.details else []
+    text = [notice.title, "", *notice.lines]
+    if notice.link is not None:
+        text.append(notice.link)
+    if notice.details:
+        text += ["", *notice.details]
     message.set_content("\n".join(text) + "\n")
     message.add_alternative(_mail_html(notice), subtype="html")
     return message
@@ -303,23 +312,13 @@ def _mail_html(notice: Notice) -> str:
     return f'<html lang="en">{head}{title}<ul>{lines}</ul>{link}{block}</body></html>\n'
 
 
+# Seconds for each operation of a connection.
 TIMEOUT_S = 10.0
-RETRY_DELAYS_S = (2.0, 8.0)  # between three attempts
 _LOOPBACK = {"localhost", "127.0.0.1", "::1"}
-_HOOKS: dict[str, Callable[[Notice], dict[str, Any]]] = {
-    # `version` changes when a field changes its meaning.
-    "webhook": lambda notice: {"version": 1, **notice.to_json()},
-    "slack": slack_message,
-    "mattermost": mattermost_message,
-}
 
 
 class UndeliveredError(MachineError):
-    """A notice could not be delivered; `passing`: a retry may succeed."""
-
-    def __init__(self, message: str, passing: bool) -> None:
-        super().__init__(message)
-        self.passing = passing
+    """A notice could not be delivered. Its message has no address, token or password."""
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
@@ -329,123 +328,158 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
         return None
 
 
-def deliver_notice(
-    channel: Channel,
-    notice: Notice,
-    *,
-    timeout_s: float = TIMEOUT_S,
-    pauses_s: tuple[float, ...] = RETRY_DELAYS_S,
-    sleep: Callable[[float], None] = time.sleep,
-) -> None:
-    """Deliver a notice, with one attempt more than there are pauses.
+def post_json(url: str, document: Mapping[str, Any], token: str | None = None) -> None:
+    """Send a document to a web address, which is a secret.
 
     Raises:
-        InputError: a secret is missing or not safe.
-        UndeliveredError: all attempts failed, or one failed for a permanent reason.
-        MachineError: the file of an issue cannot be written.
+        UndeliveredError: the address is not of https, or the server refused it or cannot be reached.
     """
-    for pause in (*pauses_s, None):
-        try:
-            _deliver_once(channel, notice, timeout_s)
-            return
-        except UndeliveredError as error:
-            if pause is None or not error.passing:
-                raise
-            sleep(pause)
-
-
-def _deliver_once(channel: Channel, notice: Notice, timeout_s: float) -> None:
-    if isinstance(channel, WebhookChannel):
-        token = channel.token.read() if channel.token else None
-        _post_json(channel.url.read(), _HOOKS[channel.kind](notice), token, timeout_s)
-    elif isinstance(channel, MailChannel):
-        _send_mail(channel, notice, timeout_s)
-    else:
-        # A relative directory is one in var/.
-        name = re.sub(r"[^A-Za-z0-9._-]+", "-", notice.key).strip("-.")[:120]
-        directory = settings.var_directory() / Path(channel.directory).expanduser()
-        write_atomically(directory / f"{name}.md", issue_text(notice))
-
-
-# Reasons are written here, because those of the libraries may contain the address, which is a secret.
-
-
-def _post_json(url: str, document: dict[str, Any], token: str | None, timeout_s: float) -> None:
     try:
         parts = urlsplit(url)
-        is_local, scheme = parts.hostname in _LOOPBACK, parts.scheme
     except ValueError:
-        is_local, scheme = False, ""
-    if scheme != "https" and (scheme != "http" or not is_local):
-        raise UndeliveredError("its address must begin with https:// (http:// only on this machine)", False)
+        raise UndeliveredError("its address is not well-formed") from None
+    is_local = parts.hostname in _LOOPBACK
+    if parts.scheme != "https" and not (parts.scheme == "http" and is_local):
+        raise UndeliveredError("its address must begin with https:// (http:// only on this machine)")
     headers = {"Content-Type": "application/json", "User-Agent": f"iowatch/{__version__}"}
     if token is not None:
         headers["Authorization"] = f"Bearer {token}"
     body = json.dumps(document, ensure_ascii=False, allow_nan=False).encode()
-    # A proxy would receive requests to this machine unencrypted; those by https pass it as a tunnel.
-    handlers = [_NoRedirect(), *([urllib.request.ProxyHandler({})] if is_local else [])]
+    handlers: list[urllib.request.BaseHandler] = [_NoRedirect()]
+    if is_local:
+        # A proxy would receive requests to this machine unencrypted; those by https pass it as a tunnel.
+        handlers.append(urllib.request.ProxyHandler({}))
     try:
         request = urllib.request.Request(url, data=body, headers=headers, method="POST")  # noqa: S310  # scheme checked
-        with urllib.request.build_opener(*handlers).open(request, timeout=timeout_s):
-            return
+        urllib.request.build_opener(*handlers).open(request, timeout=TIMEOUT_S).close()
     except urllib.error.HTTPError as error:
-        code = error.code
         error.close()
-        raise UndeliveredError(f"the server answered {code}", code == 429 or code >= 500) from None
+        raise UndeliveredError(f"the server answered {error.code}") from None
     except (OSError, http.client.HTTPException) as error:
         raise _connection_error(error, "server") from None
     except ValueError:
-        raise UndeliveredError("its address or token is not well-formed", False) from None
-
-
-# By OpenSSL's X509_V_ERR_*; OpenSSL's own messages may contain the host name, which may be secret.
-_CERTIFICATE_ERRORS = {
-    10: "it has expired",
-    18: "it is self-signed",
-    19: "its certificate authority is unknown",
-    20: "its certificate authority is unknown",
-    62: "it was issued for another host",
-    64: "it was issued for another host",
-}
+        raise UndeliveredError("its address or token is not well-formed") from None
 
 
 def _connection_error(error: Exception, server: str) -> UndeliveredError:
-    """Error with the reason of a failed connection; permanent if the certificate is not accepted."""
-    reason = getattr(error, "reason", error)
-    inner = reason if isinstance(reason, BaseException) else error
-    if isinstance(inner, ssl.SSLCertVerificationError):
-        why = _CERTIFICATE_ERRORS.get(inner.verify_code, f"OpenSSL's reason {inner.verify_code}")
-        return UndeliveredError(f"the server's certificate is not accepted: {why}", False)
-    why = (inner.strerror if isinstance(inner, OSError) else None) or type(inner).__name__
-    return UndeliveredError(f"the {server} cannot be reached: {why}", True)
+    """Error of a failed connection; without the address, which messages of the libraries may contain."""
+    reason = getattr(error, "reason", None)
+    cause = reason if isinstance(reason, Exception) else error
+    if isinstance(cause, ssl.SSLCertVerificationError):
+        # The message about another host names it, all others are fixed texts of OpenSSL.
+        is_other_host = "mismatch" in cause.verify_message
+        why = "it was issued for another host" if is_other_host else cause.verify_message
+        return UndeliveredError(f"the server's certificate is not accepted: {why}")
+    why = type(cause).__name__
+    if isinstance(cause, OSError) and cause.strerror:
+        why = cause.strerror
+    return UndeliveredError(f"the {server} cannot be reached: {why}")
 
 
-def _send_mail(channel: MailChannel, notice: Notice, timeout_s: float) -> None:
+def _post_notice(channel: WebhookChannel, notice: Notice, message: Callable[[Notice], dict[str, Any]]) -> None:
+    token = channel.token.read() if channel.token is not None else None
+    post_json(channel.url.read(), message(notice), token)
+
+
+def _send_mail(channel: MailChannel, notice: Notice) -> None:
     message = mail_message(notice, channel)
     message["Date"] = formatdate(localtime=False)
     try:
         context = ssl.create_default_context()
         connect = partial(smtplib.SMTP_SSL, context=context) if channel.security == "tls" else smtplib.SMTP
         # No quit() at the end: the mail is delivered, and if the server drops the connection it must not be repeated.
-        with closing(connect(channel.host, channel.port, timeout=timeout_s)) as server:
+        with closing(connect(channel.host, channel.port, timeout=TIMEOUT_S)) as server:
             if channel.security == "starttls":
                 server.starttls(context=context)
             if channel.user is not None and channel.password is not None:
                 server.login(channel.user, channel.password.read())
             server.send_message(message)
+    except smtplib.SMTPRecipientsRefused as error:
+        code, _ = next(iter(error.recipients.values()))
+        raise UndeliveredError(f"the mail server refused all recipients ({code})") from None
+    except smtplib.SMTPResponseException as error:
+        raise UndeliveredError(f"the mail server answered {error.smtp_code}") from None
     except (smtplib.SMTPException, OSError) as error:
-        raise _smtp_refusal(error) from None
+        raise _connection_error(error, "mail server") from None
 
 
-def _smtp_refusal(error: Exception) -> UndeliveredError:
-    if isinstance(error, ssl.SSLCertVerificationError):
-        return _connection_error(error, "mail server")
-    if isinstance(error, smtplib.SMTPRecipientsRefused):
-        codes = [int(code) for code, _ in error.recipients.values()]
-        return UndeliveredError(f"the mail server refused all recipients ({codes[0]})", all(c < 500 for c in codes))
-    if isinstance(error, smtplib.SMTPResponseException):
-        return UndeliveredError(f"the mail server answered {error.smtp_code}", error.smtp_code < 500)
-    if isinstance(error, (smtplib.SMTPNotSupportedError, ssl.SSLError)):
-        reason = type(error).__name__
-        return UndeliveredError(f"the mail server does not support the configured security: {reason}", False)
-    return _connection_error(error, "mail server")
+def _write_issue(channel: IssueChannel, notice: Notice) -> None:
+    # A relative directory is one in var/.
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", notice.key).strip("-.")[:120]
+    directory = settings.var_directory() / Path(channel.directory).expanduser()
+    write_atomically(directory / f"{name}.md", issue_text(notice))
+
+
+@dataclass(frozen=True)
+class NoticeChannel:
+    """A way to deliver notices.
+
+    Attributes:
+        name: `kind` of its entries in `notify.yaml`.
+        settings: fields of such an entry; the name is a value of its `kind`.
+        deliver: delivers a notice as an entry says, in one attempt; raises `UndeliveredError` if it was refused.
+    """
+
+    name: str
+    settings: type[ChannelSettings]
+    deliver: Callable[[Any, Notice], None]
+
+    def __post_init__(self) -> None:
+        """Raises ValueError where no entry of `notify.yaml` could select the channel."""
+        if self.name not in get_args(self.settings.model_fields["kind"].annotation):
+            raise ValueError(f"channel '{self.name}': expected `kind: Literal[\"{self.name}\"]` in its settings")
+
+
+NOTICE_CHANNELS = plugins.Registry(
+    NoticeChannel,
+    (
+        NoticeChannel("webhook", WebhookChannel, partial(_post_notice, message=webhook_message)),
+        NoticeChannel("slack", WebhookChannel, partial(_post_notice, message=slack_message)),
+        NoticeChannel("mattermost", WebhookChannel, partial(_post_notice, message=mattermost_message)),
+        NoticeChannel("mail", MailChannel, _send_mail),
+        NoticeChannel("issue", IssueChannel, _write_issue),
+    ),
+)
+
+
+def deliver_notice(channel: ChannelSettings, notice: Notice) -> None:
+    """Deliver a notice, in one attempt.
+
+    Raises:
+        InputError: a secret is missing or not safe.
+        UndeliveredError: it was refused.
+        MachineError: the file of an issue cannot be written.
+    """
+    try:
+        NOTICE_CHANNELS[channel.kind].deliver(channel, notice)
+    except IowatchError:
+        raise
+    except Exception as error:
+        plugin = NOTICE_CHANNELS.plugin_of(channel.kind)
+        if plugin is None:
+            raise
+        # Without its message, which may contain a secret.
+        raise UndeliveredError(f"{plugin.path}: {type(error).__name__}") from None
+
+
+def notify_settings_model() -> type[NotifySettings]:
+    """The form of `notify.yaml` with the settings of all channels, also of those of plugins."""
+    models = tuple(dict.fromkeys(channel.settings for channel in NOTICE_CHANNELS.values()))
+    # The members are known at run time only, which type checkers do not understand.
+    entry = Annotated[Union[models], Field(discriminator="kind")]  # type: ignore[valid-type]  # noqa: UP007
+    return create_model("NotifySettings", __base__=NotifySettings, channels=(tuple[entry, ...], ...))
+
+
+def load_notify_settings(system: str) -> NotifySettings | None:
+    """Settings of a system, of its `notify.yaml` or else of `notify` in `site.yaml`; None without both.
+
+    Raises:
+        UsageError: unknown system.
+        InputError: the file is invalid; all faults with file, line and field.
+    """
+    path = system_file(system, "notify")
+    if path.exists():
+        return yamlfile.read_model(path, notify_settings_model())
+    if settings.site_settings().notify is None:
+        return None
+    return yamlfile.read_model(settings.site_root() / roots.SITE_FILE, notify_settings_model(), ("notify",))

@@ -10,15 +10,13 @@ import hashlib
 import json
 import re
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +33,7 @@ from iowatch.core import (
     write_atomically,
 )
 from iowatch.findings import Finding, finding_from_document
-from iowatch.output.notice_channels import Notice, NotifySettings, UndeliveredError, deliver_notice
+from iowatch.output.notice_channels import ChannelSettings, Notice, NotifySettings, UndeliveredError, deliver_notice
 from iowatch.output.text.decisions import format_decision, format_updates
 from iowatch.output.text.findings import finding_line, finding_lines, remaining_change_lines
 from iowatch.site import system_today, system_zone
@@ -59,22 +57,27 @@ def compose_notices(
         states: last reported state by finding; None before the first call, which reports only current updates and not
             the whole history.
     """
-    rows = [(finding_from_document(row.document), row.updated_at) for row in history.findings(system)]
-    started = history.sessions(system)
-    sessions = [row for row in started if row.origin == "run"][:_MAX_SESSIONS]
-    imports = [row for row in started if row.origin == "import"]
-    notices, known = [], dict(states or {})
-    for finding, updated_at in rows:
+    composer = _NoticeComposer(system, settings, now)
+    notices: list[Notice] = []
+    reported_states = dict(states or {})
+    findings: list[Finding] = []
+    for row in history.findings(system):
+        finding = finding_from_document(row.document)
+        findings.append(finding)
         updates = _pending_updates(finding, states, settings.suspected)
         if updates:
-            notices.append(_finding_notice(finding, updates, updated_at, settings, now))
+            notices.append(composer.finding(finding, updates, row.updated_at))
         if updates or finding.state != "suspected":
-            known[finding.id] = finding.state
-    notices += _problem_notices(sessions, system, settings, now)
+            reported_states[finding.id] = finding.state
+    sessions_and_imports = history.sessions(system)
+    sessions = [row for row in sessions_and_imports if row.origin == "run"][:_MAX_SESSIONS]
+    imports = [row for row in sessions_and_imports if row.origin == "import"]
+    notices += composer.problems(sessions)
     # No session is expected on a system of which only imports are known.
-    notices += _overdue_notice(sessions, system, settings, now) if sessions or not imports else ()
-    notices += _digest_notice([finding for finding, _ in rows], sessions, imports, system, settings, now)
-    return notices, known
+    if sessions or not imports:
+        notices += composer.overdue(sessions)
+    notices += composer.digest(findings, sessions, imports)
+    return notices, reported_states
 
 
 def _pending_updates(finding: Finding, states: Mapping[str, str] | None, suspected: bool) -> tuple[str, ...]:
@@ -90,56 +93,147 @@ def _pending_updates(finding: Finding, states: Mapping[str, str] | None, suspect
     return (finding.state,) if finding.state in ("open", "resolved") else ()
 
 
-def _finding_notice(
-    finding: Finding, updates: tuple[str, ...], updated_at: int, settings: NotifySettings, now: datetime
-) -> Notice:
-    summary = f"{', '.join(updates)}; {finding.state}"
-    facts = {name: getattr(finding, name) for name in _FACTS}
-    line = finding_line(finding)
-    label = f" ({finding.label})" if finding.label else ""
-    decide = f"iowatch review accept {finding.id} --reason …   (or dismiss, acknowledge, assign)"
-    return Notice(
-        kind="finding",
-        key=f"finding {finding.id} {updated_at} {summary}",
-        system=finding.system,
-        # Updates are first, because a subject is truncated and "resolved" must not look like an alarm.
-        title=f"{finding.system} [{', '.join(updates)}]: {line}",
-        lines=(
-            f"{finding.id}: {summary}{label}",
-            *([format_decision(finding.review)] if finding.review else []),
-            f"iowatch findings show {finding.id}",
-            *([decide] if finding.needs_action else []),
-        ),
-        # Without the first lines, which repeat the title.
-        details=tuple(finding_lines(finding))[_HEAD_LINES:],
-        link=settings.page_link(f"finding/{finding.id}.html"),
-        facts={**facts, "line": line, "updates": list(updates), "label": finding.label},
-        made_at=int(now.timestamp()),
-    )
+@dataclass(frozen=True)
+class _NoticeComposer:
+    """Writes the notices of one system that apply at one moment."""
 
+    system: str
+    settings: NotifySettings
+    now: datetime
 
-def _problem_notices(
-    sessions: Sequence[SessionRow], system: str, settings: NotifySettings, now: datetime
-) -> Iterator[Notice]:
-    """One notice per suite whose newest session has problems, and not one more while these stay the same."""
-    for suite in dict.fromkeys(row.suite for row in sessions):
-        same_suite = [row for row in sessions if row.suite == suite]
-        problems = same_suite[0].facts.problems
-        if not problems:
-            continue
-        kinds, same = next(groupby(same_suite, lambda row: _without_numbers(row.facts.problems)))
-        first = [row.uuid for row in same][-1]
-        yield Notice(
-            kind="session",
-            key=f"session {first} {hashlib.sha256(kinds.encode()).hexdigest()[:16]}",
-            system=system,
-            title=f"{system}: {format_count(len(problems), 'problem')} in the session of suite {suite}",
-            lines=problems,
-            details=(),
-            link=settings.page_link("index.html"),
-            facts={"session": same_suite[0].uuid, "suite": suite, "problems": list(problems)},
-            made_at=int(now.timestamp()),
+    def finding(self, finding: Finding, updates: tuple[str, ...], updated_at: int) -> Notice:
+        """Notice of the updates of a finding."""
+        summary = f"{', '.join(updates)}; {finding.state}"
+        label = f" ({finding.label})" if finding.label else ""
+        lines = [f"{finding.id}: {summary}{label}"]
+        if finding.review:
+            lines.append(format_decision(finding.review))
+        lines.append(f"iowatch findings show {finding.id}")
+        if finding.needs_action:
+            lines.append(f"iowatch review accept {finding.id} --reason …   (or dismiss, acknowledge, assign)")
+        facts = {name: getattr(finding, name) for name in _FACTS}
+        return Notice(
+            kind="finding",
+            key=f"finding {finding.id} {updated_at} {summary}",
+            system=finding.system,
+            # Updates are first, because a subject is truncated and "resolved" must not look like an alarm.
+            title=f"{finding.system} [{', '.join(updates)}]: {finding_line(finding)}",
+            lines=tuple(lines),
+            # Without the first lines, which repeat the title.
+            details=tuple(finding_lines(finding))[_HEAD_LINES:],
+            link=self.settings.page_link(f"finding/{finding.id}.html"),
+            facts={**facts, "line": finding_line(finding), "updates": list(updates), "label": finding.label},
+            made_at=int(self.now.timestamp()),
         )
+
+    def problems(self, sessions: Sequence[SessionRow]) -> Iterator[Notice]:
+        """One notice per suite whose newest session has problems, and not one more while these stay the same."""
+        for suite in dict.fromkeys(row.suite for row in sessions):
+            sessions_of_suite = [row for row in sessions if row.suite == suite]
+            newest = sessions_of_suite[0]
+            if not _problems_of(newest):
+                continue
+            # The oldest of the last sessions with these problems identifies the notice.
+            kinds_of_problems = _without_numbers(_problems_of(newest))
+            first = newest
+            for row in sessions_of_suite:
+                if _without_numbers(_problems_of(row)) != kinds_of_problems:
+                    break
+                first = row
+            problems = _problems_of(newest)
+            yield Notice(
+                kind="session",
+                key=f"session {first.uuid} {hashlib.sha256(kinds_of_problems.encode()).hexdigest()[:16]}",
+                system=self.system,
+                title=f"{self.system}: {format_count(len(problems), 'problem')} in the session of suite {suite}",
+                lines=problems,
+                details=(),
+                link=self.settings.page_link("index.html"),
+                facts={"session": newest.uuid, "suite": suite, "problems": list(problems)},
+                made_at=int(self.now.timestamp()),
+            )
+
+    def overdue(self, sessions: Sequence[SessionRow]) -> Iterator[Notice]:
+        """One notice per overdue session; after it, only the digest shows that sessions are missing.
+
+        Sessions without runs do not count. A session dated in the future ran with a wrong clock, and must not suppress
+        notices until that date.
+        """
+        past = [row for row in sessions if row.started_at <= self.now.timestamp() + DAY_S]
+        last = next((row for row in past if row.runs or row.status == "running"), None)
+        empty_sessions = [row for row in sessions if not row.runs]
+        last_activity = None
+        since = "No session has run yet"
+        if last is not None:
+            last_activity = last.ended_at or last.started_at
+            if self.now.timestamp() - last_activity <= self.settings.overdue_hours * _HOUR_S:
+                return
+            since = f"No session since {format_local_time(last_activity, system_zone(self.system))}"
+            empty_sessions = [row for row in empty_sessions if row.started_at > last_activity]
+        cause = "No session started: check the scheduler's job."
+        if empty_sessions:
+            started = format_count(len(empty_sessions), "session")
+            cause = f"{started} started since then without delivering a run."
+        hours = self.settings.overdue_hours
+        yield Notice(
+            kind="overdue",
+            key=f"overdue {last.uuid if last else 'never'}",
+            system=self.system,
+            title=f"{self.system}: session overdue",
+            lines=(f"{since}; expected within {hours:g} hours.", cause),
+            details=(),
+            link=self.settings.page_link("index.html"),
+            facts={"last": last_activity, "overdue_hours": hours, "empty_sessions": len(empty_sessions)},
+            made_at=int(self.now.timestamp()),
+        )
+
+    def digest(
+        self, findings: Sequence[Finding], sessions: Sequence[SessionRow], imports: Sequence[SessionRow]
+    ) -> Iterator[Notice]:
+        """One notice per ISO week in the zone of the system, on the configured day or at the first later call."""
+        day = system_today(self.system, self.now)
+        if self.settings.digest == "never" or day.weekday() < _DAYS.index(self.settings.digest):
+            return
+        # Sessions of the week by their outcome.
+        week_start = (self.now - timedelta(days=7)).timestamp()
+        sessions_of_week = [row for row in sessions if week_start <= row.started_at <= self.now.timestamp()]
+        imports_of_week = [row for row in imports if week_start <= row.started_at <= self.now.timestamp()]
+        outcomes = Counter("with problems" if _problems_of(row) else row.status for row in sessions_of_week)
+        counts = ", ".join(f"{number} {outcome}" for outcome, number in sorted(outcomes.items()))
+        session_line = f"Sessions: {counts or 'none'}"
+        if imports_of_week:
+            session_line += f"; {format_count(len(imports_of_week), 'import')} of runs of this week"
+        # Findings of the week, then all that wait for a decision.
+        new_findings = [finding for finding in findings if finding.first_seen_at >= week_start]
+        open_findings = [finding for finding in findings if finding.needs_action]
+        count_line = f"Findings: {len(new_findings)} first seen this week, {len(open_findings)} open"
+        lines = [session_line, count_line + ":" if open_findings else count_line]
+        for finding in open_findings:
+            new = " (new)" if finding in new_findings else ""
+            lines.append(f"{finding.id}{new}: {finding_line(finding)}")
+        lines += remaining_change_lines(findings)
+        wait = "waits" if len(open_findings) == 1 else "wait"
+        waiting = f"{format_count(len(open_findings), 'finding')} {wait}"
+        year, week, _ = day.isocalendar()
+        yield Notice(
+            kind="digest",
+            key=f"digest {self.system} {year}-W{week:02d}",
+            system=self.system,
+            title=f"{self.system}: the week to {day}: {format_count(len(sessions_of_week), 'session')}, {waiting}",
+            lines=tuple(lines),
+            details=(),
+            link=self.settings.page_link("index.html"),
+            facts={
+                "sessions": dict(outcomes),
+                "open": [finding.id for finding in open_findings],
+                "new": [finding.id for finding in new_findings],
+            },
+            made_at=int(self.now.timestamp()),
+        )
+
+
+def _problems_of(session: SessionRow) -> tuple[str, ...]:
+    return tuple(session.facts.problems)
 
 
 def _without_numbers(problems: Sequence[str]) -> str:
@@ -147,84 +241,9 @@ def _without_numbers(problems: Sequence[str]) -> str:
     return re.sub(r"\d+", "", "\n".join(problems))
 
 
-def _overdue_notice(
-    sessions: Sequence[SessionRow], system: str, settings: NotifySettings, now: datetime
-) -> Iterator[Notice]:
-    """One notice per overdue session; after it, only the digest shows that sessions are missing.
-
-    Sessions without runs do not count.
-
-    A session dated in the future ran with a wrong clock, and must not suppress notices until that date.
-    """
-    past = [row for row in sessions if row.started_at <= now.timestamp() + DAY_S]
-    last = next((row for row in past if row.runs or row.status == "running"), None)
-    last_activity, since = None, "No session has run yet"
-    if last is not None:
-        last_activity = last.ended_at or last.started_at
-        since = f"No session since {format_local_time(last_activity, system_zone(system))}"
-        if now.timestamp() - last_activity <= settings.overdue_hours * _HOUR_S:
-            return
-    empty = [row for row in sessions if not row.runs and (last_activity is None or row.started_at > last_activity)]
-    started = f"{format_count(len(empty), 'session')} started since then without delivering a run."
-    yield Notice(
-        kind="overdue",
-        key=f"overdue {last.uuid if last else 'never'}",
-        system=system,
-        title=f"{system}: session overdue",
-        lines=(
-            f"{since}; expected within {settings.overdue_hours:g} hours.",
-            started if empty else "No session started: check the scheduler's job.",
-        ),
-        details=(),
-        link=settings.page_link("index.html"),
-        facts={"last": last_activity, "overdue_hours": settings.overdue_hours, "empty_sessions": len(empty)},
-        made_at=int(now.timestamp()),
-    )
-
-
-def _digest_notice(
-    findings: Sequence[Finding],
-    sessions: Sequence[SessionRow],
-    imports: Sequence[SessionRow],
-    system: str,
-    settings: NotifySettings,
-    now: datetime,
-) -> Iterator[Notice]:
-    """One notice per ISO week in the zone of the system, on the configured day or at the first later call."""
-    day = system_today(system, now)
-    if settings.digest == "never" or day.weekday() < _DAYS.index(settings.digest):
-        return
-    since = now - timedelta(days=7)
-    week = [row for row in sessions if since.timestamp() <= row.started_at <= now.timestamp()]
-    outcomes = Counter("with problems" if row.facts.problems else row.status for row in week)
-    imported = sum(since.timestamp() <= row.started_at <= now.timestamp() for row in imports)
-    new_findings = [f for f in findings if f.first_seen_at >= since.timestamp()]
-    open_findings = [f for f in findings if f.needs_action]
-    count = ", ".join(f"{number} {status}" for status, number in sorted(outcomes.items())) or "none"
-    year, number, _ = day.isocalendar()
-    yield Notice(
-        kind="digest",
-        key=f"digest {system} {year}-W{number:02d}",
-        system=system,
-        title=f"{system}: the week to {day}: {format_count(len(week), 'session')}, "
-        f"{format_count(len(open_findings), 'finding')} {'waits' if len(open_findings) == 1 else 'wait'}",
-        lines=(
-            f"Sessions: {count}" + (f"; {format_count(imported, 'import')} of runs of this week" if imported else ""),
-            f"Findings: {len(new_findings)} first seen this week, {len(open_findings)} open"
-            + (":" if open_findings else ""),
-            *(f"{f.id}{' (new)' if f in new_findings else ''}: {finding_line(f)}" for f in open_findings),
-            *remaining_change_lines(findings),
-        ),
-        details=(),
-        link=settings.page_link("index.html"),
-        facts={"sessions": dict(outcomes), "open": [f.id for f in open_findings], "new": [f.id for f in new_findings]},
-        made_at=int(now.timestamp()),
-    )
-
-
 _FORMAT = 1
 # Seconds; notices that cannot be delivered for longer are dropped, because old notices would hide new ones.
-_DELIVERY_TIMEOUT_S = 14 * DAY_S
+_MAX_DELAY_S = 14 * DAY_S
 _KEY_RETENTION_S = 800 * DAY_S
 
 
@@ -239,25 +258,25 @@ class Outbox:
 
     def take(self, notices: Sequence[Notice], settings: NotifySettings) -> list[Notice]:
         """Queue new notices for every channel configured for their kind; returns the new notices."""
-        fresh = [notice for notice in notices if notice.key not in self.sent]
-        for notice in fresh:
+        new_notices = [notice for notice in notices if notice.key not in self.sent]
+        for notice in new_notices:
             self.sent[notice.key] = notice.made_at
             for channel in settings.channels:
                 if notice.kind in channel.send:
                     self.waiting.setdefault(channel.name, []).append(notice)
-        return fresh
+        return new_notices
 
     def expire(self, settings: NotifySettings, now: datetime) -> int:
         """Drop notices that are too old or whose channel was removed; returns their number."""
-        moment, names = now.timestamp(), {channel.name for channel in settings.channels}
-        before = sum(map(len, self.waiting.values()))
-        self.waiting = {
-            name: [notice for notice in queue if moment - notice.made_at <= _DELIVERY_TIMEOUT_S]
-            for name, queue in self.waiting.items()
-            if name in names
-        }
-        self.sent = {key: at for key, at in self.sent.items() if moment - at <= _KEY_RETENTION_S}
-        return before - sum(map(len, self.waiting.values()))
+        names = {channel.name for channel in settings.channels}
+        number_before = sum(map(len, self.waiting.values()))
+        waiting: dict[str, list[Notice]] = {}
+        for name, queue in self.waiting.items():
+            if name in names:
+                waiting[name] = [n for n in queue if now.timestamp() - n.made_at <= _MAX_DELAY_S]
+        self.waiting = waiting
+        self.sent = {key: at for key, at in self.sent.items() if now.timestamp() - at <= _KEY_RETENTION_S}
+        return number_before - sum(map(len, self.waiting.values()))
 
     def save(self) -> None:
         """Replace the file atomically.
@@ -323,14 +342,11 @@ def preview_notices(
     history: History, system: str, settings: NotifySettings, now: datetime | None = None
 ) -> dict[str, list[Notice]]:
     """Notices that would be sent now, by channel; nothing is sent or stored."""
-    box, moment = read_outbox(system), now or utc_now()
-    box.take(compose_notices(history, system, settings, box.states, moment)[0], settings)
-    box.expire(settings, moment)
-    return {channel.name: box.waiting.get(channel.name, []) for channel in settings.channels}
-
-
-# For all channels of one call: the outbox is locked, and a nightly session lasts that much longer.
-DEADLINE_S = 60.0
+    outbox, moment = read_outbox(system), now or utc_now()
+    notices, _ = compose_notices(history, system, settings, outbox.states, moment)
+    outbox.take(notices, settings)
+    outbox.expire(settings, moment)
+    return {channel.name: outbox.waiting.get(channel.name, []) for channel in settings.channels}
 
 
 def send_notices(
@@ -338,66 +354,65 @@ def send_notices(
     system: str,
     settings: NotifySettings,
     now: datetime | None = None,
-    send: Deliver = deliver_notice,
-    deadline_s: float = DEADLINE_S,
+    deliver: Deliver = deliver_notice,
 ) -> list[DeliveryReport]:
-    """Send all new and pending notices; each notice is sent once per channel.
+    """Send all new and pending notices; each notice is sent once per channel, refused ones by the next call.
 
     Queued notices are stored before they are sent, and each delivery is stored right after it: after a kill in
     between, at most one notice is sent twice, and none is lost.
-
-    Args:
-        deadline_s: seconds for all channels; each may use its share of what the channels before it left.
 
     Raises:
         InputError: the outbox is damaged.
         MachineError: the outbox cannot be written.
     """
     moment = now or utc_now()
-    with lock_outbox(system) as box:
-        composed, states = compose_notices(history, system, settings, box.states, moment)
-        box.take(composed, settings)
-        box.states = states
-        box.expire(settings, moment)
-        box.save()
-        end, count = time.monotonic() + deadline_s, len(settings.channels)
-        return [
-            _send_waiting(box, channel, send, (end - time.monotonic()) / (count - number))
-            for number, channel in enumerate(settings.channels)
-        ]
+    with lock_outbox(system) as outbox:
+        notices, states = compose_notices(history, system, settings, outbox.states, moment)
+        outbox.take(notices, settings)
+        outbox.states = states
+        outbox.expire(settings, moment)
+        outbox.save()
+        return [_send_waiting(outbox, channel, deliver) for channel in settings.channels]
 
 
-def _send_waiting(box: Outbox, channel: Any, send: Deliver, share_s: float) -> DeliveryReport:
+def _send_waiting(outbox: Outbox, channel: ChannelSettings, deliver: Deliver) -> DeliveryReport:
     """Send the pending notices of one channel, oldest first; after a failure the others stay pending."""
     sent: list[str] = []
-    queue, reason, end = box.waiting.get(channel.name, []), None, time.monotonic() + share_s
+    queue = outbox.waiting.get(channel.name, [])
+    reason = None
     while queue and reason is None:
         try:
-            _send_until(end, partial(send, channel, queue[0]))
+            _deliver_in_time(partial(deliver, channel, queue[0]))
         except IowatchError as error:
             reason = error.message
         else:
             sent.append(queue.pop(0).key)
-            box.save()
+            outbox.save()
     return DeliveryReport(channel.name, channel.kind, tuple(sent), len(queue), reason)
 
 
-def _send_until(end: float, send: Callable[[], None]) -> None:
-    """Send in a thread: no timeout of a socket ends while a server sends one byte after the other.
+# Seconds for a notice. The outbox is locked, and a nightly session lasts that much longer for each channel that fails.
+DELIVERY_TIMEOUT_S = 20.0
+
+
+def _deliver_in_time(deliver: Callable[[], None]) -> None:
+    """Deliver in a thread: no timeout of a socket ends while a server sends one byte after the other.
 
     The thread of a server that does not end ends with the process.
     """
-    sent: Future[None] = Future()
+    delivery: Future[None] = Future()
 
-    def deliver() -> None:
+    def run() -> None:
         try:
-            send()
-            sent.set_result(None)
+            deliver()
         except BaseException as error:
-            sent.set_exception(error)
+            delivery.set_exception(error)
+        else:
+            delivery.set_result(None)
 
-    if (left_s := end - time.monotonic()) > 0:
-        threading.Thread(target=deliver, daemon=True).start()
-        with suppress(TimeoutError):
-            return sent.result(left_s)
-    raise UndeliveredError("the time for notices ended before the server's complete answer", True)
+    threading.Thread(target=run, daemon=True).start()
+    try:
+        delivery.result(DELIVERY_TIMEOUT_S)
+    except TimeoutError:
+        message = f"the server did not answer completely within {DELIVERY_TIMEOUT_S:g} s"
+        raise UndeliveredError(message) from None

@@ -155,8 +155,8 @@ def plan_document(prepared: PreparedSession) -> dict[str, Any]:
         rows = [{"stack": stack, "runs": count, "reason": reason} for (stack, reason), count in lines.items()]
         excluded[title.lower().replace(" ", "_")] = rows
     return {
-        "system": prepared.context.system_name,
-        "suite": prepared.context.suite,
+        "system": prepared.context.system.name,
+        "suite": prepared.context.options.suite,
         "scratch": str(prepared.context.scratch),
         "expected_results": len(plan.expected()),
         "volume_bytes": plan.volume_bytes,

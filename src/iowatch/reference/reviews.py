@@ -26,13 +26,13 @@ def current_author() -> str:
         UsageError: neither git nor the machine has a name, as in a container with a bare user number.
     """
     try:
-        found = subprocess.run(
+        git_name = subprocess.run(
             ["git", "config", "user.name"], capture_output=True, text=True, errors="replace", timeout=10, check=False
         ).stdout.strip()
     except (OSError, subprocess.TimeoutExpired):
-        found = ""
+        git_name = ""
     try:
-        return found or getpass.getuser()
+        return git_name or getpass.getuser()
     except (KeyError, OSError) as error:
         raise UsageError("no author name configured", hint="Add --by NAME, or set git's user.name.") from error
 

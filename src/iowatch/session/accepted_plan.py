@@ -7,54 +7,72 @@ later session until `iowatch review plan` accepts the loss in `reference/reviews
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from iowatch.benchmarks.suites import suite_names
 from iowatch.core import InputError, IowatchError, RunKey, UnplannedRun, format_count, format_day, utc_now
 from iowatch.reference import reviews
+from iowatch.session.context import CaseSelection, SessionContext, make_context, select_cases
+from iowatch.session.file_systems import examine_file_systems
+from iowatch.session.options import SessionOptions
 from iowatch.session.plan import SessionPlan, UnavailableCase, make_session_plan
-from iowatch.session.session import MessageCallback, SessionContext
 from iowatch.site import Stack, discover_stacks, system_zone
 from iowatch.store import ExpectedResult, History, SessionChoice, SessionFacts, SessionRow
+
+_LOG = logging.getLogger(__name__)
 
 # From this number of consecutive sessions on, a deferred run is a problem.
 _TOO_MANY_DEFERRALS = 3
 
 
-def session_facts(
-    history: History, context: SessionContext, plan: SessionPlan, deferred: Sequence[UnplannedRun]
+def plan_facts(
+    history: History,
+    context: SessionContext,
+    choice: SessionChoice,
+    plan: SessionPlan,
+    deferred: Sequence[UnplannedRun],
 ) -> SessionFacts:
     """Facts of a session about its plan, from which later sessions, the verdict and the pages read.
 
     They are its stacks and choice, its deferred and lost runs, and the problems of its plan; what is empty is left out.
     """
-    choice = _choice(context)
-    facts = {
-        "stacks": tuple(sorted(context.site.features)),
-        "deferred": tuple(deferred),
-        "lost": plan.lost,
-        "problems": tuple(_plan_problems(history, context, plan, deferred)),
-    }
-    stated: dict[str, Any] = {name: value for name, value in facts.items() if value or name == "stacks"}
+    facts: dict[str, Any] = {"stacks": tuple(sorted(context.site.features))}
+    if deferred:
+        facts["deferred"] = tuple(deferred)
+    if plan.lost:
+        facts["lost"] = plan.lost
+    problems = _plan_problems(history, context.options, plan, deferred)
+    if problems:
+        facts["problems"] = tuple(problems)
     if choice != SessionChoice():
-        stated["choice"] = choice
-    return SessionFacts(**stated)
+        facts["choice"] = choice
+    return SessionFacts(**facts)
 
 
-def _choice(context: SessionContext) -> SessionChoice:
+def session_choice(selection: CaseSelection, duplicates: Mapping[str, str]) -> SessionChoice:
     """What restricts a session; empty for the whole suite on all stacks.
 
     Cases that only repeat another one in a chosen scratch directory are not chosen.
+
+    Args:
+        duplicates: reasons by name of the runs that would only repeat another one.
     """
-    repeated = context.duplicates if context.chosen_scratch else {}
-    names = [case.run_name for case in context.cases if case.run_name not in repeated]
-    fields = {"stacks": sorted(context.stacks)}
-    if set(names) != set(context.suite_run_names):
-        fields["runs"] = names
-        fields["file_systems"] = sorted(context.chosen_file_systems)
+    options = selection.options
+    run_names = [case.run_name for case in selection.cases]
+    if options.scratch is not None:
+        run_names = [name for name in run_names if name not in duplicates]
     # Only what restricts is stored.
-    return SessionChoice(**{name: tuple(values) for name, values in fields.items() if values})
+    restrictions: dict[str, tuple[str, ...]] = {}
+    if options.stacks:
+        restrictions["stacks"] = tuple(sorted(options.stacks))
+    if set(run_names) != selection.suite_run_names:
+        if run_names:
+            restrictions["runs"] = tuple(run_names)
+        if options.file_systems:
+            restrictions["file_systems"] = tuple(sorted(options.file_systems))
+    return SessionChoice(**restrictions)
 
 
 def is_restricted(session: SessionRow) -> bool:
@@ -72,122 +90,176 @@ def loss_reasons(session: SessionRow) -> dict[RunKey, str]:
     return {run.key: run.reason for run in session.facts.lost}
 
 
-def _earlier_sessions(history: History, context: SessionContext) -> Iterator[SessionRow]:
+def _earlier_sessions(history: History, options: SessionOptions) -> Iterator[SessionRow]:
     """Sessions of the same system and suite, newest first."""
-    for session in history.sessions(context.system_name):
-        if session.origin == "run" and session.suite == context.suite and not session.is_interleaved:
+    for session in history.sessions(options.system):
+        if session.origin == "run" and session.suite == options.suite and not session.is_interleaved:
             yield session
 
 
-def _remembered_results(history: History, context: SessionContext) -> dict[ExpectedResult, SessionRow]:
+def _remembered_results(history: History, selection: CaseSelection) -> dict[ExpectedResult, SessionRow]:
     """The memory: results that were expected or deferred, with the newest session whose choice includes them."""
-    found: dict[ExpectedResult, SessionRow] = {}
-    newer: list[SessionChoice] = []
-    known = {*context.suite_run_names, *(case.run_name for case in context.cases)}
-    for session in _earlier_sessions(history, context):
+    remembered: dict[ExpectedResult, SessionRow] = {}
+    newer_choices: list[SessionChoice] = []
+    for session in _earlier_sessions(history, selection.options):
         choice = _choice_of(session)
-        if choice not in newer:
-            deferred = [item for run in session.facts.deferred for item in run.expected()]
-            for item in (*history.expected(session.uuid), *deferred):
-                # Retests are not planned, but added while a session runs; file systems that were chosen for one session
-                # are expected only by the next one that chooses them.
-                asked = not choice.file_systems or item.run_name in known
-                if asked and "#" not in item.run_name and not any(later.includes(item.key) for later in newer):
-                    found[item] = session
+        if choice not in newer_choices:
+            for result in _expected_and_deferred(history, session):
+                is_newer = any(newer.includes(result.key) for newer in newer_choices)
+                # File systems that were chosen for one session are expected only by the next one that chooses them.
+                is_possible = not choice.file_systems or result.run_name in selection.known_run_names
+                # Retests are not planned, but added while a session runs.
+                is_retest = "#" in result.run_name
+                if is_possible and not is_newer and not is_retest:
+                    remembered[result] = session
             if not choice.file_systems:
-                newer.append(choice)
+                newer_choices.append(choice)
+        # Nothing older counts: this session stands for the whole suite.
         if not is_restricted(session):
             break
-    return found
+    return remembered
+
+
+def _expected_and_deferred(history: History, session: SessionRow) -> list[ExpectedResult]:
+    """The results that a session expected, and those of the runs that did not fit its budget."""
+    results = [*history.expected(session.uuid)]
+    for run in session.facts.deferred:
+        results += run.expected()
+    return results
 
 
 def compare_with_memory(
-    history: History, context: SessionContext, plan: SessionPlan, deferred: Sequence[UnplannedRun]
+    history: History,
+    context: SessionContext,
+    choice: SessionChoice,
+    plan: SessionPlan,
+    deferred: Sequence[UnplannedRun],
 ) -> tuple[SessionPlan, tuple[UnplannedRun, ...]]:
     """The plan with its lost runs, and the runs with results that no earlier session expected (none in the first one).
 
     Cases of a broken stack that no session expected are added to the unavailable ones.
     """
-    memory, accepted, choice = _remembered_results(history, context), _accepted_losses(context), _choice(context)
-    planned = dict.fromkeys([*plan.expected(), *(item for run in deferred for item in run.expected())])
-    lost = [
-        item
-        for item, session in memory.items()
-        if item not in planned and choice.includes(item.key) and accepted.get(item, 0) < session.started_at
-    ]
+    memory = _remembered_results(history, context.selection)
+    accepted = _accepted_losses(context.options)
+    planned = [*plan.expected()]
+    for run in deferred:
+        planned += run.expected()
+    lost = _lost_results(memory, accepted, choice, planned)
     # What the suite asks for is expected from the first session on, even on a file system that is not mounted.
-    lost += [item for one in plan.unavailable for item in one.expected if not (item in memory or item in accepted)]
+    for case in plan.unavailable:
+        lost += [result for result in case.expected if result not in memory and result not in accepted]
     # A session with chosen stacks needs no others; to find stacks takes seconds.
-    stacks = {} if context.stacks else {stack.name: stack for stack in discover_stacks(context.system_name)}
-    reasons = _loss_reasons(history, context, plan, stacks, dict.fromkeys(item.key for item in lost))
-    lost_names = {(name, stack) for _, stack, name in reasons}
+    stacks: dict[str, Stack] = {}
+    if not context.options.stacks:
+        stacks = {stack.name: stack for stack in discover_stacks(context.system.name)}
+    reasons = _loss_reasons(history, context, plan, stacks, dict.fromkeys(result.key for result in lost))
+    # What is lost is not reported as unavailable, too.
+    lost_cases = {(key.run, key.stack) for key in reasons}
     unavailable = (*plan.unavailable, *_cases_of_broken_stacks(context, stacks.values()))
-    kept = tuple(one for one in unavailable if (one.name, one.stack) not in lost_names)
-    added = [item for item in planned if item not in memory] if memory else []
-    added_runs = _group_by_run(added, {item.key: "not expected by earlier sessions" for item in added})
+    kept = tuple(case for case in unavailable if (case.name, case.stack) not in lost_cases)
+    # In the first session everything is new.
+    added = [result for result in dict.fromkeys(planned) if result not in memory] if memory else []
+    added_runs = _group_by_run(added, {result.key: "not expected by earlier sessions" for result in added})
     return SessionPlan(plan.runs, kept, _group_by_run(lost, reasons)), added_runs
 
 
+def _lost_results(
+    memory: Mapping[ExpectedResult, SessionRow],
+    accepted: Mapping[ExpectedResult, int],
+    choice: SessionChoice,
+    planned: Collection[ExpectedResult],
+) -> list[ExpectedResult]:
+    """Remembered results that are not planned any more, unless a later decision accepted it.
+
+    Args:
+        accepted: times of the decisions.
+        choice: what restricts the session; the others are not missing.
+    """
+    planned_results = set(planned)
+    lost: list[ExpectedResult] = []
+    for result, session in memory.items():
+        is_accepted = accepted.get(result, 0) >= session.started_at
+        if result not in planned_results and choice.includes(result.key) and not is_accepted:
+            lost.append(result)
+    return lost
+
+
 def _cases_of_broken_stacks(context: SessionContext, stacks: Iterable[Stack]) -> Iterator[UnavailableCase]:
-    for stack in (stack for stack in stacks if stack.status == "broken"):
+    for stack in stacks:
+        if stack.status != "broken":
+            continue
         for case in context.cases:
             yield UnavailableCase(case.run_name, stack.name, f"the stack is broken: {stack.note}")
 
 
-def _group_by_run(items: Iterable[ExpectedResult], reasons: Mapping[RunKey, str]) -> tuple[UnplannedRun, ...]:
-    results: dict[RunKey, list[tuple[str, str]]] = {}
-    for item in items:
-        results.setdefault(item.key, []).append((item.operation, item.metric))
-    return tuple(UnplannedRun(*key, tuple(found), reasons[key]) for key, found in results.items())
+def _group_by_run(results: Iterable[ExpectedResult], reasons: Mapping[RunKey, str]) -> tuple[UnplannedRun, ...]:
+    """The runs of results, each with the reason why it is not planned."""
+    results_by_run: dict[RunKey, list[tuple[str, str]]] = {}
+    for result in results:
+        results_by_run.setdefault(result.key, []).append((result.operation, result.metric))
+    return tuple(UnplannedRun(*key, tuple(of_run), reasons[key]) for key, of_run in results_by_run.items())
 
 
 def _loss_reasons(
     history: History, context: SessionContext, plan: SessionPlan, stacks: Mapping[str, Stack], keys: Iterable[RunKey]
 ) -> dict[RunKey, str]:
-    found, last_runs, zone = {}, None, system_zone(context.system_name)
-    for key in keys:
-        last_runs = history.last_run_times(context.system_name) if last_runs is None else last_runs
-        when = f"last run on {format_day(last_runs[key], zone)}" if key in last_runs else "it never delivered a result"
-        found[key] = f"{_loss_reason(context, plan, stacks, key)}; {when}"
-    return found
+    lost_keys = [*keys]
+    if not lost_keys:  # the query below takes long in a long history
+        return {}
+    zone = system_zone(context.system.name)
+    last_runs = history.last_run_times(context.system.name)
+    reasons: dict[RunKey, str] = {}
+    for key in lost_keys:
+        when = "it never delivered a result"
+        if key in last_runs:
+            when = f"last run on {format_day(last_runs[key], zone)}"
+        reasons[key] = f"{_loss_reason(context, plan, stacks, key)}; {when}"
+    return reasons
 
 
 def _loss_reason(context: SessionContext, plan: SessionPlan, stacks: Mapping[str, Stack], key: RunKey) -> str:
     """Reason why a run, or some of its results, are not planned any more."""
-    partition, stack, name = key
-    offered = next((place.stacks for place in context.site.partitions if place.name == partition), None)
-    if name not in {*context.suite_run_names, *(case.run_name for case in context.cases)}:
-        return f"suite '{context.suite}' no longer contains the case"
-    if stack not in context.site.features:
-        known = stacks.get(stack)
-        return f"the stack is {known.status}: {known.note}" if known else "the stack no longer exists"
-    if offered is None or stack not in offered:
-        return f"partition '{partition}' no longer {'exists' if offered is None else 'offers the stack'}"
-    reasons = (one.reason for one in plan.unavailable if (one.name, one.stack) == (name, stack))
-    return next(reasons, "the case no longer reports these results")
+    if key.run not in context.selection.known_run_names:
+        return f"suite '{context.options.suite}' no longer contains the case"
+    if key.stack not in context.site.features:
+        stack = stacks.get(key.stack)
+        return "the stack no longer exists" if stack is None else f"the stack is {stack.status}: {stack.note}"
+    stacks_of_partition = {partition.name: partition.stacks for partition in context.site.partitions}
+    if key.partition not in stacks_of_partition:
+        return f"partition '{key.partition}' no longer exists"
+    if key.stack not in stacks_of_partition[key.partition]:
+        return f"partition '{key.partition}' no longer offers the stack"
+    for case in plan.unavailable:
+        if (case.name, case.stack) == (key.run, key.stack):
+            return case.reason
+    return "the case no longer reports these results"
 
 
-def _accepted_losses(context: SessionContext) -> dict[ExpectedResult, int]:
+def _accepted_losses(options: SessionOptions) -> dict[ExpectedResult, int]:
     """Results whose loss is accepted, with the time of the decision (epoch seconds).
 
     A damaged file must not prevent the measurement: it accepts nothing, and the verdict reports it.
     """
     try:
-        decisions = reviews.load_plan_decisions(context.system_name)
+        decisions = reviews.load_plan_decisions(options.system)
     except InputError as error:
-        context.report_message(error.message)
+        _LOG.warning("%s", error.message)
         return {}
-    return {
-        ExpectedResult(run.run, run.partition, run.stack, *result.rsplit(" ", 1)): int(decision.date.timestamp())
-        for decision in sorted(decisions, key=lambda one: one.date)
-        if decision.suite == context.suite
-        for run in decision.lost
-        for result in run.results
-    }
+    accepted: dict[ExpectedResult, int] = {}
+    # The last decision about a result counts.
+    for decision in sorted(decisions, key=lambda decision: decision.date):
+        if decision.suite != options.suite:
+            continue
+        for run in decision.lost:
+            for text in run.results:
+                operation, metric = text.rsplit(" ", 1)
+                result = ExpectedResult(run.run, run.partition, run.stack, operation, metric)
+                accepted[result] = int(decision.date.timestamp())
+    return accepted
 
 
 def losses_by_suite(
-    history: History, system: str, suite: str | None, stacks: Collection[str], report_message: MessageCallback
+    history: History, system: str, suite: str | None, stacks: Collection[str]
 ) -> dict[str, list[UnplannedRun]]:
     """Losses that are not accepted, by suite.
 
@@ -199,35 +271,47 @@ def losses_by_suite(
         UsageError: unknown system or suite.
     """
     history.require_system(system)
-    known = {session.suite for session in history.sessions(system) if session.origin == "run"}
-    found = {}
-    for name in [suite] if suite else sorted(known & {*suite_names()}):
-        context = SessionContext(system, name, report_message=report_message)
-        found[name] = [run for run in _current_losses(history, context) if not stacks or run.stack in stacks]
-    return {name: runs for name, runs in found.items() if runs}
+    suites = [suite] if suite else []
+    if not suites:
+        measured = {session.suite for session in history.sessions(system) if session.origin == "run"}
+        suites = sorted(measured.intersection(suite_names()))
+    losses: dict[str, list[UnplannedRun]] = {}
+    for name in suites:
+        selection = select_cases(SessionOptions(system=system, suite=name))
+        runs = [run for run in _current_losses(history, selection) if not stacks or run.stack in stacks]
+        if runs:
+            losses[name] = runs
+    return losses
 
 
-def _current_losses(history: History, context: SessionContext) -> tuple[UnplannedRun, ...]:
+def _current_losses(history: History, selection: CaseSelection) -> tuple[UnplannedRun, ...]:
     """Losses that are not accepted: of the last sessions, and of a session that would start now.
 
     Both count, because the environment of a nightly session may differ from the one of this command.
     """
-    found = {run.key: run for run in _recorded_losses(history, context)}
+    # Losses of earlier sessions need no system; those of a new one need its stacks and file systems.
+    losses = {run.key: run for run in _recorded_losses(history, selection)}
     try:
-        unusable, excluded = context.find_unusable(history), context.excluded
-        plan = make_session_plan(context.site, context.cases, (), context.limits, excluded=excluded, unusable=unusable)
-        found |= {run.key: run for run in compare_with_memory(history, context, plan, ())[0].lost}
+        context = make_context(selection)
+        excluded = examine_file_systems(history, context)
+        plan = make_session_plan(context.site, context.cases, (), context.limits, excluded)
+        choice = session_choice(selection, excluded.duplicates)
+        plan, _ = compare_with_memory(history, context, choice, plan, ())
+        losses |= {run.key: run for run in plan.lost}
     except IowatchError as error:
-        context.report_message(f"Only losses of earlier sessions are known: {error.message}")
-    return tuple(found.values())
+        _LOG.warning("Only losses of earlier sessions are known: %s", error.message)
+    return tuple(losses.values())
 
 
-def _recorded_losses(history: History, context: SessionContext) -> Iterator[UnplannedRun]:
-    memory, accepted = _remembered_results(history, context), _accepted_losses(context)
-    for session in {session.id: session for session in memory.values()}.values():
+def _recorded_losses(history: History, selection: CaseSelection) -> Iterator[UnplannedRun]:
+    """Losses that earlier sessions recorded and that are not accepted."""
+    memory, accepted = _remembered_results(history, selection), _accepted_losses(selection.options)
+    sessions = {session.id: session for session in memory.values()}
+    for session in sessions.values():
         for run in session.facts.lost:
-            newest = [item for item in run.expected() if memory.get(item) is session]
-            if any(accepted.get(item, 0) < session.started_at for item in newest):
+            # A newer session may have delivered some of its results.
+            results = [result for result in run.expected() if memory.get(result) is session]
+            if any(accepted.get(result, 0) < session.started_at for result in results):
                 yield run
 
 
@@ -237,24 +321,24 @@ def accept_losses(system: str, suite: str, lost: Iterable[UnplannedRun], reason:
     Raises:
         InputError: the file of reviews is damaged.
     """
-    runs = [
-        {"partition": one.partition, "stack": one.stack, "run": one.name, "results": [" ".join(r) for r in one.results]}
-        for one in lost
-    ]
+    runs: list[dict[str, Any]] = []
+    for run in lost:
+        results = [f"{operation} {metric}" for operation, metric in run.results]
+        runs.append({"partition": run.partition, "stack": run.stack, "run": run.name, "results": results})
     now = utc_now().replace(microsecond=0)
     reviews.add_plan_decision(system, {"suite": suite, "lost": runs, "by": by, "reason": reason, "date": now})
 
 
 def _plan_problems(
-    history: History, context: SessionContext, plan: SessionPlan, deferred: Sequence[UnplannedRun]
+    history: History, options: SessionOptions, plan: SessionPlan, deferred: Sequence[UnplannedRun]
 ) -> list[str]:
     """Problems of a plan that need a person: lost runs, and runs that too many sessions in succession deferred."""
     problems = []
     if plan.lost:
-        command = f"iowatch review plan --system {context.system_name} --suite {context.suite}"
+        command = f"iowatch review plan --system {options.system} --suite {options.suite}"
         count = format_count(len(plan.lost), "expected run")
         problems.append(f"{count} cannot be planned; `{command}` lists and accepts this")
-    earlier = list(_earlier_sessions(history, context)) if deferred else []
+    earlier = list(_earlier_sessions(history, options)) if deferred else []
     for run in deferred:
         number = 1 + _count_deferrals(earlier, run.key)
         if number >= _TOO_MANY_DEFERRALS:

@@ -31,21 +31,43 @@ def expected_file_systems(
     Args:
         file_system: None for the default one.
     """
-    places = [HOST, *(part.name for part in partitions)]
-    measured = next((one for one in system.measured_file_systems if one.parameter == file_system), None)
-    declared = measured.declared.declared if measured else {}
-    found: dict[str, Mapping[str, str]] = {}
-    only_declared = bool(measured and measured.directory.declared)
-    for row in _run_sessions(history, system.name) if history and not only_declared else ():
-        if here := session_identities(row).get(file_system):
-            found.setdefault(HOST, here)
-        if all(place in found for place in places):
+    locations = [HOST, *(partition.name for partition in partitions)]
+    declared: Mapping[str, str] = {}
+    is_complete = False
+    for measured in system.measured_file_systems:
+        if measured.parameter == file_system:
+            declared = measured.declared.declared
+            # Whatever the directory itself declares is all that it must be on.
+            is_complete = bool(measured.directory.declared)
+    recorded: dict[str, Mapping[str, str]] = {}
+    if history is not None and not is_complete:
+        recorded = _recorded_identities(history, system.name, file_system, locations)
+    expected: dict[str, FileSystemIdentity] = {}
+    for location in locations:
+        expected[location] = FileSystemIdentity(**{**recorded.get(location, {}), **declared})
+    return expected
+
+
+def _recorded_identities(
+    history: History, system: str, file_system: str | None, locations: Sequence[str]
+) -> dict[str, Mapping[str, str]]:
+    """What the directory of a file system was on most recently, by partition and for `HOST`, as far as it is known.
+
+    Args:
+        locations: partitions, and `HOST`; the search ends when all of them are known.
+    """
+    recorded: dict[str, Mapping[str, str]] = {}
+    for session in _run_sessions(history, system):
+        host_identity = session_identities(session).get(file_system)
+        if host_identity:
+            recorded.setdefault(HOST, host_identity)
+        if all(location in recorded for location in locations):
             break
-        for run in history.runs(row.uuid) if history else ():
+        for run in history.runs(session.uuid):
             identity = run.facts.scratch_file_system
             if run.status == "ok" and run.facts.file_system == file_system and identity is not None:
-                found.setdefault(run.partition, identity)
-    return {place: FileSystemIdentity(**{**found.get(place, {}), **declared}) for place in places}
+                recorded.setdefault(run.partition, identity)
+    return recorded
 
 
 def session_identities(session: SessionRow) -> dict[str | None, Mapping[str, str]]:
@@ -66,8 +88,9 @@ def check_clock(history: History, system: str) -> None:
     Raises:
         MachineError: the clock is more than `storage.CLOCK_TOLERANCE_S` behind the start of the newest session.
     """
-    wrong = os.environ.get("IOWATCH_WRONG_CLOCK", "").split()
-    newest = next((row for row in _run_sessions(history, system) if row.uuid not in wrong), None)
+    with_wrong_clock = os.environ.get("IOWATCH_WRONG_CLOCK", "").split()
+    sessions = (row for row in _run_sessions(history, system) if row.uuid not in with_wrong_clock)
+    newest = next(sessions, None)
     now = utc_now()
     if newest is None or now.timestamp() >= newest.started_at - storage.CLOCK_TOLERANCE_S:
         return
@@ -84,13 +107,15 @@ def check_default_file_system(history: History, system: System) -> None:
     Raises:
         MachineError: it has another name, after a change of system.yaml.
     """
-    known = system.measured_file_systems
-    rows = _run_sessions(history, system.name) if len(known) > 1 else []
-    names = (row.facts.default_file_system for row in rows)
+    measured = system.measured_file_systems
+    if len(measured) < 2:  # it cannot be mistaken for another one
+        return
+    default = measured[0].name
+    names = (session.facts.default_file_system for session in _run_sessions(history, system.name))
     before = next((name for name in names if name is not None), None)
-    if before is not None and before != known[0].name:
+    if before is not None and before != default:
         raise MachineError(
-            f"the default file system of '{system.name}' is '{known[0].name}', and was '{before}' in its last session: "
+            f"the default file system of '{system.name}' is '{default}', and was '{before}' in its last session: "
             "its results would continue the series of the other one",
             hint=f"Make '{before}' the default one in system.yaml again (`scratch`, or the first with a directory).",
         )
@@ -105,19 +130,30 @@ def ended_series(history: History, session: SessionRow) -> list[str]:
     Without this the results would be in other series, where no earlier observation shows a change. Compared with the
     last sessions of the suite; after as many sessions the new series is the usual one.
     """
-    wanted = set(history.expected(session.uuid))
-    now: dict[ExpectedResult, list[Mapping[str, Scalar]]] = {}
-    for item, case in history.received_cases(session.uuid):
-        if item in wanted:
-            now.setdefault(item, []).append(case)
-    rows = (row for row in history.sessions(session.system) if row.origin == "run" and row.suite == session.suite)
-    earlier = [row for row in rows if (row.started_at, row.id) < (session.started_at, session.id)]
+    # The cases of this session, by result: their parameters name the series.
+    expected = set(history.expected(session.uuid))
+    cases_now: dict[ExpectedResult, list[Mapping[str, Scalar]]] = {}
+    for result, case in history.received_cases(session.uuid):
+        if result in expected:
+            cases_now.setdefault(result, []).append(case)
+    # The same result with other parameters before was in another series.
     ended: dict[str, set[ExpectedResult]] = {}
-    for row in earlier[:_COMPARED_SESSIONS]:
-        for item, case in history.received_cases(row.uuid):
-            if (found := now.get(item)) and case not in found:
-                ended.setdefault(_format_changes(case, found[0]), set()).add(item)
-    return [_format_ended(items, changes) for changes, items in ended.items()]
+    for earlier in _earlier_sessions(history, session)[:_COMPARED_SESSIONS]:
+        for result, case in history.received_cases(earlier.uuid):
+            if result in cases_now and case not in cases_now[result]:
+                changes = _format_changes(case, cases_now[result][0])
+                ended.setdefault(changes, set()).add(result)
+    return [_format_ended(results, changes) for changes, results in ended.items()]
+
+
+def _earlier_sessions(history: History, session: SessionRow) -> list[SessionRow]:
+    """Sessions of the same system and suite before this one, newest first."""
+    earlier: list[SessionRow] = []
+    for row in history.sessions(session.system):
+        is_before = (row.started_at, row.id) < (session.started_at, session.id)
+        if is_before and row.origin == "run" and row.suite == session.suite:
+            earlier.append(row)
+    return earlier
 
 
 def _format_changes(before: Mapping[str, Scalar], now: Mapping[str, Scalar]) -> str:
@@ -125,9 +161,11 @@ def _format_changes(before: Mapping[str, Scalar], now: Mapping[str, Scalar]) -> 
     return ", ".join(f"{name} {now.get(name, 'none')} instead of {before.get(name, 'none')}" for name in names)
 
 
-def _format_ended(items: set[ExpectedResult], changes: str) -> str:
-    first = min(items, key=lambda item: (item.stack, item.run_name, item.operation))
-    count = "the series" if len(items) == 1 else f"{len(items)} series"
-    more = "" if len(items) == 1 else ", …"
-    name = f"{first.stack} {first.run_name} {first.operation} {first.metric}{more}"
+def _format_ended(results: set[ExpectedResult], changes: str) -> str:
+    first = min(results, key=lambda result: (result.stack, result.run_name, result.operation))
+    name = f"{first.stack} {first.run_name} {first.operation} {first.metric}"
+    count = "the series"
+    if len(results) > 1:
+        count = f"{len(results)} series"
+        name += ", …"
     return f"{count} of cases that ran ended ({name}): they now produce {changes}"

@@ -60,14 +60,14 @@ def compare_with_expected(
         runs: all received runs.
         reasons: why runs are missing, as far as it is known.
     """
-    failed = tuple(
-        RunProblem("failed", run.stack, run.name, f"{run.status}: {run.reason or 'no reason reported'}", run.partition)
-        for run in runs
-        if run.status != "ok"
-    )
+    failed: list[RunProblem] = []
+    for run in runs:
+        if run.status != "ok":
+            reason = f"{run.status}: {run.reason or 'no reason reported'}"
+            failed.append(RunProblem("failed", run.stack, run.name, reason, run.partition))
     absent = missing_results(expected, received)
     missing = _missing_runs(absent, {problem.key for problem in failed}, reasons)
-    return SessionCoverage(len(expected), len(expected) - len(absent), tuple(absent), failed, missing)
+    return SessionCoverage(len(expected), len(expected) - len(absent), tuple(absent), tuple(failed), missing)
 
 
 def _missing_runs(

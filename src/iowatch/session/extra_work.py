@@ -11,7 +11,8 @@ from dataclasses import replace
 
 from iowatch.checks import OVERHEAD_PAIRS, ExtraWork, verifying_options
 from iowatch.core import RunKey
-from iowatch.session.plan import PlannedRun, RunHistory
+from iowatch.session.budget import RunHistory
+from iowatch.session.plan import PlannedRun
 
 # Every seventh session measures the overhead of tracing on one run; within seven sessions every run is verified once.
 ROTATION_SESSIONS = 7
@@ -36,31 +37,45 @@ def add_extra_work(
         verify: whether the data of a seventh of the runs are verified.
         total_bytes: largest volume of the session; beyond it there is no extra work.
     """
-    traced = (run for run in runs if run.stack in traced_stacks and not run.case.tool.probes)
-    overhead = next((run.key for run in traced if _longest_s(run, history)), None)
-    if session_number % ROTATION_SESSIONS != 1:
-        overhead = None
-    found = []
+    measures_overhead = session_number % ROTATION_SESSIONS == 1
+    overhead_key = _first_traced_run(runs, history, traced_stacks) if measures_overhead else None
+    runs_with_work: list[PlannedRun] = []
     for run in runs:
-        work = [_overhead(run, _longest_s(run, history))] if run.key == overhead else []
-        work += _verification(run, history) if verify and _is_due(run, session_number) else []
-        found.append(replace(run, extra_work=tuple(work)))
-    exceeds = total_bytes is not None and sum(run.volume_bytes for run in found) > total_bytes
-    return tuple(runs) if exceeds else tuple(found)
+        work: list[ExtraWork] = []
+        if run.key == overhead_key:
+            work.append(_overhead(run, _longest_s(run, history)))
+        if verify and _is_due(run, session_number):
+            work += _verification(run, history)
+        runs_with_work.append(replace(run, extra_work=tuple(work)))
+    volume_bytes = sum(run.volume_bytes for run in runs_with_work)
+    if total_bytes is not None and volume_bytes > total_bytes:
+        return tuple(runs)
+    return tuple(runs_with_work)
+
+
+def _first_traced_run(
+    runs: Sequence[PlannedRun], history: Mapping[RunKey, RunHistory], traced_stacks: Collection[str]
+) -> RunKey | None:
+    """The first run that has a trace and a known time; None without one. Darshan does not trace probes."""
+    for run in runs:
+        if run.stack in traced_stacks and not run.case.tool.probes and _longest_s(run, history):
+            return run.key
+    return None
 
 
 def _longest_s(run: PlannedRun, history: Mapping[RunKey, RunHistory]) -> float:
     """Longest time of the run in the last sessions, seconds; 0 if it is not known."""
-    return (history[run.key].longest_wall_s if run.key in history else None) or 0.0
+    if run.key not in history:
+        return 0.0
+    return history[run.key].longest_wall_s or 0.0
 
 
 def _overhead(run: PlannedRun, longest_s: float) -> ExtraWork:
     tool, options = run.case.tool, run.case.options
     starts = 2 * OVERHEAD_PAIRS
-    volume, expected_s = tool.volume_bytes(options), longest_s / tool.runs(options)
-    return ExtraWork(
-        "overhead", starts * volume // tool.runs(options), starts * expected_s, starts * _MARGIN * expected_s
-    )
+    volume_bytes = starts * tool.volume_bytes(options) // tool.runs(options)
+    expected_s = starts * (longest_s / tool.runs(options))
+    return ExtraWork("overhead", volume_bytes, expected_s, _MARGIN * expected_s)
 
 
 def _is_due(run: PlannedRun, session_number: int) -> bool:

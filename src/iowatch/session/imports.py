@@ -24,6 +24,7 @@ from iowatch.core import (
     InputError,
     IowatchError,
     Output,
+    Result,
     UsageError,
     artefacts,
     clean_text,
@@ -92,11 +93,14 @@ def time_in_name(path: Path, zone: tzinfo) -> datetime:
         InputError: the name contains no date, or only invalid dates or dates outside 1990 to today.
     """
     matches = list(_DATE.finditer(path.name))
-    found = next(filter(None, (_moment_from_match(match, zone) for match in matches)), None)
-    if found is not None:
-        return found
-    what = f"no date ({_DATE_FORMATS})" if not matches else f"'{matches[0].group()}' is no date from 1990 to today"
-    raise InputError(f"{what} in the name '{path.name}'; give it with --time (ISO 8601 or epoch seconds)")
+    for match in matches:
+        moment = _moment_from_match(match, zone)
+        if moment is not None:
+            return moment
+    fault = f"no date ({_DATE_FORMATS})"
+    if matches:
+        fault = f"'{matches[0].group()}' is no date from 1990 to today"
+    raise InputError(f"{fault} in the name '{path.name}'; give it with --time (ISO 8601 or epoch seconds)")
 
 
 def _moment_from_match(match: re.Match[str], zone: tzinfo) -> datetime | None:
@@ -120,8 +124,10 @@ def _is_plausible_date(moment: datetime) -> bool:
 
 def _require_file(path: Path) -> Path:
     """Return the path if it is a file, so that a missing file is reported before its name is parsed."""
-    if path.is_dir() or not path.exists():
-        raise InputError(f"{path}: {'is a directory; name its files' if path.is_dir() else 'no such file'}")
+    if path.is_dir():
+        raise InputError(f"{path}: is a directory; name its files")
+    if not path.exists():
+        raise InputError(f"{path}: no such file")
     return path
 
 
@@ -147,6 +153,7 @@ def import_files(
         return import_tables(history, load_map(tool), files, system=system, partition=partition, stack=stack)
     system, partition, stack = _require_names(system, partition, stack)
     _require_plausible(moment)
+    # One session per day, so that a file that is imported later joins those of its day.
     records: list[RunRecord] = []
     troubles: list[ImportProblem] = []
     for path in files:
@@ -241,7 +248,7 @@ class TablePreview:
     troubles: tuple[ImportProblem, ...]
 
     def to_json(self) -> dict[str, Any]:
-        series = [{**asdict(one), "case": json.loads(one.case.canonical)} for one in self.series]
+        series = [{**asdict(row), "case": json.loads(row.case.canonical)} for row in self.series]
         return {**asdict(self), "series": series}
 
 
@@ -262,30 +269,35 @@ class _Tables:
         self.sessions: dict[str, list[RunRecord]] = {}
         self.tables: list[MappedTable] = []
         self.troubles: list[ImportProblem] = []
-        self.places: dict[str, str] = {}
+        self.line_of_run: dict[str, str] = {}  # `path:line` by fingerprint
         self._outputs: dict[str, Output] = {}
         self.repeated = 0
 
     def add(self, path: Path, table: MappedTable) -> None:
         self.tables.append(table)
         self.repeated += table.repeated
-        self.troubles += [ImportProblem(f"{path}:{one.line}", one.reason) for one in table.refused]
+        self.troubles += [ImportProblem(f"{path}:{line.line}", line.reason) for line in table.refused]
         for run in table.runs:
             self._add_run(run, f"{path}:{run.line}")
 
-    def _add_run(self, run: MappedRun, place: str) -> None:
+    def _add_run(self, run: MappedRun, line: str) -> None:
+        """Add a run, if no earlier line has it.
+
+        Args:
+            line: `path:line`.
+        """
         record = run_record(run, self._system)
-        known = self._outputs.setdefault(record.fingerprint, record.output)
-        if record.fingerprint not in self.places:
-            self.places[record.fingerprint] = place
+        earlier_line = self.line_of_run.get(record.fingerprint)
+        if earlier_line is None:
+            self.line_of_run[record.fingerprint] = line
+            self._outputs[record.fingerprint] = record.output
             self.sessions.setdefault(run.session, []).append(record)
             if record.output.status != "ok":
-                self.troubles.append(ImportProblem(place, f"failed: {record.output.reason}", refused=False))
-        elif known == record.output:
+                self.troubles.append(ImportProblem(line, f"failed: {record.output.reason}", refused=False))
+        elif self._outputs[record.fingerprint] == record.output:
             self.repeated += 1
         else:
-            other = self.places[record.fingerprint]
-            self.troubles.append(ImportProblem(place, f"same time and case as {other}, other value"))
+            self.troubles.append(ImportProblem(line, f"same time and case as {earlier_line}, other value"))
 
     @property
     def runs(self) -> list[RunRecord]:
@@ -316,10 +328,13 @@ def _on_file_system(output: Output, default: str | None) -> Output:
     """Return the output of a table without `file_system` where it is the default one: as runs of a session have it."""
     if default is None:
         return output
-    cases = ({k: v for k, v in one.case.items() if (k, v) != ("file_system", default)} for one in output.results)
-    return replace(
-        output, results=tuple(replace(one, case=case) for one, case in zip(output.results, cases, strict=True))
-    )
+    results: list[Result] = []
+    for result in output.results:
+        if result.case.get("file_system") == default:
+            case = {name: value for name, value in result.case.items() if name != "file_system"}
+            result = replace(result, case=case)
+        results.append(result)
+    return replace(output, results=tuple(results))
 
 
 def _read_tables(
@@ -327,7 +342,7 @@ def _read_tables(
 ) -> _Tables:
     system, partition, stack = _require_names(system, partition, stack)
     _require_plausible(moment)
-    found = _Tables(system)
+    tables = _Tables(system)
     for path in files:
         try:
             table = read_table(
@@ -335,16 +350,18 @@ def _read_tables(
             )
         except InputError as error:
             line, reason = _line_and_reason(path, str(error))
-            found.troubles.append(ImportProblem(f"{path}{line}", reason))
+            tables.troubles.append(ImportProblem(f"{path}{line}", reason))
         else:
-            found.add(path, table)
-    return found
+            tables.add(path, table)
+    return tables
 
 
 def _line_and_reason(path: Path, message: str) -> tuple[str, str]:
     """Return `:LINE` or an empty text, and the rest, of a message about a file."""
     match = re.match(rf"{re.escape(str(path))}(:\d+)?: ", message)
-    return (match[1] or "", message[match.end() :]) if match else ("", message)
+    if match is None:
+        return "", message
+    return match[1] or "", message[match.end() :]
 
 
 def preview_tables(
@@ -357,21 +374,21 @@ def preview_tables(
     stack: str = "unknown",
 ) -> TablePreview:
     """Return what `import_tables` would store; arguments and errors as there."""
-    found = _read_tables(chosen, files, system, moment, partition, stack)
-    units: Counter[tuple[str, str]] = sum((table.units for table in found.tables), Counter())
+    tables = _read_tables(chosen, files, system, moment, partition, stack)
+    units: Counter[tuple[str, str]] = sum((table.units for table in tables.tables), Counter())
     return TablePreview(
         map=chosen.name,
         system=system,
-        sessions=len(found.sessions),
-        runs=len(found.runs),
-        failed=sum(run.output.status != "ok" for run in found.runs),
-        series=_previewed_series(found.runs),
+        sessions=len(tables.sessions),
+        runs=len(tables.runs),
+        failed=sum(run.output.status != "ok" for run in tables.runs),
+        series=_previewed_series(tables.runs),
         units=tuple((unit, name, METRICS[name].unit, n) for (unit, name), n in sorted(units.items())),
-        skipped=found.total("skipped"),
-        empty=found.total("empty"),
-        repeated=found.repeated,
-        ambiguous=found.total("ambiguous"),
-        troubles=tuple(found.troubles),
+        skipped=tables.total("skipped"),
+        empty=tables.total("empty"),
+        repeated=tables.repeated,
+        ambiguous=tables.total("ambiguous"),
+        troubles=tuple(tables.troubles),
     )
 
 
@@ -381,13 +398,24 @@ def _previewed_series(runs: Iterable[RunRecord]) -> tuple[PreviewedSeries, ...]:
         for result in run.output.results:
             key = (run.partition, run.stack.name, result.full_case(run.output.tool), result.metric)
             points.setdefault(key, []).extend((run.started_at, value) for value in result.samples)
-    rows = []
-    for (partition, stack, case, metric), found in points.items():
-        times = [time for time, _ in found]
-        values = summarise_samples([value for _, value in found])
-        unit, n = METRICS[metric].unit, len(set(times))
-        numbers = (values.min, values.median, values.max)
-        rows.append(PreviewedSeries(partition, stack, case, metric, unit, n, min(times), max(times), *numbers))
+    rows: list[PreviewedSeries] = []
+    for (partition, stack, case, metric), series_points in points.items():
+        times = [time for time, _ in series_points]
+        values = summarise_samples([value for _, value in series_points])
+        row = PreviewedSeries(
+            partition=partition,
+            stack=stack,
+            case=case,
+            metric=metric,
+            unit=METRICS[metric].unit,
+            n=len(set(times)),
+            first=min(times),
+            last=max(times),
+            min=values.min,
+            median=values.median,
+            max=values.max,
+        )
+        rows.append(row)
     return tuple(sorted(rows, key=lambda row: (row.partition, row.stack, row.case.canonical, row.metric)))
 
 
@@ -410,37 +438,47 @@ def import_tables(
     Raises:
         UsageError: invalid name of a system, partition or stack; no time.
     """
-    found = _read_tables(chosen, files, system, moment, partition, stack)
-    stored, troubles = 0, list(found.troubles)
-    for name, records in found.sessions.items():
+    tables = _read_tables(chosen, files, system, moment, partition, stack)
+    stored, troubles = 0, list(tables.troubles)
+    # Stored again, a run is recognised by its fingerprint; its results may have been corrected in the file.
+    for name, records in tables.sessions.items():
         runs = sorted(records, key=lambda record: record.started_at)
         new = _store_session(history, chosen.name, system, name, runs)
         stored += new
         if new < len(runs):
-            troubles += _unstored_results(history, system, runs, found.places)
-    known = len(found.runs) - stored
-    skipped = found.total("skipped") + found.total("empty") + found.repeated
-    return ImportResult(len(found.runs), stored, known, tuple(troubles), skipped)
+            troubles += _unstored_results(history, system, runs, tables.line_of_run)
+    known = len(tables.runs) - stored
+    skipped = tables.total("skipped") + tables.total("empty") + tables.repeated
+    return ImportResult(len(tables.runs), stored, known, tuple(troubles), skipped)
 
 
 def _unstored_results(
-    history: History, system: str, runs: Sequence[RunRecord], places: Mapping[str, str]
+    history: History, system: str, runs: Sequence[RunRecord], line_of_run: Mapping[str, str]
 ) -> Iterator[ImportProblem]:
-    """Yield results that the history does not have although it knows their runs: the file was corrected since."""
+    """Yield results that the history does not have although it knows their runs: the file was corrected since.
+
+    Args:
+        line_of_run: `path:line` by fingerprint.
+    """
+    # What the history has of the time of these runs.
     stored: dict[tuple[str, str, int, str, str], set[tuple[float, ...]]] = {}
-    chosen = ResultFilter(SeriesFilter(system=system), since=runs[0].started_at, until=runs[-1].started_at + 1)
-    for row in history.results(chosen):
+    time_of_runs = ResultFilter(SeriesFilter(system=system), since=runs[0].started_at, until=runs[-1].started_at + 1)
+    for row in history.results(time_of_runs):
         key = (row.partition, row.stack, row.time, row.case.key, row.metric)
         stored.setdefault(key, set()).add(row.samples)
     for run in runs:
         for result in run.output.results:
             case = result.full_case(run.output.tool)
-            found = stored.get((run.partition, run.stack.name, run.started_at, case.key, result.metric), set())
-            if result.samples not in found:
-                kept = " or ".join(sorted(str(list(samples)) for samples in found)) or "this run without it"
-                what = f"{result.operation} {result.metric} is {list(result.samples)}"
-                reason = f"{what}, but an earlier import stored {kept}, which is kept"
-                yield ImportProblem(places[run.fingerprint], reason)
+            key = (run.partition, run.stack.name, run.started_at, case.key, result.metric)
+            stored_samples = stored.get(key, set())
+            if result.samples in stored_samples:
+                continue
+            kept = " or ".join(sorted(str(list(samples)) for samples in stored_samples)) or "this run without it"
+            reason = (
+                f"{result.operation} {result.metric} is {list(result.samples)}, but an earlier import stored {kept}, "
+                "which is kept"
+            )
+            yield ImportProblem(line_of_run[run.fingerprint], reason)
 
 
 def _time_in_output(output: Output, path: Path) -> datetime | None:

@@ -1,40 +1,20 @@
-"""The plan of a session: its runs, the expected results, and the runs that fit the budget.
+"""The plan of a session: its runs, and the expected results.
 
 The plan follows from the suites, not from ReFrame: a case that ReFrame skips, filters or loses is therefore missing
-and is reported. Budget, blackouts and jitter are the block `night` of `systems/<name>/system.yaml` (NightlyPolicy).
+and is reported. Which runs fit the budget is decided by `iowatch.session.budget`.
 """
 
 from __future__ import annotations
 
-import hashlib
-import math
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, date, datetime, timedelta, tzinfo
-from types import MappingProxyType
-from typing import get_args
 
 from iowatch.benchmarks.suites import SuiteCase
 from iowatch.checks import ExtraWork
-from iowatch.core import IowatchError, RunKey, UnplannedRun, UsageError, format_local_time, format_size, suggest_name
+from iowatch.core import RunKey, UnplannedRun, UsageError, format_size, suggest_name
 from iowatch.session.reframe import ReframeSite
-from iowatch.site import (
-    Blackout,
-    MeasuredFileSystem,
-    NightlyPolicy,
-    SystemLimits,
-    Weekday,
-    exceeded_limits,
-    load_stack,
-    system_zone,
-)
-from iowatch.store import ExpectedResult, History
-
-_HISTORY_SESSIONS = 10  # number of last sessions searched for durations
-_DAY = timedelta(days=1)
-_WEEKDAYS = get_args(Weekday)
-_BLACKOUT_LOOKAHEAD_DAYS = 8  # includes each weekday
+from iowatch.site import MeasuredFileSystem, SystemLimits, exceeded_limits, load_stack
+from iowatch.store import ExpectedResult
 
 
 @dataclass(frozen=True)
@@ -64,12 +44,13 @@ class PlannedRun:
     @property
     def volume_bytes(self) -> int:
         """Bytes written and read."""
-        return self.case.tool.volume_bytes(self.case.options) + sum(one.volume_bytes for one in self.extra_work)
+        measured_bytes = self.case.tool.volume_bytes(self.case.options)
+        return measured_bytes + sum(work.volume_bytes for work in self.extra_work)
 
     def expected_s(self, longest_s: float | None) -> float:
         """Expected seconds, of the measurement those of the last sessions, or the time limit if none is known."""
         measured_s = float(self.case.time_limit_s) if longest_s is None else longest_s
-        return measured_s + sum(one.expected_s for one in self.extra_work)
+        return measured_s + sum(work.expected_s for work in self.extra_work)
 
     def expected(self) -> list[ExpectedResult]:
         """The results of a complete run."""
@@ -96,6 +77,28 @@ class UnavailableCase:
 
 
 @dataclass(frozen=True)
+class ExcludedRuns:
+    """Runs of the selected cases that a session cannot or need not measure.
+
+    Attributes:
+        duplicates: reasons by name of the runs that would only repeat another in the directory of their file system.
+        not_allowed: reasons by name of the runs that need more than their file system allows.
+        unusable: reasons by file system, None for the default one, why nothing can be written to it.
+    """
+
+    duplicates: Mapping[str, str] = field(default_factory=dict)
+    not_allowed: Mapping[str, str] = field(default_factory=dict)
+    unusable: Mapping[str | None, str] = field(default_factory=dict)
+
+    def reason(self, run_name: str) -> str | None:
+        """Why a run is left out; None if it is not, or if the reason is its file system."""
+        return self.not_allowed.get(run_name) or self.duplicates.get(run_name)
+
+
+NOTHING_EXCLUDED = ExcludedRuns()
+
+
+@dataclass(frozen=True)
 class SessionPlan:
     """The runs of a session, the cases that are not available, and the lost runs, which stay expected."""
 
@@ -114,13 +117,14 @@ class SessionPlan:
 
     def without(self, reasons: Mapping[str | None, str]) -> SessionPlan:
         """The plan without the runs on these file systems, which are lost for the reason of theirs."""
-        kept = tuple(run for run in self.runs if run.case.file_system not in reasons)
-        lost = tuple(
-            UnplannedRun(*run.key, run.case.expects, reasons[run.case.file_system])
-            for run in self.runs
-            if run.case.file_system in reasons
-        )
-        return replace(self, runs=kept, lost=(*self.lost, *lost))
+        kept: list[PlannedRun] = []
+        lost = [*self.lost]
+        for run in self.runs:
+            if run.case.file_system in reasons:
+                lost.append(UnplannedRun(*run.key, run.case.expects, reasons[run.case.file_system]))
+            else:
+                kept.append(run)
+        return replace(self, runs=tuple(kept), lost=tuple(lost))
 
     @property
     def file_bytes(self) -> int:
@@ -139,8 +143,13 @@ class SessionPlan:
 
     def expected(self) -> list[ExpectedResult]:
         """The expected set of the session."""
-        planned = [item for run in self.runs for item in run.expected()]
-        return planned + [item for run in self.lost for item in run.expected()]
+        expected: list[ExpectedResult] = []
+        for run in self.runs:
+            expected += run.expected()
+        # What cannot be planned stays expected until a person accepts its loss.
+        for lost_run in self.lost:
+            expected += lost_run.expected()
+        return expected
 
 
 def make_session_plan(
@@ -148,46 +157,77 @@ def make_session_plan(
     cases: Sequence[SuiteCase],
     stacks: Sequence[str] = (),
     limits: SystemLimits | None = None,
-    *,
-    excluded: Mapping[str, str] = MappingProxyType({}),
-    unusable: Mapping[str | None, str] = MappingProxyType({}),
+    excluded: ExcludedRuns = NOTHING_EXCLUDED,
 ) -> SessionPlan:
     """Plan all cases on all partitions and stacks that can run them.
 
     Args:
         stacks: only these; empty means all.
         limits: limits of one case on the system; a case that exceeds them is not available.
-        excluded: reasons by name of runs that would only repeat another, or that their file system does not allow.
-        unusable: reasons by file system, None for the default one, why nothing can be written to it.
+        excluded: runs that are not available, either.
 
     Raises:
         UsageError: a stack is not known on this system.
     """
+    # A misspelt stack is an error, not a plan without runs.
     for stack in stacks:
         if stack not in site.features:
             raise _unusable_stack_error(site, stack)
     runs: list[PlannedRun] = []
     unavailable: list[UnavailableCase] = []
-    chosen = [(p.name, stack) for p in site.partitions for stack in p.stacks if not stacks or stack in stacks]
-    for run in (PlannedRun(case, *place) for place in chosen for case in cases):
-        lacking = frozenset(run.case.requires) - site.features[run.stack]
-        exceeded = ", ".join(exceeded_limits(run.case, limits))
-        reasons = [f"the stack does not provide {', '.join(sorted(lacking))}"] if lacking else []
-        reasons += [f"requires {exceeded}"] if exceeded else []
-        reasons += [excluded[run.name]] if run.name in excluded else []
-        if reasons:
-            unavailable.append(UnavailableCase(run.name, run.stack, "; ".join(reasons), lacking))
-        elif run.case.file_system in unusable:
-            reason, expected = unusable[run.case.file_system], tuple(run.expected())
-            unavailable.append(UnavailableCase(run.name, run.stack, reason, expected=expected))
-        else:
+    for run in _possible_runs(site, cases, stacks):
+        obstacle = _find_obstacle(run, site.features[run.stack], limits, excluded)
+        if obstacle is None:
             runs.append(run)
+        else:
+            unavailable.append(obstacle)
     return SessionPlan(tuple(runs), tuple(unavailable))
+
+
+def _possible_runs(site: ReframeSite, cases: Sequence[SuiteCase], stacks: Sequence[str]) -> Iterator[PlannedRun]:
+    """Yield each case with each stack of each partition.
+
+    Args:
+        stacks: only these; empty means all.
+    """
+    for partition in site.partitions:
+        for stack in partition.stacks:
+            if stacks and stack not in stacks:
+                continue
+            for case in cases:
+                yield PlannedRun(case, partition.name, stack)
+
+
+def _find_obstacle(
+    run: PlannedRun, features: frozenset[str], limits: SystemLimits | None, excluded: ExcludedRuns
+) -> UnavailableCase | None:
+    """Return why a run is not possible; None if it is.
+
+    Args:
+        features: of its stack.
+    """
+    reasons: list[str] = []
+    lacking = frozenset(run.case.requires) - features
+    if lacking:
+        reasons.append(f"the stack does not provide {', '.join(sorted(lacking))}")
+    exceeded = exceeded_limits(run.case, limits)
+    if exceeded:
+        reasons.append(f"requires {', '.join(exceeded)}")
+    excluded_reason = excluded.reason(run.name)
+    if excluded_reason is not None:
+        reasons.append(excluded_reason)
+    if reasons:
+        return UnavailableCase(run.name, run.stack, "; ".join(reasons), lacking)
+    if run.case.file_system in excluded.unusable:
+        # The machine and not the suite is the reason: the results stay expected.
+        reason = excluded.unusable[run.case.file_system]
+        return UnavailableCase(run.name, run.stack, reason, expected=tuple(run.expected()))
+    return None
 
 
 def lacking_features(site: ReframeSite, plan: SessionPlan) -> frozenset[str]:
     """Features that unavailable cases need and no stack of the system has."""
-    lacking = frozenset[str]().union(*(one.lacking for one in plan.unavailable))
+    lacking = frozenset[str]().union(*(case.lacking for case in plan.unavailable))
     return lacking.difference(*site.features.values())
 
 
@@ -198,7 +238,8 @@ def require_runs(site: ReframeSite, plan: SessionPlan) -> None:
         UsageError: it has none.
     """
     if not (plan.runs or plan.lost):
-        why = "; ".join(sorted({item.reason for item in plan.unavailable})) or "it has no stack"
+        reasons = sorted({case.reason for case in plan.unavailable})
+        why = "; ".join(reasons) or "it has no stack"
         raise UsageError(
             f"no case of this suite can run on '{site.system}': {why}",
             hint="`iowatch doctor` shows how to install a library; the limits are in system.yaml.",
@@ -208,33 +249,41 @@ def require_runs(site: ReframeSite, plan: SessionPlan) -> None:
 def _unusable_stack_error(site: ReframeSite, stack: str) -> UsageError:
     """Error with the reason why a stack cannot be run (unknown, only a lock file, broken), and a hint."""
     try:
-        known = load_stack(stack, site.system)
+        described = load_stack(stack, site.system)
     except UsageError:
         return UsageError(f"system '{site.system}' has no stack '{stack}'", hint=suggest_name(stack, [*site.features]))
-    hint = "Use --bootstrap to clone Spack." if known.status == "locked" else None
-    return UsageError(f"stack '{stack}' of system '{site.system}' cannot be run: {known.note}", hint=hint)
+    hint = "Use --bootstrap to clone Spack." if described.status == "locked" else None
+    return UsageError(f"stack '{stack}' of system '{site.system}' cannot be run: {described.note}", hint=hint)
 
 
 def exceeded_byte_budget(
     site: ReframeSite, plan: SessionPlan, limits: SystemLimits | None, measured: Sequence[MeasuredFileSystem] = ()
 ) -> str | None:
     """The `limits.total_bytes`, of the system or of a file system, that a plan exceeds, as a sentence; or None."""
-    of_all = (f"'{site.system}'", plan.volume_bytes, limits.total_bytes if limits else None)
-    of_each = (
-        (
-            f"file system '{one.name}'",
-            plan.on(one.parameter).volume_bytes,
-            one.limits.total_bytes if one.limits else None,
-        )
-        for one in measured
+    # The budget of the system first, then that of each file system.
+    exceeded: list[str | None] = []
+    if limits is not None:
+        exceeded.append(_exceeded_bytes(f"'{site.system}'", plan.volume_bytes, limits.total_bytes))
+    for file_system in measured:
+        if file_system.limits is not None:
+            volume_bytes = plan.on(file_system.parameter).volume_bytes
+            subject = f"file system '{file_system.name}'"
+            exceeded.append(_exceeded_bytes(subject, volume_bytes, file_system.limits.total_bytes))
+    return next((text for text in exceeded if text is not None), None)
+
+
+def _exceeded_bytes(subject: str, volume_bytes: int, budget_bytes: int | None) -> str | None:
+    """The sentence about an exceeded byte budget; None if it is not exceeded.
+
+    Args:
+        subject: whose budget it is.
+    """
+    if budget_bytes is None or volume_bytes <= budget_bytes:
+        return None
+    return (
+        f"this suite writes and reads {format_size(volume_bytes)}; the byte budget of {subject} is "
+        f"{format_size(budget_bytes)} per session"
     )
-    for what, volume, budget in (of_all, *of_each):
-        if budget is not None and volume > budget:
-            return (
-                f"this suite writes and reads {format_size(volume)}; the byte budget of "
-                f"{what} is {format_size(budget)} per session"
-            )
-    return None
 
 
 def check_byte_budget(
@@ -245,213 +294,8 @@ def check_byte_budget(
     Raises:
         UsageError: the plan writes and reads more.
     """
-    if exceeded := exceeded_byte_budget(site, plan, limits, measured):
+    exceeded = exceeded_byte_budget(site, plan, limits, measured)
+    if exceeded is not None:
         raise UsageError(
             exceeded, hint="Choose a smaller suite or fewer stacks, or raise limits.total_bytes in its system.yaml."
-        )
-
-
-# Start of a nightly session
-
-
-def jitter_s(policy: NightlyPolicy, system: str, day: date) -> float:
-    """Seconds to wait before the session of `day`: within `jitter_minutes`, the same for each call."""
-    digest = hashlib.sha256(f"{system}\0{day.isoformat()}".encode()).digest()
-    return int.from_bytes(digest[:8], "big") / 2**64 * 60 * (policy.jitter_minutes or 0)
-
-
-def blackout_windows(blackout: Blackout, first: date, days: int, zone: tzinfo) -> Iterator[tuple[datetime, datetime]]:
-    """Start and end (UTC) of the blackout on each of its days from `first` on.
-
-    A local time that a clock change skips or repeats has two moments; the blackout starts at the first and ends at
-    the second, so that it is never shorter than meant.
-    """
-    for number in range(days):
-        day = first + number * _DAY
-        weekday = _WEEKDAYS[day.weekday()]  # not strftime: a site's configuration may have set a locale
-        other_day = blackout.days and weekday not in blackout.days
-        if other_day or not (blackout.since or day) <= day <= (blackout.until or day):
-            continue
-        # An end that is not after the start is on the next day; 00:00 to 00:00 is the whole day.
-        last = day if blackout.end > blackout.start else day + _DAY
-        start, end = datetime.combine(day, blackout.start), datetime.combine(last, blackout.end)
-        yield min(_moments(start, zone)), max(_moments(end, zone))
-
-
-def _moments(local: datetime, zone: tzinfo) -> list[datetime]:
-    """Both interpretations (UTC) of a local time; they are equal unless clocks change then."""
-    return [local.replace(tzinfo=zone, fold=fold).astimezone(UTC) for fold in (0, 1)]
-
-
-def current_blackout(policy: NightlyPolicy, moment: datetime, zone: tzinfo) -> tuple[Blackout, datetime] | None:
-    """The blackout (times in `zone`) that contains `moment`, and its end (UTC); None outside all blackouts."""
-    for blackout in policy.blackouts:
-        for start, end in blackout_windows(blackout, moment.astimezone(zone).date() - _DAY, 3, zone):
-            if start <= moment < end:
-                return blackout, end
-    return None
-
-
-def next_blackout(policy: NightlyPolicy, moment: datetime, zone: tzinfo) -> tuple[Blackout, datetime] | None:
-    """The first blackout (times in `zone`) of the next days that starts after `moment`, and its start (UTC)."""
-    starts = (
-        (blackout, start)
-        for blackout in policy.blackouts
-        for start, _ in blackout_windows(blackout, moment.astimezone(zone).date(), _BLACKOUT_LOOKAHEAD_DAYS, zone)
-        if start > moment
-    )
-    return min(starts, key=lambda found: found[1], default=None)
-
-
-def wait_for_start(
-    policy: NightlyPolicy,
-    system: str,
-    now: datetime,
-    report_message: Callable[[str], None],
-    sleep: Callable[[float], None] = time.sleep,
-) -> str | None:
-    """Wait for the start time of a nightly session; if a blackout excludes it, return the reason without waiting."""
-    zone = system_zone(system)
-    seconds = jitter_s(policy, system, now.astimezone(zone).date())
-    start = now + timedelta(seconds=seconds)
-    blackout = current_blackout(policy, start, zone)
-    if blackout is not None:
-        end = format_local_time(blackout[1].timestamp(), zone)
-        return f"no session on {system}: blackout '{blackout[0].reason}' until {end}"
-    if seconds >= 1:
-        report_message(f"the session on {system} starts at {format_local_time(start.timestamp(), zone)}")
-        sleep(seconds)
-    return None
-
-
-# Budget
-
-
-class SessionBudgetError(IowatchError):
-    """The session must end: its time or node hours are used up, or a blackout starts."""
-
-
-@dataclass(frozen=True)
-class SessionBudget:
-    """Budget of a session; None is no limit. `limit_reason` describes the time limit."""
-
-    seconds: float | None = None
-    node_hours: float | None = None
-    bytes: int | None = None
-    limit_reason: str = "the time budget of the session"
-
-    def exceeded_part(self, seconds: float, node_hours: float, volume_bytes: int = 0) -> str | None:
-        """The part of the budget that this use exceeds, as text; None if it fits."""
-        if self.bytes is not None and volume_bytes > self.bytes:
-            return f"the budget of {format_size(self.bytes)}"
-        if self.node_hours is not None and node_hours > self.node_hours:
-            return f"the budget of {self.node_hours:g} node hours"
-        if self.seconds is not None and seconds > self.seconds:
-            return self.limit_reason
-        return None
-
-
-def session_budget(policy: NightlyPolicy, start: datetime, zone: tzinfo) -> SessionBudget:
-    """Budget of a session that starts at `start`; the next blackout (times in `zone`) limits its time."""
-    seconds = None if policy.minutes is None else 60.0 * policy.minutes
-    reason = f"the budget of {policy.minutes} minutes"
-    upcoming = next_blackout(policy, start, zone)
-    if upcoming is not None:
-        left = (upcoming[1] - start).total_seconds()
-        if seconds is None or left < seconds:
-            clock = f"{upcoming[1].astimezone(zone):%H:%M %Z}"
-            seconds, reason = left, f"the time until the blackout '{upcoming[0].reason}' at {clock}"
-    return SessionBudget(seconds, policy.node_hours, policy.bytes, reason)
-
-
-@dataclass(frozen=True)
-class RunHistory:
-    """Earlier executions of a run: start of the last (epoch s); longest wall time of the successful ones, or None."""
-
-    last_start_s: int
-    longest_wall_s: float | None
-
-
-def load_run_history(history: History, system: str) -> dict[RunKey, RunHistory]:
-    """Executions of each run in the last sessions of a system."""
-    known: dict[RunKey, RunHistory] = {}
-    for session in history.sessions(system, limit=_HISTORY_SESSIONS):
-        for run in history.runs(session.uuid) if session.origin == "run" else ():
-            before = known.get(run.key, RunHistory(run.started_at, None))
-            walls = [wall for wall in (before.longest_wall_s, run.wall_s if run.status == "ok" else None) if wall]
-            known[run.key] = RunHistory(max(before.last_start_s, run.started_at), max(walls, default=None))
-    return known
-
-
-def fit_to_budget(
-    runs: Sequence[PlannedRun], history: Mapping[RunKey, RunHistory], budget: SessionBudget
-) -> tuple[tuple[PlannedRun, ...], tuple[UnplannedRun, ...]]:
-    """The runs that fit the budget, in their order, and the others.
-
-    Runs with the earliest last execution have precedence, so that several sessions together execute all runs. A run
-    that fits without its extra work only is executed without it.
-    """
-    seconds, node_hours, volume = 0.0, 0.0, 0
-    kept: dict[RunKey, PlannedRun] = {}
-    deferred: list[UnplannedRun] = []
-    for run in sorted(runs, key=lambda r: history[r.key].last_start_s if r.key in history else -math.inf):
-        longest = history[run.key].longest_wall_s if run.key in history else None
-        for candidate in (run, replace(run, extra_work=())):
-            duration = candidate.expected_s(longest)
-            own_use = duration, run.case.nodes * duration / 3600, candidate.volume_bytes
-            use = seconds + own_use[0], node_hours + own_use[1], volume + own_use[2]
-            exceeded, never_fits = budget.exceeded_part(*use), budget.exceeded_part(*own_use)
-            if not exceeded:
-                seconds, node_hours, volume = use
-                kept[run.key] = candidate
-                break
-        else:
-            alone = f" even without other runs (it needs up to {duration:.0f} s)" if never_fits else ""
-            reason = f"exceeds {never_fits or exceeded}{alone}"
-            deferred.append(UnplannedRun(*run.key, tuple(run.case.expects), reason))
-    return tuple(kept[run.key] for run in runs if run.key in kept), tuple(deferred)
-
-
-@dataclass
-class UsageMeter:
-    """Use of the session since the creation of the meter.
-
-    Attributes:
-        limit: budget of the whole session.
-        clock: monotonic seconds.
-    """
-
-    limit: SessionBudget
-    clock: Callable[[], float] = time.monotonic
-    node_hours: float = 0.0
-    bytes: int = 0
-    started: float = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.started = self.clock()
-
-    def add_run(self, run: PlannedRun, wall_s: float | None) -> None:
-        """Add a finished run; one without wall time counts with its time limit."""
-        seconds = run.expected_s(wall_s)
-        self.node_hours += run.case.nodes * seconds / 3600
-        self.bytes += run.volume_bytes
-
-    def raise_if_exhausted(self) -> None:
-        """Check that the session may continue.
-
-        Raises:
-            SessionBudgetError: time or node hours are used up. (`fit_to_budget` limits bytes in advance.)
-        """
-        exceeded = self.limit.exceeded_part(self.clock() - self.started, self.node_hours)
-        if exceeded:
-            raise SessionBudgetError(f"ended early: {exceeded} is used up")
-
-    def remaining_budget(self) -> SessionBudget:
-        """Remaining budget for further runs."""
-        limit, used_s = self.limit, self.clock() - self.started
-        return replace(
-            limit,
-            seconds=None if limit.seconds is None else limit.seconds - used_s,
-            node_hours=None if limit.node_hours is None else limit.node_hours - self.node_hours,
-            bytes=None if limit.bytes is None else limit.bytes - self.bytes,
         )

@@ -27,7 +27,7 @@ from iowatch.benchmarks import registry
 from iowatch.core import InputError, MachineError, plugins, settings
 from iowatch.site import machine
 
-_LOGGER = logging.getLogger(__name__)
+_LOG = logging.getLogger(__name__)
 _POLL_S = 0.1
 # Signals that end ReFrame, and seconds before the next one. SIGINT is first: ReFrame turns SIGTERM into an ordinary
 # exception, which a check may catch and drop, and then ignores further ones.
@@ -36,7 +36,7 @@ _END_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 _PR_SET_PDEATHSIG = 1
 # Lines of ReFrame's log that say why it ran nothing; the last one of a Python error.
 _MESSAGE = re.compile(r"ERROR|WARNING|\w+(?:Error|Exception): ")
-_LOG, _REPORT = "reframe.log", "report.json"
+_LOG_FILE, _REPORT_FILE = "reframe.log", "report.json"
 _SETTINGS = Path(__file__).with_name("reframe_settings.yaml")
 
 
@@ -59,8 +59,8 @@ class ReframePartition:
     @property
     def queue(self) -> str | None:
         """The queue that its jobs request; None if the scheduler chooses."""
-        found = re.search(r"(?:^|\s)(?:--partition[= ]|-p\s*|-q\s*)(\S+)", " ".join(self.access))
-        return found.group(1) if found else None
+        match = re.search(r"(?:^|\s)(?:--partition[= ]|-p\s*|-q\s*)(\S+)", " ".join(self.access))
+        return match.group(1) if match else None
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,10 @@ class ReframeSite:
 
     def stack_of(self, environment: str) -> str:
         """The stack that has this name in ReFrame."""
-        return next((s for s, name in self.environments.items() if name == environment), environment)
+        for stack, name in self.environments.items():
+            if name == environment:
+                return stack
+        return environment
 
 
 def load_site(system: str) -> ReframeSite:
@@ -97,22 +100,38 @@ def load_site(system: str) -> ReframeSite:
     from iowatch.site import reframe_config  # ReFrame takes 0.7 s to import; most commands do not need it
 
     path, configuration = reframe_config.load_configuration(system)
-    described = next(s for s in configuration["systems"] if s["name"] == system)
-    stacks = {e["name"]: e.get("extras", {}).get("stack", e["name"]) for e in configuration["environments"]}
+    described = next(entry for entry in configuration["systems"] if entry["name"] == system)
+    # A stack whose name ReFrame does not accept is an environment with another name.
+    stacks: dict[str, str] = {}
+    features: dict[str, frozenset[str]] = {}
+    for environment in configuration["environments"]:
+        name = environment["name"]
+        stack = environment.get("extras", {}).get("stack", name)
+        stacks[name] = stack
+        features[stack] = frozenset(environment.get("features", ()))
     return ReframeSite(
         system,
         path,
         tuple(_make_partition(entry, stacks) for entry in described["partitions"]),
-        {stacks[e["name"]]: frozenset(e.get("features", ())) for e in configuration["environments"]},
+        features,
         {stack: name for name, stack in stacks.items() if stack != name},
     )
 
 
-def _make_partition(entry: dict[str, Any], stacks: dict[str, str]) -> ReframePartition:
+def _make_partition(entry: dict[str, Any], stacks: Mapping[str, str]) -> ReframePartition:
+    """Make a partition from its entry in the configuration.
+
+    Args:
+        stacks: environment -> stack.
+    """
     scratch = entry.get("extras", {}).get("scratch")
-    offered = tuple(stacks[name] for name in entry["environs"])
-    access = tuple(entry.get("access", ()))
-    return ReframePartition(entry["name"], entry["scheduler"], offered, Path(scratch) if scratch else None, access)
+    return ReframePartition(
+        name=entry["name"],
+        scheduler=entry["scheduler"],
+        stacks=tuple(stacks[environment] for environment in entry["environs"]),
+        scratch=Path(scratch) if scratch else None,
+        access=tuple(entry.get("access", ())),
+    )
 
 
 @dataclass(frozen=True)
@@ -139,8 +158,10 @@ def check_path(name: str) -> Path:
         InputError: it is missing or not Python, or does not define the check class of the benchmark. ReFrame would
             run nothing, or report failures of a class that no case has.
     """
-    expected, plugin = registry.get_benchmark(name).check, registry.BENCHMARKS.plugin_of(name)
-    path = (plugin.path.parent if plugin else settings.product_root()) / "reframe_tests" / f"{name}.py"
+    expected_class = registry.get_benchmark(name).check
+    plugin = registry.BENCHMARKS.plugin_of(name)
+    root = plugin.path.parent if plugin else settings.product_root()
+    path = root / "reframe_tests" / f"{name}.py"
     try:
         tree = ast.parse(path.read_text(encoding="utf-8"), str(path))
     except (OSError, ValueError, SyntaxError) as error:
@@ -148,10 +169,10 @@ def check_path(name: str) -> Path:
             f"{path}: cannot read the check of {name}: {error}",
             hint=plugins.PLUGIN_HINT if plugin else "README.md, 'Where to add', lists its files.",
         ) from error
-    found = [node.name for node in tree.body if isinstance(node, ast.ClassDef)]
-    if expected not in found:
+    classes = [node.name for node in tree.body if isinstance(node, ast.ClassDef)]
+    if expected_class not in classes:
         raise InputError(
-            f"{path}: no class '{expected}'; it defines {', '.join(found) or 'none'}",
+            f"{path}: no class '{expected_class}'; it defines {', '.join(classes) or 'none'}",
             hint=f"Rename the class, or correct `check` of {name} in {plugin.path if plugin else 'its entry'}.",
         )
     return path
@@ -162,16 +183,17 @@ def reframe_command(site: ReframeSite, order: checks.RunOrder, directory: Path) 
     keys = [run.key for run in order.runs or ()]
     benchmarks = sorted({key.run.partition(":")[0] for key in keys})
     stacks = sorted({key.stack for key in keys})
-    return [
-        machine.reframe_program(),
-        *("-C", str(_SETTINGS), "-C", str(site.configuration), "--system", site.system),
-        *(word for name in benchmarks for word in ("-c", str(check_path(name)))),
-        *("-t", f"^{order.suite}$"),
-        *(word for stack in stacks for word in ("-p", f"^{site.environment_of(stack)}$")),
-        *("--exec-policy", "serial", "--nocolor"),
-        *("--prefix", str(directory / "reframe"), "--report-file", str(directory / _REPORT)),
-        "-r",
-    ]
+    words = [machine.reframe_program()]
+    words += ["-C", str(_SETTINGS), "-C", str(site.configuration), "--system", site.system]
+    for benchmark in benchmarks:
+        words += ["-c", str(check_path(benchmark))]
+    # Tags and environments restrict what ReFrame generates; the checks skip what is not ordered.
+    words += ["-t", f"^{order.suite}$"]
+    for stack in stacks:
+        words += ["-p", f"^{site.environment_of(stack)}$"]
+    words += ["--exec-policy", "serial", "--nocolor"]
+    words += ["--prefix", str(directory / "reframe"), "--report-file", str(directory / _REPORT_FILE), "-r"]
+    return words
 
 
 def execute_order(
@@ -227,9 +249,9 @@ def started_reframe(
     Raises:
         MachineError: ReFrame cannot be started.
     """
-    (directory / _REPORT).unlink(missing_ok=True)  # of an earlier start
-    _LOGGER.debug("starts: %s; its output: %s", shlex.join(arguments), directory / _LOG)
-    with (directory / _LOG).open("wb") as stream:
+    (directory / _REPORT_FILE).unlink(missing_ok=True)  # of an earlier start
+    _LOG.debug("starts: %s; its output: %s", shlex.join(arguments), directory / _LOG_FILE)
+    with (directory / _LOG_FILE).open("wb") as stream:
         try:
             process = subprocess.Popen(
                 arguments,
@@ -258,12 +280,15 @@ def _prepare_child_signals() -> None:
 def end_signals_interrupt() -> Iterator[None]:
     """Raise KeyboardInterrupt in the block when this process is to end, so that the session is closed."""
     # A hangup is ignored where `nohup` started iowatch.
-    ignored = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
-    previous = {one: signal.signal(one, _interrupt) for one in _END_SIGNALS[: 1 if ignored else None]}
+    ignores_hangup = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    previous_handlers: dict[signal.Signals, Any] = {}
+    for number in _END_SIGNALS:
+        if number != signal.SIGHUP or not ignores_hangup:
+            previous_handlers[number] = signal.signal(number, _interrupt)
     try:
         yield
     finally:
-        for number, handler in previous.items():
+        for number, handler in previous_handlers.items():
             signal.signal(number, handler)
 
 
@@ -294,25 +319,32 @@ def _interrupt(*_: Any) -> None:
 
 def startup_failure_reason(directory: Path) -> str | None:
     """Reason from its log why ReFrame ended without a report (invalid configuration, …); None if it wrote one."""
-    if (directory / _REPORT).exists():
+    if (directory / _REPORT_FILE).exists():
         return None
-    try:
-        lines = (directory / _LOG).read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        lines = []
+    lines = _read_log(directory).splitlines()
     message = next((line for line in reversed(lines) if _MESSAGE.match(line)), "no message in its log")
-    return f"ReFrame ended without a report: {message} ({directory / _LOG})"
+    return f"ReFrame ended without a report: {message} ({directory / _LOG_FILE})"
 
 
-def _abort_reason(directory: Path) -> list[str]:
-    """Reason why ReFrame stopped early, with the output of the failed command; empty if it did not."""
-    log = (directory / _LOG).read_text(encoding="utf-8", errors="replace") if (directory / _LOG).exists() else ""
-    found = re.search(r"^ERROR: (run session stopped: .*?)^Log file", log, re.MULTILINE | re.DOTALL)
-    words = re.sub(r"--- std(?:out|err) ---", "", found.group(1)) if found else ""
-    return [" ".join(words.split())] if found else []
+def _read_log(directory: Path) -> str:
+    """The log of ReFrame; empty without one."""
+    try:
+        return (directory / _LOG_FILE).read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
 
 
-def _fail_reason(case: dict[str, Any]) -> str:
+def _abort_reason(directory: Path) -> str | None:
+    """Reason why ReFrame stopped early, with the output of the failed command; None if it did not."""
+    pattern = r"^ERROR: (run session stopped: .*?)^Log file"
+    match = re.search(pattern, _read_log(directory), re.MULTILINE | re.DOTALL)
+    if match is None:
+        return None
+    text = re.sub(r"--- std(?:out|err) ---", "", match.group(1))
+    return " ".join(text.split())
+
+
+def _fail_reason(case: Mapping[str, Any]) -> str:
     """ReFrame's reason in one line; of a job that it cancelled in the queue (PBS, Flux), who limits the time."""
     reason = " ".join(str(case.get("fail_reason") or "").split())
     return reason.replace(
@@ -322,23 +354,30 @@ def _fail_reason(case: dict[str, Any]) -> str:
 
 def read_failures(directory: Path, site: ReframeSite) -> list[ReframeFailure]:
     """Failed tests of the ReFrame report; without a report, one failure of ReFrame itself."""
-    reason = startup_failure_reason(directory)
-    if reason:
-        return [ReframeFailure("ReFrame", "", "start", reason)]
+    startup_reason = startup_failure_reason(directory)
+    if startup_reason is not None:
+        return [ReframeFailure("ReFrame", "", "start", startup_reason)]
     try:
-        report = json.loads((directory / _REPORT).read_text(encoding="utf-8"))
+        report = json.loads((directory / _REPORT_FILE).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return []
-    stopped = [ReframeFailure("ReFrame", "", "run", words) for words in _abort_reason(directory)]
-    cases = [case for run in report.get("runs", []) for case in run.get("testcases", [])]
-    return stopped + [
-        ReframeFailure(
-            test=str(case.get("display_name") or case.get("name")),
-            stack=site.stack_of(str(case.get("environ"))),
-            phase=str(case.get("fail_phase")),
-            reason=_fail_reason(case),
-            error=str((case.get("fail_info") or {}).get("exc_type") or ""),
-        )
-        for case in cases
-        if case.get("result") == "fail"
-    ]
+    failures: list[ReframeFailure] = []
+    abort_reason = _abort_reason(directory)
+    if abort_reason is not None:
+        failures.append(ReframeFailure("ReFrame", "", "run", abort_reason))
+    for run in report.get("runs", []):
+        for case in run.get("testcases", []):
+            if case.get("result") == "fail":
+                failures.append(_make_failure(case, site))
+    return failures
+
+
+def _make_failure(case: Mapping[str, Any], site: ReframeSite) -> ReframeFailure:
+    """The failure of a test case of ReFrame's report."""
+    return ReframeFailure(
+        test=str(case.get("display_name") or case.get("name")),
+        stack=site.stack_of(str(case.get("environ"))),
+        phase=str(case.get("fail_phase")),
+        reason=_fail_reason(case),
+        error=str((case.get("fail_info") or {}).get("exc_type") or ""),
+    )

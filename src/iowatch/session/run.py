@@ -5,6 +5,7 @@ A session is planned, started, ingested case by case while ReFrame runs, and clo
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -23,28 +24,36 @@ from iowatch.core import (
     utc_now,
 )
 from iowatch.findings import state
-from iowatch.session import accepted_plan, reframe, session
-from iowatch.session.extra_work import add_extra_work
-from iowatch.session.plan import (
-    PlannedRun,
+from iowatch.session import accepted_plan, reframe
+from iowatch.session.budget import (
     RunHistory,
     SessionBudget,
     SessionBudgetError,
+    UsageMeter,
+    fit_to_budget,
+    load_run_history,
+    session_budget,
+)
+from iowatch.session.context import SessionContext, require_darshan
+from iowatch.session.extra_work import add_extra_work
+from iowatch.session.file_systems import LockedSession, examine_file_systems, format_directories, lock_file_systems
+from iowatch.session.options import SessionOptions
+from iowatch.session.plan import (
+    PlannedRun,
     SessionPlan,
     UnavailableCase,
     UnplannedRun,
-    UsageMeter,
     check_byte_budget,
     exceeded_byte_budget,
-    fit_to_budget,
     lacking_features,
-    load_run_history,
     make_session_plan,
     require_runs,
-    session_budget,
 )
-from iowatch.site import doctor, schedulers, system_zone
-from iowatch.store import History, NoHistoryError, RunFacts, SessionFacts
+from iowatch.session.runner import SessionRunner, lock_system
+from iowatch.site import NightlyPolicy, doctor, schedulers, system_zone
+from iowatch.store import ExpectedResult, History, NoHistoryError, RunFacts, SessionChoice, SessionFacts, SessionStatus
+
+_LOG = logging.getLogger(__name__)
 
 _WAIT_STEP_S = 1.0
 
@@ -54,13 +63,15 @@ class PreparedSession:
     """A planned session that has not started.
 
     Attributes:
+        choice: what restricts the session.
         meter: use of the budget from the start of the preparation.
         deferred_runs: runs that do not fit the budget.
         added_runs: runs with results that no earlier session expected.
     """
 
-    context: session.SessionContext
+    context: SessionContext
     plan: SessionPlan
+    choice: SessionChoice
     meter: UsageMeter
     run_history: Mapping[RunKey, RunHistory]
     deferred_runs: tuple[UnplannedRun, ...]
@@ -98,7 +109,7 @@ class SessionSummary:
     install_commands: tuple[str, ...] = ()
 
 
-def prepare_session(history: History | None, context: session.SessionContext) -> PreparedSession:
+def prepare_session(history: History | None, context: SessionContext) -> PreparedSession:
     """Plan the runs of a suite on a system; nothing is started, locked or written.
 
     Args:
@@ -108,65 +119,86 @@ def prepare_session(history: History | None, context: session.SessionContext) ->
         UsageError: unknown stack; no run is possible or fits the budget.
         InputError: the check of a benchmark is missing or has another class.
     """
-    policy = context.policy
-    budget = session_budget(policy, utc_now(), system_zone(context.system_name)) if policy else SessionBudget()
-    meter = UsageMeter(budget)
-    site, limits, measured = context.site, context.limits, context.system.measured_file_systems
-    run_history = load_run_history(history, context.system_name) if history else {}
-    unusable = context.find_unusable(history)
-    plan = make_session_plan(site, context.cases, context.stacks, limits, excluded=context.excluded, unusable=unusable)
-    runs = add_extra_work(
-        plan.runs,
-        run_history,
-        len(history.sessions(context.system_name)) if history else 0,
-        traced_stacks=[s for s, features in site.features.items() if context.traces(()) and "darshan" in features],
-        verify=context.policy is not None,
-        total_bytes=limits.total_bytes if limits else None,
-    )
-    if exceeded_byte_budget(site, replace(plan, runs=runs), None, measured):  # of one file system
-        runs = plan.runs
+    system = context.system
+    # The time of the preparation counts.
+    meter = UsageMeter(_budget_from_now(context.options))
+    run_history = load_run_history(history, system.name) if history else {}
+    # All runs that are possible, then those of them that fit the budget.
+    excluded = examine_file_systems(history, context)
+    plan = make_session_plan(context.site, context.cases, context.options.stacks, context.limits, excluded)
+    runs = _with_extra_work(history, context, plan, run_history)
     runs, deferred = fit_to_budget(runs, run_history, meter.limit)
     if plan.runs and not runs:
         raise UsageError(
             f"no run fits the budget: {deferred[0].reason}",
-            hint=f"Raise the budgets in systems/{context.system_name}/system.yaml (`night`), or start later.",
+            hint=f"Raise the budgets in systems/{system.name}/system.yaml (`night`), or start later.",
         )
     plan = replace(plan, runs=runs)
+    # Whatever would make all runs fail is reported before the first one.
     for benchmark in {run.case.benchmark for run in plan.runs}:
         reframe.check_path(benchmark)
-    check_byte_budget(site, plan, limits, measured)
-    context.traces(run.stack for run in plan.runs)
+    check_byte_budget(context.site, plan, context.limits, system.measured_file_systems)
+    require_darshan(context, [run.stack for run in plan.runs])
+    # What earlier sessions delivered and this one does not plan stays expected.
     added: tuple[UnplannedRun, ...] = ()
+    choice = accepted_plan.session_choice(context.selection, excluded.duplicates)
     if history:
-        plan, added = accepted_plan.compare_with_memory(history, context, plan, deferred)
-    require_runs(site, plan)
-    return PreparedSession(context, plan, meter, run_history, deferred, added)
+        plan, added = accepted_plan.compare_with_memory(history, context, choice, plan, deferred)
+    require_runs(context.site, plan)
+    return PreparedSession(context, plan, choice, meter, run_history, deferred, added)
 
 
-def check_plan(context: session.SessionContext, database: str | None) -> None:
+def _budget_from_now(options: SessionOptions) -> SessionBudget:
+    if options.policy is None:
+        return SessionBudget()
+    return session_budget(options.policy, utc_now(), system_zone(options.system))
+
+
+def _with_extra_work(
+    history: History | None, context: SessionContext, plan: SessionPlan, run_history: Mapping[RunKey, RunHistory]
+) -> tuple[PlannedRun, ...]:
+    """The runs of a plan with the extra work of this session; without it where the byte budget does not allow it."""
+    system = context.system
+    traced_stacks: list[str] = []
+    if context.is_traced:
+        traced_stacks = [stack for stack, features in context.site.features.items() if "darshan" in features]
+    runs = add_extra_work(
+        plan.runs,
+        run_history,
+        len(history.sessions(system.name)) if history else 0,
+        traced_stacks=traced_stacks,
+        verify=context.options.policy is not None,
+        total_bytes=context.limits.total_bytes,
+    )
+    # `add_extra_work` knows the byte budget of the system, not those of its file systems.
+    exceeded = exceeded_byte_budget(context.site, replace(plan, runs=runs), None, system.measured_file_systems)
+    return plan.runs if exceeded else runs
+
+
+def check_plan(context: SessionContext, database: str | None) -> None:
     """Refuse wrong names before a history is created or a lock of another session is reported.
 
     Raises:
         UsageError: unknown stack; no case can run, and there is no history of earlier runs.
     """
-    plan = make_session_plan(context.site, context.cases, context.stacks, context.limits)
+    plan = make_session_plan(context.site, context.cases, context.options.stacks, context.limits)
     try:
         History.existing(database).close()
     except NoHistoryError:
         require_runs(context.site, plan)
 
 
-def prepare_dry_run(context: session.SessionContext, database: str | None) -> PreparedSession:
+def prepare_dry_run(context: SessionContext, database: str | None) -> PreparedSession:
     """Prepare a session for `--dry-run`, which does not need or create a history."""
     try:
         with History.existing(database) as history:
             return prepare_session(history, context)
     except NoHistoryError as error:
-        context.report_message(f"{error.message}: durations are the time limits of the cases.")
+        _LOG.info("%s: durations are the time limits of the cases.", error.message)
         return prepare_session(None, context)
 
 
-def run_suite(history: History, context: session.SessionContext) -> SessionSummary:
+def run_suite(history: History, context: SessionContext) -> SessionSummary:
     """Run a suite and store all its results.
 
     Raises:
@@ -174,40 +206,42 @@ def run_suite(history: History, context: session.SessionContext) -> SessionSumma
         MachineError: another session is running; scratch cannot be used; ReFrame cannot be started.
     """
     started = time.monotonic()
-    with context.system_lock(history) as recovered:
+    with lock_system(history, context.system) as recovered:
         prepared = prepare_session(history, context)
-        with context.scratch_lock(history, prepared.plan) as unusable:
-            prepared = replace(prepared, plan=prepared.plan.without(unusable))
-            context.report_message(opening_line(prepared))
-            for stack, reason in dict.fromkeys((one.stack, one.reason) for one in prepared.plan.lost):
-                context.report_message(f"{stack}: {reason}; its runs are counted as missing")
-            execution = SessionExecution(history, prepared)
+        # A file system may have failed since it was examined: its runs are lost, the others are executed.
+        with lock_file_systems(history, context, prepared.plan) as session:
+            prepared = replace(prepared, plan=prepared.plan.without(session.unusable))
+            _LOG.info("%s", opening_line(prepared))
+            for stack, reason in dict.fromkeys((run.stack, run.reason) for run in prepared.plan.lost):
+                _LOG.warning("%s: %s; its runs are counted as missing", stack, reason)
+            execution = SessionExecution(history, session, prepared)
             execution.run()
-    return replace(execution.summary, recovered=tuple(recovered), wall_s=time.monotonic() - started)
+    return replace(execution.summary, recovered=recovered, wall_s=time.monotonic() - started)
 
 
 def opening_line(prepared: PreparedSession) -> str:
     """One line that describes the session to start."""
-    plan, deferred = prepared.plan, len(prepared.deferred_runs)
+    context, plan, deferred = prepared.context, prepared.plan, len(prepared.deferred_runs)
     others = f" ({deferred} deferred to later sessions)" if deferred else ""
     return (
-        f"{prepared.context.suite} on {prepared.context.system_name}: {format_count(len(plan.runs), 'run')}{others}, "
-        f"{format_size(plan.volume_bytes)} written and read, {prepared.context.format_directories(plan)}"
+        f"{context.options.suite} on {context.system.name}: {format_count(len(plan.runs), 'run')}{others}, "
+        f"{format_size(plan.volume_bytes)} written and read, {format_directories(context, plan)}"
     )
 
 
-class SessionExecution(session.SessionRunner):
+class SessionExecution(SessionRunner):
     """A running session of a suite: executes the plan, ingests results while ReFrame runs, fills the summary."""
 
-    def __init__(self, history: History, prepared: PreparedSession) -> None:
-        context, self.plan, self.meter = prepared.context, prepared.plan, prepared.meter
-        facts = accepted_plan.session_facts(history, context, self.plan, prepared.deferred_runs)
-        record = context.new_record(facts)
-        super().__init__(history, context, record, self.plan.expected())
+    def __init__(self, history: History, session: LockedSession, prepared: PreparedSession) -> None:
+        context, deferred = session.context, prepared.deferred_runs
+        self.plan, self.meter = prepared.plan, prepared.meter
+        facts = accepted_plan.plan_facts(history, context, prepared.choice, self.plan, deferred)
+        record = session.new_record(facts)
+        super().__init__(history, session, record, self.plan.expected())
         self.summary = SessionSummary(
             record.uuid,
             unavailable=self.plan.unavailable,
-            deferred_runs=prepared.deferred_runs,
+            deferred_runs=deferred,
             added_runs=prepared.added_runs,
             install_commands=doctor.install_commands(context.system, lacking_features(context.site, self.plan)),
         )
@@ -218,14 +252,15 @@ class SessionExecution(session.SessionRunner):
         """Execute all runs of the plan, then retest the suspected ones; nothing if all runs are lost."""
         if not self.plan.runs:
             return
+        policy = self.context.options.policy
         try:
-            self._execute_plan(self.plan, self.directory, self.context.order(self.directory))
-            if self.context.policy and self.context.policy.repeat_suspected:
-                self._retest()
+            self._execute_plan(self.plan, self.directory, self.session.order(self.directory))
+            if policy is not None and policy.repeat_suspected:
+                self._retest(policy)
         except SessionBudgetError as over:
             if self.status == "incomplete":  # the last result may have been received just before
                 self.summary.stop_reason = over.message
-                self.context.report_message(over.message)
+                _LOG.warning("%s", over.message)
 
     def _execute_plan(
         self,
@@ -244,6 +279,7 @@ class SessionExecution(session.SessionRunner):
         self._planned_count += len(planned)
 
         def poll() -> None:
+            # Results are stored while ReFrame runs: a kill costs only the case that runs.
             for case in self.ingest():
                 run = planned.get(case.key._replace(run=case.name.removesuffix(f"#{checks.RETEST}")))
                 if run is not None:
@@ -254,82 +290,100 @@ class SessionExecution(session.SessionRunner):
         order = replace(order, runs=checks.ordered_runs(planned, extra_work, avoided_nodes))
         try:
             reframe.execute_order(site, order, reframe_directory, poll)
-        finally:
+        finally:  # also after the end of the budget
             failures = reframe.read_failures(reframe_directory, site)
             self.summary.failures += tuple(_name_extra_work(failure, plan.runs) for failure in failures)
             self.ingest_all()
-            failed = any(run.status != "ok" for run in self.history.runs(self.record.uuid))
-            self.status = "incomplete" if self.missing() else "failed" if failed else "ok"
+            self.status = self._current_status()
 
-    def _retest(self) -> None:
+    def _current_status(self) -> SessionStatus:
+        if self.missing():
+            return "incomplete"
+        if any(run.status != "ok" for run in self.history.runs(self.record.uuid)):
+            return "failed"
+        return "ok"
+
+    def _retest(self, policy: NightlyPolicy) -> None:
         """Retest suspected runs within the remaining budget: on other nodes if some are idle, else after the delay."""
-        found = find_suspected_runs(self.history, self.record.uuid, self.plan)
-        suspected = [replace(run, extra_work=()) for run in found]
+        suspected: list[PlannedRun] = []
+        for run in find_suspected_runs(self.history, self.record.uuid, self.plan):
+            suspected.append(replace(run, extra_work=()))
+        # On other nodes at once, or later on the same: what disturbed the first run may be gone then.
         avoided = self._avoidable_nodes(suspected)
-        delay = self.context.policy.retest_delay_minutes if self.context.policy else None
-        if delay and len(avoided) < len(suspected):
-            self._wait(delay)
-        run_history = load_run_history(self.history, self.context.system_name)
+        if policy.retest_delay_minutes and len(avoided) < len(suspected):
+            self._wait(policy.retest_delay_minutes)
+        run_history = load_run_history(self.history, self.context.system.name)
         runs, _ = fit_to_budget(suspected, run_history, self.meter.remaining_budget())
         if not runs:
             return
-        count = format_count(len(suspected), "run")
-        elsewhere = sum(run.key in avoided for run in runs)
-        where = f", {elsewhere} of them on other nodes" if elsewhere else ""
-        self.context.report_message(f"{count} differ from previous sessions; repeating {len(runs)}{where}")
+        self._report_retests(suspected, runs, avoided)
         retest = SessionPlan(runs, ())
-        expected = [
-            replace(item, run_name=checks.turn_run_name(item.run_name, {checks.RETEST: True}))
-            for item in retest.expected()
-        ]
+        # The results of retests are expected, too, under names of their own.
+        expected: list[ExpectedResult] = []
+        for result in retest.expected():
+            run_name = checks.turn_run_name(result.run_name, {checks.RETEST: True})
+            expected.append(replace(result, run_name=run_name))
         self.history.begin_session(self.record, expected)
         self.summary.retest_count = len(runs)
         # Detection combines a run after this time with the first one; no job starts within this second.
         self.history.add_facts(self.record.uuid, SessionFacts(retest_since=int(time.time()) + 1))
         reframe_directory = self.directory / checks.RETEST
         reframe_directory.mkdir(exist_ok=True)
-        order = replace(self.context.order(self.directory), is_retest=True)
+        order = replace(self.session.order(self.directory), is_retest=True)
         self._execute_plan(retest, reframe_directory, order, avoided)
+
+    def _report_retests(
+        self, suspected: Sequence[PlannedRun], runs: Sequence[PlannedRun], avoided: Mapping[RunKey, Sequence[str]]
+    ) -> None:
+        """Log the number of retests.
+
+        Args:
+            suspected: runs that differ.
+            runs: those of them that are repeated.
+            avoided: nodes of the first run, of the runs that can start on others.
+        """
+        count = format_count(len(suspected), "run")
+        elsewhere = sum(run.key in avoided for run in runs)
+        where = f", {elsewhere} of them on other nodes" if elsewhere else ""
+        _LOG.info("%s differ from previous sessions; repeating %s%s", count, len(runs), where)
 
     def _avoidable_nodes(self, runs: Sequence[PlannedRun]) -> dict[RunKey, Sequence[str]]:
         """Nodes of the first run of each of these runs that can start on other nodes now."""
-        first = {run.key: run.facts.nodes for run in self.history.runs(self.record.uuid)}
-        partitions = {part.name: part for part in self.context.site.partitions}
-        found: dict[RunKey, Sequence[str]] = {}
+        first_nodes = {run.key: run.facts.nodes for run in self.history.runs(self.record.uuid)}
+        partitions = {partition.name: partition for partition in self.context.site.partitions}
+        avoidable: dict[RunKey, Sequence[str]] = {}
         for run in runs:
-            part, nodes = partitions[run.partition], first.get(run.key)
-            if nodes and schedulers.can_avoid_nodes(part.scheduler, part.queue, nodes, run.case.nodes):
-                found[run.key] = nodes
-        return found
+            partition, nodes = partitions[run.partition], first_nodes.get(run.key)
+            if nodes and schedulers.can_avoid_nodes(partition.scheduler, partition.queue, nodes, run.case.nodes):
+                avoidable[run.key] = nodes
+        return avoidable
 
     def _wait(self, minutes: int) -> None:
         """Wait before retests, unless the budget ends before."""
         left_s = self.meter.remaining_budget().seconds
         if left_s is not None and left_s <= 60 * minutes:
-            self.context.report_message(f"the budget ends within {minutes} minutes: retests start without a delay")
+            _LOG.info("the budget ends within %s minutes: retests start without a delay", minutes)
             return
-        self.context.report_message(f"retests start in {minutes} minutes: not all can run on other nodes")
+        _LOG.info("retests start in %s minutes: not all can run on other nodes", minutes)
         end = time.monotonic() + 60 * minutes
         with reframe.end_signals_interrupt():
             while (left_s := end - time.monotonic()) > 0:
                 time.sleep(min(_WAIT_STEP_S, left_s))
 
     def ingest(self) -> list[checks.SpooledCase]:
-        """Move finished cases to the history, and report one line per case with the estimated remaining time."""
+        """Move finished cases to the history, and log one line per case with the estimated remaining time."""
         cases = super().ingest()
         for case in cases:
             self.summary.runs += 1
             self.summary.benchmark_s += case.wall_s or 0.0
-            done, planned = self.summary.runs, self._planned_count
-            remaining_s = (time.monotonic() - self._started) / done * (planned - done)
-            status = case.output.get("status")
-            result = _format_headline(case) if status == "ok" else f"{status}: {case.output.get('reason')}"
-            restarts = RunFacts.from_document(case.facts).machine.get("requeued")
-            result += f" (the scheduler requeued its job, restart {restarts})" if restarts else ""
-            self.context.report_message(
-                f"[{done}/{planned}, {remaining_s:.0f} s left] {case.stack_name} {case.name}: {result}"
-            )
+            self._report_case(case)
         return cases
+
+    def _report_case(self, case: checks.SpooledCase) -> None:
+        done, planned = self.summary.runs, self._planned_count
+        remaining_s = (time.monotonic() - self._started) / done * (planned - done)
+        left = f"[{done}/{planned}, {remaining_s:.0f} s left]"
+        _LOG.info("%s %s %s: %s", left, case.stack_name, case.name, _describe_result(case))
 
 
 def find_suspected_runs(history: History, uuid: str, plan: SessionPlan) -> tuple[PlannedRun, ...]:
@@ -339,29 +393,45 @@ def find_suspected_runs(history: History, uuid: str, plan: SessionPlan) -> tuple
     """
     system = history.session(uuid).system
     state.update_findings(history, system, report=False)
-    series = state.suspected_series_ids(history, system)
-    keys = {
-        run.key
-        for run in (history.runs(uuid) if series else ())
-        if any(row.id in series for row, _ in history.run_results(run.id))
-    }
-    return tuple(run for run in plan.runs if run.key in keys)
+    suspected_series = state.suspected_series_ids(history, system)
+    if not suspected_series:
+        return ()
+    suspected_keys: set[RunKey] = set()
+    for run in history.runs(uuid):
+        if any(series.id in suspected_series for series, _ in history.run_results(run.id)):
+            suspected_keys.add(run.key)
+    return tuple(run for run in plan.runs if run.key in suspected_keys)
 
 
 def _name_extra_work(failure: reframe.ReframeFailure, runs: Sequence[PlannedRun]) -> reframe.ReframeFailure:
     """The failure with the extra work of its job, which may be the reason why it did not end in time."""
-    same = (run for run in runs if (run.reframe_test, run.stack) == (failure.test, failure.stack))
-    work = next((run.extra_work for run in same), ())
-    words = f" (after the measurement its job also had {' and '.join(map(str, work))})" if work else ""
-    return replace(failure, reason=failure.reason + words)
+    for run in runs:
+        if (run.reframe_test, run.stack) == (failure.test, failure.stack):
+            if run.extra_work:
+                work = " and ".join(map(str, run.extra_work))
+                return replace(failure, reason=f"{failure.reason} (after the measurement its job also had {work})")
+            return failure
+    return failure
+
+
+def _describe_result(case: checks.SpooledCase) -> str:
+    """What a case delivered, in a few words."""
+    status = case.output.get("status")
+    text = _format_headline(case) if status == "ok" else f"{status}: {case.output.get('reason')}"
+    restarts = RunFacts.from_document(case.facts).machine.get("requeued")
+    return f"{text} (the scheduler requeued its job, restart {restarts})" if restarts else text
 
 
 def _format_headline(case: checks.SpooledCase) -> str:
+    """The best samples of the headline metric, for each operation."""
     results = case.output["results"]
-    metric = next((name for name in headline_metrics() if name in {result["metric"] for result in results}), None)
-    words = [
-        f"{result['operation']} {format_number(METRICS[metric].best(result['samples']))} {result['unit']}"
-        for result in results
-        if metric and result["metric"] == metric
-    ]
-    return ", ".join(words) or "ok"
+    metrics = {result["metric"] for result in results}
+    metric = next((name for name in headline_metrics() if name in metrics), None)
+    if metric is None:
+        return "ok"
+    words: list[str] = []
+    for result in results:
+        if result["metric"] == metric:
+            best = format_number(METRICS[metric].best(result["samples"]))
+            words.append(f"{result['operation']} {best} {result['unit']}")
+    return ", ".join(words)

@@ -1,18 +1,22 @@
 """Work on many systems: one task per system in this process, in local processes, or on the workers of Dask.
 
 A task reads and writes the history itself, so that results of all engines merge there and nothing is sent back but a
-summary. A task that fails is the fault of one system; the others go on.
+summary and what it logged. A task that fails is the fault of one system; the others go on.
 """
 
 from __future__ import annotations
 
+import logging
 import os
+import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Future, as_completed
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
 from functools import partial
+from logging.handlers import QueueHandler
+from queue import SimpleQueue
 from typing import TypeVar
 
 from iowatch.core import IowatchError, format_count, settings
@@ -20,6 +24,7 @@ from iowatch.findings import update_findings
 from iowatch.session.workers import Engine
 from iowatch.store import History
 
+_LOG = logging.getLogger(__name__)
 _REPORT_S = 10.0
 
 
@@ -51,118 +56,144 @@ R = TypeVar("R", bound=SystemResult)
 
 
 def update_systems(
-    place: str | None,
-    systems: Sequence[str],
-    engine: Engine | None,
-    *,
-    newest_only: bool = False,
-    report: Callable[[str], None] = lambda _: None,
+    database: str | None, systems: Sequence[str], engine: Engine | None, *, newest_only: bool = False
 ) -> list[SystemUpdate]:
     """Update the findings of systems, one task each; their updates stay pending for the next notices.
 
     Args:
-        place: of the history, as for `History.open`.
+        database: of the history, as for `History.open`.
         newest_only: as for `update_findings`.
-        engine, report: as for `run_for_systems`.
+        engine: as for `run_for_systems`.
     """
-    return run_for_systems(partial(_update_system, place, newest_only), SystemUpdate, systems, engine, report)
+    return run_for_systems(partial(_update_system, database, newest_only), SystemUpdate, systems, engine)
 
 
-def _update_system(place: str | None, newest_only: bool, system: str) -> SystemUpdate:
-    with History.existing(place) as history:
-        found = update_findings(history, system, report=False, newest_only=newest_only)
-    shown = [one for one in found if one.state in ("open", "suspected", "acknowledged")]
-    return SystemUpdate(system=system, findings=len(shown), need_action=sum(one.needs_action for one in found))
+def _update_system(database: str | None, newest_only: bool, system: str) -> SystemUpdate:
+    with History.existing(database) as history:
+        findings = update_findings(history, system, report=False, newest_only=newest_only)
+    current = [finding for finding in findings if finding.state in ("open", "suspected", "acknowledged")]
+    need_action = [finding for finding in findings if finding.needs_action]
+    return SystemUpdate(system=system, findings=len(current), need_action=len(need_action))
 
 
 def format_faults(results: Iterable[SystemResult]) -> list[str]:
     """One line per system that failed."""
-    return [f"{one.system} failed: {one.fault}" for one in results if one.fault is not None]
+    return [f"{result.system} failed: {result.fault}" for result in results if result.fault is not None]
 
 
 def summarise_updates(updates: Sequence[SystemUpdate], seconds: float) -> str:
     """For example `99 of 100 systems updated in 48 s; 3 findings of 2 systems need action`."""
-    done = [one for one in updates if one.fault is None]
-    number = sum(one.need_action for one in done)
-    need = f"{number} finding{' needs' if number == 1 else 's need'} action"
-    of_systems = f" in {format_count(sum(one.need_action > 0 for one in done), 'system')}" if number else ""
-    return f"{len(done)} of {format_count(len(updates), 'system')} updated in {seconds:.0f} s; {need}{of_systems}"
+    updated = [update for update in updates if update.fault is None]
+    number = sum(update.need_action for update in updated)
+    text = f"{len(updated)} of {format_count(len(updates), 'system')} updated in {seconds:.0f} s; "
+    text += "1 finding needs action" if number == 1 else f"{number} findings need action"
+    if number:
+        systems = sum(update.need_action > 0 for update in updated)
+        text += f" in {format_count(systems, 'system')}"
+    return text
 
 
 def run_for_systems(
-    task: Callable[[str], R],
-    kind: type[R],
-    systems: Sequence[str],
-    engine: Engine | None,
-    report: Callable[[str], None] = lambda _: None,
+    task: Callable[[str], R], result_type: type[R], systems: Sequence[str], engine: Engine | None
 ) -> list[R]:
     """Run a task for each system; the results are in the order of the systems.
 
+    Progress is logged every ten seconds, and what a task logs when it has ended.
+
     Args:
         task: from the name of a system to its result; a module's function or a `partial` of one, for other processes.
-        kind: class of the results, also of those of systems that failed.
+        result_type: class of the results, also of those of systems that failed.
         engine: opens an executor, with its number of workers; None runs one task after the other here.
-        report: receives one line of progress every ten seconds.
 
     Raises:
         MachineError: the engine does not start.
     """
-    # The variables select site and files on other hosts.
-    variables = {"IOWATCH_SITE": str(settings.site_root()), "IOWATCH_VAR": str(settings.var_directory().absolute())}
     if engine is None:
-        return [_run_task(name, task, kind, {}) for name in systems]
-    submitted = partial(_run_submitted, task, kind, variables)
-    done = submitted(systems, engine, report)
+        return [_run_task(name, task, result_type) for name in systems]
+    submitted = partial(_run_submitted, task, result_type)
+    done = submitted(systems, engine)
     # A process that is killed ends those of all other systems: each of these gets a process of its own.
     for name in [name for name in systems if name not in done]:
-        done |= submitted([name], engine, report)
-        killed = kind(system=name, fault="its process was killed; is there enough memory?", exit_code=3)
+        done |= submitted([name], engine)
+        killed = result_type(system=name, fault="its process was killed; is there enough memory?", exit_code=3)
         done.setdefault(name, killed)
     return [done[name] for name in systems]
 
 
-def _run_task(system: str, task: Callable[[str], R], kind: type[R], variables: dict[str, str]) -> R:
-    """Run the task of a system, in whichever process; whatever it raises is the fault of the system."""
-    os.environ.update(variables)
+def _run_task(system: str, task: Callable[[str], R], result_type: type[R]) -> R:
+    """Run the task of a system; whatever it raises is the fault of the system."""
     start = time.perf_counter()
     try:
         return replace(task(system), seconds=round(time.perf_counter() - start, 3))
     except IowatchError as error:
-        return kind(system=system, fault=str(error), exit_code=error.exit_code)
+        return result_type(system=system, fault=str(error), exit_code=error.exit_code)
     except Exception as error:  # a fault of iowatch
-        return _failed(system, kind, error)
+        return _failed(system, result_type, error)
 
 
-def _failed(system: str, kind: type[R], error: Exception) -> R:
+@dataclass(frozen=True)
+class _RemoteSettings:
+    """What a process on this or another host needs of this one.
+
+    Attributes:
+        variables: select site and files.
+        log_level: lowest level of messages that this process shows.
+    """
+
+    variables: Mapping[str, str]
+    log_level: int
+
+
+def _run_remote_task(
+    system: str, task: Callable[[str], R], result_type: type[R], remote: _RemoteSettings
+) -> tuple[R, list[logging.LogRecord]]:
+    """Run the task of a system in a process of the engine; returns its result, and what it logged."""
+    os.environ.update(remote.variables)
+    # A queue handler makes records that can be sent to another process.
+    messages: SimpleQueue[logging.LogRecord] = SimpleQueue()
+    handler = QueueHandler(messages)
+    # A worker of Dask may run several tasks, each in a thread.
+    own_thread = threading.get_ident()
+    handler.addFilter(lambda record: record.thread == own_thread)
+    logger = logging.getLogger("iowatch")
+    logger.setLevel(remote.log_level)
+    logger.addHandler(handler)
+    try:
+        result = _run_task(system, task, result_type)
+    finally:
+        logger.removeHandler(handler)
+    return result, [messages.get() for _ in range(messages.qsize())]
+
+
+def _failed(system: str, result_type: type[R], error: Exception) -> R:
     reason = " ".join(str(error).split())[:300]
-    return kind(system=system, fault=f"{type(error).__name__}: {reason}", exit_code=3)
+    return result_type(system=system, fault=f"{type(error).__name__}: {reason}", exit_code=3)
 
 
 def _run_submitted(
-    task: Callable[[str], R],
-    kind: type[R],
-    variables: dict[str, str],
-    systems: Sequence[str],
-    engine: Engine,
-    report: Callable[[str], None],
+    task: Callable[[str], R], result_type: type[R], systems: Sequence[str], engine: Engine
 ) -> dict[str, R]:
     """Results by system, without those of systems whose process was ended by another one."""
     done: dict[str, R] = {}
+    variables = {"IOWATCH_SITE": str(settings.site_root()), "IOWATCH_VAR": str(settings.var_directory().absolute())}
+    remote = _RemoteSettings(variables, logging.getLogger("iowatch").getEffectiveLevel())
     start = reported = time.monotonic()
     with engine() as (executor, _):
-        tasks: dict[Future[R], str] = {
-            executor.submit(_run_task, name, task, kind, variables): name for name in systems
-        }
+        tasks = {executor.submit(_run_remote_task, name, task, result_type, remote): name for name in systems}
         for ended in as_completed(tasks):
             name = tasks[ended]
             try:
-                done[name] = ended.result()
+                done[name], records = ended.result()
             except BrokenProcessPool:
                 continue
             except Exception as error:  # of the engine, or of an installation that lacks iowatch
-                done[name] = _failed(name, kind, error)
+                done[name] = _failed(name, result_type, error)
+            else:
+                # As if the task had run in this process.
+                for record in records:
+                    logging.getLogger(record.name).handle(record)
             now = time.monotonic()
             if now - reported >= _REPORT_S:
                 reported, left_s = now, (now - start) / len(done) * (len(systems) - len(done))
-                report(f"{len(done)} of {len(systems)} systems, {left_s:.0f} s left")
+                _LOG.info("%s of %s systems, %.0f s left", len(done), len(systems), left_s)
     return done

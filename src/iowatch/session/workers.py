@@ -49,17 +49,17 @@ def dask_workers(scheduler: str | None, workers: int | None) -> Iterator[tuple[E
         import distributed
     except ImportError as error:
         raise MachineError(f"{error.name or 'Dask'} is missing", hint="pip install 'iowatch[fleet]'") from error
-    number = workers or len(os.sched_getaffinity(0))
+    worker_count = workers or len(os.sched_getaffinity(0))
     for name in ("distributed", "distributed.client"):  # the caller reports a lost connection, once
         logging.getLogger(name).setLevel(logging.CRITICAL)
-    chosen = {
+    dask_settings = {
         "distributed.scheduler.allowed-failures": _ALLOWED_FAILURES,
         # Workers sample their own stacks a hundred times per second for a page that is not shown.
         "distributed.worker.profile.enabled": False,
         # The HTTP server of a scheduler cannot be left out, and other accounts could read it.
         "distributed.scheduler.http.routes": [],
     }
-    with dask.config.set(chosen):
+    with dask.config.set(dask_settings):
         if scheduler:
             try:
                 client = distributed.Client(scheduler, timeout="20s")
@@ -72,7 +72,7 @@ def dask_workers(scheduler: str | None, workers: int | None) -> Iterator[tuple[E
         # security: the port of a scheduler executes what is sent to it, and other accounts use this host, too.
         try:
             cluster = distributed.LocalCluster(
-                n_workers=number,
+                n_workers=worker_count,
                 threads_per_worker=1,
                 memory_limit=WORKER_MEMORY,
                 dashboard_address="127.0.0.1:0",  # None would be port 8787, of which a host has one
@@ -84,12 +84,12 @@ def dask_workers(scheduler: str | None, workers: int | None) -> Iterator[tuple[E
             message = f"the workers did not start: {error}"
             raise MachineError(message, hint="Nothing is lost; repeat the command.") from error
         with cluster, distributed.Client(cluster) as client:
-            yield client.get_executor(pure=False), number
+            yield client.get_executor(pure=False), worker_count
 
 
 def choose_engine(tasks: Sequence[object], workers: int | None, scheduler: str | None) -> Engine | None:
     """The engine of the options `--workers` and `--scheduler`; None for tasks one after the other in this process."""
     if scheduler:
         return partial(dask_workers, scheduler, workers)
-    number = workers or min(len(os.sched_getaffinity(0)), len(tasks))
-    return partial(local_processes, number) if number > 1 else None
+    processes = workers or min(len(os.sched_getaffinity(0)), len(tasks))
+    return partial(local_processes, processes) if processes > 1 else None

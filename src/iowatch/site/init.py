@@ -7,6 +7,7 @@ are listed in comments of the files and in the output of the command; no value i
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
 import shlex
@@ -19,13 +20,14 @@ from typing import Any
 from iowatch.core import MachineError, UsageError, escape_line, file_system_type, settings, suggest_name, units
 from iowatch.site import file_system, machine, schedulers, storage, system, trial
 
+_LOG = logging.getLogger(__name__)
+
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]*")
 _SETTINGS = re.compile(r"(?<=# settings: begin\n).*(?=# settings: end\n)", re.DOTALL)
 
 
-# Ask a question (text, default) and return the answer; show a message.
+# Ask a question (text, default) and return the answer.
 AskCallback = Callable[[str, str], str]
-MessageCallback = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -179,9 +181,7 @@ class Interview:
         verified, unverified: what was tried: subject (`scratch`, `partition NAME`) to what was found.
     """
 
-    def __init__(
-        self, facts: MachineFacts, given: Answers, ask: AskCallback | None, say: MessageCallback, submit: bool
-    ) -> None:
+    def __init__(self, facts: MachineFacts, given: Answers, ask: AskCallback | None, submit: bool) -> None:
         """Prepare the questions.
 
         Args:
@@ -189,7 +189,7 @@ class Interview:
             ask: None for no questions; then only given answers are verified.
             submit: whether jobs may be submitted.
         """
-        self._facts, self._given, self._ask, self._say = facts, given, ask, say
+        self._facts, self._given, self._ask = facts, given, ask
         self._submit = submit and schedulers.SCHEDULER_OPTIONS[facts.scheduler].scheduler != "local"
         self.verified: dict[str, str] = {}
         self.unverified: dict[str, str] = {}
@@ -243,9 +243,9 @@ class Interview:
     def _ask_scratch(self, reason: str) -> str:
         assert self._ask
         candidates, _ = scratch_candidates(self._facts)
-        self._say(reason)
+        _LOG.info("%s", reason)
         for number, (directory, why) in enumerate(candidates, 1):
-            self._say(f"  {number}  {directory}  ({why})")
+            _LOG.info("  %s  %s  (%s)", number, directory, why)
         while True:
             scratch = self._ask("Scratch directory (a number or a path)", "1").strip()
             if scratch.isdecimal() and 1 <= int(scratch) <= len(candidates):
@@ -253,7 +253,7 @@ class Interview:
             fault = self._try_scratch(scratch)
             if fault is None:
                 return scratch
-            self._say(fault)
+            _LOG.info("%s", fault)
 
     def _try_scratch(self, scratch: str) -> str | None:
         """Return what is wrong with a scratch directory, and what to do, or None."""
@@ -265,16 +265,16 @@ class Interview:
             return f"{error.message}\n  Its parent directory must exist and be writable, here and on the nodes of jobs."
         self.unverified.pop("scratch", None)
         self.verified["scratch"] = f"a file was written to {directory} and removed ({identity or 'unknown mount'})"
-        self._say(f"scratch: {self.verified['scratch']}")
+        _LOG.info("scratch: %s", self.verified["scratch"])
         return None
 
     def _choose_partitions(self) -> tuple[str, ...]:
         names = [queue.name for queue in self._facts.partitions]
         if self._given.partitions or len(names) < 2 or self._ask is None:
             return self._given.partitions or tuple(names)
-        self._say("Each partition is measured on its own; one of those that see the scratch directory is enough.")
+        _LOG.info("Each partition is measured on its own; one of those that see the scratch directory is enough.")
         for queue in self._facts.partitions:
-            self._say(f"  {_queue_line(queue)}")
+            _LOG.info("  %s", _queue_line(queue))
         default = next((queue.name for queue in self._facts.partitions if queue.default), names[0])
         while True:
             answer = self._ask("Partitions (names separated by commas, or all)", default).strip()
@@ -283,11 +283,11 @@ class Interview:
             partitions = [word.strip() for word in answer.split(",") if word.strip()]
             unknown = [name for name in partitions if name not in names]
             if unknown:
-                self._say(f"no partition '{unknown[0]}': {suggest_name(unknown[0], names)}")
+                _LOG.info("no partition '%s': %s", unknown[0], suggest_name(unknown[0], names))
             elif partitions:
                 return tuple(partitions)
             else:
-                self._say("Name one partition.")
+                _LOG.info("Name one partition.")
 
     def _choose_zone(self) -> str | None:
         if self._given.timezone:
@@ -297,17 +297,17 @@ class Interview:
         detected = machine.detect_time_zone()
         if detected:
             name, source = detected
-            self._say(f"time zone: {name} (from {source}; another one with --timezone)")
+            _LOG.info("time zone: %s (from %s; another one with --timezone)", name, source)
             return name
         if self._ask is None:
             return None
-        self._say("Times are shown, and blackouts are read, in the time zone of the site; this machine names none.")
+        _LOG.info("Times are shown, and blackouts are read, in the time zone of the site; this machine names none.")
         while True:
             zone = self._ask("Time zone, for example Europe/Berlin", "UTC")
             try:
                 units.find_time_zone(zone)
             except UsageError as error:
-                self._say(str(error))
+                _LOG.info("%s", error)
             else:
                 return zone
 
@@ -338,10 +338,11 @@ class Interview:
         account_list = ""
         if accounts:
             account_list = f"Your accounts: {', '.join(accounts)}. "
-        self._say(
-            "Jobs need an account or another option here, or the partition is not for you. "
-            f"{account_list}'{_DROP}' leaves refused partitions out; without an answer they stay in the files, "
-            "marked as not verified."
+        _LOG.info(
+            "Jobs need an account or another option here, or the partition is not for you. %s'%s' leaves "
+            "refused partitions out; without an answer they stay in the files, marked as not verified.",
+            account_list,
+            _DROP,
         )
         # Not the account that was just refused.
         default = next((name for name in accounts if name != answers.account), "")
@@ -350,12 +351,12 @@ class Interview:
     def _submit_jobs(self, answers: Answers, names: Sequence[str | None]) -> tuple[list[str], bool]:
         """Return the names of refused partitions, and whether a job could not write to the scratch directory."""
         partition_list = ", ".join(name or "–" for name in names)
-        self._say(f"submitting one job per partition (1 node, less than a minute): {partition_list}")
+        _LOG.info("submitting one job per partition (1 node, less than a minute): %s", partition_list)
         scratch = file_system.expand_scratch(answers.scratch or "", "scratch")
         try:
             trials = trial.try_partitions(self._facts.scheduler, names, access_of(answers, self._facts), scratch)
         except MachineError as error:
-            self._say(str(error))
+            _LOG.info("%s", error)
             self.unverified.update({f"partition {name or 'default'}": error.message for name in names})
             return [], False
         for job in trials:
@@ -363,11 +364,11 @@ class Interview:
             self.unverified.pop(subject, None)
             if job.status == "ran":
                 self.verified[subject] = f"a job ran with {job.submitted}"
-                self._say(f"{subject}: a job ran, and wrote and removed a file in {scratch}")
+                _LOG.info("%s: a job ran, and wrote and removed a file in %s", subject, scratch)
             else:
                 self.verified.pop(subject, None)
                 self.unverified[subject] = job.answer
-                self._say(f"{subject}: {job.status}\n  submitted: {job.submitted}\n  answer: {job.answer}")
+                _LOG.info("%s: %s\n  submitted: %s\n  answer: %s", subject, job.status, job.submitted, job.answer)
         refused = [job.partition for job in trials if job.status == "refused"]
         return refused, any(job.status == "no scratch" for job in trials)
 
@@ -597,7 +598,6 @@ def write_system(
     scheduler: str | None = None,
     force: bool = False,
     ask: AskCallback | None = None,
-    say: MessageCallback = lambda _: None,
     submit: bool = True,
 ) -> InitResult:
     """Describe this machine as `systems/<name>/`.
@@ -605,7 +605,6 @@ def write_system(
     Args:
         given: answers that are not asked for.
         ask: asks a question; None for no questions, then only given answers are verified.
-        say: shows a message.
         submit: whether jobs may be submitted to verify answers.
 
     Raises:
@@ -618,7 +617,7 @@ def write_system(
     if (directory / "system.yaml").exists() and not force:
         raise UsageError(f"systems/{name} already exists", hint="--force overwrites it.")
     facts = detect_machine(scheduler)
-    interview = Interview(facts, given, ask, say, submit)
+    interview = Interview(facts, given, ask, submit)
     answers = interview.conduct()
     directory.mkdir(parents=True, exist_ok=True)
     template = settings.find_file("reframe", system.TEMPLATE_NAME).read_text(encoding="utf-8")

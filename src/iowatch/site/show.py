@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import time, tzinfo
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.table import Table
@@ -20,11 +21,13 @@ from iowatch.site import (
     StackDiff,
     System,
     SystemLimits,
-    doctor,
     system_zone,
 )
 from iowatch.site.stack import probe as stack_probe
 from iowatch.site.storage import Mount
+
+if TYPE_CHECKING:
+    from iowatch.site import doctor
 
 
 def _format_size(size_bytes: int | None) -> str:
@@ -34,7 +37,7 @@ def _format_size(size_bytes: int | None) -> str:
 def _doctor_summary(report: doctor.DoctorReport) -> str:
     if report.retired:
         return f"No suite runs for this system, and nothing can be installed for it: {report.retired}."
-    missing = [finding.title for finding in report.missing]
+    missing = [status.title for status in report.missing]
     if report.problems and not missing:
         return "Suites cannot run."
     if not missing:

@@ -31,7 +31,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-import scipy  # its modules are loaded when they are used: scipy.stats takes half a second
+import scipy  # its modules are loaded when they are used: scipy.stats would take half a second
 from numpy.typing import NDArray
 
 from iowatch.statistics.panel_table import PanelSeries, session_starts
@@ -347,8 +347,8 @@ class _Chart:
         """Loss from which an observation is outside: one alone, and several in a row; NaN for rows without a past."""
         held = self.usual_deviations.held
         has_scatter = held >= _MIN_OBSERVATIONS
-        student_t = scipy.stats.t
-        widened = student_t.isf(_TAIL, np.maximum(held - 1, 1)) / student_t.isf(_TAIL, 1e6)
+        quantiles = scipy.special.stdtrit(np.maximum(held - 1, 1), _TAIL)  # of Student's t
+        widened = quantiles / scipy.special.stdtrit(1e6, _TAIL)
         scatter = np.where(has_scatter, self.usual_deviations.scatter() * widened, np.nan)
         limits = np.maximum(_ONE_SESSION * scatter, self.least)
         limits_several = np.maximum(_SEVERAL_SESSIONS * scatter, self.least)

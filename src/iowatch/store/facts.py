@@ -16,7 +16,7 @@ from iowatch.core import RunKey, RunProblem, UnplannedRun
 
 
 class _Facts(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="allow")
+    model_config = ConfigDict(frozen=True, extra="allow", defer_build=True)
     _stored: Mapping[str, Any] | None = None
 
     @classmethod
@@ -49,7 +49,7 @@ class SessionChoice(BaseModel):
         file_systems: these instead of the file systems that the suite names.
     """
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, defer_build=True)
 
     stacks: tuple[str, ...] = ()
     runs: tuple[str, ...] = ()

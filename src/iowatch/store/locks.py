@@ -11,10 +11,11 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import json
+import logging
 import os
 import platform
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
@@ -23,6 +24,8 @@ from sqlalchemy.exc import DBAPIError, InvalidRequestError
 
 from iowatch.core import IowatchError, MachineError, settings
 from iowatch.store.engine import NETWORK_FILE_SYSTEMS, engine_place, repeat_while_unavailable, reported_errors
+
+_LOG = logging.getLogger(__name__)
 
 # Held shared by every session, and exclusively while a history is restored.
 ALL_SESSIONS = "all sessions"
@@ -161,11 +164,8 @@ class SessionLocks:
         finally:
             self._release(name)
 
-    def check(self, report: Callable[[str], None]) -> list[str]:
-        """Take the locks again if their connection was lost; without waiting for the server.
-
-        Args:
-            report: called with what happened, once per loss.
+    def check(self) -> list[str]:
+        """Take the locks again if their connection was lost; without waiting for the server. Each loss is logged once.
 
         Returns:
             One sentence per lock that another session took meanwhile.
@@ -177,7 +177,7 @@ class SessionLocks:
             return []
         if not is_connected and not self._is_lost:
             names = ", ".join(self._requested)
-            report(f"the connection that held the locks ({names}) was lost: others may start a session")
+            _LOG.warning("the connection that held the locks (%s) was lost: others may start a session", names)
         self._is_lost = True
         try:
             conflicts = self._take_all()
@@ -185,12 +185,12 @@ class SessionLocks:
             return []
         if not conflicts:
             self._is_lost = False
-            report("the locks are taken again")
+            _LOG.info("the locks are taken again")
         new = [error for name, error in conflicts.items() if name not in self._reported]
         self._reported |= conflicts.keys()
         problems = [f"{error.message}, after this one lost its lock: bandwidths may be disturbed" for error in new]
         for problem in problems:
-            report(problem)
+            _LOG.warning("%s", problem)
         return problems
 
     def _take_all(self) -> dict[str, HeldLockError]:

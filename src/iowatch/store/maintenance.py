@@ -5,10 +5,11 @@ A backup is a history in one SQLite file; copying it to an empty history restore
 
 from __future__ import annotations
 
+import logging
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -52,7 +53,8 @@ from iowatch.store.schema import (
     decode_samples,
 )
 
-MessageCallback = Callable[[str], None]
+_LOG = logging.getLogger(__name__)
+
 # Number of newest results whose summaries are compared with their samples.
 _CHECKED_RESULTS = 10_000
 _NAMED_FILES = 5
@@ -249,9 +251,7 @@ class CopyResult:
     findings: int
 
 
-def copy_history(
-    source: History, target: History, system: str | None = None, report: MessageCallback = lambda _text: None
-) -> CopyResult:
+def copy_history(source: History, target: History, system: str | None = None) -> CopyResult:
     """Copy data missing in the target, one transaction per session: an interrupted copy can be repeated.
 
     Sessions are identified by UUID, runs by fingerprint, findings by id (the last updated one is kept). Detections are
@@ -259,7 +259,6 @@ def copy_history(
 
     Args:
         system: copy only this system; None for all.
-        report: called occasionally with one line of progress.
 
     Raises:
         UsageError: both are the same history, or the source does not contain the system.
@@ -277,7 +276,7 @@ def copy_history(
     for position, session in enumerate(sessions, 1):
         copier.copy_session(session.id)
         if position % 100 == 0 or position == len(sessions):
-            report(f"{position} of {len(sessions)} sessions, {copier.runs} new runs")
+            _LOG.info("%s of %s sessions, %s new runs", position, len(sessions), copier.runs)
     return CopyResult(len(sessions), copier.runs, copier.results, copier.copy_findings(system))
 
 

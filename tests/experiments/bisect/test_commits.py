@@ -122,7 +122,7 @@ def source(repository: Repository, var: Path, monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(commit_builds, "describe_hybrid", described)
     commits, base = CommitRange(repository.place, "good..bad"), Stack("base", "local", "modules", "installed", ())
-    return CommitSource("local", "tool", commits, base, "sh build.sh", lambda _: None, commits.parts())
+    return CommitSource("local", "tool", commits, base, "sh build.sh", commits.parts())
 
 
 def test_commit_is_built_once_and_part_of_the_stack(source: CommitSource, var: Path) -> None:
@@ -132,7 +132,7 @@ def test_commit_is_built_once_and_part_of_the_stack(source: CommitSource, var: P
     assert (part.version, part.variants) == ("1.2.3", {"commit": source.commits.commits[0]})
     assert Path(stack.paths["PATH"][0], "tool").is_file()
     before = Path(stack.paths["PATH"][0], "tool").stat().st_mtime_ns
-    again = CommitSource("local", "tool", source.commits, source.base, "sh build.sh", lambda _: None, source.parts)
+    again = CommitSource("local", "tool", source.commits, source.base, "sh build.sh", source.parts)
     assert again.stack(source.commits.contained(0)).paths == stack.paths
     assert Path(stack.paths["PATH"][0], "tool").stat().st_mtime_ns == before
 
@@ -151,7 +151,7 @@ def test_build_without_the_package_is_no_stack(source: CommitSource) -> None:
 
 def test_unused_builds_are_removed_beyond_the_size(source: CommitSource, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("IOWATCH_BUILD_CACHE_SIZE", "1")
-    first = CommitSource("local", "tool", source.commits, source.base, "sh build.sh", lambda _: None, source.parts)
+    first = CommitSource("local", "tool", source.commits, source.base, "sh build.sh", source.parts)
     old = Path(first.stack(frozenset()).paths["PATH"][0])
     source.stack(source.commits.contained(0))
     assert not old.exists()

@@ -136,7 +136,7 @@ def environments(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     asked: list[str] = []
 
     class Environment:
-        def __init__(self, system: str, name: str, write: object, say: object) -> None:
+        def __init__(self, system: str, name: str, write: object) -> None:
             self.name = name
 
         def _made(self, status: StackStatus) -> Stack:

@@ -68,7 +68,7 @@ def make(spack: Path) -> Callable[[str], SpackEnvironment]:
         def write(target: Path) -> None:
             write_environment(target, {"spack": {"specs": [text]}})
 
-        return SpackEnvironment("local", f"bisect-{text.rpartition('@')[2]}", write, lambda _: None)
+        return SpackEnvironment("local", f"bisect-{text.rpartition('@')[2]}", write)
 
     return made
 

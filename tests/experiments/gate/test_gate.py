@@ -104,8 +104,8 @@ def reframe_(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, var: Path) -> Fake
         {"old": FEATURES | {"pnetcdf"}, "new": FEATURES},
     )  # fmt: skip
     builds = [Build("old", STACKS["old"], is_made=False), Build("prefix:/opt/new", STACKS["new"], is_made=True)]
-    monkeypatch.setattr(gate, "find_build", lambda _, text, _say: next(build for build in builds if build.text == text))
-    monkeypatch.setattr(reproduce, "recorded_stack", lambda _, stack, _say: stack)
+    monkeypatch.setattr(gate, "find_build", lambda _, text: next(build for build in builds if build.text == text))
+    monkeypatch.setattr(reproduce, "recorded_stack", lambda _, stack: stack)
     monkeypatch.setattr(reframe, "run_reframe", fake.follow)
     monkeypatch.setattr(reframe, "load_site", lambda _: site)
     monkeypatch.setattr(pairs, "_site_with", lambda site, *_: site)

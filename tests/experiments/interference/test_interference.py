@@ -10,6 +10,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -24,11 +25,13 @@ from iowatch.core import Output, OutputStatus, Result, UsageError
 from iowatch.experiments.interference import aggressors as jobs
 from iowatch.experiments.interference import jobs as aggressors
 from iowatch.experiments.interference import page as page
+from iowatch.experiments.interference import plan
 from iowatch.experiments.interference import run as interference
 from iowatch.experiments.interference.effects import interference_effects
 from iowatch.findings.series import monitored_series
 from iowatch.output.dashboard.build import build_site
 from iowatch.session import reframe
+from iowatch.session.context import CaseSelection, SessionContext
 from iowatch.session.reframe import ReframePartition, ReframeSite
 from iowatch.store import History, SeriesFilter
 from tests.checks.orders import order_of
@@ -148,10 +151,13 @@ def limits(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Changes limits of the system."""
 
     def change(**values: object) -> None:
-        known = interference.InterferenceContext.limits.fget  # type: ignore[attr-defined]
-        monkeypatch.setattr(
-            interference.InterferenceContext, "limits", property(lambda self: known(self).model_copy(update=values))
-        )
+        make_context = plan.make_context
+
+        def make_limited_context(selection: CaseSelection) -> SessionContext:
+            context = make_context(selection)
+            return replace(context, limits=context.limits.model_copy(update=values))
+
+        monkeypatch.setattr(plan, "make_context", make_limited_context)
 
     return change
 
@@ -163,7 +169,7 @@ def limits(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     ("text", "levels"), [("0,1,2,4", (0, 1, 2, 4)), ("4, 2", (0, 2, 4)), ("1", (0, 1)), ("8,0", (0, 8))]
 )
 def test_reference_is_added_to_levels(text: str, levels: tuple[int, ...]) -> None:
-    assert interference.parse_levels(text) == levels
+    assert plan.parse_levels(text) == levels
 
 
 @pytest.mark.parametrize(
@@ -173,7 +179,7 @@ def test_reference_is_added_to_levels(text: str, levels: tuple[int, ...]) -> Non
 )  # fmt: skip
 def test_invalid_levels_are_refused(text: str, message: str) -> None:
     with pytest.raises(UsageError, match=message):
-        interference.parse_levels(text)
+        plan.parse_levels(text)
 
 
 # A whole session
@@ -267,7 +273,7 @@ def test_byte_budget_counts_all_jobs(machine: Machine, cli: Cli, limits: Callabl
 def test_starts_are_limited_by_what_is_left_of_the_byte_budget() -> None:
     """100 bytes, of which 20 are written, 4 starts of 5 bytes were made, and the victim writes 10: 50 are left."""
     runner: Any = object.__new__(interference._InterferenceRunner)
-    runner.context, runner._written = SimpleNamespace(byte_budget=100), 20
+    runner.interference, runner._written = SimpleNamespace(byte_budget=100), 20
     runner.plan = SimpleNamespace(volume_bytes=10, aggressor=SimpleNamespace(volume_bytes=5))
     runner.aggressors = SimpleNamespace(starts=4)
     assert [runner._starts_left(level) for level in (1, 2, 5, 11)] == [10, 5, 2, 0]
@@ -316,7 +322,7 @@ def test_start_inside_a_job_and_other_schedulers_are_refused(
 ) -> None:
     monkeypatch.setattr(reframe, "load_site", lambda _: site_of(machine.place, "pbspro"))
     assert "needs Slurm or no scheduler; partition 'default' has pbspro" in cli(*RUN).stderr
-    monkeypatch.setattr(interference, "current_allocation", lambda: object())
+    monkeypatch.setattr(plan, "current_allocation", lambda: object())
     assert "start it outside of a job" in cli(*RUN).stderr
 
 
@@ -350,8 +356,8 @@ def test_case_name_of_several_benchmarks_must_be_complete(monkeypatch: pytest.Mo
     one = load_suite("interference")[0]
     both = [one, SuiteCase(one.suite, "ior", one.name, IOR.read_options({}), "none", 60)]
     with pytest.raises(UsageError, match="several cases 'op=both'"):
-        interference._find_case(both, "interference", "op=both")
-    assert interference._find_case(both, "interference", "ior:op=both").benchmark == "ior"
+        plan._find_case(both, "interference", "op=both")
+    assert plan._find_case(both, "interference", "ior:op=both").benchmark == "ior"
 
 
 # The jobs

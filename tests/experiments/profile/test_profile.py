@@ -11,8 +11,8 @@ from click.testing import Result
 
 from iowatch import checks
 from iowatch.core import Output
-from iowatch.session import session
-from iowatch.session.plan import load_run_history
+from iowatch.session import ingest
+from iowatch.session.budget import load_run_history
 from iowatch.store import History, RunRecord, SessionRecord, StackRecord
 
 RECORD = SessionRecord("a" * 36, "local", "smoke", "run", 1_000_000)
@@ -39,12 +39,12 @@ def test_counters_of_a_darshan_log_are_no_results_of_a_profiled_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     called = []
-    monkeypatch.setattr(session, "add_trace_results", lambda output, *_, **__: called.append(output) or output)
+    monkeypatch.setattr(ingest, "add_trace_results", lambda output, *_, **__: called.append(output) or output)
     for facts in ({"profile": None}, {}):
         document = replace(OUTPUT, facts=facts).to_json()
         case = checks.SpooledCase(
             name="ior:single", benchmark="ior", partition="default", stack_name="x", stack={}, started_at=1,
             wall_s=1.0, output=document, facts={}, files={},
         )  # fmt: skip
-        session._run_record("a" * 36, tmp_path, case, None)
+        ingest.make_run_record("a" * 36, tmp_path, case, None)
     assert len(called) == 1, "only the run that is not profiled"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from iowatch.output.notice_channels import Notice, NotifySettings, UndeliveredError
+from iowatch.output.notice_channels import Notice, NotifySettings, UndeliveredError, notify_settings_model
 from iowatch.store import History, SessionRecord
 from tests.findings.conftest import record_and_update, root
 
@@ -15,7 +15,9 @@ ISSUES = {"name": "issues", "kind": "issue", "directory": "notices"}
 
 
 def settings(**changed: Any) -> NotifySettings:
-    return NotifySettings.model_validate({"digest": "never", "overdue_hours": 1e6, "channels": [ISSUES], **changed})
+    return notify_settings_model().model_validate(
+        {"digest": "never", "overdue_hours": 1e6, "channels": [ISSUES], **changed}
+    )
 
 
 class Post:
@@ -27,7 +29,7 @@ class Post:
 
     def __call__(self, _channel: Any, notice: Notice) -> None:
         if self.refuses:
-            raise UndeliveredError("the server answered 503", True)
+            raise UndeliveredError("the server answered 503")
         self.sent.append(notice)
 
     @property

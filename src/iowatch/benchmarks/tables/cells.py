@@ -28,7 +28,9 @@ class CellReader:
 
     def __init__(self, layout: maps.Layout) -> None:
         self._layout = layout
-        digits = rf"\d{{1,3}}(?:{re.escape(layout.thousands)}\d{{3}})+|\d+" if layout.thousands else r"\d+"
+        digits = r"\d+"
+        if layout.thousands:
+            digits = rf"\d{{1,3}}(?:{re.escape(layout.thousands)}\d{{3}})+|\d+"
         self._number = re.compile(rf"[-+]?(?:{digits})(?:{re.escape(layout.decimal)}\d*)?(?:[eE][-+]?\d+)?")
         self.ambiguous = 0
 
@@ -53,20 +55,23 @@ class CellReader:
     def _parse_time(self, text: str, form: str) -> datetime:
         if form == "iso":
             return datetime.fromisoformat(text)
-        if form in ("epoch", "epoch_ms"):
-            return datetime.fromtimestamp(self.number(text) / (1000 if form == "epoch_ms" else 1), UTC)
+        if form == "epoch":
+            return datetime.fromtimestamp(self.number(text), UTC)
+        if form == "epoch_ms":
+            return datetime.fromtimestamp(self.number(text) / 1000, UTC)
         if form == "excel":
             return (_EXCEL_EPOCH + timedelta(days=self.number(text))).replace(tzinfo=None)
         return datetime.strptime(text, form)
 
     def _localised(self, moment: datetime, zone: tzinfo) -> datetime:
+        """Return a local time in UTC; of two that a clock shows when summer time ends, the first."""
         first = moment.replace(tzinfo=zone)
-        found = first.astimezone(UTC)
-        if found.astimezone(zone).replace(tzinfo=None) != moment:
+        in_utc = first.astimezone(UTC)
+        if in_utc.astimezone(zone).replace(tzinfo=None) != moment:
             raise ValueError(f"the time {moment.isoformat(' ')} does not exist in {zone} (summer time begins)")
         if first.replace(fold=1).utcoffset() != first.utcoffset():
             self.ambiguous += 1
-        return found
+        return in_utc
 
     def number(self, text: str) -> float:
         """Return the number of a cell."""
@@ -115,20 +120,26 @@ class CellReader:
             if text.lower() not in _TRUTHS:
                 raise ValueError(f"'{text}' is not one of {', '.join(_TRUTHS)}")
             return _TRUTHS[text.lower()]
-        if source.type in ("number", "integer"):
+        if source.type == "number":
+            return self.number(text)
+        if source.type == "integer":
             value = self.number(text)
-            if source.type == "integer" and not value.is_integer():
+            if not value.is_integer():
                 raise ValueError(f"'{text}' is not an integer")
-            return int(value) if source.type == "integer" else value
-        found = self.plain(text)
-        return text if source.type == "text" else found
+            return int(value)
+        plain = self.plain(text)  # refuses long texts of any type
+        if source.type == "text":
+            return text
+        return plain
 
     @staticmethod
     def plain(text: str) -> Scalar:
         """Return plain digits as an integer, and other texts as they are."""
         if len(text) > MAX_CHARACTERS or escape_line(text) != text:
             raise ValueError(f"'{escape_line(text)[:40]}…' has more than {MAX_CHARACTERS} characters or one line")
-        return int(text) if _INTEGER.fullmatch(text) else text
+        if _INTEGER.fullmatch(text):
+            return int(text)
+        return text
 
 
 def matched(pattern: str | None, text: str) -> str:
@@ -143,4 +154,6 @@ def matched(pattern: str | None, text: str) -> str:
 
 def _rounded(value: float, step: int | None) -> int:
     """Return an integer; from `step` on, the nearest multiple of it."""
-    return round(value / step) * step if step and value >= step else int(value)
+    if step and value >= step:
+        return round(value / step) * step
+    return int(value)

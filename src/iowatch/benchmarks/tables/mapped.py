@@ -10,7 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
 from pathlib import Path
 from typing import Any
 
@@ -113,24 +113,24 @@ def read_table(
         InputError: the file is not readable, or not a table with the columns of the map.
         UsageError: no such map; `moment` is missing.
     """
-    chosen = maps.load_map(by) if isinstance(by, str) else by
-    if chosen.time is None and moment is None:
+    table_map = maps.load_map(by) if isinstance(by, str) else by
+    if table_map.time is None and moment is None:
         hint = "Give it with --time (ISO 8601 or epoch seconds)."
-        raise UsageError(f"the map '{chosen.name}' has no time", hint=hint)
-    if chosen.reads_time and moment is not None:
-        raise UsageError(f"the map '{chosen.name}' reads the times from the file", hint="Omit --time.")
-    found = MappedTable()
-    reader = _RowReader(path, chosen, _Defaults(moment, latest, partition, stack), found)
-    for row in tables.read_rows(path, chosen.file, chosen.needed):
+        raise UsageError(f"the map '{table_map.name}' has no time", hint=hint)
+    if table_map.reads_time and moment is not None:
+        raise UsageError(f"the map '{table_map.name}' reads the times from the file", hint="Omit --time.")
+    table = MappedTable()
+    reader = _RowReader(path, table_map, _Defaults(moment, latest, partition, stack), table)
+    for row in tables.read_rows(path, table_map.file, table_map.needed):
         try:
             if row.damage is not None:
                 raise ValueError(row.damage)
             reader.add(row)
         except ValueError as error:
-            found.refused.append(RefusedLine(row.line, escape_line(str(error))[:MAX_CHARACTERS]))
-    found.runs = list(reader.runs.values())
-    found.ambiguous = reader.cells.ambiguous
-    return found
+            table.refused.append(RefusedLine(row.line, escape_line(str(error))[:MAX_CHARACTERS]))
+    table.runs = list(reader.runs.values())
+    table.ambiguous = reader.cells.ambiguous
+    return table
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,12 +149,19 @@ class _RowReader:
     Its methods raise ValueError for a row that is refused.
     """
 
-    def __init__(self, path: Path, chosen: maps.TableMap, defaults: _Defaults, found: MappedTable) -> None:
-        self._path, self._map, self._defaults, self._found = str(path.resolve()), chosen, defaults, found
-        self.cells = CellReader(chosen.file)
-        self._missing = {"", *chosen.missing}
-        self._zone = units.find_time_zone(chosen.time.zone) if chosen.time and chosen.time.zone else UTC
-        self._units: Counter[tuple[str, str]] = Counter()
+    def __init__(self, path: Path, table_map: maps.TableMap, defaults: _Defaults, table: MappedTable) -> None:
+        """Prepare for the rows of a file.
+
+        Args:
+            table: its counts are increased.
+        """
+        self._path, self._map, self._defaults, self._table = str(path.resolve()), table_map, defaults, table
+        self.cells = CellReader(table_map.file)
+        self._missing = {"", *table_map.missing}
+        self._zone: tzinfo = UTC
+        if table_map.time and table_map.time.zone:
+            self._zone = units.find_time_zone(table_map.time.zone)
+        self._units: Counter[tuple[str, str]] = Counter()  # of the row that is read
         self.runs: dict[str, MappedRun] = {}
 
     def add(self, row: tables.TableRow) -> None:
@@ -162,98 +169,129 @@ class _RowReader:
         cells = {name: "" if text in self._missing else text for name, text in row.cells.items()}
         cells[maps.FILE_COLUMN] = self._path
         self._units = Counter()
+        # Columns that the map makes of others; they can be used by those that follow.
         for name, source in self._map.columns.items():
-            cells[name] = "" if (value := self.cells.value(source, cells)) is None else str(value)
+            value = self.cells.value(source, cells)
+            cells[name] = "" if value is None else str(value)
         if not all(condition.holds(cells, self.cells.number) for condition in self._map.keep):
-            self._found.skipped += 1
+            self._table.skipped += 1
             return
         run = self._read_run(row.line, cells)
         if run is None:
-            self._found.empty += 1
+            self._table.empty += 1
         elif run.identity in self.runs:
             self._merge(self.runs[run.identity], run)
         else:
             self.runs[run.identity] = run
-            self._found.units += self._units
+            self._table.units += self._units
 
     def _merge(self, first: MappedRun, run: MappedRun) -> None:
         """Add the results of a row with the same time and case to the run: as others, or as repetitions."""
-        joined = {_result_key(result): result for result in first.output.results}
+        results = {_result_key(result): result for result in first.output.results}
         if first.output.status != run.output.status:
             raise ValueError(f"line {first.line} of the same run states another outcome")
         if first.output == run.output and self._map.repetitions != "rows":
-            self._found.repeated += 1
+            self._table.repeated += 1
             return
         for result in run.output.results:
             key = _result_key(result)
-            earlier = joined[key].samples if key in joined else ()
-            if earlier and self._map.repetitions != "rows":
+            earlier_samples = results[key].samples if key in results else ()
+            if earlier_samples and self._map.repetitions != "rows":
                 raise ValueError(
                     f"same time and case as line {first.line}, other value; if these are repetitions, set "
                     "'repetitions: rows', else map the column that distinguishes them"
                 )
-            joined[key] = replace(result, samples=earlier + result.samples)
-        output = replace(first.output, results=tuple(joined.values()))
+            results[key] = replace(result, samples=earlier_samples + result.samples)
+        output = replace(first.output, results=tuple(results.values()))
         self.runs[run.identity] = replace(first, output=output)
-        self._found.units += self._units
+        self._table.units += self._units
+
+    def _values(
+        self, sources: Mapping[str, maps.Source], cells: Mapping[str, str], groups: Mapping[str, str] | None = None
+    ) -> dict[str, Scalar]:
+        """Return what each source gives for a row; sources with an empty cell are left out."""
+        values: dict[str, Scalar] = {}
+        for name, source in sources.items():
+            value = self.cells.value(source, cells, groups)
+            if value is not None:
+                values[name] = value
+        return values
 
     def _read_run(self, line: int, cells: dict[str, str]) -> MappedRun | None:
-        chosen = self._map
+        """Return the run of a row; None if it has no value."""
+        table_map = self._map
         started, day = self._start(cells)
-        benchmark = self._text(chosen.benchmark, "benchmark", cells)
-        case = {name: value for name, one in chosen.case.items() if (value := self.cells.value(one, cells)) is not None}
+        benchmark = self._text(table_map.benchmark, "benchmark", cells)
+        case = self._values(table_map.case, cells)
         case |= self._pairs(cells)
         output = self._output(benchmark, case, cells)
         if output.status == "ok" and not output.results:
             return None
-        partition = self._text(chosen.partition or self._defaults.partition, "partition", cells)
-        stack = self._text(chosen.stack or self._defaults.stack, "stack", cells)
+        partition = self._text(table_map.partition or self._defaults.partition, "partition", cells)
+        stack = self._text(table_map.stack or self._defaults.stack, "stack", cells)
+        # Identity, name and session can be made of columns and parameters.
         names = {**cells, **case, "benchmark": benchmark, "time": int(started)}
         identity = self._identity(benchmark, case, (partition, stack), names)
+        run_name = _run_name(benchmark, case, identity)
+        if table_map.run:
+            run_name = maps.fill_template(table_map.run, names)
+        session = day
+        if table_map.session != "day":
+            session = self._text(table_map.session, "session", cells)
         return MappedRun(
             line=line,
-            name=maps.fill_template(chosen.run, names) if chosen.run else _run_name(benchmark, case, identity),
+            name=run_name,
             partition=partition,
             stack=stack,
             started_at=int(started),
             wall_s=self._wall(cells, started),
-            session=day if chosen.session == "day" else self._text(chosen.session, "session", cells),
+            session=session,
             identity=identity,
             output=output,
             facts=self._facts(cells),
         )
 
     def _output(self, benchmark: str, case: Mapping[str, Scalar], cells: Mapping[str, str]) -> Output:
-        version = self.cells.value(self._map.version, cells) if self._map.version else None
-        version = None if version is None else str(version)[:_MAX_NAME_CHARACTERS]
-        failure = next((one for one in self._map.failed if one.holds(cells, self.cells.number)), None)
-        if failure is None:
-            results = self._results(case, cells)
-            if results or self._map.no_value == "skipped":
-                return Output(benchmark, version, "ok", None, results)
-            names = ", ".join(one.column for one in self._map.values if one.column)
-            return Output(benchmark, version, "failed", f"no value {names}".strip()[:MAX_CHARACTERS], ())
-        reason = f"{failure.left} is '{escape_line(cells[failure.left].strip())}'"
-        return Output(benchmark, version, "failed", reason[:MAX_CHARACTERS], ())
+        version = None
+        if self._map.version:
+            version_value = self.cells.value(self._map.version, cells)
+            if version_value is not None:
+                version = str(version_value)[:_MAX_NAME_CHARACTERS]
+        for condition in self._map.failed:
+            if condition.holds(cells, self.cells.number):
+                reason = f"{condition.left} is '{escape_line(cells[condition.left].strip())}'"
+                return Output(benchmark, version, "failed", reason[:MAX_CHARACTERS], ())
+        results = self._results(case, cells)
+        if results or self._map.no_value == "skipped":
+            return Output(benchmark, version, "ok", None, results)
+        names = ", ".join(source.column for source in self._map.values if source.column)
+        return Output(benchmark, version, "failed", f"no value {names}".strip()[:MAX_CHARACTERS], ())
 
-    def _identity(self, benchmark: str, case: Mapping[str, Scalar], places: tuple[str, str], names: Names) -> str:
+    def _identity(
+        self, benchmark: str, case: Mapping[str, Scalar], partition_and_stack: tuple[str, str], names: Names
+    ) -> str:
         """Return what makes the run unique: not its values, so that a corrected value is found as such."""
         if self._map.identity is not None:
             return f"{self._map.name}\0{maps.fill_template(self._map.identity, names)}"
-        own = {"benchmark": benchmark, "case": case, "places": places, "time": names["time"]}
-        return f"csv\0{canonical_json(own)}"
+        document = {"benchmark": benchmark, "case": case, "places": partition_and_stack, "time": names["time"]}
+        return f"csv\0{canonical_json(document)}"
 
     def _start(self, cells: Mapping[str, str]) -> tuple[float, str]:
         """Return the start in epoch seconds, and its day in the zone of the map."""
-        given, latest = self._defaults.moment, self._defaults.latest
-        moment = self.cells.time(self._map.time, cells) if given is None else given
+        moment, latest = self._defaults.moment, self._defaults.latest
+        if moment is None:
+            moment = self.cells.time(self._map.time, cells)
         if moment < EARLIEST or (latest is not None and moment > latest):
             raise ValueError(f"the time {moment.isoformat()} is before 1990 or in the future")
         return moment.timestamp(), f"{moment.astimezone(self._zone):%Y%m%d}"
 
     def _wall(self, cells: Mapping[str, str], started: float) -> float | None:
         end = self._map.end
-        if end is None or (set(end.column) <= set(self._map.optional) and not any(cells[name] for name in end.column)):
+        if end is None:
+            return None
+        is_optional = set(end.column) <= set(self._map.optional)
+        is_empty = not any(cells[name] for name in end.column)
+        if is_optional and is_empty:
             return None
         ended = self.cells.time(end, cells).timestamp()
         if ended < started:
@@ -316,15 +354,10 @@ class _RowReader:
         metric = self._metric(source, stored_unit, known, groups, column)
         if not 0 < value <= METRICS[metric].ceiling:
             raise ValueError(f"column '{column}': {text} {unit} is not above 0 and below the ceiling of {metric}")
-        own = {
-            name: found
-            for name, one in source.case.items()
-            if (found := self.cells.value(one, known, groups)) is not None
-        }
-        merged = {**case, **own}
-        operation = str(merged.pop("operation", "run"))
+        parameters = {**case, **self._values(source.case, known, groups)}
+        operation = str(parameters.pop("operation", "run"))
         self._units[unit, metric] += 1
-        return Result(operation, metric, stored_unit, (value,), merged)
+        return Result(operation, metric, stored_unit, (value,), parameters)
 
     def _metric(
         self, source: maps.ValueSource, unit: str, known: Mapping[str, str], groups: Mapping[str, str], column: str
@@ -344,8 +377,7 @@ class _RowReader:
         return metric
 
     def _facts(self, cells: Mapping[str, str]) -> dict[str, Any]:
-        read = {name: self.cells.value(one, cells) for name, one in self._map.facts.items()}
-        facts: dict[str, Any] = {name: value for name, value in read.items() if value is not None}
+        facts: dict[str, Any] = dict(self._values(self._map.facts, cells))
         for name in AVERAGED_COVARIATES:
             if cells.get(name) and cells[name].lower() not in ("nan", "inf", "-inf"):
                 facts[name] = self.cells.number(cells[name])
@@ -359,7 +391,8 @@ def _value_columns(source: maps.ValueSource, cells: Mapping[str, str]) -> Iterat
         return
     pattern = re.compile(source.columns or "")
     for name in cells:
-        if match := pattern.fullmatch(name):
+        match = pattern.fullmatch(name)
+        if match is not None:
             yield name, match.groupdict(default="")
 
 

@@ -89,21 +89,31 @@ def _known_metric(name: Scalar) -> Scalar:
     return name
 
 
-def _list_of(found: Any) -> Any:
+def _list_of(value: Any) -> Any:
     """Return a list; one entry may be written without `- `, and an empty key is an empty list."""
-    return [] if found is None else found if isinstance(found, list) else [found]
+    if value is None:
+        return []
+    if isinstance(value, list):
+        return value
+    return [value]
 
 
-def _text_keys(found: Any) -> Any:
+def _text_keys(mapping: Any) -> Any:
     """Return a mapping whose keys are the texts of cells: YAML reads `8` as a number."""
-    if not isinstance(found, dict):
-        return found
-    return {str(key) if type(key) is int else key: value for key, value in found.items()}
+    if not isinstance(mapping, dict):
+        return mapping
+    with_text_keys = {}
+    for key, value in mapping.items():
+        text = str(key) if type(key) is int else key  # true is no int here
+        with_text_keys[text] = value
+    return with_text_keys
 
 
-def _as_source(found: Any) -> Any:
+def _as_source(value: Any) -> Any:
     """Return a constant, which is written as it is, as fields."""
-    return found if isinstance(found, dict) else {"value": found}
+    if isinstance(value, dict):
+        return value
+    return {"value": value}
 
 
 Text = Annotated[str, StringConstraints(min_length=1), AfterValidator(_require_answer)]
@@ -134,7 +144,9 @@ class Columns:
 
     def needs(self, name: str) -> bool:
         """Whether the map reads the column."""
-        return name in self.required or name in self.optional or any(one.fullmatch(name) for one in self.families)
+        if name in self.required or name in self.optional:
+            return True
+        return any(family.fullmatch(name) for family in self.families)
 
 
 @dataclass(frozen=True, slots=True)
@@ -383,9 +395,18 @@ class ValueSource(ClosedModel):
     @property
     def required(self) -> set[str]:
         """Return the columns that must exist, whatever the names of the others."""
-        groups = {name for text in (self.columns, self.pattern) if text for name in re.compile(text).groupindex}
-        named = {name for source in self.sources for name in source.columns if not _PLACEHOLDER.search(name)}
-        return (named - groups) | ({self.column} if self.column else set())
+        # Groups are columns of this source only, and names with a placeholder depend on them.
+        groups: set[str] = set()
+        for pattern in (self.columns, self.pattern):
+            if pattern:
+                groups.update(re.compile(pattern).groupindex)
+        names: set[str] = set()
+        for source in self.sources:
+            names.update(name for name in source.columns if not _PLACEHOLDER.search(name))
+        names -= groups
+        if self.column:
+            names.add(self.column)
+        return names
 
 
 class PairsSource(ClosedModel):
@@ -460,15 +481,19 @@ class TableMap(ClosedModel):
     @cached_property
     def needed(self) -> Columns:
         """The columns that it reads."""
-        found = {name for value in self.values for name in value.required}
+        names: set[str] = set()
+        for value in self.values:
+            names |= value.required
         for source in self._sources():
-            found.update(source.columns)
+            names.update(source.columns)
         for moment in filter(None, (self.time, self.end)):
-            found.update(moment.column)
-        found.update(name for condition in (*self.keep, *self.failed) for name in condition.columns)
-        found.update({self.pairs.column} if self.pairs else ())
+            names.update(moment.column)
+        for condition in (*self.keep, *self.failed):
+            names.update(condition.columns)
+        if self.pairs:
+            names.add(self.pairs.column)
         families = tuple(re.compile(value.columns) for value in self.values if value.columns)
-        required = found - set(self.optional) - set(self.columns) - {FILE_COLUMN, COMMENTS_COLUMN}
+        required = names - set(self.optional) - set(self.columns) - {FILE_COLUMN, COMMENTS_COLUMN}
         return Columns(frozenset(required), frozenset(self.optional), families)
 
     @property
@@ -487,15 +512,20 @@ class TableMap(ClosedModel):
             UsageError: unknown zone, or times that have none.
             MachineError: the machine has no time zone data.
         """
-        moments = {name: one for name, one in (("time", self.time), ("end", self.end)) if one}
-        zones = {name: zone or one.zone or default for name, one in moments.items()}
-        for one in filter(None, (*zones.values(), zone)):
-            units.find_time_zone(one)
-        if any(one.needs_zone and zones[name] is None for name, one in moments.items()):
-            hint = "Give it with --zone, for example --zone Europe/Berlin, or as time.zone in the map."
-            raise UsageError(f"the map '{self.name}' states no time zone for its times", hint=hint)
-        found = {name: one.model_copy(update={"zone": zones[name]}) for name, one in moments.items()}
-        return self.model_copy(update=found)
+        if zone:
+            units.find_time_zone(zone)
+        times_with_zone = {}
+        for field, source in (("time", self.time), ("end", self.end)):
+            if source is None:
+                continue
+            source_zone = zone or source.zone or default
+            if source_zone:
+                units.find_time_zone(source_zone)
+            elif source.needs_zone:
+                hint = "Give it with --zone, for example --zone Europe/Berlin, or as time.zone in the map."
+                raise UsageError(f"the map '{self.name}' states no time zone for its times", hint=hint)
+            times_with_zone[field] = source.model_copy(update={"zone": source_zone})
+        return self.model_copy(update=times_with_zone)
 
     def _sources(self) -> Iterable[Source]:
         single = (self.benchmark, self.version, self.partition, self.stack)
@@ -520,11 +550,13 @@ def load_map(name: str) -> TableMap:
         UsageError: neither exists.
         InputError: the file is not a map; lists all faults with file, line and field.
     """
-    path, own_name = Path(name), Path(name).stem
+    path, default_name = Path(name), Path(name).stem
     if not path.is_file():
-        path, own_name = _ready_map(name), name
+        path, default_name = _ready_map(name), name
     loaded = read_model(path, TableMap)
-    return loaded if "name" in loaded.model_fields_set else loaded.model_copy(update={"name": own_name})
+    if "name" in loaded.model_fields_set:
+        return loaded
+    return loaded.model_copy(update={"name": default_name})
 
 
 def _ready_map(name: str) -> Path:

@@ -6,11 +6,12 @@ Only the form of the file decides. What a wrong guess would falsify (unit, zone,
 from __future__ import annotations
 
 import csv
+import itertools
 import json
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
@@ -39,6 +40,12 @@ _PARAMETERS = {
     "file_system": r"file_?system|fs|filesystem|dateisystem|mount",
     "stripe_count": r"stripes?|stripe_?count",
 }
+_OTHER_ROLES = {
+    "system": r"system|host(name)?|machine|cluster|rechner",
+    "unit": r"unit|einheit",
+    "metric": r"metric|kennzahl|metrik",
+    "value": r"value|wert|result|ergebnis",
+}
 _OPERATIONS = {"write": r"write|schreib", "read": r"read|les(e|en)\b|lesen"}
 _UNIT = re.compile(r"[\[(]([^\])]+)[\])]|\b([kKMGT]?i?B/s|[kKMG]?bit/s|k?IOPS)\b")
 
@@ -65,16 +72,23 @@ def propose_map(path: Path) -> str:
         f"# A proposal for {path.name}. Replace every {TO_BE_SET}; `iowatch import csv FILE --map THIS --system S",
         "# --preview` shows what it makes of the file. docs/import.md describes the fields.",
         f"title: {_quote('results of ' + path.name)}",
-        *(["file:", *(f"  {key}: {_quote(value)}" for key, value in sample.layout.items())] if sample.layout else []),
-        *time,
     ]
-    fields, parameters, values, unused = _propose_columns(sample, time_columns)
-    if not any(line.startswith("benchmark:") for line in fields):
-        fields.insert(0, f"benchmark: {TO_BE_SET} # its name, for example ior")
-    lines += fields
-    lines += ["case:", *parameters] if parameters else ["case: {}"]
-    lines += ["values:", *(values or [f"  - {{column: {TO_BE_SET}, unit: {TO_BE_SET}}}"])]
-    lines += [f"# not used: {', '.join(unused)}"] if unused else []
+    if sample.layout:
+        lines.append("file:")
+        lines += [f"  {key}: {_quote(value)}" for key, value in sample.layout.items()]
+    lines += time
+    columns = _propose_columns(sample, time_columns)
+    if not any(line.startswith("benchmark:") for line in columns.fields):
+        lines.append(f"benchmark: {TO_BE_SET} # its name, for example ior")
+    lines += columns.fields
+    if columns.parameters:
+        lines += ["case:", *columns.parameters]
+    else:
+        lines.append("case: {}")
+    lines.append("values:")
+    lines += columns.values or [f"  - {{column: {TO_BE_SET}, unit: {TO_BE_SET}}}"]
+    if columns.unused:
+        lines.append(f"# not used: {', '.join(columns.unused)}")
     return "\n".join(lines) + "\n"
 
 
@@ -89,24 +103,31 @@ def _read_sample(path: Path) -> _Sample:
         text = read_text(path, "cp1252")
         layout["encoding"] = "cp1252"
     lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
-    rows = {delimiter: _split(lines[: _ROWS + 50], delimiter) for delimiter in DELIMITERS}
-    widths = {delimiter: Counter(map(len, found)).most_common(1) for delimiter, found in rows.items()}
     # The delimiter that gives the same number of fields most often; with equals, the one with more fields.
-    scores = {one: (found[0][1], found[0][0]) for one, found in widths.items() if found and found[0][0] > 1}
-    if not scores:
+    rows: list[list[str]] = []
+    delimiter, highest_count, width = "", 0, 0
+    for candidate in DELIMITERS:
+        candidate_rows = _split(lines[: _ROWS + 50], candidate)
+        for fields, count in Counter(map(len, candidate_rows)).most_common(1):
+            if fields > 1 and (count, fields) > (highest_count, width):
+                rows, delimiter, highest_count, width = candidate_rows, candidate, count, fields
+    if not rows:
         raise InputError(f"{path}: no table: no comma, semicolon, tab or bar divides its lines into equal columns")
-    delimiter = max(scores, key=lambda one: scores[one])
-    width = scores[delimiter][1]
-    skip = next(index for index, row in enumerate(rows[delimiter]) if len(row) == width)
-    names, *body = [[cell.strip() for cell in row] for row in rows[delimiter][skip:] if len(row) == width]
+    # The first row of this width is the header.
+    skip = next(index for index, row in enumerate(rows) if len(row) == width)
+    names, *body = [[cell.strip() for cell in row] for row in rows[skip:] if len(row) == width]
     columns = [[row[index] for row in body if row[index]] for index in range(width)]
     if skip:
         layout["skip"] = _line_index(lines, skip)
-    if delimiter != "," and any(re.fullmatch(r"-?[\d.]*\d,\d+", cell) for column in columns for cell in column):
+    if delimiter != "," and _any_cell_matches(columns, r"-?[\d.]*\d,\d+"):
         layout["decimal"] = ","
-        if any(re.fullmatch(r"\d{1,3}(\.\d{3})+(,\d+)?", cell) for column in columns for cell in column):
+        if _any_cell_matches(columns, r"\d{1,3}(\.\d{3})+(,\d+)?"):
             layout["thousands"] = "."
     return _Sample(names, columns, layout, len(body))
+
+
+def _any_cell_matches(columns: Sequence[Sequence[str]], pattern: str) -> bool:
+    return any(re.fullmatch(pattern, cell) for cell in itertools.chain.from_iterable(columns))
 
 
 def _split(lines: Sequence[str], delimiter: str) -> list[list[str]]:
@@ -128,10 +149,12 @@ def _propose_time(sample: _Sample) -> tuple[list[str], set[str]]:
         if not formats:
             continue
         used = [name]
-        clock = _clock_column(sample, index) if all(one in _DAYS or one == "iso" for one in formats) else None
-        if clock is not None and "iso" not in formats:
-            used.append(clock[0])
-            formats = [f"{one} {clock[1]}" for one in formats]
+        # A day, whose time of day can be in another column.
+        clock = _clock_column(sample, index) if set(formats) <= set(_DAYS) else None
+        if clock is not None:
+            clock_name, clock_format = clock
+            used.append(clock_name)
+            formats = [f"{day_format} {clock_format}" for day_format in formats]
         return _time_lines(used, formats, cells), set(used)
     return [f"time: {{column: {TO_BE_SET}}} # no column with times was found; without `time`, give --time"], set()
 
@@ -142,9 +165,9 @@ def _time_formats(name: str, cells: Sequence[str]) -> list[str]:
         return []
     if all(re.fullmatch(r"\d{9,10}(\.\d+)?", cell) for cell in cells):
         return ["epoch"]
-    if all(re.fullmatch(r"\d{12,13}", cell) for cell in cells) and re.search(
-        r"time|date|epoch|_ms", name, re.IGNORECASE
-    ):
+    # Numbers of this length are common; a time is called one.
+    is_called_time = re.search(r"time|date|epoch|_ms", name, re.IGNORECASE)
+    if is_called_time and all(re.fullmatch(r"\d{12,13}", cell) for cell in cells):
         return ["epoch_ms"]
     if all(re.match(r"\d{4}-\d\d-\d\d", cell) for cell in cells) and _all_parse(cells, None):
         return ["iso"]
@@ -182,45 +205,57 @@ def _time_lines(used: Sequence[str], formats: Sequence[str], cells: Sequence[str
     return lines
 
 
-def _propose_columns(sample: _Sample, time_columns: set[str]) -> tuple[list[str], list[str], list[str], list[str]]:
-    """Return lines of fields, of parameters and of values, and the names of columns that are not used."""
-    fields: list[str] = []
-    parameters: list[str] = []
-    values: list[str] = []
-    unused: list[str] = []
+@dataclass
+class _ProposedColumns:
+    """Lines of the map by their section, and the names of columns that are not used."""
+
+    fields: list[str] = field(default_factory=list)
+    parameters: list[str] = field(default_factory=list)
+    values: list[str] = field(default_factory=list)
+    unused: list[str] = field(default_factory=list)
+
+
+def _propose_columns(sample: _Sample, time_columns: set[str]) -> _ProposedColumns:
+    proposed = _ProposedColumns()
     by_role = {_role(name): name for name in sample.names}
     for name, cells in zip(sample.names, sample.columns, strict=True):
         role = _role(name)
         distinct = sorted(set(cells))
-        numeric = bool(cells) and all(re.fullmatch(r"-?[\d.,]*\d([eE][-+]?\d+)?", cell) for cell in cells)
         if name in time_columns or role in ("unit", "metric"):
             continue
         if role == "system":
-            unused.append(name)
-            fields += [f"# keep: {name} == '{distinct[0]}' # --system names the system"] if len(distinct) > 1 else []
+            proposed.unused.append(name)
+            if len(distinct) > 1:
+                proposed.fields.append(f"# keep: {name} == '{distinct[0]}' # --system names the system")
         elif role in _FIELDS:
-            fields.append(f"{role}: {{column: {_quote(name)}}}")
+            proposed.fields.append(f"{role}: {{column: {_quote(name)}}}")
         elif role in _PARAMETERS:
-            parameters.append(f"  {role}: {{column: {_quote(name)}}} # {_examples(distinct)}")
-        elif numeric and (role == "value" or _unit(name) or len(distinct) > _MAX_VALUES or _varies(cells)):
-            values.append(_value_line(sample, name, by_role))
+            proposed.parameters.append(f"  {role}: {{column: {_quote(name)}}} # {_examples(distinct)}")
+        elif _are_numbers(cells) and (role == "value" or _is_measured(name, cells)):
+            proposed.values.append(_value_line(sample, name, by_role))
         elif len(cells) == sample.rows and len(distinct) <= _MAX_VALUES:
-            parameters.append(f"  {_slug(name)}: {{column: {_quote(name)}}} # {_examples(distinct)}")
+            proposed.parameters.append(f"  {_slug(name)}: {{column: {_quote(name)}}} # {_examples(distinct)}")
         else:
-            unused.append(name)
-    return fields, parameters, values, unused
+            proposed.unused.append(name)
+    return proposed
+
+
+def _are_numbers(cells: Sequence[str]) -> bool:
+    return bool(cells) and all(re.fullmatch(r"-?[\d.,]*\d([eE][-+]?\d+)?", cell) for cell in cells)
+
+
+def _is_measured(name: str, cells: Sequence[str]) -> bool:
+    """Whether numbers are measured rather than chosen: they have a unit, or many different values."""
+    return _unit(name) is not None or len(set(cells)) > _MAX_VALUES or _varies(cells)
 
 
 def _role(name: str) -> str | None:
+    """Return what the name of a column says that it is: a field, a parameter, or one of `_OTHER_ROLES`."""
     word = _slug(re.sub(r"[\[(].*[\])]", "", name))
-    own = {
-        "system": "system|host(name)?|machine|cluster|rechner",
-        "unit": "unit|einheit",
-        "metric": "metric|kennzahl|metrik",
-        "value": "value|wert|result|ergebnis",
-    }
-    roles = {**_FIELDS, **_PARAMETERS, **own}
-    return next((role for role, pattern in roles.items() if re.fullmatch(pattern, word)), None)
+    for role, pattern in {**_FIELDS, **_PARAMETERS, **_OTHER_ROLES}.items():
+        if re.fullmatch(pattern, word):
+            return role
+    return None
 
 
 def _slug(name: str) -> str:
@@ -228,12 +263,15 @@ def _slug(name: str) -> str:
 
 
 def _varies(cells: Sequence[str]) -> bool:
-    """Whether numbers are measured rather than chosen: nearly all differ."""
+    """Whether nearly all numbers differ."""
     return len(cells) >= 3 and len(set(cells)) > len(cells) * 0.8
 
 
 def _examples(distinct: Sequence[str]) -> str:
-    return ", ".join(distinct[:5]) + (f", … ({len(distinct)} values)" if len(distinct) > 5 else "")
+    text = ", ".join(distinct[:5])
+    if len(distinct) > 5:
+        text += f", … ({len(distinct)} values)"
+    return text
 
 
 def _unit(name: str) -> str | None:
@@ -249,17 +287,37 @@ def _unit(name: str) -> str | None:
 
 
 def _value_line(sample: _Sample, name: str, by_role: dict[str | None, str]) -> str:
-    operation = next((one for one, words in _OPERATIONS.items() if re.search(words, name, re.IGNORECASE)), None)
-    unit = _quote(unit) if (unit := _unit(name)) else TO_BE_SET
-    if unit == TO_BE_SET and "unit" in by_role:
+    stated_unit = _unit(name)
+    if stated_unit:
+        unit = _quote(stated_unit)
+    elif "unit" in by_role:
         unit = f"{{column: {_quote(by_role['unit'])}}}"
-    parts = [f"column: {_quote(name)}", f"unit: {unit}"]
+    else:
+        unit = TO_BE_SET
+    fields = [f"column: {_quote(name)}", f"unit: {unit}"]
     if "metric" in by_role:
-        cells = sorted(set(sample.columns[sample.names.index(by_role["metric"])]))
-        known = all(cell in METRICS for cell in cells)
-        table = ", ".join(f"{_quote(cell)}: {cell if cell in METRICS else TO_BE_SET}" for cell in cells)
-        parts.append(f"metric: {{column: {_quote(by_role['metric'])}{'' if known else f', values: {{{table}}}'}}}")
+        fields.append(f"metric: {_metric_source(sample, by_role['metric'])}")
+    operation = _operation(name)
     if operation and "operation" not in by_role:
-        parts.append(f"case: {{operation: {operation}}}")
-    comment = "" if TO_BE_SET not in unit else " # MiB/s (2^20), MB/s (10^6), 1/s, s, …"
-    return f"  - {{{', '.join(parts)}}}{comment}"
+        fields.append(f"case: {{operation: {operation}}}")
+    line = f"  - {{{', '.join(fields)}}}"
+    if TO_BE_SET in unit:
+        line += " # MiB/s (2^20), MB/s (10^6), 1/s, s, …"
+    return line
+
+
+def _operation(name: str) -> str | None:
+    """Return the operation that the name of a column states."""
+    for operation, pattern in _OPERATIONS.items():
+        if re.search(pattern, name, re.IGNORECASE):
+            return operation
+    return None
+
+
+def _metric_source(sample: _Sample, column: str) -> str:
+    """Return the source of the metric: a column, with a translation if its texts are not names of metrics."""
+    texts = sorted(set(sample.columns[sample.names.index(column)]))
+    if all(text in METRICS for text in texts):
+        return f"{{column: {_quote(column)}}}"
+    translation = ", ".join(f"{_quote(text)}: {text if text in METRICS else TO_BE_SET}" for text in texts)
+    return f"{{column: {_quote(column)}, values: {{{translation}}}}}"

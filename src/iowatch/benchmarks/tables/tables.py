@@ -12,6 +12,7 @@ import gzip
 import lzma
 import re
 import zlib
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -62,7 +63,9 @@ def read_rows(path: Path, layout: Layout, columns: Columns) -> Iterator[TableRow
     for row in _READERS[layout.format](path, lines, layout, columns):
         seen.update(row.cells)
         yield TableRow(row.line, {**absent, **row.cells}, row.damage)
-    if layout.format != "table" and seen and (missing := columns.required - seen):
+    # A table is checked by its header.
+    missing = columns.required - seen
+    if layout.format != "table" and seen and missing:
         raise InputError(_missing_columns(f"{path}", missing), hint=_suggest(missing, sorted(seen)))
 
 
@@ -70,8 +73,8 @@ def _missing_columns(where: str, missing: Collection[str]) -> str:
     return f"{where}: no column {', '.join(map(repr, sorted(missing)))}"
 
 
-def _suggest(missing: Collection[str], known: Sequence[str]) -> str:
-    return "\n  ".join(f"{name}: {suggest_name(name, list(known))}" for name in sorted(missing)[:3])
+def _suggest(missing: Collection[str], names: Sequence[str]) -> str:
+    return "\n  ".join(f"{name}: {suggest_name(name, list(names))}" for name in sorted(missing)[:3])
 
 
 def read_text(path: Path, encoding: str) -> str:
@@ -117,13 +120,16 @@ class _Lines:
         """Return why a row that ends with this line cannot be read, or None."""
         if _UNDECODABLE.search(text):
             return "bytes that are no text in this encoding (file.encoding of the map)"
-        return _TOO_SHORT if self.unfinished and line == len(self.texts) else None
+        if self.unfinished and line == len(self.texts):
+            return _TOO_SHORT
+        return None
 
 
 def _read_tables(path: Path, lines: _Lines, layout: Layout, columns: Columns) -> Iterator[TableRow]:
     tables = list(_table_extents(lines, layout))
     if not tables:
-        raise InputError(f"{path}: no table: {'no line matches file.begin' if layout.begin else 'the file is empty'}")
+        reason = "no line matches file.begin" if layout.begin else "the file is empty"
+        raise InputError(f"{path}: no table: {reason}")
     for first, end, preamble in tables:
         table = _Table(path, lines, layout, preamble)
         yield from table.rows(first, end, columns)
@@ -206,15 +212,23 @@ class _Table:
         headers = {delimiter: self._split(text, delimiter) or [] for delimiter in delimiters}
         self._delimiter = max(delimiters, key=lambda delimiter: sum(map(columns.needs, set(headers[delimiter]))))
         names = headers[self._delimiter]
-        if not names or (damage := self._lines.damage(index + 1, text)):
-            raise InputError(f"{where}: damaged header: {damage if names else 'quotes do not match'}")
+        if not names:
+            raise InputError(f"{where}: damaged header: quotes do not match")
+        damage = self._lines.damage(index + 1, text)
+        if damage:
+            raise InputError(f"{where}: damaged header: {damage}")
+        # The index of the rows has no name.
         if self._layout.index and names[0] == "":
             names = names[1:]
-        if missing := set(required) - set(names):
+        missing = set(required) - set(names)
+        if missing:
             raise InputError(_missing_columns(where, missing), hint=_suggest(missing, names))
-        if unmatched := [family.pattern for family in columns.families if not any(map(family.fullmatch, names))]:
-            raise InputError(f"{where}: no column matches {unmatched[0]!r}", hint=f"Columns: {', '.join(names)}.")
-        if doubled := sorted({name for name in names if names.count(name) > 1 and columns.needs(name)}):
+        for family in columns.families:
+            if not any(map(family.fullmatch, names)):
+                hint = f"Columns: {', '.join(names)}."
+                raise InputError(f"{where}: no column matches {family.pattern!r}", hint=hint)
+        doubled = sorted(name for name, count in Counter(names).items() if count > 1 and columns.needs(name))
+        if doubled:
             raise InputError(f"{where}: {', '.join(map(repr, doubled))} is the name of several columns")
         return names
 
@@ -252,13 +266,13 @@ class _Table:
 
     def _shared_cells(self) -> dict[str, str]:
         """Return the cells `NAME = VALUE` before the table."""
-        found: dict[str, str] = {}
+        cells: dict[str, str] = {}
         for text in self._preamble:
             for field in self._split(text, self._delimiter) or ():
                 name, equals, value = field.partition(" = ")
                 if equals:
-                    found[name.strip()] = value.strip()
-        return found
+                    cells[name.strip()] = value.strip()
+        return cells
 
 
 def _clean_cell(text: str) -> str:
@@ -272,16 +286,16 @@ _PAIR = re.compile(r"([^=\s][^=]*?)\s*=\s*(.*)")
 def _read_sections(path: Path, lines: _Lines, layout: Layout, columns: Columns) -> Iterator[TableRow]:
     """Yield one row per section: `section`, its keys, and `comments`; with the keys of shared sections."""
     shared: dict[str, str] = {}
-    found = False
+    has_sections = False
     for line, name, cells, damage in _sections(lines):
-        found = True
+        has_sections = True
         if name in layout.shared:
             if damage is not None:
                 raise InputError(f"{path}:{line}: section [{name}]: {damage}")
             shared |= {f"{name}.{key}": value for key, value in cells.items()}
         else:
             yield TableRow(line, {"section": name, **shared, **cells}, damage)
-    if not found:
+    if not has_sections:
         raise InputError(f"{path}: no [section]")
 
 
@@ -290,10 +304,11 @@ def _sections(lines: _Lines) -> Iterator[tuple[int, str, dict[str, str], str | N
     start, name, cells, damage = 0, "", {COMMENTS_COLUMN: ""}, None
     for line, text in enumerate(lines.texts, start=1):
         stripped = text.strip()
-        if match := _SECTION.fullmatch(stripped):
+        heading = _SECTION.fullmatch(stripped)
+        if heading:
             if start:
                 yield start, name, cells, damage
-            start, name, cells, damage = line, match[1], {COMMENTS_COLUMN: ""}, None
+            start, name, cells, damage = line, heading[1], {COMMENTS_COLUMN: ""}, None
         elif stripped.startswith((";", "#")):
             cells[COMMENTS_COLUMN] += stripped + "\n"
         elif stripped:
@@ -313,15 +328,17 @@ def _read_matching_lines(path: Path, lines: _Lines, layout: Layout, columns: Col
     """Yield the named groups of each line that matches; a line that only starts like one is damaged."""
     pattern = re.compile(layout.pattern or "")
     start = re.compile(layout.start) if layout.start else None
-    found = False
+    has_rows = False
     for line, text in enumerate(lines.texts, start=1):
+        damage = lines.damage(line, text)
         match = pattern.fullmatch(text)
-        if match or (start and start.match(text)):
-            found = True
-            damage = lines.damage(line, text) or (None if match else "not of the form of file.pattern")
-            cells = {name: value or "" for name, value in match.groupdict().items()} if match else {}
-            yield TableRow(line, cells, damage)
-    if not found:
+        if match:
+            has_rows = True
+            yield TableRow(line, match.groupdict(default=""), damage)
+        elif start and start.match(text):
+            has_rows = True
+            yield TableRow(line, {}, damage or "not of the form of file.pattern")
+    if not has_rows:
         raise InputError(f"{path}: no line matches file.pattern of the map")
 
 

@@ -58,14 +58,15 @@ def command(
     db: str | None,
     as_json: bool,
 ) -> None:
-    specs = parse_side(left), parse_side(right or left)
-    if right is None and specs[0].kind != "event":
+    left_side, right_side = parse_side(left), parse_side(right or left)
+    if right is None and left_side.kind != "event":
         raise UsageError("compare needs two sides", hint="Only event:SYSTEM/DATE is used without a second side.")
-    wanted = tuple(get_metric(name).name for name in metrics)
-    chosen = ComparisonOptions(wanted, ignored, days, last, ComparisonSettings(difference=difference / 100))
+    metric_names = tuple(get_metric(name).name for name in metrics)
+    options = ComparisonOptions(metric_names, ignored, days, last, ComparisonSettings(difference=difference / 100))
     with ExitStack() as stack:
-        opened = cache(lambda: stack.enter_context(History.existing(db)))
-        outcome = compare_sides(*specs, opened, chosen)
+        # Files and papers need no history.
+        open_history = cache(lambda: stack.enter_context(History.existing(db)))
+        outcome = compare_sides(left_side, right_side, open_history, options)
     if as_markdown and not as_json:
         click.echo(comparison.comparison_markdown(outcome), nl=False)
         return

@@ -79,9 +79,10 @@ def build(
         return _build_each_system(db, sites, options, workers, scheduler, as_json)
     if workers or scheduler:
         raise UsageError("--workers and --scheduler need --each-system")
-    place = output or settings.var_directory() / ("site" if system is None else f"site-{system}")
+    if output is None:
+        output = settings.var_directory() / ("site" if system is None else f"site-{system}")
     with History.existing(db) as history:
-        built = build_site(history, place, zone, sessions, reports, system=system)
+        built = build_site(history, output, zone, sessions, reports, system=system)
     if as_json:
         print_json({"index": str(built.index), "written": built.written, "kept": built.kept})
     else:
@@ -90,7 +91,7 @@ def build(
 
 
 def _build_each_system(
-    db: str | None, place: Path, options: Mapping[str, Any], workers: int | None, scheduler: str | None, as_json: bool
+    db: str | None, output: Path, options: Mapping[str, Any], workers: int | None, scheduler: str | None, as_json: bool
 ) -> int:
     # Half a second of imports, which one site does not need.
     from iowatch.output.dashboard.each_system import build_sites
@@ -100,16 +101,17 @@ def _build_each_system(
     with History.existing(db) as history:
         names = history.systems()
     start = time.perf_counter()
-    built = build_sites(db, names, place, options, choose_engine(names, workers, scheduler), print_message)
-    for message in systems.format_faults(built):
+    sites = build_sites(db, names, output, options, choose_engine(names, workers, scheduler))
+    index = output / "index.html"
+    for message in systems.format_faults(sites):
         print_message(message)
     if as_json:
-        print_json({"index": str(place / "index.html"), "systems": [asdict(one) for one in built]})
+        print_json({"index": str(index), "systems": [asdict(site) for site in sites]})
     else:
-        done = sum(one.fault is None for one in built)
-        number = f"{done} of {format_count(len(built), 'site')} built in {time.perf_counter() - start:.0f} s"
-        print_lines(f"Dashboards: {place / 'index.html'} ({number})")
-    return max((one.exit_code for one in built), default=0)
+        built = sum(site.fault is None for site in sites)
+        number = f"{built} of {format_count(len(sites), 'site')} built in {time.perf_counter() - start:.0f} s"
+        print_lines(f"Dashboards: {index} ({number})")
+    return max((site.exit_code for site in sites), default=0)
 
 
 @command.command(

@@ -37,36 +37,43 @@ def command(
     """
     if (csv_file is None) == (system is None):
         raise click.UsageError("give either --csv FILE or --system S")
-    found = detect_csv(csv_file, method) if csv_file else _detect_system(db, str(system), method)
+    detections = detect_csv(csv_file, method) if csv_file else _detect_system(db, str(system), method)
     if as_json:
-        print_json({"series": {name: detection.to_json() for name, detection in found.items()}})
+        print_json({"series": {name: detection.to_json() for name, detection in detections.items()}})
     else:
-        _print_report(found, UTC if system is None else system_zone(system))
-    ctx.exit(1 if any(detection.changes for detection in found.values()) else 0)
+        _print_report(detections, UTC if system is None else system_zone(system))
+    has_changes = any(detection.changes for detection in detections.values())
+    ctx.exit(1 if has_changes else 0)
 
 
 def _detect_system(db: str | None, system: str, method: str) -> dict[str, Detection]:
     with History.existing(db) as history:
-        found = detect_system(history, system, method)
-    several = len({row.partition for row, _ in found}) > 1
-    return {
-        f"{row.stack} {format_case_name(row.case)} {row.metric}" + f" [{row.partition}]" * several: detection
-        for row, detection in found
-    }
+        detected_series = detect_system(history, system, method)
+    has_several_partitions = len({row.partition for row, _ in detected_series}) > 1
+    detections = {}
+    for row, detection in detected_series:
+        name = f"{row.stack} {format_case_name(row.case)} {row.metric}"
+        if has_several_partitions:
+            name += f" [{row.partition}]"
+        detections[name] = detection
+    return detections
 
 
-def _print_report(found: Mapping[str, Detection], zone: tzinfo) -> None:
+def _print_report(detections: Mapping[str, Detection], zone: tzinfo) -> None:
     """The answer first, then one line per change; days are in `zone`."""
     console = stdout_console()
-    changed = sum(bool(detection.changes) for detection in found.values())
-    console.print(f"{changed} of {len(found)} series changed")
-    for status, count in Counter(one.status for one in found.values() if one.status != "ok").items():
+    changed = sum(bool(detection.changes) for detection in detections.values())
+    console.print(f"{changed} of {len(detections)} series changed")
+    statuses = Counter(detection.status for detection in detections.values())
+    del statuses["ok"]
+    for status, count in statuses.items():
         console.print(f"{count} not assessed: {status}")
-    adjusted = Counter(one.adjustment.covariate for one in found.values() if one.adjustment is not None)
-    for covariate, count in adjusted.items():
+    adjustments = [detection.adjustment for detection in detections.values()]
+    covariates = Counter(adjustment.covariate for adjustment in adjustments if adjustment is not None)
+    for covariate, count in covariates.items():
         console.print(f"{count} adjusted for {covariate_label(covariate)}")
     table = PlainTable("series", "what", "since", "observations", "ratio", "before", "after", "confidence", box=None)
-    for name, detection in found.items():
+    for name, detection in detections.items():
         for cells in detection_cells(detection, zone):
             table.add_row(name, *cells)
     if table.row_count:

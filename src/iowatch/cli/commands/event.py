@@ -81,12 +81,13 @@ def add(
 def list_(system: str, as_json: bool) -> None:
     """Events of a system by date."""
     events.require_known_system(system, _systems_in_history)
-    found = events.load_events(system)
+    system_events = events.load_events(system)
     if as_json:
-        print_json({"system": system, "events": [event.model_dump(mode="json") for event in found]})
+        print_json({"system": system, "events": [event.model_dump(mode="json") for event in system_events]})
         return
-    for event in found:
-        span = f"{event.date} to {event.until}" if event.until else f"{event.date}"
-        print_lines(f"{span}  {event.kind}: {event.title}", *(f"    {one.kind}: {one.title}" for one in event.parts))
-    if not found:
+    for event in system_events:
+        period = f"{event.date} to {event.until}" if event.until else f"{event.date}"
+        print_lines(f"{period}  {event.kind}: {event.title}")
+        print_lines(*(f"    {part.kind}: {part.title}" for part in event.parts))
+    if not system_events:
         print_lines(f"no events recorded in {events.event_file_path(system)}")

@@ -120,9 +120,7 @@ def update(
             history.require_system(system)
         names = [system] if system else history.systems()
     start = time.perf_counter()
-    found = systems.update_systems(
-        db, names, choose_engine(names, workers, scheduler), newest_only=newest, report=print_message
-    )
+    found = systems.update_systems(db, names, choose_engine(names, workers, scheduler), newest_only=newest)
     for message in systems.format_faults(found):
         print_message(message)
     if as_json:

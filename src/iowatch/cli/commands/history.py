@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -25,11 +25,7 @@ from iowatch.core import (
     parse_size,
     parse_time,
 )
-from iowatch.findings import find_retests
 from iowatch.output.history import artefact_location, print_series, print_session, print_sessions
-from iowatch.output.monitoring import write_metrics
-from iowatch.session import session as sessions
-from iowatch.session.coverage import assess_coverage
 from iowatch.site import shared_zone
 from iowatch.store import (
     ALL_SESSIONS,
@@ -41,12 +37,11 @@ from iowatch.store import (
     SeriesFilter,
     SeriesRow,
     SessionRow,
-    bulk,
     database_url,
-    export,
     locks,
-    maintenance,
 )
+
+# Modules that only one subcommand uses are imported by it: `list` would take three times as long.
 
 
 @click.group(epilog=common.examples("iowatch history list --system local"))
@@ -58,17 +53,19 @@ def command() -> None:
 @common.history_options
 def check(db: str | None, as_json: bool) -> int:
     """Check the database for damage; exit code 1 if there is any."""
+    from iowatch.store import maintenance
+
     with History.existing(db) as history:
-        found = maintenance.check_history(history)
+        report = maintenance.check_history(history)
     if as_json:
-        common.print_json(asdict(found))
+        common.print_json(asdict(report))
     else:
-        counts = _format_counts(session=found.sessions, run=found.runs, result=found.results)
-        faults = format_count(len(found.faults), "fault") if found.faults else "no fault"
-        lines = [f"{counts}, {format_size(found.size_bytes)}: {faults}."]
-        lines += [f"  fault: {text}" for text in found.faults] + [f"  note: {text}" for text in found.notes]
-        common.print_lines(*lines)
-    return 1 if found.faults else 0
+        counts = _format_counts(session=report.sessions, run=report.runs, result=report.results)
+        faults = format_count(len(report.faults), "fault") if report.faults else "no fault"
+        common.print_lines(f"{counts}, {format_size(report.size_bytes)}: {faults}.")
+        common.print_lines(*(f"  fault: {text}" for text in report.faults))
+        common.print_lines(*(f"  note: {text}" for text in report.notes))
+    return 1 if report.faults else 0
 
 
 def _format_counts(**numbers: int) -> str:
@@ -84,6 +81,8 @@ def _format_counts(**numbers: int) -> str:
 @common.database_option
 def backup(file: Path, db: str | None) -> None:
     """Write the whole history into a new SQLite FILE, while others use it; `iowatch history copy` restores it."""
+    from iowatch.store import maintenance
+
     with History.existing(db) as history:
         size = maintenance.backup_history(history, file)
     common.print_message(f"{file}: {format_size(size)}")
@@ -100,9 +99,11 @@ def copy(source: str, target: str, system: str | None, as_json: bool) -> None:
     To restore a backup, copy it into a history that does not exist yet. No session of this checkout can run while
     its own history is TO, and none of any host that uses a PostgreSQL history while that is TO.
     """
+    from iowatch.store import maintenance
+
     lock = locks.exclusive_lock() if database_url(target) == database_url() else nullcontext()
     with History.existing(source) as left, lock, History.open(target) as right, right.locks.hold(ALL_SESSIONS):
-        done = maintenance.copy_history(left, right, system, common.print_message)
+        done = maintenance.copy_history(left, right, system)
     if as_json:
         common.print_json(asdict(done))
     else:
@@ -141,6 +142,9 @@ def prune(
     Every result stays in the history, and so do files that findings refer to. Only --days applies to
     var/runs.
     """
+    from iowatch.session import directory as session_directory
+    from iowatch.store import maintenance
+
     if days is None and size is None:
         raise click.UsageError("--days or --size is required")
     with History.existing(db) as history:
@@ -152,20 +156,25 @@ def prune(
         )
         if delete_records and not dry_run:
             maintenance.delete_artefact_rows(history, done.removed)
-    swept = [] if days is None else sessions.remove_old_session_files(days * DAY_S, dry_run=dry_run)
+    session_logs: list[str] = []
+    if days is not None:
+        session_logs = session_directory.remove_old_session_files(days * DAY_S, dry_run=dry_run)
     if as_json:
-        common.print_json({**asdict(done), "sessions": swept})
+        common.print_json({**asdict(done), "sessions": session_logs})
         return
     verb = "would be removed" if dry_run else "removed"
-    over = f"; {format_size(done.over_bytes)} above the limit belong to findings" if done.over_bytes else ""
     removed = f"{format_count(len(done.removed), 'file')} ({format_size(done.freed_bytes)})"
-    logs = f"the logs of {format_count(len(swept), 'session')}"
-    text = f"{removed} and {logs} {verb}; {format_size(done.kept_bytes)} stay{over}"
+    logs = f"the logs of {format_count(len(session_logs), 'session')}"
+    text = f"{removed} and {logs} {verb}; {format_size(done.kept_bytes)} stay"
+    if done.over_bytes:
+        text += f"; {format_size(done.over_bytes)} above the limit belong to findings"
     common.print_message(text)
 
 
 def _format_epoch(seconds: int | None) -> str | None:
-    return None if seconds is None else format_time(datetime.fromtimestamp(seconds, UTC))
+    if seconds is None:
+        return None
+    return format_time(datetime.fromtimestamp(seconds, UTC))
 
 
 @command.command("list", epilog=common.examples("iowatch history list --series --benchmark benchio"))
@@ -181,16 +190,16 @@ def list_(
     if benchmark is not None and not show_series:
         raise UsageError("--benchmark chooses series, sessions have several", hint="Add --series.")
     with History.existing(db) as history:
-        chosen = SeriesFilter(system=system, benchmark=benchmark)
-        history.require_series(chosen)
-        rows = history.series(chosen) if show_series else ()
-        newest = () if show_series else history.sessions(system, limit)
-    if as_json:
-        common.print_json([_series_json(row) for row in rows] + [_session_json(row) for row in newest])
-    elif show_series:
-        print_series(common.stdout_console(), rows)
-    else:
-        print_sessions(common.stdout_console(), newest)
+        series_filter = SeriesFilter(system=system, benchmark=benchmark)
+        history.require_series(series_filter)
+        if show_series:
+            series = history.series(series_filter)
+            document = [_series_json(row) for row in series]
+            common.print_report(as_json, document, lambda console: print_series(console, series))
+        else:
+            newest = history.sessions(system, limit)
+            document = [_session_json(row) for row in newest]
+            common.print_report(as_json, document, lambda console: print_sessions(console, newest))
 
 
 @command.command(
@@ -209,20 +218,26 @@ def list_(
 @common.history_options
 def show(session: str | None, number: int | None, every_file: bool, db: str | None, as_json: bool) -> None:
     """One session with its runs, or one run; SESSION is its UUID or the beginning of it."""
+    from iowatch.findings import find_retests
+    from iowatch.session.coverage import assess_coverage
+    from iowatch.store import bulk
+
     with History.existing(db) as history:
         if (session is None) == (number is None):
             raise UsageError("expected one of SESSION and --run", hint="`iowatch history list` has sessions.")
-        row = history.session(session or history.session_of_runs([history.run(number or 0).id])[number or 0])
-        chosen = [run for run in history.runs(row.uuid) if number in (None, run.id)]
-        runs = [(run, history.run_results(run.id)) for run in chosen]
+        if number is not None:
+            session = history.session_of_runs([history.run(number).id])[number]
+        row = history.session(str(session))
+        runs = [(run, history.run_results(run.id)) for run in history.runs(row.uuid) if number in (None, run.id)]
         missing = assess_coverage(history, row).missing_results if number is None else ()
         with history.reading() as connection:
             artefacts = bulk.session_artefacts(connection, row.id)
     if as_json:
-        of_runs = [_run_json(run, results, artefacts.get(run.id, ())) for run, results in runs]
-        lacking = [asdict(result) for result in missing]
-        retests = [asdict(one) for one in find_retests([run for run, _ in runs])]
-        common.print_json({**_session_json(row), "missing": lacking, "runs": of_runs, "retests": retests})
+        document = _session_json(row)
+        document["missing"] = [asdict(result) for result in missing]
+        document["runs"] = [_run_json(run, results, artefacts.get(run.id, ())) for run, results in runs]
+        document["retests"] = [asdict(retest) for retest in find_retests([run for run, _ in runs])]
+        common.print_json(document)
     else:
         print_session(common.stdout_console(), row, runs, missing, artefacts, every_file or number is not None)
 
@@ -255,30 +270,42 @@ def export_history(
     until: str | None,
     session: str | None,
     db: str | None,
-    **chosen: Any,
+    **series_fields: Any,
 ) -> None:
     """Write results with every sample to a file that other programs read."""
+    from iowatch.output.monitoring import write_metrics
+    from iowatch.store import export
+
     with History.existing(db) as history:
-        zone = shared_zone([chosen["system"]] if chosen["system"] else history.systems())
-        begin, end = (None if text is None else int(parse_time(text, zone).timestamp()) for text in (since, until))
+        system = series_fields["system"]
+        zone = shared_zone([system] if system else history.systems())
+        begin, end = _epoch_s(since, zone), _epoch_s(until, zone)
         if begin is not None and end is not None and begin >= end:
             raise UsageError(f"--since {since} is not before --until {until}: the period is empty")
-        series = SeriesFilter(**chosen)
+        series = SeriesFilter(**series_fields)
         history.require_series(series)
         uuid = None if session is None else history.session(session).uuid
-        chosen_results = ResultFilter(series=series, session=uuid, since=begin, until=end)
+        results = ResultFilter(series=series, session=uuid, since=begin, until=end)
         with _open_output(output) as stream:
             if form == "openmetrics":
-                write_metrics(history, chosen_results, stream)
+                write_metrics(history, results, stream)
             else:
-                export.export_results(history, chosen_results, form, stream)
+                export.export_results(history, results, form, stream)
+
+
+def _epoch_s(text: str | None, zone: tzinfo) -> int | None:
+    if text is None:
+        return None
+    return int(parse_time(text, zone).timestamp())
 
 
 def _open_output(path: Path | None) -> AbstractContextManager[BinaryIO]:
     """Standard output, a device or a pipe; a file is replaced when it is complete."""
     if path is None or path == Path("-"):
         return nullcontext(sys.stdout.buffer)
-    return path.open("wb") if path.exists() and not path.is_file() else files.open_atomically(path)
+    if path.exists() and not path.is_file():
+        return path.open("wb")
+    return files.open_atomically(path)
 
 
 def _session_json(row: SessionRow) -> dict[str, Any]:
@@ -292,10 +319,13 @@ def _run_json(run: RunRow, results: Iterable[Any], artefacts: Iterable[Artefact]
             {"case": dict(series.case.parameters), "metric": series.metric, "samples": list(samples)}
             for series, samples in results
         ],
-        "files": [
-            {**asdict(one), "path": str(path) if (path := artefact_location(one)) else None} for one in artefacts
-        ],
+        "files": [_artefact_json(artefact) for artefact in artefacts],
     }
+
+
+def _artefact_json(artefact: Artefact) -> dict[str, Any]:
+    path = artefact_location(artefact)
+    return {**asdict(artefact), "path": str(path) if path else None}
 
 
 def _series_json(row: SeriesRow) -> dict[str, Any]:

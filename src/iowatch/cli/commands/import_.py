@@ -81,34 +81,39 @@ def command(
         raise UsageError(f"{options} are for tables, not for {tool}", hint="TOOL is csv then.")
     if proposal is not None:
         return _propose(files[0], proposal)
-    named = map_name or (tool if tool in IMPORT_FORMATS else None)
-    if tool == CSV and named is None:
+    if map_name is None and tool in IMPORT_FORMATS:
+        map_name = tool
+    if tool == CSV and map_name is None:
         raise UsageError(
             "csv needs --map FILE|NAME",
             hint=f"Ready maps: {', '.join(ready_maps())}. `--propose-map map.yaml` writes one for your table.",
         )
     when = parse_time(moment, system_zone(system)) if moment else None
-    chosen = None if named is None else load_map(named)
-    if chosen is not None and when is None:
-        chosen = chosen.with_zone(zone, stated_zone(system))
-    if preview and chosen is not None:
-        shown = preview_tables(chosen, files, system=system, moment=when, partition=partition, stack=stack)
+    table_map = load_map(map_name) if map_name else None
+    if table_map is not None and when is None:
+        table_map = table_map.with_zone(zone, stated_zone(system))
+    if preview and table_map is not None:
+        shown = preview_tables(table_map, files, system=system, moment=when, partition=partition, stack=stack)
         common.print_report(as_json, shown.to_json(), lambda console: print_table_preview(console, shown))
         return _report_problems(shown.troubles)
     with History.open(db) as history:
         if system not in (*system_names(), *history.systems()):
             common.print_message(f"note: '{system}' is a new name, neither in systems/ nor in the history")
-        if chosen is None:
+        if table_map is None:
             done = import_files(history, tool, files, system=system, moment=when, partition=partition, stack=stack)
         else:
-            done = import_tables(history, chosen, files, system=system, moment=when, partition=partition, stack=stack)
+            done = import_tables(
+                history, table_map, files, system=system, moment=when, partition=partition, stack=stack
+            )
     code = _report_problems(done.troubles)
     if as_json:
         common.print_json(done.to_json())
     else:
-        stored = f"{done.stored} of {format_count(done.files, 'run')} stored"
-        skipped = f", {format_count(done.skipped, 'row')} skipped" if done.skipped else ""
-        common.print_lines(f"{stored}, {done.known} already known, {len(done.troubles)} with problems{skipped}")
+        line = f"{done.stored} of {format_count(done.files, 'run')} stored, {done.known} already known"
+        line += f", {len(done.troubles)} with problems"
+        if done.skipped:
+            line += f", {format_count(done.skipped, 'row')} skipped"
+        common.print_lines(line)
     return code
 
 
@@ -118,7 +123,9 @@ def _report_problems(problems: Sequence[ImportProblem]) -> int:
         common.print_message(f"{problem.file}: {problem.reason}")
     if len(problems) > _MAX_MESSAGES:
         common.print_message(f"… and {len(problems) - _MAX_MESSAGES} more problems; --json lists all")
-    return max((2 if problem.refused else 1 for problem in problems), default=0)
+    if any(problem.refused for problem in problems):
+        return 2
+    return 1 if problems else 0
 
 
 def _propose(table: Path, proposal: Path) -> int:

@@ -37,15 +37,21 @@ def command(system: str, dry_run: bool, db: str | None, as_json: bool) -> int:
     if as_json:
         print_json({"system": system, "channels": [asdict(outcome) for outcome in outcomes]})
     for outcome in outcomes:
-        late = f"; {outcome.waiting} pending until the next call: {outcome.reason}" if outcome.reason else ""
-        print_message(f"{outcome.channel}: {len(outcome.sent)} sent{late}")
+        line = f"{outcome.channel}: {len(outcome.sent)} sent"
+        if outcome.reason:
+            line += f"; {outcome.waiting} pending until the next call: {outcome.reason}"
+        print_message(line)
     return 1 if any(outcome.reason for outcome in outcomes) else 0
 
 
 def _print_preview(system: str, planned: Mapping[str, Sequence[notices.Notice]], as_json: bool) -> None:
     if as_json:
-        document = {name: [notice.to_json() for notice in queue] for name, queue in planned.items()}
+        document = {}
+        for channel, queue in planned.items():
+            document[channel] = [notice.to_json() for notice in queue]
         print_json({"system": system, "would_send": document})
-    else:
-        lines = [f"{name}: {notice.title}" for name, queue in planned.items() for notice in queue]
-        print_lines(*(lines or ["No new notices."]))
+        return
+    for channel, queue in planned.items():
+        print_lines(*(f"{channel}: {notice.title}" for notice in queue))
+    if not any(planned.values()):
+        print_lines("No new notices.")

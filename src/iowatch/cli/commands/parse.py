@@ -46,8 +46,11 @@ def _print_output(output: Output, console: Console) -> None:
     if output.reason:
         console.print(output.reason, markup=False)
     if output.results:
-        cases = [dict(result.case) for result in output.results]
-        shared = {name: value for name, value in cases[0].items() if all(c.get(name) == value for c in cases)}
+        first_case, *other_cases = [dict(result.case) for result in output.results]
+        shared = {}
+        for name, value in first_case.items():
+            if all(case.get(name) == value for case in other_cases):
+                shared[name] = value
         console.print(f"case: {_format_case(shared)}", markup=False)
         console.print(_result_table(output, set(shared)))
 
@@ -59,8 +62,8 @@ def _format_case(case: Mapping[str, object]) -> str:
 def _result_table(output: Output, shared: set[str]) -> Table:
     table = PlainTable("operation", "metric", "unit", "n", "max", "median", "min", "", box=None)
     for result in output.results:
-        row = summarise_samples(result.samples)
-        numbers = (format_number(value) for value in (row.max, row.median, row.min))
-        own = {name: value for name, value in result.case.items() if name not in shared}
-        table.add_row(result.operation, result.metric, result.unit, str(row.n), *numbers, _format_case(own))
+        summary = summarise_samples(result.samples)
+        numbers = [format_number(value) for value in (summary.max, summary.median, summary.min)]
+        differing = {name: value for name, value in result.case.items() if name not in shared}
+        table.add_row(result.operation, result.metric, result.unit, str(summary.n), *numbers, _format_case(differing))
     return table

@@ -16,10 +16,10 @@ from iowatch.cli.common import (
     history_options,
     print_json,
     print_lines,
-    print_message,
+    stacks_option,
     system_option,
 )
-from iowatch.cli.completion import complete_finding, complete_stack, complete_suite
+from iowatch.cli.completion import complete_finding, complete_suite
 from iowatch.core import UsageError
 from iowatch.findings import record_decision
 from iowatch.output.finding_document import printed_finding
@@ -53,20 +53,22 @@ _NOBODY = click.option("--nobody", is_flag=True, help="End the assignment: the f
 def _record(db: str | None, finding: str, as_json: bool, until: datetime | None, by: str | None, **entry: Any) -> None:
     fields = {"by": by or current_author(), "until": until.date() if until else None, **entry}
     with History.existing(db) as history:
-        found = record_decision(history, finding, fields)
+        reviewed = record_decision(history, finding, fields)
     if as_json:
-        print_json(printed_finding(found))
+        print_json(printed_finding(reviewed))
         return
     decision = entry["decision"]
-    stays = f"'{decision}' recorded for {found.id}, which stays"
-    is_now = f"{found.id} is now" if found.state == decision else stays
-    print_lines(f"{is_now} {found.state}; written to {reviews.review_file_path(found.system)}")
+    if reviewed.state == decision:
+        sentence = f"{reviewed.id} is now {reviewed.state}"
+    else:
+        sentence = f"'{decision}' recorded for {reviewed.id}, which stays {reviewed.state}"
+    print_lines(f"{sentence}; written to {reviews.review_file_path(reviewed.system)}")
 
 
 def _add_subcommand(action: ReviewAction) -> None:
-    given = [_OPTIONS[field](field in action.required) for field in (*action.required, *action.optional)]
+    fields = [_OPTIONS[field](field in action.required) for field in (*action.required, *action.optional)]
     if action.decision == "assigned":
-        given.insert(1, _NOBODY)
+        fields.insert(1, _NOBODY)
 
     def record(nobody: bool = False, **entry: Any) -> None:
         if nobody != (entry.get("to") is None) and action.decision == "assigned":
@@ -76,7 +78,7 @@ def _add_subcommand(action: ReviewAction) -> None:
     by = click.option("--by", help="Author [default: git's user.name].")
     options: list[Decorator] = [
         click.argument("finding", shell_complete=complete_finding, metavar="ID"),
-        *given,
+        *fields,
         by,
         history_options,
     ]
@@ -102,14 +104,7 @@ for _action in REVIEW_ACTIONS:
 )
 @system_option(required=True)
 @click.option("--suite", shell_complete=complete_suite, help="Only this suite [default: all].")
-@click.option(
-    "--stack",
-    "stacks",
-    shell_complete=complete_stack,
-    multiple=True,
-    metavar="STACK",
-    help="Only this stack (may be repeated).",
-)
+@stacks_option
 @click.option("--reason", help="Accept the listed losses, for this reason.")
 @click.option("--by", help="Author [default: git's user.name].")
 @history_options
@@ -128,17 +123,20 @@ def plan(
     are losses, and --reason is not given.
     """
     with History.existing(db) as history:
-        lost = accepted_plan.losses_by_suite(history, system, suite, stacks, print_message)
+        lost = accepted_plan.losses_by_suite(history, system, suite, stacks)
     if reason is not None:
         for name, runs in lost.items():
             accepted_plan.accept_losses(system, name, runs, reason, by or current_author())
     if as_json:
         listed = {name: [asdict(run) for run in runs] for name, runs in lost.items()}
         print_json({"system": system, "lost": listed, "accepted": reason is not None})
+    elif not any(lost.values()):
+        print_lines(f"{system}: everything that earlier sessions expected is planned.")
     else:
-        lines = [f"{name}: {run.stack} {run.name}: {run.reason}" for name, runs in lost.items() for run in runs]
-        print_lines(*(lines or [f"{system}: everything that earlier sessions expected is planned."]))
-        if lines:
-            path = reviews.review_file_path(system)
-            print_lines(f"Accepted in {path}; commit it." if reason else "Accept these losses with --reason TEXT.")
+        for name, runs in lost.items():
+            print_lines(*(f"{name}: {run.stack} {run.name}: {run.reason}" for run in runs))
+        if reason:
+            print_lines(f"Accepted in {reviews.review_file_path(system)}; commit it.")
+        else:
+            print_lines("Accept these losses with --reason TEXT.")
     return 1 if lost and reason is None else 0

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import secrets
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import click
 
@@ -13,31 +14,89 @@ from iowatch.cli.completion import complete_benchmark, complete_stack, complete_
 from iowatch.core import format_count, utc_now, write_atomically
 from iowatch.output import comparison, report
 from iowatch.output.text.verdict import verdict_document
-from iowatch.session import ab_run, plan, run, session, verdict
-from iowatch.statistics.interleaving import AbSchedule, StopRule
+from iowatch.session import ab_run, blackouts, run, verdict
+from iowatch.session.context import make_context, select_cases
+from iowatch.session.options import SessionOptions, nightly_policy
+from iowatch.statistics.interleaving import AbSchedule
 from iowatch.store import History
 
 
-def run_and_compare(
-    context: ab_run.AbContext,
-    stop_rule: StopRule,
-    seed: int | None,
-    markdown: Path | None,
-    db: str | None,
-    as_json: bool,
-) -> int:
+@dataclass(frozen=True, kw_only=True)
+class RunOptions:
+    """Options of `iowatch run`, under the names of its parameters."""
+
+    system: str
+    stacks: tuple[str, ...]
+    suite: str
+    scratch: Path | None
+    ab: tuple[str, str] | None
+    pairs: int | None
+    until_ci: float | None
+    budget: float | None
+    benchmarks: tuple[str, ...]
+    cases: tuple[str, ...]
+    file_systems: tuple[str, ...]
+    seed: int | None
+    night: bool
+    darshan: Literal["on", "off"] | None
+    no_jitter: bool
+    dry_run: bool
+    junit: Path | None
+    markdown: Path | None
+    db: str | None
+    as_json: bool
+
+    def session_options(self) -> SessionOptions:
+        """What is asked of the session."""
+        return SessionOptions(
+            system=self.system,
+            suite=self.suite,
+            stacks=self.ab or self.stacks,
+            benchmarks=self.benchmarks,
+            case_names=self.cases,
+            file_systems=self.file_systems,
+            scratch=self.scratch,
+            darshan=self.darshan,
+            policy=nightly_policy(self.system, jitter=not self.no_jitter) if self.night else None,
+        )
+
+
+def refuse_contradictions(options: RunOptions) -> None:
+    """Refuse options that exclude each other.
+
+    Raises:
+        UsageError: of click.
+    """
+    is_interleaved = any(value is not None for value in (options.pairs, options.until_ci, options.budget, options.seed))
+    has_report = options.ab or options.junit or options.markdown
+    rules = (
+        (options.ab and options.stacks, "--ab names both stacks: leave --stack out"),
+        (options.ab and options.junit, "--junit reports a verdict; --ab gives a comparison"),
+        (options.dry_run and has_report, "--dry-run measures nothing: leave --ab, --junit and --markdown out"),
+        (options.ab and options.night, "--night and --ab exclude each other; --ab has its own --budget"),
+        (is_interleaved and not options.ab, "--pairs, --until-ci, --budget and --seed are for --ab"),
+        (options.no_jitter and not options.night, "--no-jitter is for --night"),
+    )
+    for is_wrong, message in rules:
+        if is_wrong:
+            raise click.UsageError(message)
+
+
+def run_and_compare(options: RunOptions) -> int:
     """A/B run and its comparison; exit code 1 if runs failed or are missing."""
+    stop_rule = ab_run.make_stop_rule(options.pairs, options.until_ci, options.budget)
+    context = ab_run.make_ab_context(options.session_options())
     ab_run.request_allocation(context, stop_rule)
-    context.plans()  # refuses wrong names before a history is created or a lock of another session is reported
-    with History.open(db) as history:
-        schedule = AbSchedule(stop_rule, secrets.randbelow(2**31) if seed is None else seed)
-        finished = ab_run.run_ab(history, context, schedule)
+    context.plan_sides()  # refuses wrong names before a history is created or a lock of another session is reported
+    with History.open(options.db) as history:
+        seed = secrets.randbelow(2**31) if options.seed is None else options.seed
+        finished = ab_run.run_ab(history, context, AbSchedule(stop_rule, seed))
         outcome = ab_run.compare_ab_run(history, finished)
-    if markdown:
-        write_atomically(markdown, comparison.comparison_markdown(outcome))
+    if options.markdown:
+        write_atomically(options.markdown, comparison.comparison_markdown(outcome))
     document = {**comparison.comparison_document(outcome), "ab_run": finished.to_json()}
-    common.print_report(as_json, document, lambda console: comparison.print_comparison(outcome, console))
-    if not as_json:
+    common.print_report(options.as_json, document, lambda console: comparison.print_comparison(outcome, console))
+    if not options.as_json:
         common.print_message(
             f"session {finished.session}: {format_count(finished.pairs, 'pair')}, ended by {finished.stopped}; "
             f"{format_count(len(finished.missing), 'run')} failed or missing"
@@ -45,25 +104,38 @@ def run_and_compare(
     return 1 if finished.missing else 0
 
 
-def run_and_report(
-    context: session.SessionContext, junit: Path | None, markdown: Path | None, db: str | None, as_json: bool
-) -> int:
+def show_plan(options: RunOptions) -> int:
+    """Show what would run."""
+    context = make_context(select_cases(options.session_options()))
+    prepared = run.prepare_dry_run(context, options.db)
+    document = report.plan_document(prepared)
+    common.print_report(options.as_json, document, lambda console: report.render_plan(prepared, console))
+    return 0
+
+
+def run_and_report(options: RunOptions) -> int:
     """Run, assess, print, write reports; the verdict's exit code, 0 if a blackout excludes the session."""
-    policy = context.policy
-    reason = policy and plan.wait_for_start(policy, context.system_name, utc_now(), common.print_message)
-    if reason:
-        document = {"system": context.system_name, "status": "none", "reason": reason, "exit_code": 0}
-        common.print_json(document) if as_json else common.print_message(reason)
-        return 0
-    run.check_plan(context, db)
-    with History.open(db) as history:
+    session_options = options.session_options()
+    selection = select_cases(session_options)
+    if session_options.policy is not None:
+        reason = blackouts.wait_for_start(session_options.policy, options.system, utc_now())
+        if reason is not None:
+            document = {"system": options.system, "status": "none", "reason": reason, "exit_code": 0}
+            common.print_json(document) if options.as_json else common.print_message(reason)
+            return 0
+    # After the wait: stacks may have changed meanwhile.
+    context = make_context(selection)
+    run.check_plan(context, options.db)
+    with History.open(options.db) as history:
         found = verdict.assess_session(history, run.run_suite(history, context))
         # Printed first: a report that cannot be written must not cost the verdict.
-        common.print_report(as_json, verdict_document(found), lambda console: report.render_verdict(found, console))
-        if junit:
-            write_atomically(junit, report.junit_document(history, found))
-        if markdown:
-            write_atomically(markdown, report.verdict_markdown(found))
+        common.print_report(
+            options.as_json, verdict_document(found), lambda console: report.render_verdict(found, console)
+        )
+        if options.junit:
+            write_atomically(options.junit, report.junit_document(history, found))
+        if options.markdown:
+            write_atomically(options.markdown, report.verdict_markdown(found))
     return found.exit_code
 
 
@@ -137,60 +209,17 @@ def run_and_report(
     help="Also write the verdict, or with --ab the comparison, as Markdown.",
 )  # fmt: skip
 @common.history_options
-def command(
-    system: str,
-    stacks: tuple[str, ...],
-    suite: str,
-    scratch: Path | None,
-    ab: tuple[str, str] | None,
-    pairs: int | None,
-    until_ci: float | None,
-    budget: float | None,
-    benchmarks: tuple[str, ...],
-    cases: tuple[str, ...],
-    file_systems: tuple[str, ...],
-    seed: int | None,
-    night: bool,
-    darshan: Literal["on", "off"] | None,
-    no_jitter: bool,
-    dry_run: bool,
-    junit: Path | None,
-    markdown: Path | None,
-    db: str | None,
-    as_json: bool,
-) -> int:
+def command(**given: Any) -> int:
     """Run a suite on a system with all usable stacks.
 
     With --night, the block `night` of the system's system.yaml applies (docs/operations.md).
     The result of each case is stored when the case ends. The session is then compared with what was expected, with
     references and with the history.
     """
-    is_interleaved = any(value is not None for value in (pairs, until_ci, budget, seed))
-    refused = {
-        "--ab names both stacks: leave --stack out": ab and stacks,
-        "--junit reports a verdict; --ab gives a comparison": ab and junit,
-        "--dry-run measures nothing: leave --ab, --junit and --markdown out": dry_run and (ab or junit or markdown),
-        "--night and --ab exclude each other; --ab has its own --budget": ab and night,
-        "--pairs, --until-ci, --budget and --seed are for --ab": is_interleaved and not ab,
-        "--no-jitter is for --night": no_jitter and not night,
-    }
-    for message, is_wrong in refused.items():
-        if is_wrong:
-            raise click.UsageError(message)
-    if ab:
-        ab_context = ab_run.AbContext(
-            system, suite, ab, benchmarks, scratch, None, common.print_message, darshan, cases, file_systems
-        )
-        stop_rule = ab_run.make_stop_rule(pairs, until_ci, budget)
-        return run_and_compare(ab_context, stop_rule, seed, markdown, db, as_json)
-    policy = session.nightly_policy(system, jitter=not no_jitter) if night else None
-    context = session.SessionContext(
-        system, suite, stacks, benchmarks, scratch, policy, common.print_message, darshan, cases, file_systems
-    )
-    if dry_run:
-        prepared = run.prepare_dry_run(context, db)
-        common.print_report(
-            as_json, report.plan_document(prepared), lambda console: report.render_plan(prepared, console)
-        )
-        return 0
-    return run_and_report(context, junit, markdown, db, as_json)
+    options = RunOptions(**given)
+    refuse_contradictions(options)
+    if options.ab:
+        return run_and_compare(options)
+    if options.dry_run:
+        return show_plan(options)
+    return run_and_report(options)

@@ -22,9 +22,9 @@ def command() -> None:
 @json_option
 def list_stacks(system: str, as_json: bool) -> None:
     """List the stacks of a system, usable ones first."""
-    known = stacks.discover_stacks(system)
-    document = {"stacks": [one.to_json() for one in known]}
-    print_report(as_json, document, lambda console: show.render_stack_list(known, console))
+    system_stacks = stacks.discover_stacks(system)
+    document = {"stacks": [described.to_json() for described in system_stacks]}
+    print_report(as_json, document, lambda console: show.render_stack_list(system_stacks, console))
 
 
 @command.command("show", epilog=examples("iowatch stack show system-openmpi"))
@@ -33,8 +33,8 @@ def list_stacks(system: str, as_json: bool) -> None:
 @json_option
 def show_stack(name: str, system: str, as_json: bool) -> None:
     """Show every part of a stack. NAME may also be the path of a spack.lock or stack.json."""
-    found = stacks.load_stack(name, system)
-    print_report(as_json, found.to_json(), lambda console: show.render_stack(found, console))
+    described = stacks.load_stack(name, system)
+    print_report(as_json, described.to_json(), lambda console: show.render_stack(described, console))
 
 
 @command.command(
@@ -48,9 +48,7 @@ def show_stack(name: str, system: str, as_json: bool) -> None:
 @json_option
 def install(name: str, system: str, bootstrap: bool, concretize: bool, jobs: int | None, as_json: bool) -> None:
     """Build a stack from its lock; write the activate.sh and stack.json that jobs use without Spack."""
-    built, directory = stack_install.install_stack(
-        name, system, bootstrap=bootstrap, concretize=concretize, jobs=jobs, say=print_message
-    )
+    built, directory = stack_install.install_stack(name, system, bootstrap=bootstrap, concretize=concretize, jobs=jobs)
     if as_json:
         print_json({"directory": str(directory), "stack": built.to_json()})
     else:

@@ -7,9 +7,9 @@ from typing import Any
 
 import click
 
-from iowatch.cli.common import examples, json_option, print_json, print_message, print_report
+from iowatch.cli.common import examples, json_option, print_json, print_message, print_report, show_errors_only
 from iowatch.cli.completion import complete_system
-from iowatch.site import init, show, system
+from iowatch.site import show, system
 
 
 @click.group(epilog=examples("iowatch system init mycluster"))
@@ -21,9 +21,9 @@ def command() -> None:
 @json_option
 def list_systems(as_json: bool) -> None:
     """List the known systems."""
-    known = [system.load_system(name) for name in system.system_names()]
-    document = {"systems": [one.to_json() for one in known]}
-    print_report(as_json, document, lambda console: show.render_system_list(known, console))
+    systems = [system.load_system(name) for name in system.system_names()]
+    document = {"systems": [described.to_json() for described in systems]}
+    print_report(as_json, document, lambda console: show.render_system_list(systems, console))
 
 
 @command.command("show", epilog=examples("iowatch system show archer"))
@@ -31,8 +31,8 @@ def list_systems(as_json: bool) -> None:
 @json_option
 def show_system(name: str, as_json: bool) -> None:
     """Show all facts of one system, with their sources."""
-    found = system.load_system(name)
-    print_report(as_json, found.to_json(), lambda console: show.render_system(found, console))
+    described = system.load_system(name)
+    print_report(as_json, described.to_json(), lambda console: show.render_system(described, console))
 
 
 @command.command(
@@ -56,10 +56,15 @@ def init_system(
 
     Run it on a login node. On a terminal it submits one small job per partition; otherwise only for given answers.
     """
-    ask = None if no_input or as_json or not is_interactive() else _ask
-    say = print_message if not as_json else lambda _text: None
+    from iowatch.site import init
+
+    ask: init.AskCallback | None = None
+    if is_interactive() and not no_input and not as_json:
+        ask = _ask
+    if as_json:
+        show_errors_only()
     written = init.write_system(
-        name, init.Answers(**given), scheduler=scheduler, force=force, ask=ask, say=say, submit=not no_verify
+        name, init.Answers(**given), scheduler=scheduler, force=force, ask=ask, submit=not no_verify
     )
     if as_json:
         print_json(written.to_json())
@@ -76,6 +81,10 @@ def init_system(
 def is_interactive() -> bool:
     """Whether a person can answer questions."""
     return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def _say_nothing(_text: str) -> None:
+    pass
 
 
 def _ask(question: str, default: str) -> str:

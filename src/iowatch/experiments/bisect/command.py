@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from iowatch.cli import common
-from iowatch.cli.completion import complete_benchmark, complete_finding, complete_stack, complete_suite
+from iowatch.cli.completion import complete_finding, complete_stack, complete_suite
 from iowatch.core import UsageError, write_atomically
 from iowatch.experiments.bisect import report as bisection
 from iowatch.experiments.bisect import run as bisect
@@ -38,18 +38,8 @@ from iowatch.store import History
 @click.option(
     "--suite", shell_complete=complete_suite, default="smoke", show_default=True, help="Parameter set with the cases."
 )
-@click.option(
-    "--benchmark",
-    "benchmarks",
-    shell_complete=complete_benchmark,
-    multiple=True,
-    metavar="NAME",
-    help="Only cases of this (may be repeated).",
-)
-@click.option(
-    "--case", "cases", multiple=True, metavar="NAME",
-    help="Only this case, as `iowatch run --dry-run` lists it (may be repeated).",
-)  # fmt: skip
+@common.benchmarks_option
+@common.cases_option
 @click.option(
     "--budget", type=click.FloatRange(min=0, min_open=True), metavar="MINUTES", default=60.0, show_default=True,
     help="End in this time; the same command goes on later.",
@@ -96,9 +86,9 @@ def command(
     has_commit_options = any((package, repository, stack, build))
     if finding is None and len(sides) == 1 and package and repository and stack:
         commits = CommitRange(repository, sides[0])
-        commit_builds = commit_source(system, package, commits, stack, build, common.print_message)
+        commit_builds = commit_source(system, package, commits, stack, build)
         with History.open(db) as history:
-            result = _search(CommitRun(history, commit_builds, options, common.print_message))
+            result = _search(CommitRun(history, commit_builds, options))
     elif len(sides) != (0 if finding else 2) or has_commit_options:
         raise UsageError(
             "two stacks are expected, or --finding ID, or --package NAME --git DIR --stack NAME GOOD..BAD",
@@ -107,11 +97,11 @@ def command(
     else:
         with History.existing(db) if finding else History.open(db) as history:
             if finding:
-                source, options = bisect.finding_search(history, finding, options, common.print_message)
+                source, options = bisect.finding_search(history, finding, options)
             else:
-                source = compare_for_hybrids(system, sides[0], sides[1], common.print_message)
+                source = compare_for_hybrids(system, sides[0], sides[1])
                 options = replace(options, like=sides[0])
-            result = _search(bisect.BisectRun(history, source, options, common.print_message))
+            result = _search(bisect.BisectRun(history, source, options))
     if markdown:
         write_atomically(markdown, bisection.bisection_markdown(result))
     common.print_report(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -25,21 +26,28 @@ from iowatch.experiments.bisect import STACK_EXPERIMENT
 from iowatch.experiments.bisect.search import Bisection, BisectionAnswer, BisectionSettings, PairRequest
 from iowatch.experiments.common.commits import Group
 from iowatch.experiments.common.hybrids import HybridPart, HybridSource, recorded_hybrids
-from iowatch.experiments.common.pairs import PairContext, PairedResult, PairGains, measure_pairs, read_pairs
+from iowatch.experiments.common.pairs import PairedResult, PairGains, make_pair_context, measure_pairs, read_pairs
 from iowatch.findings import find_finding, find_stack_exchange
-from iowatch.session import reframe, session
-from iowatch.session.ab_run import WarmUpError, request_allocation
+from iowatch.session import reframe
+from iowatch.session.ab_run import AbContext, request_allocation
+from iowatch.session.interleaved import WarmUpError
+from iowatch.session.options import SessionOptions
 from iowatch.session.plan import PlannedRun
+from iowatch.session.runner import lock_system
 from iowatch.site import Stack, stack_from_json
 from iowatch.site.stack import probe as stack_probe
 from iowatch.statistics.interleaving import StopRule
-from iowatch.store import ExperimentFacts, History, SessionFacts
+from iowatch.store import ExperimentFacts, History, SessionFacts, SessionRow
+
+_LOG = logging.getLogger(__name__)
 
 # Key of what a session records of the search: its `id`, and `screening` or the parts of both hybrids.
 _SEARCH = "bisect"
 _SCREENING_PAIRS = 4
 # Of the log ratio of a pair: with four pairs a spread that is small by chance must not decide.
 _SMALLEST_SPREAD = 0.02
+# A hybrid with more parts is named by their number.
+_MOST_NAMED_PARTS = 8
 RecordPair = Callable[[PairGains], None]
 
 
@@ -84,15 +92,12 @@ class BisectOptions:
     finding: str | None = None
 
 
-def finding_search(
-    history: History, name: str, options: BisectOptions, report_message: session.MessageCallback
-) -> tuple[HybridSource, BisectOptions]:
+def finding_search(history: History, name: str, options: BisectOptions) -> tuple[HybridSource, BisectOptions]:
     """The search for the part that caused a finding: its stacks as runs recorded them, its case that changed most.
 
     Args:
         name: ID of the finding, or a beginning of it.
         options: of the search; suite, stack, case and result are those of the finding.
-        report_message: receives the progress of builds.
 
     Raises:
         UsageError: unknown finding; the stacks do not differ, are no longer what was recorded, or cannot be exchanged.
@@ -105,17 +110,34 @@ def finding_search(
             hint=f"`iowatch findings show {finding.id}` lists what else differs; a new measurement of both sides is "
             "only possible for stacks.",
         )
-    member, runs = exchange.member, (exchange.before, exchange.after)
-    where = [f"the stack of run {run.id}" for run in runs]
-    good, bad = (stack_from_json(run.stack_document, text) for run, text in zip(runs, where, strict=True))
-    suite, case = history.session(runs[1].session_uuid).suite, runs[1].name.partition("#")[0]
+    member, before, after = exchange.member, exchange.before, exchange.after
+    good, bad = (stack_from_json(run.stack_document, f"the stack of run {run.id}") for run in (before, after))
     operation = member.parameters.get("operation")
-    chosen = replace(
-        options, suite=suite, like=member.stack, cases=(case,), finding=finding.id, metric=member.metric,
+    search_options = replace(
+        options,
+        suite=history.session(after.session_uuid).suite,
+        like=member.stack,
+        cases=(after.name.partition("#")[0],),
+        finding=finding.id,
+        metric=member.metric,
         operation=str(operation) if operation else None,
-    )  # fmt: skip
-    ends = replace(good, name="before"), replace(bad, name="after")
-    return recorded_hybrids(finding.system, *ends, report_message), chosen
+    )
+    source = recorded_hybrids(finding.system, replace(good, name="before"), replace(bad, name="after"))
+    return source, search_options
+
+
+@dataclass(frozen=True)
+class ScreenedResult:
+    """A result of the whole difference.
+
+    Attributes:
+        pairs: their number.
+        log_gain: median of ln(BAD / GOOD) of the performance.
+    """
+
+    result: PairedResult
+    pairs: int
+    log_gain: float
 
 
 @dataclass(frozen=True)
@@ -124,7 +146,8 @@ class BisectResult:
 
     Attributes:
         groups: parts (positions in `source.parts`) that move together; the answer counts groups.
-        screening: (target, number of pairs, median log gain BAD / GOOD) of each result of the screening.
+        target: the result on which the search is decided.
+        screening: results of the screening, that which differs most for its noise first.
         pair_s: seconds per pair.
         pairs_left: estimate of the pairs until the answer; 0 if the search is complete.
         sessions: UUIDs, oldest first.
@@ -135,7 +158,7 @@ class BisectResult:
     source: StackSource
     groups: tuple[Group, ...]
     target: PairedResult
-    screening: tuple[tuple[PairedResult, int, float], ...]
+    screening: tuple[ScreenedResult, ...]
     answer: BisectionAnswer
     pair_s: float
     pairs_left: int
@@ -147,10 +170,19 @@ def group_parts(count: int, usable: Callable[[Group], bool]) -> tuple[Group, ...
     """Join each part that cannot be used alone with the first one that makes it usable, until none is left."""
     groups = [frozenset([part]) for part in range(count)]
     while True:
-        joined = next((p for p in permutations(groups, 2) if not usable(p[0]) and usable(p[0] | p[1])), None)
-        if joined is None:
+        pair = _pair_to_join(groups, usable)
+        if pair is None:
             return tuple(sorted(groups, key=min))
-        groups = [group for group in groups if group not in joined] + [joined[0] | joined[1]]
+        others = [group for group in groups if group not in pair]
+        groups = [*others, pair[0] | pair[1]]
+
+
+def _pair_to_join(groups: Sequence[Group], usable: Callable[[Group], bool]) -> tuple[Group, Group] | None:
+    """A group that cannot be used, and one that makes it usable; None if there is no such pair."""
+    for first, second in permutations(groups, 2):
+        if not usable(first) and usable(first | second):
+            return first, second
+    return None
 
 
 class BisectRun:
@@ -160,15 +192,15 @@ class BisectRun:
         UsageError: stacks that cannot be bisected, or that no case can run on; a budget that is too small.
     """
 
-    def __init__(
-        self, history: History, source: StackSource, options: BisectOptions, report_message: session.MessageCallback
-    ) -> None:
-        self.history, self.source, self.options, self.report_message = history, source, options, report_message
+    def __init__(self, history: History, source: StackSource, options: BisectOptions) -> None:
+        self.history, self.source, self.options = history, source, options
         self.site = reframe.load_site(source.system)
-        self.known: dict[tuple[Group, Group], list[float]] = defaultdict(list)
+        # Log gains of pairs that the search has not requested yet, by parts of the left and the right hybrid.
+        self.waiting_gains: dict[tuple[Group, Group], list[float]] = defaultdict(list)
         self.skipped: dict[str, None] = {}  # in the order in which they were tried
         for end, name in ((frozenset[int](), source.good), (self._everything, source.bad)):
-            if (stack := source.stack(end)).status != "installed":
+            stack = source.stack(end)
+            if stack.status != "installed":
                 raise UsageError(f"{name} cannot be measured: {stack.note}", hint="Choose other ends of the search.")
         self.ends = self._context(frozenset(), self._everything, options.cases)
         self._refuse_one_sided_cases()
@@ -189,26 +221,33 @@ class BisectRun:
     def run(self) -> BisectResult:
         """Measure until the answer is known or the budget used up."""
         request_allocation(self.ends, StopRule(budget_s=self.options.budget_s))
-        with self.ends.system_lock(self.history):
+        with lock_system(self.history, self.ends.session.system):
             pass  # recovers the results of an interrupted search
-        screening = self._screened()
-        target = screening[0][0]
-        planned = next(run for run in self.ends.plans()["left"].runs if run.name == target.run)
+        screening = self._screen()
+        target = screening[0].result
+        planned = next(run for run in self.ends.plan_sides()["left"].runs if run.name == target.run)
         groups = self._groups(planned)
         bisection = self._new_bisection(groups, planned)
-        self._read_known(target)
-        self._use_known(bisection, groups)
+        # An interrupted search goes on from the pairs in the history.
+        self._read_earlier_pairs(target)
+        self._record_waiting(bisection, groups)
         self._require_budget(bisection)
         while bisection.request is not None and self._left_s() > self._pair_s():
             self._measure(bisection, groups, target)
-        left = bisection.pairs_left() if bisection.request is not None else 0
+        pairs_left = bisection.pairs_left() if bisection.request is not None else 0
         bisection.stop()
-        sessions = tuple(row.uuid for row in self._sessions())
-        pair_s = self._pair_s()
         return BisectResult(
-            self.options, self.source, groups, target, screening, bisection.answer(), pair_s, left, sessions,
-            tuple(self.skipped),
-        )  # fmt: skip
+            options=self.options,
+            source=self.source,
+            groups=groups,
+            target=target,
+            screening=screening,
+            answer=bisection.answer(),
+            pair_s=self._pair_s(),
+            pairs_left=pairs_left,
+            sessions=tuple(session.uuid for session in self._sessions()),
+            skipped=tuple(self.skipped),
+        )
 
     def keep_answer(self, lines: Sequence[str]) -> None:
         """Store the answer with the newest session of the search, where `iowatch findings show` reads it."""
@@ -224,43 +263,47 @@ class BisectRun:
 
     def _groups(self, planned: PlannedRun) -> tuple[Group, ...]:
         """Parts that must move together; nothing is built to find them."""
-        return group_parts(
-            len(self.source.parts), lambda parts: self._fits(self.source.resolved(parts), parts, planned)
-        )
+
+        def fits(parts: Group) -> bool:
+            return self._fits(self.source.resolved(parts), parts, planned)
+
+        return group_parts(len(self.source.parts), fits)
 
     def _new_bisection(self, groups: Sequence[Group], planned: PlannedRun) -> Bisection:
-        return Bisection(
-            len(groups), lambda chosen: self._is_usable(_union(groups, chosen), planned), self.options.settings
-        )
+        def is_usable(numbers: frozenset[int]) -> bool:
+            return self._is_usable(_union(groups, numbers), planned)
+
+        return Bisection(len(groups), is_usable, self.options.settings)
 
     # Sessions
 
-    def _context(self, left: Group, right: Group, cases: Sequence[str]) -> PairContext:
+    def _context(self, left: Group, right: Group, cases: Sequence[str]) -> AbContext:
         stacks = self.source.stack(left), self.source.stack(right)
-        options = self.options
-        return PairContext(
-            self.source.system, options.suite, [stack.name for stack in stacks], options.benchmarks, options.scratch,
-            None, self.report_message, None, cases, sides=stacks, like=options.like, known_site=self.site,
-        )  # fmt: skip
+        options = SessionOptions(
+            system=self.source.system,
+            suite=self.options.suite,
+            benchmarks=self.options.benchmarks,
+            case_names=cases,
+            scratch=self.options.scratch,
+        )
+        return make_pair_context(options, stacks, self.options.like, self.site)
 
     def _refuse_one_sided_cases(self) -> None:
         """A case that the user named must run on both sides."""
-        if not self.options.cases:
-            self.ends.plans()
-            return
-        for stack in self.ends.stacks:
-            missing = set(self._required(self.ends)) - set(self.ends.site.features.get(stack, ()))
-            if stack in self.ends.site.features and missing:
-                raise UsageError(
-                    f"case {', '.join(self.options.cases)} cannot run on '{stack}': it does not provide "
-                    f"{', '.join(sorted(missing))}",
-                    hint="Choose a case that both stacks can run (`iowatch run --dry-run --stack …`).",
-                )
-        self.ends.plans()
-
-    @staticmethod
-    def _required(context: PairContext) -> list[str]:
-        return [feature for case in context.cases for feature in case.requires]
+        if self.options.cases:
+            features = self.ends.session.site.features
+            required: set[str] = set()
+            for case in self.ends.session.cases:
+                required |= set(case.requires)
+            for stack in self.ends.stacks:
+                missing = required - features[stack] if stack in features else set()
+                if missing:
+                    raise UsageError(
+                        f"case {', '.join(self.options.cases)} cannot run on '{stack}': it does not provide "
+                        f"{', '.join(sorted(missing))}",
+                        hint="Choose a case that both stacks can run (`iowatch run --dry-run --stack …`).",
+                    )
+        self.ends.plan_sides()  # refuses what no stack can run
 
     def _is_usable(self, parts: Group, planned: PlannedRun) -> bool:
         return self._fits(self.source.stack(parts), parts, planned)
@@ -280,88 +323,110 @@ class BisectRun:
         line = f"{self._describe(parts)}: {reason}"
         if line not in self.skipped:
             self.skipped[line] = None
-            self.report_message(f"skipped: {line}")
+            _LOG.info("skipped: %s", line)
 
-    def _sessions(self) -> list[Any]:
+    def _sessions(self) -> list[SessionRow]:
         """Sessions of this search, oldest first."""
-        rows = self.history.sessions(self.source.system)
-        return [row for row in reversed(rows) if _of_search(row).get("id") == self.identity]
+        sessions = self.history.sessions(self.source.system)
+        return [session for session in reversed(sessions) if _search_facts(session).get("id") == self.identity]
 
     def _seed(self) -> int:
         return int(np.random.default_rng(self.options.seed).integers(2**31))
 
     def _measure_session(
-        self, context: PairContext, wanted: Callable[[], int], record: RecordPair, **of: object
+        self, context: AbContext, wanted: Callable[[], int], record: RecordPair, **facts: object
     ) -> None:
+        """Measure pairs in one session.
+
+        Args:
+            wanted, record: as of `measure_pairs`.
+            facts: of the session, besides the search to which it belongs.
+        """
         attributes = {
-            _SEARCH: {"id": self.identity, **of},
+            _SEARCH: {"id": self.identity, **facts},
             "experiment": self._experiment().model_dump(mode="json", exclude_defaults=True),
         }
-        budget_s = None if "screening" in of else self._left_s()
+        is_screening = "screening" in facts
         measure_pairs(
-            self.history, context, wanted, record, seed=self._seed(), budget_s=budget_s, best=True,
+            self.history,
+            context,
+            wanted,
+            record,
+            seed=self._seed(),
+            budget_s=None if is_screening else self._left_s(),
+            best=True,
             attributes=attributes,
-        )  # fmt: skip
+        )
 
     # Screening
 
-    def _screened(self) -> tuple[tuple[PairedResult, int, float], ...]:
+    def _screen(self) -> tuple[ScreenedResult, ...]:
         """The results of the whole difference, that which differs most for its noise first.
 
         If there is only one, nothing was selected by its value, and its pairs are also the first ones of the search.
         """
-        found = self._read_screening()
-        if not found:
-            self.report_message(f"screening: {_SCREENING_PAIRS} pairs of the whole difference")
+        gains_by_result = self._read_screening()
+        if not gains_by_result:
+            _LOG.info("screening: %s pairs of the whole difference", _SCREENING_PAIRS)
             pairs: list[PairGains] = []
             self._measure_session(self.ends, lambda: _SCREENING_PAIRS - len(pairs), pairs.append, screening=True)
-            found = self._read_screening()
-        if not found:
+            gains_by_result = self._read_screening()
+        if not gains_by_result:
             raise MachineError(
                 "the screening has no result on both sides in all its pairs",
                 hint="`iowatch history show` of its session has the reasons.",
             )
-        if len(found) == 1:
-            self.known[frozenset(), self._everything] += next(iter(found.values()))
-        ordered = sorted(found.items(), key=lambda item: -_difference_to_noise(item[1]))
-        return tuple((target, len(gains), median(gains)) for target, gains in ordered)
+        if len(gains_by_result) == 1:
+            (gains,) = gains_by_result.values()
+            self.waiting_gains[frozenset(), self._everything] += gains
+        ordered = sorted(gains_by_result.items(), key=lambda item: -_difference_to_noise(item[1]))
+        return tuple(ScreenedResult(result, len(gains), median(gains)) for result, gains in ordered)
 
     def _read_screening(self) -> dict[PairedResult, list[float]]:
-        for row in self._sessions():
-            if _of_search(row).get("screening"):
-                gains: dict[PairedResult, list[float]] = defaultdict(list)
-                for pair in read_pairs(self.history, row.uuid, best=True).values():
-                    for target, gain in pair.items():
-                        if self._is_asked(target):
-                            gains[target].append(gain)
-                if found := {target: each for target, each in gains.items() if len(each) >= _SCREENING_PAIRS - 1}:
-                    return found
+        """The log gains of the first screening with a usable result, by result; empty without one."""
+        for session in self._sessions():
+            if not _search_facts(session).get("screening"):
+                continue
+            gains: dict[PairedResult, list[float]] = defaultdict(list)
+            for pair in read_pairs(self.history, session.uuid, best=True).values():
+                for result, gain in pair.items():
+                    if self._is_asked(result):
+                        gains[result].append(gain)
+            # One pair may have failed.
+            usable = {result: values for result, values in gains.items() if len(values) >= _SCREENING_PAIRS - 1}
+            if usable:
+                return usable
         return {}
 
-    def _is_asked(self, target: PairedResult) -> bool:
-        asked = self.options
-        is_operation = asked.operation is None or target.case.parameters.get("operation") == asked.operation
-        return is_operation and asked.metric in (None, target.metric)
+    def _is_asked(self, result: PairedResult) -> bool:
+        """Whether the search may be decided on a result."""
+        operation, metric = self.options.operation, self.options.metric
+        if operation is not None and result.case.parameters.get("operation") != operation:
+            return False
+        return metric is None or result.metric == metric
 
     # Search
 
-    def _read_known(self, target: PairedResult) -> None:
+    def _read_earlier_pairs(self, target: PairedResult) -> None:
         """The pairs of an earlier start of this search."""
         count = 0
-        for row in self._sessions():
-            sides = _of_search(row)
-            if "left" in sides:
-                gains = [
-                    pair[target] for pair in read_pairs(self.history, row.uuid, best=True).values() if target in pair
-                ]
-                self.known[frozenset(sides["left"]), frozenset(sides["right"])] += gains
-                count += len(gains)
+        for session in self._sessions():
+            facts = _search_facts(session)
+            if "left" not in facts:  # the screening
+                continue
+            pairs = read_pairs(self.history, session.uuid, best=True).values()
+            gains = [pair[target] for pair in pairs if target in pair]
+            self.waiting_gains[frozenset(facts["left"]), frozenset(facts["right"])] += gains
+            count += len(gains)
         if count:
-            self.report_message(f"{format_count(count, 'pair')} of an earlier start of this search in the history")
+            _LOG.info("%s of an earlier start of this search in the history", format_count(count, "pair"))
 
-    def _use_known(self, bisection: Bisection, groups: Sequence[Group]) -> None:
+    def _record_waiting(self, bisection: Bisection, groups: Sequence[Group]) -> None:
         """Record the pairs in the order in which the search requests them; the search depends on nothing else."""
-        while bisection.request is not None and (gains := self.known[_stacks_of(groups, bisection.request)]):
+        while bisection.request is not None:
+            gains = self.waiting_gains[_stacks_of(groups, bisection.request)]
+            if not gains:
+                return
             bisection.record(gains.pop(0))
 
     def _measure(self, bisection: Bisection, groups: Sequence[Group], target: PairedResult) -> None:
@@ -370,14 +435,13 @@ class BisectRun:
         assert request is not None
         left, right = _stacks_of(groups, request)
         context = self._context(left, right, [target.run])
-        self.report_message(
-            f"{context.stacks[1]} is {self._describe(right)}; against {context.stacks[0]}, {self._describe(left)}"
-        )
+        new, old = self._describe(right), self._describe(left)
+        _LOG.info("%s is %s; against %s, %s", context.stacks[1], new, context.stacks[0], old)
 
         def record(pair: PairGains) -> None:
             if target in pair:
-                self.known[left, right].append(pair[target])
-                self._use_known(bisection, groups)
+                self.waiting_gains[left, right].append(pair[target])
+                self._record_waiting(bisection, groups)
 
         def wanted() -> int:
             return bisection.pairs_needed() if bisection.request == request else 0
@@ -391,10 +455,14 @@ class BisectRun:
             bisection.skip()
 
     def _describe(self, parts: Group) -> str:
-        if parts in (frozenset(), self._everything):
-            return "BAD" if parts else "GOOD"
-        named = [str(self.source.parts[part]) for part in sorted(parts)]
-        return "GOOD with " + "; ".join(named if len(named) <= 8 else [f"{len(named)} parts up to {named[-1]}"])
+        if not parts:
+            return "GOOD"
+        if parts == self._everything:
+            return "BAD"
+        names = [str(self.source.parts[part]) for part in sorted(parts)]
+        if len(names) > _MOST_NAMED_PARTS:
+            return f"GOOD with {len(names)} parts up to {names[-1]}"
+        return f"GOOD with {'; '.join(names)}"
 
     # Budget
 
@@ -403,18 +471,21 @@ class BisectRun:
 
     def _pair_s(self) -> float:
         """Seconds per pair: median of the sessions of this search, from their first run to the last one's start."""
-        found = []
-        for row in self._sessions():
-            starts = [run.started_at for run in self.history.runs(row.uuid)]
+        seconds: list[float] = []
+        for session in self._sessions():
+            starts = [run.started_at for run in self.history.runs(session.uuid)]
             if len(starts) > 2:
-                found.append(2 * (max(starts) - min(starts)) / (len(starts) - 1))
-        return median(found) if found else 0.0
+                run_s = (max(starts) - min(starts)) / (len(starts) - 1)
+                seconds.append(2 * run_s)
+        return median(seconds) if seconds else 0.0
 
     def _require_budget(self, bisection: Bisection) -> None:
         if bisection.request is None:
             return
         least, probable = bisection.pairs_left(least=True), bisection.pairs_left()
-        needed_s, probable_s = ((pairs + bisection.planned_tests()) * self._pair_s() for pairs in (least, probable))
+        # Each test starts with a warm-up of both stacks.
+        warm_ups, pair_s = bisection.planned_tests(), self._pair_s()
+        needed_s, probable_s = (least + warm_ups) * pair_s, (probable + warm_ups) * pair_s
         left_s = max(0.0, self._left_s())
         if needed_s > left_s:
             raise UsageError(
@@ -423,9 +494,11 @@ class BisectRun:
                 hint=f"--budget {needed_s / 40:.0f}, or --case with a shorter case. What was measured is kept.",
             )
         if probable_s > left_s:
-            self.report_message(
-                f"with the noise so far about {probable} pairs ({probable_s / 60:.0f} minutes) are needed; "
-                f"{left_s / 60:.0f} are left"
+            _LOG.warning(
+                "with the noise so far about %s pairs (%.0f minutes) are needed; %.0f are left",
+                probable,
+                probable_s / 60,
+                left_s / 60,
             )
 
 
@@ -433,14 +506,15 @@ def _difference_to_noise(gains: Sequence[float]) -> float:
     return abs(fmean(gains)) / (stdev(gains) + _SMALLEST_SPREAD)
 
 
-def _of_search(row: Any) -> Mapping[str, Any]:
+def _search_facts(session: SessionRow) -> Mapping[str, Any]:
     """The attribute `bisect` of a session, or nothing."""
-    found = row.facts.document.get(_SEARCH)
-    return found if isinstance(found, Mapping) else {}
+    facts = session.facts.document.get(_SEARCH)
+    return facts if isinstance(facts, Mapping) else {}
 
 
-def _union(groups: Sequence[Group], chosen: frozenset[int]) -> Group:
-    return frozenset(part for number in chosen for part in groups[number])
+def _union(groups: Sequence[Group], numbers: frozenset[int]) -> Group:
+    """The parts of the groups with these numbers."""
+    return frozenset[int]().union(*(groups[number] for number in numbers))
 
 
 def _stacks_of(groups: Sequence[Group], request: PairRequest) -> tuple[Group, Group]:

@@ -97,7 +97,7 @@ BUILD_KINDS: Mapping[str, Callable[[str, list[str]], Stack]] = MappingProxyType(
 _SPACK = "spack"
 
 
-def spec_environment(system: str, spec: str, say: Callable[[str], None]) -> SpackEnvironment:
+def spec_environment(system: str, spec: str) -> SpackEnvironment:
     """The environment of one spec, with the packages that the system has, as `iowatch stack install --concretize`.
 
     What is installed is used for all other packages, so that two specs differ in as little as they can.
@@ -111,14 +111,14 @@ def spec_environment(system: str, spec: str, say: Callable[[str], None]) -> Spac
 
     def write(target: Path) -> None:
         adapted: dict[str, Any] = dict(content)
-        stack_install.adapt_to_machine(adapted, includes, target, pinned, say)
+        stack_install.adapt_to_machine(adapted, includes, target, pinned)
         write_environment(target, {"spack": adapted})
 
-    return SpackEnvironment(system, f"{GATE_PREFIX}{content_digest(content, includes)}", write, say)
+    return SpackEnvironment(system, f"{GATE_PREFIX}{content_digest(content, includes)}", write)
 
 
-def _spec_build(system: str, text: str, spec: str, say: Callable[[str], None]) -> Build:
-    stack = spec_environment(system, spec, say).stack()
+def _spec_build(system: str, text: str, spec: str) -> Build:
+    stack = spec_environment(system, spec).stack()
     _require_usable(text, stack)
     if not any(stack.part(name) for name in stack_probe.MPI_PACKAGES):
         raise UsageError(
@@ -128,11 +128,9 @@ def _spec_build(system: str, text: str, spec: str, say: Callable[[str], None]) -
     return Build(text, stack, is_made=True)
 
 
-def find_build(system: str, text: str, say: Callable[[str], None] = lambda _: None) -> Build:
+def find_build(system: str, text: str) -> Build:
     """Return the build of a text: the name of a stack, `modules:a,b`, `prefix:/opt/hdf5-a` or `spack:SPEC`.
 
-    Args:
-        say: receives the progress of Spack, which builds a spec once.
 
     Raises:
         UsageError: unknown stack or kind; no such directory; a build that cannot be used, with the reason.
@@ -144,7 +142,7 @@ def find_build(system: str, text: str, say: Callable[[str], None] = lambda _: No
         _require_usable(text, stack)
         return Build(text, stack, is_made=False)
     if build_kind == _SPACK and description.strip():
-        return _spec_build(system, text, description.strip(), say)
+        return _spec_build(system, text, description.strip())
     if build_kind not in (*BUILD_KINDS, _SPACK):
         forms = ", ".join(f"{name}:…" for name in BUILD_KINDS)
         hint = f"A build is the name of a stack (`iowatch stack list`), {forms}, spack:SPEC or git:DIR@REV."
@@ -176,14 +174,13 @@ def with_package_paths(stack: Stack) -> Stack:
     return replace(stack, paths=paths)
 
 
-def recorded_files(system: str, recorded: Stack, say: Callable[[str], None] = lambda _: None) -> Stack:
+def recorded_files(system: str, recorded: Stack) -> Stack:
     """Return a stack as a run recorded it, with its files where they are now.
 
     Packages of Spack that are gone are installed again under their hashes, from Spack's store or a build cache.
 
     Args:
         recorded: from the run.
-        say: receives the progress of Spack.
 
     Raises:
         UsageError: a file is missing and cannot be installed again; names what is missing.
@@ -197,7 +194,7 @@ def recorded_files(system: str, recorded: Stack, say: Callable[[str], None] = la
     if recorded.kind != "spack":
         raise UsageError(message, hint="Install it again (docs/stacks.md), or compare the stacks that are left.")
     try:
-        reinstalled = _installed_again(system, recorded, say)
+        reinstalled = _installed_again(system, recorded)
     except MachineError as error:
         raise UsageError(
             f"{message}, and {error.message}", hint="docs/gate.md describes build caches of Spack."
@@ -207,7 +204,7 @@ def recorded_files(system: str, recorded: Stack, say: Callable[[str], None] = la
     return replace(recorded, parts=parts, tools=reinstalled.tools)
 
 
-def _installed_again(system: str, recorded: Stack, say: Callable[[str], None]) -> Stack:
+def _installed_again(system: str, recorded: Stack) -> Stack:
     """The packages of a stack that Spack installed, each under its recorded hash.
 
     Raises:
@@ -221,7 +218,7 @@ def _installed_again(system: str, recorded: Stack, say: Callable[[str], None]) -
     settings_file = stack_install.spack_settings_file()
     content = {"include": [str(settings_file)], "specs": specs, "view": False}
     name = f"{RECORDED_PREFIX}{content_digest(content, [settings_file])}"
-    environment = SpackEnvironment(system, name, lambda target: write_environment(target, {"spack": content}), say)
+    environment = SpackEnvironment(system, name, lambda target: write_environment(target, {"spack": content}))
     stack = environment.resolved()
     if stack.status == "locked":
         lock = stack_directory(system, name) / "env" / "spack.lock"
@@ -237,17 +234,16 @@ def _installed_again(system: str, recorded: Stack, say: Callable[[str], None]) -
     return stack
 
 
-def recorded_stack(system: str, recorded: Stack, say: Callable[[str], None] = lambda _: None) -> Stack:
+def recorded_stack(system: str, recorded: Stack) -> Stack:
     """Return a stack as a run recorded it, under a name of its own, if it can still be used on this machine.
 
     Args:
         recorded: from the run.
-        say: receives the progress of Spack.
 
     Raises:
         UsageError: a file is missing, or a part has another version now; names what is missing.
     """
-    recorded = recorded_files(system, recorded, say)
+    recorded = recorded_files(system, recorded)
     if recorded.kind == "spack":
         recorded = with_package_paths(recorded)
     elif recorded.kind == "system":

@@ -8,11 +8,12 @@ so that GOOD is no part of the range, BAD all of it, and merges need no special 
 from __future__ import annotations
 
 import hashlib
+import logging
 import re
 import shlex
 import shutil
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -22,6 +23,8 @@ from iowatch.experiments.common.builds import prefix_paths
 from iowatch.experiments.common.hybrids import HybridPart, describe_hybrid
 from iowatch.site import Stack, StackPart, load_stack, machine, write_stack_files
 from iowatch.site.stack import probe as stack_probe
+
+_LOG = logging.getLogger(__name__)
 
 # Positions of commits, or of parts of a stack, that a build has.
 Group = frozenset[int]
@@ -137,7 +140,6 @@ class CommitSource:
     commits: CommitRange
     base: Stack
     command: str | None
-    report: Callable[[str], None]
     parts: tuple[HybridPart, ...]
     _stacks: dict[Group, Stack] = field(default_factory=dict)
 
@@ -172,7 +174,7 @@ class CommitSource:
         directory = self._cache / hashlib.sha256(build_input.encode()).hexdigest()[:16]
         marker = directory / "built"
         if not marker.exists():
-            self.report(f"building {self.package} at {commit[:12]}")
+            _LOG.info("building %s at %s", self.package, commit[:12])
             shutil.rmtree(directory, ignore_errors=True)
             reason = self._build(commit, directory)
             if reason is not None:
@@ -311,9 +313,7 @@ def _is_installed_in(part: StackPart, prefix: Path) -> bool:
     return any(Path(file).is_relative_to(prefix) for file in part.files)
 
 
-def commit_source(
-    system: str, package: str, commits: CommitRange, stack: str, command: str | None, report: Callable[[str], None]
-) -> CommitSource:
+def commit_source(system: str, package: str, commits: CommitRange, stack: str, command: str | None) -> CommitSource:
     """Return the commits of a range, built for a stack of modules or of the operating system.
 
     Raises:
@@ -326,4 +326,4 @@ def commit_source(
         raise UsageError(f"{message}: {base.note}", hint=hint)
     if base.kind == "spack":
         raise UsageError(f"{message}: its programs are linked against the packages of Spack", hint=hint)
-    return CommitSource(system, package, commits, base, command, report, parts=commits.parts())
+    return CommitSource(system, package, commits, base, command, parts=commits.parts())

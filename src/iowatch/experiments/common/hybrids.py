@@ -113,11 +113,9 @@ class HybridSource:
         return self._stacks[positions]
 
 
-def compare_for_hybrids(system: str, good: str, bad: str, say: Callable[[str], None] = lambda _: None) -> HybridSource:
+def compare_for_hybrids(system: str, good: str, bad: str) -> HybridSource:
     """Return the differences of two stacks of a system.
 
-    Args:
-        say: receives the progress of builds.
 
     Raises:
         UsageError: unknown stack; a stack is not usable; the stacks do not differ, or not in what can be exchanged.
@@ -136,20 +134,18 @@ def compare_for_hybrids(system: str, good: str, bad: str, say: Callable[[str], N
         stacks.append(stack)
     if len(files) == 2:
         return _of_modules(system, (stacks[0], stacks[1]), (files[0], files[1]))
-    return _of_parts(system, (stacks[0], stacks[1]), say)
+    return _of_parts(system, (stacks[0], stacks[1]))
 
 
-def recorded_hybrids(system: str, good: Stack, bad: Stack, say: Callable[[str], None] = lambda _: None) -> HybridSource:
+def recorded_hybrids(system: str, good: Stack, bad: Stack) -> HybridSource:
     """Return the differences of two stacks as runs recorded them, if both can still be used.
 
-    Args:
-        say: receives the progress of builds.
 
     Raises:
         UsageError: a stack is no longer what was recorded; they do not differ, or not in what can be exchanged.
     """
     if (good.kind, bad.kind) != ("modules", "modules"):
-        return _of_parts(system, (_recorded_end(system, good, say), _recorded_end(system, bad, say)), say)
+        return _of_parts(system, (_recorded_end(system, good), _recorded_end(system, bad)))
     good_file, bad_file = _recorded_modules(good), _recorded_modules(bad)
     loaded = []
     for recorded, file in ((good, good_file), (bad, bad_file)):
@@ -160,8 +156,8 @@ def recorded_hybrids(system: str, good: Stack, bad: Stack, say: Callable[[str], 
     return replace(source, good=good.name, bad=bad.name)
 
 
-def _recorded_end(system: str, recorded: Stack, say: Callable[[str], None]) -> Stack:
-    stack = recorded_files(system, recorded, say)
+def _recorded_end(system: str, recorded: Stack) -> Stack:
+    stack = recorded_files(system, recorded)
     if stack.kind == "spack":
         stack = with_package_paths(stack)
     return stack
@@ -192,7 +188,7 @@ def _of_modules(system: str, ends: tuple[Stack, Stack], files: tuple[ModulesFile
     return _source(system, ends, parts, make)
 
 
-def _of_parts(system: str, ends: tuple[Stack, Stack], say: Callable[[str], None]) -> HybridSource:
+def _of_parts(system: str, ends: tuple[Stack, Stack]) -> HybridSource:
     """Stacks of Spack, or of equal packages with other settings.
 
     Raises:
@@ -230,7 +226,7 @@ def _of_parts(system: str, ends: tuple[Stack, Stack], say: Callable[[str], None]
             return good
         if len(exchanged) == len(changes) or graphs is None:
             return bad
-        environment = _environment(system, good, graphs, exchanged, say)
+        environment = _environment(system, good, graphs, exchanged)
         return environment.stack() if is_built else environment.resolved()
 
     def make(positions: frozenset[int], *, is_built: bool = True) -> Stack:
@@ -257,11 +253,7 @@ def _changed_parts(good: Stack, bad: Stack) -> list[str]:
 
 
 def _environment(
-    system: str,
-    good: Stack,
-    graphs: tuple[SpackGraph, SpackGraph],
-    changes: Sequence[PackageChange],
-    say: Callable[[str], None],
+    system: str, good: Stack, graphs: tuple[SpackGraph, SpackGraph], changes: Sequence[PackageChange]
 ) -> SpackEnvironment:
     """GOOD with these packages of BAD, for Spack to resolve and build."""
     includes = [str(spack_settings_file())]
@@ -270,7 +262,7 @@ def _environment(
         includes = [str(path) for path in read_mapping(good_environment)["spack"].get("include", [])]
     document = hybrid_environment(*graphs, changes, includes)
     digest = content_digest(document, map(Path, includes))
-    return SpackEnvironment(system, f"{_PREFIX}{digest}", lambda target: write_environment(target, document), say)
+    return SpackEnvironment(system, f"{_PREFIX}{digest}", lambda target: write_environment(target, document))
 
 
 def _mpi_settings(stack: Stack) -> dict[str, str]:

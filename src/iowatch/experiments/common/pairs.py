@@ -2,7 +2,7 @@
 
 `measure_pairs` makes one session of `iowatch run --ab`, whose runs are in the history like any other, and returns when
 no more pairs are wanted; `read_pairs` reads the log gains of a session back. The stacks need not belong to the system:
-`PairContext` also takes stacks that no folder contains, such as hybrids.
+`make_pair_context` also takes stacks that no folder contains, such as hybrids.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from statistics import median
 
 import numpy as np
 
 from iowatch.core import METRICS, Case, MachineError, format_count, headline_metrics, write_atomically
 from iowatch.session import reframe
-from iowatch.session.ab_run import AbContext, AbRunResult, RunPlacement, place_in_allocation, run_ab
-from iowatch.site import Stack, current_allocation, stack_directory, write_stack_files
+from iowatch.session.ab_run import AbContext, AbRunResult, make_ab_context, run_ab
+from iowatch.session.options import SessionOptions
+from iowatch.site import Stack, stack_directory, write_stack_files
 from iowatch.statistics.interleaving import AbSchedule, AbTurn, StopRule
 from iowatch.store import History, ResultFilter
 
@@ -99,7 +99,7 @@ def measure_pairs(
     """
     rule = StopRule(budget_s=math.inf if budget_s is None else budget_s, most=10**6)
     schedule = _WantedPairs(rule, seed, history=history, wanted=wanted, record_pair=record, runs=runs, best=best)
-    return run_ab(history, context, schedule, **attributes)
+    return run_ab(history, context, schedule, attributes)
 
 
 @dataclass
@@ -169,25 +169,25 @@ class _WantedPairs(AbSchedule):
             done = pairs[-1]
 
 
-@dataclass
-class PairContext(AbContext):
-    """Context of an A/B run of any two stacks.
+def make_pair_context(
+    options: SessionOptions, sides: tuple[Stack, Stack], like: str, site: reframe.ReframeSite | None = None
+) -> AbContext:
+    """Make the context of an A/B run of any two stacks.
 
-    Attributes:
+    Args:
+        options: without stacks.
         sides: both stacks.
         like: a stack of the system, in whose partitions those run that no folder of the system contains.
-        known_site: the system as it was loaded before, which takes a second.
+        site: the system, if it was loaded before, which takes a second.
+
+    Raises:
+        UsageError: as `make_ab_context`.
     """
-
-    sides: tuple[Stack, ...] = ()
-    like: str = ""
-    known_site: reframe.ReframeSite | None = None
-
-    @cached_property
-    def placement(self) -> RunPlacement:
-        site = self.known_site or reframe.load_site(self.system_name)
-        further_stacks = [stack for stack in self.sides if stack.name not in site.features]
-        return place_in_allocation(_site_with(site, self.like, further_stacks), current_allocation())
+    if site is None:
+        site = reframe.load_site(options.system)
+    further_stacks = [stack for stack in sides if stack.name not in site.features]
+    options = replace(options, stacks=tuple(stack.name for stack in sides))
+    return make_ab_context(options, _site_with(site, like, further_stacks))
 
 
 _CONFIGURATION = """import json

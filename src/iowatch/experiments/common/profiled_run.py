@@ -5,6 +5,7 @@ The session has the origin `profile`: it is neither expected, nor compared, nor 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -12,13 +13,18 @@ from typing import Any
 from iowatch import checks
 from iowatch.core import MachineError, format_count
 from iowatch.experiments.common import counters
-from iowatch.session import reframe, session
+from iowatch.session import reframe
+from iowatch.session.context import SessionContext
+from iowatch.session.file_systems import LockedSession, exclude_runs, lock_file_systems
 from iowatch.session.plan import SessionPlan, check_byte_budget, make_session_plan, require_runs
+from iowatch.session.runner import SessionRunner, lock_system
 from iowatch.store import History, SessionFacts
+
+_LOG = logging.getLogger(__name__)
 
 
 def run_profile(
-    history: History, context: session.SessionContext, profiler: str = "auto", **attributes: object
+    history: History, context: SessionContext, profiler: str = "auto", **attributes: object
 ) -> dict[str, Any]:
     """Profile the chosen cases on every chosen stack that can run them.
 
@@ -33,17 +39,18 @@ def run_profile(
         UsageError: unknown stack; no stack can run the case.
         MachineError: another session is running; scratch cannot be used; ReFrame cannot be started, or ran nothing.
     """
-    with context.system_lock(history):
-        plan = make_session_plan(context.site, context.cases, context.stacks, context.limits, excluded=context.excluded)
+    with lock_system(history, context.system):
+        excluded = exclude_runs(context)
+        plan = make_session_plan(context.site, context.cases, context.options.stacks, context.limits, excluded)
         require_runs(context.site, plan)
         check_byte_budget(context.site, plan, context.limits)
-        with context.scratch_lock(history, plan):
+        with lock_file_systems(history, context, plan) as session:
             names = ", ".join(f"{run.name} on {run.stack}" for run in plan.runs)
             message = f"profiling {names}, scratch {context.scratch}"
             if profiler.startswith(counters.COUNTS):
                 message = f"counting what {format_count(len(plan.runs), 'run')} do"
-            context.report_message(message)
-            runner = _ProfileRunner(history, context, plan, profiler, attributes)
+            _LOG.info("%s", message)
+            runner = _ProfileRunner(history, session, plan, profiler, attributes)
             runner.run()
     runs = history.runs(runner.record.uuid)
     if not runs:
@@ -68,26 +75,26 @@ def run_profile(
     return {"session": runner.record.uuid, "runs": entries}
 
 
-class _ProfileRunner(session.SessionRunner):
+class _ProfileRunner(SessionRunner):
     reason: str | None = None
 
     def __init__(
         self,
         history: History,
-        context: session.SessionContext,
+        session: LockedSession,
         plan: SessionPlan,
         profiler: str,
         attributes: Mapping[str, object],
     ) -> None:
         facts = {"profile": [run.name for run in plan.runs], **attributes}
-        document = context.new_record(SessionFacts.from_document(facts))
+        document = session.new_record(SessionFacts.from_document(facts))
         record = replace(document, origin="profile")
-        super().__init__(history, context, record, ())
+        super().__init__(history, session, record, ())
         self.plan, self.profiler = plan, profiler
 
     def execute(self) -> None:
         planned = [run.key for run in self.plan.runs]
-        order = self.context.order(self.directory)
+        order = self.session.order(self.directory)
         order = replace(order, runs=checks.ordered_runs(planned), extensions=_extensions(self.profiler))
         try:
             reframe.execute_order(self.context.site, order, self.directory, lambda: None)

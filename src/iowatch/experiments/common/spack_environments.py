@@ -8,9 +8,10 @@ environment, its lock and its `stack.json` are in `var/stacks/<system>/<name>/`,
 from __future__ import annotations
 
 import hashlib
+import logging
 import shutil
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,8 @@ from iowatch.site.stack import install as stack_install
 from iowatch.site.stack import probe as stack_probe
 from iowatch.site.stack.load import read_stack_json
 from iowatch.site.stack.records import Stack, read_lock, read_lock_parts, stack_directory, write_stack_files
+
+_LOG = logging.getLogger(__name__)
 
 # A search or gate that runs now may need an environment that was used within this time.
 _KEPT_S = 86400.0
@@ -35,13 +38,11 @@ class SpackEnvironment:
     Attributes:
         name: of its stack; contains a digest of everything that decides what is built.
         write: writes `spack.yaml` into a directory.
-        say: receives progress messages.
     """
 
     system: str
     name: str
     write: Callable[[Path], None]
-    say: Callable[[str], None]
 
     @property
     def _directory(self) -> Path:
@@ -60,7 +61,7 @@ class SpackEnvironment:
         if not lock.is_file():
             printed: list[str] = []
             try:
-                self._resolve(_spack(self.say), lock.parent, printed)
+                self._resolve(_spack(), lock.parent, printed)
             except MachineError:
                 if not printed:  # no Spack
                     raise
@@ -74,14 +75,14 @@ class SpackEnvironment:
         resolved = self.resolved()
         if resolved.status != "locked":
             return resolved
-        spack = _spack(self.say)
+        spack = _spack()
         try:
             stack = self._build(spack)
         except MachineError as error:
             return self._broken(f"Spack cannot build it: {_reason(error.message.splitlines())}")
         write_stack_files(stack)
         self._mark_used()
-        _limit_size()
+        _limit_size(spack)
         return stack
 
     def _installed(self) -> Stack | None:
@@ -99,14 +100,14 @@ class SpackEnvironment:
         command = [*spack, "--color", "never", "-e", str(target), "concretize", "--force"]
         target.mkdir(parents=True, exist_ok=True)
         self.write(target)
-        self.say(f"{self.name}: resolving")
+        _LOG.info("%s: resolving", self.name)
         for line in stack_install.stream_lines(command):
             printed.append(line)
         self._mark_used()
 
     def _build(self, spack: list[str]) -> Stack:
         target = self._directory / "env"
-        stack_install.build_environment(spack, target, self.name, None, self.say, rebuild_own=False)
+        stack_install.build_environment(spack, target, self.name, None, rebuild_own=False)
         prefixes = stack_install.installed_prefixes(spack, target)
         return stack_install.describe_installed_stack(self.name, self.system, target, prefixes)
 
@@ -143,13 +144,13 @@ def _cache_directory() -> Path:
     return settings.var_directory().absolute() / "build" / "spack"
 
 
-def _spack(say: Callable[[str], None]) -> list[str]:
+def _spack() -> list[str]:
     """Spack's command with the store of the cache, on top of the account's own store.
 
     Raises:
         MachineError: there is no Spack, or it fails.
     """
-    program = stack_install.require_spack(bootstrap=False, say=say)
+    program = stack_install.require_spack(bootstrap=False)
     scope = _cache_directory() / "scope"
     if not (scope / "upstreams.yaml").is_file():
         script = "import spack.store; print(spack.store.STORE.root)"
@@ -162,8 +163,12 @@ def _spack(say: Callable[[str], None]) -> list[str]:
     return [program, "-C", str(scope)]
 
 
-def _limit_size() -> None:
-    """Remove the environments that were not used for longest, and their packages, beyond the size of the cache."""
+def _limit_size(spack: Sequence[str]) -> None:
+    """Remove the environments that were not used for longest, and their packages, beyond the size of the cache.
+
+    Args:
+        spack: Spack's command, as `_spack` makes it.
+    """
     limit_bytes = parse_size(settings.site_settings().build_cache_size)
     with exclusive_file_lock(_cache_directory() / "packages"):
         packages = _cached_packages(_cache_directory() / "store")
@@ -182,7 +187,7 @@ def _limit_size() -> None:
                 kept_packages |= needed
         unused = sorted(packages.keys() - kept_packages)
         if unused:
-            command = [*_spack(lambda _: None), "--color", "never", "uninstall", "--yes-to-all", "--force"]
+            command = [*spack, "--color", "never", "uninstall", "--yes-to-all", "--force"]
             for _ in stack_install.stream_lines([*command, *(f"/{package_hash}" for package_hash in unused)]):
                 pass
 

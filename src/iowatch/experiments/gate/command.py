@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from iowatch.cli import common
-from iowatch.cli.completion import complete_benchmark, complete_suite
+from iowatch.cli.completion import complete_suite
 from iowatch.core import write_atomically
 from iowatch.experiments.common import counters
 from iowatch.experiments.gate import report as gate
@@ -40,18 +40,8 @@ def _print_schema(context: click.Context, _option: click.Parameter, wanted: bool
 @click.option(
     "--suite", shell_complete=complete_suite, default="gate", show_default=True, help="Parameter set with the cases."
 )
-@click.option(
-    "--benchmark",
-    "benchmarks",
-    shell_complete=complete_benchmark,
-    multiple=True,
-    metavar="NAME",
-    help="Only cases of this (may be repeated).",
-)
-@click.option(
-    "--case", "cases", multiple=True, metavar="NAME",
-    help="Only this case, as `iowatch run --dry-run` lists it (may be repeated).",
-)  # fmt: skip
+@common.benchmarks_option
+@common.cases_option
 @click.option(
     "--margin", type=common.PERCENT, default="10%", show_default=True, help="Loss of performance that is stopped."
 )
@@ -115,7 +105,7 @@ def command(
         instructions if counts else None, seed, build, package,
     )  # fmt: skip
     with History.open(db) as history:
-        found = GateRun(history, options, common.print_message).run()
+        found = GateRun(history, options).run()
     document = gate.gate_json(found)
     if markdown:
         picture = markdown.with_suffix(".svg")

@@ -8,13 +8,14 @@ on both builds.
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 import platform
 import shutil
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from statistics import median
@@ -27,14 +28,18 @@ from iowatch.core import MachineError, UsageError
 from iowatch.experiments.common import counters
 from iowatch.experiments.common.builds import Build, build_digest, find_build
 from iowatch.experiments.common.commits import CommitRange, CommitSource
-from iowatch.experiments.common.pairs import PairContext, PairedResult, PairGains, measure_pairs
+from iowatch.experiments.common.pairs import PairedResult, PairGains, make_pair_context, measure_pairs
 from iowatch.experiments.common.profiled_run import run_profile
-from iowatch.session import reframe, session
-from iowatch.session.ab_run import WarmUpError, request_allocation
+from iowatch.session import reframe
+from iowatch.session.ab_run import AbContext, request_allocation
+from iowatch.session.interleaved import WarmUpError
+from iowatch.session.options import SessionOptions
 from iowatch.site import Stack, StackDiff, diff_stacks, load_stack, machine
 from iowatch.statistics.gate import Gate, GateDecision, GateResult, GateSettings
 from iowatch.statistics.interleaving import StopRule
 from iowatch.store import History, ResultFilter
+
+_LOG = logging.getLogger(__name__)
 
 _ATTRIBUTE, _COUNTED, _GIT = "gate", "counted_builds", "git"
 _FIRST_PAIRS = 6
@@ -128,30 +133,41 @@ class GateRun:
         UsageError: a build that cannot be used; no case that both can run; no file system in memory.
     """
 
-    def __init__(self, history: History, options: GateOptions, report_message: session.MessageCallback) -> None:
+    def __init__(self, history: History, options: GateOptions) -> None:
         self.started = time.monotonic()
-        self.history, self.options, self.report_message = history, options, report_message
+        self.history, self.options = history, options
         self.load = os.getloadavg()[0]
-        self.base, self.head = (self._find(text) for text in (options.base, options.head))
+        self.base = self._find_build(options.base)
+        self.head = self._find_build(options.head)
         self.gate: Gate[PairedResult] | None = None
-        self.first: list[PairGains] = []
+        self.first_pairs: list[PairGains] = []
         self.planned: tuple[str, ...] = ()
         self.session: str | None = None
 
-    def _find(self, text: str) -> Build:
-        kind, _, what = text.partition(":")
-        if kind != _GIT:
-            return find_build(self.options.system, text, self.report_message)
-        directory, _, revision = what.rpartition("@")
+    def _find_build(self, text: str) -> Build:
+        scheme, _, location = text.partition(":")
+        if scheme != _GIT:
+            return find_build(self.options.system, text)
+        return self._build_revision(text, location)
+
+    def _build_revision(self, text: str, location: str) -> Build:
+        """The build of a git revision.
+
+        Args:
+            text: `git:DIR@REVISION`.
+            location: of it, `DIR@REVISION`.
+        """
+        directory, _, revision = location.rpartition("@")
         if not directory or not revision:
             raise UsageError(f"'{text}' names no directory and revision", hint="For example git:src/hdf5@develop")
         commits = CommitRange(Path(directory).expanduser(), f"{revision}..{revision}")
         commit, options = commits.resolve(revision), self.options
         package = options.package or Path(directory).resolve().name
-        named = [one for one in (options.base, options.head) if ":" not in one]
-        under = load_stack(named[0] if named else _any_stack(options.system), options.system)
+        # It is built for the other build if that is a stack of the system.
+        stack_names = [build for build in (options.base, options.head) if ":" not in build]
+        under = load_stack(stack_names[0] if stack_names else _any_stack(options.system), options.system)
         source = CommitSource(
-            options.system, package, commits, under, options.build_command, self.report_message, parts=()
+            options.system, package, commits, under, options.build_command, parts=()
         )  # fmt: skip
         stack = source.built_stack(commit)
         if stack.status != "installed":
@@ -159,32 +175,53 @@ class GateRun:
         return Build(f"{_GIT}:{package}@{revision}", stack, is_made=True)
 
     @cached_property
-    def context(self) -> PairContext:
-        """The chosen cases on both builds."""
-        named = [build.stack.name for build in (self.base, self.head) if not build.is_made]
-        return self._context(self.options.cases, named[0] if named else _any_stack(self.options.system), "off")
+    def context(self) -> AbContext:
+        """The chosen cases on both builds, without traces: they would disturb the measurement."""
+        return self._make_context(self.options.cases, "off")
 
-    def _context(self, cases: Sequence[str], like: str, darshan: Literal["off"] | None) -> PairContext:
-        options, sides = self.options, (self.base.stack, self.head.stack)
-        return PairContext(
-            options.system, options.suite, [stack.name for stack in sides], () if cases else options.benchmarks,
-            options.scratch or _memory_directory(), None, self.report_message, darshan, tuple(cases),
-            sides=sides, like=like,
-        )  # fmt: skip
+    def _make_context(self, cases: Sequence[str], darshan: Literal["off"] | None) -> AbContext:
+        options = SessionOptions(
+            system=self.options.system,
+            suite=self.options.suite,
+            benchmarks=() if cases else self.options.benchmarks,
+            case_names=tuple(cases),
+            scratch=self.options.scratch or _memory_directory(),
+            darshan=darshan,
+        )
+        return make_pair_context(options, (self.base.stack, self.head.stack), self._like)
+
+    @cached_property
+    def _like(self) -> str:
+        """A stack of the system, in whose partitions builds run that are no stacks of the system."""
+        for build in (self.base, self.head):
+            if not build.is_made:
+                return build.stack.name
+        return _any_stack(self.options.system)
 
     def run(self) -> GateOutcome:
         """Count, then measure until the decision is known or time is up."""
         request_allocation(self.context, StopRule(budget_s=self.options.budget_s))
-        self.planned = tuple(run.name for run in self.context.plans()["left"].runs)
+        self.planned = tuple(run.name for run in self.context.plan_sides()["left"].runs)
+        # Counts first: they need no pairs, and tell why a result differs.
         counts, refused = self._count() if self.options.counter else (None, "")
         failed = self._measure()
-        decision = self.gate.decision if self.gate else "undecided"
+        decision: GateDecision = self.gate.decision if self.gate else "undecided"
         return GateOutcome(
-            self.options, self.base, self.head, diff_stacks(self.base.stack, self.head.stack),
-            "regression" if failed else decision, tuple(self._results()), failed,
-            {**self._one_sided_cases(), **self._failed_runs("left")}, counts, refused,
-            time.monotonic() - self.started, self._decision_s(), self.load, self.session or "",
-        )  # fmt: skip
+            options=self.options,
+            base=self.base,
+            head=self.head,
+            difference=diff_stacks(self.base.stack, self.head.stack),
+            decision="regression" if failed else decision,
+            results=tuple(self._results()),
+            failed=failed,
+            left_out={**self._one_sided_cases(), **self._failed_runs("left")},
+            counts=counts,
+            counts_refused=refused,
+            seconds=time.monotonic() - self.started,
+            seconds_left=self._decision_s(),
+            load=self.load,
+            session=self.session or "",
+        )
 
     def _left_s(self) -> float:
         return self.options.budget_s - (time.monotonic() - self.started)
@@ -215,13 +252,14 @@ class GateRun:
             self.session = self.history.sessions(self.options.system, 1)[0].uuid
             return _FIRST_PAIRS
         if self.gate is None:
-            self.gate = Gate(
-                [*dict.fromkeys(result for gains in self.first for result in gains)], self.options.settings
-            )
-            for gains in self.first:
+            results = dict.fromkeys(result for gains in self.first_pairs for result in gains)
+            self.gate = Gate([*results], self.options.settings)
+            for gains in self.first_pairs:
                 self._record(gains)
+        # What cannot be decided in the time that is left costs the other results theirs.
         for result in self.gate.open:
-            if self.gate.results[result].is_hopeless(int(self._left_s() / self._pair_s(1))):
+            pairs_left = int(self._left_s() / self._pair_s(1))
+            if self.gate.results[result].is_hopeless(pairs_left):
                 self.gate.leave_out(result)
         if self.gate.decision != "undecided" or not self.gate.open or self._failed_runs("right"):
             return 0
@@ -229,7 +267,7 @@ class GateRun:
 
     def _record(self, gains: PairGains) -> None:
         if self.gate is None:
-            self.first.append(gains)
+            self.first_pairs.append(gains)
             return
         for result, gain in gains.items():
             if result in self.gate.results:
@@ -243,8 +281,9 @@ class GateRun:
     def _pair_s(self, runs: int) -> float:
         """Seconds per pair of this number of runs: the mean of all runs so far, with the starts of ReFrame."""
         assert self.session is not None
-        known, now = self.history.session(self.session), time.time()
-        return 2 * runs * max(0.1, (now - known.started_at) / max(1, known.runs))
+        session = self.history.session(self.session)
+        run_s = (time.time() - session.started_at) / max(1, session.runs)
+        return 2 * runs * max(0.1, run_s)
 
     def _decision_s(self) -> float:
         """Estimated seconds until everything is decided."""
@@ -261,9 +300,11 @@ class GateRun:
         for row in self.history.results(ResultFilter(session=self.session)):
             if row.status == "ok" and row.pair and row.side:
                 values[_run_name(row.run), row.case.key, row.metric][row.side].append(median(row.samples))
-        for result, test in sorted(self.gate.results.items(), key=lambda item: self.planned.index(item[0].run)):
+        # In the order of the plan.
+        for result in sorted(self.gate.results, key=lambda result: self.planned.index(result.run)):
             sides = values[result.run, result.case.key, result.metric]
-            yield MeasuredResult(result, median(sides["left"]), median(sides["right"]), test)
+            base, head = median(sides["left"]), median(sides["right"])
+            yield MeasuredResult(result, base, head, self.gate.results[result])
 
     def _failed_runs(self, side: str) -> dict[str, str]:
         """Reasons by run without a result on this side; of the head (`right`) only those that the base has."""
@@ -272,69 +313,107 @@ class GateRun:
         runs = self.history.runs(self.session)
         if not runs:  # the time was over before the first pair
             return {}
-        received = {(run.facts.side, _run_name(run.name)) for run in runs if run.status == "ok"}
-        reasons = {(run.facts.side, _run_name(run.name)): run.reason or run.status for run in runs}
-        return {
-            name: reasons.get((side, name), "no result")
-            for name in self.planned
-            if (side, name) not in received and (side == "left" or ("left", name) in received)
-        }
+        received: set[tuple[str | None, str]] = set()
+        reasons: dict[tuple[str | None, str], str] = {}
+        for run in runs:
+            side_and_name = (run.facts.side, _run_name(run.name))
+            reasons[side_and_name] = run.reason or run.status
+            if run.status == "ok":
+                received.add(side_and_name)
+        failed: dict[str, str] = {}
+        for name in self.planned:
+            is_possible = side == "left" or ("left", name) in received
+            if (side, name) not in received and is_possible:
+                failed[name] = reasons.get((side, name), "no result")
+        return failed
 
     def _one_sided_cases(self) -> dict[str, str]:
         """Reasons by run that only one build can run."""
-        found = {}
-        for case in self.context.cases:
-            lacking = {
-                build.label: {*case.requires} - self.context.site.features[build.stack.name]
-                for build in (self.base, self.head)
-            }
-            without = [(label, features) for label, features in lacking.items() if features]
-            if len(without) == 1 and len(lacking) == 2:
-                label, features = without[0]
-                found[case.run_name] = f"{label} does not provide {', '.join(sorted(features))}"
-        return found
+        reasons: dict[str, str] = {}
+        features = self.context.session.site.features
+        for case in self.context.session.cases:
+            lacking = {build.label: {*case.requires} - features[build.stack.name] for build in (self.base, self.head)}
+            obstacles = [label for label, missing in lacking.items() if missing]
+            # Equal builds have one label, and no side of their own.
+            if len(obstacles) == 1 and len(lacking) == 2:
+                (label,) = obstacles
+                reasons[case.run_name] = f"{label} does not provide {', '.join(sorted(lacking[label]))}"
+        return reasons
 
     # Counts
 
     def _count(self) -> tuple[tuple[RunCountDifferences, ...], str]:
-        """Counts that differ; cases with a difference are counted a second time if there is time, to confirm it."""
-        found: dict[tuple[str, str], list[counters.RunCounts]] = defaultdict(list)
-        names, sides = self.planned, [build.stack.name for build in (self.base, self.head)]
+        """Counts that differ; cases with a difference are counted a second time if there is time, to confirm it.
+
+        Returns:
+            the differences, and why something was not counted.
+        """
+        base, head = self.base.stack.name, self.head.stack.name
         keys = {build.stack.name: self._counts_key(build.stack) for build in (self.base, self.head)}
-        known = self._recorded_counts(sides[0], keys[sides[0]])
-        found.update({(name, sides[0]): [of_run] for name, of_run in known.items()})
-        differing: list[RunCountDifferences] = []
-        for first in (True, False):
-            context = self._context(names, self.context.like, self._darshan)
-            context = replace(context, stacks=sides[1:]) if known and first else context
-            profiler = f"{counters.COUNTS}:{self.options.counter}"
-            document = run_profile(self.history, context, profiler, **{_COUNTED: keys})
-            for run in document["runs"]:
-                if run["counts"]:
-                    found[run["name"], run["stack"]].append(counters.RunCounts(**run["counts"]))
-            compared = {name: counters.differing_counts(*(found[name, side] for side in sides)) for name in names}
-            differing = [RunCountDifferences(name, tuple(rows)) for name, rows in compared.items() if rows]
+        counted: dict[tuple[str, str], list[counters.RunCounts]] = defaultdict(list)
+        # The base is usually counted already: many heads are compared with it.
+        recorded = self._recorded_counts(base, keys[base])
+        for name, counts in recorded.items():
+            counted[name, base].append(counts)
+        names, differing = self.planned, list[RunCountDifferences]()
+        for is_first in (True, False):
+            stacks = (head,) if recorded and is_first else (base, head)
+            self._count_runs(names, stacks, keys, counted)
+            differing = []
+            for name in names:
+                rows = counters.differing_counts(counted[name, base], counted[name, head])
+                if rows:
+                    differing.append(RunCountDifferences(name, tuple(rows)))
             names = tuple(row.run for row in differing)
             if not names or self._left_s() < self.options.budget_s / 2:
                 break
-        all_runs = [run for of_run in found.values() for run in of_run]
-        refused = {run.refused for run in all_runs if run.refused}
-        if any(run.operations is None for run in all_runs):
+        missing = [name for name in self.planned if not (counted[name, base] and counted[name, head])]
+        all_counts = [counts for counts_of_run in counted.values() for counts in counts_of_run]
+        return tuple(differing), self._refused_counts(all_counts, missing)
+
+    def _count_runs(
+        self,
+        names: Sequence[str],
+        stacks: Sequence[str],
+        keys: Mapping[str, str],
+        counted: dict[tuple[str, str], list[counters.RunCounts]],
+    ) -> None:
+        """Count what runs do, in a session of their own.
+
+        Args:
+            keys: of the counts of each stack, for later gates.
+            counted: receives the counts, by run and stack.
+        """
+        context = self._make_context(names, self._darshan).session.with_stacks(stacks)
+        profiler = f"{counters.COUNTS}:{self.options.counter}"
+        document = run_profile(self.history, context, profiler, **{_COUNTED: keys})
+        for run in document["runs"]:
+            if run["counts"]:
+                counted[run["name"], run["stack"]].append(counters.RunCounts(**run["counts"]))
+
+    def _refused_counts(self, all_counts: Sequence[counters.RunCounts], missing: Sequence[str]) -> str:
+        """Why something was not counted; empty if everything was.
+
+        Args:
+            missing: names of runs without counts of a build.
+        """
+        reasons = {counts.refused for counts in all_counts if counts.refused}
+        if any(counts.operations is None for counts in all_counts):
             why = "not both builds have Darshan" if self._darshan else "a Darshan log is not complete"
-            refused.add(f"no calls of MPI-IO and HDF5: {why}")
-        if missing := [name for name in self.planned if not all(found[name, side] for side in sides)]:
-            refused.add(f"not counted, because the run failed: {', '.join(missing)}")
-        return tuple(differing), "; ".join(sorted(refused))
+            reasons.add(f"no calls of MPI-IO and HDF5: {why}")
+        if missing:
+            reasons.add(f"not counted, because the run failed: {', '.join(missing)}")
+        return "; ".join(sorted(reasons))
 
     @cached_property
     def _darshan(self) -> Literal["off"] | None:
         """Whether counted runs are traced: on both sides or on none, even if the base is counted already."""
-        features = self.context.site.features
+        features = self.context.session.site.features
         return None if all("darshan" in features[build.stack.name] for build in (self.base, self.head)) else "off"
 
     def _counts_key(self, stack: Stack) -> str:
         """Equal for counts of the same content, cases, counter and version of iowatch on the same kind of machine."""
-        cases = [(case.run_name, sorted(case.options.items())) for case in self.context.cases]
+        cases = [(case.run_name, sorted(case.options.items())) for case in self.context.session.cases]
         tools = [shutil.which(tool) for tool in ("strace", "perf", "valgrind")]
         host = (machine.detect_processor(), platform.release(), platform.node(), tools)
         text = repr((build_digest(stack), cases, self.options.counter, self._darshan, __version__, host))
@@ -344,13 +423,16 @@ class GateRun:
         """Counts of all planned runs by name, from the newest earlier gate with this key; empty without one."""
         if self.head.stack.name == stack:
             return {}
-        for row in self.history.sessions(self.options.system):
-            if row.facts.document.get(_COUNTED, {}).get(stack) == key:
-                runs = [run for run in self.history.runs(row.uuid) if run.stack == stack and run.facts.counts]
-                counted = {run.name: counters.RunCounts(**run.facts.counts or {}) for run in runs if run.status == "ok"}
-                if counted.keys() >= {*self.planned}:
-                    self.report_message(f"counts of {self.base.label}: from session {row.uuid[:8]}")
-                    return {name: counted[name] for name in self.planned}
+        for session in self.history.sessions(self.options.system):
+            if session.facts.document.get(_COUNTED, {}).get(stack) != key:
+                continue
+            counted: dict[str, counters.RunCounts] = {}
+            for run in self.history.runs(session.uuid):
+                if run.stack == stack and run.status == "ok" and run.facts.counts:
+                    counted[run.name] = counters.RunCounts(**run.facts.counts)
+            if counted.keys() >= {*self.planned}:
+                _LOG.info("counts of %s: from session %s", self.base.label, session.uuid[:8])
+                return {name: counted[name] for name in self.planned}
         return {}
 
 
@@ -361,13 +443,13 @@ def _run_name(name: str) -> str:
 
 def _any_stack(system: str) -> str:
     """A stack in whose partitions builds run that are no stacks of the system."""
-    found = [stack for partition in reframe.load_site(system).partitions for stack in partition.stacks]
-    if not found:
-        raise UsageError(
-            f"system '{system}' has no usable stack, so no partition in which a build could run",
-            hint="`iowatch doctor` shows what to install.",
-        )
-    return found[0]
+    for partition in reframe.load_site(system).partitions:
+        if partition.stacks:
+            return partition.stacks[0]
+    raise UsageError(
+        f"system '{system}' has no usable stack, so no partition in which a build could run",
+        hint="`iowatch doctor` shows what to install.",
+    )
 
 
 def _memory_directory() -> Path:

@@ -18,7 +18,8 @@ from iowatch.benchmarks.registry import parse_output_file
 from iowatch.core import METRICS, IowatchError, MachineError, Output, Result, headline_metrics, write_atomically
 from iowatch.experiments.interference import jobs as aggressors
 from iowatch.experiments.interference.extension import AGGRESSOR, AggressorSettings
-from iowatch.session import reframe, session
+from iowatch.session import reframe
+from iowatch.session.context import SessionContext
 from iowatch.session.plan import PlannedRun
 
 # Without `queue_minutes` of the system.
@@ -44,7 +45,7 @@ class Aggressors:
     """
 
     def __init__(
-        self, context: session.SessionContext, run: PlannedRun, count: int, directory: Path, time_limit_s: int
+        self, context: SessionContext, run: PlannedRun, count: int, directory: Path, time_limit_s: int
     ) -> None:
         self.directory, self.run, self._context = directory, run, context
         self._jobs = [aggressors.AggressorJob(directory / f"job-{n}") for n in range(1, count + 1)]
@@ -119,26 +120,30 @@ class Aggressors:
         Raises:
             AggressorError: one did not run during the whole measurement.
         """
-        found = []
+        starts_by_aggressor = []
         for number, job in enumerate(self._jobs[:level], 1):
-            starts = [one for one in job.starts() if one.serial == self._measured]
+            starts = [start for start in job.starts() if start.serial == self._measured]
             share = aggressors.covered_share(starts, begin, end)
             if share < _MIN_COVERED:
-                ran, expected = (f"{100 * value:.0f} %" for value in (share, _MIN_COVERED))
                 raise AggressorError(
-                    f"aggressor {number} ran in {ran} of the measurement, expected {expected} "
-                    "(too short starts, or the byte budget)"
+                    f"aggressor {number} ran in {100 * share:.0f} % of the measurement, expected "
+                    f"{100 * _MIN_COVERED:.0f} % (too short starts, or the byte budget)"
                 )
-            found.append([one for one in starts if one.end > begin and one.begin < end])
-        return found
+            starts_by_aggressor.append([start for start in starts if start.end > begin and start.begin < end])
+        return starts_by_aggressor
 
     def output(self, number: int, start: aggressors.AggressorStart) -> Output:
         """The parsed output of a start of aggressor `number`."""
-        prefix, case = self._jobs[number - 1].directory / f"start-{start.number}", self.run.case
+        case = self.run.case
+        prefix = self._jobs[number - 1].directory / f"start-{start.number}"
         stdout, stderr = Path(f"{prefix}.out"), Path(f"{prefix}.err")
-        written = [path for name in case.tool.results if (path := Path(f"{prefix}.{name}")).is_file()]
-        source = next(iter(written), stdout)
-        log = None if source == stdout else stdout
+        # The first of the files that the program writes, else what it prints.
+        source, log = stdout, None
+        for name in case.tool.results:
+            result_file = Path(f"{prefix}.{name}")
+            if result_file.is_file():
+                source, log = result_file, stdout
+                break
         output = parse_output_file(
             case.benchmark, source, stderr=stderr, rc=start.exit_code, ranks=case.ranks, log=log, fresh=True
         )
@@ -180,7 +185,10 @@ class Aggressors:
             AggressorError: one has ended, or the time is over.
         """
         end, asked = time.monotonic() + limit_s, time.monotonic()
-        while waiting := [job for job in jobs if not done(job)]:
+        while True:
+            waiting = [job for job in jobs if not done(job)]
+            if not waiting:
+                return
             self.renew()
             if time.monotonic() - asked > _ASK_S:
                 asked = time.monotonic()
@@ -192,7 +200,8 @@ class Aggressors:
 
     def _raise_if_ended(self, jobs: Sequence[aggressors.AggressorJob]) -> None:
         for job in jobs:
-            if reason := job.end_reason():
+            reason = job.end_reason()
+            if reason:
                 raise AggressorError(f"aggressor {job.directory.name.removeprefix('job-')}: {reason}")
         if self._process is not None and self._process.poll() is not None:
             reasons = [failure.reason for failure in reframe.read_failures(self.directory, self._context.site)]
@@ -209,23 +218,28 @@ def aggregate_rates(outputs: Sequence[Sequence[Output]]) -> tuple[list[Result], 
         One result with one sample per operation, of its headline metric; and the mean of each aggressor by operation.
     """
     order = headline_metrics()
-    chosen: dict[str, Result] = {}
+    # Of each operation the headline rate.
+    headlines: dict[str, Result] = {}
     for result in outputs[0][0].results:
-        known = chosen.get(result.operation)
-        rate = result.metric in order and METRICS[result.metric].direction == "higher"
-        if rate and (known is None or order.index(result.metric) < order.index(known.metric)):
-            chosen[result.operation] = result
-    shares = {
-        operation: [
-            fmean(
-                sample
-                for output in each
-                for result in output.results
-                if (result.operation, result.metric) == (operation, one.metric)
-                for sample in result.samples
-            )
-            for each in outputs
-        ]
-        for operation, one in chosen.items()
-    }
-    return [replace(one, samples=(sum(shares[operation]),)) for operation, one in chosen.items()], shares
+        if result.metric not in order or METRICS[result.metric].direction != "higher":
+            continue
+        headline = headlines.get(result.operation)
+        if headline is None or order.index(result.metric) < order.index(headline.metric):
+            headlines[result.operation] = result
+    totals: list[Result] = []
+    means: dict[str, list[float]] = {}
+    for operation, headline in headlines.items():
+        samples = [_samples_of(aggressor_outputs, operation, headline.metric) for aggressor_outputs in outputs]
+        means[operation] = [fmean(aggressor_samples) for aggressor_samples in samples]
+        totals.append(replace(headline, samples=(sum(means[operation]),)))
+    return totals, means
+
+
+def _samples_of(outputs: Sequence[Output], operation: str, metric: str) -> list[float]:
+    """All samples of one operation and metric in the outputs of one aggressor."""
+    samples: list[float] = []
+    for output in outputs:
+        for result in output.results:
+            if result.operation == operation and result.metric == metric:
+                samples += result.samples
+    return samples

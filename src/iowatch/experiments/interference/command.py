@@ -12,9 +12,11 @@ from iowatch.cli import common
 from iowatch.cli.completion import complete_stack, complete_suite
 from iowatch.core import format_count
 from iowatch.experiments.interference.effects import interference_effects
+from iowatch.experiments.interference.plan import check_interference, make_interference_context, parse_levels
 from iowatch.experiments.interference.report import effects_document, print_effects
-from iowatch.experiments.interference.run import InterferenceContext, check_interference, parse_levels, run_interference
+from iowatch.experiments.interference.run import run_interference
 from iowatch.session.ab_run import make_stop_rule
+from iowatch.session.options import SessionOptions
 from iowatch.store import History
 
 
@@ -89,10 +91,10 @@ def command(
     Each level is a number of aggressors; levels follow each other in random order. Exit code 1: runs failed or are
     missing.
     """
-    context = InterferenceContext(
-        system, suite, stacks, (), scratch, None, common.print_message, darshan, chosen_file_systems=file_systems,
-        levels=parse_levels(levels), **parse_jobs(jobs),
-    )  # fmt: skip
+    options = SessionOptions(
+        system=system, suite=suite, stacks=stacks, file_systems=file_systems, scratch=scratch, darshan=darshan
+    )
+    context = make_interference_context(options, levels=parse_levels(levels), **parse_jobs(jobs))
     stop_rule = make_stop_rule(pairs, until_ci, budget)
     check_interference(context, context.plan(), stop_rule.pairs)  # before a history is created
     with History.open(db) as history:

@@ -41,7 +41,7 @@ class LevelEffect:
     @property
     def operation(self) -> str:
         """What was timed."""
-        return str(self.case.parameters.get("operation", ""))
+        return _operation(self.case)
 
 
 @dataclass(frozen=True)
@@ -69,66 +69,107 @@ def interference_effects(history: History, session: str) -> InterferenceEffects:
         for entry in sides.gather_entries(rows, sides.session_labels(rows), by_side=True).entries
         if "aggressors" in entry.case.parameters and isinstance(entry.side, SideSamples)
     ]
-    victims: dict[Case, dict[int, SideEntry]] = defaultdict(dict)
+    victims = _victim_entries(entries)
+    # Each level against level 0 of the same case.
+    contrasts: list[_LevelContrast] = []
+    reference: dict[str, tuple[float, ...]] = {}
+    for case, levels in victims.items():
+        if 0 not in levels:
+            continue
+        reference[_operation(case)] = _samples(levels[0])
+        for level, entry in sorted(levels.items()):
+            if level > 0:
+                contrasts.append(_LevelContrast(case, level, levels[0], entry))
+    pairs = [contrast.pair() for contrast in contrasts]
+    comparisons: list[PairComparison[Case]] = []
+    if pairs:
+        with reported_as(UsageError):
+            comparisons, *_ = compare_pairs(pairs)
+    effects = []
+    for contrast, comparison in zip(contrasts, comparisons, strict=True):
+        effects.append(_make_effect(contrast, comparison, _aggressor_means(entries, contrast.level)))
+    return InterferenceEffects(session, tuple(effects), reference)
+
+
+@dataclass(frozen=True)
+class _LevelContrast:
+    """The results of a victim without aggressors, and with this number of them."""
+
+    case: Case
+    level: int
+    without: SideEntry
+    with_aggressors: SideEntry
+
+    @property
+    def metric(self) -> str:
+        return self.with_aggressors.metric
+
+    def pair(self) -> Pair[Case]:
+        left, right = self.without.side, self.with_aggressors.side
+        return Pair(self.case, self.metric, left, right, METRICS[self.metric].sign)
+
+
+def _victim_entries(entries: Sequence[SideEntry]) -> dict[Case, dict[int, SideEntry]]:
+    """Results of victims by case (without the number of aggressors) and level, each of one metric: the headline."""
     order = headline_metrics()
-    for entry in sorted(entries, key=lambda one: order.index(one.metric) if one.metric in order else len(order)):
-        if "aggressor" in entry.case.parameters and entry.metric in order:
-            levels = victims[entry.case.without("aggressors")]
-            known = next(iter(levels.values()), None)
-            if known is None or known.metric == entry.metric:  # one metric per case, the headline
-                levels[int(entry.case.parameters["aggressors"])] = entry
-    chosen = [
-        (case, level, levels[0], entry)
-        for case, levels in victims.items()
-        for level, entry in sorted(levels.items())
-        if level and 0 in levels
-    ]
-    pairs = [Pair(case, one.metric, zero.side, one.side, METRICS[one.metric].sign) for case, _, zero, one in chosen]
-    with reported_as(UsageError):
-        compared = compare_pairs(pairs)[0] if pairs else []
-    found = [
-        _make_effect(case, level, zero, one, comparison, entries)
-        for (case, level, zero, one), comparison in zip(chosen, compared, strict=True)
-    ]
-    reference = {
-        str(case.parameters.get("operation", "")): _samples(levels[0].side)
-        for case, levels in victims.items()
-        if 0 in levels
-    }
-    return InterferenceEffects(session, tuple(found), reference)
+    of_victims = [entry for entry in entries if "aggressor" in entry.case.parameters and entry.metric in order]
+    victims: dict[Case, dict[int, SideEntry]] = defaultdict(dict)
+    for entry in sorted(of_victims, key=lambda entry: order.index(entry.metric)):
+        levels = victims[entry.case.without("aggressors")]
+        metrics = {other.metric for other in levels.values()}
+        if not metrics or entry.metric in metrics:
+            levels[int(entry.case.parameters["aggressors"])] = entry
+    return victims
+
+
+def _aggressor_means(entries: Sequence[SideEntry], level: int) -> dict[str, float]:
+    """Mean of the bandwidths of all aggressors together, by operation."""
+    means = {}
+    for entry in entries:
+        if "victim" in entry.case.parameters and entry.case.parameters["aggressors"] == level:
+            means[_operation(entry.case)] = fmean(_samples(entry))
+    return means
 
 
 def _make_effect(
-    case: Case,
-    level: int,
-    zero: SideEntry,
-    one: SideEntry,
-    comparison: PairComparison[Case],
-    entries: Sequence[SideEntry],
+    contrast: _LevelContrast, comparison: PairComparison[Case], aggressors: Mapping[str, float]
 ) -> LevelEffect:
-    gain = METRICS[one.metric].gain
-    assert isinstance(zero.side, SideSamples)
-    assert isinstance(one.side, SideSamples)
     # `gain` is performance relative to a level; its inverse is the slowdown.
-    samples = tuple(
-        1 / gain(value, median(zero.side.sessions[pair]))
-        for pair, values in one.side.sessions.items()
-        if pair in zero.side.sessions
-        for value in values
-    )
+    gain = METRICS[contrast.metric].gain
+    reference, side = contrast.without.side, contrast.with_aggressors.side
+    assert isinstance(reference, SideSamples)
+    assert isinstance(side, SideSamples)
+    samples: list[float] = []
+    for pair, values in side.sessions.items():
+        if pair in reference.sessions:
+            reference_median = median(reference.sessions[pair])
+            samples += [1 / gain(value, reference_median) for value in values]
     slowdown = None if comparison.ratio is None else 1 / gain(comparison.ratio, 1.0)
     ci = None
     if comparison.ci is not None:
-        ends = sorted(1 / gain(end, 1.0) for end in comparison.ci)
-        ci = (ends[0], ends[1])
-    aggressors = {
-        str(entry.case.parameters.get("operation", "")): fmean(_samples(entry.side))
-        for entry in entries
-        if "victim" in entry.case.parameters and entry.case.parameters["aggressors"] == level
-    }
-    return LevelEffect(case, one.metric, level, comparison, slowdown, ci, samples, _samples(one.side), aggressors)
+        low, high = sorted(1 / gain(end, 1.0) for end in comparison.ci)
+        ci = (low, high)
+    return LevelEffect(
+        case=contrast.case,
+        metric=contrast.metric,
+        level=contrast.level,
+        comparison=comparison,
+        slowdown=slowdown,
+        ci=ci,
+        samples=tuple(samples),
+        values=_samples(contrast.with_aggressors),
+        aggressors=aggressors,
+    )
 
 
-def _samples(side: object) -> tuple[float, ...]:
-    assert isinstance(side, SideSamples)
-    return tuple(value for values in side.sessions.values() for value in values)
+def _operation(case: Case) -> str:
+    return str(case.parameters.get("operation", ""))
+
+
+def _samples(entry: SideEntry) -> tuple[float, ...]:
+    """All samples, in the order of the pairs."""
+    assert isinstance(entry.side, SideSamples)
+    samples: list[float] = []
+    for values in entry.side.sessions.values():
+        samples += values
+    return tuple(samples)

@@ -13,37 +13,41 @@ from iowatch.core import METRICS, escape_controls, format_number
 from iowatch.experiments.interference.effects import InterferenceEffects, LevelEffect
 
 
-def effects_document(found: InterferenceEffects) -> dict[str, Any]:
+def effects_document(effects: InterferenceEffects) -> dict[str, Any]:
     """JSON (docs/comparison.md, "Interference runs")."""
     return {
-        "reference": {operation: list(values) for operation, values in found.reference.items()},
-        "levels": [
-            {
-                "level": one.level,
-                "operation": one.operation,
-                "metric": one.metric,
-                "unit": METRICS[one.metric].unit,
-                "case": {"benchmark": one.case.benchmark, **one.case.parameters},
-                "slowdown": one.slowdown,
-                "ci": one.ci and list(one.ci),
-                "verdict": one.comparison.words,
-                "reason": one.comparison.reason,
-                "pairs": one.comparison.right.runs,
-                "values": list(one.values),
-                "samples": list(one.samples),
-                "aggressors": dict(one.aggressors),
-            }
-            for one in found.effects
-        ],
+        "reference": {operation: list(values) for operation, values in effects.reference.items()},
+        "levels": [_effect_document(effect) for effect in effects.effects],
     }
 
 
-def format_slowdown(one: LevelEffect) -> str:
+def _effect_document(effect: LevelEffect) -> dict[str, Any]:
+    return {
+        "level": effect.level,
+        "operation": effect.operation,
+        "metric": effect.metric,
+        "unit": METRICS[effect.metric].unit,
+        "case": {"benchmark": effect.case.benchmark, **effect.case.parameters},
+        "slowdown": effect.slowdown,
+        "ci": effect.ci and list(effect.ci),
+        "verdict": effect.comparison.words,
+        "reason": effect.comparison.reason,
+        "pairs": effect.comparison.right.runs,
+        "values": list(effect.values),
+        "samples": list(effect.samples),
+        "aggressors": dict(effect.aggressors),
+    }
+
+
+def format_slowdown(effect: LevelEffect) -> str:
     """`x1.83 (1.61 to 2.10)`; a dash without enough pairs."""
-    if one.slowdown is None:
+    if effect.slowdown is None:
         return "–"
-    interval = f" ({one.ci[0]:.3g} to {one.ci[1]:.3g})" if one.ci else ""
-    return f"×{one.slowdown:.3g}{interval}"
+    text = f"×{effect.slowdown:.3g}"
+    if effect.ci:
+        low, high = effect.ci
+        text += f" ({low:.3g} to {high:.3g})"
+    return text
 
 
 def format_rates(rates: Mapping[str, float]) -> str:
@@ -51,9 +55,9 @@ def format_rates(rates: Mapping[str, float]) -> str:
     return ", ".join(f"{operation} {format_number(value)}" for operation, value in rates.items()) or "–"
 
 
-def print_effects(found: InterferenceEffects, aggressor: str, console: Console) -> None:
+def print_effects(effects: InterferenceEffects, aggressor: str, console: Console) -> None:
     """The slowdown by level as a table."""
-    if not found.effects:
+    if not effects.effects:
         console.print("no level has results with a reference (level 0)")
         return
     table = Table(title=f"slowdown by number of aggressors ({escape_controls(aggressor)})", title_justify="left")
@@ -67,13 +71,19 @@ def print_effects(found: InterferenceEffects, aggressor: str, console: Console) 
         "aggressors together",
     ):
         table.add_column(name, justify="left" if name in ("operation", "verdict") else "right")
-    for operation, values in found.reference.items():
-        effects = [one for one in found.effects if one.operation == operation]
-        unit = METRICS[effects[0].metric].unit if effects else ""
-        runs = str(effects[0].comparison.left.runs) if effects else ""
+    for operation, values in effects.reference.items():
+        levels = [effect for effect in effects.effects if effect.operation == operation]
+        unit = METRICS[levels[0].metric].unit if levels else ""
+        runs = str(levels[0].comparison.left.runs) if levels else ""
         table.add_row(operation, "0", runs, f"{format_number(median(values))} {unit}", "1", "reference", "–")
-        for one in effects:
-            value = f"{format_number(median(one.values))} {unit}"
-            cells = str(one.level), str(one.comparison.right.runs), value, format_slowdown(one)
-            table.add_row(operation, *cells, one.comparison.words, format_rates(one.aggressors))
+        for effect in levels:
+            table.add_row(
+                operation,
+                str(effect.level),
+                str(effect.comparison.right.runs),
+                f"{format_number(median(effect.values))} {unit}",
+                format_slowdown(effect),
+                effect.comparison.words,
+                format_rates(effect.aggressors),
+            )
     console.print(table)

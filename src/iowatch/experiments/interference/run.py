@@ -8,211 +8,37 @@ the turn, when it is known that its aggressors ran during all of it; else the ru
 
 from __future__ import annotations
 
+import logging
 import math
-import os
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from iowatch import checks
-from iowatch.benchmarks.suites import SuiteCase, load_suite
-from iowatch.core import MachineError, Output, Scalar, UsageError, format_count, format_size, suggest_name
-from iowatch.experiments.interference import jobs as aggressors
+from iowatch.core import MachineError, Output, Scalar, format_size
 from iowatch.experiments.interference.aggressors import AggressorError, Aggressors, aggregate_rates
-from iowatch.session import session
-from iowatch.session.ab_run import Batch, InterleavedRunner
-from iowatch.session.plan import PlannedRun, SessionPlan, make_session_plan, require_runs
-from iowatch.site import current_allocation, is_slurm, on_file_systems
+from iowatch.experiments.interference.plan import (
+    InterferenceContext,
+    InterferencePlan,
+    check_interference,
+    format_levels,
+)
+from iowatch.session.file_systems import LockedSession, format_directories, lock_file_systems
+from iowatch.session.interleaved import Batch, InterleavedPlan, InterleavedRunner
+from iowatch.session.plan import SessionPlan
+from iowatch.session.runner import lock_system
 from iowatch.statistics.interleaving import AbSchedule, AbTurn, StopRule
 from iowatch.store import History, SessionFacts
+
+_LOG = logging.getLogger(__name__)
 
 # Beyond the budget, for the last pair; without a budget.
 _EXTRA_S, _DAY_S = 1800, 86400
 _MAX_FAULTS = 3
 _UNLIMITED = 10**9
-
-
-def parse_levels(text: str) -> tuple[int, ...]:
-    """Parse `0,1,2,4`: numbers of aggressors in ascending order; level 0, the reference, is added where it is missing.
-
-    Raises:
-        UsageError: not a list of whole numbers >= 0, one is named twice, or there is none above 0.
-    """
-    words = [word.strip() for word in text.split(",")]
-    if not all(word.isascii() and word.isdecimal() for word in words):
-        raise UsageError(f"--levels '{text}': expected numbers of aggressors >= 0", hint="For example --levels 0,1,2,4")
-    levels = sorted(map(int, words))
-    if len(set(levels)) < len(levels):
-        raise UsageError(f"--levels '{text}': a level is named twice")
-    if levels == [0]:
-        raise UsageError("--levels 0: without aggressors nothing interferes", hint="For example --levels 0,1,2,4")
-    return tuple(sorted({0, *levels}))
-
-
-@dataclass
-class InterferenceContext(session.SessionContext):
-    """Context of an interference run.
-
-    Attributes:
-        victim, aggressor: cases of the suite, as `--dry-run` lists them.
-        levels: from `parse_levels`.
-    """
-
-    victim: str = ""
-    aggressor: str = ""
-    levels: tuple[int, ...] = ()
-    aggressor_case: SuiteCase = field(init=False)
-
-    def __post_init__(self) -> None:
-        known = load_suite(self.suite)
-        victim, aggressor = (_find_case(known, self.suite, name) for name in (self.victim, self.aggressor))
-        self.case_names = (victim.run_name,)
-        super().__post_init__()
-        placed = on_file_systems([aggressor], self.system, self.chosen_file_systems)
-        if len(self.cases) != 1 or [case.file_system for case in placed] != [self.cases[0].file_system]:
-            raise UsageError(
-                "victim and aggressor must be on one and the same file system", hint="--file-system chooses one."
-            )
-        (self.aggressor_case,) = placed
-
-    @property
-    def byte_budget(self) -> int | None:
-        """Bytes that all jobs together may write and read: of the system, or less of the file system."""
-        known = {one.parameter: one.limits for one in self.system.measured_file_systems}
-        own = known.get(self.cases[0].file_system)
-        limits = [self.limits.total_bytes, own.total_bytes if own else None]
-        return min((limit for limit in limits if limit is not None), default=None)
-
-    @property
-    def aggressor_text(self) -> str:
-        """The aggressor as a case parameter: benchmark and options, the same text for the same work."""
-        options = sorted((name, str(value).lower()) for name, value in self.aggressor_case.options.items())
-        return " ".join([self.aggressor_case.benchmark, *(f"{name}={value}" for name, value in options)])
-
-    def plan(self) -> InterferencePlan:
-        """The run of the victim and that of each aggressor, on the first partition that can run both.
-
-        Raises:
-            UsageError: unknown stack, or several can run both; the system cannot run both, or not so many aggressors.
-        """
-        if current_allocation() is not None:
-            raise UsageError(
-                "an interference run submits jobs of its own: start it outside of a job",
-                hint="For example on a login node.",
-            )
-        plans = [
-            make_session_plan(self.site, cases, self.stacks, self.limits, excluded=self.excluded)
-            for cases in (self.cases, [self.aggressor_case])
-        ]
-        for plan in plans:
-            require_runs(self.site, plan)
-        places = [{(run.partition, run.stack): run for run in plan.runs} for plan in plans]
-        both = [place for place in places[0] if place in places[1]]
-        if not both:
-            raise UsageError("no stack can run both victim and aggressor", hint="`iowatch stack list` shows them.")
-        stacks = sorted({stack for _, stack in both})
-        if len(stacks) > 1:
-            raise UsageError(f"an interference run needs one stack: {', '.join(stacks)}", hint=f"--stack {stacks[0]}")
-        return InterferencePlan(
-            (places[0][both[0]],), plans[0].unavailable, aggressor=places[1][both[0]], levels=self.levels
-        )
-
-
-def _find_case(known: Sequence[SuiteCase], suite: str, name: str) -> SuiteCase:
-    found = [case for case in known if name in (case.name, case.run_name)]
-    if not found:
-        hint = suggest_name(name, [case.run_name for case in known])
-        raise UsageError(f"suite '{suite}' has no case '{name}'", hint=hint)
-    if len(found) > 1:
-        both = " and ".join(case.run_name for case in found)
-        raise UsageError(f"suite '{suite}' has several cases '{name}'", hint=f"Name one: {both}")
-    return found[0]
-
-
-@dataclass(frozen=True, kw_only=True)
-class InterferencePlan(SessionPlan):
-    """The run of the victim, and the run that each aggressor repeats."""
-
-    aggressor: PlannedRun
-    levels: tuple[int, ...]
-
-    def on(self, file_system: str | None) -> SessionPlan:
-        """The plan itself: all jobs are on one file system."""
-        return self
-
-    @property
-    def file_bytes(self) -> int:
-        """Maximum bytes in scratch at the same time: the files of all jobs."""
-        case = self.aggressor.case
-        return super().file_bytes + max(self.levels) * case.tool.file_bytes(case.options)
-
-    @property
-    def inodes(self) -> int:
-        """Maximum number of files in scratch at the same time."""
-        case = self.aggressor.case
-        return super().inodes + max(self.levels) * case.tool.inodes(case.options)
-
-    @property
-    def pair_bytes(self) -> int:
-        """Bytes written and read by one pair, if every aggressor starts once per level."""
-        return len(self.levels) * self.volume_bytes + sum(self.levels) * self.aggressor.volume_bytes
-
-
-def check_interference(context: InterferenceContext, plan: InterferencePlan, pairs: int | None) -> list[str]:
-    """Check bytes, processors and nodes before anything is written; returns warnings.
-
-    Args:
-        pairs: their number, if it is known.
-
-    Raises:
-        UsageError: nothing limits what the aggressors write; it exceeds the byte budget; the jobs cannot run at the
-            same time, or not with this scheduler.
-    """
-    victim, aggressor, most = plan.runs[0].case, plan.aggressor.case, max(plan.levels)
-    budget, name = context.byte_budget, context.system_name
-    if budget is None and plan.aggressor.volume_bytes:
-        raise UsageError(
-            f"nothing limits what the aggressors write: '{name}' has no limits.total_bytes",
-            hint="Aggressors are started again until the victim has ended; set the limit in its system.yaml.",
-        )
-    needed = (pairs or 1) * plan.pair_bytes + plan.volume_bytes
-    if budget is not None and needed > budget:
-        raise UsageError(
-            f"{format_count(pairs or 1, 'pair')} of levels {_listed(plan.levels)} write and read at least "
-            f"{format_size(needed)}; the byte budget of '{name}' is {format_size(budget)} per session",
-            hint="Choose fewer pairs or levels or smaller cases, or raise limits.total_bytes in its system.yaml.",
-        )
-    partition = next(part for part in context.site.partitions if part.name == plan.aggressor.partition)
-    if is_slurm(partition.scheduler):
-        exclusive = any(option.startswith("--exclusive") for option in partition.access)
-        sizes = (victim.ranks, victim.nodes), (aggressor.ranks, aggressor.nodes)
-        possible = aggressors.most_aggressors(partition.queue, *sizes, exclusive)
-        if possible is not None and most > possible:
-            raise UsageError(
-                f"level {most} is not possible: besides the victim, partition '{partition.name}' can run "
-                f"{format_count(possible, 'aggressor')} at the same time",
-                hint=f"--levels 0,…,{possible}" if possible else "Choose smaller cases.",
-            )
-        return []
-    if partition.scheduler != "local":
-        raise UsageError(
-            f"an interference run needs Slurm or no scheduler; partition '{partition.name}' has {partition.scheduler}"
-        )
-    limit, cores = context.limits.ranks_per_node or context.limits.ranks, len(os.sched_getaffinity(0))
-    ranks = victim.ranks + most * aggressor.ranks
-    if limit and ranks > limit:
-        raise UsageError(
-            f"level {most} is not possible: {ranks} processes on this node; the limit of '{name}' is {limit}",
-            hint=f"At most {max(0, (limit - victim.ranks) // aggressor.ranks)} aggressors.",
-        )
-    return [f"{ranks} processes at level {most} share {cores} cores, too"] if ranks > cores else []
-
-
-def _listed(levels: Sequence[int]) -> str:
-    return ", ".join(map(str, levels))
 
 
 @dataclass(frozen=True)
@@ -249,45 +75,63 @@ def run_interference(
         UsageError: see `InterferenceContext.plan` and `check_interference`.
         MachineError: another session is running; scratch cannot be used; ReFrame or the aggressors cannot be started.
     """
-    with context.system_lock(history):
+    session_context = context.session
+    with lock_system(history, session_context.system):
         plan = context.plan()
         warnings = tuple(check_interference(context, plan, stop_rule.pairs))
-        with context.scratch_lock(history, plan):
-            victim, jobs = plan.runs[0], plan.aggressor
-            context.report_message(
-                f"{victim.name} with {_listed(context.levels)} x {jobs.name} on {context.system_name}, {victim.stack}: "
-                f"at least {format_size(plan.pair_bytes)} written and read per pair, {context.format_directories(plan)}"
-            )
+        with lock_file_systems(history, session_context, plan) as session:
+            _LOG.info("%s", _opening_line(context, plan))
             for warning in warnings:
-                context.report_message(f"warning: {warning}: part of a slowdown may not be of the file system")
+                _LOG.warning("warning: %s: part of a slowdown may not be of the file system", warning)
             schedule = AbSchedule(stop_rule, seed, sides=[str(level) for level in context.levels])
-            runner = _InterferenceRunner(history, context, plan, schedule)
+            runner = _InterferenceRunner(history, session, context, plan, schedule)
             runner.run()
             return runner.result(warnings)
 
 
-class _InterferenceRunner(InterleavedRunner):
-    context: InterferenceContext
+def _opening_line(context: InterferenceContext, plan: InterferencePlan) -> str:
+    """One line that describes the interference run to start."""
+    victim, system = plan.runs[0], context.session.system.name
+    return (
+        f"{victim.name} with {format_levels(context.levels)} x {plan.aggressor.name} on {system}, {victim.stack}: "
+        f"at least {format_size(plan.pair_bytes)} written and read per pair, "
+        f"{format_directories(context.session, plan)}"
+    )
 
-    def __init__(self, history: History, context: InterferenceContext, plan: InterferencePlan, schedule: AbSchedule):
-        self.plan, self.site = plan, context.site
+
+class _InterferenceRunner(InterleavedRunner):
+    def __init__(
+        self,
+        history: History,
+        session: LockedSession,
+        context: InterferenceContext,
+        plan: InterferencePlan,
+        schedule: AbSchedule,
+    ) -> None:
+        self.interference, self.plan = context, plan
         self.aggressors: Aggressors | None = None
-        self._launched, self._written, self._faults = 0, 0, 0
-        self._stack: Mapping[str, Any] = {}
+        self._launched = 0  # number of starts of all aggressors
+        self._written = 0  # bytes, by aggressors that have ended and by the victim
+        self._faults = 0  # number of turns in a row with faults of aggressors
+        self._stack: Mapping[str, Any] = {}  # as the last case of the victim described it
         victim = plan.runs[0]
-        facts: dict[str, Any] = {"victim": victim.name, "aggressor": plan.aggressor.name, "stack": victim.stack}
-        record = context.new_record(
-            SessionFacts(interference={**facts, "levels": [*context.levels], "seed": schedule.seed})
-        )
-        plans = dict.fromkeys(schedule.sides, SessionPlan(plan.runs, ()))
-        super().__init__(history, context, record, plans, schedule)
+        facts: dict[str, Any] = {
+            "victim": victim.name,
+            "aggressor": plan.aggressor.name,
+            "stack": victim.stack,
+            "levels": [*context.levels],
+            "seed": schedule.seed,
+        }
+        record = session.new_record(SessionFacts(interference=facts))
+        sides = dict.fromkeys(schedule.sides, SessionPlan(plan.runs, ()))
+        super().__init__(history, session, record, InterleavedPlan(sides, schedule))
 
     def label(self, turn: AbTurn) -> str:
         return f"level {turn.side}"
 
     def parameters_of(self, turn: AbTurn) -> dict[str, Scalar]:
         """The level, which is the number of aggressors, and what they do."""
-        return {"aggressors": int(turn.side), "aggressor": self.context.aggressor_text}
+        return {"aggressors": int(turn.side), "aggressor": self.interference.aggressor_text}
 
     def execute(self) -> None:
         try:
@@ -307,22 +151,55 @@ class _InterferenceRunner(InterleavedRunner):
             yield (turn,)
 
     def result(self, warnings: tuple[str, ...]) -> InterferenceResult:
-        names = self.plan.runs[0].name, self.plan.aggressor.name
-        levels, stopped = self.context.levels, self.schedule.stopped
-        return InterferenceResult(self.record.uuid, *names, levels, self.pairs, stopped, self.missing_runs(), warnings)
+        return InterferenceResult(
+            session=self.record.uuid,
+            victim=self.plan.runs[0].name,
+            aggressor=self.plan.aggressor.name,
+            levels=self.interference.levels,
+            pairs=self.pairs,
+            stopped=self.schedule.stopped,
+            failed=self.missing_runs(),
+            warnings=warnings,
+        )
 
     def measure(self, batch: Batch, order: checks.RunOrder) -> list[checks.SpooledCase]:
         """The victim at the level of the turn; it is ingested when its aggressors are checked."""
         (turn,) = batch
-        level, spool = int(turn.side), self.directory / "turn"
-        fault: str | None = None
+        level, turn_spool = int(turn.side), self.directory / "turn"
+        self._prepare_aggressors(level)
+        if not turn.warm_up:
+            order = replace(order, spool=turn_spool)
+        # The victim of a turn waits in a spool of its own until its aggressors are checked.
+        fault = self._execute_turn(batch, order)
+        self._written += self.plan.volume_bytes
+        case_directories = checks.finished_case_directories(self.directory if turn.warm_up else turn_spool)
+        cases = {directory: checks.read_spooled_case(directory) for directory in case_directories}
+        for case in cases.values():
+            self._stack = case.stack
+        if turn.warm_up:
+            return []
+        # What was measured counts only if the aggressors ran during all of it.
+        faults = [fault]
+        for directory, case in cases.items():
+            faults.append(self._store(directory, case, level, fault))
+        if fault and not cases:  # the victim was not started
+            self._store(turn_spool, self._empty_case(turn), level, fault)
+        shutil.rmtree(turn_spool, ignore_errors=True)
+        if level:
+            self._take_faults(faults)
+        return self.ingest()
+
+    def _prepare_aggressors(self, level: int) -> None:
+        """Launch the aggressors for a turn that needs some, new ones if the time limit of the others may end in it."""
         if self.aggressors is not None and self.aggressors.is_expiring:
             self._dismiss(self.aggressors.close)
         if level and self.aggressors is None:
             self._launch()
-        jobs = self.aggressors
-        if not turn.warm_up:
-            order = replace(order, spool=spool)
+
+    def _execute_turn(self, batch: Batch, order: checks.RunOrder) -> str | None:
+        """Run the victim while the aggressors of its level run; returns why they did not run as they should."""
+        (turn,) = batch
+        level, jobs = int(turn.side), self.aggressors
         try:
             if level and jobs:
                 jobs.start(level, self._starts_left(level))
@@ -330,26 +207,24 @@ class _InterferenceRunner(InterleavedRunner):
             if level and jobs:
                 jobs.stop()
         except AggressorError as error:
-            fault = error.message
-        self._written += self.plan.volume_bytes
-        places = checks.finished_case_directories(self.directory if turn.warm_up else spool)
-        found = [(place, checks.read_spooled_case(place)) for place in places]
-        self._stack = found[0][1].stack if found else self._stack
-        if turn.warm_up:
-            return []
-        faults = [self._store(place, case, level, fault) for place, case in found]
-        if fault and not found:  # the victim was not started
-            self._store(spool, self._empty_case(turn), level, fault)
-        shutil.rmtree(spool, ignore_errors=True)
-        if level:
-            self._take_faults([fault, *faults])
-        return self.ingest()
+            return error.message
+        return None
 
     def _empty_case(self, turn: AbTurn) -> checks.SpooledCase:
-        run, facts = self.plan.runs[0], {"pair": turn.pair, "side": turn.side}
-        name, output = checks.turn_run_name(run.name, facts), Output(run.case.benchmark, None, "failed", None, ())
-        place = run.partition, run.stack, self._stack, int(time.time()), None
-        return checks.SpooledCase(name, run.case.benchmark, *place, output.to_json(), facts)
+        """The case of a victim that was not started."""
+        run = self.plan.runs[0]
+        facts = {"pair": turn.pair, "side": turn.side}
+        return checks.SpooledCase(
+            name=checks.turn_run_name(run.name, facts),
+            benchmark=run.case.benchmark,
+            partition=run.partition,
+            stack_name=run.stack,
+            stack=self._stack,
+            started_at=int(time.time()),
+            wall_s=None,
+            output=Output(run.case.benchmark, None, "failed", None, ()).to_json(),
+            facts=facts,
+        )
 
     def _launch(self) -> None:
         budget_s = self.schedule.until.budget_s
@@ -359,7 +234,7 @@ class _InterferenceRunner(InterleavedRunner):
         self._launched += 1
         directory = self.directory / f"aggressors-{self._launched}"
         self.aggressors = Aggressors(self.context, self.plan.aggressor, max(self.plan.levels), directory, time_limit_s)
-        self.aggressors.launch(self.context.order(self.directory))
+        self.aggressors.launch(self.session.order(self.directory))
 
     def _take_faults(self, faults: Sequence[str | None]) -> None:
         """End all aggressors after one has failed: what it left behind must not disturb later turns.
@@ -367,16 +242,17 @@ class _InterferenceRunner(InterleavedRunner):
         Raises:
             MachineError: the aggressors failed in several turns in a row.
         """
-        known = [fault for fault in faults if fault]
-        self._faults = self._faults + 1 if known else 0
-        if not known:
+        messages = [fault for fault in faults if fault]
+        if not messages:
+            self._faults = 0
             return
+        self._faults += 1
         if self.aggressors is not None:
             self._dismiss(self.aggressors.cancel)
         if self._faults == _MAX_FAULTS:
             self.ingest_all()
             raise MachineError(
-                f"the aggressors failed in {_MAX_FAULTS} turns in a row: {known[0]}",
+                f"the aggressors failed in {_MAX_FAULTS} turns in a row: {messages[0]}",
                 hint=f"Their outputs are in {self.directory / f'aggressors-{self._launched}'}.",
             )
 
@@ -389,20 +265,22 @@ class _InterferenceRunner(InterleavedRunner):
 
     def _starts_left(self, level: int) -> int:
         """Starts of each aggressor that the byte budget allows in the next turn."""
-        budget, volume = self.context.byte_budget, self.plan.aggressor.volume_bytes
+        budget, volume = self.interference.byte_budget, self.plan.aggressor.volume_bytes
         started = self.aggressors.starts if self.aggressors else 0
         if budget is None:
             return _UNLIMITED
         left = budget - self._written - started * volume - self.plan.volume_bytes
-        return left // (level * volume) if level and volume else _UNLIMITED if left >= 0 else 0
+        if level and volume:
+            return left // (level * volume)
+        return _UNLIMITED if left >= 0 else 0
 
-    def _store(self, place: Path, case: checks.SpooledCase, level: int, fault: str | None) -> str | None:
+    def _store(self, directory: Path, case: checks.SpooledCase, level: int, fault: str | None) -> str | None:
         """Put a case of the victim into the spool of the session: with its aggressors' results, or failed.
 
         Returns:
             Why its aggressors did not run as they should, if that is so.
         """
-        files = {kind: [place / name for name in names] for kind, names in case.files.items()}
+        files = {kind: [directory / name for name in names] for kind, names in case.files.items()}
         if level and self.aggressors and fault is None and case.output["status"] == "ok":
             try:
                 load = self._measure_load(case, level)
@@ -410,9 +288,10 @@ class _InterferenceRunner(InterleavedRunner):
             except AggressorError as error:
                 fault = error.message
         if fault is not None:
-            reason = "; ".join(filter(None, (fault, case.output.get("reason"))))
+            victim_reason = case.output.get("reason")
+            reason = f"{fault}; {victim_reason}" if victim_reason else fault
             case = replace(case, output={**case.output, "status": "failed", "reason": reason})
-            self.context.report_message(f"{case.name}: {reason}")
+            _LOG.warning("%s: %s", case.name, reason)
         checks.spool_case(self.directory, case, files)
         return fault
 
@@ -426,20 +305,25 @@ class _InterferenceRunner(InterleavedRunner):
         if "measured" not in case.facts:
             raise AggressorError("the times of the measurement are not known")
         starts = self.aggressors.check(level, *case.facts["measured"])
-        outputs = [[self.aggressors.output(n, one) for one in each] for n, each in enumerate(starts, 1)]
-        wrong = next((one for each in outputs for one in each if one.status != "ok"), None)
-        if wrong is not None:
-            raise AggressorError(f"the output of an aggressor is {wrong.status}: {wrong.reason}")
+        outputs: list[list[Output]] = []
+        for number, starts_of_job in enumerate(starts, 1):
+            outputs.append([self.aggressors.output(number, start) for start in starts_of_job])
+        for outputs_of_job in outputs:
+            for output in outputs_of_job:
+                if output.status != "ok":
+                    raise AggressorError(f"the output of an aggressor is {output.status}: {output.reason}")
         run = self.plan.aggressor
         totals, shares = aggregate_rates(outputs)
+        # Series of their own: level and victim are parameters of the case.
         parameters: dict[str, Scalar] = {"aggressors": level, "victim": self.plan.runs[0].name}
-        results = tuple(replace(one, case={**one.case, **parameters}) for one in totals)
+        results = tuple(replace(total, case={**total.case, **parameters}) for total in totals)
         output = Output(run.case.benchmark, outputs[0][0].version, "ok", None, results)
         facts = {
-            **{name: case.facts[name] for name in ("pair", "side")},
+            "pair": case.facts["pair"],
+            "side": case.facts["side"],
             "nodes": self.aggressors.hosts(level),
             "bandwidth_by_job": shares,
-            "starts": [len(each) for each in starts],
+            "starts": [len(starts_of_job) for starts_of_job in starts],
             "tracing": "none",
         }
         name = checks.turn_run_name(run.name, facts) + "-aggressors"

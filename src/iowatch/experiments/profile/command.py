@@ -8,31 +8,23 @@ from typing import Literal
 import click
 
 from iowatch.cli import common
-from iowatch.cli.completion import complete_stack, complete_suite
+from iowatch.cli.completion import complete_suite
 from iowatch.experiments.common.profiled_run import run_profile
 from iowatch.experiments.profile.report import print_profiles
-from iowatch.session import run, session
+from iowatch.session import run
+from iowatch.session.context import make_context, select_cases
+from iowatch.session.options import SessionOptions
 from iowatch.store import History
 
 
 @click.command(epilog=common.examples("iowatch profile benchio:api=hdf5,file=shared"))
 @click.argument("case")
 @common.system_option(default="local")
-@click.option(
-    "--stack",
-    "stacks",
-    shell_complete=complete_stack,
-    multiple=True,
-    metavar="STACK",
-    help="Only this stack (may be repeated).",
-)
+@common.stacks_option
 @click.option(
     "--suite", shell_complete=complete_suite, default="smoke", show_default=True, help="Parameter set with the case."
 )
-@click.option(
-    "--file-system", "file_systems", multiple=True, metavar="NAME",
-    help="Only on this file system of system.yaml, or all (may be repeated) [default: those of the suite].",
-)  # fmt: skip
+@common.file_systems_option
 @click.option("--scratch", type=common.ANY_PATH, help="Directory of the default file system [default: the system's].")
 @click.option("--darshan", type=click.Choice(["on", "off"]), help="Trace the runs, or not.")
 @common.history_options
@@ -51,9 +43,16 @@ def command(
 
     It measures nothing: its times are no results. Exit code 1: a run failed.
     """
-    context = session.SessionContext(
-        system, suite, stacks, (), scratch, None, common.print_message, darshan, (case,), file_systems
+    options = SessionOptions(
+        system=system,
+        suite=suite,
+        stacks=stacks,
+        case_names=(case,),
+        file_systems=file_systems,
+        scratch=scratch,
+        darshan=darshan,
     )
+    context = make_context(select_cases(options))
     run.check_plan(context, db)
     with History.open(db) as history:
         document = run_profile(history, context)

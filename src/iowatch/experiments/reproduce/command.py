@@ -26,11 +26,9 @@ def command(what: str, minutes: float, seed: int | None, scratch: Path | None, d
     Exit code 0: reproduced. 1: not reproduced. 2: it cannot be measured again, with what is missing. 4: undecided.
     """
     with History.existing(db) as history:
-        found = reproduce(
-            history, what, common.print_message, budget_s=60 * minutes, scratch=scratch, seed=seed
-        )  # fmt: skip
+        reproduction = reproduce(history, what, budget_s=60 * minutes, scratch=scratch, seed=seed)
     if as_json:
-        common.print_json(report.reproduction_document(found))
+        common.print_json(report.reproduction_document(reproduction))
     else:
-        common.print_lines(*report.reproduction_lines(found))
-    return {"reproduced": 0, "not reproduced": 1, "undecided": 4}[found.answer]
+        common.print_lines(*report.reproduction_lines(reproduction))
+    return {"reproduced": 0, "not reproduced": 1, "undecided": 4}[reproduction.answer]

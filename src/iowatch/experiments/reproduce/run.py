@@ -18,10 +18,11 @@ import numpy as np
 
 from iowatch.core import UsageError
 from iowatch.experiments.common.builds import recorded_stack
-from iowatch.experiments.common.pairs import PairContext, PairGains, measure_pairs, read_pairs
+from iowatch.experiments.common.pairs import PairedResult, PairGains, make_pair_context, measure_pairs, read_pairs
 from iowatch.findings import find_finding, find_stack_exchange
-from iowatch.session import reframe, session
-from iowatch.session.ab_run import request_allocation
+from iowatch.session import reframe
+from iowatch.session.ab_run import AbContext, request_allocation
+from iowatch.session.options import SessionOptions
 from iowatch.site import Stack, stack_from_json
 from iowatch.statistics.gate import GateResult, GateSettings
 from iowatch.statistics.interleaving import StopRule
@@ -104,38 +105,56 @@ def _change_of_finding(history: History, name: str) -> RecordedChange:
             hint=f"`iowatch findings show {finding.id}` lists what else differs: that would have to be brought back.",
         )
     member, before, after = exchange.member, exchange.before, exchange.after
-    suite = history.session(after.session_uuid).suite
     operation = member.parameters.get("operation")
     return RecordedChange(
-        f"finding {finding.id}", finding.system, suite, before, after, after.name.partition("#")[0],
-        str(operation) if operation else None, member.metric, math.log(member.gain),
-    )  # fmt: skip
+        source=f"finding {finding.id}",
+        system=finding.system,
+        suite=history.session(after.session_uuid).suite,
+        before=before,
+        after=after,
+        run=after.name.partition("#")[0],
+        operation=str(operation) if operation else None,
+        metric=member.metric,
+        log_gain=math.log(member.gain),
+    )
 
 
 def _change_of_session(history: History, uuid: str) -> RecordedChange:
     """The change of the result with most evidence."""
-    row, gains = history.session(uuid), defaultdict(list)
-    for of_pair in read_pairs(history, uuid).values():
-        for result, gain in of_pair.items():
+    session = history.session(uuid)
+    gains: dict[PairedResult, list[float]] = defaultdict(list)
+    for pair in read_pairs(history, uuid).values():
+        for result, gain in pair.items():
             gains[result].append(gain)
     if not gains:
         raise UsageError(
             f"session {uuid} cannot be reproduced: it has no pairs of two stacks",
             hint="Name a finding, or a session of `iowatch run --ab` or `iowatch gate`.",
         )
-    changed = {result: value for result, values in gains.items() if (value := _certain_change(values))}
-    if not changed:
+    changes: dict[PairedResult, float] = {}
+    for result, values in gains.items():
+        change = _certain_change(values)
+        if change is not None:
+            changes[result] = change
+    if not changes:
         raise UsageError(
             f"session {uuid} has no difference to reproduce: no result is slower or faster with {1 - _ERROR:.0%}",
             hint=f"`iowatch compare session:{uuid[:8]},side=left session:{uuid[:8]},side=right` has its results.",
         )
-    result = max(changed, key=lambda one: abs(changed[one]))
+    result = max(changes, key=lambda result: abs(changes[result]))
     sides = {run.facts.side: run for run in history.runs(uuid) if run.name.partition("#")[0] == result.run}
     operation = result.case.parameters.get("operation")
     return RecordedChange(
-        f"session {uuid}", row.system, row.suite, sides["left"], sides["right"], result.run,
-        str(operation) if operation else None, result.metric, changed[result],
-    )  # fmt: skip
+        source=f"session {uuid}",
+        system=session.system,
+        suite=session.suite,
+        before=sides["left"],
+        after=sides["right"],
+        run=result.run,
+        operation=str(operation) if operation else None,
+        metric=result.metric,
+        log_gain=changes[result],
+    )
 
 
 def _certain_change(gains: list[float]) -> float | None:
@@ -144,17 +163,13 @@ def _certain_change(gains: list[float]) -> float | None:
     for gain in gains:
         centre.add(gain)
     low, high = centre.interval(2 * _ERROR)
-    return centre.estimate if low > 0 or high < 0 else None
+    if low > 0 or high < 0:
+        return centre.estimate
+    return None
 
 
 def reproduce(
-    history: History,
-    name: str,
-    report_message: session.MessageCallback,
-    *,
-    budget_s: float,
-    scratch: Path | None = None,
-    seed: int | None = None,
+    history: History, name: str, *, budget_s: float, scratch: Path | None = None, seed: int | None = None
 ) -> Reproduction:
     """Measure both sides of a recorded change until the answer is known or time is up.
 
@@ -164,17 +179,18 @@ def reproduce(
     Raises:
         UsageError: it cannot be measured again; names what is missing.
     """
-    started, change = time.monotonic(), find_change(history, name)
-    stacks = tuple(_stack_of(change.system, run, report_message) for run in (change.before, change.after))
-    context = _context(history, change, (stacks[0], stacks[1]), scratch, report_message)
+    started = time.monotonic()
+    change = find_change(history, name)
+    sides = _stack_of(change.system, change.before), _stack_of(change.system, change.after)
+    context = _make_context(history, change, sides, scratch)
     request_allocation(context, StopRule(budget_s=budget_s))
     sign = -1 if change.log_gain > 0 else 1  # a gain is tested as the loss of the other direction
     test = GateResult(GateSettings(-math.expm1(-_SHARE * abs(change.log_gain)), _ERROR), _ERROR)
 
     def record(gains: PairGains) -> None:
         for result, gain in gains.items():
-            known = result.case.parameters.get("operation")
-            if test.state == "open" and (result.metric, known) == (change.metric, change.operation):
+            operation = result.case.parameters.get("operation")
+            if test.state == "open" and (result.metric, operation) == (change.metric, change.operation):
                 test.record(sign * gain)
 
     def wanted() -> int:
@@ -182,55 +198,64 @@ def reproduce(
             return 0
         return max(2, test.pairs_left()) if test.centre.log_ratios else _FIRST_PAIRS
 
-    chosen_seed = int(np.random.default_rng(seed).integers(2**31))
     measured = measure_pairs(
-        history, context, wanted, record, seed=chosen_seed, budget_s=budget_s - (time.monotonic() - started),
+        history,
+        context,
+        wanted,
+        record,
+        seed=int(np.random.default_rng(seed).integers(2**31)),
+        budget_s=budget_s - (time.monotonic() - started),
         attributes={ATTRIBUTE: {"source": change.source, "log_gain": change.log_gain}},
-    )  # fmt: skip
-    ends = sorted(sign * end for end in test.interval())
+    )
+    pairs = len(test.centre.log_ratios)
+    low, high = sorted(sign * end for end in test.interval())
     return Reproduction(
-        change, _ANSWERS.get(test.state, "undecided"),
-        math.exp(sign * test.centre.estimate) if test.centre.log_ratios else None,
-        (math.exp(ends[0]), math.exp(ends[1])), len(test.centre.log_ratios), time.monotonic() - started,
-        measured.session, tuple(_differences(change)),
-    )  # fmt: skip
+        change=change,
+        answer=_ANSWERS.get(test.state, "undecided"),
+        gain=math.exp(sign * test.centre.estimate) if pairs else None,
+        interval=(math.exp(low), math.exp(high)),
+        pairs=pairs,
+        seconds=time.monotonic() - started,
+        session=measured.session,
+        notes=tuple(_differences(change)),
+    )
 
 
-def _stack_of(system: str, run: RunRow, say: session.MessageCallback) -> Stack:
+def _stack_of(system: str, run: RunRow) -> Stack:
     if not run.stack_document:
         raise UsageError(f"run {run.id} recorded no stack: it was imported, and cannot be measured again")
-    return recorded_stack(system, stack_from_json(run.stack_document, f"the stack of run {run.id}"), say)
+    return recorded_stack(system, stack_from_json(run.stack_document, f"the stack of run {run.id}"))
 
 
-def _context(
-    history: History,
-    change: RecordedChange,
-    sides: tuple[Stack, Stack],
-    scratch: Path | None,
-    report_message: session.MessageCallback,
-) -> PairContext:
+def _make_context(
+    history: History, change: RecordedChange, sides: tuple[Stack, Stack], scratch: Path | None
+) -> AbContext:
     site = reframe.load_site(change.system)
-    like = next((stack for one in site.partitions if one.name == change.after.partition for stack in one.stacks), None)
-    if like is None:
+    stacks: tuple[str, ...] = ()
+    for partition in site.partitions:
+        if partition.name == change.after.partition:
+            stacks = partition.stacks
+    if not stacks:
         raise UsageError(
             f"partition '{change.after.partition}' of '{change.system}' does not exist here any more, or has no stack",
             hint="`iowatch system show` lists partitions and stacks.",
         )
     recorded = Path(history.session(change.after.session_uuid).facts.scratch or "")
-    chosen = scratch or (recorded if recorded.is_absolute() and recorded.parent.is_dir() else None)
-    return PairContext(
-        change.system, change.suite, [stack.name for stack in sides], (), chosen, None, report_message, "off",
-        (change.run,), sides=sides, like=like, known_site=site,
-    )  # fmt: skip
+    if scratch is None and recorded.is_absolute() and recorded.parent.is_dir():
+        scratch = recorded
+    options = SessionOptions(
+        system=change.system, suite=change.suite, case_names=(change.run,), scratch=scratch, darshan="off"
+    )
+    return make_pair_context(options, sides, stacks[0], site)
 
 
 def _differences(change: RecordedChange) -> list[str]:
     """In what this measurement differs from the recorded one, as far as it is known."""
+    differences: list[str] = []
     nodes = list(change.after.facts.nodes)
-    found = []
     if nodes and platform.node() not in nodes and len(nodes) < 3:
-        found.append(f"recorded on {', '.join(nodes)}, measured from {platform.node()}")
+        differences.append(f"recorded on {', '.join(nodes)}, measured from {platform.node()}")
     kernel = change.after.facts.kernel
     if kernel and platform.release() not in str(kernel):
-        found.append(f"kernel {kernel} when it was recorded, {platform.release()} now")
-    return found
+        differences.append(f"kernel {kernel} when it was recorded, {platform.release()} now")
+    return differences

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -49,19 +49,14 @@ class SystemSite(SystemResult):
 
 
 def build_sites(
-    place: str | None,
-    systems: Sequence[str],
-    output: Path,
-    options: Mapping[str, Any],
-    engine: Engine | None,
-    report: Callable[[str], None] = lambda _: None,
+    place: str | None, systems: Sequence[str], output: Path, options: Mapping[str, Any], engine: Engine | None
 ) -> list[SystemSite]:
     """Build the site of each system in `output/SYSTEM`, and `output/index.html`; one that fails keeps its older site.
 
     Args:
         place: of the history, as for `History.open`.
         options: `zone`, `sessions` and `reports` of `build_site`.
-        engine, report: as for `run_for_systems`.
+        engine: as for `run_for_systems`.
 
     Raises:
         UsageError: `output` is the site of a single build; unknown time zone.
@@ -71,7 +66,7 @@ def build_sites(
         raise UsageError(f"{output} is one site of iowatch", hint="Choose another directory with --output.")
     zone = find_time_zone(options["zone"]) if options.get("zone") else shared_zone(systems)
     task = partial(_build_system, place, output.absolute(), dict(options))
-    found = run_for_systems(task, SystemSite, systems, engine, report)
+    found = run_for_systems(task, SystemSite, systems, engine)
     rows = [
         {**asdict(one), "site": name, "has_site": (output / name / "index.html").exists()}
         for one, name in zip(found, map(safe_file_name, systems), strict=True)

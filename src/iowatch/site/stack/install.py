@@ -247,15 +247,13 @@ def _parse_external(entry: Mapping[str, Any]) -> External | None:
     return External(name, version, str(entry["prefix"]), _c_compiler(entry))
 
 
-MessageCallback = Callable[[str], None]
-
-
-def prepare_environment(stack: str, system: str, concretize: bool, say: MessageCallback) -> Path:
+def prepare_environment(stack: str, system: str, concretize: bool) -> Path:
     """Write the environment of a stack, with the committed lock or ready to be concretized.
+
+    Each difference from the lock or the externals is logged.
 
     Args:
         concretize: omit the lock, and adapt the externals to this machine.
-        say: receives a message for each difference from the lock or the externals.
 
     Raises:
         InputError: no lock, a lock of another environment or machine, or missing externals or source directories.
@@ -265,7 +263,7 @@ def prepare_environment(stack: str, system: str, concretize: bool, say: MessageC
     target = stack_directory(system, stack) / "env"
     sources = develop_entries(manifest)
     if not concretize:
-        _check_lock(manifest, committed, sources, say)
+        _check_lock(manifest, committed, sources)
     document = yamlfile.read_mapping(manifest, SPACK_DOCS)
     if sources:
         document["spack"]["develop"] = sources
@@ -277,7 +275,7 @@ def prepare_environment(stack: str, system: str, concretize: bool, say: MessageC
         system_externals = settings.find_file("externals", system)
         if stack == REFERENCE_STACK and system_externals.is_file():
             includes.insert(0, system_externals)
-        adapt_to_machine(document["spack"], includes, target, pinned, say)
+        adapt_to_machine(document["spack"], includes, target, pinned)
     else:
         document["spack"]["include"] = [str(path) for path in includes]
     _write_yaml(target / "spack.yaml", document)
@@ -288,7 +286,6 @@ def prepare_environment(stack: str, system: str, concretize: bool, say: MessageC
 
 def adapt_to_machine(
     environment: dict[str, Any], includes: Sequence[Path], target: Path, pinned: Mapping[str, str | None],
-    say: MessageCallback,
 ) -> None:  # fmt: skip
     """Make an environment include these files, with the externals and the processor of this machine.
 
@@ -300,7 +297,7 @@ def adapt_to_machine(
     Raises:
         InputError: a package that must not be built is absent, or not in the required version.
     """
-    environment["include"] = [str(_adapt_include(path, target, pinned, say)) for path in includes]
+    environment["include"] = [str(_adapt_include(path, target, pinned)) for path in includes]
     processor = platform.machine()
     if processor != "x86_64":
         # Overrides the requirement of the shared settings: locks and binaries for any x86_64.
@@ -311,9 +308,7 @@ def _write_yaml(path: Path, document: dict[str, Any]) -> None:
     path.write_text(yaml.safe_dump(document, sort_keys=False), encoding="utf-8")
 
 
-def _check_lock(
-    manifest: Path, committed: Path, sources: Mapping[str, Mapping[str, str]], say: MessageCallback
-) -> None:
+def _check_lock(manifest: Path, committed: Path, sources: Mapping[str, Mapping[str, str]]) -> None:
     """Reject a lock that is absent, belongs to another environment, or names packages that this machine lacks."""
     folder = manifest.parent
     if not committed.is_file():
@@ -343,10 +338,10 @@ def _check_lock(
             hint="Add --concretize to keep the versions in spack.yaml and use this machine's compiler and tools.",
         )
     if differences:
-        say(f"the lock was made with other build tools: {'; '.join(differences)}")
+        _LOG.info("the lock was made with other build tools: %s", "; ".join(differences))
 
 
-def _adapt_include(include: Path, target: Path, pinned: Mapping[str, str | None], say: MessageCallback) -> Path:
+def _adapt_include(include: Path, target: Path, pinned: Mapping[str, str | None]) -> Path:
     """Return an included file, or a copy with the externals of this machine.
 
     Args:
@@ -373,7 +368,7 @@ def _adapt_include(include: Path, target: Path, pinned: Mapping[str, str | None]
     if not corrections.differences:
         return include
     for difference in corrections.differences:
-        say(f"{include.name}: {difference}")
+        _LOG.info("%s: %s", include.name, difference)
     copy = target / include.name
     _write_yaml(copy, document)
     return copy
@@ -468,18 +463,18 @@ def _git(*arguments: str) -> str:
     return done.stdout.strip()
 
 
-def require_spack(bootstrap: bool, say: MessageCallback) -> str:
+def require_spack(bootstrap: bool) -> str:
     pinned = pinned_spack_version()
     program = spack_command()
     if program is None and bootstrap:
-        say(f"cloning Spack {pinned} into {bootstrap_directory()}")
+        _LOG.info("cloning Spack %s into %s", pinned, bootstrap_directory())
         program = _clone_spack()
     if program is None:
         hint = f"Add --bootstrap to clone Spack {pinned}, or set SPACK_ROOT."
         raise MachineError("no Spack found: SPACK_ROOT is not set and spack is not on PATH", hint=hint)
     version, _, _ = (spack_version() or "").partition(" ")
     if version != pinned:
-        say(f"this is Spack {version}; the locks were made with {pinned}")
+        _LOG.info("this is Spack %s; the locks were made with %s", version, pinned)
     return program
 
 
@@ -503,14 +498,9 @@ def stream_lines(command: list[str]) -> Iterator[str]:
 
 
 def build_environment(
-    spack: Sequence[str],
-    environment: Path,
-    stack: str,
-    jobs: int | None,
-    say: MessageCallback,
-    rebuild_own: bool = True,
+    spack: Sequence[str], environment: Path, stack: str, jobs: int | None, *, rebuild_own: bool = True
 ) -> None:
-    """Run `spack install` and report the number of finished parts.
+    """Run `spack install` and log the number of finished parts.
 
     Args:
         spack: command with its own options.
@@ -530,11 +520,11 @@ def build_environment(
         done = _DONE.match(line)
         if done:
             ready += 1
-            say(f"{stack}: {ready} of {total} parts: {done['part']}")
+            _LOG.info("%s: %s of %s parts: %s", stack, ready, total, done["part"])
         elif line.startswith(("==> Installing", "==> Error")):
-            say(f"{stack}: {line.removeprefix('==> ')}")
+            _LOG.info("%s: %s", stack, line.removeprefix("==> "))
     if is_stale:
-        say(f"{stack}: building {OWN_PACKAGE} again from this checkout")
+        _LOG.info("%s: building %s again from this checkout", stack, OWN_PACKAGE)
         for _ in stream_lines([*install, "--overwrite", "--yes-to-all", OWN_PACKAGE]):
             pass
 
@@ -621,13 +611,7 @@ def describe_installed_stack(stack: str, system: str, environment: Path, prefixe
 
 
 def install_stack(
-    stack: str,
-    system: str,
-    *,
-    bootstrap: bool = False,
-    concretize: bool = False,
-    jobs: int | None = None,
-    say: MessageCallback = lambda _: None,
+    stack: str, system: str, *, bootstrap: bool = False, concretize: bool = False, jobs: int | None = None
 ) -> tuple[Stack, Path]:
     """Build a Spack stack and write its `activate.sh` and `stack.json`.
 
@@ -636,7 +620,6 @@ def install_stack(
         bootstrap: clone the pinned Spack if there is none.
         concretize: concretize on this machine instead of using the committed lock.
         jobs: number of parallel compile jobs.
-        say: receives progress messages.
 
     Returns:
         The installed stack and the directory of its files.
@@ -652,16 +635,17 @@ def install_stack(
     declared = load_stack(stack, system)
     if declared.kind != "spack":
         raise UsageError(f"stack '{stack}' is made of {declared.kind} parts: there is nothing to install")
-    environment = prepare_environment(stack, system, concretize, say)
-    spack = require_spack(bootstrap, say)
+    environment = prepare_environment(stack, system, concretize)
+    spack = require_spack(bootstrap)
     if concretize:
-        say(f"{stack}: resolving versions; this takes a minute or two")
+        _LOG.info("%s: resolving versions; this takes a minute or two", stack)
         for line in stream_lines([spack, "--color", "never", "-e", str(environment), "concretize", "--force"]):
             if line.startswith("==>"):
-                say(f"{stack}: {line.removeprefix('==> ')}")
+                _LOG.info("%s: %s", stack, line.removeprefix("==> "))
         if stack != REFERENCE_STACK:  # its lock is shared by all systems
-            say(f"{stack}: resolved; to keep it: cp {environment / 'spack.lock'} {manifest_directory(system, stack)}")
-    build_environment([spack], environment, stack, jobs, say)
+            folder = manifest_directory(system, stack)
+            _LOG.info("%s: resolved; to keep it: cp %s %s", stack, environment / "spack.lock", folder)
+    build_environment([spack], environment, stack, jobs)
     prefixes = installed_prefixes([spack], environment)
     described = describe_installed_stack(stack, system, environment, prefixes)
     for part in described.parts:
@@ -671,5 +655,5 @@ def install_stack(
         state = "not a git work tree: its state is not recorded"
         if part.variants.get("commit"):
             state = f"commit {part.variants['commit']}"
-        say(f"{stack}: {part.name} {part.version} is built from {directory}, {state}")
+        _LOG.info("%s: %s %s is built from %s, %s", stack, part.name, part.version, directory, state)
     return described, write_stack_files(described)

@@ -1,0 +1,87 @@
+"""The start of a nightly session: its jitter, and the blackouts in which nothing is measured.
+
+Both are in the block `night` of `systems/<name>/system.yaml` (NightlyPolicy).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, date, datetime, timedelta, tzinfo
+from typing import get_args
+
+from iowatch.core import format_local_time
+from iowatch.site import Blackout, NightlyPolicy, Weekday, system_zone
+
+_LOG = logging.getLogger(__name__)
+_DAY = timedelta(days=1)
+_WEEKDAYS = get_args(Weekday)
+_BLACKOUT_LOOKAHEAD_DAYS = 8  # includes each weekday
+
+
+def jitter_s(policy: NightlyPolicy, system: str, day: date) -> float:
+    """Seconds to wait before the session of `day`: within `jitter_minutes`, the same for each call."""
+    digest = hashlib.sha256(f"{system}\0{day.isoformat()}".encode()).digest()
+    return int.from_bytes(digest[:8], "big") / 2**64 * 60 * (policy.jitter_minutes or 0)
+
+
+def blackout_windows(blackout: Blackout, first: date, days: int, zone: tzinfo) -> Iterator[tuple[datetime, datetime]]:
+    """Start and end (UTC) of the blackout on each of its days from `first` on.
+
+    A local time that a clock change skips or repeats has two moments; the blackout starts at the first and ends at
+    the second, so that it is never shorter than meant.
+    """
+    for number in range(days):
+        day = first + number * _DAY
+        weekday = _WEEKDAYS[day.weekday()]  # not strftime: a site's configuration may have set a locale
+        other_day = blackout.days and weekday not in blackout.days
+        if other_day or not (blackout.since or day) <= day <= (blackout.until or day):
+            continue
+        # An end that is not after the start is on the next day; 00:00 to 00:00 is the whole day.
+        last = day if blackout.end > blackout.start else day + _DAY
+        start, end = datetime.combine(day, blackout.start), datetime.combine(last, blackout.end)
+        yield min(_moments(start, zone)), max(_moments(end, zone))
+
+
+def _moments(local: datetime, zone: tzinfo) -> list[datetime]:
+    """Both interpretations (UTC) of a local time; they are equal unless clocks change then."""
+    return [local.replace(tzinfo=zone, fold=fold).astimezone(UTC) for fold in (0, 1)]
+
+
+def current_blackout(policy: NightlyPolicy, moment: datetime, zone: tzinfo) -> tuple[Blackout, datetime] | None:
+    """The blackout (times in `zone`) that contains `moment`, and its end (UTC); None outside all blackouts."""
+    for blackout in policy.blackouts:
+        for start, end in blackout_windows(blackout, moment.astimezone(zone).date() - _DAY, 3, zone):
+            if start <= moment < end:
+                return blackout, end
+    return None
+
+
+def next_blackout(policy: NightlyPolicy, moment: datetime, zone: tzinfo) -> tuple[Blackout, datetime] | None:
+    """The first blackout (times in `zone`) of the next days that starts after `moment`, and its start (UTC)."""
+    today = moment.astimezone(zone).date()
+    upcoming: list[tuple[Blackout, datetime]] = []
+    for blackout in policy.blackouts:
+        for start, _ in blackout_windows(blackout, today, _BLACKOUT_LOOKAHEAD_DAYS, zone):
+            if start > moment:
+                upcoming.append((blackout, start))
+    return min(upcoming, key=lambda blackout_and_start: blackout_and_start[1], default=None)
+
+
+def wait_for_start(
+    policy: NightlyPolicy, system: str, now: datetime, sleep: Callable[[float], None] = time.sleep
+) -> str | None:
+    """Wait for the start time of a nightly session; if a blackout excludes it, return the reason without waiting."""
+    zone = system_zone(system)
+    seconds = jitter_s(policy, system, now.astimezone(zone).date())
+    start = now + timedelta(seconds=seconds)
+    blackout = current_blackout(policy, start, zone)
+    if blackout is not None:
+        end = format_local_time(blackout[1].timestamp(), zone)
+        return f"no session on {system}: blackout '{blackout[0].reason}' until {end}"
+    if seconds >= 1:
+        _LOG.info("the session on %s starts at %s", system, format_local_time(start.timestamp(), zone))
+        sleep(seconds)
+    return None

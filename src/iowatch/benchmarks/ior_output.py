@@ -105,12 +105,12 @@ class IorRow(NamedTuple):
 
 
 class IorSummary(NamedTuple):
-    """Summary of the bandwidth of one operation, in MiB/s; `half` is half a unit of its last digit."""
+    """Summary of the bandwidth of one operation, in MiB/s; `half_unit` is half a unit of its last digit."""
 
     max: float
     min: float
     mean: float
-    half: float
+    half_unit: float
 
 
 @dataclass
@@ -202,7 +202,7 @@ class IorTest:
         exact: parameters that are printed exactly elsewhere (summary, JSON's parameters): `transfer`, `block`,
             `segments`, `tasks`, `per_node`, `repetitions`, `fsync`.
         rows: operation -> iteration -> numbers; count: number of all rows.
-        half: a printed number -> half a unit of its last digit.
+        half_unit: a printed number -> half a unit of its last digit.
         moved: (operation, iteration) -> bytes, if IOR reported other than the requested ones.
         summaries: operation -> summary, if it is complete.
         contradictions: names of options that were printed twice with different values.
@@ -214,7 +214,7 @@ class IorTest:
     exact: dict[str, int] = field(default_factory=dict)
     rows: dict[str, dict[int, IorRow]] = field(default_factory=lambda: {name: {} for name in OPERATIONS})
     count: int = 0
-    half: Callable[[float], float] = table_half_unit
+    half_unit: Callable[[float], float] = table_half_unit
     moved: dict[tuple[str, int], int] = field(default_factory=dict)
     summaries: dict[str, IorSummary] = field(default_factory=dict)
     contradictions: set[str] = field(default_factory=set)
@@ -234,11 +234,11 @@ class IorTest:
             self.contradictions.add(name)
 
     def set_summary(
-        self, operation: str, numbers: list[str], half: float, exact: Mapping[str, str], values: Mapping[str, str]
+        self, operation: str, numbers: list[str], half_unit: float, exact: Mapping[str, str], values: Mapping[str, str]
     ) -> None:
         """Record a summary: maximum, minimum and mean, and the exact parameters (column -> name) among its values."""
         high, low, mean = map(float, numbers)
-        self.summaries[operation] = IorSummary(high, low, mean, half)
+        self.summaries[operation] = IorSummary(high, low, mean, half_unit)
         for column, name in exact.items():
             if is_count(values.get(column, "")):
                 self.set_exact(name, int(values[column]))
@@ -593,7 +593,7 @@ class IorJsonReader:
             if is_count(text):
                 self._section, self._counts = "", {}
                 self._test = self._run.begin_test(int(text))
-                self._test.half = lambda _value: _JSON_HALF_UNIT
+                self._test.half_unit = lambda _value: _JSON_HALF_UNIT
         elif key == "Version":
             self._run.titles += 1
             self._run.version = text

@@ -412,7 +412,11 @@ def find_finding(history: History, name: str, findings: Sequence[Finding] | None
 
 
 def accepted_level_starts(history: History, system: str, today: date | None = None) -> dict[int, int]:
-    """Start of the accepted level by series id, in epoch seconds, from the stored findings and decisions."""
+    """Start of the accepted level by series id, in epoch seconds, from the stored findings and decisions.
+
+    Args:
+        today: day that decides which decisions are in force; None for that of the system.
+    """
     day = today or system_today(system)
     return accepted_since_by_series(load_findings(history, system), reviews.load_decisions(system), day)
 
@@ -440,6 +444,10 @@ def detect_system(
     history: History, system: str, method: str = DEFAULT_METHOD, today: date | None = None
 ) -> list[tuple[SeriesRow, Detection]]:
     """Detection of each monitored series of a system, from its accepted level on; nothing is stored.
+
+    Args:
+        method: name of the detection method.
+        today: day that decides which decisions of reviews are in force; None for that of the system.
 
     Raises:
         UsageError: the system is not in the history, or the method is unknown.

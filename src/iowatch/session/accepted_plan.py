@@ -52,26 +52,28 @@ def plan_facts(
 
 
 def session_choice(selection: CaseSelection, duplicates: Mapping[str, str]) -> SessionChoice:
-    """What restricts a session; empty for the whole suite on all stacks.
-
-    Cases that only repeat another one in a chosen scratch directory are not chosen.
+    """What the options of a session leave of its suite; empty for the whole suite on all stacks.
 
     Args:
-        duplicates: reasons by name of the runs that would only repeat another one.
+        selection: cases that the options select, each on one file system.
+        duplicates: by name of a run that would only repeat another one in the scratch directory, the sentence that says
+            which. In a directory that the options choose they are not part of the choice.
     """
     options = selection.options
     run_names = [case.run_name for case in selection.cases]
     if options.scratch is not None:
         run_names = [name for name in run_names if name not in duplicates]
-    # Only what restricts is stored.
     restrictions: dict[str, tuple[str, ...]] = {}
     if options.stacks:
         restrictions["stacks"] = tuple(sorted(options.stacks))
-    if set(run_names) != selection.suite_run_names:
-        if run_names:
-            restrictions["runs"] = tuple(run_names)
-        if options.file_systems:
-            restrictions["file_systems"] = tuple(sorted(options.file_systems))
+    # File systems restrict a session by its runs, whose names contain them: those that the suite names itself leave the
+    # same runs, and are no restriction.
+    is_part_of_suite = set(run_names) != selection.suite_run_names
+    if is_part_of_suite and options.file_systems:
+        restrictions["file_systems"] = tuple(sorted(options.file_systems))
+    # A field without entries would restrict nothing.
+    if is_part_of_suite and run_names:
+        restrictions["runs"] = tuple(run_names)
     return SessionChoice(**restrictions)
 
 

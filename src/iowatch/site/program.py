@@ -182,7 +182,13 @@ def _is_program_of(path: str, part: StackPart, directories: Collection[str]) -> 
 
 
 def _is_library_of(path: str, part: StackPart, pattern: str) -> bool:
-    """Whether a resolved path is the part's library, or below its installation if the part does not list it."""
+    """Whether a resolved path is the part's library, or below its installation if the part does not list it.
+
+    Args:
+        path: of a library that the program loaded, without symbolic links.
+        part: of the stack.
+        pattern: of the names of the part's library, a regular expression.
+    """
     files = [os.path.realpath(file) for file in part.files]
     listed_libraries = [file for file in files if re.match(pattern, Path(file).name)]
     if listed_libraries:
@@ -190,6 +196,7 @@ def _is_library_of(path: str, part: StackPart, pattern: str) -> bool:
     installations = {Path(file).parent.parent for file in files if Path(file).parent.name == "bin"}
     if part.prefix:
         installations.add(Path(os.path.realpath(part.prefix)))
+    # A part that states neither files nor a prefix can be anywhere: nothing contradicts the path.
     if not installations:
         return True
     return any(Path(path).is_relative_to(installation) for installation in installations)

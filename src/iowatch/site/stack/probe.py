@@ -25,6 +25,7 @@ from iowatch.site.machine import run_program
 from iowatch.site.stack.records import Stack, StackPart
 
 TIMEOUT_S = 20.0
+# Open MPI refuses to start as root without these variables; containers often have no other user.
 _AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 CRAY = "cray-mpich"
 # Packages that Spack builds as the MPI of a stack, and all that programs can be started with.

@@ -149,6 +149,7 @@ def _is_workload(options: Options) -> bool:
 
 
 def _arguments(options: Options, scratch: str) -> list[str]:
+    """Return the command line: the options of the case, its MPI-IO hints, the scratch directory and the record."""
     words: list[str] = []
     for name, value in options.items():
         if name in _NOT_ARGUMENTS or value is False:
@@ -161,6 +162,7 @@ def _arguments(options: Options, scratch: str) -> list[str]:
 
 
 def _requires(options: Options) -> tuple[str, ...]:
+    """Return the features that the stack must have: MPI, the library of the interface, filters, drivers, hints."""
     if _is_workload(options):
         return ("mpi", *workload_cases.requires(options), *hints.required_features(options))
     features = ["mpi"]
@@ -208,6 +210,7 @@ def _segments(options: Options) -> int:
 
 
 def _volume_bytes(options: Options) -> int:
+    """Return the bytes that a run transfers, timed or not."""
     if _is_workload(options):
         return workload_cases.volume_bytes(options)
     repetitions, operation = options.number("repeat"), options.text("op")
@@ -221,6 +224,7 @@ def _volume_bytes(options: Options) -> int:
 
 
 def _printed_parameters(options: Options) -> dict[str, Scalar]:
+    """Return the case parameters that the output must have: those that the suite sets."""
     if _is_workload(options):
         return workload_cases.printed_parameters(options)
     api = options.text("api")
@@ -535,12 +539,17 @@ def _damage(text: str, record: Mapping[str, Any]) -> str | None:
 
 
 def _check_record(builder: parsing.OutputBuilder, record: dict[str, Any], context: parsing.RunContext) -> None:
+    """Add version, facts and samples of an undamaged record to the builder.
+
+    A run that failed keeps the samples of what it completed; one with other ranks or a contradiction has none.
+    """
     builder.version = str(record["program"]["version"])
     builder.facts.update({name: record[name] for name in _FACTS if name in record})
     builder.facts["run_id"] = record["options"].get("run-id")
     builder.facts["hosts"] = [host["name"] for host in record.get("hosts", [])]
     if record["status"] != "ok" or record["failure"] is not None:
         builder.add_failure(f"benchio failed: {_failure_reason(record)}")
+        # It failed before it moved any data.
         if "geometry" not in record:
             return
     if not _placement_agrees(record) or ("workload" not in record and not _geometry_agrees(record)):
@@ -573,12 +582,14 @@ def _failure_reason(record: Mapping[str, Any]) -> str:
 
 
 def _placement_agrees(record: Mapping[str, Any]) -> bool:
+    """Return whether the ranks and nodes of the geometry are those of the hosts."""
     geometry, hosts = record["geometry"], record["hosts"]
     ranks = sum(host["ranks"] for host in hosts)
     return bool(len(record["node_of_rank"]) == geometry["ranks"] == ranks and len(hosts) == geometry["nodes"])
 
 
 def _workload_case(record: Mapping[str, Any]) -> parsing.CaseParameters:
+    """Return the case parameters that all phases of a workload have in common."""
     options, geometry = record["options"], record["geometry"]
     return {
         "ranks": geometry["ranks"],
@@ -592,6 +603,7 @@ def _workload_case(record: Mapping[str, Any]) -> parsing.CaseParameters:
 
 
 def _geometry_agrees(record: Mapping[str, Any]) -> bool:
+    """Return whether the bytes per repetition are those of the options; without an array only that there are some."""
     geometry, options, ranks = record["geometry"], record["options"], record["geometry"]["ranks"]
     if geometry["instances"] != options["instances"]:
         return False
@@ -609,6 +621,7 @@ def _elements(shape: str) -> int:
 
 
 def _record_case(record: Mapping[str, Any]) -> parsing.CaseParameters:
+    """Return the case parameters of a record without a workload; None for those that it has not."""
     options, geometry = record["options"], record["geometry"]
     api = options["api"]
     case: dict[str, Scalar | None] = {

@@ -51,6 +51,7 @@ def _sizes(options: Options) -> _Sizes:
 
 
 def _job_file(options: Options) -> dict[str, str]:
+    """Return name and content of fio's job file: the write with a sync at its end, then the read of the same file."""
     sizes = _sizes(options)
     lines = [
         "[global]",
@@ -93,6 +94,7 @@ def _volume_bytes(options: Options) -> int:
 
 
 def _without_repeated_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object of the document; a ValueError if a name occurs twice, as in two outputs that are mixed up."""
     members = dict(pairs)
     if len(members) < len(pairs):
         raise ValueError("a name occurs twice")

@@ -145,6 +145,12 @@ class IorCommandLine:
         return line
 
     def _read_letters(self, letters: str, rest: Iterator[str]) -> None:
+        """Record options of one letter: several in one word, of which the last may have a value.
+
+        Args:
+            letters: the word without its hyphen.
+            rest: the words after it, of which the first is the value if the word has none.
+        """
         for position, letter in enumerate(letters):
             if letter in _WITH_VALUE:
                 # `-t1m` and `-t 1m`; directives of several `-O` are all in force.
@@ -418,6 +424,7 @@ class IorTextReader:
             self._run.damaged += hints.setdefault(match[1], match[2]) != match[2]
 
     def _begin_test(self, line: str) -> None:
+        """Begin the test of a title line; without a readable number what follows belongs to no test."""
         old = _OLD_TEST.match(line)
         number = old[1] if old else line.rpartition(" ")[2]
         self._inside, self._shown = "", ("", "")
@@ -429,6 +436,7 @@ class IorTextReader:
             self._test = self._run.unassigned
 
     def _read_option(self, line: str) -> None:
+        """Record a line `NAME : VALUE`: an option of the test, in the form of new or old versions, or a fact."""
         indented = line[0] in "\t "  # blanks: tabs that an editor or terminal expanded
         match = (_OLD_OPTION if indented else _OPTION).fullmatch(line)
         if match is None:
@@ -444,6 +452,7 @@ class IorTextReader:
             self._test.set_option(name, value)
 
     def _read_row(self, line: str) -> None:
+        """Record a row of the table with the sizes that it and the warnings before it state, or count it as damaged."""
         match = _ROW.fullmatch(line)
         sizes, self._sizes = self._sizes, {}
         if match is None:
@@ -478,6 +487,7 @@ class IorTextReader:
                 self._run.short_file = f"the file has {file_bytes} bytes but {moved} were transferred"
 
     def _read_summary(self, line: str) -> None:
+        """Record the summary of an operation; one that is not printed whole is left out."""
         words = line.split()
         values = dict(zip(reversed(self._columns), reversed(words), strict=False))
         numbers = [values.get(name, "") for name in ("Max(MiB)", "Min(MiB)", "Mean(MiB)")]
@@ -581,6 +591,7 @@ class IorJsonReader:
             self._close()
 
     def _take(self, key: str, text: str) -> None:
+        """Handle a member of the JSON document: its name decides which part of the output begins or continues."""
         if self._object and key not in _ROW_START_KEYS:
             self._object.append((key, text))
         elif key == "Finished":
@@ -621,6 +632,7 @@ class IorJsonReader:
             self._close_row(pairs)
 
     def _close_row(self, pairs: list[tuple[str, str]]) -> None:
+        """Record a row, or count it as damaged: its members are not those of the version, or no numbers."""
         operation = pairs[0][1]
         iteration = self._counts.get(operation, 0)
         self._counts[operation] = iteration + 1
@@ -638,6 +650,7 @@ class IorJsonReader:
             self._run.damaged += not self._test.add(operation, iteration, row)
 
     def _close_summary(self, values: dict[str, str]) -> None:
+        """Record the summary of an operation; one without its three numbers is left out."""
         numbers = [values.get(key, "") for key in ("bwMaxMIB", "bwMinMIB", "bwMeanMIB")]
         if values.get("operation") not in OPERATIONS:
             return

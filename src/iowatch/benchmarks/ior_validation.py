@@ -286,6 +286,16 @@ def _hint_parameter(run: IorRun, command: IorCommandLine) -> CaseParameters:
 def _check_test(
     builder: OutputBuilder, run: IorRun, command: IorCommandLine, test: IorTest, where: str, context: RunContext
 ) -> None:
+    """Check one test of a run, and add those of its rows that agree with its case and summary.
+
+    Nothing is added without a complete case, from a dry run, from an interface without I/O, or with other ranks than
+    were started.
+
+    Args:
+        command: the command line of the run.
+        where: beginning of reasons, where an output has several tests.
+        context: what is known about the start of the program.
+    """
     case = ior_case(test, command)
     repetitions = parse_count(test.options.get("repetitions"))
     if case is None or repetitions is None:
@@ -319,6 +329,7 @@ def _check_test(
         columns = list(zip(*rows, strict=True)) or [()] * len(IorRow._fields)
         confirmed = context.fresh or has_confirmed_rates(rows, test.half_unit)
         for metric, values in zip(IorRow._fields, columns, strict=True):
+            # A rate that the rounded times do not confirm is left out, and so is one that old versions do not print.
             if metric == "rate" and not confirmed:
                 builder.add_below_resolution(operation, metric)
             elif None not in values:

@@ -225,6 +225,7 @@ def read_published_table(path: Path) -> PublishedTable:
     Raises:
         InputError: sidecar or CSV is absent or violates the schema.
     """
+    # Messages about the sidecar name the page that documents it.
     document = YamlDocument(path, TableSidecar.docs)
     sidecar = document.validated(TableSidecar)
     rows = _read_table_rows(path.with_name(f"{path.stem}.csv"), sidecar.columns)
@@ -358,7 +359,7 @@ def has_long_form(table: PublishedTable) -> bool:
 
 
 def table_measurements(table: PublishedTable) -> list[dict[str, Scalar | None]]:
-    """Return every measured cell with its settings.
+    """Return every measured cell with its settings: those of the table, of its row and of its column, the last wins.
 
     Returns:
         dictionaries with the keys of `LONG_FORM_COLUMNS`, None if not stated in the paper; blank cells are omitted.
@@ -372,7 +373,7 @@ def table_measurements(table: PublishedTable) -> list[dict[str, Scalar | None]]:
     columns = table.sidecar.columns
     measurements = []
     for row, printed in zip(table.rows, table.printed, strict=True):
-        # What the texts and the key columns of the row state.
+        # Settings that the row itself states: texts with a meaning in the sidecar, and numbers of key columns.
         row_settings: dict[Any, Scalar] = {}
         for column, cell, text in zip(columns, row, printed, strict=True):
             if column.values is not None:

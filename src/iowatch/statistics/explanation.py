@@ -433,6 +433,11 @@ def _score_cause(
     explanation: Explanation,
     vocabulary: ParameterVocabulary,
 ) -> RankedCause:
+    """Score a possible cause by all evidence for and against it: date, scope, reach and what administrators recorded.
+
+    Args:
+        days: from the change to the cause; negative if the cause is earlier.
+    """
     evidence = [
         _date_evidence(days),
         *_scope_evidence(suspect, observations, explanation, vocabulary),

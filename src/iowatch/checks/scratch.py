@@ -189,6 +189,7 @@ def scratch_failure(run: CheckedRun) -> str | None:
 
 
 def _read_identity(path: Path) -> FileSystemIdentity | None:
+    """What a job wrote about its file system; None if it wrote nothing."""
     try:
         return storage.parse_identity(path.read_text(errors="replace"))
     except OSError:

@@ -148,6 +148,7 @@ def summarise_log(path: Path) -> dict[str, Any]:
 
 
 def _job_facts(job: log.JobInfo, log_version: str) -> dict[str, Any]:
+    """The job record as in the document of a log; times as text in UTC, a user id below 0 is none."""
     return {
         "ranks": job.ranks,
         "exe": job.exe,

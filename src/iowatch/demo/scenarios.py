@@ -37,6 +37,8 @@ _REPETITIONS, _REPETITION_SIGMA = 5, 0.02
 _SLOWDOWN_SHARE, _SLOWDOWN_SCALE = 0.06, 0.25
 # Time between the starts of two runs of a session.
 _RUN_INTERVAL_S = 300
+# Time from the start of the last run to the end of the session.
+_LAST_RUN_S = 3600
 _SESSION_HOUR_UTC = 22
 _LEFT_OUT = "left out at random by the demonstration"
 
@@ -447,12 +449,13 @@ def replay_demonstration(history: History, demonstration: Demonstration, seed: i
 
 
 def _record_session(history: History, simulated: SimulatedSession) -> None:
+    """Record a session as if it had ended an hour after the start of its last run."""
     session, runs = simulated.session, simulated.runs
     last_start = max((run.started_at for run in runs), default=session.started_at)
     status: SessionStatus = "ok" if all(run.output.status == "ok" for run in runs) else "failed"
     history.begin_session(session, simulated.expected)
     history.record_runs(session.uuid, runs)
-    history.end_session(session.uuid, status, last_start + 3600)
+    history.end_session(session.uuid, status, last_start + _LAST_RUN_S)
 
 
 def largest_findings(findings: Sequence[Finding], count: int = 2) -> list[Finding]:

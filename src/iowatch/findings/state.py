@@ -75,6 +75,14 @@ def with_state(
 
 
 def _derive_state(finding: Finding, before: Finding | None, review: AppliedDecision | None) -> FindingState:
+    """State of a finding: a final decision first, then that it is over, then an acknowledgement, then its evidence.
+
+    A finding that was more than suspected is never suspected again.
+
+    Args:
+        before: the same finding at the last update; None if it is new.
+        review: the last decision about it; one that has expired does not count.
+    """
     decision = None
     if review is not None and not review.expired:
         decision = review.decision
@@ -105,6 +113,7 @@ def _current_owner(finding: str, decisions: Sequence[reviews.Decision], today: d
 
 
 def _to_applied_decision(decision: reviews.Decision, today: date) -> AppliedDecision:
+    """A decision as findings show it; it has expired if it does not hold today."""
     return AppliedDecision(
         decision=decision.decision,
         by=decision.by,

@@ -164,6 +164,7 @@ def _cell_fault(text: str, column: PublishedColumn) -> str | None:
 
 
 def _row_faults(row: list[str], columns: list[PublishedColumn]) -> list[str]:
+    """Return what is wrong in a row; with a wrong number of cells only that, because no cell has its column."""
     if len(row) != len(columns):
         return [f"{len(columns)} cells expected, found {len(row)}"]
     faults = []
@@ -424,6 +425,7 @@ def _size_mib(cell: int | float | str) -> int | float:
 
 
 def _make_measurement(settings: dict[Any, Scalar], value: PublishedCell, unit: str | None) -> dict[str, Scalar | None]:
+    """Return a row of the long form; the number of nodes follows from the writers where they fill whole nodes."""
     cores = CORES_PER_NODE.get(str(settings.get("system")))
     writers = settings.get("writers")
     if cores and isinstance(writers, int) and "nodes" not in settings:
@@ -508,6 +510,7 @@ def published_counts(case: Case) -> PublishedCounts | None:
 
 @cache
 def _read_published_counts() -> Mapping[str, PublishedCounts]:
+    """Return the published numbers of collective and independent writes, by API."""
     table = load_published_table(_SOURCE, _TABLE)
     names = [column.name for column in table.sidecar.columns]
     quantity, value = names.index("Quantity"), names.index("Value")

@@ -187,6 +187,7 @@ def _lost_results(
 
 
 def _cases_of_broken_stacks(context: SessionContext, stacks: Iterable[Stack]) -> Iterator[UnavailableCase]:
+    """Every case on every broken stack, with the damage as the reason why it cannot run."""
     for stack in stacks:
         if stack.status != "broken":
             continue
@@ -205,8 +206,10 @@ def _group_by_run(results: Iterable[ExpectedResult], reasons: Mapping[RunKey, st
 def _loss_reasons(
     history: History, context: SessionContext, plan: SessionPlan, stacks: Mapping[str, Stack], keys: Iterable[RunKey]
 ) -> dict[RunKey, str]:
+    """Why each lost run is not planned any more, and when it ran last."""
     lost_keys = [*keys]
-    if not lost_keys:  # the query below takes long in a long history
+    # The query below takes long in a long history.
+    if not lost_keys:
         return {}
     zone = system_zone(context.system.name)
     last_runs = history.last_run_times(context.system.name)

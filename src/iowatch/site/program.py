@@ -156,6 +156,12 @@ def used_parts(features: Collection[str]) -> set[str]:
 
 
 def _library_mismatches(stack: Stack, libraries: Collection[str], used: Collection[str]) -> Iterator[str]:
+    """Sentences on libraries that a program loads from elsewhere than its stack.
+
+    Args:
+        libraries: resolved paths of all libraries that the program loads.
+        used: names of the parts that the case uses; others are not compared.
+    """
     # Another MPI first: with it, all other libraries are others, too.
     stack_mpi = next((mpi for mpi in MPI_LIBRARIES if stack.part(mpi)), None)
     for path in libraries:

@@ -75,6 +75,7 @@ def query_results(connection: Connection, chosen: ResultFilter) -> Iterator[Resu
 
 
 def _select_results(chosen: ResultFilter, series_ids: Sequence[int]) -> Select[Any]:
+    """Return the statement for the results of some series with session and run, ordered by series and time."""
     table = ResultTable
     statement = (
         select(

@@ -319,6 +319,11 @@ def _optional_differs(choice: ParameterChoice, left: Parameters, right: Paramete
 
 
 def _make_contrast(choice: ParameterChoice, left: _ChoiceCase, right: _ChoiceCase, joint: bool) -> Contrast:
+    """The contrast of two cases that differ in a parameter.
+
+    Args:
+        joint: whether they may differ in the joint parameters of the choice, too; those are listed.
+    """
     common: dict[str, Scalar] = {}
     for name, value in left.parameters.items():
         if name not in (choice.name, "metric") and right.parameters.get(name) == value:
@@ -334,6 +339,7 @@ def _make_contrast(choice: ParameterChoice, left: _ChoiceCase, right: _ChoiceCas
 
 
 def _agree(left: Scalar | None, right: Scalar | None) -> bool:
+    """Whether two values are equal, or one of the cases has none."""
     return left is None or right is None or left == right
 
 

@@ -75,6 +75,11 @@ def prefix_paths(prefixes: Iterable[Path]) -> dict[str, tuple[str, ...]]:
 
 
 def _prefix_build(system: str, words: list[str]) -> Stack:
+    """The stack of the libraries that are installed below some directories.
+
+    Raises:
+        UsageError: a path that is not absolute or no directory; none of them has libraries.
+    """
     prefixes = [Path(word).expanduser() for word in words]
     hint = "Name the directory that contains bin, include and lib of the library."
     for prefix in prefixes:

@@ -123,6 +123,7 @@ def _is_same_event(event: Sequence[tuple[SystemEntry, Finding]], machine: System
 
 
 def _make_card(group: str, event: Sequence[tuple[SystemEntry, Finding]]) -> FindingCard:
+    """The card of an event in a group of cards; facts are those of the first of its findings."""
     machine, finding = event[0]
     days = max(waiting_days(*one) for one in event)
     sessions = sum(session.started_at > finding.last_before for session in machine.sessions)

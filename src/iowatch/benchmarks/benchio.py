@@ -149,6 +149,7 @@ def _is_workload(options: Options) -> bool:
 
 
 def _arguments(options: Options, scratch: str) -> list[str]:
+    """Return the command line: the options of the case, its MPI-IO hints, the scratch directory and the record."""
     words: list[str] = []
     for name, value in options.items():
         if name in _NOT_ARGUMENTS or value is False:
@@ -161,6 +162,7 @@ def _arguments(options: Options, scratch: str) -> list[str]:
 
 
 def _requires(options: Options) -> tuple[str, ...]:
+    """Return the features that the stack must have: MPI, the library of the interface, filters, drivers, hints."""
     if _is_workload(options):
         return ("mpi", *workload_cases.requires(options), *hints.required_features(options))
     features = ["mpi"]
@@ -208,6 +210,7 @@ def _segments(options: Options) -> int:
 
 
 def _volume_bytes(options: Options) -> int:
+    """Return the bytes that a run transfers, timed or not."""
     if _is_workload(options):
         return workload_cases.volume_bytes(options)
     repetitions, operation = options.number("repeat"), options.text("op")
@@ -221,6 +224,7 @@ def _volume_bytes(options: Options) -> int:
 
 
 def _printed_parameters(options: Options) -> dict[str, Scalar]:
+    """Return the case parameters that the output must have: those that the suite sets."""
     if _is_workload(options):
         return workload_cases.printed_parameters(options)
     api = options.text("api")
@@ -295,9 +299,28 @@ _FIELDS: parsing.FieldTable = {
     "summaries": (_SUMMARY, lambda operation, *numbers: (operation, *map(float, numbers))),
     "series": (_SERIES, str),
 }
+# Half a unit of the last printed digit of a bandwidth in MiB/s and of a time in s: the largest error of rounding.
 _HALF_MIB, _HALF_SECOND = 0.005, 0.0000005
-# Columns of a row after number and bandwidth.
-_TIME_COLUMNS = ("time", "open_time", "transfer_time", "sync_time", "close_time")
+# Printed bandwidths of rows and of their summary differ by the rounding of both, at most two halves; the third one is
+# for binary floating point at this limit.
+_SUMMARY_TOLERANCE_MIB = 3 * _HALF_MIB
+# Relative difference between a printed time and size / bandwidth beyond the rounding of both, for floating point.
+_TIME_TOLERANCE = 1e-5
+# Metrics of the times of a row that are stored; verification is not part of the measurement.
+_TIME_METRICS = ("time", "open_time", "transfer_time", "sync_time", "close_time")
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """One repetition as the table prints it: bandwidth in MiB/s and times in s, in the order of the columns."""
+
+    bandwidth: float
+    time: float
+    open_time: float
+    transfer_time: float
+    sync_time: float
+    close_time: float
+    verify_time: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,7 +339,7 @@ class BenchioSummaryReader:
 
     def __init__(self) -> None:
         self._fields: dict[str, list[Any]] = {name: [] for name in _FIELDS}
-        self._rows: dict[str, list[tuple[float, ...]]] = {}
+        self._rows: dict[str, list[_Row]] = {}
         self._damaged = 0
 
     @property
@@ -335,7 +358,8 @@ class BenchioSummaryReader:
         elif parsing.read_field(_FIELDS, line, self._fields) and operations:
             self._rows.setdefault(operations[-1], [])
 
-    def _read_row(self, rows: list[tuple[float, ...]], line: str) -> None:
+    def _read_row(self, rows: list[_Row], line: str) -> None:
+        """Append a row to those of its operation, or count it as damaged: its columns or its number are wrong."""
         match = _ROW.fullmatch(line.strip())
         if match is None:
             self._damaged += "instance" not in line
@@ -346,7 +370,7 @@ class BenchioSummaryReader:
         if not line.startswith(rebuilt) or int(match[1]) != len(rows) + 1 or len(rows) >= parsing.MAX_ROWS:
             self._damaged += 1
             return
-        rows.append((float(match[2]), *map(float, times)))
+        rows.append(_Row(float(match[2]), *map(float, times)))
 
     def check(self, builder: parsing.OutputBuilder, context: parsing.RunContext) -> None:
         """Check the table and add its samples to the builder."""
@@ -393,24 +417,33 @@ class BenchioSummaryReader:
     def _check_operation(
         self, builder: parsing.OutputBuilder, operation: str, summary: _Summary, case: parsing.CaseParameters
     ) -> None:
-        """Add the rows of an operation if size, times and summary confirm them."""
+        """Add bandwidths and times of an operation if size and summary confirm all of its rows; else a truncation.
+
+        Args:
+            operation: `write` or `read`.
+            summary: of the operation, as printed below its rows.
+            case: of the output; the time of a row has to be its `total_bytes` / bandwidth.
+        """
         rows = self._rows[operation]
-        bandwidths = [row[0] for row in rows]
+        bandwidths = [row.bandwidth for row in rows]
         size_mib = float(case["total_bytes"] or 0) / MIB
-        if len(rows) != summary.n or 0 in bandwidths or not all(_is_row_consistent(row, size_mib) for row in rows):
+        # A bandwidth that is printed as 0.00 has no digit that its time could confirm.
+        are_confirmed = 0 not in bandwidths and all(_is_row_consistent(row, size_mib) for row in rows)
+        if len(rows) != summary.n or not are_confirmed:
             builder.add_truncation(f"the {operation} rows are not printed whole, or contradict size and summary")
             return
+        # The rows are whole; they must be those that the program summarised.
         differences = (
             max(bandwidths) - summary.maximum,
             min(bandwidths) - summary.minimum,
             sum(bandwidths) / summary.n - summary.mean,
         )
-        if max(map(abs, differences)) > 3 * _HALF_MIB:
+        if max(map(abs, differences)) > _SUMMARY_TOLERANCE_MIB:
             builder.add_truncation(f"the {operation} rows do not agree with their summary")
             return
         builder.add_samples(operation, "bandwidth", bandwidths, case)
-        for column, metric in enumerate(_TIME_COLUMNS, 1):
-            builder.add_samples(operation, metric, [row[column] for row in rows], case)
+        for metric in _TIME_METRICS:
+            builder.add_samples(operation, metric, [getattr(row, metric) for row in rows], case)
 
 
 def _repeated(names: list[str]) -> int:
@@ -418,11 +451,10 @@ def _repeated(names: list[str]) -> int:
     return len(names) - len(set(names))
 
 
-def _is_row_consistent(row: tuple[float, ...], size_mib: float) -> bool:
+def _is_row_consistent(row: _Row, size_mib: float) -> bool:
     """Return whether size / bandwidth is the printed time, within the rounding of both; the bandwidth is not 0."""
-    bandwidth, time_s = row[0], row[1]
-    rounding_s = _HALF_SECOND + time_s * (_HALF_MIB / bandwidth + 1e-5)
-    return abs(size_mib / bandwidth - time_s) <= rounding_s
+    rounding_s = _HALF_SECOND + row.time * (_HALF_MIB / row.bandwidth + _TIME_TOLERANCE)
+    return abs(size_mib / row.bandwidth - row.time) <= rounding_s
 
 
 _RECORD_SCHEMA = "benchio-record/2"
@@ -430,11 +462,14 @@ _RECORD_SCHEMA = "benchio-record/2"
 _MAX_RECORD_BYTES = 1 << 28
 # The schema is its first member.
 _RECORD_HEAD = 200
+# Relative difference between bytes and seconds x bandwidth: the record has all digits of its numbers.
 _TOLERANCE = 1e-13
+# Relative difference by which floating point may put a phase above what bounds it: its mean, its maximum, the time.
+_PHASE_TOLERANCE = 1e-9
 
 _PHASES = ("open", "transfer", "sync", "close")
-# Start of the member with the digest, which covers everything before it.
-_LAST_MEMBER = ',\n  "integrity": {'
+# Start of the last member of a record: the number of repetitions and the SHA-256 of the text before it.
+_INTEGRITY_MEMBER = ',\n  "integrity": {'
 
 # Case parameter -> option with the same value; 0 means none.
 _NUMBERS = {
@@ -493,22 +528,28 @@ def _damage(text: str, record: Mapping[str, Any]) -> str | None:
     """Describe how the text differs from what benchio writes (`draft_close` in `src/record.c`); None if it does not."""
     expected = record["integrity"]
     repetitions = sum(len(operation["repetitions"]) for operation in record["operations"])
+    # A workload has its repetitions of all phases together in `total`.
     repetitions += len(record.get("total", ()))
     if repetitions != expected["repetitions"]:
         return f"the record is damaged: {repetitions} of {expected['repetitions']} repetitions"
-    body = text.rpartition(_LAST_MEMBER)[0]
+    body = text.rpartition(_INTEGRITY_MEMBER)[0]
     if hashlib.sha256(body.encode()).hexdigest() != expected["sha256"]:
         return "the record is damaged: its SHA-256 does not match its text"
     return None
 
 
 def _check_record(builder: parsing.OutputBuilder, record: dict[str, Any], context: parsing.RunContext) -> None:
+    """Add version, facts and samples of an undamaged record to the builder.
+
+    A run that failed keeps the samples of what it completed; one with other ranks or a contradiction has none.
+    """
     builder.version = str(record["program"]["version"])
     builder.facts.update({name: record[name] for name in _FACTS if name in record})
     builder.facts["run_id"] = record["options"].get("run-id")
     builder.facts["hosts"] = [host["name"] for host in record.get("hosts", [])]
     if record["status"] != "ok" or record["failure"] is not None:
         builder.add_failure(f"benchio failed: {_failure_reason(record)}")
+        # It failed before it moved any data.
         if "geometry" not in record:
             return
     if not _placement_agrees(record) or ("workload" not in record and not _geometry_agrees(record)):
@@ -541,12 +582,14 @@ def _failure_reason(record: Mapping[str, Any]) -> str:
 
 
 def _placement_agrees(record: Mapping[str, Any]) -> bool:
+    """Return whether the ranks and nodes of the geometry are those of the hosts."""
     geometry, hosts = record["geometry"], record["hosts"]
     ranks = sum(host["ranks"] for host in hosts)
     return bool(len(record["node_of_rank"]) == geometry["ranks"] == ranks and len(hosts) == geometry["nodes"])
 
 
 def _workload_case(record: Mapping[str, Any]) -> parsing.CaseParameters:
+    """Return the case parameters that all phases of a workload have in common."""
     options, geometry = record["options"], record["geometry"]
     return {
         "ranks": geometry["ranks"],
@@ -560,6 +603,7 @@ def _workload_case(record: Mapping[str, Any]) -> parsing.CaseParameters:
 
 
 def _geometry_agrees(record: Mapping[str, Any]) -> bool:
+    """Return whether the bytes per repetition are those of the options; without an array only that there are some."""
     geometry, options, ranks = record["geometry"], record["options"], record["geometry"]["ranks"]
     if geometry["instances"] != options["instances"]:
         return False
@@ -577,6 +621,7 @@ def _elements(shape: str) -> int:
 
 
 def _record_case(record: Mapping[str, Any]) -> parsing.CaseParameters:
+    """Return the case parameters of a record without a workload; None for those that it has not."""
     options, geometry = record["options"], record["geometry"]
     api = options["api"]
     case: dict[str, Scalar | None] = {
@@ -638,16 +683,22 @@ def _check_operations(builder: parsing.OutputBuilder, record: Mapping[str, Any])
 def _check_operation(
     builder: parsing.OutputBuilder, operation: Mapping[str, Any], requested: int, case: parsing.CaseParameters
 ) -> None:
-    """Add the repetitions of an operation that agree with their own bytes.
+    """Add the repetitions of an operation that agree with their own bytes, and a truncation if any do not.
+
+    Nothing is added if the operation moved other bytes per repetition than the case.
 
     Args:
+        operation: its record.
         requested: number of repetitions that were asked for.
+        case: of the record.
     """
     name, size, repetitions = operation["operation"], operation["bytes"], operation["repetitions"]
+    # The interface NULL moves no data: it has times, but no bandwidth.
     has_files = case["api"] != "NULL"
     consistent = [repetition for repetition in repetitions if _is_consistent(repetition, size, has_files)]
     if size != case["total_bytes"] or len(consistent) < len(repetitions):
         builder.add_truncation(f"{name}: repetitions contradict their own bytes, time and bandwidth")
+    # The number says nothing about a run that failed or whose record is damaged.
     if len(repetitions) < requested and builder.has_no_problem:
         builder.add_truncation(f"{name}: {len(repetitions)} of {requested} repetitions")
     if size != case["total_bytes"]:
@@ -666,9 +717,11 @@ def _is_consistent(repetition: Mapping[str, Any], size: int, has_files: bool) ->
     seconds, bandwidth = repetition["seconds"], repetition["bandwidth_bytes_per_second"]
     for phase in _PHASES:
         spread = repetition["phases"][phase]
-        if not 0 <= spread["min"] <= spread["mean"] * (1 + 1e-9) <= spread["max"] * (1 + 2e-9):
+        # The ranks' minimum, mean and maximum; the mean is compared with an upper limit of itself, hence twice.
+        upper_mean = spread["mean"] * (1 + _PHASE_TOLERANCE)
+        if not 0 <= spread["min"] <= upper_mean <= spread["max"] * (1 + 2 * _PHASE_TOLERANCE):
             return False
-        if spread["max"] > seconds * (1 + 1e-9):
+        if spread["max"] > seconds * (1 + _PHASE_TOLERANCE):
             return False
     if not 0 < seconds < math.inf:
         return False

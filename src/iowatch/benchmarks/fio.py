@@ -26,6 +26,8 @@ _DATA = "fio.data"
 _OPERATIONS = ("write", "read")
 # fio writes some kilobytes; more is another program's output.
 _MAX_CHARACTERS = 1 << 20
+# No file, time or number of transfers is as large; the limit is far below that of 64-bit integers.
+_MAX_COUNT = 1 << 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,7 @@ def _sizes(options: Options) -> _Sizes:
 
 
 def _job_file(options: Options) -> dict[str, str]:
+    """Return name and content of fio's job file: the write with a sync at its end, then the read of the same file."""
     sizes = _sizes(options)
     lines = [
         "[global]",
@@ -91,6 +94,7 @@ def _volume_bytes(options: Options) -> int:
 
 
 def _without_repeated_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object of the document; a ValueError if a name occurs twice, as in two outputs that are mixed up."""
     members = dict(pairs)
     if len(members) < len(pairs):
         raise ValueError("a name occurs twice")
@@ -132,29 +136,53 @@ def parse_fio(builder: parsing.OutputBuilder, lines: parsing.CleanLines, context
 
 
 def _check_document(builder: parsing.OutputBuilder, document: Mapping[str, Any]) -> None:
+    """Add version, facts and bandwidths of a document of fio to the builder.
+
+    A job that failed or moved other bytes is a failure, and then neither job has a result.
+
+    Raises:
+        KeyError, TypeError, ValueError: the document is not that of the two jobs of this module, or contradicts itself.
+    """
     builder.version = _version(document)
     common, jobs = document["global options"], document["jobs"]
     builder.facts["started"] = datetime.fromtimestamp(_count(document, "timestamp"), UTC).isoformat()
     builder.facts["path"] = str(common["directory"])
     if [job["jobname"] for job in jobs] != [*_OPERATIONS]:
         raise ValueError("expected the jobs 'write' and 'read'")
+    case = _document_case(common)
+    # Both jobs are checked before the first sample: with a problem of one of them neither has a result.
+    bandwidths = [_bandwidth(builder, job, case) for job in jobs]
+    for operation, bytes_per_s in zip(_OPERATIONS, bandwidths, strict=True):
+        # An implausible bandwidth is a problem, too: after that of the write the read is not added.
+        if builder.has_no_problem:
+            builder.add_samples(operation, "bandwidth", [bytes_per_s / MIB], case)
+
+
+def _document_case(common: Mapping[str, Any]) -> dict[str, Scalar | None]:
+    """Return the case parameters of the options that both jobs have in common.
+
+    Raises:
+        ValueError: `direct` is neither 0 nor 1.
+    """
     if common["direct"] not in ("0", "1"):
         raise ValueError("'direct' is neither 0 nor 1")
-    case: dict[str, Scalar | None] = {
+    return {
         "api": "raw",
         "file": "serial",
         "ranks": 1,
         "transfer_bytes": parsing.parse_count(common["bs"]),
         "total_bytes": parsing.parse_count(common["size"]),
+        # Without O_DIRECT the data stay in the page cache, as with the option `cache: keep` of benchio.
         "cache": "direct" if common["direct"] == "1" else "keep",
     }
-    bandwidths = [_bandwidth(builder, job, case) for job in jobs]
-    for operation, bytes_per_s in zip(_OPERATIONS, bandwidths, strict=True):
-        if builder.has_no_problem:
-            builder.add_samples(operation, "bandwidth", [bytes_per_s / MIB], case)
 
 
 def _version(document: Mapping[str, Any]) -> str:
+    """Return the version of fio.
+
+    Raises:
+        ValueError: another one than fio 3.
+    """
     name, _, version = str(document["fio version"]).partition("-")
     if name != "fio" or not version.startswith("3."):
         raise ValueError(f"'{document['fio version']}' is not a version of fio 3")  # 2 prints sizes in KiB
@@ -162,14 +190,25 @@ def _version(document: Mapping[str, Any]) -> str:
 
 
 def _count(row: Mapping[str, Any], name: str) -> int:
+    """Return a member that is a plausible number of bytes, transfers, milliseconds or seconds.
+
+    Raises:
+        ValueError: it is no integer (a boolean is none), negative or too large.
+    """
     value = row[name]
-    if type(value) is not int or not 0 <= value < 1 << 60:
+    if type(value) is not int or not 0 <= value < _MAX_COUNT:
         raise ValueError(f"'{name}' is not a count")
     return value
 
 
 def _bandwidth(builder: parsing.OutputBuilder, job: Mapping[str, Any], case: Mapping[str, Scalar | None]) -> float:
-    """Return the bandwidth of a job in bytes/s, which bytes, transfers and milliseconds have to confirm."""
+    """Return the bandwidth of a job in bytes/s, which bytes, transfers and milliseconds have to confirm.
+
+    0 and a failure if the job failed or did not move the whole file.
+
+    Raises:
+        ValueError: the job is another one than that of this module, or its numbers contradict each other.
+    """
     operation = job["jobname"]
     # fio prints figures of both directions for each job; those of the other one have to be zero.
     figures = job[operation]

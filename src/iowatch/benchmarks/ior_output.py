@@ -105,12 +105,12 @@ class IorRow(NamedTuple):
 
 
 class IorSummary(NamedTuple):
-    """Summary of the bandwidth of one operation, in MiB/s; `half` is half a unit of its last digit."""
+    """Summary of the bandwidth of one operation, in MiB/s; `half_unit` is half a unit of its last digit."""
 
     max: float
     min: float
     mean: float
-    half: float
+    half_unit: float
 
 
 @dataclass
@@ -145,6 +145,12 @@ class IorCommandLine:
         return line
 
     def _read_letters(self, letters: str, rest: Iterator[str]) -> None:
+        """Record options of one letter: several in one word, of which the last may have a value.
+
+        Args:
+            letters: the word without its hyphen.
+            rest: the words after it, of which the first is the value if the word has none.
+        """
         for position, letter in enumerate(letters):
             if letter in _WITH_VALUE:
                 # `-t1m` and `-t 1m`; directives of several `-O` are all in force.
@@ -202,7 +208,7 @@ class IorTest:
         exact: parameters that are printed exactly elsewhere (summary, JSON's parameters): `transfer`, `block`,
             `segments`, `tasks`, `per_node`, `repetitions`, `fsync`.
         rows: operation -> iteration -> numbers; count: number of all rows.
-        half: a printed number -> half a unit of its last digit.
+        half_unit: a printed number -> half a unit of its last digit.
         moved: (operation, iteration) -> bytes, if IOR reported other than the requested ones.
         summaries: operation -> summary, if it is complete.
         contradictions: names of options that were printed twice with different values.
@@ -214,7 +220,7 @@ class IorTest:
     exact: dict[str, int] = field(default_factory=dict)
     rows: dict[str, dict[int, IorRow]] = field(default_factory=lambda: {name: {} for name in OPERATIONS})
     count: int = 0
-    half: Callable[[float], float] = table_half_unit
+    half_unit: Callable[[float], float] = table_half_unit
     moved: dict[tuple[str, int], int] = field(default_factory=dict)
     summaries: dict[str, IorSummary] = field(default_factory=dict)
     contradictions: set[str] = field(default_factory=set)
@@ -234,11 +240,11 @@ class IorTest:
             self.contradictions.add(name)
 
     def set_summary(
-        self, operation: str, numbers: list[str], half: float, exact: Mapping[str, str], values: Mapping[str, str]
+        self, operation: str, numbers: list[str], half_unit: float, exact: Mapping[str, str], values: Mapping[str, str]
     ) -> None:
         """Record a summary: maximum, minimum and mean, and the exact parameters (column -> name) among its values."""
         high, low, mean = map(float, numbers)
-        self.summaries[operation] = IorSummary(high, low, mean, half)
+        self.summaries[operation] = IorSummary(high, low, mean, half_unit)
         for column, name in exact.items():
             if is_count(values.get(column, "")):
                 self.set_exact(name, int(values[column]))
@@ -418,6 +424,7 @@ class IorTextReader:
             self._run.damaged += hints.setdefault(match[1], match[2]) != match[2]
 
     def _begin_test(self, line: str) -> None:
+        """Begin the test of a title line; without a readable number what follows belongs to no test."""
         old = _OLD_TEST.match(line)
         number = old[1] if old else line.rpartition(" ")[2]
         self._inside, self._shown = "", ("", "")
@@ -429,6 +436,7 @@ class IorTextReader:
             self._test = self._run.unassigned
 
     def _read_option(self, line: str) -> None:
+        """Record a line `NAME : VALUE`: an option of the test, in the form of new or old versions, or a fact."""
         indented = line[0] in "\t "  # blanks: tabs that an editor or terminal expanded
         match = (_OLD_OPTION if indented else _OPTION).fullmatch(line)
         if match is None:
@@ -444,6 +452,7 @@ class IorTextReader:
             self._test.set_option(name, value)
 
     def _read_row(self, line: str) -> None:
+        """Record a row of the table with the sizes that it and the warnings before it state, or count it as damaged."""
         match = _ROW.fullmatch(line)
         sizes, self._sizes = self._sizes, {}
         if match is None:
@@ -478,6 +487,7 @@ class IorTextReader:
                 self._run.short_file = f"the file has {file_bytes} bytes but {moved} were transferred"
 
     def _read_summary(self, line: str) -> None:
+        """Record the summary of an operation; one that is not printed whole is left out."""
         words = line.split()
         values = dict(zip(reversed(self._columns), reversed(words), strict=False))
         numbers = [values.get(name, "") for name in ("Max(MiB)", "Min(MiB)", "Mean(MiB)")]
@@ -581,6 +591,7 @@ class IorJsonReader:
             self._close()
 
     def _take(self, key: str, text: str) -> None:
+        """Handle a member of the JSON document: its name decides which part of the output begins or continues."""
         if self._object and key not in _ROW_START_KEYS:
             self._object.append((key, text))
         elif key == "Finished":
@@ -593,7 +604,7 @@ class IorJsonReader:
             if is_count(text):
                 self._section, self._counts = "", {}
                 self._test = self._run.begin_test(int(text))
-                self._test.half = lambda _value: _JSON_HALF_UNIT
+                self._test.half_unit = lambda _value: _JSON_HALF_UNIT
         elif key == "Version":
             self._run.titles += 1
             self._run.version = text
@@ -621,6 +632,7 @@ class IorJsonReader:
             self._close_row(pairs)
 
     def _close_row(self, pairs: list[tuple[str, str]]) -> None:
+        """Record a row, or count it as damaged: its members are not those of the version, or no numbers."""
         operation = pairs[0][1]
         iteration = self._counts.get(operation, 0)
         self._counts[operation] = iteration + 1
@@ -638,6 +650,7 @@ class IorJsonReader:
             self._run.damaged += not self._test.add(operation, iteration, row)
 
     def _close_summary(self, values: dict[str, str]) -> None:
+        """Record the summary of an operation; one without its three numbers is left out."""
         numbers = [values.get(key, "") for key in ("bwMaxMIB", "bwMinMIB", "bwMeanMIB")]
         if values.get("operation") not in OPERATIONS:
             return

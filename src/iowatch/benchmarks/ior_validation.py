@@ -286,6 +286,16 @@ def _hint_parameter(run: IorRun, command: IorCommandLine) -> CaseParameters:
 def _check_test(
     builder: OutputBuilder, run: IorRun, command: IorCommandLine, test: IorTest, where: str, context: RunContext
 ) -> None:
+    """Check one test of a run, and add those of its rows that agree with its case and summary.
+
+    Nothing is added without a complete case, from a dry run, from an interface without I/O, or with other ranks than
+    were started.
+
+    Args:
+        command: the command line of the run.
+        where: beginning of reasons, where an output has several tests.
+        context: what is known about the start of the program.
+    """
     case = ior_case(test, command)
     repetitions = parse_count(test.options.get("repetitions"))
     if case is None or repetitions is None:
@@ -317,8 +327,9 @@ def _check_test(
             continue
         rows = test_of_run.rows_matching_summary(operation, test_of_run.consistent_rows(operation))
         columns = list(zip(*rows, strict=True)) or [()] * len(IorRow._fields)
-        confirmed = context.fresh or has_confirmed_rates(rows, test.half)
+        confirmed = context.fresh or has_confirmed_rates(rows, test.half_unit)
         for metric, values in zip(IorRow._fields, columns, strict=True):
+            # A rate that the rounded times do not confirm is left out, and so is one that old versions do not print.
             if metric == "rate" and not confirmed:
                 builder.add_below_resolution(operation, metric)
             elif None not in values:
@@ -355,7 +366,7 @@ class _CheckedTest:
         for iteration in iterations:
             # IOR reports where it moved another number of bytes.
             moved = self.test.moved.get((operation, iteration), total)
-            if _is_row_consistent(rows[iteration], moved, transfer, self.test.half):
+            if _is_row_consistent(rows[iteration], moved, transfer, self.test.half_unit):
                 consistent.append(rows[iteration])
         if len(consistent) < len(iterations):
             self.builder.add_truncation(f"{where}{len(iterations) - len(consistent)} {operation} rows are inconsistent")
@@ -366,51 +377,65 @@ class _CheckedTest:
         return consistent
 
     def rows_matching_summary(self, operation: str, rows: list[IorRow]) -> list[IorRow]:
-        """Return the rows if they agree with the summary, else none."""
+        """Return the rows of an operation if they agree with its summary; a disagreement is a truncation.
+
+        Without a summary nothing contradicts the rows: they are returned, and the missing summary is a truncation.
+
+        Args:
+            operation: `write` or `read`.
+            rows: those that agree with the sizes; fewer than the repetitions if some are missing or damaged.
+        """
         summary = self.test.summaries.get(operation)
         if summary is None:
             self.builder.add_truncation(f"{self.where}the summary of {operation} is missing or damaged")
             return rows
         bandwidths = [row.bandwidth for row in rows]
-        high, low = max(bandwidths, default=0.0), min(bandwidths, default=summary.min)
-        slack = summary.half + self.test.half(high) + _SLACK * summary.max
-        fits = summary.min - slack <= low and high <= summary.max + slack
+        # Without rows nothing contradicts the summary: these two are within any limits.
+        highest, lowest = max(bandwidths, default=0.0), min(bandwidths, default=summary.min)
+        # Summary and rows are rounded when they are printed, each by at most half a unit of its last digit.
+        tolerance = summary.half_unit + self.test.half_unit(highest) + _SLACK * summary.max
+        agrees = summary.min - tolerance <= lowest and highest <= summary.max + tolerance
         # With all rows the summary is theirs; without some of them it only limits the others.
-        if fits and len(bandwidths) == self.repetitions:
+        if agrees and len(bandwidths) == self.repetitions:
             mean = sum(bandwidths) / self.repetitions
-            differences = (high - summary.max, low - summary.min, mean - summary.mean)
-            fits = all(abs(difference) <= slack for difference in differences)
-        if not fits:
+            differences = (highest - summary.max, lowest - summary.min, mean - summary.mean)
+            agrees = all(abs(difference) <= tolerance for difference in differences)
+        if not agrees:
             self.builder.add_truncation(f"{self.where}the {operation} rows do not agree with their summary")
             return []
         return rows
 
 
-def _is_row_consistent(row: IorRow, moved: int, transfer: int, half: Callable[[float], float]) -> bool:
+def _is_row_consistent(row: IorRow, moved: int, transfer: int, half_unit: Callable[[float], float]) -> bool:
     """Return whether bandwidth x time and rate x transfer time x transfer size equal the bytes moved.
 
     The transfers alone must not take longer than the total.
+
+    Args:
+        moved: bytes that the repetition moved.
+        transfer: size of a transfer in bytes.
+        half_unit: half a unit of the last digit of a printed number.
     """
     bandwidth, rate, open_s, transfer_s, close_s, time_s = row
     longest = max(open_s, transfer_s, close_s)
-    if longest > time_s and longest - half(longest) > time_s + half(time_s):
+    if longest > time_s and longest - half_unit(longest) > time_s + half_unit(time_s):
         return False
-    if not _is_product_consistent(bandwidth, time_s, moved / MIB, half):
+    if not _is_product_consistent(bandwidth, time_s, moved / MIB, half_unit):
         return False
     if rate is None:
         return True
     highest = rate * transfer / MIB
-    if bandwidth > highest and bandwidth - half(bandwidth) > highest + half(rate) * transfer / MIB:
+    if bandwidth > highest and bandwidth - half_unit(bandwidth) > highest + half_unit(rate) * transfer / MIB:
         return False
-    return _is_product_consistent(rate, transfer_s, moved / transfer, half)
+    return _is_product_consistent(rate, transfer_s, moved / transfer, half_unit)
 
 
-def has_confirmed_rates(rows: Iterable[IorRow], half: Callable[[float], float]) -> bool:
+def has_confirmed_rates(rows: Iterable[IorRow], half_unit: Callable[[float], float]) -> bool:
     """Return whether the digits of the transfer times suffice to confirm the rates (IOPS); nothing else does."""
-    return all(2 * half(row.transfer_time) <= CONFIRMED * row.transfer_time for row in rows)
+    return all(2 * half_unit(row.transfer_time) <= CONFIRMED * row.transfer_time for row in rows)
 
 
-def _is_product_consistent(a: float, b: float, product: float, half: Callable[[float], float]) -> bool:
+def _is_product_consistent(a: float, b: float, product: float, half_unit: Callable[[float], float]) -> bool:
     """Return whether a x b can be the product, within the rounding of both."""
-    half_a, half_b, slack = half(a), half(b), _SLACK * product
+    half_a, half_b, slack = half_unit(a), half_unit(b), _SLACK * product
     return (a - half_a) * (b - half_b) - slack <= product <= (a + half_a) * (b + half_b) + slack

@@ -15,6 +15,7 @@ check is a subclass that sets `benchmark` and `entry`:
 from __future__ import annotations
 
 import json
+import math
 import secrets
 import time
 from dataclasses import replace
@@ -78,14 +79,21 @@ class BenchmarkCheck(rfm.RunOnlyRegressionTest):  # type: ignore[misc]
 
     @run_after("init")
     def take_case(self) -> None:
-        """The requirements of the case: stack features, ranks, nodes, time limit, tags."""
+        """Take the case that `entry` names, and give ReFrame its requirements: features, ranks, nodes, time limit.
+
+        Attributes of the test that later hooks read: `order`, what the session orders; `case`; `turn`, that of an
+        interleaved run, else None; `run_id`, which the program records. A case that cannot be changed as the command
+        line or an extension asks is refused in `set_up_job`.
+        """
         self.order = current_order()
         entry = case_entries(self.benchmark, _system_name())[self.entry]
         self.case, self.turn = entry.case, entry.turn
+        # Here the two numbers are those of ReFrame's command line or its defaults; below they become those of the case.
         tasks = ReframeTasks(self.case_options, self.num_tasks, self.num_tasks_per_node)
         try:
             self.case = changed_case(self.case, self.order, tasks)
-        except (IowatchError, ValueError) as error:  # ReFrame would leave out the test and end with success
+        except (IowatchError, ValueError) as error:
+            # ReFrame leaves out a test that fails in this hook, and ends with success: the setup raises the error.
             self._refused = error
         self.descr = f"{self.benchmark} {self.case.name}"
         self.tags = {self.case.suite, self.benchmark}
@@ -93,7 +101,7 @@ class BenchmarkCheck(rfm.RunOnlyRegressionTest):  # type: ignore[misc]
         self.valid_prog_environs = [" ".join(f"+{feature}" for feature in self.case.requires)]
         self.time_limit = self.time_limit or f"{self.case.time_limit_s}s"
         self.num_tasks = self.case.ranks
-        self.num_tasks_per_node = -(-self.case.ranks // self.case.nodes)
+        self.num_tasks_per_node = math.ceil(self.case.ranks / self.case.nodes)
         self.program = self.program or self.case.tool.program(self.case.options)
         self.run_id = secrets.token_hex(8)
 
@@ -175,6 +183,7 @@ class BenchmarkCheck(rfm.RunOnlyRegressionTest):  # type: ignore[misc]
         spool_run(run, job, self.parsed_output)
 
     def _finished_job(self) -> FinishedJob:
+        """The job as the scheduler knows it, with the limit of its wait if that limit ended it."""
         # ReFrame cancels a job that a check still waits for only because of this limit.
         wait_limit_s = self.job.max_pending_time if getattr(self.job, "is_cancelling", False) else None
         wait_limit_minutes = None if wait_limit_s is None else wait_limit_s / 60

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,9 @@ from iowatch.checks.validation import add_parameters, merge_outputs, missing_cas
 from iowatch.core import Output, Scalar
 from iowatch.site import covariates, job_state
 
+# What benchio records as the source of the hints of an open file (`src/once.c`) if the MPI gives back any hint.
+_ANY_HINT_GIVEN_BACK = "repeats any hint"
+
 
 def is_measured(run: CheckedRun) -> bool:
     """Whether a run has results: no extension of the order traces it instead."""
@@ -55,29 +58,43 @@ def missing_results_of(run: CheckedRun, output: Output) -> list[str]:
 def _outputs_of_starts(run: CheckedRun, job: FinishedJob) -> list[Output]:
     """The output of each start; ReFrame itself directs that of the first one."""
     outputs = []
-    for files, stdout, stderr in _files_of_starts(run):
-        outputs.append(_parse(run, job, files.prefix, stdout, stderr))
+    for streams in _streams_of_starts(run):
+        outputs.append(_parse(run, job, streams))
     return outputs
 
 
-def _files_of_starts(run: CheckedRun) -> Iterator[tuple[StartFiles, str, str]]:
-    """The files of each start, with the names of its standard output and its errors."""
-    yield StartFiles(0), run.stdout, run.stderr
+@dataclass(frozen=True, slots=True)
+class _StartStreams:
+    """Where one start of the program wrote: names of files in the stage directory.
+
+    Attributes:
+        prefix: beginning of the names of its result files and its exit code.
+        stdout, stderr: its two streams.
+    """
+
+    prefix: str
+    stdout: str
+    stderr: str
+
+
+def _streams_of_starts(run: CheckedRun) -> Iterator[_StartStreams]:
+    """The files of each start, in order; ReFrame itself directs the streams of the first one."""
+    yield _StartStreams(StartFiles(0).prefix, run.stdout, run.stderr)
     for number in range(1, run.case.tool.runs(run.case.options)):
         files = StartFiles(number)
-        yield files, files.stdout, files.stderr
+        yield _StartStreams(files.prefix, files.stdout, files.stderr)
 
 
-def _parse(run: CheckedRun, job: FinishedJob, prefix: str, stdout_name: str, stderr_name: str) -> Output:
+def _parse(run: CheckedRun, job: FinishedJob, streams: _StartStreams) -> Output:
     """The output of one start of the program; its own result file is preferred to the standard output."""
     stage = run.stage
-    exit_code = stage / f"{prefix}.rc"
+    exit_code = stage / f"{streams.prefix}.rc"
     if not exit_code.is_file():
         return Output(run.case.benchmark, None, "failed", _never_ended_reason(run, job), ())
-    stdout, stderr = stage / stdout_name, stage / stderr_name
+    stdout, stderr = stage / streams.stdout, stage / streams.stderr
     source = stdout
     for name in run.case.tool.results:
-        path = stage / f"{prefix}.{name}"
+        path = stage / f"{streams.prefix}.{name}"
         if path.is_file() and path.stat().st_size:
             source = path
             break
@@ -140,26 +157,41 @@ def _verification_failure(run: CheckedRun, job: FinishedJob) -> str | None:
     options = options_of_verification(run)
     if options is None:
         return None
-    output = _parse(run, job, VERIFICATION, f"{VERIFICATION}.out", f"{VERIFICATION}.err")
+    output = _parse(run, job, _StartStreams(VERIFICATION, f"{VERIFICATION}.out", f"{VERIFICATION}.err"))
     output = add_parameters(output, run.case.tool.case(options))
     output = validate_output(replace(run.case, options=options), output)
     return None if output.status == "ok" else f"verification after the measurement: {output.reason}"
 
 
 def _hint_failures(run: CheckedRun, outputs: Sequence[Output]) -> Iterator[str]:
-    """Hints that a start did not have in force, from what its MPI-IO printed or benchio recorded."""
+    """Reasons why a start did not use the MPI-IO hints that its case requests; none for a case without hints.
+
+    An MPI-IO prints the hints that it uses. Where it prints none, those count that benchio read from its open file.
+
+    Args:
+        outputs: of all starts, in order.
+    """
     if hints.OPTION not in run.case.options:
         return
-    for output, (_, stdout, stderr) in zip(outputs, _files_of_starts(run), strict=True):
-        texts = []
-        for path in (run.stage / stdout, run.stage / stderr):
+    for output, streams in zip(outputs, _streams_of_starts(run), strict=True):
+        lines: list[str] = []
+        for path in (run.stage / streams.stdout, run.stage / streams.stderr):
             if path.is_file():
-                texts.append(path.read_text(errors="replace"))
-        recorded = output.facts.get("hints") or {}
-        # An MPI-IO that repeats any hint does not say which it follows.
-        repeats = "repeats any hint" in str(recorded.get("source"))
-        in_force = hints.read_hints("\n".join(texts).splitlines(), {} if repeats else recorded.get("effective"))
+                lines += path.read_text(errors="replace").splitlines()
+        in_force = hints.read_hints(lines, _hints_of_open_file(output))
         yield from hints.hints_not_in_force(run.case.options, in_force)
+
+
+def _hints_of_open_file(output: Output) -> Mapping[str, str] | None:
+    """Keys and values of the hints that benchio read from an open file; empty or None if they say nothing.
+
+    Some MPIs give back every hint that they were given, also one that they do not know: these hints need not be in use.
+    """
+    recorded = output.facts.get("hints") or {}
+    if _ANY_HINT_GIVEN_BACK in str(recorded.get("source")):
+        return {}
+    effective: Mapping[str, str] | None = recorded.get("effective")
+    return effective
 
 
 def spool_run(run: CheckedRun, job: FinishedJob, output: Output) -> None:

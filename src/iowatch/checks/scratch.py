@@ -189,6 +189,7 @@ def scratch_failure(run: CheckedRun) -> str | None:
 
 
 def _read_identity(path: Path) -> FileSystemIdentity | None:
+    """What a job wrote about its file system; None if it wrote nothing."""
     try:
         return storage.parse_identity(path.read_text(errors="replace"))
     except OSError:
@@ -240,6 +241,7 @@ def _other_striping(run: CheckedRun) -> str | None:
         striping["stripe_count"] = targets
     reasons = []
     for name, value in requested.items():
+        # A striping that `lfs` did not print is no reason. Requested is 0 for the default, which may be any.
         actual = striping.get(name, value)
         if value != 0 and actual != value:
             reasons.append(f"{name} is {actual} in scratch, the suite asks for {value}")

@@ -32,14 +32,19 @@ _MEMORY_MIB = {False: 16, True: 64}
 
 
 def trace_program(run: CheckedRun, script: JobScript) -> JobScript:
-    """Return the script with its command under Darshan, and with the starts that measure Darshan's overhead."""
+    """Return the script with its command under Darshan; unchanged for a run that is not traced.
+
+    A run whose overhead of Darshan is to be measured starts its program again afterwards, in turn without and with it.
+    """
     if not run.is_traced:
         return script
     configuration = shlex.quote(_darshan_configuration(run))
     traced = ["env", *_darshan_settings(run), *_preload(run.stack), *script.command]
     prepare = f"mkdir -p darshan && printf %s {configuration} > darshan/configuration"
     traced_script = script.starting_with([prepare]).with_command(traced)
-    if not (measures_overhead(run.key) or "overhead" in run.extra_work):
+    # A session orders the measurement as extra work; plain ReFrame has a variable with the name of the run.
+    is_overhead_measured = "overhead" in run.extra_work or measures_overhead(run.key)
+    if not is_overhead_measured:
         return traced_script
     return traced_script.followed_by(_overhead_commands(run.launcher, script.command, traced))
 
@@ -62,7 +67,7 @@ def missing_trace(run: CheckedRun, starts: int) -> str | None:
 
 
 def _darshan_settings(run: CheckedRun) -> list[str]:
-    """Words for `env`."""
+    """Words for `env`: where Darshan writes and finds its configuration, and whether it keeps every access (DXT)."""
     directory = shlex.quote(f"{run.stage}/darshan")
     words = [
         f"DARSHAN_LOGFILE={directory}/{TRACE.removeprefix('darshan/')}",
@@ -83,6 +88,7 @@ def _preload(stack: Mapping[str, Any]) -> list[str]:
 
 
 def _darshan_library(stack: Mapping[str, Any]) -> str | None:
+    """Path of the library that traces a process; None if the stack states none."""
     for part in stack.get("parts", []):
         if part["name"] == "darshan-runtime":
             return next((path for path in part["files"] if "libdarshan.so" in path), None)

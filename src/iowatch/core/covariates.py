@@ -159,18 +159,32 @@ def run_covariates(facts: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _run_value(name: str, before: float | None, after: float | None, duration_s: float) -> float | None:
-    """Return the value per run of a covariate (`CovariateKind`), or None without one."""
+    """Return the value per run of a recorded covariate, in `Covariate.run_unit`, as its `CovariateKind` says.
+
+    A state is the value before the run, a moment the smaller one of both, a counter or a stock the change per second.
+    None where the run has no such value: the covariate is not in the table or not recorded, or its counter was reset.
+
+    Args:
+        name: as recorded; it may have an instance.
+        before, after: what was recorded before and after the run, in `Covariate.unit`; None if it is no number.
+        duration_s: seconds between the two.
+    """
     covariate = get_covariate(name)
-    if covariate is None or before is None or covariate.kind in ("detail", "average"):
+    if covariate is None or before is None:
+        return None
+    # A detail is only shown; an average is a fact of its own, which no job records before and after.
+    if covariate.kind in ("detail", "average"):
         return None
     if covariate.kind == "state":
         return before
     if covariate.kind == "moment":
+        # A request that is in flight for milliseconds is in one of the two counts only, and says nothing about the run.
         return before if after is None else min(before, after)
-    # A counter that decreased was reset.
-    if after is None or duration_s <= 0 or (covariate.kind == "counter" and after < before):
+    # The rate of a counter or a stock.
+    if after is None or duration_s <= 0:
         return None
-    return (after - before) / duration_s
+    was_reset = covariate.kind == "counter" and after < before
+    return None if was_reset else (after - before) / duration_s
 
 
 def _number(value: object) -> float | None:

@@ -254,10 +254,18 @@ def roots() -> list[Path]:
 
 
 def list_files(kind: str) -> dict[tuple[str, ...], Path]:
-    """Return all files of a kind by the parts of their names; a file of the site replaces one of the product."""
+    """Return all files of a kind by the parts of their names that stand for the `*` of its pattern, sorted.
+
+    A file of the site replaces one of the product with the same name. Hidden names are left out.
+
+    Args:
+        kind: name of one of `KINDS`.
+    """
     paths: dict[tuple[str, ...], Path] = {}
+    # The product first: what the site has then replaces it.
     for root in reversed(roots()):
         pattern = KINDS[kind].pattern(root)
+        # The product has no files of some kinds, for example no maps.
         if not pattern:
             continue
         expression = re.compile(re.escape(pattern).replace(r"\*", "([^/]+)"))

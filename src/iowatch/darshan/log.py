@@ -102,13 +102,13 @@ def read_header(path: Path) -> LogHeader:
         raise _invalid_log_error(path, "the file is empty (0 bytes)", "empty")
     try:
         with path.open("rb") as file:
-            start = file.read(1328)
+            start = file.read(_NEW_LAYOUT.length_bytes)
     except OSError as error:
         raise _invalid_log_error(path, error.strerror or str(error), "unreadable") from error
-    version = start[:8].split(b"\0")[0].decode("ascii", "replace")
+    version = start[:_VERSION_BYTES].split(b"\0")[0].decode("ascii", "replace")
     if version not in VERSIONS:
         expected = "one of " + ", ".join(VERSIONS)
-        raise _invalid_log_error(path, f"not a Darshan log: format version is {version[:8]!r}, expected {expected}")
+        raise _invalid_log_error(path, f"not a Darshan log: format version is {version!r}, expected {expected}")
     return _parse_header(path, start, version, size)
 
 
@@ -127,11 +127,26 @@ class _HeaderLayout:
     regions_offset: int
 
 
+# The header begins with the version of the format, a magic number of 8 bytes and the type of compression.
+_VERSION_BYTES, _MAGIC_OFFSET, _COMPRESSION_OFFSET = 8, 8, 16
+# Offset and length of a region, 8 bytes each.
+_REGION_BYTES = 16
+# Since version 3.41, and before; the former is the longest header.
 _NEW_LAYOUT = _HeaderLayout(modules=64, length_bytes=1328, regions_offset=32)
 _OLD_LAYOUT = _HeaderLayout(modules=16, length_bytes=360, regions_offset=24)
 
 
 def _parse_header(path: Path, start: bytes, version: str, file_size: int) -> LogHeader:
+    """Parse the first bytes of a log.
+
+    Args:
+        start: as many as the longest header, or the whole file if it is shorter.
+        version: of the format, one of `VERSIONS`.
+        file_size: in bytes, the end of the job's record if there is no region.
+
+    Raises:
+        InputError: truncated, wrong magic number, unknown compression.
+    """
     layout = _NEW_LAYOUT if version >= "3.41" else _OLD_LAYOUT
     if len(start) < layout.length_bytes:
         message = f"truncated in the header: {len(start)} of {layout.length_bytes} bytes"
@@ -139,13 +154,14 @@ def _parse_header(path: Path, start: bytes, version: str, file_size: int) -> Log
     byte_order = _find_byte_order(start)
     if byte_order is None:
         raise _invalid_log_error(path, "not a Darshan log: wrong magic number in the header")
-    if start[16] >= len(COMPRESSIONS):
-        raise _invalid_log_error(path, f"unknown compression type {start[16]} in the header")
+    compression = start[_COMPRESSION_OFFSET]
+    if compression >= len(COMPRESSIONS):
+        raise _invalid_log_error(path, f"unknown compression type {compression} in the header")
 
     # The table of regions, followed by the version of each module's records.
     regions = 1 + layout.modules
     extents = struct.unpack_from(f"{byte_order}{2 * regions}Q", start, layout.regions_offset)
-    versions_offset = layout.regions_offset + 16 * regions
+    versions_offset = layout.regions_offset + _REGION_BYTES * regions
     versions = struct.unpack_from(f"{byte_order}{layout.modules}I", start, versions_offset)
     names, *modules = map(LogRegion, extents[0::2], extents[1::2], (0, *versions))
 
@@ -161,7 +177,7 @@ def _parse_header(path: Path, start: bytes, version: str, file_size: int) -> Log
     return LogHeader(
         version=version,
         byte_order=byte_order,
-        compression=COMPRESSIONS[start[16]],
+        compression=COMPRESSIONS[compression],
         job=LogRegion(layout.length_bytes, first_offset - layout.length_bytes),
         names=names if names.length_bytes else None,
         modules=used_modules,
@@ -169,8 +185,9 @@ def _parse_header(path: Path, start: bytes, version: str, file_size: int) -> Log
 
 
 def _find_byte_order(start: bytes) -> str | None:
+    """The byte order, as in `struct`, in which the magic number is right; None if it is in neither."""
     for byte_order in "<>":
-        (magic,) = struct.unpack_from(f"{byte_order}q", start, 8)
+        (magic,) = struct.unpack_from(f"{byte_order}q", start, _MAGIC_OFFSET)
         if magic == MAGIC:
             return byte_order
     return None

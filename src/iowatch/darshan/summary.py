@@ -47,6 +47,7 @@ class _LogContents:
             self.missing.setdefault(module, _OUT_OF_MEMORY)
 
     def _read_module(self, module: str) -> None:
+        """Read the totals of a module; empty for one that is only listed."""
         if module in log.GENERIC_MODULES:
             self._read_generic(module)
         elif module in log.DXT_MODULES:
@@ -59,6 +60,11 @@ class _LogContents:
             self.totals[module] = {}
 
     def _read_generic(self, module: str) -> None:
+        """Read records, totals and estimates of a module with a record per file and rank; nothing without records.
+
+        Darshan's own code computes totals and estimates. It has none for some modules: their counters are combined
+        without estimates.
+        """
         records = self.opened.records(module, self.job.ranks)
         if not len(records.ids):
             return
@@ -72,6 +78,7 @@ class _LogContents:
         self.estimates[module] = {**estimates, "imbalance": imbalance}
 
     def _dxt_totals(self, module: str) -> dict[str, figures.Number]:
+        """Numbers of records and, by operation, of accesses and bytes of a DXT module."""
         totals: dict[str, figures.Number] = {"records": 0}
         for operation in _OPERATIONS:
             totals[f"{operation}_count"] = 0
@@ -84,6 +91,7 @@ class _LogContents:
         return totals
 
     def _heatmap_totals(self) -> dict[str, figures.Number]:
+        """Bytes by layer and operation of the heatmaps, and number and width of their bins."""
         totals: dict[str, figures.Number] = {}
         for heatmap in self.opened.heatmap(self.names):
             for operation, bins in heatmap.moved_bytes.items():
@@ -94,6 +102,7 @@ class _LogContents:
         return totals
 
     def _read_stripes(self) -> dict[str, figures.Number]:
+        """Read the striping of each file, and return the numbers of components and stripes of all files."""
         # A file that several ranks opened has one record per rank, all with the same layout.
         layouts = list(self.opened.stripes())
         self.stripes = dict(layouts)
@@ -139,6 +148,7 @@ def summarise_log(path: Path) -> dict[str, Any]:
 
 
 def _job_facts(job: log.JobInfo, log_version: str) -> dict[str, Any]:
+    """The job record as in the document of a log; times as text in UTC, a user id below 0 is none."""
     return {
         "ranks": job.ranks,
         "exe": job.exe,

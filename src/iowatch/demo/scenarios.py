@@ -31,9 +31,14 @@ from iowatch.session.imports import by_day, run_record
 from iowatch.site import Stack, StackPart
 from iowatch.store import ExpectedResult, History, RunRecord, SessionFacts, SessionRecord, SessionStatus, StackRecord
 
-_REPETITIONS = 5
-_REPETITION_SIGMA = 0.02
+# Repetitions of each run, and the standard deviation of their term (natural logarithm).
+_REPETITIONS, _REPETITION_SIGMA = 5, 0.02
+# Share of the sessions with a slowdown, and its mean (natural logarithm).
 _SLOWDOWN_SHARE, _SLOWDOWN_SCALE = 0.06, 0.25
+# Time between the starts of two runs of a session.
+_RUN_INTERVAL_S = 300
+# Time from the start of the last run to the end of the session.
+_LAST_RUN_S = 3600
 _SESSION_HOUR_UTC = 22
 _LEFT_OUT = "left out at random by the demonstration"
 
@@ -113,6 +118,7 @@ def generate_sessions(scenario: Scenario, seed: int) -> Iterator[SimulatedSessio
 
 
 def _generate_session(scenario: Scenario, day: date, seed: int) -> SimulatedSession:
+    """The session of a day: what it expects, and its runs, without those that are missing at random."""
     started = int(datetime.combine(day, time(_SESSION_HOUR_UTC), UTC).timestamp())
     stack = [stack for first, stack in scenario.stacks if first <= day][-1]
     environment: Mapping[str, Any] = next((facts for first, facts in reversed(scenario.facts) if first <= day), {})
@@ -138,7 +144,7 @@ def _generate_session(scenario: Scenario, day: date, seed: int) -> SimulatedSess
                 scenario.partition,
                 stack,
                 f"{uuid}-{run}",
-                started + 300 * position,
+                started + _RUN_INTERVAL_S * position,
                 Output(run_series[0].benchmark, None, "ok", None, results),
                 facts={"label": scenario.label, "source": "; ".join(sources), **environment},
             )
@@ -150,15 +156,23 @@ def _generate_session(scenario: Scenario, day: date, seed: int) -> SimulatedSess
     return SimulatedSession(session, tuple(expected), tuple(runs))
 
 
-def _generate_result(level: SimulatedSeries, day: date, stream: np.random.Generator) -> Result:
-    session_term = stream.normal(0.0, level.sigma)
+def _generate_result(series: SimulatedSeries, day: date, stream: np.random.Generator) -> Result:
+    """The samples of a series on a day: its level times exp of the session, slowdown and repetition terms.
+
+    Args:
+        stream: of random numbers of the run.
+    """
+    # ln of the performance relative to the level; a slowdown only lowers it.
+    session_term = stream.normal(0.0, series.sigma)
     if stream.random() < _SLOWDOWN_SHARE:
         session_term -= stream.exponential(_SLOWDOWN_SCALE)
-    repetitions = stream.normal(session_term, _REPETITION_SIGMA, _REPETITIONS)
-    facts = METRICS[level.metric]
-    case = {name: value for name, value in level.parameters.items() if name != "operation"}
-    values = tuple(float(v) for v in level.at(day) * np.exp(facts.sign * repetitions))
-    return Result(str(level.parameters["operation"]), level.metric, facts.unit, values, case)
+    performance_logs = stream.normal(session_term, _REPETITION_SIGMA, _REPETITIONS)
+    metric = METRICS[series.metric]
+    # The sign is -1 for a time, which grows where the performance falls.
+    samples = series.at(day) * np.exp(metric.sign * performance_logs)
+    case = {name: value for name, value in series.parameters.items() if name != "operation"}
+    operation = str(series.parameters["operation"])
+    return Result(operation, series.metric, metric.unit, tuple(map(float, samples)), case)
 
 
 FRANKLIN_LABEL = "reconstructed from published figures"
@@ -258,32 +272,50 @@ REGRESS_FIRST, REGRESS_LAST = date(2026, 1, 5), date(2026, 4, 5)
 STACK_REBUILT, STRIPING_RESET = date(2026, 2, 16), date(2026, 3, 18)
 
 _COMMON: dict[str, Scalar] = {"pattern": "block3d", "ranks": 128, "nodes": 4, "local_size": "256x256x256"}
+# Bandwidth of writes before the faults, MiB/s.
 _LEVELS = {"POSIX": 5200.0, "MPIIO": 3100.0, "HDF5": 2700.0, "NETCDF4": 2400.0}
 _READ_FACTOR = 1.15  # of the levels, which are those of writes
 _NETCDF_FACTOR = 0.66
+# Stripe counts of the series: that of the directory, which the fault resets, and all targets, which it leaves alone.
+_DEFAULT_STRIPING, _ALL_TARGETS = 0, -1
+# Source of figures that nobody published or measured.
+_IMAGINED = "imagined"
 # One target of sixteen serves a shared file; its bandwidth is more than a sixteenth of the previous one, which the
 # network limited.
 _STRIPE_FACTOR = 0.22
 
 
 def _planted_series(api: str, operation: str, stripe_count: int) -> SimulatedSeries:
+    """A bandwidth series with the faults that concern it: the rebuilt netcdf-c, then the reset default striping.
+
+    The rebuilt library slows the writes of NetCDF-4 only. The reset striping slows shared files with the striping of
+    their directory; for writes of NetCDF-4 it comes on top of the first fault.
+
+    Args:
+        api: one of `_LEVELS`; POSIX writes one file per process, the others write a shared file.
+        operation: `write` or `read`.
+        stripe_count: `_DEFAULT_STRIPING` or `_ALL_TARGETS`.
+    """
     file = "per-process" if api == "POSIX" else "shared"
     parameters: dict[str, Scalar] = {**_COMMON, "operation": operation, "api": api, "file": file}
     parameters |= {"stripe_count": stripe_count, "file_system": "scratch"}
-    value = _LEVELS[api]
+    bandwidth = _LEVELS[api]
     if operation == "read":
-        value *= _READ_FACTOR
-    levels = [(REGRESS_FIRST, value)]
+        bandwidth *= _READ_FACTOR
+    levels = [(REGRESS_FIRST, bandwidth)]
+    # The faults in order of time: each one changes what the one before has left.
     if api == "NETCDF4" and operation == "write":
-        value *= _NETCDF_FACTOR
-        levels.append((STACK_REBUILT, value))
-    if file == "shared" and stripe_count == 0:
-        levels.append((STRIPING_RESET, value * _STRIPE_FACTOR))
+        bandwidth *= _NETCDF_FACTOR
+        levels.append((STACK_REBUILT, bandwidth))
+    if file == "shared" and stripe_count == _DEFAULT_STRIPING:
+        bandwidth *= _STRIPE_FACTOR
+        levels.append((STRIPING_RESET, bandwidth))
     run = f"benchio-{api.lower()}-stripes{stripe_count}"
-    return SimulatedSeries(run, "benchio", parameters, tuple(levels), "imagined")
+    return SimulatedSeries(run, "benchio", parameters, tuple(levels), _IMAGINED)
 
 
 def _regress_stack(netcdf_variants: dict[str, str], digest: str) -> StackRecord:
+    """The stack of the imaginary system, with the variants and the Spack hash of one build of netcdf-c."""
     parts = (
         StackPart("hdf5", "1.14.5", {"mpi": "true"}, "m4qk3zjd"),
         StackPart("netcdf-c", "4.9.2", netcdf_variants, digest),
@@ -294,7 +326,7 @@ def _regress_stack(netcdf_variants: dict[str, str], digest: str) -> StackRecord:
 
 
 def _environment_facts(stripe_count: int) -> dict[str, dict[str, str]]:
-    """Environment recorded by each job."""
+    """Environment that each job records while the default striping of the file system has this count."""
     striping = f"stripe_count: {stripe_count} stripe_size: 1048576 pattern: raid0"
     return {"machine": {"kernel": "5.14.0-503.el9.x86_64", "lustre": "2.15.5", "striping": striping}}
 
@@ -304,7 +336,7 @@ def regress_scenario() -> Scenario:
     series = tuple(
         _planted_series(api, operation, stripe_count)
         for api in _LEVELS
-        for stripe_count in (0, -1)
+        for stripe_count in (_DEFAULT_STRIPING, _ALL_TARGETS)
         for operation in ("write", "read")
     )
     return Scenario(
@@ -417,12 +449,13 @@ def replay_demonstration(history: History, demonstration: Demonstration, seed: i
 
 
 def _record_session(history: History, simulated: SimulatedSession) -> None:
+    """Record a session as if it had ended an hour after the start of its last run."""
     session, runs = simulated.session, simulated.runs
     last_start = max((run.started_at for run in runs), default=session.started_at)
     status: SessionStatus = "ok" if all(run.output.status == "ok" for run in runs) else "failed"
     history.begin_session(session, simulated.expected)
     history.record_runs(session.uuid, runs)
-    history.end_session(session.uuid, status, last_start + 3600)
+    history.end_session(session.uuid, status, last_start + _LAST_RUN_S)
 
 
 def largest_findings(findings: Sequence[Finding], count: int = 2) -> list[Finding]:

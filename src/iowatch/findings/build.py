@@ -34,20 +34,27 @@ def build_finding(
     points: Mapping[int, SeriesPoints],
     happened: Sequence[Event],
 ) -> Finding:
-    """Build the finding `name` from the current history, without state, line, updates and decisions.
+    """Build the finding `name` of a group of changes from the current history.
+
+    What an update adds from earlier findings and the reviews is not yet in it: its state is `suspected`, its times
+    of updates are 0, and it has no decisions.
 
     Args:
+        name: id of the finding.
+        group: its changes; those in the direction of the group are its main group.
         rows, changes, points: of all headline series of the system; changes and points by series id.
-        happened: events of the system.
+        happened: events of the system, which are possible causes if they are near the date.
     """
+    # All series at the date of the group; the changed ones in the order of `group.main` and `group.opposite`.
     responses = grouping.compare_around_date(group, rows, changes, points)
     main, opposite, unchanged = responses.main, responses.opposite, responses.unchanged
-    # Names that tell all compared series apart, changed or not, in the order of the responses.
+    # One call for all of them: a name is as short as it can be and still tell the series from the others.
     names = tuple(short_case_names([response.parameters for response in (*main, *opposite, *unchanged)]))
-    changed = (*group.main, *group.opposite)
-    names_of_changed, names_of_unchanged = names[: len(changed)], names[len(changed) :]
+    names_of_main, names_of_others = names[: len(main)], names[len(main) :]
+    names_of_opposite, names_of_unchanged = names_of_others[: len(opposite)], names_of_others[len(opposite) :]
     members: list[FindingMember] = []
-    for change, member_name in zip(changed, names_of_changed, strict=True):
+    changed_series = (*group.main, *group.opposite)
+    for change, member_name in zip(changed_series, names_of_main + names_of_opposite, strict=True):
         members.append(grouping.make_member(change, points[change.row.id], member_name))
     # What the changed series share, and which events near the date fit to it.
     compared = [*main, *unchanged]
@@ -55,12 +62,13 @@ def build_finding(
     possible_causes: list[PossibleCause] = []
     for event in happened:
         possible_causes += _causes_from_event(event)
+    # The changes in the other direction have an explanation of their own, with the same unchanged series.
     opposite_group = None
     if opposite:
         opposite_group = DirectionGroup(
             size=_mean_gain(group.opposite),
             explanation=explain_changes([*opposite, *unchanged], main, vocabulary=CASE_PARAMETERS),
-            compared=names_of_changed[len(main) :] + names_of_unchanged,
+            compared=names_of_opposite + names_of_unchanged,
         )
     return Finding(
         id=name,
@@ -73,7 +81,7 @@ def build_finding(
         size=_mean_gain(group.main),
         members=tuple(members),
         explanation=explanation,
-        compared=names_of_changed[: len(main)] + names_of_unchanged,
+        compared=names_of_main + names_of_unchanged,
         without_data=responses.without_data,
         changed_otherwise=responses.changed_otherwise,
         causes=rank_causes(
@@ -102,6 +110,7 @@ def _stated_origin(history: History, members: Sequence[FindingMember]) -> str | 
 
 
 def _outlook(group: grouping.ChangeGroup) -> Outlook | None:
+    """Whether the changes will last, from the newest sessions of all series; None if these do not show the group."""
     event = group.event
     if event is None:
         return None
@@ -124,7 +133,7 @@ def _outlook(group: grouping.ChangeGroup) -> Outlook | None:
 
 
 def _mean_gain(changes: Sequence[grouping.SeriesChange]) -> float:
-    """Geometric mean."""
+    """Geometric mean of the gains of some changes."""
     return math.exp(sum(change.log_gain for change in changes) / len(changes))
 
 
@@ -179,6 +188,7 @@ def _causes_from_event(event: Event) -> Iterator[PossibleCause]:
 def _possible_cause(
     event: Event, name: str, kind: str, scope: Mapping[str, Scalar], evidence: Iterable[events.EventEvidence]
 ) -> PossibleCause:
+    """The possible cause of a name, kind, scope and evidence, at the time of an event; texts name their sources."""
     statements: list[tuple[Literal["supports", "contradicts"], str]] = []
     for statement in evidence:
         text = f"{statement.text} ({statement.source})" if statement.source else statement.text

@@ -263,17 +263,23 @@ def _is_over_for_panel(finding: Finding) -> bool:
 def join_events(
     groups: Sequence[ChangeGroup], report: PanelReport, rows: Sequence[SeriesRow], previous: Sequence[Finding] = ()
 ) -> list[ChangeGroup]:
-    """Groups with sure changes, and the events of the newest sessions, in order of time.
+    """Combine the groups of changes of single series with the events of the newest sessions.
 
-    An event joins the group with its date and most of its series, which adds the series that are not yet sure; another
-    event is a group of its own. Suspected changes of single series alone are no group; several in the other direction
-    that have the date of an event and half of its size join it. An event that repeats the last change of its series is
-    left out.
+    - A change that was short and whose series is back leaves its group (`_without_returned`).
+    - An event joins the group of the same date that has most of its series, and adds its other series; without such a
+      group it is a group of its own. It is left out if it repeats the last change of its series (`_join_event`).
+    - A group in which all changes are suspected is left out. Its changes in the other direction than an event join the
+      event if they have its date and are not small (`_group_of_event`).
+    - A group without an event stays only if its changes are sure, or continue a finding (`_is_finding`).
 
     Args:
         groups: from `group_changes`.
-        rows: the series of the panel, in its order.
-        previous: findings of the last update; their changes need not be sure.
+        report: on the newest sessions of all series together, with the events.
+        rows: the series of the report, in its order.
+        previous: findings of the last update, which a group may continue.
+
+    Returns:
+        Groups in order of time, and of direction at one time.
     """
     # Groups with a confirmed change, and the changes of those in which all are suspected.
     newest = newest_levels(report, rows)
@@ -285,15 +291,20 @@ def join_events(
             joined.append(lasting_group)
         else:
             suspected += lasting_group.changes
-    # A loss that the control chart alone reports does not make a weak change of single series a finding.
-    current: list[Finding] = []
+    # Findings that a group may continue without being sure itself: those that are not over. A suspected finding without
+    # an outlook is no evidence: only the control chart reports it, from the newest observations of its series.
+    continued: list[Finding] = []
     for finding in previous:
-        is_of_chart_alone = finding.state == "suspected" and finding.outlook is None
-        if finding.resolution is None and not is_of_chart_alone:
-            current.append(finding)
+        is_of_control_chart = finding.state == "suspected" and finding.outlook is None
+        if finding.resolution is None and not is_of_control_chart:
+            continued.append(finding)
+    # Events in order of time: whether one repeats a change depends on those before it.
     for event in sorted(report.events, key=lambda event: event.first_after):
         _join_event(joined, _group_of_event(event, rows, suspected), event)
-    kept = [group for group in joined if group.event is not None or _is_finding(group, current, report.since)]
+    kept: list[ChangeGroup] = []
+    for group in joined:
+        if group.event is not None or _is_finding(group, continued, report.since):
+            kept.append(group)
     return sorted(kept, key=lambda group: (group.first_after, group.direction))
 
 
@@ -348,6 +359,7 @@ def undecided_findings(
 
 
 def _has_older_suspicion(detection: Detection | None, time: int) -> bool:
+    """Whether a series has a suspected change before a time (epoch seconds)."""
     return detection is not None and any(step.time < time for step in detection.suspected)
 
 
@@ -385,9 +397,10 @@ def _is_back(series: int, before: float, gain: float, observations: int, newest:
 
 
 def _is_finding(group: ChangeGroup, previous: Sequence[Finding], since: int | None) -> bool:
-    """Whether changes that the newest sessions do not show are a finding: sure, or those of a known one.
+    """Whether changes that the newest sessions do not show are a finding: sure, or those of a finding near their date.
 
     Args:
+        previous: findings that the group may continue.
         since: epoch seconds from which on the newest sessions would show an event of several series.
     """
     confirmed = [change for change in group.changes if not change.change.suspected]
@@ -454,6 +467,12 @@ def _group_of_event(event: PanelEvent, rows: Sequence[SeriesRow], suspected: Seq
 def _change_of_member(
     event: PanelEvent, group: PanelGroup, member: PanelMember, rows: Sequence[SeriesRow]
 ) -> SeriesChange:
+    """The suspected change of a series that an event of the newest sessions contains, in the unit of its metric.
+
+    Args:
+        group: of the event, with the probability that its changes last.
+        rows: the series of the panel, in its order.
+    """
     row = rows[member.series]
     sign = METRICS[row.metric].sign
     before, ratio = math.exp(sign * member.before), math.exp(sign * member.log_gain)

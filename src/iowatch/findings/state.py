@@ -75,6 +75,14 @@ def with_state(
 
 
 def _derive_state(finding: Finding, before: Finding | None, review: AppliedDecision | None) -> FindingState:
+    """State of a finding: a final decision first, then that it is over, then an acknowledgement, then its evidence.
+
+    A finding that was more than suspected is never suspected again.
+
+    Args:
+        before: the same finding at the last update; None if it is new.
+        review: the last decision about it; one that has expired does not count.
+    """
     decision = None
     if review is not None and not review.expired:
         decision = review.decision
@@ -105,6 +113,7 @@ def _current_owner(finding: str, decisions: Sequence[reviews.Decision], today: d
 
 
 def _to_applied_decision(decision: reviews.Decision, today: date) -> AppliedDecision:
+    """A decision as findings show it; it has expired if it does not hold today."""
     return AppliedDecision(
         decision=decision.decision,
         by=decision.by,
@@ -412,7 +421,11 @@ def find_finding(history: History, name: str, findings: Sequence[Finding] | None
 
 
 def accepted_level_starts(history: History, system: str, today: date | None = None) -> dict[int, int]:
-    """Start of the accepted level by series id, in epoch seconds, from the stored findings and decisions."""
+    """Start of the accepted level by series id, in epoch seconds, from the stored findings and decisions.
+
+    Args:
+        today: day that decides which decisions are in force; None for that of the system.
+    """
     day = today or system_today(system)
     return accepted_since_by_series(load_findings(history, system), reviews.load_decisions(system), day)
 
@@ -440,6 +453,10 @@ def detect_system(
     history: History, system: str, method: str = DEFAULT_METHOD, today: date | None = None
 ) -> list[tuple[SeriesRow, Detection]]:
     """Detection of each monitored series of a system, from its accepted level on; nothing is stored.
+
+    Args:
+        method: name of the detection method.
+        today: day that decides which decisions of reviews are in force; None for that of the system.
 
     Raises:
         UsageError: the system is not in the history, or the method is unknown.

@@ -59,7 +59,10 @@ def current_drifts(row: SeriesRow, detection: Detection, newest: int) -> list[Cu
 
 
 def find_trends(history: History, systems: Sequence[str]) -> list[Trend]:
-    """Trends that extend to the newest observations, largest first, as of the last update of findings."""
+    """Drifts of the monitored series that extend to their newest observations, largest first.
+
+    They are those of the last update of findings; a series without a detection has none.
+    """
     trends: list[Trend] = []
     for system in systems:
         rows = headline_series(history, system)
@@ -68,6 +71,7 @@ def find_trends(history: History, systems: Sequence[str]) -> list[Trend]:
         for row, name in zip(rows, names, strict=True):
             if row.id not in detections:
                 continue
-            for drift in current_drifts(row, detections[row.id], row.last or 0):
+            newest = row.last or 0  # None for a series without results, which has no drifts either
+            for drift in current_drifts(row, detections[row.id], newest):
                 trends.append(Trend(system, row.id, name, drift.first, drift.last, drift.gain))
     return sorted(trends, key=lambda trend: -abs(math.log(trend.gain)))

@@ -64,15 +64,16 @@ def write_metrics(history: History, chosen: ResultFilter, stream: BinaryIO) -> N
 
 
 def _format_gauges(gauges: Iterable[_Gauge]) -> str:
+    """The metrics in the OpenMetrics format, one family per name, in the order of the names."""
     # Imported here: only this format needs it.
     from prometheus_client.core import GaugeMetricFamily
     from prometheus_client.openmetrics.exposition import generate_latest
 
     families: dict[str, GaugeMetricFamily] = {}
-    for one in gauges:
-        if one.name not in families:
-            families[one.name] = GaugeMetricFamily(one.name, one.text, labels=list(one.labels), unit=one.unit)
-        families[one.name].add_metric(list(one.labels.values()), one.value)
+    for gauge in gauges:
+        if gauge.name not in families:
+            families[gauge.name] = GaugeMetricFamily(gauge.name, gauge.text, labels=list(gauge.labels), unit=gauge.unit)
+        families[gauge.name].add_metric(list(gauge.labels.values()), gauge.value)
     ordered = [families[name] for name in sorted(families)]
     printed: bytes = generate_latest(SimpleNamespace(collect=lambda: ordered))  # type: ignore[no-untyped-call]
     return escape_controls(printed.decode())
@@ -84,6 +85,7 @@ def _gauge(name: str, labels: Mapping[str, str], value: float) -> _Gauge:
 
 
 def _result_gauges(rows: Iterable[ResultRow]) -> Iterator[_Gauge]:
+    """Metrics of the newest result of each series: its statistics, its time and its number of samples."""
     for row in _newest_results(rows):
         labels = _series_labels(row)
         summary = summarise_samples(row.samples)
@@ -131,7 +133,11 @@ def _newest_results(rows: Iterable[ResultRow]) -> list[ResultRow]:
 
 
 def _session_gauges(history: History, system: str) -> Iterator[_Gauge]:
-    """Metrics of the newest session of each suite that iowatch itself ran."""
+    """Metrics of the newest session of each suite that iowatch itself ran.
+
+    The time of the end is that of the newest session that has ended: alerts compare it with the current time, also
+    while a session runs or after one that was killed (`dashboards/prometheus/alerts.yaml`).
+    """
     newest: dict[str, SessionRow] = {}
     ended: dict[str, SessionRow] = {}
     for row in history.sessions(system):  # the newest first
@@ -152,14 +158,15 @@ def _session_gauges(history: History, system: str) -> Iterator[_Gauge]:
 
 
 def _finding_gauges(findings: Iterable[Finding], system: str) -> Iterator[_Gauge]:
-    found = list(findings)
+    """Numbers of findings by state, also of states without any, and a metric for each listed finding."""
+    findings = list(findings)
     for state in get_args(FindingState):
-        number = sum(one.state == state for one in found)
+        number = sum(finding.state == state for finding in findings)
         yield _gauge("iowatch_findings", {"system": system, "state": state}, number)
-    for one in found:
-        if one.state in _LISTED_STATES:
-            labels = {"system": system, "finding": one.id, "state": one.state}
-            yield _gauge("iowatch_finding_needs_action", labels, float(one.needs_action))
-            yield _gauge("iowatch_finding_gain_ratio", labels, one.size)
-            yield _gauge("iowatch_finding_series", labels, one.changed)
-            yield _gauge("iowatch_finding_start_timestamp_seconds", labels, float(one.first_after))
+    for finding in findings:
+        if finding.state in _LISTED_STATES:
+            labels = {"system": system, "finding": finding.id, "state": finding.state}
+            yield _gauge("iowatch_finding_needs_action", labels, float(finding.needs_action))
+            yield _gauge("iowatch_finding_gain_ratio", labels, finding.size)
+            yield _gauge("iowatch_finding_series", labels, finding.changed)
+            yield _gauge("iowatch_finding_start_timestamp_seconds", labels, float(finding.first_after))

@@ -164,6 +164,7 @@ def _cell_fault(text: str, column: PublishedColumn) -> str | None:
 
 
 def _row_faults(row: list[str], columns: list[PublishedColumn]) -> list[str]:
+    """Return what is wrong in a row; with a wrong number of cells only that, because no cell has its column."""
     if len(row) != len(columns):
         return [f"{len(columns)} cells expected, found {len(row)}"]
     faults = []
@@ -225,6 +226,7 @@ def read_published_table(path: Path) -> PublishedTable:
     Raises:
         InputError: sidecar or CSV is absent or violates the schema.
     """
+    # Messages about the sidecar name the page that documents it.
     document = YamlDocument(path, TableSidecar.docs)
     sidecar = document.validated(TableSidecar)
     rows = _read_table_rows(path.with_name(f"{path.stem}.csv"), sidecar.columns)
@@ -358,7 +360,7 @@ def has_long_form(table: PublishedTable) -> bool:
 
 
 def table_measurements(table: PublishedTable) -> list[dict[str, Scalar | None]]:
-    """Return every measured cell with its settings.
+    """Return every measured cell with its settings: those of the table, of its row and of its column, the last wins.
 
     Returns:
         dictionaries with the keys of `LONG_FORM_COLUMNS`, None if not stated in the paper; blank cells are omitted.
@@ -372,7 +374,7 @@ def table_measurements(table: PublishedTable) -> list[dict[str, Scalar | None]]:
     columns = table.sidecar.columns
     measurements = []
     for row, printed in zip(table.rows, table.printed, strict=True):
-        # What the texts and the key columns of the row state.
+        # Settings that the row itself states: texts with a meaning in the sidecar, and numbers of key columns.
         row_settings: dict[Any, Scalar] = {}
         for column, cell, text in zip(columns, row, printed, strict=True):
             if column.values is not None:
@@ -423,6 +425,7 @@ def _size_mib(cell: int | float | str) -> int | float:
 
 
 def _make_measurement(settings: dict[Any, Scalar], value: PublishedCell, unit: str | None) -> dict[str, Scalar | None]:
+    """Return a row of the long form; the number of nodes follows from the writers where they fill whole nodes."""
     cores = CORES_PER_NODE.get(str(settings.get("system")))
     writers = settings.get("writers")
     if cores and isinstance(writers, int) and "nodes" not in settings:
@@ -507,6 +510,7 @@ def published_counts(case: Case) -> PublishedCounts | None:
 
 @cache
 def _read_published_counts() -> Mapping[str, PublishedCounts]:
+    """Return the published numbers of collective and independent writes, by API."""
     table = load_published_table(_SOURCE, _TABLE)
     names = [column.name for column in table.sidecar.columns]
     quantity, value = names.index("Quantity"), names.index("Value")

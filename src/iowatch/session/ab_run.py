@@ -191,10 +191,11 @@ def _opening_line(context: AbContext, plan: SessionPlan) -> str:
     """One line that describes the A/B run to start.
 
     Args:
-        plan: of one side.
+        plan: of one side; a pair moves twice its volume.
     """
     options = context.session.options
     traced = "" if context.session.is_traced else ", without Darshan"
+    # The placement is a clause of its own, "; all in job 17 …", or empty without a scheduler.
     return (
         f"{options.suite} on {options.system}, {context.left} and {context.right} interleaved{traced}: "
         f"{format_count(len(plan.runs), 'case')}, {format_size(2 * plan.volume_bytes)} "

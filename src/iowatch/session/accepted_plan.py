@@ -52,26 +52,28 @@ def plan_facts(
 
 
 def session_choice(selection: CaseSelection, duplicates: Mapping[str, str]) -> SessionChoice:
-    """What restricts a session; empty for the whole suite on all stacks.
-
-    Cases that only repeat another one in a chosen scratch directory are not chosen.
+    """What the options of a session leave of its suite; empty for the whole suite on all stacks.
 
     Args:
-        duplicates: reasons by name of the runs that would only repeat another one.
+        selection: cases that the options select, each on one file system.
+        duplicates: by name of a run that would only repeat another one in the scratch directory, the sentence that says
+            which. In a directory that the options choose they are not part of the choice.
     """
     options = selection.options
     run_names = [case.run_name for case in selection.cases]
     if options.scratch is not None:
         run_names = [name for name in run_names if name not in duplicates]
-    # Only what restricts is stored.
     restrictions: dict[str, tuple[str, ...]] = {}
     if options.stacks:
         restrictions["stacks"] = tuple(sorted(options.stacks))
-    if set(run_names) != selection.suite_run_names:
-        if run_names:
-            restrictions["runs"] = tuple(run_names)
-        if options.file_systems:
-            restrictions["file_systems"] = tuple(sorted(options.file_systems))
+    # File systems restrict a session by its runs, whose names contain them: those that the suite names itself leave the
+    # same runs, and are no restriction.
+    is_part_of_suite = set(run_names) != selection.suite_run_names
+    if is_part_of_suite and options.file_systems:
+        restrictions["file_systems"] = tuple(sorted(options.file_systems))
+    # A field without entries would restrict nothing.
+    if is_part_of_suite and run_names:
+        restrictions["runs"] = tuple(run_names)
     return SessionChoice(**restrictions)
 
 
@@ -185,6 +187,7 @@ def _lost_results(
 
 
 def _cases_of_broken_stacks(context: SessionContext, stacks: Iterable[Stack]) -> Iterator[UnavailableCase]:
+    """Every case on every broken stack, with the damage as the reason why it cannot run."""
     for stack in stacks:
         if stack.status != "broken":
             continue
@@ -203,8 +206,10 @@ def _group_by_run(results: Iterable[ExpectedResult], reasons: Mapping[RunKey, st
 def _loss_reasons(
     history: History, context: SessionContext, plan: SessionPlan, stacks: Mapping[str, Stack], keys: Iterable[RunKey]
 ) -> dict[RunKey, str]:
+    """Why each lost run is not planned any more, and when it ran last."""
     lost_keys = [*keys]
-    if not lost_keys:  # the query below takes long in a long history
+    # The query below takes long in a long history.
+    if not lost_keys:
         return {}
     zone = system_zone(context.system.name)
     last_runs = history.last_run_times(context.system.name)

@@ -96,7 +96,9 @@ def _not_allowed_reason(context: SessionContext, case: SuiteCase) -> str | None:
 
 def format_directories(context: SessionContext, plan: SessionPlan) -> str:
     """The directories of a session: `scratch DIR`; on other file systems than the default `NAME DIR, …`."""
-    if plan.file_systems in ((), (None,)):
+    # No runs, or all on the default file system, whose name is None.
+    uses_default_only = all(file_system is None for file_system in plan.file_systems)
+    if uses_default_only:
         return f"scratch {context.scratch}"
     directories: list[str] = []
     for file_system in plan.file_systems:

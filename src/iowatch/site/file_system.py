@@ -294,9 +294,16 @@ def measured_file_systems(
 
 
 def file_system_faults(scratch: Scratch | None, file_systems: Sequence[FileSystem]) -> Iterator[str]:
-    """Yield what prevents that these file systems are measured, one sentence each."""
+    """Yield the contradictions between the settings of file systems of a `system.yaml`, one sentence each.
+
+    Args:
+        scratch: directory of the default file system; it may name the entry with the limits of this file system.
+        file_systems: all entries; suites measure those that have a directory.
+    """
+    # Only places in messages name the file, and none of them is used here.
     measured = measured_file_systems("", scratch, file_systems)
-    # The default one: `scratch` names the entry with its facts.
+    # The directory of the default file system is in `scratch`: an entry that has its own is another file system. Where
+    # several are measured, results need the name of each, and `scratch` alone has none.
     without_directory = [entry.name for entry in file_systems if entry.directory is None]
     scratch_entry = scratch.file_system if scratch else None
     if scratch_entry is not None and scratch_entry not in without_directory:
@@ -305,6 +312,7 @@ def file_system_faults(scratch: Scratch | None, file_systems: Sequence[FileSyste
         example = f"scratch: {{path: {scratch.path}, file_system: {without_directory[0]}}}"
         yield f"several file systems are measured: name the entry of the default one, for example '{example}'"
     yield from _measured_faults(measured)
+    # What an entry says only of file systems that are measured, and what these need.
     for entry in file_systems:
         if entry.directory is not None and entry.limits is None:
             yield f"file system '{entry.name}': a directory, but no limits; expected {{total_bytes: 1t, files: 100000}}"

@@ -156,6 +156,12 @@ def used_parts(features: Collection[str]) -> set[str]:
 
 
 def _library_mismatches(stack: Stack, libraries: Collection[str], used: Collection[str]) -> Iterator[str]:
+    """Sentences on libraries that a program loads from elsewhere than its stack.
+
+    Args:
+        libraries: resolved paths of all libraries that the program loads.
+        used: names of the parts that the case uses; others are not compared.
+    """
     # Another MPI first: with it, all other libraries are others, too.
     stack_mpi = next((mpi for mpi in MPI_LIBRARIES if stack.part(mpi)), None)
     for path in libraries:
@@ -182,7 +188,13 @@ def _is_program_of(path: str, part: StackPart, directories: Collection[str]) -> 
 
 
 def _is_library_of(path: str, part: StackPart, pattern: str) -> bool:
-    """Whether a resolved path is the part's library, or below its installation if the part does not list it."""
+    """Whether a resolved path is the part's library, or below its installation if the part does not list it.
+
+    Args:
+        path: of a library that the program loaded, without symbolic links.
+        part: of the stack.
+        pattern: of the names of the part's library, a regular expression.
+    """
     files = [os.path.realpath(file) for file in part.files]
     listed_libraries = [file for file in files if re.match(pattern, Path(file).name)]
     if listed_libraries:
@@ -190,6 +202,7 @@ def _is_library_of(path: str, part: StackPart, pattern: str) -> bool:
     installations = {Path(file).parent.parent for file in files if Path(file).parent.name == "bin"}
     if part.prefix:
         installations.add(Path(os.path.realpath(part.prefix)))
+    # A part that states neither files nor a prefix can be anywhere: nothing contradicts the path.
     if not installations:
         return True
     return any(Path(path).is_relative_to(installation) for installation in installations)

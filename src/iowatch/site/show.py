@@ -155,7 +155,10 @@ def _hardware(system: System) -> Table:
 
 
 def _storage(system: System) -> tuple[Table, Table]:
-    """Return the tables of file systems and of their theoretical peaks."""
+    """Return the tables of file systems and of their theoretical peaks, the columns in the order of the titles.
+
+    The limit of a peak is the object that has it, for example the file system or one node (`of`).
+    """
     rows = make_table("file system", "mount", "technology", "facts", "source")
     peaks = make_table("theoretical peak of", "operation", "as printed", "MiB/s", "limit", "source", right=("MiB/s",))
     for fs in system.file_systems:

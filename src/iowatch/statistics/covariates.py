@@ -36,6 +36,8 @@ _PRIOR_DIFFERENCES = 0.1
 _MAX_DEVIATION = 1.5
 # Robust regression: degrees of freedom of the t distribution, and rounds of weighted least squares.
 _FREEDOM, _ROUNDS = 4.0, 3
+# Squared error of a prediction, in squared scatters, above which an outlier counts as much as one of three scatters.
+_MAX_SQUARED_ERROR = 9.0
 # Levels of the load: smallest t statistic of a step, and fewest observations of a level.
 _MIN_LEVEL_T, _MIN_LEVEL_OBSERVATIONS = 6.0, 4
 
@@ -187,24 +189,32 @@ def adjust_for_covariates(times: ArrayLike, values: ArrayLike, table: CovariateT
 
 
 def align_unrecorded(series: AdjustedSeries, unadjusted: Detection) -> AdjustedSeries:
-    """Give observations without covariates the scatter of the adjusted ones, and these the level of the former.
+    """Give all observations of an adjusted series one scatter and one level, with covariates or without.
+
+    Observations without covariates are not adjusted. They are moved towards the levels of the series as measured, until
+    they scatter as little as the adjusted ones. The adjusted observations are shifted by one factor to those levels.
 
     Detection assumes one noise for the whole series; otherwise the larger scatter of an unadjusted part would look
     like changes.
 
     Args:
+        series: with adjusted and unadjusted observations.
         unadjusted: the detection in the series as measured.
     """
-    logs, unrecorded = np.log(series.values), np.isnan(series.levels)
+    logs, is_unadjusted = np.log(series.values), np.isnan(series.levels)
+    adjusted_logs = logs[~is_unadjusted]
+    # ln of the level that the series as measured has at each observation.
     level_times, level_logs = _level_path(unadjusted)
-    levels = np.interp(series.times, level_times, level_logs)
-    # Observations without covariates come as near to their level as the adjusted ones are to theirs.
-    scatter = robust_scale(np.diff(logs[~unrecorded])) / math.sqrt(2)
-    usual = max(float(np.std(logs[unrecorded] - levels[unrecorded])), scatter)
-    nearer = levels + (logs - levels) * scatter / usual
-    # The adjusted ones have the level of a usual load; they get that of the series as measured.
-    shift = float(np.median(levels[~unrecorded]) - np.median(logs[~unrecorded]))
-    return replace(series, values=np.exp(np.where(unrecorded, nearer, logs + shift)))
+    measured_levels = np.interp(series.times, level_times, level_logs)
+    # The difference of two observations has sqrt(2) times the scatter of one.
+    adjusted_scatter = robust_scale(np.diff(adjusted_logs)) / math.sqrt(2)
+    deviations = logs - measured_levels
+    # Observations that scatter less than the adjusted ones stay as they are.
+    unadjusted_scatter = max(float(np.std(deviations[is_unadjusted])), adjusted_scatter)
+    narrowed = measured_levels + deviations * adjusted_scatter / unadjusted_scatter
+    # An adjusted observation is what a usual load would give: its level may differ from that of the series as measured.
+    shift = float(np.median(measured_levels[~is_unadjusted]) - np.median(adjusted_logs))
+    return replace(series, values=np.exp(np.where(is_unadjusted, narrowed, logs + shift)))
 
 
 def _level_path(detection: Detection) -> tuple[list[float], list[float]]:
@@ -265,9 +275,8 @@ def explained_out_of_sample(series: Sequence[Differences]) -> float:
                 effect = fit_effect(changes, steps, differences.signs[column])
             tested = differences.changes[is_tested]
             rest = tested - effect * differences.steps[is_tested, column]
-            # Outliers of more than three scatters count as much as one of three.
-            before[block] += np.minimum(tested**2, 9.0).sum()
-            after[block] += np.minimum(rest**2, 9.0).sum()
+            before[block] += np.minimum(tested**2, _MAX_SQUARED_ERROR).sum()
+            after[block] += np.minimum(rest**2, _MAX_SQUARED_ERROR).sum()
     is_worse = after > before + _MAX_WORSE * before.mean()
     if is_worse.sum() > BLOCKS - _MIN_GOOD_BLOCKS or not before.any():
         return 0.0

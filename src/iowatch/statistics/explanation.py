@@ -38,6 +38,9 @@ from iowatch.statistics.vocabulary import ParameterVocabulary, Scalar
 # Ratios within a factor of 1.5 of each other are reported as one number. With twice as much (as logarithm) a fall to a
 # half and one to a quarter would be one.
 _MAX_SIMILAR_RATIO = math.log(1.5)
+# Share of the variance that a condition has to explain in addition for each bit of its prior cost. It decides between
+# conditions that explain about the same variance.
+_VARIANCE_PER_BIT = 0.05
 # Most groups of magnitudes: more are no summary.
 _MAX_GROUPS = 6
 
@@ -90,26 +93,39 @@ def group_magnitudes(
     return tuple(sorted(magnitudes, key=lambda m: -abs(math.log(m.ratio))))
 
 
-def _best_split(group: Positions, ratios: Floats, costs: Sequence[float], cover: Bools) -> Bools | None:
-    """Coverage, shape (members,), of the condition that best explains the variance at low prior cost.
+def _best_split(group: Positions, log_ratios: Floats, costs: Sequence[float], coverage: Bools) -> Bools | None:
+    """The split of a group of cases by the condition that explains most of the variance of their ratios.
 
-    None if the ratios are similar.
+    Args:
+        group: positions of the members of the group among the cases.
+        log_ratios: natural logarithm of after / before of each case, shape (cases,).
+        costs: prior cost of each condition, in bits; each bit counts against `_VARIANCE_PER_BIT` of the variance.
+        coverage: whether a condition holds for a case, shape (conditions, cases).
+
+    Returns:
+        Whether the condition holds, by member of the group, shape (members,). None if the ratios are similar, or no
+        condition explains more than its cost.
     """
-    inside = ratios[group]
-    if np.ptp(inside) <= _MAX_SIMILAR_RATIO:
+    member_logs = log_ratios[group]
+    if np.ptp(member_logs) <= _MAX_SIMILAR_RATIO:
         return None
-    best, best_value = None, 0.0
-    spread = float(np.var(inside)) * len(inside)
-    for cost, row in zip(costs, cover[:, group], strict=True):
-        if row.all() or not row.any():
+    best_split, best_value = None, 0.0
+    squares = _squared_deviations(member_logs)
+    for cost, holds in zip(costs, coverage[:, group], strict=True):
+        # A condition that holds for all members, or for none, splits nothing.
+        if holds.all() or not holds.any():
             continue
-        selected, others = inside[row], inside[~row]
-        rest = float(np.var(selected)) * len(selected) + float(np.var(others)) * len(others)
-        # Of conditions that explain about the same variance, prefer the one with the lower prior cost.
-        value = (spread - rest) / spread - 0.05 * cost
+        squares_in_parts = _squared_deviations(member_logs[holds]) + _squared_deviations(member_logs[~holds])
+        explained_share = (squares - squares_in_parts) / squares
+        value = explained_share - _VARIANCE_PER_BIT * cost
         if value > best_value:
-            best, best_value = row, value
-    return best
+            best_split, best_value = holds, value
+    return best_split
+
+
+def _squared_deviations(values: Floats) -> float:
+    """Sum of the squared deviations from the mean."""
+    return float(np.var(values)) * len(values)
 
 
 def _with_benchmarks(label: str, group: Positions, programs: Sequence[str]) -> str:
@@ -417,6 +433,11 @@ def _score_cause(
     explanation: Explanation,
     vocabulary: ParameterVocabulary,
 ) -> RankedCause:
+    """Score a possible cause by all evidence for and against it: date, scope, reach and what administrators recorded.
+
+    Args:
+        days: from the change to the cause; negative if the cause is earlier.
+    """
     evidence = [
         _date_evidence(days),
         *_scope_evidence(suspect, observations, explanation, vocabulary),

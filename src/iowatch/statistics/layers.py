@@ -35,6 +35,8 @@ _SEVERAL, _NOTHING = 0.1, 0.1
 _DIRECTIONS: dict[TransferDirection | None, float] = {None: 0.5, "write": 0.3, "read": 0.2}
 # Amount of a fault: 5 % to 300 times the time of the median series of the layer.
 _AMOUNTS = np.geomspace(0.05, 300, 24)
+# Amount of a change that has nothing to do with the fault: from the smallest noise to that of the largest fault.
+_ANY_AMOUNTS = np.geomspace(0.03, 300, 24)
 # Share of the series of one kind that notice the fault of a layer below them, equally likely; of the control series of
 # the faulty layer see `Layer`.
 _NOTICE = (0.05, 0.3, 0.7, 0.97)
@@ -51,7 +53,8 @@ _SPREAD_WEIGHTS = np.exp(-(_SPREAD_NODES**2) / 2)
 # more than calculations): their amount is that of the control series, or any part or multiple of it. In steps of
 # `_AMOUNTS`: factors of 0.03 to 1000.
 _KIND_ALIKE, _KIND_STEPS = 0.7, np.arange(-9, 19)
-# Where `_AMOUNTS` are among the amounts of a kind.
+# Amounts of a kind are those of the fault, `_AMOUNTS`, and these parts and multiples of them; the slice selects from an
+# array over all amounts of a kind those that are equal to `_AMOUNTS`.
 _SAME_AMOUNTS = slice(-_KIND_STEPS[0], -_KIND_STEPS[0] + len(_AMOUNTS))
 _TRANSFERS = "transfers"
 # Series that are not concerned and change all the same, by any amount.
@@ -212,15 +215,16 @@ def _candidates(ranked: Sequence[LayerProbability]) -> tuple[LayerProbability, .
 
 @dataclass(frozen=True)
 class _Likelihoods:
-    """ln p(change) of each series if it is not concerned, or concerned; shape (series, amounts, shifts).
+    """ln p(change) of each series, for each shift that all series of a session may have in common.
 
     Attributes:
-        still, free: unchanged, and changed by any amount; shape (series, 1, shifts).
-        concerned: by work.
+        unchanged: if nothing but the shift changed it, shape (series, 1, shifts).
+        any_amount: if it changed by any amount, shape (series, 1, shifts).
+        concerned: if it notices a fault of each amount, shape (series, amounts of a kind, shifts); by `Layer.work`.
     """
 
-    still: Floats
-    free: Floats
+    unchanged: Floats
+    any_amount: Floats
     concerned: Mapping[LayerWork, Floats]
 
 
@@ -232,12 +236,12 @@ def _evidence(series: Sequence[LayerSeries], layers: Sequence[Layer], sign: floa
     """
     likelihoods = _likelihoods(series, sign)
     # Under several layers each series changes by any amount or not at all; under none only outliers do.
-    several = np.logaddexp(likelihoods.still, likelihoods.free) + math.log(0.5)
+    several = np.logaddexp(likelihoods.unchanged, likelihoods.any_amount) + math.log(0.5)
     log_inlier, log_outlier = math.log(1 - _OUTLIERS), math.log(_OUTLIERS)
-    outside = np.logaddexp(log_inlier + likelihoods.still, log_outlier + likelihoods.free)
+    outside = np.logaddexp(log_inlier + likelihoods.unchanged, log_outlier + likelihoods.any_amount)
     evidence: dict[Hypothesis, float] = {
-        _SEVERAL_LAYERS: math.log(_SEVERAL) + _sum_unknown(several),
-        _NO_LAYER: math.log(_NOTHING) + _sum_unknown(outside),
+        _SEVERAL_LAYERS: math.log(_SEVERAL) + _average_unknown(several.sum(axis=0)),
+        _NO_LAYER: math.log(_NOTHING) + _average_unknown(outside.sum(axis=0)),
     }
     # The layers that some series passes through share the rest of the prior probability.
     in_paths: set[str] = set()
@@ -256,8 +260,8 @@ def _evidence(series: Sequence[LayerSeries], layers: Sequence[Layer], sign: floa
             concerned = _concerned(series, layer, direction)
             if concerned.any():
                 groups = _group_series(series, layer, np.array(kinds), concerned)
-                rest = outside[~concerned].sum(axis=0)
-                total = _layer_evidence(layer, groups, likelihoods, rest)
+                not_concerned = outside[~concerned].sum(axis=0)
+                total = _layer_evidence(layer, groups, likelihoods, not_concerned)
                 evidence[Hypothesis(layer.name, direction)] = math.log(prior * share) + total
     return evidence
 
@@ -273,13 +277,12 @@ def _concerned(series: Sequence[LayerSeries], layer: Layer, direction: TransferD
 
 @dataclass(frozen=True)
 class _SeriesGroups:
-    """Series that a fault of a layer concerns.
+    """Series that a fault of a layer concerns; each mask has shape (series,).
 
     Attributes:
-        controls: the control series of the layer, shape (series,).
-        alike: other series of the same kind as these, whose amounts are those of the controls; each a mask of shape
-            (series,).
-        others: series of each other kind.
+        controls: the control series of the layer.
+        alike: other series of the same kind as the controls, which a fault costs the same amount.
+        others: series of each other kind, which a fault costs any part or multiple of that amount.
     """
 
     controls: Mask
@@ -305,74 +308,114 @@ def _group_series(
     return _SeriesGroups(controls, tuple(alike), tuple(others))
 
 
-def _layer_evidence(layer: Layer, groups: _SeriesGroups, likelihoods: _Likelihoods, rest: Floats) -> float:
-    """ln p of all series under faults of a layer.
+def _layer_evidence(layer: Layer, groups: _SeriesGroups, likelihoods: _Likelihoods, not_concerned: Floats) -> float:
+    """ln p of the changes of all series if the layer had a fault, averaged over all that is not known about the fault.
+
+    The fault costs either what is usual for the layer (`Layer.work`) or a share of the time; the two are mixed with
+    their prior probabilities. For one amount of the fault and one shift of the session the series are independent, so
+    that their ln p are added:
+
+    controls: each changes by the amount of the fault if it notices it; nearly always at least one does.
+    alike: the share of the series of a kind that notice the fault is unknown; their amount is that of the fault.
+    others: the same, but the amount of the whole kind may be a part or a multiple of that of the fault.
 
     Args:
-        rest: that of the series that are not concerned, summed.
+        groups: series that the fault concerns.
+        likelihoods: of all series.
+        not_concerned: ln p of all other series together, which the fault does not change; shape (1, shifts).
     """
-    still = likelihoods.still
-    by_work, weights = [], []
-    for work, weight in (layer.work, _USUAL_WORK), ("share", 1 - _USUAL_WORK):
-        changed, logs = likelihoods.concerned[work], rest
+    unchanged = likelihoods.unchanged
+    log_terms: list[float] = []
+    for work, prior in (layer.work, _USUAL_WORK), ("share", 1 - _USUAL_WORK):
+        changed = likelihoods.concerned[work]
+        # Shape (amounts of the fault, shifts) as soon as a series is concerned.
+        total = not_concerned
         if groups.controls.any():
-            of_controls = changed[groups.controls][:, _SAME_AMOUNTS]
-            logs = logs + _some_notice(of_controls, still[groups.controls], layer.controls_notice)
+            changed_controls = changed[groups.controls][:, _SAME_AMOUNTS]
+            total = total + _log_p_controls(changed_controls, unchanged[groups.controls], layer.controls_notice)
         for group in groups.alike:
-            logs = logs + _any_notice(changed[group], still[group])[_SAME_AMOUNTS]
+            total = total + _log_p_kind(changed[group], unchanged[group])[_SAME_AMOUNTS]
         for group in groups.others:
-            logs = logs + _any_multiple(_any_notice(changed[group], still[group]))
-        by_work.append(_average(logs))
-        weights.append(weight)
-    return float(np.logaddexp.reduce(np.array(by_work) + np.log(weights)))
+            total = total + _average_multiples(_log_p_kind(changed[group], unchanged[group]))
+        log_terms.append(_average_unknown(total) + math.log(prior))
+    return float(np.logaddexp.reduce(log_terms))
 
 
-def _any_notice(changed: Floats, still: Floats) -> Floats:
-    """ln p of series of one kind, of which an unknown share notices a fault; shape (amounts of a kind, shifts)."""
-    shares = [_mix(changed, still, notice).sum(axis=0) for notice in _NOTICE]
-    mixed: Floats = np.logaddexp.reduce(shares) - math.log(len(_NOTICE))
+def _log_p_kind(changed: Floats, unchanged: Floats) -> Floats:
+    """ln p of the series of one kind together, of which an unknown share notices a fault.
+
+    Args:
+        changed: of the series as in `_Likelihoods.concerned`, shape (series, amounts of a kind, shifts).
+        unchanged: as in `_Likelihoods`, shape (series, 1, shifts).
+
+    Returns:
+        Shape (amounts of a kind, shifts).
+    """
+    by_share = [_log_p_each(changed, unchanged, share).sum(axis=0) for share in _NOTICE]
+    mixed: Floats = np.logaddexp.reduce(by_share) - math.log(len(_NOTICE))
     return mixed
 
 
-def _any_multiple(by_amount: Floats) -> Floats:
-    """ln p of series of one kind for each amount of the fault; shape (amounts, shifts)."""
+def _average_multiples(by_amount: Floats) -> Floats:
+    """ln p of the series of one kind, averaged over the parts and multiples of the amount of the fault.
+
+    Args:
+        by_amount: shape (amounts of a kind, shifts).
+
+    Returns:
+        Shape (amounts of the fault, shifts).
+    """
+    # Any step is possible; those of at most one amount have most of the prior probability.
     weights = np.full(len(_KIND_STEPS), (1 - _KIND_ALIKE) / len(_KIND_STEPS))
-    weights[np.abs(_KIND_STEPS) <= 1] += _KIND_ALIKE / 3
+    is_alike = np.abs(_KIND_STEPS) <= 1
+    weights[is_alike] += _KIND_ALIKE / is_alike.sum()
+    # The amounts of a kind for all amounts of the fault, shifted by each step.
     multiples = np.stack([by_amount[first : first + len(_AMOUNTS)] for first in range(len(_KIND_STEPS))])
     mixed: Floats = np.logaddexp.reduce(multiples + np.log(weights)[:, None, None])
     return mixed
 
 
-def _mix(changed: Floats, still: Floats, notice: float) -> Floats:
-    """ln p of each series, which notices a fault with this probability."""
-    mixed: Floats = np.logaddexp(math.log(notice) + changed, math.log1p(-notice) + still)
+def _log_p_each(changed: Floats, unchanged: Floats, probability: float) -> Floats:
+    """ln p of each series if it notices a fault with this probability; shapes as in `_log_p_kind`."""
+    mixed: Floats = np.logaddexp(math.log(probability) + changed, math.log1p(-probability) + unchanged)
     return mixed
 
 
-def _some_notice(changed: Floats, still: Floats, notice: float) -> Floats:
-    """ln p of all control series of a layer, of which at least one nearly always notices a fault of it."""
-    # At least one: all cases without that in which none does.
-    all_cases = _mix(changed, still, notice).sum(axis=0)
-    none = still.sum(axis=0) + len(still) * math.log1p(-notice)
-    some = all_cases + np.log1p(-np.exp(np.minimum(none - all_cases, -1e-12)))
-    some -= math.log1p(-((1 - notice) ** len(still)))
-    mixed: Floats = np.logaddexp(math.log(_CONTROLS_TELL) + some, math.log1p(-_CONTROLS_TELL) + still.sum(axis=0))
+def _log_p_controls(changed: Floats, unchanged: Floats, probability: float) -> Floats:
+    """ln p of the control series of a layer together, of which at least one nearly always notices a fault of it.
+
+    Args:
+        changed: shape (controls, amounts of the fault, shifts).
+        unchanged: shape (controls, 1, shifts).
+        probability: that a control series notices the fault (`Layer.controls_notice`).
+
+    Returns:
+        Shape (amounts of the fault, shifts).
+    """
+    all_cases = _log_p_each(changed, unchanged, probability).sum(axis=0)
+    all_unchanged = unchanged.sum(axis=0)
+    # At least one notices it: all cases without that in which none does, divided by the probability of that.
+    none_notices = all_unchanged + len(unchanged) * math.log1p(-probability)
+    # Rounding must not make "none" as likely as all cases: the logarithm of their difference would be infinite.
+    difference = np.minimum(none_notices - all_cases, -1e-12)
+    some_notice = all_cases + np.log1p(-np.exp(difference))
+    some_notice -= math.log1p(-((1 - probability) ** len(unchanged)))
+    mixed: Floats = np.logaddexp(math.log(_CONTROLS_TELL) + some_notice, math.log1p(-_CONTROLS_TELL) + all_unchanged)
     return mixed
 
 
-def _sum_unknown(each: Floats) -> float:
-    """ln p of all series, averaged over what is not known."""
-    return _average(each.sum(axis=0))
-
-
-def _average(logs: Floats) -> float:
-    """Mean of a likelihood over amounts and shifts; shape (amounts or 1, shifts)."""
+def _average_unknown(logs: Floats) -> float:
+    """ln of the mean of a likelihood over what is not known, from its ln; shape (amounts or 1, shifts)."""
     weights = _SHIFT_WEIGHTS / _SHIFT_WEIGHTS.sum() / len(logs)
     return float(np.logaddexp.reduce(logs + np.log(weights), axis=None))
 
 
 def _likelihoods(series: Sequence[LayerSeries], sign: float) -> _Likelihoods:
-    """Likelihoods of the changes of each series; sign as in `_evidence`."""
+    """Likelihoods of the changes of each series.
+
+    Args:
+        sign: -1 if a fault, 1 if an improvement is assumed.
+    """
     slower = np.array([sign * of_series.log_gain for of_series in series])
     seconds = np.array([of_series.seconds for of_series in series])
     if sign > 0:
@@ -393,10 +436,10 @@ def _likelihoods(series: Sequence[LayerSeries], sign: float) -> _Likelihoods:
         return np.asarray(np.log(mixed / noise[:, None, None]))
 
     # Unchanged, and changed by any amount in either direction.
-    still = density(np.zeros((len(series), 1, 1)), np.ones(1))
-    any_amount = np.log1p(np.geomspace(0.03, 300, 24))
-    both_signs = np.concatenate([any_amount, -any_amount])
-    free = density(np.tile(both_signs, (len(series), 1, 1)), np.full(len(both_signs), 1 / len(both_signs)))
+    unchanged = density(np.zeros((len(series), 1, 1)), np.ones(1))
+    slower_effects = np.log1p(_ANY_AMOUNTS)
+    both_signs = np.concatenate([slower_effects, -slower_effects])
+    any_amount = density(np.tile(both_signs, (len(series), 1, 1)), np.full(len(both_signs), 1 / len(both_signs)))
     # Changed by each amount of the fault, or about as much.
     factors, weights = np.exp(_SPREAD * _SPREAD_NODES), _SPREAD_WEIGHTS / _SPREAD_WEIGHTS.sum()
     ratio = _AMOUNTS[1] / _AMOUNTS[0]
@@ -405,10 +448,10 @@ def _likelihoods(series: Sequence[LayerSeries], sign: float) -> _Likelihoods:
     for work in get_args(LayerWork):
         units = _relative_units(series, seconds, work)
         effects = np.log1p(amounts[:, None] * np.nan_to_num(units)[:, None, None] * factors)
-        changed = np.logaddexp(math.log(_ALIKE) + density(effects, weights), math.log(1 - _ALIKE) + free)
+        changed = np.logaddexp(math.log(_ALIKE) + density(effects, weights), math.log(1 - _ALIKE) + any_amount)
         # Without a common unit a series has any amount of its own.
-        concerned[work] = np.where(np.isnan(units)[:, None, None], free, changed)
-    return _Likelihoods(still, free, concerned)
+        concerned[work] = np.where(np.isnan(units)[:, None, None], any_amount, changed)
+    return _Likelihoods(unchanged, any_amount, concerned)
 
 
 def _relative_units(series: Sequence[LayerSeries], seconds: Floats, work: LayerWork) -> Floats:

@@ -28,6 +28,8 @@ from iowatch.statistics.method import (
 )
 from iowatch.statistics.segments import Segment, SeriesFit, inlier_probability, negative_log_likelihood
 
+# The exponential of more than 709 overflows; the probability at these odds is 1e-304.
+_LEAST_LOG_ODDS = -700
 # Confidence of a suspicion by the newest observations alone, which no model rates.
 _SUSPICION_CONFIDENCE = 0.25
 
@@ -55,17 +57,27 @@ class Departure:
 
 
 def step_confidences(series: SeriesFit, segments: list[Segment]) -> list[float]:
-    """Confidence (0 to 1) in the step before each segment except the first; 0 for steps below `min_effect`."""
-    confidences = []
+    """Confidence (0 to 1) in the step before each segment except the first, by logistic regression on its features.
+
+    A step that is below `min_effect`, or for which nothing speaks, has no features and the confidence 0.
+    """
+    settings = series.settings
+    confidences: list[float] = []
     for features in step_features(series, segments):
         if not features.values:
             confidences.append(0.0)
             continue
-        weights = series.settings.newest_weights if features.is_newest else series.settings.settled_weights
-        odds = sum(weight * value for weight, value in zip(weights, features.values, strict=True))
-        # Below, the exponential overflows.
-        confidences.append(1 / (1 + math.exp(-odds)) if odds > -700 else 0.0)
+        weights = settings.newest_weights if features.is_newest else settings.settled_weights
+        log_odds = sum(weight * value for weight, value in zip(weights, features.values, strict=True))
+        confidences.append(_probability(log_odds))
     return confidences
+
+
+def _probability(log_odds: float) -> float:
+    """Probability of something with these odds (natural logarithm)."""
+    if log_odds <= _LEAST_LOG_ODDS:
+        return 0.0
+    return 1 / (1 + math.exp(-log_odds))
 
 
 def step_features(series: SeriesFit, segments: list[Segment]) -> list[StepFeatures]:

@@ -75,6 +75,7 @@ def query_results(connection: Connection, chosen: ResultFilter) -> Iterator[Resu
 
 
 def _select_results(chosen: ResultFilter, series_ids: Sequence[int]) -> Select[Any]:
+    """Return the statement for the results of some series with session and run, ordered by series and time."""
     table = ResultTable
     statement = (
         select(
@@ -134,6 +135,7 @@ def series_points(
     statement: Any = select(*_POINT_COLUMNS.values()).where(*_in_period(since, until))
     for chunk in read.in_chunks(series_ids, _SERIES_AT_ONCE):
         of_chunk = statement.where(table.series_id.in_(chunk)).order_by(table.series_id, table.time, table.run_id)
+        # PostgreSQL can send all numbers of a column as bytes, which spares a Python object for each.
         if connection.dialect.name == "postgresql":
             points |= _concatenated_points(connection, of_chunk)
             continue
@@ -166,6 +168,7 @@ def _concatenated_points(connection: Connection, ordered: Select[Any]) -> dict[i
 
 
 def _points(series_id: int, rows: Iterable[Sequence[Any]]) -> SeriesPoints:
+    """Return the points of a series from its rows, which have the columns of `_POINT_COLUMNS`."""
     columns = _arrays(_POINT_COLUMNS, rows)
     return SeriesPoints(**{**columns, "series_id": series_id})
 

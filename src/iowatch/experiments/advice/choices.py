@@ -141,34 +141,40 @@ def format_value(choice: ParameterChoice, value: Scalar) -> str:
 def history_entries(history: History, system: str, operation: str, last: int) -> list[SideEntry]:
     """The monitored series of one operation of a system, each since its last detected change.
 
-    The samples of a session are its median: one observation per session, as findings count them.
+    The samples of a session are the medians of its observations: one, because a run and its retest are one observation,
+    as findings count them; as many as runs measured the series if an import holds several of a day.
 
     Args:
-        last: number of newest sessions of each series.
+        operation: `write` or `read`.
+        last: number of newest observations of each series; those before its last change are left out of them.
     """
     rows = [row for row in headline_series(history, system) if row.case.parameters.get("operation") == operation]
     detections = load_detections(history, [row.id for row in rows])
-    points = load_observations(history, rows)
+    observations = load_observations(history, rows)
+    # The session of the run of each observation.
     run_ids: set[int] = set()
-    for series_points in points.values():
-        run_ids.update(int(run) for run in series_points.run_id[-last:])
-    sessions = history.session_of_runs(sorted(run_ids))
+    for points in observations.values():
+        run_ids.update(int(run_id) for run_id in points.run_id[-last:])
+    session_by_run = history.session_of_runs(sorted(run_ids))
     imported = {session.uuid for session in history.sessions(system) if session.origin == "import"}
     entries: list[SideEntry] = []
     for row in rows:
         changes = detections[row.id].changes if row.id in detections else ()
-        since = max((change.time for change in changes), default=0.0)
-        samples: dict[str, tuple[float, ...]] = defaultdict(tuple)
-        newest = points[row.id]
-        columns = (newest.time[-last:], newest.run_id[-last:], newest.median[-last:])
-        for time, run, value in zip(*columns, strict=True):
-            if time >= since and value > 0:
-                session = sessions[int(run)]
-                # An import may hold the outputs of many days.
-                label = sides.session_of_day(session, int(time)) if session in imported else session
-                samples[label] += (float(value),)
-        if samples:
-            entries.append(_entry(row, SideSamples(samples)))
+        last_change = max((change.time for change in changes), default=0.0)
+        points = observations[row.id]
+        medians_by_session: dict[str, tuple[float, ...]] = defaultdict(tuple)
+        columns = (points.time[-last:], points.run_id[-last:], points.median[-last:])
+        for time, run_id, value in zip(*columns, strict=True):
+            # Without a logarithm a value is of no use for ratios.
+            if time < last_change or value <= 0:
+                continue
+            session = session_by_run[int(run_id)]
+            # An import may hold the outputs of many days: each day counts as a session.
+            if session in imported:
+                session = sides.session_of_day(session, int(time))
+            medians_by_session[session] += (float(value),)
+        if medians_by_session:
+            entries.append(_entry(row, SideSamples(medians_by_session)))
     return entries
 
 
@@ -313,6 +319,11 @@ def _optional_differs(choice: ParameterChoice, left: Parameters, right: Paramete
 
 
 def _make_contrast(choice: ParameterChoice, left: _ChoiceCase, right: _ChoiceCase, joint: bool) -> Contrast:
+    """The contrast of two cases that differ in a parameter.
+
+    Args:
+        joint: whether they may differ in the joint parameters of the choice, too; those are listed.
+    """
     common: dict[str, Scalar] = {}
     for name, value in left.parameters.items():
         if name not in (choice.name, "metric") and right.parameters.get(name) == value:
@@ -328,6 +339,7 @@ def _make_contrast(choice: ParameterChoice, left: _ChoiceCase, right: _ChoiceCas
 
 
 def _agree(left: Scalar | None, right: Scalar | None) -> bool:
+    """Whether two values are equal, or one of the cases has none."""
     return left is None or right is None or left == right
 
 

@@ -75,6 +75,11 @@ def prefix_paths(prefixes: Iterable[Path]) -> dict[str, tuple[str, ...]]:
 
 
 def _prefix_build(system: str, words: list[str]) -> Stack:
+    """The stack of the libraries that are installed below some directories.
+
+    Raises:
+        UsageError: a path that is not absolute or no directory; none of them has libraries.
+    """
     prefixes = [Path(word).expanduser() for word in words]
     hint = "Name the directory that contains bin, include and lib of the library."
     for prefix in prefixes:
@@ -118,6 +123,15 @@ def spec_environment(system: str, spec: str) -> SpackEnvironment:
 
 
 def _spec_build(system: str, text: str, spec: str) -> Build:
+    """The build of a Spack spec; Spack makes its stack.
+
+    Args:
+        text: the build as it was given, `spack:SPEC`, for messages.
+        spec: a library that uses MPI, for example `hdf5 ^zlib-ng@2.2.4`.
+
+    Raises:
+        UsageError: the stack cannot be used, or has no MPI.
+    """
     stack = spec_environment(system, spec).stack()
     _require_usable(text, stack)
     if not any(stack.part(name) for name in stack_probe.MPI_PACKAGES):

@@ -123,6 +123,7 @@ def _is_same_event(event: Sequence[tuple[SystemEntry, Finding]], machine: System
 
 
 def _make_card(group: str, event: Sequence[tuple[SystemEntry, Finding]]) -> FindingCard:
+    """The card of an event in a group of cards; facts are those of the first of its findings."""
     machine, finding = event[0]
     days = max(waiting_days(*one) for one in event)
     sessions = sum(session.started_at > finding.last_before for session in machine.sessions)
@@ -138,11 +139,19 @@ def _make_card(group: str, event: Sequence[tuple[SystemEntry, Finding]]) -> Find
 
 
 def _shared_headline(findings: Sequence[Finding]) -> str:
-    """`MPI-IO writes lost 46 % (×0.54) since 8 Nov 2026 on 3 systems`, with the largest change."""
-    groups = [finding.groups[0] for finding in findings]
-    name = name_group(groups[0])
-    same = name is not None and len({name_group(one) for one in groups}) == 1
-    what = name if same else format_count(sum(one.explanation.changed for one in groups), "series")
-    extreme = min(one.size for one in groups) if findings[0].is_loss else max(one.size for one in groups)
-    change = format_change(extreme, is_largest=True)
-    return f"{what} {change} since {finding_day(findings[0])} on {format_count(len(findings), 'system')}"
+    """`MPI-IO writes lost 46 % (×0.54) since 8 Nov 2026 on 3 systems`, with the largest change.
+
+    Args:
+        findings: of one event (`_is_same_event`): of one direction and about one time, that of the first one is shown.
+    """
+    main_groups = [finding.groups[0] for finding in findings]
+    # What changed has a name if it is the same on all systems.
+    names = {name_group(group) for group in main_groups}
+    name = name_group(main_groups[0])
+    if name is None or len(names) > 1:
+        name = format_count(sum(group.explanation.changed for group in main_groups), "series")
+    # Sizes are gains: the largest loss is the smallest one.
+    sizes = [group.size for group in main_groups]
+    largest = min(sizes) if findings[0].is_loss else max(sizes)
+    change = format_change(largest, is_largest=True)
+    return f"{name} {change} since {finding_day(findings[0])} on {format_count(len(findings), 'system')}"

@@ -25,6 +25,7 @@ from iowatch.site.machine import run_program
 from iowatch.site.stack.records import Stack, StackPart
 
 TIMEOUT_S = 20.0
+# Open MPI refuses to start as root without these variables; containers often have no other user.
 _AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 CRAY = "cray-mpich"
 # Packages that Spack builds as the MPI of a stack, and all that programs can be started with.
@@ -211,6 +212,7 @@ def probe_hdf5(flavour: MpiInstallation) -> StackPart | None:
 
 
 def _netcdf_by_config(flavour: MpiInstallation) -> StackPart | None:
+    """Return the parallel netCDF that `nc-config` describes; None if it is serial or of another MPI."""
     config = flavour.tool("nc-config") or shutil.which("nc-config")
     answer = _query_if_found(config, "--all")
     version = _first_match(r"--version\s*->\s*netCDF (\S+)", answer)
@@ -380,6 +382,7 @@ def probe_darshan_util(flavour: MpiInstallation) -> StackPart | None:
 
 
 def _pkgconfig_version(library_directory: Path, name: str) -> str:
+    """Return the version in the pkg-config file of a library, or `unknown`."""
     config = library_directory / "pkgconfig" / f"{name}.pc"
     if not config.is_file():
         return "unknown"
@@ -387,6 +390,7 @@ def _pkgconfig_version(library_directory: Path, name: str) -> str:
 
 
 def _probes() -> tuple[Callable[[MpiInstallation], StackPart | None], ...]:
+    """Return the functions that look for the parts of a stack, in the order of the parts."""
     packages = dict.fromkeys(b.package for b in BENCHMARKS.values() if b.package and b.probe)
     return (
         probe_compiler,
@@ -502,6 +506,7 @@ def _probe_parts(flavour: MpiInstallation) -> tuple[StackPart, ...]:
 
 
 def _make_system_stack(system: str, flavour: MpiInstallation) -> Stack:
+    """Return the stack of an MPI of this machine, with everything that is installed for it."""
     parts = _probe_parts(flavour)
     # Tools under the usual names, where those of this MPI have others.
     tools = {}

@@ -32,7 +32,7 @@ RunResults = Sequence[tuple[data.SeriesEntry, tuple[float, ...]]]
 
 
 # `asdict` copies every value; a system has thousands of sessions.
-_session_fields = attrgetter(*(one.name for one in fields(SessionRow)))
+_session_fields = attrgetter(*(field.name for field in fields(SessionRow)))
 
 
 def publish_session_pages(site: data.SiteBuild) -> None:
@@ -42,22 +42,25 @@ def publish_session_pages(site: data.SiteBuild) -> None:
     results with the levels and noise of when it was written: these move by fractions of a percent with each session,
     so that it is written again when a change, a finding or a reference is another one.
     """
-    chosen: list[SystemSession] = []
+    to_write: list[SystemSession] = []
     with site.history.reading() as connection:
         files = bulk.artefact_counts(connection, site.system)
     for machine in site.catalogue.machines:
         evidence = data.evidence_sessions(machine)
         short = _digest(_page_basis(site, machine))
-        long = _digest([short, site.reports, [(one.row.id, one.limits) for one in machine.series]])
+        limits = [(series.row.id, series.limits) for series in machine.series]
+        full = _digest([short, site.reports, limits])
         for position, row in enumerate(machine.sessions):
-            drawn = position < _DRAWN_SESSIONS or row.id in evidence
-            full = position < site.sessions or row.id in evidence
-            known = [long, drawn, _assessment_basis(machine, row)] if full else [short]
-            inputs = _digest([known, _session_fields(row), files.get(row.id, 0)])
+            is_drawn = position < _DRAWN_SESSIONS or row.id in evidence
+            is_full = position < site.sessions or row.id in evidence
+            basis: list[object] = [short]
+            if is_full:
+                basis = [full, is_drawn, _assessment_basis(machine, row)]
+            inputs = _digest([basis, _session_fields(row), files.get(row.id, 0)])
             # The newest session is always assessed by what is known now.
             if position == 0 or not site.writer.reuse_page(data.session_page_path(row), inputs):
-                chosen.append((machine, row, drawn if full else None))
-    write_in_processes(site.history, site.writer, partial(_write_sessions, site), chosen)
+                to_write.append((machine, row, is_drawn if is_full else None))
+    write_in_processes(site.history, site.writer, partial(_write_sessions, site), to_write)
 
 
 def _page_basis(site: data.SiteBuild, machine: data.SystemEntry) -> list[object]:
@@ -65,85 +68,113 @@ def _page_basis(site: data.SiteBuild, machine: data.SystemEntry) -> list[object]
 
     Runs and results are only added to a session, never changed: the number of runs stands for both.
     """
-    series = [(one.row.id, one.headline, one.row.metric, one.row.case.canonical) for one in machine.series]
-    return [site.fingerprint, machine.name, str(system_zone(machine.name)), series]
+    all_series: list[tuple[object, ...]] = []
+    for series in machine.series:
+        all_series.append((series.row.id, series.headline, series.row.metric, series.row.case.canonical))
+    return [site.fingerprint, machine.name, str(system_zone(machine.name)), all_series]
 
 
 def _assessment_basis(machine: data.SystemEntry, row: SessionRow) -> list[object]:
-    """What the results of a session are compared with: dates of the levels then, findings, and its runs in these."""
+    """What the page of a session shows of later sessions: a full page is written again when this is another one.
+
+    Returns:
+        What `_digest` can compare: the fortnights of the levels that the results are compared with, by series id; the
+        findings that make a level of that time uncertain, with the ids of their series; and the findings that changed
+        in the session, with the runs before and after the change of each series.
+    """
     end = row.ended_at if row.ended_at is not None else row.started_at + DAY_S
-    changes = {one.row.id: [step.time for step in one.detection.changes] for one in machine.series if one.detection}
-    # A new observation can move the date of an old change by a few sessions: the level after it is the same.
-    since = [
-        (number, [int(time // _SAME_LEVEL_S) for time in (*times[:1], *[t for t in times if t <= end][-1:])])
-        for number, times in changes.items()
-    ]
-    disputed = [
-        (one.id, sorted(m.series_id for m in one.members))
-        for one in machine.findings
-        if one.state in levels.UNDECIDED_STATES and one.first_after <= end
-    ]
-    members = [
-        (one.id, [(m.run_before, m.run_after) for m in one.members])
-        for one in machine.findings
-        if any(row.started_at <= moment <= end for moment in (one.last_before, one.first_after))
-    ]
-    return [since, disputed, members]
+    level_fortnights: list[tuple[int, list[int]]] = []
+    for series in machine.series:
+        if series.detection is not None:
+            times = [change.time for change in series.detection.changes]
+            level_fortnights.append((series.row.id, _level_fortnights(times, end)))
+    undecided: list[tuple[str, list[int]]] = []
+    changed_in_session: list[tuple[str, list[tuple[int | None, int | None]]]] = []
+    for finding in machine.findings:
+        if finding.state in levels.UNDECIDED_STATES and finding.first_after <= end:
+            undecided.append((finding.id, sorted(member.series_id for member in finding.members)))
+        has_last_before = row.started_at <= finding.last_before <= end
+        has_first_after = row.started_at <= finding.first_after <= end
+        if has_last_before or has_first_after:
+            runs = [(member.run_before, member.run_after) for member in finding.members]
+            changed_in_session.append((finding.id, runs))
+    return [level_fortnights, undecided, changed_in_session]
+
+
+def _level_fortnights(change_times: Sequence[float], end: float) -> list[int]:
+    """Numbers of the fortnights since 1970 of the changes that determine the level at the end of a session.
+
+    They are the last change until then, and the first of all: before it, the level is that before the first change. A
+    new observation can move the date of an old change by a few sessions, which leaves the level as it is.
+
+    Args:
+        change_times: of one series in order of time, epoch seconds.
+        end: of the session, epoch seconds.
+    """
+    changes_until_end = [time for time in change_times if time <= end]
+    determining_times = [*change_times[:1], *changes_until_end[-1:]]
+    return [int(time // _SAME_LEVEL_S) for time in determining_times]
 
 
 def _digest(document: object) -> str:
+    """SHA-256 of a document as JSON; objects that JSON cannot represent count by their text."""
     return hashlib.sha256(json.dumps(document, default=str, sort_keys=True).encode()).hexdigest()
 
 
 PAGE = data.Page("session", "Sessions", None, publish_session_pages)
 
 
-def _write_sessions(site: data.SiteBuild, chosen: Sequence[SystemSession]) -> None:
-    for machine, row, drawn in chosen:
-        template, values = (
-            ("older_session.html", _older_session_values(site, machine, row))
-            if drawn is None
-            else ("session.html", _session_values(site, machine, row, drawn))
-        )
+def _write_sessions(site: data.SiteBuild, sessions: Sequence[SystemSession]) -> None:
+    """Write the short or the full page of each session."""
+    for machine, row, is_drawn in sessions:
+        if is_drawn is None:
+            template, values = "older_session.html", _older_session_values(site, machine, row)
+        else:
+            template, values = "session.html", _session_values(site, machine, row, is_drawn)
         site.write_page(data.session_page_path(row), template, **values)
 
 
 def _older_session_values(site: data.SiteBuild, machine: data.SystemEntry, row: SessionRow) -> dict[str, Any]:
+    """Values of the template of a short page: runs with the headlines of their results and the names of their files."""
     with site.history.reading() as connection:
         kept = bulk.session_artefacts(connection, row.id)
         results = bulk.session_results(connection, row.id)
         runs = bulk.session_runs(connection, row.id)
     rows, received = [], set()
     for run in runs:
-        known = _known_results(site, results.get(run.id, ()))
-        for series in (one.row for one, _ in known):
-            operation = str(series.case.parameters.get("operation", ""))
-            received.add(ExpectedResult(run.name, series.partition, series.stack, operation, series.metric))
-        names = ", ".join(f"{one.kind} {one.sha256[:12]}" for one in kept.get(run.id, ()))
-        rows.append((run, list(_headlines(known)), names))
+        run_results = _known_results(site, results.get(run.id, ()))
+        for series, _ in run_results:
+            operation = str(series.row.case.parameters.get("operation", ""))
+            received.add(ExpectedResult(run.name, series.row.partition, series.row.stack, operation, series.row.metric))
+        names = ", ".join(f"{artefact.kind} {artefact.sha256[:12]}" for artefact in kept.get(run.id, ()))
+        rows.append((run, list(_headlines(run_results)), names))
     entry = data.session_entry(site.history, row, runs, received)
     return {"machine": machine, "entry": entry, "rows": rows, "kept": bool(kept), "sessions": site.sessions}
 
 
 def _known_results(site: data.SiteBuild, results: Results) -> RunResults:
     """Results of series of the catalogue, with their series."""
-    known = site.catalogue.by_id
-    return [(known[number], samples) for number, samples in results if number in known]
+    series_by_id = site.catalogue.by_id
+    return [(series_by_id[series_id], samples) for series_id, samples in results if series_id in series_by_id]
 
 
 def _headlines(results: RunResults) -> Iterator[tuple[str, str, str]]:
     """Path, operation and value of each monitored series; of all series if none is monitored."""
-    for one, samples in [(one, samples) for one, samples in results if one.headline] or results:
-        operation = str(one.row.case.parameters.get("operation", one.metric.label))[:30]
-        yield one.page, operation, f"{format_number(one.metric.best(samples))} {one.metric.unit}"
+    monitored = [(series, samples) for series, samples in results if series.headline]
+    for series, samples in monitored or results:
+        operation = str(series.row.case.parameters.get("operation", series.metric.label))[:_MAX_OPERATION_CHARACTERS]
+        yield series.page, operation, f"{format_number(series.metric.best(samples))} {series.metric.unit}"
 
 
 Results = Sequence[tuple[int, tuple[float, ...]]]
 # Names and paths of the logs of a run.
 Logs = Sequence[tuple[str, Path]]
+# Changes of a series within this time are one change whose date a new observation moved.
 _SAME_LEVEL_S = 14 * DAY_S
+# What a page shows at most: logs of a run, lines of a check extension, characters of an operation from an output.
 _MAX_LOGS = 8
 _MAX_LINES_OF_EXTENSION = 30
+_MAX_OPERATION_CHARACTERS = 30
 # A timeline takes a quarter of a second, and a session has about a hundred runs.
 _DRAWN_SESSIONS = 7
 _MAX_TIMELINES = 24
@@ -154,6 +185,11 @@ _FACTS_SHOWN_ELSEWHERE = ("darshan", "profile", "partial_results", "nodes", "com
 
 
 def _session_values(site: data.SiteBuild, machine: data.SystemEntry, row: SessionRow, drawn: bool) -> dict[str, Any]:
+    """Values of the template of a full page: all runs with results and traces, and the bars of monitored results.
+
+    Args:
+        drawn: whether its Darshan logs are drawn.
+    """
     runs = site.history.runs(row.uuid)
     entry = data.session_entry(site.history, row, runs, set(site.history.received(row.uuid)))
     with site.history.reading() as connection:
@@ -165,20 +201,18 @@ def _session_values(site: data.SiteBuild, machine: data.SystemEntry, row: Sessio
     by_run: dict[int, list[SessionBar]] = defaultdict(list)
     for bar in bars:
         by_run[bar.run.id].append(bar)
-    shown = [
-        {
-            **_run_values(site, run, kept.get(run.id, []), results.get(run.id, [])),
-            "darshan": traces.get(run.id, []),
-            "bars": by_run[run.id],
-        }
-        for run in runs
-    ]
+    failed: list[dict[str, Any]] = []
+    passed: list[dict[str, Any]] = []
+    for run in runs:
+        values = _run_values(site, run, kept.get(run.id, []), results.get(run.id, []))
+        values |= {"darshan": traces.get(run.id, []), "bars": by_run[run.id]}
+        (passed if run.status == "ok" else failed).append(values)
     scale = drawing.forest_scale(((bar.position.gain, bar.limits) for bar in bars if bar.position), _BAR_WIDTH)
     return {
         "machine": machine,
         "entry": entry,
-        "failed": [one for one in shown if one["run"].status != "ok"],
-        "passed": [one for one in shown if one["run"].status == "ok"],
+        "failed": failed,
+        "passed": passed,
         "bars": [(bar, _draw_bar(bar, scale)) for bar in bars[:_MAX_BARS]],
         "more_bars": [(bar, None) for bar in bars[_MAX_BARS:]],
         "axis": drawing.forest_axis(scale),
@@ -222,19 +256,26 @@ def _session_bars(
     site: data.SiteBuild, machine: data.SystemEntry, runs: Sequence[RunRow], results: Mapping[int, Results]
 ) -> list[SessionBar]:
     """Monitored results of a session by `_BAR_OUTCOMES`, the furthest from its level first."""
-    recent, bars = levels.recent_observations(site, machine), []
+    recent = levels.recent_observations(site, machine)
+    bars: list[SessionBar] = []
     for run in runs:
-        for one, samples in _known_results(site, results.get(run.id, ())):
-            if one.headline:
-                points, value = recent.get(one.row.id), float(one.metric.best(samples))
-                known = [] if points is None else one.metric.best_bound(points.min, points.max).tolist()
-                normal = levels.accepted_level(one, known, run.started_at)
-                position = levels.band_position(one, value, normal.value) if normal else None
-                bars.append(SessionBar(run, one, value, position, levels.normal_band(one)))
+        for series, samples in _known_results(site, results.get(run.id, ())):
+            if not series.headline:
+                continue
+            points = recent.get(series.row.id)
+            observations: list[float] = []
+            if points is not None:
+                observations = series.metric.best_bound(points.min, points.max).tolist()
+            value = float(series.metric.best(samples))
+            # The level that was normal when the run started, not the one of today.
+            level = levels.accepted_level(series, observations, run.started_at)
+            position = levels.band_position(series, value, level.value) if level else None
+            bars.append(SessionBar(run, series, value, position, levels.normal_band(series)))
     return sorted(bars, key=_bar_key)
 
 
 def _bar_key(bar: SessionBar) -> tuple[int, float]:
+    """Order of bars: by outcome, then the furthest from its level first."""
     multiple = bar.position.multiple if bar.position else None
     return _BAR_OUTCOMES.index(bar.outcome), -abs(multiple or 0.0)
 
@@ -257,11 +298,12 @@ def _read_traces(
         return {}
     members = [member for finding in machine.findings for member in finding.members]
     evidence = {run for member in members for run in (member.run_before, member.run_after)}
-    chosen = sorted((run for run in runs if run.id in traced), key=lambda run: run.id not in evidence)
+    traced_runs = sorted((run for run in runs if run.id in traced), key=lambda run: run.id not in evidence)
     summaries = {}
     # One reader for all logs, because starting a reader takes longer than reading a log.
     with darshan.DarshanReader() as reader:
-        for position, run in enumerate(chosen):
+        for position, run in enumerate(traced_runs):
+            # Of several logs of a run only the first one is drawn.
             timeline = drawn and position < _MAX_TIMELINES
             report = drawn and position < site.reports and run.id in evidence
             summaries[run.id] = [
@@ -273,22 +315,24 @@ def _read_traces(
 
 def _kept_logs(files: Sequence[Artefact]) -> Logs:
     """Logs of a run in the artefact store; a program that is started several times writes one per start."""
-    found = [(one.name, artefact_location(one)) for one in files if one.kind == "darshan"]
-    return [(name, path) for name, path in found if path is not None][:_MAX_LOGS]
+    locations = [(file.name, artefact_location(file)) for file in files if file.kind == "darshan"]
+    return [(name, path) for name, path in locations if path is not None][:_MAX_LOGS]
 
 
 def _run_values(site: data.SiteBuild, run: RunRow, kept: Sequence[Artefact], results: Results) -> dict[str, Any]:
-    known, trace = _known_results(site, results), run.facts.darshan
-    shown = [one for one in known if one[0].headline] or known
+    """Values of the template for one run: its results, files and facts."""
+    run_results, trace = _known_results(site, results), run.facts.darshan
+    # Monitored results come first; the others are folded.
+    monitored = [result for result in run_results if result[0].headline] or run_results
     facts = {name: value for name, value in run.facts.document.items() if name not in _FACTS_SHOWN_ELSEWHERE}
     return {
         "run": run,
-        "results": _result_rows(shown),
-        "others": _result_rows([one for one in known if one not in shown]),
+        "results": _result_rows(monitored),
+        "others": _result_rows([result for result in run_results if result not in monitored]),
         "partial": list(_partial_results(run)),
         "files": [(artefact, _copy_output(site, artefact)) for artefact in kept],
-        "operations": _transfer_count_lines(known),
-        "bandwidths": compare_run_bandwidths([(one.row, samples) for one, samples in known]),
+        "operations": _transfer_count_lines(run_results),
+        "bandwidths": compare_run_bandwidths([(series.row, samples) for series, samples in run_results]),
         "of_extensions": _lines_of_extensions(run),
         "trace_fault": _format_fact(trace.reason) if trace else "",
         "nodes": _format_fact(run.facts.nodes),
@@ -310,7 +354,7 @@ def _lines_of_extensions(run: RunRow) -> list[tuple[str, list[str]]]:
 
 
 def _result_rows(results: RunResults) -> list[tuple[data.SeriesEntry, ReadableSamples]]:
-    return [(one, to_readable_unit(one.metric.unit, samples)) for one, samples in results]
+    return [(series, to_readable_unit(series.metric.unit, samples)) for series, samples in results]
 
 
 @dataclass(frozen=True)
@@ -335,23 +379,29 @@ def _transfer_count_lines(results: RunResults) -> list[str]:
     """MPI-IO operations of one repetition, and the published counts of the same case."""
     counts: dict[str, dict[str, float]] = {}
     papers = {}
-    for one, samples in results:
-        row = one.row
+    for series, samples in results:
+        row = series.row
         if row.metric in ("collective_count", "independent_count"):
             operation = str(row.case.parameters.get("operation", ""))
             counts.setdefault(operation, {})[row.metric] = samples[-1]
             papers[operation] = published_counts(row.case)
     lines = []
-    for operation, both in counts.items():
-        kinds = (f"{format_number(both.get(f'{kind}_count', 0))} {kind}" for kind in ("collective", "independent"))
+    for operation, counts_by_metric in counts.items():
+        collective = format_number(counts_by_metric.get("collective_count", 0))
+        independent = format_number(counts_by_metric.get("independent_count", 0))
+        line = f"{operation}: {collective} collective, {independent} independent"
         paper = papers[operation]
-        lines.append(f"{operation}: {', '.join(kinds)}{f' ({paper.text})' if paper else ''}")
+        lines.append(f"{line} ({paper.text})" if paper else line)
     return lines
 
 
 def _format_fact(value: object) -> str:
     """A fact as text; facts are taken from outputs and may have any type."""
-    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else "" if value is None else str(value)
+    if value is None:
+        return ""
+    if isinstance(value, list | tuple):
+        return ", ".join(map(str, value))
+    return str(value)
 
 
 def _stack_parts(document: Mapping[str, Any]) -> list[list[str]]:

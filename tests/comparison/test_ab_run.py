@@ -195,4 +195,4 @@ def test_stacks_without_a_common_case_are_refused() -> None:
     from iowatch.session.plan import SessionPlan
 
     with pytest.raises(UsageError, match="no case of this suite can run on both stacks"):
-        ab_run._common_cases(SessionPlan((), ()), SessionPlan((), ()))
+        ab_run._common_cases({"left": SessionPlan((), ()), "right": SessionPlan((), ())})

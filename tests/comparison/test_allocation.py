@@ -14,7 +14,7 @@ from iowatch.checks.starts import on_every_node
 from iowatch.comparison import ComparisonOptions, compare_sides, parse_side
 from iowatch.core import MachineError, UsageError
 from iowatch.output.comparison import comparison_document, provenance_lines
-from iowatch.session import ab_run
+from iowatch.session import placement as placement_module
 from iowatch.session.ab_run import place_in_allocation, salloc_command
 from iowatch.session.plan import PlannedRun
 from iowatch.session.reframe import ReframePartition, ReframeSite
@@ -114,7 +114,7 @@ def test_allocation_of_another_queue_is_refused() -> None:
 
 
 def test_salloc_requests_the_size_of_the_largest_case(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ab_run.shutil, "which", lambda _: "/usr/bin/salloc")
+    monkeypatch.setattr(placement_module.shutil, "which", lambda _: "/usr/bin/salloc")
     sizes = [(2, 2), (8, 4), (6, 1)]
     cases: list[Any] = [SimpleNamespace(ranks=ranks, nodes=nodes) for ranks, nodes in sizes]
     runs = [PlannedRun(case, "a", "old") for case in cases]

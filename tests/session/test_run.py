@@ -19,6 +19,7 @@ from iowatch.benchmarks.suites import SuiteCase, load_suite
 from iowatch.core import MachineError, Output, OutputStatus, Result, Scalar, utc_now
 from iowatch.findings import series, state
 from iowatch.findings.series import load_observations
+from iowatch.output.text.verdict import format_retested_run
 from iowatch.session import accepted_plan, budget, conditions, ingest, options, reframe, run, runner
 from iowatch.session.context import SessionContext, make_context, select_cases
 from iowatch.session.coverage import missing_reasons
@@ -178,8 +179,9 @@ def test_retest_and_outlier_are_one_observation(
     verdict = assess_session(history_with_sessions, done)
     assert (verdict.expected, verdict.received) == (12, 12)
     assert len(verdict.retests) == 3
-    assert all("on unknown nodes, 0 min after the first run: write " in line for line in verdict.retests)
-    assert re.search(r"write 5[01]\d\.\d then 10[012]\d MiB/s, read ", verdict.retests[0])
+    lines = [format_retested_run(retested) for retested in verdict.retests]
+    assert all("on unknown nodes, 0 min after the first run: write " in line for line in lines)
+    assert re.search(r"write 5[01]\d\.\d then 10[012]\d MiB/s, read ", lines[0])
     rows = series.headline_series(history_with_sessions, "local")
     for one in load_observations(history_with_sessions, rows).values():
         assert one.max[-1] == pytest.approx(np.sqrt(500 * 1000), rel=0.05)
@@ -265,7 +267,8 @@ def test_retest_avoids_the_nodes_of_the_first_run(
     assert f"3 runs differ from previous sessions; repeating 3{where}" in messages
     assert "--partition=short" in scheduler.asked[0]
     assert fake.avoided["retest"] == ([avoided] * 3 if avoided else [])
-    assert "on other nodes (n2 instead of n1), 0 min" in assess_session(history_with_sessions, done).retests[0]
+    retested = assess_session(history_with_sessions, done).retests[0]
+    assert "on other nodes (n2 instead of n1), 0 min" in format_retested_run(retested)
 
 
 @pytest.mark.parametrize(("minutes", "waits"), [(100, True), (20, False)])

@@ -145,6 +145,9 @@ class _ReviewSite:
             page = self._page_with_token(name)
             if page is not None:
                 return page
+        # Waitress takes over the file of an answer, and leaves it open where the client goes away. Without its wrapper
+        # the answer closes its file itself.
+        request.environ.pop("wsgi.file_wrapper", None)
         return send_from_directory(self._site, name)
 
     def send_state(self) -> Response:

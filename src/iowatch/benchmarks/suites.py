@@ -223,8 +223,14 @@ def _combinations(suite: _SuiteFile) -> Iterable[_Combination]:
 
 def _varying_names(combinations: Sequence[Mapping[str, Scalar]]) -> list[str]:
     """Return the options that differ between cases, in the order in which they occur first."""
-    names = dict.fromkeys(name for options in combinations for name in options)
-    return [name for name in names if len({options.get(name) for options in combinations}) > 1]
+    values_of: dict[str, set[Scalar | None]] = {}
+    for options in combinations:
+        for name in options:
+            values_of.setdefault(name, set())
+    for name, values in values_of.items():
+        # A case without the option differs from one that sets it.
+        values.update(options.get(name) for options in combinations)
+    return [name for name, values in values_of.items() if len(values) > 1]
 
 
 def _check_declared(document: YamlDocument, benchmark: Benchmark, combinations: Iterable[_Combination]) -> None:
@@ -247,7 +253,9 @@ def _check_may_differ(document: YamlDocument, suite: _SuiteFile, cases: Sequence
     Raises:
         InputError: one is not.
     """
-    parameters = {name for case in cases for name in case.tool.shows(case.options)}
+    parameters: set[str] = set()
+    for case in cases:
+        parameters.update(case.tool.shows(case.options))
     for number, name in enumerate(suite.may_differ):
         if name not in parameters:
             fault = f"{document.where(['may_differ', number])}: field 'may_differ': no case asks for '{name}'."

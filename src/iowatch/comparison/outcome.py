@@ -435,7 +435,8 @@ def _cases_with_logs(
         logs = bulk.run_files(connection, sorted(numbers), "darshan")
     logged_cases: list[_LoggedCase] = []
     for (left_runs, right_runs), case in cases.items():
-        left_logs, right_logs = [logs.get(run, ()) for run in left_runs], [logs.get(run, ()) for run in right_runs]
+        left_logs = [logs.get(run, ()) for run in left_runs]
+        right_logs = [logs.get(run, ()) for run in right_runs]
         if any(left_logs) and any(right_logs):
             logged_cases.append(_LoggedCase(case, left_logs, right_logs))
     return logged_cases

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import shutil
 import time
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -75,9 +76,9 @@ class InterleavedRunner(SessionRunner):
         self.site = session.context.site
         self.pairs = 0
 
+    @abstractmethod
     def label(self, turn: AbTurn) -> str:
         """The side of a turn in messages."""
-        raise NotImplementedError
 
     def parameters_of(self, turn: AbTurn) -> dict[str, Scalar]:
         """Case parameters of the runs of a turn: series of their own, which change detection leaves out."""

@@ -7,6 +7,7 @@ an exception. If it is killed, the next session of the system recovers it.
 from __future__ import annotations
 
 import logging
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -54,7 +55,7 @@ def lock_system(history: History, system: System) -> Iterator[tuple[str, ...]]:
         yield tuple(recovered)
 
 
-class SessionRunner:
+class SessionRunner(ABC):
     """A running session: started on disk and in the history, executed, completely ingested, closed.
 
     A kind of session is a class with `execute`.
@@ -102,9 +103,9 @@ class SessionRunner:
                 "the database is available.",
             ) from error
 
+    @abstractmethod
     def execute(self) -> None:
         """Start ReFrame for all runs."""
-        raise NotImplementedError
 
     def ingest(self) -> list[checks.SpooledCase]:
         """Move finished cases to the history; while it is unavailable, they wait in the spool without an error."""

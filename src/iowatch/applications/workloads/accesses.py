@@ -32,7 +32,16 @@ _IN_SESSION = re.compile(r"/([^/]+)_cid-[-\d]+\.sm$")
 # A time or an offset beyond this is no number of a log.
 _LARGEST = 1 << 62
 # How MPI-IO counts transfers: collective, split collective, independent, nonblocking.
-_MPI_TRANSFERS = tuple(f"{how}_{word}" for how in ("COLL", "SPLIT", "INDEP", "NB") for word in ("READS", "WRITES"))
+_MPI_TRANSFERS = (
+    "COLL_READS",
+    "COLL_WRITES",
+    "SPLIT_READS",
+    "SPLIT_WRITES",
+    "INDEP_READS",
+    "INDEP_WRITES",
+    "NB_READS",
+    "NB_WRITES",
+)
 _TRANSFER_COUNTERS: Mapping[str, tuple[str, ...]] = {
     "POSIX": ("POSIX_READS", "POSIX_WRITES"),
     "MPIIO": tuple(f"MPIIO_{name}" for name in _MPI_TRANSFERS),

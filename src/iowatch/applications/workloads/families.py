@@ -118,7 +118,10 @@ def _merge_subsets(families: list[Family], all_ranks: tuple[int, ...]) -> list[F
     subsets = [family for family in families if 1 < len(family.members) < len(all_ranks)]
     if len(subsets) < 2 or not _are_alike(subsets):
         return families
-    members = sorted(rank for family in subsets for rank in family.members)
+    members: list[int] = []
+    for family in subsets:
+        members.extend(family.members)
+    members.sort()
     if len(set(members)) < len(members):
         return families
 
@@ -134,7 +137,9 @@ def _merge_subsets(families: list[Family], all_ranks: tuple[int, ...]) -> list[F
     if ranks is not None:
         document["ranks"] = ranks
     document["bytes"] = max(family.document["bytes"] for family in subsets)
-    files = [file for family in subsets for file in family.files]
+    files = list(first.files)
+    for family in subsets[1:]:
+        files.extend(family.files)
     merged = Family(first.name, document, tuple(members), files)
     return [merged, *(family for family in families if family not in subsets)]
 

@@ -124,7 +124,10 @@ def _build_repeat(count: int, body: Sequence[Node], inner_shapes: tuple[int, ...
 
 
 def _steps_of(nodes: Sequence[Node]) -> list[Step]:
-    return [step for node in nodes for step in node.steps]
+    steps: list[Step] = []
+    for node in nodes:
+        steps.extend(node.steps)
+    return steps
 
 
 def _add_strides(node: Node, strides: Iterator[Places]) -> Node:

@@ -115,7 +115,11 @@ def _read_sample(path: Path) -> _Sample:
         raise InputError(f"{path}: no table: no comma, semicolon, tab or bar divides its lines into equal columns")
     # The first row of this width is the header.
     skip = next(index for index, row in enumerate(rows) if len(row) == width)
-    names, *body = [[cell.strip() for cell in row] for row in rows[skip:] if len(row) == width]
+    table: list[list[str]] = []
+    for row in rows[skip:]:
+        if len(row) == width:
+            table.append([cell.strip() for cell in row])
+    names, body = table[0], table[1:]
     columns = [[row[index] for row in body if row[index]] for index in range(width)]
     if skip:
         layout["skip"] = _line_index(lines, skip)

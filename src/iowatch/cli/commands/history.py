@@ -236,7 +236,8 @@ def show(session: str | None, number: int | None, every_file: bool, db: str | No
         document = _session_json(row)
         document["missing"] = [asdict(result) for result in missing]
         document["runs"] = [_run_json(run, results, artefacts.get(run.id, ())) for run, results in runs]
-        document["retests"] = [asdict(retest) for retest in find_retests([run for run, _ in runs])]
+        retests = find_retests([run for run, _ in runs])
+        document["retests"] = [asdict(retest) for retest in retests]
         common.print_json(document)
     else:
         print_session(common.stdout_console(), row, runs, missing, artefacts, every_file or number is not None)

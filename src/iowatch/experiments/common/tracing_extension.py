@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 
 from iowatch.benchmarks.suites import SuiteCase
@@ -12,14 +13,14 @@ _TRACED = 9
 _SCRIPT_FILE = "profile.sh"
 
 
-class TracingExtension(CheckExtension):
+class TracingExtension(CheckExtension, ABC):
     """Starts the program under a script, after Darshan's words: `mpirun -np N sh profile.sh env … program …`."""
 
     measures = False
 
+    @abstractmethod
     def script(self, settings: ExtensionSettings) -> str:
         """The script, which runs its arguments."""
-        raise NotImplementedError
 
     def options(self, case: SuiteCase, settings: ExtensionSettings) -> Mapping[str, str]:
         """One repetition is enough: it is no measurement."""

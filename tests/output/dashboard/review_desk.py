@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import date, timedelta
 from pathlib import Path
@@ -187,8 +187,10 @@ def running(server: TcpWSGIServer) -> Iterator[TcpWSGIServer]:
     try:
         yield server
     finally:
-        # In the thread of the server, which ends when no connection is left.
-        server.trigger.pull_trigger(lambda: wasyncore.close_all(server._map, ignore_all=True))
+        # In the thread of the server, which ends when no connection is left. An answer that ends at this moment wakes
+        # the thread too: it may have closed the trigger before this thread writes to it.
+        with suppress(OSError):
+            server.trigger.pull_trigger(lambda: wasyncore.close_all(server._map, ignore_all=True))
         thread.join()
         server.task_dispatcher.shutdown()
 

@@ -40,12 +40,15 @@ test-postgresql: setup ## all tests that need a history, on PostgreSQL instead o
 	$(OUR_PYTHON) -m pytest $(PARALLEL) --history postgresql $(WITH_HISTORY) $(wildcard tests/test_*.py)
 
 .PHONY: lint
-lint: setup ## style, types, security of code and dependencies
+lint: setup ## style, types and security of our code
 	.venv/bin/ruff check src tests reframe_tests bench tools ci/docs_hook.py
 	.venv/bin/ruff format --check src tests reframe_tests bench tools ci/docs_hook.py
 	.venv/bin/clang-format --dry-run -Werror $(wildcard benchmarks/benchio/*/*.[ch])
 	.venv/bin/mypy
 	.venv/bin/bandit -q -ll -r src -c pyproject.toml
+
+.PHONY: audit
+audit: setup ## known vulnerabilities of the packages that we use; asks a service in the network
 	ci/audit
 
 .PHONY: bench

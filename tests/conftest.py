@@ -61,6 +61,7 @@ _READ_LOGS += ("darshan/test_use", "dashboard/test_traced", "comparison/test_tra
 
 # Files of many seconds per test start first, so that at the end both workers are busy (Makefile).
 _FIRST = (
+    "tests/test_suite_alone",
     "slurm/test_slurm",
     "tests/test_end_to_end",
     "faults/test_false_green",
@@ -103,6 +104,20 @@ def _keep_quick_tests(config: pytest.Config, items: list[pytest.Item]) -> None:
     items[:] = kept
 
 
+def _mark_further_cases_slow(items: list[pytest.Item]) -> None:
+    """Of a test with the marker `slow_after(n)` the first n cases are not slow, the others are."""
+    cases: Counter[str] = Counter()
+    for item in items:
+        marker = item.get_closest_marker("slow_after")
+        if marker is None:
+            continue
+        name = item.nodeid.partition("[")[0]
+        cases[name] += 1
+        (number,) = marker.args
+        if cases[name] > number:
+            item.add_marker("slow")
+
+
 def _need_capabilities(items: list[pytest.Item]) -> None:
     """Skip what needs a capability where its folder is deleted: the suite works without any."""
     for item in items:
@@ -119,9 +134,12 @@ def pytest_collection_finish() -> None:
     atexit.register(gc.unfreeze)  # else libraries report what they do not free at the end
 
 
+# Before pytest chooses by markers.
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Skip tests that cannot run: without data, without a log reader, or tests of SQLite with PostgreSQL."""
     _need_outside_data(items)
+    _mark_further_cases_slow(items)
     _need_capabilities(items)
     if config.getoption("--quick"):
         _keep_quick_tests(config, items)

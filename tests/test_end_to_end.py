@@ -130,6 +130,7 @@ def wait_until(condition, seconds: float) -> None:
         time.sleep(0.05)
 
 
+@pytest.mark.slow
 def test_second_session_is_refused_and_a_killed_one_loses_no_finished_case(
     place: Path, stack: str, started: subprocess.Popen[bytes]
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -52,16 +53,23 @@ def package_of(module: str) -> str:
     return [*module.split("."), ""][1].replace("__main__", "cli")
 
 
+@cache
+def import_statements(path: Path) -> tuple[ast.Import | ast.ImportFrom, ...]:
+    """The import statements of a file, at any depth; several tests ask for those of every file."""
+    nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+    return tuple(node for node in nodes if isinstance(node, ast.Import | ast.ImportFrom))
+
+
 def imports(path: Path) -> set[str]:
     """Modules of iowatch that a file imports, at any depth: `from iowatch.core import files` is core.files."""
-    found = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    imported: set[str] = set()
+    for node in import_statements(path):
         if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            imported |= {alias.name for alias in node.names}
+        elif node.module and not node.level:
             inner = {f"{node.module}.{alias.name}" for alias in node.names}
-            found |= {name if name in MODULES else node.module for name in inner}
-    return {name for name in found if name.split(".")[0] == "iowatch" and package_of(name)}
+            imported |= {name if name in MODULES else node.module for name in inner}
+    return {name for name in imported if name.split(".")[0] == "iowatch" and package_of(name)}
 
 
 @pytest.mark.parametrize("module", [name for name in MODULES if package_of(name)])
@@ -89,11 +97,10 @@ def test_capabilities_do_not_import_each_other(module: str) -> None:
 @pytest.mark.parametrize("module", [name for name in MODULES if package_of(name) == "statistics"])
 def test_statistics_import_only_numpy_scipy_and_the_standard_library(module: str) -> None:
     others = []
-    for node in ast.walk(ast.parse(MODULES[module].read_text(encoding="utf-8"))):
-        imported: list[str] = []
+    for node in import_statements(MODULES[module]):
         if isinstance(node, ast.Import):
             imported = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
+        else:
             assert node.level == 0, f"{module}: relative import in line {node.lineno}"
             imported = [node.module or ""]
         for name in imported:
@@ -143,7 +150,7 @@ def test_packages_are_used_through_their_interface() -> None:
     """`from iowatch.store import History` or a whole module (`from iowatch.store import bulk`), no names from files."""
     wrong = []
     for module, path in MODULES.items():
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in import_statements(path):
             if isinstance(node, ast.ImportFrom) and node.module in MODULES and node.module.count(".") > 1:
                 package = package_of(node.module)
                 is_direct = node.module in NAMED_DIRECTLY or node.module.startswith(SUBJECTS)
@@ -165,7 +172,7 @@ def test_statistics_are_imported_from_their_interface_or_from_the_module_of_the_
     for module, path in MODULES.items():
         if package_of(module) == "statistics":
             continue
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in import_statements(path):
             if not isinstance(node, ast.ImportFrom) or not (node.module or "").startswith("iowatch.statistics."):
                 continue
             for alias in node.names:

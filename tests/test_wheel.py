@@ -88,6 +88,7 @@ def test_version_has_the_commit_of_the_clone(shell: Shell, environment: Path) ->
     assert module.stdout == described
 
 
+@pytest.mark.slow
 def test_demonstration_and_doctor_need_no_site(shell: Shell) -> None:
     """What they write is in the home, in the directory that XDG names."""
     before = _files(shell.environment)
@@ -100,6 +101,7 @@ def test_demonstration_and_doctor_need_no_site(shell: Shell) -> None:
     assert {path.relative_to(shell.home).parts[0] for path in shell.home.rglob("*") if path.is_file()} == {".local"}
 
 
+@pytest.mark.slow
 @pytest.mark.end_to_end
 @pytest.mark.skipif(shutil.which("mpicc") is None, reason="needs an MPI compiler (mpicc); ci/setup names the package")
 def test_site_from_nothing_to_its_first_page(shell: Shell) -> None:

@@ -286,6 +286,7 @@ def _edits(line: str) -> Iterator[tuple[str, str]]:
         yield "list as key", f"{indent}? [a]\n{indent}: {value}"
 
 
+@pytest.mark.slow
 def test_every_edit_of_a_line_is_accepted_or_explained(kind: Kind, tmp_path: Path) -> None:
     lines = kind.text.splitlines()
     refused = 0
@@ -379,6 +380,7 @@ def test_each_kind_of_file_is_tried_and_its_page_exists() -> None:
         assert not anchor or anchor in anchors, page
 
 
+@pytest.mark.slow
 def test_command_reports_a_tab_with_exit_code_2(
     cli: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

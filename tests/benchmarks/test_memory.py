@@ -71,6 +71,7 @@ def peak_bytes(tool: str, pieces: Iterator[bytes], size: int) -> int:
         tracemalloc.stop()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("tool", "what", "pieces"), OUTPUTS, ids=lambda value: value if type(value) is str else "")
 def test_parser_memory_does_not_grow_with_output_size(
     tool: str, what: str, pieces: Callable[[], Iterator[bytes]]

@@ -185,6 +185,7 @@ def _check_exactly(mutation: Mutation, intact: Intact, other: Intact, output: Ou
         assert all(found[key].total() == given[key].total() for key in given), where
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_damaged_outputs_yield_no_wrong_numbers(chunk: int, corpus: list[Intact]) -> None:
     rng = random.Random(SEED * 1000 + chunk)

@@ -145,6 +145,7 @@ def stack(iowatch: Iowatch) -> str:
     return str(next(found["name"] for found in stacks if found["status"] == "installed"))
 
 
+@pytest.mark.slow
 def test_new_benchmark_is_found_by_stacks_and_doctor(iowatch: Iowatch, stack: str) -> None:
     shown = _document(iowatch("stack", "show", stack, "--json"))
     assert "madeup" in shown["features"]
@@ -168,6 +169,7 @@ def test_new_benchmark_outputs_are_parsed(iowatch: Iowatch, tmp_path: Path) -> N
     assert "madeup also wrote into this output" in mixed["reason"]
 
 
+@pytest.mark.slow
 def test_new_benchmark_runs_in_a_session(iowatch: Iowatch, stack: str, tmp_path: Path) -> None:
     verdict = _document(iowatch("run", "--darshan", "off", "--suite", "added", "--stack", stack, "--json"))
     assert (verdict["expected"], verdict["received"]) == (1, 1)

@@ -85,6 +85,7 @@ def test_equal_logs_are_reported_as_no_difference(make_log: MakeLog, cli: Cli) -
     assert cli("darshan", path, path).stdout.strip() == "No difference above the thresholds."
 
 
+@pytest.mark.slow
 def test_hostile_content_of_a_log_is_escaped(make_log: MakeLog, cli: Cli, tmp_path: Path, var: Path) -> None:
     evil = [(EVIL, 0, {"POSIX_WRITES": 1, "POSIX_BYTES_WRITTEN": 10, "POSIX_F_WRITE_TIME": 1.0})]
     metadata = {"lib_ver": "3.5.0<script>alert(3)</script>", "h": "x"}
@@ -121,6 +122,7 @@ def test_unwritable_report_exits_with_3(make_log: MakeLog, cli: Cli, tmp_path: P
     assert "none/r.html: No such file or directory" in result.stderr
 
 
+@pytest.mark.slow
 def test_report_names_its_log(make_log: MakeLog, tmp_path: Path) -> None:
     """The report uses the given name, because the file name of an artefact is its digest."""
     log = make_log(posix=POSIX)

@@ -240,6 +240,7 @@ def _shared_reads(file_system: str) -> tuple[float, float]:
     return statistics.median(sides[0]), statistics.median(sides[1])
 
 
+@pytest.mark.slow
 def test_edison_demo_shows_the_largest_change(edison_reports: list[DailyReport]) -> None:
     after_pause, end = edison_reports
     first = after_pause.findings[0]

@@ -103,7 +103,13 @@ def _run_block(shell: Shell, page: str, block: Block) -> list[str]:
     return [fault for one in block.commands if (fault := _fault(page, one, *shell.run(one.text)))]
 
 
-@pytest.mark.parametrize("page", RUN)
+# What newcomers read first is run by `make test`, all other pages by `make test-all`.
+FIRST_PAGES = ("README.md", "docs/tutorial-first-night.md", "docs/tutorial-first-finding.md", "docs/findings.md")
+
+
+@pytest.mark.parametrize(
+    "page", [pytest.param(page, marks=() if page in FIRST_PAGES else pytest.mark.slow) for page in RUN]
+)
 def test_commands_of_a_page(page: str, shell: Shell) -> None:
     blocks = [block for block in RUN[page] if block.mark("not run") is None]
     usable = [block for block in blocks if not (need := block.mark("needs")) or shutil.which(need)]

@@ -44,6 +44,7 @@ def page_text(site: Path, name: str) -> str:
     return re.sub(r"<[^>]+>", "", (site / name).read_text(encoding="utf-8"))
 
 
+@pytest.mark.slow
 def test_broken_links_and_anchors_and_lost_pages_fail(tmp_path: Path) -> None:
     for name in SOURCES:
         (tmp_path / name).parent.mkdir(exist_ok=True)

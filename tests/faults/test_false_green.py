@@ -24,6 +24,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("attempts") / "site"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "attempt", [one for one in ATTEMPTS if LONG or one.name in _SAMPLE], ids=lambda attempt: attempt.name
 )

@@ -14,6 +14,7 @@ from tests.output.dashboard.browser import Browser, unusable
 SAMPLE = list(hostile.NAMES.values())[::7]
 
 
+@pytest.mark.slow
 def test_hostile_names_and_files_do_no_harm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No control, no hidden character, no formula, no script leaves iowatch; every file is one message."""
     assert len(hostile.NAMES) >= 40

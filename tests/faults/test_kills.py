@@ -15,6 +15,7 @@ from tests.faults.kills import Copy, Ingest, Run, Site, campaign
 KILLS = int(os.environ.get("IOWATCH_FAULT_KILLS", "3"))
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
 def test_killed_ingestion_loses_nothing(request: pytest.FixtureRequest, var: Path, kind: str) -> None:
     place = None if kind == "sqlite" else str(request.getfixturevalue("postgresql_url"))
@@ -23,6 +24,7 @@ def test_killed_ingestion_loses_nothing(request: pytest.FixtureRequest, var: Pat
     assert tally.kills, "every kill came too late: nothing was tested"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
 def test_killed_copy_can_be_repeated(request: pytest.FixtureRequest, var: Path, kind: str) -> None:
     socket = None if kind == "sqlite" else request.getfixturevalue("postgresql_socket")
@@ -31,12 +33,14 @@ def test_killed_copy_can_be_repeated(request: pytest.FixtureRequest, var: Path, 
     assert tally.kills
 
 
+@pytest.mark.slow
 def test_killed_dashboard_build_leaves_a_complete_site(var: Path) -> None:
     tally = campaign(Site(Random(1)), KILLS)
     assert tally.faults == []
     assert tally.kills
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [*COMMANDS] if LONG else ["history export", "reference propose"])
 def test_killed_command_can_be_repeated(var: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setenv("IOWATCH_ROOT", "")  # the command sets it, and it is restored

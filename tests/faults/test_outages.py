@@ -24,6 +24,7 @@ def server() -> Iterator[Path]:
         yield socket
 
 
+@pytest.mark.slow
 def test_session_survives_restarts_of_the_server(server: Path, var: Path, tmp_path: Path) -> None:
     assert session_with_restarts(server, 2, tmp_path, Random(1)) == []
 

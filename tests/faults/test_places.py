@@ -64,6 +64,7 @@ def test_full_disk_during_ingestion_loses_nothing(
     assert work.after() == []
 
 
+@pytest.mark.slow
 def test_full_disk_keeps_the_old_site(disk: Path) -> None:
     work = Site(Random(1))
     work._build()

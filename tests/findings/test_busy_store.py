@@ -48,6 +48,7 @@ def mornings(history: History, seed: int, own_change: float = 1.0) -> list[list[
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [9201, 9203])
 def test_another_program_alone_is_no_finding_on_any_morning(history: History, root: Path, seed: int) -> None:
     """As measured, each has findings, some of them open. In these seeds the program comes and goes early on."""

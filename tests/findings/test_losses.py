@@ -196,6 +196,7 @@ def test_decided_loss_is_silent_until_the_series_falls_further(history: History,
     assert further.id == "site-20250220-down"
 
 
+@pytest.mark.slow_after(2)
 @pytest.mark.parametrize("decision", ["acknowledged", "dismissed", "accepted"])
 @pytest.mark.parametrize("further", [42, 43, 46])
 def test_further_fall_soon_after_a_decision_is_reported(

@@ -83,6 +83,7 @@ def content(findings: list[Finding]) -> list[object]:
     ]  # fmt: skip
 
 
+@pytest.mark.slow_after(2)
 @pytest.mark.parametrize("seed", [1, 2])
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_news_are_those_of_the_full_update_and_leave_no_trace(history: History, name: str, seed: int) -> None:

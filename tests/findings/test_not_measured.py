@@ -17,6 +17,7 @@ EVERY_WEEK = tuple(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("sessions", "ends"),
     [

@@ -155,6 +155,7 @@ def test_rewrite_without_entries_changes_nothing(written: Written) -> None:
     assert propose.update_reference_text("here", text, []) == text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("system", seeded.systems_with_published_references())
 def test_committed_references_of_published_machines_follow_from_the_tables(system: str) -> None:
     committed = bandwidth.load_references(system)

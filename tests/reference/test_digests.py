@@ -82,6 +82,7 @@ def test_added_or_removed_row_is_reported_with_its_line(tables: Path) -> None:
         assert what.startswith(text)
 
 
+@pytest.mark.slow
 def test_any_changed_digit_is_reported(tables: Path) -> None:
     """Forty changes, drawn with a seed from all cells: each is reported once, with line and column."""
     random.seed(6)

@@ -144,6 +144,7 @@ def _log_and_end(system: str) -> systems.SystemResult:
     return systems.SystemResult(system=system)
 
 
+@pytest.mark.slow_after(2)
 @pytest.mark.parametrize("engine", [None, partial(local_processes, 2), partial(dask_workers, None, 1)])
 def test_messages_of_all_workers_are_shown_here(engine: Engine | None, var: Path, messages: list[str]) -> None:
     """With the level of this process, which `--quiet` and `--verbose` set."""
@@ -212,6 +213,7 @@ def test_site_of_a_system_is_that_of_a_history_with_this_system_only(
     assert cli("dashboard", "build", "--system", "third").exit_code == 2
 
 
+@pytest.mark.slow
 def test_sites_of_each_system_are_those_of_single_builds(
     with_pages: History, tmp_path: Path, cli: Callable[..., Result]
 ) -> None:

@@ -125,6 +125,7 @@ def test_session_runs_on_a_pbs_system(tmp_path: Path, var: Path, stack: str) -> 
         assert "mpirun -np 2 " in script
 
 
+@pytest.mark.slow
 def test_job_ended_by_pbs_is_reported_with_its_reason(tmp_path: Path, var: Path, stack: str) -> None:
     jobs, environment = machine(tmp_path, "pbs", qsub=QSUB, qstat=QSTAT)
     (jobs / "killed").write_text("2")

@@ -179,6 +179,7 @@ def test_job_that_waits_too_long_and_requeued_job_are_reported(
     assert reason.endswith("the scheduler's reason: Resources")
 
 
+@pytest.mark.slow
 def test_terminated_session_leaves_no_job_in_slurm(cluster: Cluster, stack: str) -> None:
     cluster.hang.touch()
     with started_session(cluster, stack) as process:
@@ -252,6 +253,7 @@ def test_aggressors_are_tasks_of_one_array(
     assert not cluster.jobs("PENDING,RUNNING")
 
 
+@pytest.mark.slow
 def test_new_slurm_system_runs_a_suite(cluster: Cluster, tmp_path: Path) -> None:
     """Debian's Slurm has no default for MPI: without `MPI_TYPES` no rank of Open MPI starts."""
     for folder in ("benchmarks", "reframe_tests", "systems/_template"):
@@ -296,6 +298,7 @@ def address(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Itera
             yield workers.scheduler_address
 
 
+@pytest.mark.slow
 def test_findings_and_sites_of_systems_are_made_in_jobs(
     address: str, cluster: Cluster, postgresql_url: str, var: Path, tmp_path: Path, cli: Callable[..., Result]
 ) -> None:

@@ -55,6 +55,7 @@ def site(tmp_path: Path) -> Path:
     return tmp_path / "site"
 
 
+@pytest.mark.slow
 def test_three_answers_describe_a_cluster(cluster: Cluster, site: Path, tmp_path: Path) -> None:
     """A wrong scratch directory, the right one, and the account that the scheduler asks for."""
     (tmp_path / "sbatch").write_text(SBATCH.format(shutil.which("sbatch")))
@@ -119,6 +120,7 @@ def test_job_that_is_never_started_is_refused(tmp_path: Path, paid: str, monkeyp
     assert "account not known" in found.answer
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("here")
 def test_job_that_only_waits_is_not_refused(cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The node is busy with a job of somebody else."""

@@ -392,6 +392,7 @@ def test_cases_do_not_replace_sessions(sessions: int, shared: bool) -> None:
     assert found.runs_needed >= 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shared", [False, True])
 @pytest.mark.parametrize("sessions", [3, 5, 20])
 def test_common_factor_of_sessions_makes_no_difference_over_all(sessions: int, shared: bool) -> None:
@@ -418,6 +419,7 @@ def test_cases_with_too_few_sessions_are_left_out_of_the_whole() -> None:
 # Properties
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", list(NOISE))
 @pytest.mark.parametrize(
     ("sessions", "repetitions", "shared"), [((8, 8), 5, False), ((6, 15), 3, False), ((15, 15), 3, True)]

@@ -70,6 +70,7 @@ def test_coverage_without_correction_is_as_documented(without_correction: None) 
     assert 0.72 <= coverage(found) <= 0.88
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("sessions", "pairs_per_set", "wider"), [(10, 12, 1.06), (28, 12, 1.04), (28, 1, 1.12)])
 def test_intervals_of_independent_sessions_are_hardly_wider(
     sessions: int, pairs_per_set: int, wider: float, request: pytest.FixtureRequest
@@ -122,6 +123,7 @@ def moving(sets: int) -> list[PairComparison]:
     return [one for each in made for one in compare_pairs(each, DRAWS)[0]]
 
 
+@pytest.mark.slow
 def test_slowly_moving_level_is_recognised(monkeypatch: pytest.MonkeyPatch) -> None:
     """Single pairs of consecutive months, and twelve pairs of months far apart."""
     assert different(moving(200)) <= 0.08
@@ -158,6 +160,7 @@ def test_inflation_of_a_moving_level_is_the_sum_of_its_correlations() -> None:
     assert VarianceInflation.of_moving_level(0.5, 28, 1.0).variance == pytest.approx(expected)
 
 
+@pytest.mark.slow
 def test_consecutive_months_of_edison_rarely_differ(request: pytest.FixtureRequest) -> None:
     """Series in which the detector finds no change: without correction 5.8 % differ."""
     months = list(windows(28))

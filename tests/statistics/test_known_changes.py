@@ -55,6 +55,7 @@ def test_scores_on_real_noise_reach_the_targets(scorer: ModuleType) -> None:
     assert score["drift_reports_per_series"] <= 0.34
 
 
+@pytest.mark.slow
 def test_scores_with_daily_detection_reach_the_targets(scorer: ModuleType) -> None:
     truth = read("truth_online_shown.json")
     score = scorer.online(truth, detect_cases(scorer.expand(read("online_shown.json"), truth)["cases"]))
@@ -63,6 +64,7 @@ def test_scores_with_daily_detection_reach_the_targets(scorer: ModuleType) -> No
     assert score["online_fa_per_series_year"] <= 1.1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("width", "shortest", "longest"), [(51, 7, 7), (31, 10, 40)])
 def test_short_histories_of_real_noise_have_few_false_alarms(
     width: int, shortest: int, longest: int, monkeypatch: pytest.MonkeyPatch

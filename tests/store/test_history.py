@@ -285,6 +285,7 @@ def _write(place: str, worker: int) -> None:
             history.record_runs(f"s{worker}", [run(f"f{worker}-{number}", name=str(number))])
 
 
+@pytest.mark.slow
 def test_eight_processes_write_concurrently(place: str) -> None:
     """Also when all open a history without schema."""
     # Each starts from a process that has imported the code and opened nothing.

@@ -349,20 +349,25 @@ class _MdtestReader:
 
     def _case(self) -> parsing.CaseParameters | None:
         """Return the case parameters; None if the header is incomplete or contradicts itself."""
-        commands, items = self.fields["commands"] + self.fields["unquoted"], self.fields["items"]
+        commands = self.fields["commands"] + self.fields["unquoted"]
+        items = self.fields["items"]
         if not self.fields["launches"] or len(items) != 1 or not commands or None in commands:
             return None
         version, ranks, nodes = self.fields["launches"][0]
         self._builder.version = version
-        (tasks, files, _), options = items[0], commands[0]
+        tasks, files, _ = items[0]
+        options = commands[0]
         # Command lines that are printed again are the same, and no option has lost its value.
         if any(command != options for command in commands):
             return None
         if not all(options[letter] for letter in _WITH_VALUE & options.keys()):
             return None
         sizes = {letter: parsing.parse_printed_size(options.get(letter)) for letter in "nwezbIN"}
-        if any(sizes[letter] is None for letter in sizes.keys() & options.keys()) or (sizes["z"] or 0) > _DEEPEST:
+        given_sizes = [sizes[letter] for letter in sizes.keys() & options.keys()]
+        depth = sizes["z"] or 0
+        if None in given_sizes or depth > _DEEPEST:
             return None
+        # What the header says must agree with the options.
         items_per_task = _items_per_task(options, sizes)
         if items_per_task is not None and files != tasks * items_per_task:
             return None

@@ -139,18 +139,27 @@ def prune_artefacts(
     # Time of storage, size and path of each artefact, oldest first; other files in the directory are ignored.
     paths = (path for path in _store_directory().glob("??/*") if _is_sha256(path.name) and not path.is_symlink())
     files = sorted((path.stat().st_mtime, path.stat().st_size, path) for path in paths if path.is_file())
-    total = left = sum(size for _, size, _ in files)
+    total_bytes = sum(size for _, size, _ in files)
+    remaining_bytes = total_bytes
     removed: list[Path] = []
     for stored_at, size, path in files:
         is_old = max_age_s is not None and now - stored_at > max_age_s
-        is_above_limit = max_bytes is not None and left > max_bytes
+        is_above_limit = max_bytes is not None and remaining_bytes > max_bytes
         if (is_old or is_above_limit) and path.name not in protected:
             removed.append(path)
-            left -= size
+            remaining_bytes -= size
     if not dry_run:
+        # Drafts are files that a killed process did not finish.
         drafts = (path for path in _store_directory().glob("??/.*") if path.is_file())
         abandoned = [path for path in drafts if now - path.stat().st_mtime > DRAFT_AGE_S]
         for path in [*abandoned, *removed]:
             path.unlink(missing_ok=True)
-    over = max(0, left - max_bytes) if max_bytes is not None else 0
-    return PruneResult(tuple(path.name for path in removed), total - left, left, over)
+    over_bytes = 0
+    if max_bytes is not None:
+        over_bytes = max(0, remaining_bytes - max_bytes)
+    return PruneResult(
+        removed=tuple(path.name for path in removed),
+        freed_bytes=total_bytes - remaining_bytes,
+        kept_bytes=remaining_bytes,
+        over_bytes=over_bytes,
+    )

@@ -49,7 +49,9 @@ class Covariate:
         return f"{self.unit}/s" if self.kind in ("counter", "stock") else self.unit
 
 
-def _rows() -> tuple[Covariate, ...]:
+def _all_covariates() -> tuple[Covariate, ...]:
+    """The covariates by kind; a row is the name, the unit of the value, and the words that people read."""
+    # The state of a node, a file system or the system, at one moment.
     states = (
         ("load_1m", "", "load average of the node (1 minute)"),
         ("io_pressure", "%", "time that processes of the node waited for I/O (10 s)"),
@@ -88,6 +90,7 @@ def _rows() -> tuple[Covariate, ...]:
         ("network_discards", "", "packets that the network interfaces dropped"),
     )
     # TOKIO: activity of the servers during the run (LMT), state of the file system, jobs and placement (Slurm).
+    # The last column says whether the run itself is counted.
     averages = (
         ("fs_ave_gibs_read_per_sec", "GiB/s", "read from the file system by all jobs", True),
         ("fs_ave_gibs_written_per_sec", "GiB/s", "written to the file system by all jobs", True),
@@ -104,13 +107,13 @@ def _rows() -> tuple[Covariate, ...]:
         *(Covariate(*row, kind="counter", includes_run=True) for row in traffic),
         *(Covariate(*row, kind="counter") for row in errors),
         Covariate("used_bytes", "bytes", "growth of the file system", "stock", includes_run=True),
-        *(Covariate(name, unit, label, "average", own) for name, unit, label, own in averages),
+        *(Covariate(name, unit, label, "average", includes_run) for name, unit, label, includes_run in averages),
         Covariate("target_fill", "%", "fill of the target", "detail"),
         Covariate("setting", "", "setting", "detail"),
     )
 
 
-COVARIATES = {covariate.name: covariate for covariate in _rows()}
+COVARIATES = {covariate.name: covariate for covariate in _all_covariates()}
 """All covariates by name, without instance."""
 
 AVERAGED_COVARIATES = tuple(row.name for row in COVARIATES.values() if row.kind == "average")

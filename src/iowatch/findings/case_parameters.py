@@ -146,18 +146,27 @@ def short_case_names(cases: Sequence[Parameters]) -> list[str]:
         alike[head].append(case)
     differing = {name: _differing_parameters(group) for name, group in groups.items()}
     usual = {head: _usual_values(group) for head, group in alike.items()}
-    whole: list[str] = []
-    brief: list[str] = []
+    full_names: list[str] = []
+    short_names: list[str] = []
     for case, head in zip(cases, heads, strict=True):
         present = [key for key in differing[str(case.get("benchmark"))] if key in case]
-        named = present
+        full_names.append(_format_name(head, case, present))
+        unusual = present
         if len(present) > _MAX_NAMED:
-            named = [key for key in present if (case[key] or None) != usual[head][key]]
-        for names, keys in ((whole, present), (brief, named)):
-            names.append(" ".join([head, *(_format_parameter(key, case[key]) for key in keys)]))
-    # Several series may have one case.
-    times = Counter(name for name, _ in set(zip(brief, whole, strict=True)))
-    return [short if times[short] == 1 else full for short, full in zip(brief, whole, strict=True)]
+            unusual = [key for key in present if (case[key] or None) != usual[head][key]]
+        short_names.append(_format_name(head, case, unusual))
+    # A short name that two cases share tells them apart no more. Several series may have one case.
+    different_cases = set(zip(short_names, full_names, strict=True))
+    cases_of_short_name = Counter(short_name for short_name, _ in different_cases)
+    names: list[str] = []
+    for short_name, full_name in zip(short_names, full_names, strict=True):
+        is_unique = cases_of_short_name[short_name] == 1
+        names.append(short_name if is_unique else full_name)
+    return names
+
+
+def _format_name(head: str, case: Parameters, keys: Sequence[str]) -> str:
+    return " ".join([head, *(_format_parameter(key, case[key]) for key in keys)])
 
 
 def _format_head(case: Parameters) -> str:

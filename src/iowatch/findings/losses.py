@@ -228,7 +228,7 @@ def _group_name(series: PanelSeries) -> str:
 
 
 def _reported_steps(
-    row: SeriesRow, steps: Sequence[tuple[float, float]], groups: Sequence[ChangeGroup], known: Sequence[Finding]
+    row: SeriesRow, steps: Sequence[tuple[float, float]], groups: Sequence[ChangeGroup], findings: Sequence[Finding]
 ) -> tuple[tuple[float, float], ...]:
     """Established steps without the newest falls that no finding reports: these would become a new level in silence."""
     reported: list[int] = []
@@ -239,16 +239,18 @@ def _reported_steps(
         for member in group.changes:
             if member.row.id == row.id and member.direction == "down" and not member.change.suspected:
                 reported.append(member.first_after)
-    for finding in known:
+    for finding in findings:
         if finding.state in _LASTING_STATES and finding.resolution is None:
             reported += [m.first_after for m in finding.members if m.series_id == row.id and m.gain < 1]
-    kept = list(steps)
-    while kept:
-        time, gain = kept[-1]
-        if gain > 0 or any(abs(moment - time) <= _SAME_DATE_S for moment in reported):
+    # The newest falls go until one was reported.
+    remaining = list(steps)
+    while remaining:
+        time, gain = remaining[-1]
+        is_reported = any(abs(moment - time) <= _SAME_DATE_S for moment in reported)
+        if gain > 0 or is_reported:
             break
-        kept.pop()
-    return tuple(kept)
+        remaining.pop()
+    return tuple(remaining)
 
 
 def _load_retests(history: History, rows: Sequence[SeriesRow]) -> dict[int, dict[int, RetestedValue]]:

@@ -49,29 +49,37 @@ def commit_file(path: Path, message: str, author: str | None = None) -> str | No
     Raises:
         MachineError: git refused: no identity, a hook, an unfinished merge, an ignored file. The file stays as written.
     """
-    where = ["git", "-C", str(path.parent)]
-    author = author and "".join(letter for letter in author if letter.isprintable() and letter not in "<>").strip()
-    given = [f"--author={author} <{author if '@' in author else ''}>"] if author else []
+    git = ["git", "-C", str(path.parent)]
     try:
-        if "not a git repository" in _run_git([*where, "rev-parse", "--git-dir"]).stderr:
+        if "not a git repository" in _run_git([*git, "rev-parse", "--git-dir"]).stderr:
             return None
         steps = (
             # A new file: `commit --only` takes files that the index knows.
             ["add", "--intent-to-add", "--", path.name],
-            ["commit", "--quiet", "--only", *given, f"--message={message}", "--", path.name],
+            ["commit", "--quiet", "--only", *_author_option(author), f"--message={message}", "--", path.name],
             ["rev-parse", "--short", "HEAD"],
         )
         for step in steps:
-            done = _run_git([*where, *step])
-            if done.returncode != 0:
-                said = " ".join((done.stderr or done.stdout).split())
-                raise MachineError(f"{path} is written, but not committed: {said}", hint=f"Commit {path} yourself.")
+            finished = _run_git([*git, *step])
+            if finished.returncode != 0:
+                reason = " ".join((finished.stderr or finished.stdout).split())
+                raise MachineError(f"{path} is written, but not committed: {reason}", hint=f"Commit {path} yourself.")
     except FileNotFoundError:
         return None
     except subprocess.TimeoutExpired as error:
         text = f"{path} is written, but not committed: git did not end within {error.timeout:.0f} s"
         raise MachineError(text, hint=f"Commit {path} yourself.") from error
-    return done.stdout.strip()
+    return finished.stdout.strip()
+
+
+def _author_option(author: str | None) -> list[str]:
+    """Option of `git commit` with the author; none where the name has no character that git can hold."""
+    letters = [letter for letter in author or "" if letter.isprintable() and letter not in "<>"]
+    name = "".join(letters).strip()
+    if not name:
+        return []
+    mail_address = name if "@" in name else ""
+    return [f"--author={name} <{mail_address}>"]
 
 
 def _run_git(command: Sequence[str]) -> subprocess.CompletedProcess[str]:

@@ -23,7 +23,7 @@ from iowatch.session.file_systems import LockedSession, exclude_runs, format_dir
 from iowatch.session.interleaved import Batch, InterleavedPlan, InterleavedRunner
 from iowatch.session.options import SessionOptions
 from iowatch.session.placement import RunPlacement, place_in_allocation, salloc_command
-from iowatch.session.plan import PlannedRun, SessionPlan, check_byte_budget, make_session_plan, require_runs
+from iowatch.session.plan import SessionPlan, check_byte_budget, make_session_plan, require_runs
 from iowatch.session.runner import lock_system
 from iowatch.site import current_allocation
 from iowatch.statistics.interleaving import AbSchedule, AbTurn, StopRule
@@ -95,17 +95,16 @@ def make_ab_context(options: SessionOptions, site: reframe.ReframeSite | None = 
 def _common_cases(plans: Mapping[str, SessionPlan]) -> dict[str, SessionPlan]:
     """Only cases that both stacks can run on the same partition."""
 
-    def place(run: PlannedRun) -> tuple[str, str]:
-        return run.partition, run.name
-
-    left, right = (set(map(place, plans[side].runs)) for side in ("left", "right"))
-    common = left & right
-    if not common:
+    left_cases = {(run.partition, run.name) for run in plans["left"].runs}
+    right_cases = {(run.partition, run.name) for run in plans["right"].runs}
+    common_cases = left_cases & right_cases
+    if not common_cases:
         raise UsageError("no case of this suite can run on both stacks", hint="`iowatch stack list` shows them.")
-    return {
-        side: replace(plan, runs=tuple(run for run in plan.runs if place(run) in common))
-        for side, plan in plans.items()
-    }
+    common_plans: dict[str, SessionPlan] = {}
+    for side, plan in plans.items():
+        common_runs = tuple(run for run in plan.runs if (run.partition, run.name) in common_cases)
+        common_plans[side] = replace(plan, runs=common_runs)
+    return common_plans
 
 
 @dataclass(frozen=True)

@@ -338,7 +338,7 @@ def _on_file_system(output: Output, default: str | None) -> Output:
 
 
 def _read_tables(
-    chosen: TableMap, files: Sequence[Path], system: str, moment: datetime | None, partition: str, stack: str
+    table_map: TableMap, files: Sequence[Path], system: str, moment: datetime | None, partition: str, stack: str
 ) -> _Tables:
     system, partition, stack = _require_names(system, partition, stack)
     _require_plausible(moment)
@@ -346,7 +346,7 @@ def _read_tables(
     for path in files:
         try:
             table = read_table(
-                _require_file(path), chosen, moment=moment, latest=_latest(), partition=partition, stack=stack
+                _require_file(path), table_map, moment=moment, latest=_latest(), partition=partition, stack=stack
             )
         except InputError as error:
             line, reason = _line_and_reason(path, str(error))
@@ -365,7 +365,7 @@ def _line_and_reason(path: Path, message: str) -> tuple[str, str]:
 
 
 def preview_tables(
-    chosen: TableMap,
+    table_map: TableMap,
     files: Sequence[Path],
     *,
     system: str,
@@ -374,10 +374,10 @@ def preview_tables(
     stack: str = "unknown",
 ) -> TablePreview:
     """Return what `import_tables` would store; arguments and errors as there."""
-    tables = _read_tables(chosen, files, system, moment, partition, stack)
+    tables = _read_tables(table_map, files, system, moment, partition, stack)
     units: Counter[tuple[str, str]] = sum((table.units for table in tables.tables), Counter())
     return TablePreview(
-        map=chosen.name,
+        map=table_map.name,
         system=system,
         sessions=len(tables.sessions),
         runs=len(tables.runs),
@@ -421,7 +421,7 @@ def _previewed_series(runs: Iterable[RunRecord]) -> tuple[PreviewedSeries, ...]:
 
 def import_tables(
     history: History,
-    chosen: TableMap,
+    table_map: TableMap,
     files: Sequence[Path],
     *,
     system: str,
@@ -438,12 +438,12 @@ def import_tables(
     Raises:
         UsageError: invalid name of a system, partition or stack; no time.
     """
-    tables = _read_tables(chosen, files, system, moment, partition, stack)
+    tables = _read_tables(table_map, files, system, moment, partition, stack)
     stored, troubles = 0, list(tables.troubles)
     # Stored again, a run is recognised by its fingerprint; its results may have been corrected in the file.
     for name, records in tables.sessions.items():
         runs = sorted(records, key=lambda record: record.started_at)
-        new = _store_session(history, chosen.name, system, name, runs)
+        new = _store_session(history, table_map.name, system, name, runs)
         stored += new
         if new < len(runs):
             troubles += _unstored_results(history, system, runs, tables.line_of_run)

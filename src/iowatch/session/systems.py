@@ -111,13 +111,14 @@ def run_for_systems(
     if engine is None:
         return [_run_task(name, task, result_type) for name in systems]
     submitted = partial(_run_submitted, task, result_type)
-    done = submitted(systems, engine)
+    result_of_system = submitted(systems, engine)
     # A process that is killed ends those of all other systems: each of these gets a process of its own.
-    for name in [name for name in systems if name not in done]:
-        done |= submitted([name], engine)
+    lost_systems = [name for name in systems if name not in result_of_system]
+    for name in lost_systems:
+        result_of_system |= submitted([name], engine)
         killed = result_type(system=name, fault="its process was killed; is there enough memory?", exit_code=3)
-        done.setdefault(name, killed)
-    return [done[name] for name in systems]
+        result_of_system.setdefault(name, killed)
+    return [result_of_system[name] for name in systems]
 
 
 def _run_task(system: str, task: Callable[[str], R], result_type: type[R]) -> R:

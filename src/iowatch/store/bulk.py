@@ -50,11 +50,11 @@ _MAPPED_BYTES = 2**29
 _ALL_TIMES = 2**62
 
 
-def query_results(connection: Connection, chosen: ResultFilter) -> Iterator[ResultRow]:
+def query_results(connection: Connection, result_filter: ResultFilter) -> Iterator[ResultRow]:
     """Yield matching results, ordered by series and time."""
-    series_by_id = {series.id: series for series in read.find_series(connection, chosen.series)}
+    series_by_id = {series.id: series for series in read.find_series(connection, result_filter.series)}
     for chunk in read.in_chunks(list(series_by_id)):
-        for row in connection.execute(_select_results(chosen, chunk)):
+        for row in connection.execute(_select_results(result_filter, chunk)):
             series = series_by_id[row.series_id]
             yield ResultRow(
                 session=row.session,
@@ -74,7 +74,7 @@ def query_results(connection: Connection, chosen: ResultFilter) -> Iterator[Resu
             )
 
 
-def _select_results(chosen: ResultFilter, series_ids: Sequence[int]) -> Select[Any]:
+def _select_results(result_filter: ResultFilter, series_ids: Sequence[int]) -> Select[Any]:
     """Return the statement for the results of some series with session and run, ordered by series and time."""
     table = ResultTable
     statement = (
@@ -92,10 +92,10 @@ def _select_results(chosen: ResultFilter, series_ids: Sequence[int]) -> Select[A
         )
         .join(RunTable, RunTable.id == table.run_id)
         .join(SessionTable, SessionTable.id == RunTable.session_id)
-        .where(table.series_id.in_(series_ids), *_in_period(chosen.since, chosen.until))
+        .where(table.series_id.in_(series_ids), *_in_period(result_filter.since, result_filter.until))
         .order_by(table.series_id, table.time, table.run_id)
     )
-    return statement if chosen.session is None else statement.where(SessionTable.uuid == chosen.session)
+    return statement if result_filter.session is None else statement.where(SessionTable.uuid == result_filter.session)
 
 
 def _in_period(since: int | None, until: int | None) -> list[Any]:

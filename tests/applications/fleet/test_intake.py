@@ -308,6 +308,7 @@ def test_as_many_workers_start_as_are_asked_for(number: int) -> None:
         assert (workers, len(distributed.default_client().ncores())) == (number, number)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::UserWarning")  # of Dask on a busy machine: starting takes long
 def test_a_killed_worker_is_replaced(var: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The real thing: two processes of Dask on this host, one of which is killed while it reads."""

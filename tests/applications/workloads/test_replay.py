@@ -122,6 +122,7 @@ def test_memory_that_is_kept_is_fitted(replay: Callable[..., Result], tmp_path: 
     assert yaml.safe_load((tmp_path / "w.yaml").read_text())["memory"]["read"] == 25
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("moves_parts", "with_halo"), [(True, (0.101, 0.199)), (True, (0.2, 0.4)), (False, (0.1, 0.2))]
 )

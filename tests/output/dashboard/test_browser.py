@@ -124,6 +124,7 @@ def test_filter_is_in_the_address(browser: Browser, franklin_site: Path) -> None
     assert browser.run("return document.querySelector('output').textContent") == "2 of 13"
 
 
+@pytest.mark.slow_after(8)
 @pytest.mark.parametrize("name", MAIN)
 def test_pages_have_no_accessibility_fault(browser: Browser, franklin_site: Path, name: str) -> None:
     for scheme in ("light", "dark"):
@@ -144,6 +145,7 @@ def test_pages_fit_a_phone(browser: Browser, franklin_site: Path) -> None:
         assert browser.run("return document.documentElement.scrollWidth") <= 390, name
 
 
+@pytest.mark.slow
 def test_screenshots_are_not_blank(browser: Browser, franklin_site: Path, screenshots: Path) -> None:
     """Save screenshots of the main pages; the test only asserts that they are not blank."""
     for name in MAIN:

@@ -23,6 +23,7 @@ def status(site: Path) -> str:
     return shown((site / "index.html").read_text(encoding="utf-8"))
 
 
+@pytest.mark.slow
 def test_one_event_on_three_systems_is_one_card(fleet: Path) -> None:
     """The planted factors are 0.7, 0.5 and 0.3 of MPI-IO from 10 February on."""
     with History.open(str(fleet.parent / "history.db")) as history:

@@ -53,6 +53,7 @@ def _collect_with_concurrent_write(place: str) -> Callable[[History, str | None]
     return read
 
 
+@pytest.mark.slow
 def test_data_written_during_a_build_are_in_the_next_site(
     place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

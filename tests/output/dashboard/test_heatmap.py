@@ -220,6 +220,7 @@ def test_click_on_a_cell_leads_to_its_series(browser: Browser, site: Path) -> No
     assert "nodes 2" in title
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize(
     ("suite", "attributes", "status", "newest"),
     [

@@ -25,6 +25,7 @@ def paper(browser: Browser) -> Iterator[Browser]:
     browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [1440, 1024])
 def test_no_column_is_clipped(browser: Browser, franklin_site: Path, width: int) -> None:
     browser.resize(width, 900)

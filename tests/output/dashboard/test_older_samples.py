@@ -169,6 +169,7 @@ def test_damaged_file_is_written_again(history: Path, tmp_path: Path) -> None:
     assert samples.read_text() == intact
 
 
+@pytest.mark.slow
 @pytest.mark.browser
 @pytest.mark.parametrize("lost", [None, 0, 1], ids=["nothing", "sessions", "samples"])
 def test_browser_draws_all_observations_or_says_what_is_missing(

@@ -245,6 +245,7 @@ def test_forms_fit_a_phone_and_have_no_accessibility_fault(browser: Browser, des
     browser.scheme("light")
 
 
+@pytest.mark.slow
 def test_decision_on_the_pages_of_the_command(browser: Browser, review_site: Path, tmp_path: Path) -> None:
     """`iowatch dashboard serve --review` in the repository of a site: commit, pages built again, page loaded again."""
     site, database = tmp_path / "site", tmp_path / "history.db"

@@ -118,6 +118,7 @@ def test_first_session_lists_its_runs_without_bars(tmp_path: Path) -> None:
     assert text.count("write 1000 MiB/s") == 3
 
 
+@pytest.mark.slow
 def test_short_page_is_linked_until_something_in_it_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Sessions that get a run, sessions whose files are no longer listed, and all of a site with another title."""
 

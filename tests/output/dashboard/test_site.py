@@ -126,6 +126,7 @@ def test_many_pages_are_written_by_two_processes(franklin_history: Path, tmp_pat
     assert len(set(pages.values()) - {str(os.getpid())}) == (2 if (os.cpu_count() or 1) > 1 else 0)
 
 
+@pytest.mark.slow
 def test_killed_build_keeps_the_old_site(franklin_history: Path, tmp_path: Path) -> None:
     """SIGKILL while pages are written; the next build cleans up."""
     site = tmp_path / "site"

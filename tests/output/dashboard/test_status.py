@@ -135,6 +135,7 @@ def test_missing_session_is_reported_as_overdue(make: Make) -> None:
     assert "1 overdue" in shown((make(10) / "index.html").read_text(encoding="utf-8"))
 
 
+@pytest.mark.slow_after(2)
 def test_overdue_depends_on_the_usual_interval(make: Make) -> None:
     assert "overdue" not in shown(section(make(10), "weekly"))
     late = make(4 * 24)

@@ -82,6 +82,7 @@ def session_pages(site: Path) -> dict[str, tuple[int, str]]:
     return {path.stem: (path.stat().st_ino, text(path)) for path in (site / "session").iterdir()}
 
 
+@pytest.mark.slow
 def test_full_page_is_linked_with_what_it_shows_until_its_finding_changes(
     site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -59,10 +59,13 @@ def command(
         print_report(as_json, {**traces[0].to_json(), "hints": hints}, lambda console: _print_trace(traces[0], console))
     else:
         difference = diff_traces(*traces)
-        print_json(difference.to_json()) if as_json else print_lines(*difference.format_lines())
+        if as_json:
+            print_json(difference.to_json())
+        else:
+            print_lines(*difference.format_lines())
     ctx.exit(0 if all(trace.status == "ok" for trace in traces) else 1)
 
 
 def _print_trace(trace: Trace, console: Console) -> None:
-    for part in render_trace(trace):
-        console.print(part)
+    for table_or_line in render_trace(trace):
+        console.print(table_or_line)

@@ -71,25 +71,32 @@ def list_(system: str | None, everything: bool, db: str | None, as_json: bool) -
     with History.existing(db) as history:
         if not history.may_update_findings():
             print_message("This account may only read the history: findings as of the last update by others.")
-        found = refresh_findings(history, system)
+        findings = refresh_findings(history, system)
         for orphaned in orphaned_decisions(history, system):
             print_message(describe_orphaned_decision(orphaned))
         systems = [system] if system else history.systems()
-        slow, extent = find_trends(history, systems), history_extent(history, systems)
-    shown = [f for f in found if everything or f.state in ("open", "suspected", "acknowledged")]
+        trends = find_trends(history, systems)
+        extent = history_extent(history, systems)
+    shown = findings
+    if not everything:
+        shown = [finding for finding in findings if finding.state in ("open", "suspected", "acknowledged")]
     if as_json:
         print_json(
             {
-                "findings": [printed_finding(f) for f in shown],
-                "trends": [asdict(trend) for trend in slow],
+                "findings": [printed_finding(finding) for finding in shown],
+                "trends": [asdict(trend) for trend in trends],
                 "series": {"watched": extent.series, "too_few_observations": extent.series - extent.assessable},
             }
         )
     else:
-        nothing = [format_no_findings(extent, len(found) - len(shown))]
-        print_lines(*(finding_list_lines(shown) if shown else nothing))
-        print_lines(*(() if everything else remaining_change_lines(found)), *trend_lines(slow))
-    return 1 if any(f.needs_action for f in shown) else 0
+        if shown:
+            print_lines(*finding_list_lines(shown))
+        else:
+            print_lines(format_no_findings(extent, hidden=len(findings)))
+        if not everything:
+            print_lines(*remaining_change_lines(findings))
+        print_lines(*trend_lines(trends))
+    return 1 if any(finding.needs_action for finding in shown) else 0
 
 
 @command.command(
@@ -120,14 +127,18 @@ def update(
             history.require_system(system)
         names = [system] if system else history.systems()
     start = time.perf_counter()
-    found = systems.update_systems(db, names, choose_engine(names, workers, scheduler), newest_only=newest)
-    for message in systems.format_faults(found):
+    updates = systems.update_systems(db, names, choose_engine(names, workers, scheduler), newest_only=newest)
+    for message in systems.format_faults(updates):
         print_message(message)
     if as_json:
-        print_json({"systems": [asdict(one) for one in found]})
+        print_json({"systems": [asdict(update) for update in updates]})
     else:
-        print_lines(systems.summarise_updates(found, time.perf_counter() - start))
-    return max((one.exit_code for one in found), default=0) or int(any(one.need_action for one in found))
+        print_lines(systems.summarise_updates(updates, time.perf_counter() - start))
+    # A system that failed matters more than a finding of another one.
+    failure_code = max((update.exit_code for update in updates), default=0)
+    if failure_code:
+        return failure_code
+    return 1 if any(update.need_action for update in updates) else 0
 
 
 # Smallest losses that `messages` compares with the one in force.

@@ -148,26 +148,26 @@ def prune(
     if days is None and size is None:
         raise click.UsageError("--days or --size is required")
     with History.existing(db) as history:
-        done = artefacts.prune_artefacts(
+        pruned = artefacts.prune_artefacts(
             max_age_s=None if days is None else days * DAY_S,
             max_bytes=None if size is None else parse_size(size),
             protected=maintenance.protected_digests(history),
             dry_run=dry_run,
         )
         if delete_records and not dry_run:
-            maintenance.delete_artefact_rows(history, done.removed)
+            maintenance.delete_artefact_rows(history, pruned.removed)
     session_logs: list[str] = []
     if days is not None:
         session_logs = session_directory.remove_old_session_files(days * DAY_S, dry_run=dry_run)
     if as_json:
-        common.print_json({**asdict(done), "sessions": session_logs})
+        common.print_json({**asdict(pruned), "sessions": session_logs})
         return
     verb = "would be removed" if dry_run else "removed"
-    removed = f"{format_count(len(done.removed), 'file')} ({format_size(done.freed_bytes)})"
+    removed = f"{format_count(len(pruned.removed), 'file')} ({format_size(pruned.freed_bytes)})"
     logs = f"the logs of {format_count(len(session_logs), 'session')}"
-    text = f"{removed} and {logs} {verb}; {format_size(done.kept_bytes)} stay"
-    if done.over_bytes:
-        text += f"; {format_size(done.over_bytes)} above the limit belong to findings"
+    text = f"{removed} and {logs} {verb}; {format_size(pruned.kept_bytes)} stay"
+    if pruned.over_bytes:
+        text += f"; {format_size(pruned.over_bytes)} above the limit belong to findings"
     common.print_message(text)
 
 

@@ -93,26 +93,28 @@ def command(
     if table_map is not None and when is None:
         table_map = table_map.with_zone(zone, stated_zone(system))
     if preview and table_map is not None:
-        shown = preview_tables(table_map, files, system=system, moment=when, partition=partition, stack=stack)
-        common.print_report(as_json, shown.to_json(), lambda console: print_table_preview(console, shown))
-        return _report_problems(shown.troubles)
+        table_preview = preview_tables(table_map, files, system=system, moment=when, partition=partition, stack=stack)
+        common.print_report(
+            as_json, table_preview.to_json(), lambda console: print_table_preview(console, table_preview)
+        )
+        return _report_problems(table_preview.troubles)
     with History.open(db) as history:
         if system not in (*system_names(), *history.systems()):
             common.print_message(f"note: '{system}' is a new name, neither in systems/ nor in the history")
         if table_map is None:
-            done = import_files(history, tool, files, system=system, moment=when, partition=partition, stack=stack)
+            imported = import_files(history, tool, files, system=system, moment=when, partition=partition, stack=stack)
         else:
-            done = import_tables(
+            imported = import_tables(
                 history, table_map, files, system=system, moment=when, partition=partition, stack=stack
             )
-    code = _report_problems(done.troubles)
+    code = _report_problems(imported.troubles)
     if as_json:
-        common.print_json(done.to_json())
+        common.print_json(imported.to_json())
     else:
-        line = f"{done.stored} of {format_count(done.files, 'run')} stored, {done.known} already known"
-        line += f", {len(done.troubles)} with problems"
-        if done.skipped:
-            line += f", {format_count(done.skipped, 'row')} skipped"
+        line = f"{imported.stored} of {format_count(imported.files, 'run')} stored, {imported.known} already known"
+        line += f", {len(imported.troubles)} with problems"
+        if imported.skipped:
+            line += f", {format_count(imported.skipped, 'row')} skipped"
         common.print_lines(line)
     return code
 

@@ -78,9 +78,56 @@ def _need_outside_data(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.skip(reason=datasets.ABSENT))
 
 
-# Directories whose tests start MPI programs, batch systems, databases, browsers or many processes.
-_NOT_QUICK = ("slurm", "faults", "docs", "ci", "demo", "checks", "site", "session", "plugins", "experiments", "output")
-_NOT_QUICK += ("applications", "store")
+# Directories and files whose tests start MPI programs, batch systems, databases, browsers or many processes, or simulate
+# months of sessions.
+_NOT_QUICK = (
+    "applications/fleet",
+    "applications/workloads/test_description",
+    "applications/workloads/test_replay",
+    "benchmarks/test_new_benchmark",
+    "checks/test_reframe",
+    "checks/test_switches",
+    "darshan/test_command",
+    "demo",
+    "docs/test_commands",
+    "docs/test_site",
+    "experiments/advice",
+    "experiments/bisect/test_bisect",
+    "experiments/gate/test_gate",
+    "faults",
+    "findings/test_busy_store",
+    "findings/test_findings",
+    "findings/test_newest",
+    "findings/test_news",
+    "output/dashboard",
+    "plugins/test_end_to_end",
+    "session/test_accepted_plan",
+    "session/test_file_systems",
+    "session/test_run",
+    "session/test_systems",
+    "site/test_batch",
+    "site/test_cases",
+    "site/test_init_listed",
+    "slurm",
+    "statistics/test_panels_fresh",
+    "store/test_availability",
+    "store/test_grafana",
+    "store/test_roles",
+    "test_end_to_end",
+    "test_startup",
+    "test_suite_alone",
+    "test_wheel",
+    "test_where_to_add",
+)
+# Of the pages some tests of functions, and of the answers of the server.
+_QUICK_PAGES = ("levels", "limits", "review", "stacks")
+
+
+def _is_quick(item: pytest.Item) -> bool:
+    name = item.path.relative_to(ROOT / "tests").with_suffix("").as_posix()
+    if name in [f"output/dashboard/test_{page}" for page in _QUICK_PAGES]:
+        return True
+    return not name.startswith(_NOT_QUICK)
 
 
 def _keep_quick_tests(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -92,7 +139,7 @@ def _keep_quick_tests(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
         name = item.nodeid.partition("[")[0]
         is_repeated = name in seen
-        is_heavy = item.path.relative_to(ROOT / "tests").parts[0] in _NOT_QUICK
+        is_heavy = not _is_quick(item)
         is_heavy = is_heavy or any(item.get_closest_marker(marker) for marker in markers)
         is_heavy = is_heavy or "postgresql_url" in getattr(item, "fixturenames", ())
         seen.add(name)

@@ -78,8 +78,8 @@ def _need_outside_data(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.skip(reason=datasets.ABSENT))
 
 
-# Directories and files whose tests start MPI programs, batch systems, databases, browsers or many processes, or simulate
-# months of sessions.
+# Directories and files whose tests start MPI programs, batch systems, databases, browsers or many processes, or
+# simulate months of sessions.
 _NOT_QUICK = (
     "applications/fleet",
     "applications/workloads/test_description",

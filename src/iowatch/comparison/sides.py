@@ -31,6 +31,7 @@ from iowatch.core import (
     parse_json,
     parse_size,
     parse_time,
+    session_of_day,
     start_of_day,
     suggest_name,
     to_mib_per_s,
@@ -343,11 +344,6 @@ def session_labels(rows: Iterable[ResultRow]) -> dict[tuple[str, int], str]:
         for time in session_times:
             labels[session, time] = session_of_day(session, time) if is_split else session
     return labels
-
-
-def session_of_day(session: str, time: int) -> str:
-    """Label of the part of a session of many days that has a time (epoch seconds); a day begins at noon UTC."""
-    return f"{session}@{(time - DAY_S // 2) // DAY_S}"
 
 
 _STATISTICS = {"count": "n", "max": "max", "median": "median", "mean": "mean", "min": "min"}

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
         RunProblem,
         UnplannedRun,
         missing_results,
+        name_without_turn,
         session_of_day,
     )
     from iowatch.core.text import clean_text, escape_controls, escape_json_controls, escape_line, escape_texts

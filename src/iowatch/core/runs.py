@@ -24,6 +24,12 @@ ProblemKind = Literal[
 _Result = TypeVar("_Result")
 
 
+def name_without_turn(run: str) -> str:
+    """Return the name of a run without the suffix of its turn: `ior:a` of `ior:a#retest`."""
+    name, _, _turn = run.partition("#")
+    return name
+
+
 def session_of_day(session: str, time: int) -> str:
     """Return the label of one day of a session that holds many, such as an import of old outputs.
 

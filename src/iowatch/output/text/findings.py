@@ -149,13 +149,12 @@ def remaining_change_line(finding: Finding) -> str | None:
     decision = finding.review
     if not finding.dismissed_change_remains or decision is None:
         return None
+    number = len(finding.members)
+    verb = "remains" if number == 1 else "remain"
     percent = 100 * abs(1 - finding.size)
     comparison = "below" if finding.size < 1 else "above"
-    count = len(finding.members)
-    return (
-        f"{count} series {'remains' if count == 1 else 'remain'} {percent:.0f} % {comparison} the level before "
-        f"{finding_day(finding)} ({format_decision(decision)}; {finding.id})"
-    )
+    level = f"{percent:.0f} % {comparison} the level before {finding_day(finding)}"
+    return f"{number} series {verb} {level} ({format_decision(decision)}; {finding.id})"
 
 
 def remaining_change_lines(findings: Iterable[Finding]) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from iowatch.session.verdict import RetestedRun, Verdict
 
 def verdict_document(verdict: Verdict) -> dict[str, Any]:
     """The verdict as JSON: its attributes, with findings and retests as one line each."""
-    # Findings become lines below; as documents they would be long, and are in `iowatch findings list --json`.
+    # Findings are lines in this document: `iowatch findings list --json` has them with all fields.
     document = asdict(replace(verdict, newest=None, changes=(), suspected=(), dismissed=(), current=(), retests=()))
     del document["current"]
     # Programs read the reason of a missing run, which states its fields in one sentence.

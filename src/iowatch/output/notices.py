@@ -204,7 +204,7 @@ class _NoticeComposer:
         week_start = (self.now - timedelta(days=7)).timestamp()
         sessions_of_week = self._started_since(week_start, sessions)
         imports_of_week = self._started_since(week_start, imports)
-        outcomes = Counter("with problems" if _problems_of(row) else row.status for row in sessions_of_week)
+        outcomes = Counter(_outcome_of(row) for row in sessions_of_week)
         counts = ", ".join(f"{number} {outcome}" for outcome, number in sorted(outcomes.items()))
         session_line = f"Sessions: {counts or 'none'}"
         if imports_of_week:
@@ -240,6 +240,10 @@ class _NoticeComposer:
     def _started_since(self, begin: float, sessions: Sequence[SessionRow]) -> list[SessionRow]:
         """The sessions that started from a time (epoch seconds) until now."""
         return [session for session in sessions if begin <= session.started_at <= self.now.timestamp()]
+
+
+def _outcome_of(session: SessionRow) -> str:
+    return "with problems" if _problems_of(session) else session.status
 
 
 def _problems_of(session: SessionRow) -> tuple[str, ...]:
@@ -296,7 +300,9 @@ class Outbox:
         Raises:
             MachineError: the file cannot be written.
         """
-        waiting = {name: [notice.to_json() for notice in queue] for name, queue in self.waiting.items()}
+        waiting: dict[str, list[dict[str, Any]]] = {}
+        for name, notices in self.waiting.items():
+            waiting[name] = [notice.to_json() for notice in notices]
         document = {"format": _FORMAT, "sent": self.sent, "states": self.states, "waiting": waiting}
         write_atomically(self.path, json.dumps(document, ensure_ascii=False, indent=1), 0o600)
 
@@ -318,7 +324,9 @@ def read_outbox(system: str) -> Outbox:
         document: dict[str, Any] = parse_json(path.read_text(encoding="utf-8"))
         if document["format"] != _FORMAT:
             raise InputError(f"{path} has format {document['format']}; this version supports {_FORMAT}")
-        waiting = {name: [Notice.from_json(notice) for notice in queue] for name, queue in document["waiting"].items()}
+        waiting: dict[str, list[Notice]] = {}
+        for name, notices in document["waiting"].items():
+            waiting[name] = [Notice.from_json(notice) for notice in notices]
         return Outbox(path, dict(document["sent"]), document["states"], waiting)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         hint = "Move it elsewhere; current notices may then be sent again."

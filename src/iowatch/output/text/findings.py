@@ -233,7 +233,8 @@ _RIGHT_ALIGNED = ("before", "after", "factor")
 def _member_table(members: Iterable[FindingMember], zone: tzinfo) -> Iterator[str]:
     """One line per member, the largest change first, in columns."""
     rows = [_MEMBER_TITLES, *(_member_cells(member, zone) for member in strongest_first(members))]
-    widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
+    # A column is as wide as its longest cell.
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         cells: list[str] = []
         for title, cell, width in zip(_MEMBER_TITLES, row, widths, strict=True):

@@ -117,16 +117,16 @@ def _problem_lines(problems: Iterable[RunProblem]) -> list[str]:
     first_runs: dict[str, str] = {}
     for problem in problems:
         run = f"{problem.stack} {problem.run}"
-        # Other runs have the cause of a missing run, too, but not the results that it lacks.
-        has_cause = isinstance(problem, MissingRun) and problem.cause
-        cause = problem.cause if has_cause else problem.reason
+        cause, short_text = problem.reason, "same reason"
+        # Other runs may have the cause of a missing run, too, but each lacks results of its own.
+        if isinstance(problem, MissingRun) and problem.cause:
+            cause, short_text = problem.cause, problem.results
         is_long = len(problem.reason) > _LONG_REASON
         first_run = first_runs.setdefault(cause, run) if is_long else run
         if first_run == run:
             lines.append(f"{run}: {problem.reason}")
         else:
-            what = problem.results if has_cause else "same reason"
-            lines.append(f"{run}: {what} (as for {first_run})")
+            lines.append(f"{run}: {short_text} (as for {first_run})")
     return lines
 
 

@@ -129,12 +129,12 @@ def test_failures_name_the_stack(site: ReframeSite, tmp_path: Path) -> None:
         "name": "t",
         "environ": "n_4_4_0",
         "fail_phase": "run",
-        "fail_reason": "no\n time",
-        "fail_info": {"exc_type": "JobError", "exc_value": "no time", "traceback": []},
+        "fail_reason": "job error: no\n time",
+        "fail_info": {"exc_type": "JobError", "exc_value": "no\n time", "traceback": []},
     }
     (tmp_path / "report.json").write_text(json.dumps({"runs": [{"testcases": [case]}]}))
     assert reframe.read_failures(tmp_path, site) == [
-        reframe.ReframeFailure("t", "n-4.4.0", "run", "no time", "JobError")
+        reframe.ReframeFailure("t", "n-4.4.0", "run", "job error: no time", "JobError", "no time")
     ]
 
 

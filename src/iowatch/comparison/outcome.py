@@ -91,6 +91,7 @@ def match_entries(
     differing = _find_differing(left, right, {*asked, *options.ignored})
     removed = {*differing, *options.ignored}
     left_by_key, right_by_key = _group_by_key(left, removed), _group_by_key(right, removed)
+    # Keys of both sides are pairs.
     shared = [key for key in left_by_key if key in right_by_key]
     left_only = [key for key in left_by_key if key not in right_by_key]
     right_only = [key for key in right_by_key if key not in left_by_key]
@@ -100,6 +101,7 @@ def match_entries(
         paired_cases = {case for case, _ in shared}
         left_only, right_only = _monitored_keys(left_only, paired_cases), _monitored_keys(right_only, paired_cases)
     entries = tuple((left_by_key[key], right_by_key[key]) for key in shared)
+    # An axis with one value is common to all pairs; the others are shown with each pair.
     axes = _axis_values([left_entry for left_entry, _ in entries], removed)
     pairs: list[Pair[Case]] = []
     for left_entry, right_entry in entries:
@@ -129,7 +131,8 @@ def _monitored_keys(keys: Iterable[_Key], done: Collection[str] = ()) -> list[_K
     order = headline_metrics()
     for case, metric in keys:
         if case not in done:
-            metrics_of_cases[case] = min(metrics_of_cases.get(case, metric), metric, key=order.index)
+            first_metric = metrics_of_cases.get(case, metric)
+            metrics_of_cases[case] = min(first_metric, metric, key=order.index)
     return list(metrics_of_cases.items())
 
 
@@ -138,6 +141,7 @@ def _find_differing(left: Sequence[SideEntry], right: Sequence[SideEntry], asked
     right_described = [entry.described for entry in right]
     differing: dict[str, tuple[Scalar | None, Scalar | None]] = {}
     for name in described_names([*left, *right]):
+        # Cases of another size are other cases, unless the user asks for this comparison.
         if name in _NEVER_REMOVED and name not in asked:
             continue
         left_values = {parameters.get(name) for parameters in left_described}
@@ -166,10 +170,10 @@ def _merge_entries(first: SideEntry, second: SideEntry) -> SideEntry:
     sessions = dict(first.side.sessions)
     for session, samples in second.side.sessions.items():
         sessions[session] = (*sessions.get(session, ()), *samples)
-    facts = dict(first.facts)
-    for session, runs in second.facts.items():
-        facts[session] = facts.get(session, frozenset()) | runs
-    return SideEntry(first.case, first.metric, first.axes, SideSamples(sessions), facts)
+    runs = dict(first.runs)
+    for session, runs_of_session in second.runs.items():
+        runs[session] = runs.get(session, frozenset()) | runs_of_session
+    return SideEntry(first.case, first.metric, first.axes, SideSamples(sessions), runs)
 
 
 def _make_pair(
@@ -277,12 +281,12 @@ class _ComparedEntry:
         """Runs of the compared sessions."""
         runs: set[SideRun] = set()
         for session in self.sessions:
-            runs.update(self.entry.facts.get(session, ()))
+            runs.update(self.entry.runs.get(session, ()))
         return runs
 
     def nodes_in(self, session: str, nodes: _NodesOfRuns) -> set[str]:
         """Nodes of its runs in a session, as far as they are known."""
-        return _nodes_of(self.entry.facts.get(session, ()), nodes)
+        return _nodes_of(self.entry.runs.get(session, ()), nodes)
 
 
 def _runs_of(entries: Iterable[_ComparedEntry]) -> set[SideRun]:
@@ -315,7 +319,7 @@ def _side_provenance(entries: Sequence[_ComparedEntry], nodes: _NodesOfRuns) -> 
         runs=len(sessions),
         first=min(run.time for run in runs),
         last=max(run.time for run in runs),
-        stacks=tuple(sorted({name for name, *_ in stacks if name})),
+        stacks=tuple(sorted({stack for stack, _system, _partition in stacks if stack})),
         contents=tuple(sorted(contents)),
         # One stack of a partition has one content, unless it was built again.
         rebuilt=len(contents) > len(stacks),
@@ -327,14 +331,18 @@ def _count_runs_on_other_nodes(
     lefts: Sequence[_ComparedEntry], rights: Sequence[_ComparedEntry], nodes: _NodesOfRuns
 ) -> RunsOnOtherNodes | None:
     """Count the sessions and cases with known nodes on both sides, and those with different ones."""
-    differing = known = 0
+    runs_with_nodes = runs_on_other_nodes = 0
     for left, right in zip(lefts, rights, strict=True):
         for session in set(left.sessions) & set(right.sessions):
             left_nodes, right_nodes = left.nodes_in(session, nodes), right.nodes_in(session, nodes)
-            if left_nodes and right_nodes:
-                known += 1
-                differing += left_nodes != right_nodes
-    return RunsOnOtherNodes(differing, known) if known else None
+            if not left_nodes or not right_nodes:
+                continue
+            runs_with_nodes += 1
+            if left_nodes != right_nodes:
+                runs_on_other_nodes += 1
+    if not runs_with_nodes:
+        return None
+    return RunsOnOtherNodes(runs_on_other_nodes, runs_with_nodes)
 
 
 def _diff_libraries(
@@ -416,27 +424,38 @@ class _LoggedCase:
     right: Sequence[Sequence[str]]
 
 
+@dataclass(frozen=True)
+class _NewestRuns:
+    """Numbers of the newest runs of a case on both sides."""
+
+    left: tuple[int, ...]
+    right: tuple[int, ...]
+
+
 def _cases_with_logs(
     compared: Sequence[PairComparison[Case]], matched: MatchedSides, history: History
 ) -> list[_LoggedCase]:
     """The cases with logs of newest runs on both sides, largest measured difference first."""
-    # The operations of a case share runs, and are one case here.
-    cases: dict[tuple[tuple[int, ...], tuple[int, ...]], Case] = {}
+    # The operations of a case share runs, and are one case here: the first one has the largest difference.
+    cases_by_runs: dict[_NewestRuns, Case] = {}
     rows = zip(compared, matched.pairs, matched.entries, strict=True)
     for comparison, pair, (left, right) in sorted(rows, key=lambda row: _difference_rank(row[0])):
-        left_runs = _newest_runs(_ComparedEntry(pair.left, left))
-        right_runs = _newest_runs(_ComparedEntry(pair.right, right))
-        if left_runs and right_runs:
-            cases.setdefault((left_runs, right_runs), comparison.case.without("operation"))
+        runs = _NewestRuns(
+            left=_newest_run_numbers(_ComparedEntry(pair.left, left)),
+            right=_newest_run_numbers(_ComparedEntry(pair.right, right)),
+        )
+        if runs.left and runs.right:
+            cases_by_runs.setdefault(runs, comparison.case.without("operation"))
+    # The digests of all logs at once: one query for each run would be slow.
     numbers: set[int] = set()
-    for left_runs, right_runs in cases:
-        numbers.update(left_runs, right_runs)
+    for runs in cases_by_runs:
+        numbers.update(runs.left, runs.right)
     with history.reading() as connection:
         logs = bulk.run_files(connection, sorted(numbers), "darshan")
     logged_cases: list[_LoggedCase] = []
-    for (left_runs, right_runs), case in cases.items():
-        left_logs = [logs.get(run, ()) for run in left_runs]
-        right_logs = [logs.get(run, ()) for run in right_runs]
+    for runs, case in cases_by_runs.items():
+        left_logs = [logs.get(number, ()) for number in runs.left]
+        right_logs = [logs.get(number, ()) for number in runs.right]
         if any(left_logs) and any(right_logs):
             logged_cases.append(_LoggedCase(case, left_logs, right_logs))
     return logged_cases
@@ -455,10 +474,11 @@ def _read_traces(logs_of_runs: Sequence[Sequence[str]], reader: DarshanReader) -
 def _difference_rank(comparison: PairComparison[Case]) -> tuple[bool, float]:
     """Sort key: pairs with a verdict of a difference first, the largest first."""
     has_no_difference = comparison.verdict not in ("faster", "slower")
-    return has_no_difference, -abs(log(comparison.ratio)) if comparison.ratio else 0.0
+    size = abs(log(comparison.ratio)) if comparison.ratio else 0.0
+    return has_no_difference, -size
 
 
-def _newest_runs(compared: _ComparedEntry) -> tuple[int, ...]:
+def _newest_run_numbers(compared: _ComparedEntry) -> tuple[int, ...]:
     """Numbers of the newest runs of an entry that are in the history, in order of time."""
     times_and_numbers = {(run.time, run.number) for run in compared.runs if run.number is not None}
     newest = sorted(times_and_numbers)[-_MAX_RUNS:]
@@ -561,8 +581,8 @@ def compare_sides(left: SideSpec, right: SideSpec, history: Opened, options: Com
     with reported_as(UsageError):
         compared, overall = compare_pairs(matched.pairs, options.settings)
     # Where the results come from.
-    is_in_history = bool({left.kind, right.kind} - {"file", "published"})
-    opened = history() if is_in_history else None
+    has_side_in_history = bool({left.kind, right.kind} - {"file", "published"})
+    opened = history() if has_side_in_history else None
     names = name_sides(left, right, matched.differing, matched.common)
     return Outcome(
         left=left,
@@ -653,8 +673,8 @@ _MAX_LISTED_VALUES = 4
 def _no_pairs_reason(left: SideSpec, right: SideSpec, lefts: Sequence[SideEntry], rights: Sequence[SideEntry]) -> str:
     """Parameters without a common value, as the hint of an error."""
     if not lefts or not rights:
-        empty = right if lefts else left
-        return f"'{empty.text}' has no case of these metrics and filters."
+        empty_side = right if lefts else left
+        return f"'{empty_side.text}' has no case of these metrics and filters."
     disjoint: list[str] = []
     for name in described_names([*lefts, *rights]):
         left_values = sorted({str(entry.described.get(name)) for entry in lefts})

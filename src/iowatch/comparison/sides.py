@@ -31,6 +31,7 @@ from iowatch.core import (
     parse_json,
     parse_size,
     parse_time,
+    session_of_day,
     start_of_day,
     suggest_name,
     to_mib_per_s,
@@ -182,7 +183,8 @@ def name_sides(
 def _base_name(spec: SideSpec) -> str:
     if spec.kind == "session":
         is_uuid = len(spec.name) == _UUID_LENGTH
-        return f"session {spec.name[:8] if is_uuid else spec.name}"
+        short_name = spec.name[:8] if is_uuid else spec.name
+        return f"session {short_name}"
     if spec.kind == "since":
         return _name_period(spec.name)
     if spec.kind == "file":
@@ -197,7 +199,9 @@ def _name_period(period: str) -> str:
     first, _, last = period.partition("..")
     if first and last:
         return f"{first} to {last}"
-    return f"from {first}" if first else f"until {last}"
+    if first:
+        return f"from {first}"
+    return f"until {last}"
 
 
 def _differing_filters(spec: SideSpec, other: SideSpec) -> str:
@@ -205,7 +209,8 @@ def _differing_filters(spec: SideSpec, other: SideSpec) -> str:
     text = ""
     for name, value in spec.filters.items():
         if name not in other.filters or other.filters[name] != value:
-            text += f", {name} {'none' if value is None else value}"
+            value_text = "none" if value is None else str(value)
+            text += f", {name} {value_text}"
     return text
 
 
@@ -234,14 +239,14 @@ class SideEntry:
 
     Attributes:
         axes: those of `SERIES_AXES` that are known; also `file_system`, if it is the default one of several.
-        facts: the runs of each session.
+        runs: of each session.
     """
 
     case: Case
     metric: str
     axes: Mapping[str, str]
     side: Side
-    facts: Mapping[str, frozenset[SideRun]] = field(default_factory=dict)
+    runs: Mapping[str, frozenset[SideRun]] = field(default_factory=dict)
 
     @property
     def described(self) -> dict[str, Scalar]:
@@ -289,7 +294,7 @@ def gather_entries(
         names: label of each (session, time), from `session_labels`.
         by_side: separate the sides of A/B runs by the axis `side`.
     """
-    groups: dict[tuple[str, ...], dict[str, list[ResultRow]]] = defaultdict(lambda: defaultdict(list))
+    results: dict[_EntryKey, dict[str, list[ResultRow]]] = defaultdict(lambda: defaultdict(list))
     not_ok = not_positive = warm_ups = 0
     for row in rows:
         if row.status != "ok":
@@ -300,23 +305,36 @@ def gather_entries(
             # A neutral metric of 0 (a count or a share) is valid, but has no ratio.
             not_positive += METRICS[row.metric].direction != "neutral"
         else:
-            side = (row.side or "") if by_side else ""
-            key = (row.system, row.partition, row.stack, side, row.case.key, row.metric)
+            # The turns of a pair of an A/B run are a session of their own: they are compared with each other.
             session = names[row.session, row.time] if row.pair is None else f"{row.session}#{row.pair}"
-            groups[key][session].append(row)
-    entries = tuple(_make_entry(key[: len(SERIES_AXES)], group) for key, group in groups.items())
-    return SideEntries(entries, not_ok, not_positive, warm_ups)
+            side = (row.side or "") if by_side else ""
+            key = _EntryKey(row.system, row.partition, row.stack, side, row.case.key, row.metric)
+            results[key][session].append(row)
+    entries = [_make_entry(key, rows_by_session) for key, rows_by_session in results.items()]
+    return SideEntries(tuple(entries), not_ok, not_positive, warm_ups)
 
 
-def _make_entry(axes: Iterable[str], sessions: Mapping[str, Sequence[ResultRow]]) -> SideEntry:
-    first = next(iter(sessions.values()))[0]
-    axes_by_name = {name: value for name, value in zip(SERIES_AXES, axes, strict=True) if value}
+class _EntryKey(NamedTuple):
+    """What the results of an entry have in common: the `SERIES_AXES`, empty where they have no value, and the case."""
+
+    system: str
+    partition: str
+    stack: str
+    side: str
+    case_key: str
+    metric: str
+
+
+def _make_entry(key: _EntryKey, rows_by_session: Mapping[str, Sequence[ResultRow]]) -> SideEntry:
+    axes = {name: getattr(key, name) for name in SERIES_AXES if getattr(key, name)}
     samples: dict[str, tuple[float, ...]] = {}
     runs: dict[str, frozenset[SideRun]] = {}
-    for session, rows in sessions.items():
+    for session, rows in rows_by_session.items():
         samples[session] = tuple(chain.from_iterable(row.samples for row in rows))
         runs[session] = frozenset(SideRun(row.time, row.content, row.number) for row in rows)
-    return SideEntry(first.case, first.metric, series_axes(first.case, axes_by_name), SideSamples(samples), runs)
+    # All rows are of one case.
+    case = next(iter(rows_by_session.values()))[0].case
+    return SideEntry(case, key.metric, series_axes(case, axes), SideSamples(samples), runs)
 
 
 def series_axes(case: Case, axes: Mapping[str, str]) -> dict[str, str]:
@@ -345,11 +363,6 @@ def session_labels(rows: Iterable[ResultRow]) -> dict[tuple[str, int], str]:
     return labels
 
 
-def session_of_day(session: str, time: int) -> str:
-    """Label of the part of a session of many days that has a time (epoch seconds); a day begins at noon UTC."""
-    return f"{session}@{(time - DAY_S // 2) // DAY_S}"
-
-
 _STATISTICS = {"count": "n", "max": "max", "median": "median", "mean": "mean", "min": "min"}
 
 
@@ -362,15 +375,17 @@ def published_side_entries(name: str) -> list[SideEntry]:
     source, separator, table = name.partition("/")
     if not separator:
         raise UsageError(f"'{name}' is not SOURCE/TABLE", hint="For example published:lawrence2017/13")
-    cells: dict[tuple[str, Case, str], dict[str, float]] = defaultdict(dict)
+    # The statistics of one case are in rows of their own.
+    figures_by_case: dict[_PublishedCase, dict[str, float]] = defaultdict(dict)
     for row in published.table_measurements(published.load_published_table(source, table)):
-        metric, value = _metric_value(row)
+        figure = _read_figure(row)
         statistic = _STATISTICS.get(str(row["statistic"]))
-        if metric and statistic:
+        if figure is not None and statistic is not None:
             case = Case(str(row["benchmark"]), published.case_parameters(row))
-            cells[str(row["system"] or ""), case, metric].setdefault(statistic, value)
+            published_case = _PublishedCase(str(row["system"] or ""), case, figure.metric)
+            figures_by_case[published_case].setdefault(statistic, figure.value)
     entries: list[SideEntry] = []
-    for (system, case, metric), figures in cells.items():
+    for published_case, figures in figures_by_case.items():
         summary = SideSummary(
             int(figures["n"]) if "n" in figures else None,
             figures.get("max"),
@@ -378,20 +393,39 @@ def published_side_entries(name: str) -> list[SideEntry]:
             figures.get("mean"),
             figures.get("min"),
         )
-        entries.append(SideEntry(case, metric, {"system": system} if system else {}, summary))
+        axes = {"system": published_case.system} if published_case.system else {}
+        entries.append(SideEntry(published_case.case, published_case.metric, axes, summary))
     return entries
 
 
-def _metric_value(row: Mapping[str, Scalar | None]) -> tuple[str | None, float]:
-    """Metric of a measurement, and its value in the unit of the metric."""
+@dataclass(frozen=True)
+class _PublishedCase:
+    """A case of a published table; the system is empty if the table does not name it."""
+
+    system: str
+    case: Case
+    metric: str
+
+
+@dataclass(frozen=True)
+class _Figure:
+    """A printed value in the unit of its metric."""
+
+    metric: str
+    value: float
+
+
+def _read_figure(row: Mapping[str, Scalar | None]) -> _Figure | None:
+    """The value of a measurement; None if it is no number, or of a unit without a metric."""
     unit, value = str(row["unit"]), row["value"]
     if not isinstance(value, int | float):
-        return None, 0.0
+        return None
     if row["statistic"] == "count":
-        return "bandwidth", float(value)
+        return _Figure("bandwidth", float(value))
     if unit.endswith("B/s"):
-        return "bandwidth", to_mib_per_s(float(value), unit)
-    return {"s": "time", "1/s": "rate"}.get(unit), float(value)
+        return _Figure("bandwidth", to_mib_per_s(float(value), unit))
+    metric = {"s": "time", "1/s": "rate"}.get(unit)
+    return None if metric is None else _Figure(metric, float(value))
 
 
 Opened = Callable[[], History]
@@ -419,8 +453,10 @@ def query_side_results(spec: SideSpec, position: SidePosition, history: Opened, 
     elif spec.kind == "session":
         result_filter = ResultFilter(session=history().session(spec.name).uuid)
     elif spec.kind == "since":
+        # The dates are in the zone of the system, which a filter may name.
         system = spec.filters.get("system")
-        begin, end = parse_period(spec.name, shared_zone([str(system)] if system else history().systems()))
+        systems = [str(system)] if system else history().systems()
+        begin, end = parse_period(spec.name, shared_zone(systems))
         result_filter = ResultFilter(since=begin, until=end)
     else:
         result_filter = _event_period(spec, position, days)
@@ -461,13 +497,13 @@ def _results_on(spec: SideSpec, history: History) -> list[ResultRow]:
 def _event_period(spec: SideSpec, position: SidePosition, days: int) -> ResultFilter:
     """Filter for the time before (left) or after (right) an event, limited by the adjacent event of the system."""
     system, event = _find_event(spec)
-    others = [other for other in events.load_events(system) if other != event]
+    other_events = [other for other in events.load_events(system) if other != event]
     series = SeriesFilter(system=system)
     if position == "left":
-        earlier_ends = [other.end for other in others if other.end <= event.start]
+        earlier_ends = [other.end for other in other_events if other.end <= event.start]
         begin = max([event.start - days * DAY_S, *earlier_ends])
         return ResultFilter(series, since=begin, until=event.start)
-    later_starts = [other.start for other in others if other.start >= event.end]
+    later_starts = [other.start for other in other_events if other.start >= event.end]
     end = min([event.end + days * DAY_S, *later_starts])
     return ResultFilter(series, since=event.end, until=end)
 

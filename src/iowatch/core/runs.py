@@ -6,6 +6,8 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeVar
 
+from iowatch.core.units import DAY_S
+
 ProblemKind = Literal[
     "failed", "missing", "deferred", "unavailable", "added", "outside reference", "outside usual range"
 ]
@@ -20,6 +22,24 @@ ProblemKind = Literal[
 """
 
 _Result = TypeVar("_Result")
+
+
+def name_without_turn(run: str) -> str:
+    """Return the name of a run without the suffix of its turn: `ior:a` of `ior:a#retest`."""
+    name, _, _turn = run.partition("#")
+    return name
+
+
+def session_of_day(session: str, time: int) -> str:
+    """Return the label of one day of a session that holds many, such as an import of old outputs.
+
+    A day begins at noon UTC, so that the runs of one night have one label.
+
+    Args:
+        time: of a run of that day, epoch seconds.
+    """
+    day = (time - DAY_S // 2) // DAY_S
+    return f"{session}@{day}"
 
 
 class RunKey(NamedTuple):

@@ -1,13 +1,4 @@
-"""`iowatch findings export`: one archive of a finding for a ticket, with what somebody else needs to repeat it.
-
-README.txt          what is in it, the commands to repeat the finding, and what is left out
-finding.json, .txt  as `iowatch findings show`
-results.csv         all results of its series, as `iowatch history export` (a side of `iowatch compare`)
-stacks/             stack.json of both sides, of the members with the largest changes
-runs/<run>/         outputs and Darshan logs of the runs before and after
-suites/             the parameter sets
-site/finding/       the page; its links lead to pages that the archive does not have
-"""
+"""`iowatch findings export`: one archive of a finding for a ticket, with what somebody else needs to repeat it."""
 
 from __future__ import annotations
 
@@ -16,7 +7,8 @@ import json
 import shutil
 import tarfile
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -46,88 +38,121 @@ def export_finding(history: History, finding: Finding, target: Path) -> list[str
         MachineError: it cannot be written.
     """
     with tempfile.TemporaryDirectory() as scratch:
-        place = Path(scratch) / finding.id
-        place.mkdir()
-        strongest = strongest_first(finding.members)[:_MAX_MEMBERS]
-        runs = list(_runs(history, strongest))
-        left_out = list(_copy_outputs(history, runs, place / "runs"))
-        _write_results(history, finding, place / "results.csv")
-        _write_stacks(runs, place / "stacks")
-        _copy_suites({history.session(run.session_uuid).suite for _, run in runs}, place / "suites")
-        # Without reports: PyDarshan's contain names, and take seconds.
+        directory = Path(scratch) / finding.id
+        directory.mkdir()
+        # What was measured: runs before and after the change, with their outputs, stacks and suites.
+        runs = _runs_of_members(history, strongest_first(finding.members)[:_MAX_MEMBERS])
+        left_out = list(_copy_outputs(history, runs, directory / "runs"))
+        _write_results(history, finding, directory / "results.csv")
+        _write_stacks(runs, directory / "stacks")
+        suites = {history.session(member_run.run.session_uuid).suite for member_run in runs}
+        _copy_suites(suites, directory / "suites")
+        # The page, without reports: PyDarshan's contain names, and take seconds.
         page = Page("finding", "Finding", None, partial(publish_finding_pages, only=finding.id))
-        build_site(history, Path(scratch) / "site", sessions=0, reports=0, pages=[page])
-        shutil.copytree((Path(scratch) / "site").resolve(), place / "site")
+        site = Path(scratch) / "site"
+        build_site(history, site, sessions=0, reports=0, pages=[page])
+        shutil.copytree(site.resolve(), directory / "site")
+        # The finding as text and JSON.
         lines = [*finding_lines(finding), *log_difference_lines(find_log_differences(history, finding))]
-        write_atomically(place / "finding.txt", "\n".join(lines) + "\n")
-        write_atomically(place / "finding.json", json.dumps(printed_finding(finding), indent=1, allow_nan=False) + "\n")
-        write_atomically(place / "README.txt", _readme(finding, left_out))
-        _pack(place, target)
+        write_atomically(directory / "finding.txt", "\n".join(lines) + "\n")
+        document = json.dumps(printed_finding(finding), indent=1, allow_nan=False)
+        write_atomically(directory / "finding.json", document + "\n")
+        write_atomically(directory / "README.txt", _readme(finding, left_out))
+        _pack(directory, target)
     return left_out
 
 
-def _runs(history: History, members: list[FindingMember]) -> Iterator[tuple[str, RunRow]]:
-    """(side, run) of the members, each once."""
-    for side in ("before", "after"):
-        numbers = (getattr(member, f"run_{side}") for member in members)
-        for number in dict.fromkeys(number for number in numbers if number is not None):
-            yield side, history.run(number)
+@dataclass(frozen=True)
+class _MemberRun:
+    """A run of a series of the finding, `before` or `after` the change."""
+
+    side: str
+    run: RunRow
 
 
-def _copy_outputs(history: History, runs: list[tuple[str, RunRow]], place: Path) -> Iterator[str]:
+def _runs_of_members(history: History, members: Iterable[FindingMember]) -> list[_MemberRun]:
+    """The runs of the members, each once, those before the change first."""
+    before: dict[int, None] = {}
+    after: dict[int, None] = {}
+    for member in members:
+        if member.run_before is not None:
+            before[member.run_before] = None
+        if member.run_after is not None:
+            after[member.run_after] = None
+    return [
+        *(_MemberRun("before", history.run(number)) for number in before),
+        *(_MemberRun("after", history.run(number)) for number in after),
+    ]
+
+
+def _copy_outputs(history: History, runs: Iterable[_MemberRun], directory: Path) -> Iterator[str]:
     """Copy the artefacts of the runs; yields what is left out."""
     if privacy_mode() != "keep":
         yield _HIDDEN
         return
-    for _, run in runs:
-        for one in history.artefacts(run.id):
-            source = artefacts.artefact_path(one.sha256)
-            if not artefacts.is_intact(source, one.size_bytes):
-                yield f"{one.name} of run {run.id}: it was pruned"
+    for member_run in runs:
+        run_id = member_run.run.id
+        for artefact in history.artefacts(run_id):
+            source = artefacts.artefact_path(artefact.sha256)
+            if not artefacts.is_intact(source, artefact.size_bytes):
+                yield f"{artefact.name} of run {run_id}: it was pruned"
                 continue
-            target = place / str(run.id) / Path(one.name).name
+            target = directory / str(run_id) / Path(artefact.name).name
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(source, target)
 
 
 def _write_results(history: History, finding: Finding, path: Path) -> None:
-    wanted = {(one.case_key, one.metric, one.partition, one.stack) for one in finding.members}
-
-    def rows() -> Iterator[ResultRow]:
-        for row in history.results(ResultFilter(SeriesFilter(system=finding.system))):
-            if (row.case.key, row.metric, row.partition, row.stack) in wanted:
-                yield row
-
     with path.open("wb") as stream:
-        export.EXPORT_FORMATS["csv"](rows(), stream)
+        export.EXPORT_FORMATS["csv"](_results_of_members(history, finding), stream)
 
 
-def _write_stacks(runs: list[tuple[str, RunRow]], place: Path) -> None:
-    for side, run in runs:
-        text = json.dumps(dict(run.stack_document), indent=1, sort_keys=True)
-        write_atomically(place / f"{side}-{run.id}.json", text + "\n")
+def _results_of_members(history: History, finding: Finding) -> Iterator[ResultRow]:
+    members: set[tuple[str, str, str, str]] = set()
+    for member in finding.members:
+        members.add((member.case_key, member.metric, member.partition, member.stack))
+    for row in history.results(ResultFilter(SeriesFilter(system=finding.system))):
+        if (row.case.key, row.metric, row.partition, row.stack) in members:
+            yield row
 
 
-def _copy_suites(suites: set[str], place: Path) -> None:
-    for (benchmark, suite), path in settings.list_files("suite").items():
-        if suite_of_file(suite) in suites:
-            write_atomically(place / benchmark / f"{suite}.yaml", path.read_text(encoding="utf-8"))
+def _write_stacks(runs: Iterable[_MemberRun], directory: Path) -> None:
+    for member_run in runs:
+        text = json.dumps(dict(member_run.run.stack_document), indent=1, sort_keys=True)
+        write_atomically(directory / f"{member_run.side}-{member_run.run.id}.json", text + "\n")
 
 
-def _readme(finding: Finding, left_out: list[str]) -> str:
-    contents = (__doc__ or "").partition("\n\n")[2].rstrip()
+def _copy_suites(suites: Collection[str], directory: Path) -> None:
+    for (benchmark, name), path in settings.list_files("suite").items():
+        if suite_of_file(name) in suites:
+            write_atomically(directory / benchmark / f"{name}.yaml", path.read_text(encoding="utf-8"))
+
+
+_CONTENTS = """\
+README.txt          what is in it, the commands to repeat the finding, and what is left out
+finding.json, .txt  as `iowatch findings show`
+results.csv         all results of its series, as `iowatch history export` (a side of `iowatch compare`)
+stacks/             stack.json of both sides, of the members with the largest changes
+runs/<run>/         outputs and Darshan logs of the runs before and after
+suites/             the parameter sets
+site/finding/       the page; its links lead to pages that the archive does not have"""
+
+
+def _readme(finding: Finding, left_out: Sequence[str]) -> str:
     lines = [
-        f"Finding {finding.id} of {finding.system}, exported by iowatch.", "", contents, "",
+        f"Finding {finding.id} of {finding.system}, exported by iowatch.", "", _CONTENTS, "",
         "Both sides again, where the stacks of both are installed (stacks/ has what was recorded):", "",
         f"    iowatch reproduce {finding.id}", "",
         "The difference between the stacks, and the results on both sides:", "",
         "    iowatch stack diff stacks/before-N.json stacks/after-N.json",
         "    iowatch compare results.csv,… results.csv,…    (docs/comparison.md)", "",
     ]  # fmt: skip
-    return "\n".join([*lines, *(["Left out:", "", *(f"    {one}" for one in left_out), ""] if left_out else [])])
+    if left_out:
+        lines += ["Left out:", "", *(f"    {text}" for text in left_out), ""]
+    return "\n".join(lines)
 
 
-def _pack(place: Path, target: Path) -> None:
+def _pack(directory: Path, target: Path) -> None:
     """Pack a directory; the archive contains no names of accounts and no times, so equal content gives equal bytes."""
 
     def anonymous(member: tarfile.TarInfo) -> tarfile.TarInfo:
@@ -140,5 +165,6 @@ def _pack(place: Path, target: Path) -> None:
         gzip.GzipFile(filename="", fileobj=stream, mode="wb", mtime=0) as compressed,
         tarfile.open(fileobj=compressed, mode="w") as archive,
     ):
-        for path in sorted(place.rglob("*")):
-            archive.add(path, f"{place.name}/{path.relative_to(place)}", recursive=False, filter=anonymous)
+        for path in sorted(directory.rglob("*")):
+            name = f"{directory.name}/{path.relative_to(directory)}"
+            archive.add(path, name, recursive=False, filter=anonymous)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,17 +20,31 @@ if TYPE_CHECKING:
 
 # An extension may say much about a run; its page shows more.
 _MAX_LINES_OF_EXTENSION = 12
-FilesByRun = Mapping[int, Sequence[Artefact]]
-ResultsByRun = Sequence[tuple[SeriesRow, tuple[float, ...]]]
+ResultsOfRun = Sequence[tuple[SeriesRow, tuple[float, ...]]]
+"""Each result of a run: its series and its samples."""
+
+
+@dataclass(frozen=True)
+class PrintedRun:
+    """A run of a session with its results and its artefacts."""
+
+    run: RunRow
+    results: ResultsOfRun
+    files: Sequence[Artefact]
 
 
 def format_case_name(case: core.Case) -> str:
     """A case as text: `benchio write MPIIO shared ranks=4 …`."""
     parameters = dict(case.parameters)
-    words = [case.benchmark] + [str(parameters.pop(k)) for k in ("operation", "api", "file") if k in parameters]
+    words = [case.benchmark]
+    for name in ("operation", "api", "file"):
+        if name in parameters:
+            words.append(str(parameters.pop(name)))
     for name, value in sorted(parameters.items()):
-        # As in JSON and in reference files: `true`, not Python's `True`.
-        words.append(f"{name}={str(value).lower() if isinstance(value, bool) else value}")
+        text = str(value)
+        if isinstance(value, bool):
+            text = text.lower()  # as in JSON and in reference files: `true`, not Python's `True`
+        words.append(f"{name}={text}")
     return " ".join(words)
 
 
@@ -62,67 +77,107 @@ def print_series(console: Console, rows: Sequence[SeriesRow]) -> None:
 
 def print_session(
     console: Console,
-    row: SessionRow,
-    runs: Sequence[tuple[RunRow, ResultsByRun]],
+    session: SessionRow,
+    runs: Sequence[PrintedRun],
     missing: Sequence[ExpectedResult],
-    files: FilesByRun,
     every_file: bool,
 ) -> None:
     """Print a session, its runs with all results, missing results, and the paths of artefacts.
 
     Args:
-        files: artefacts by run.
         every_file: list the artefacts of all runs; else only those of failed or incomplete runs.
     """
-    # What only this function needs of lower packages; the list of sessions is printed without.
-    from iowatch.checks import EXTENSIONS
+    started = _format_time(session.started_at, session.system)
+    heading = f"{session.uuid}  {session.system}  {session.suite}  {session.status}  {started}"
+    console.print(heading, markup=False)
+    console.print(_make_result_table(runs))
+    # What is to be known about the numbers.
+    for line in (*_bandwidth_lines(runs), *_retest_lines(runs), *_extension_lines(runs)):
+        console.print(line, markup=False, soft_wrap=True)
+    for result in missing:
+        missing_line = f"missing: {result.stack} {result.run_name} {result.operation} {result.metric}"
+        console.print(missing_line, markup=False)
+    _print_files(console, runs, every_file)
+
+
+def _make_result_table(runs: Sequence[PrintedRun]) -> core.PlainTable:
+    """A table with one line per result, and one per run without results."""
+    table = _make_history_table("run", "stack", "status", "result", "max", "median", "min", "unit", "n")
+    for printed in runs:
+        run = printed.run
+        if not printed.results:
+            table.add_row(run.name, run.stack, run.status, run.reason or "", "", "", "", "", "")
+        for series, samples in printed.results:
+            summary = core.summarise_samples(samples)
+            numbers = [core.format_number(value) for value in (summary.max, summary.median, summary.min)]
+            result = f"{series.case.parameters.get('operation', '')} {series.metric}"
+            # A history may have metrics of a plugin that is not installed here.
+            unit = core.METRICS[series.metric].unit if series.metric in core.METRICS else ""
+            table.add_row(run.name, run.stack, run.status, result, *numbers, unit, str(summary.n))
+    return table
+
+
+def _bandwidth_lines(runs: Iterable[PrintedRun]) -> Iterator[str]:
+    """The runs of which Darshan and the benchmark measured different bandwidths."""
+    for printed in runs:
+        bandwidths = compare_run_bandwidths(printed.results)
+        if bandwidths is not None and bandwidths.disagree:
+            yield f"bandwidth of {printed.run.name}, {printed.run.stack}: {bandwidths.text}"
+
+
+def _retest_lines(runs: Iterable[PrintedRun]) -> Iterator[str]:
+    # Imported here: the list of sessions is printed without lower packages.
     from iowatch.findings import find_retests
     from iowatch.output.text.sessions import format_retest
 
-    started = _format_time(row.started_at, row.system)
-    console.print(f"{row.uuid}  {row.system}  {row.suite}  {row.status}  {started}", markup=False)
-    table = _make_history_table("run", "stack", "status", "result", "max", "median", "min", "unit", "n")
-    for run, results in runs:
-        if not results:
-            table.add_row(run.name, run.stack, run.status, run.reason or "", "", "", "", "", "")
-        for series, samples in results:
-            s = core.summarise_samples(samples)
-            operation = series.case.parameters.get("operation", "")
-            unit = core.METRICS[series.metric].unit if series.metric in core.METRICS else ""
-            numbers = [core.format_number(value) for value in (s.max, s.median, s.min)]
-            table.add_row(run.name, run.stack, run.status, f"{operation} {series.metric}", *numbers, unit, str(s.n))
-    console.print(table)
-    for run, results in runs:
-        both = compare_run_bandwidths(results)
-        if both is not None and both.disagree:
-            console.print(f"bandwidth of {run.name}, {run.stack}: {both.text}", markup=False, soft_wrap=True)
-    for retest in find_retests([run for run, _ in runs]):
+    for retest in find_retests([printed.run for printed in runs]):
         measured = f"retest of {retest.name}, {retest.stack}: {format_retest(retest)}"
-        console.print(f"{measured}; both are one observation, their geometric mean", markup=False, soft_wrap=True)
-    for run, _ in runs:
+        yield f"{measured}; both are one observation, their geometric mean"
+
+
+def _extension_lines(runs: Iterable[PrintedRun]) -> Iterator[str]:
+    """What the extensions of checks recorded about the runs."""
+    from iowatch.checks import EXTENSIONS
+
+    for printed in runs:
         for extension in EXTENSIONS.values():
-            _title, lines = extension.describe(run.facts.document, _MAX_LINES_OF_EXTENSION) or ("", [])
+            section = extension.describe(printed.run.facts.document, _MAX_LINES_OF_EXTENSION)
+            if section is None:
+                continue
+            _title, lines = section
             for line in lines:
-                console.print(f"{extension.name} of {run.name}, {run.stack}: {line}", markup=False, soft_wrap=True)
-    for item in missing:
-        console.print(f"missing: {item.stack} {item.run_name} {item.operation} {item.metric}", markup=False)
-    listed = [run for run, _ in runs if files.get(run.id) and (every_file or run.status != "ok")]
-    for run in listed:
-        console.print(f"files of {run.name} on {run.partition}, {run.stack} ({run.status}):", markup=False)
-        for one in files[run.id]:
-            where = artefact_location(one) or f"{one.sha256} no longer kept"
-            size = core.format_size(one.size_bytes)
-            console.print(f"  {one.kind:8} {size:>9}  {where}", markup=False, soft_wrap=True)
-    if len(listed) < sum(run.id in files for run, _ in runs):
+                yield f"{extension.name} of {printed.run.name}, {printed.run.stack}: {line}"
+
+
+def _print_files(console: Console, runs: Sequence[PrintedRun], every_file: bool) -> None:
+    """Print the artefacts of all runs, or of those that are not ok, and how to see the others."""
+    has_unlisted_files = False
+    for printed in runs:
+        run = printed.run
+        if not printed.files:
+            continue
+        if run.status == "ok" and not every_file:
+            has_unlisted_files = True
+            continue
+        heading = f"files of {run.name} on {run.partition}, {run.stack} ({run.status}):"
+        console.print(heading, markup=False)
+        for file in printed.files:
+            location = artefact_location(file) or f"{file.sha256} no longer kept"
+            size = core.format_size(file.size_bytes)
+            console.print(f"  {file.kind:8} {size:>9}  {location}", markup=False, soft_wrap=True)
+    if has_unlisted_files:
         console.print("Where the outputs and Darshan logs of all runs lie: --files", markup=False)
 
 
-def compare_run_bandwidths(results: ResultsByRun) -> BandwidthComparison | None:
+def compare_run_bandwidths(results: ResultsOfRun) -> BandwidthComparison | None:
     """Compare the bandwidth of a run as measured by Darshan and by the benchmark."""
     from iowatch.darshan import compare_bandwidths
 
-    rows = ((str(one.case.parameters.get("operation", "")), one.metric, samples) for one, samples in results)
-    return compare_bandwidths(rows)
+    measured: list[tuple[str, str, tuple[float, ...]]] = []
+    for series, samples in results:
+        operation = str(series.case.parameters.get("operation", ""))
+        measured.append((operation, series.metric, samples))
+    return compare_bandwidths(measured)
 
 
 def artefact_location(file: Artefact) -> Path | None:
@@ -136,32 +191,33 @@ def artefact_location(file: Artefact) -> Path | None:
 
 def print_table_preview(console: Console, preview: TablePreview) -> None:
     """Print what tables would become: totals, conversions, one series per line."""
-    failed = f", {preview.failed} failed" if preview.failed else ""
+    counts = [core.format_count(preview.sessions, "session"), core.format_count(preview.runs, "run")]
+    if preview.failed:
+        counts.append(f"{preview.failed} failed")
+    counts.append(core.format_count(len(preview.series), "series"))
     refused = sum(problem.refused for problem in preview.troubles)
-    console.print(
-        f"map {preview.map}: {core.format_count(preview.sessions, 'session')}, {core.format_count(preview.runs, 'run')}"
-        f"{failed}, {core.format_count(len(preview.series), 'series')}; {refused} refused; nothing is stored",
-        markup=False,
-    )
-    rows = (
-        ("excluded by the map", preview.skipped),
-        ("without a value", preview.empty),
-        ("repeated", preview.repeated),
-    )
-    for what, number in rows:
+    console.print(f"map {preview.map}: {', '.join(counts)}; {refused} refused; nothing is stored", markup=False)
+    # Rows of the tables that are no values.
+    numbers_by_reason = {
+        "excluded by the map": preview.skipped,
+        "without a value": preview.empty,
+        "repeated": preview.repeated,
+    }
+    for reason, number in numbers_by_reason.items():
         if number:
-            console.print(f"  {core.format_count(number, 'row')} {what}")
+            console.print(f"  {core.format_count(number, 'row')} {reason}")
     if preview.ambiguous:
         console.print(f"  times that occur twice, when summer time ends (the first is used): {preview.ambiguous}")
-    for unit, metric, stored, number in preview.units:
-        console.print(f"  {metric}: {core.format_count(number, 'value')} in {unit}, stored in {stored}", markup=False)
+    for unit, metric, stored_unit, number in preview.units:
+        values = core.format_count(number, "value")
+        console.print(f"  {metric}: {values} in {unit}, stored in {stored_unit}", markup=False)
     table = core.make_table(
         "partition", "stack", "case", "metric", "n", "first", "last", "min", "median", "max", "unit",
         right=("n", "min", "median", "max"),
     )  # fmt: skip
     for row in preview.series:
         numbers = [core.format_number(value) for value in (row.min, row.median, row.max)]
-        times = [_format_time(moment, preview.system) for moment in (row.first, row.last)]
+        times = [_format_time(time, preview.system) for time in (row.first, row.last)]
         case = format_case_name(row.case)
         table.add_row(row.partition, row.stack, case, row.metric, str(row.n), *times, *numbers, row.unit)
     console.print(table if preview.series else "No series.")

@@ -50,13 +50,14 @@ class _Gauge:
     value: float
 
 
-def write_metrics(history: History, chosen: ResultFilter, stream: BinaryIO) -> None:
+def write_metrics(history: History, result_filter: ResultFilter, stream: BinaryIO) -> None:
     """Write the newest results that match, and sessions and findings of their system (of all without one).
 
     A session or finding is not limited by the other fields of the filter.
     """
-    systems = [chosen.series.system] if chosen.series.system else history.systems()
-    gauges = [*_result_gauges(history.results(chosen))]
+    system_of_filter = result_filter.series.system
+    systems = [system_of_filter] if system_of_filter else history.systems()
+    gauges = [*_result_gauges(history.results(result_filter))]
     for system in systems:
         gauges += _session_gauges(history, system)
         gauges += _finding_gauges(load_findings(history, system), system)
@@ -89,47 +90,62 @@ def _result_gauges(rows: Iterable[ResultRow]) -> Iterator[_Gauge]:
     for row in _newest_results(rows):
         labels = _series_labels(row)
         summary = summarise_samples(row.samples)
-        name, unit, factor = _result_name(row.metric)
+        family = _result_family(row.metric)
         text = f"{get_metric(row.metric).label} of the newest run."
         for statistic in _STATISTICS:
-            yield _Gauge(name, unit, text, {**labels, "statistic": statistic}, getattr(summary, statistic) * factor)
-        about = {**labels, "metric": row.metric}
-        yield _gauge("iowatch_result_timestamp_seconds", about, float(row.time))
-        yield _gauge("iowatch_result_samples", about, float(summary.n))
+            value = getattr(summary, statistic) * family.factor
+            yield _Gauge(family.name, family.unit, text, {**labels, "statistic": statistic}, value)
+        # Metrics that have the same name for all metrics of iowatch need it as a label.
+        labels_with_metric = {**labels, "metric": row.metric}
+        yield _gauge("iowatch_result_timestamp_seconds", labels_with_metric, float(row.time))
+        yield _gauge("iowatch_result_samples", labels_with_metric, float(summary.n))
 
 
 def _series_labels(row: ResultRow) -> dict[str, str]:
     """Labels that identify a series; `case` has the parameters that have no label of their own."""
-    labels = {name: getattr(row, name) for name in ("system", "partition", "stack")}
-    labels["benchmark"] = row.case.benchmark
-    labels |= {name: str(row.case.parameters.get(name) or "") for name in _CASE_LABELS}
+    labels = {"system": row.system, "partition": row.partition, "stack": row.stack, "benchmark": row.case.benchmark}
+    for name in _CASE_LABELS:
+        labels[name] = str(row.case.parameters.get(name) or "")
     labels["case"] = _format_parameters(row.case)
     return labels
 
 
 def _format_parameters(case: Case) -> str:
     """`file=shared,ranks=4`, in the order of names; the same on every machine, as the key of the case is."""
-    named = case.without(*_CASE_LABELS).parameters
-    return ",".join(f"{name}={value}" for name, value in sorted(named.items()) if value is not None)
+    parameters = case.without(*_CASE_LABELS).parameters
+    return ",".join(f"{name}={value}" for name, value in sorted(parameters.items()) if value is not None)
 
 
-def _result_name(metric: str) -> tuple[str, str, float]:
-    """Return name and unit of a metric in Prometheus, and the factor from iowatch's unit."""
+@dataclass(frozen=True)
+class _ResultFamily:
+    """Name and unit of a metric in Prometheus, and the factor from iowatch's unit."""
+
+    name: str
+    unit: str
+    factor: float
+
+
+def _result_family(metric: str) -> _ResultFamily:
     unit, factor = _BASE_UNITS[get_metric(metric).unit]
-    stem = f"iowatch_{metric}"
-    if stem.endswith(_RESERVED_SUFFIXES) or (not unit and stem == "iowatch_count"):
-        stem += "_value"
-    return f"{stem}_{unit}" if unit else stem, unit, factor
+    name = f"iowatch_{metric}"
+    # A metric without a unit must not get a name that ends like those of other kinds of metrics.
+    if name.endswith(_RESERVED_SUFFIXES) or (not unit and name == "iowatch_count"):
+        name += "_value"
+    if unit:
+        name += f"_{unit}"
+    return _ResultFamily(name, unit, factor)
 
 
 def _newest_results(rows: Iterable[ResultRow]) -> list[ResultRow]:
     """The newest complete result of each series; runs of interleaved comparisons are not the system's state."""
-    found: dict[tuple[str, ...], ResultRow] = {}
+    newest: dict[tuple[str, ...], ResultRow] = {}
     for row in rows:
-        key = (row.system, row.partition, row.stack, row.case.key, row.metric)
-        if row.status == "ok" and row.pair is None and (key not in found or found[key].time <= row.time):
-            found[key] = row
-    return list(found.values())
+        if row.status != "ok" or row.pair is not None:
+            continue
+        series = (row.system, row.partition, row.stack, row.case.key, row.metric)
+        if series not in newest or newest[series].time <= row.time:
+            newest[series] = row
+    return list(newest.values())
 
 
 def _session_gauges(history: History, system: str) -> Iterator[_Gauge]:
@@ -138,23 +154,24 @@ def _session_gauges(history: History, system: str) -> Iterator[_Gauge]:
     The time of the end is that of the newest session that has ended: alerts compare it with the current time, also
     while a session runs or after one that was killed (`dashboards/prometheus/alerts.yaml`).
     """
-    newest: dict[str, SessionRow] = {}
-    ended: dict[str, SessionRow] = {}
-    for row in history.sessions(system):  # the newest first
-        if row.origin == "run" and not row.is_interleaved:
-            newest.setdefault(row.suite, row)
-            if row.ended_at is not None:
-                ended.setdefault(row.suite, row)
-    for suite, row in newest.items():
+    newest_sessions: dict[str, SessionRow] = {}
+    newest_ends: dict[str, int] = {}
+    for session in history.sessions(system):  # the newest first
+        if session.origin == "run" and not session.is_interleaved:
+            newest_sessions.setdefault(session.suite, session)
+            if session.ended_at is not None:
+                newest_ends.setdefault(session.suite, session.ended_at)
+    for suite, session in newest_sessions.items():
         labels = {"system": system, "suite": suite}
-        coverage = assess_coverage(history, row)
-        yield _gauge("iowatch_session_start_timestamp_seconds", labels, float(row.started_at))
+        coverage = assess_coverage(history, session)
+        yield _gauge("iowatch_session_start_timestamp_seconds", labels, float(session.started_at))
         yield _gauge("iowatch_session_expected_results", labels, coverage.expected)
         yield _gauge("iowatch_session_failed_runs", labels, len(coverage.failed))
-        if row.ended_at is not None:
+        # A session that still runs has received no result of the runs that follow.
+        if session.ended_at is not None:
             yield _gauge("iowatch_session_missing_results", labels, len(coverage.missing_results))
-        if suite in ended:
-            yield _gauge("iowatch_session_end_timestamp_seconds", labels, float(ended[suite].ended_at or 0))
+        if suite in newest_ends:
+            yield _gauge("iowatch_session_end_timestamp_seconds", labels, float(newest_ends[suite]))
 
 
 def _finding_gauges(findings: Iterable[Finding], system: str) -> Iterator[_Gauge]:

@@ -24,7 +24,7 @@ from dataclasses import asdict, dataclass
 from email.message import EmailMessage
 from email.utils import formatdate
 from functools import partial
-from html import escape as html
+from html import escape as escape_html
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args
 from urllib.parse import urlsplit
@@ -44,7 +44,7 @@ from iowatch.core import (
     write_atomically,
     yamlfile,
 )
-from iowatch.output.report import escape_markdown as markdown
+from iowatch.output.report import escape_markdown
 from iowatch.site import system_file
 
 NoticeKind = Literal["finding", "session", "overdue", "digest"]
@@ -227,7 +227,7 @@ _CHAT_CHARACTERS = 12_000
 _SUBJECT_CHARACTERS = 120
 
 
-_escape_slack = partial(html, quote=False)
+_escape_slack = partial(escape_html, quote=False)
 
 
 def slack_message(notice: Notice) -> dict[str, Any]:
@@ -241,8 +241,8 @@ def slack_message(notice: Notice) -> dict[str, Any]:
 
 def mattermost_message(notice: Notice) -> dict[str, Any]:
     """Mattermost's Markdown."""
-    body = "\n".join(f"- {markdown(line)}" for line in notice.lines)
-    text = f"**{markdown(notice.title)}**\n\n{body}"[:_CHAT_CHARACTERS]
+    body = "\n".join(f"- {escape_markdown(line)}" for line in notice.lines)
+    text = f"**{escape_markdown(notice.title)}**\n\n{body}"[:_CHAT_CHARACTERS]
     if notice.link is not None:
         text += f"\n\n[Dashboard]({notice.link})"
     return {"text": text}
@@ -255,7 +255,10 @@ def webhook_message(notice: Notice) -> dict[str, Any]:
 
 def issue_text(notice: Notice) -> str:
     """Title as a heading, then the body, in the Markdown that GitLab and GitHub share."""
-    paragraphs = [f"# {markdown(notice.title)}", "\n".join(f"- {markdown(line)}" for line in notice.lines)]
+    paragraphs = [
+        f"# {escape_markdown(notice.title)}",
+        "\n".join(f"- {escape_markdown(line)}" for line in notice.lines),
+    ]
     if notice.details:
         # The fence is longer than any in the lines. Indented code is not possible: after a list it continues the list.
         backticks = re.findall("`+", "\n".join(notice.details))
@@ -303,12 +306,12 @@ _PRE = "font-size: 13px; line-height: 1.4; overflow-x: auto; background: #f6f8fa
 
 def _mail_html(notice: Notice) -> str:
     """Title, lines and link to the dashboard; then the details in a fixed-width font."""
-    lines = "".join(f"<li>{html(line)}</li>" for line in notice.lines)
-    link = f'<p><a href="{html(notice.link)}">Look at it on the dashboard</a></p>' if notice.link else ""
-    details = "\n".join(html(line) for line in notice.details)
+    lines = "".join(f"<li>{escape_html(line)}</li>" for line in notice.lines)
+    link = f'<p><a href="{escape_html(notice.link)}">Look at it on the dashboard</a></p>' if notice.link else ""
+    details = "\n".join(escape_html(line) for line in notice.details)
     block = f'<pre style="{_PRE}">{details}</pre>' if details else ""
-    head = f'<head><title>{html(notice.title)}</title></head><body style="{_BODY}">'
-    title = f'<h1 style="font-size: 18px">{html(notice.title)}</h1>'
+    head = f'<head><title>{escape_html(notice.title)}</title></head><body style="{_BODY}">'
+    title = f'<h1 style="font-size: 18px">{escape_html(notice.title)}</h1>'
     return f'<html lang="en">{head}{title}<ul>{lines}</ul>{link}{block}</body></html>\n'
 
 

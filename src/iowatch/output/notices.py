@@ -86,11 +86,15 @@ def _pending_updates(finding: Finding, states: Mapping[str, str] | None, suspect
         return ()
     if finding.updates and not finding.pending:
         return format_updates(finding)
+    # An update of the findings without `iowatch notify` shows only in the state.
     if states is None or states.get(finding.id) == finding.state:
         return ()
-    if finding.id not in states:
-        return ("new",) if finding.state in ("open", "suspected") else ()
-    return (finding.state,) if finding.state in ("open", "resolved") else ()
+    is_first_notice = finding.id not in states
+    if is_first_notice and finding.state in ("open", "suspected"):
+        return ("new",)
+    if not is_first_notice and finding.state in ("open", "resolved"):
+        return (finding.state,)
+    return ()
 
 
 @dataclass(frozen=True)
@@ -162,6 +166,7 @@ class _NoticeComposer:
         past = [row for row in sessions if row.started_at <= self.now.timestamp() + DAY_S]
         last = next((row for row in past if row.runs or row.status == "running"), None)
         empty_sessions = [row for row in sessions if not row.runs]
+        # The usual interval counts from the end of the last session.
         last_activity = None
         since = "No session has run yet"
         if last is not None:
@@ -170,6 +175,7 @@ class _NoticeComposer:
                 return
             since = f"No session since {format_local_time(last_activity, system_zone(self.system))}"
             empty_sessions = [row for row in empty_sessions if row.started_at > last_activity]
+        # Sessions that started without any run have another cause than a scheduler that starts none.
         cause = "No session started: check the scheduler's job."
         if empty_sessions:
             started = format_count(len(empty_sessions), "session")
@@ -196,9 +202,9 @@ class _NoticeComposer:
             return
         # Sessions of the week by their outcome.
         week_start = (self.now - timedelta(days=7)).timestamp()
-        sessions_of_week = [row for row in sessions if week_start <= row.started_at <= self.now.timestamp()]
-        imports_of_week = [row for row in imports if week_start <= row.started_at <= self.now.timestamp()]
-        outcomes = Counter("with problems" if _problems_of(row) else row.status for row in sessions_of_week)
+        sessions_of_week = self._started_since(week_start, sessions)
+        imports_of_week = self._started_since(week_start, imports)
+        outcomes = Counter(_outcome_of(row) for row in sessions_of_week)
         counts = ", ".join(f"{number} {outcome}" for outcome, number in sorted(outcomes.items()))
         session_line = f"Sessions: {counts or 'none'}"
         if imports_of_week:
@@ -230,6 +236,14 @@ class _NoticeComposer:
             },
             made_at=int(self.now.timestamp()),
         )
+
+    def _started_since(self, begin: float, sessions: Sequence[SessionRow]) -> list[SessionRow]:
+        """The sessions that started from a time (epoch seconds) until now."""
+        return [session for session in sessions if begin <= session.started_at <= self.now.timestamp()]
+
+
+def _outcome_of(session: SessionRow) -> str:
+    return "with problems" if _problems_of(session) else session.status
 
 
 def _problems_of(session: SessionRow) -> tuple[str, ...]:
@@ -268,14 +282,16 @@ class Outbox:
 
     def expire(self, settings: NotifySettings, now: datetime) -> int:
         """Drop notices that are too old or whose channel was removed; returns their number."""
-        names = {channel.name for channel in settings.channels}
+        now_s = now.timestamp()
         number_before = sum(map(len, self.waiting.values()))
+        channel_names = {channel.name for channel in settings.channels}
         waiting: dict[str, list[Notice]] = {}
-        for name, queue in self.waiting.items():
-            if name in names:
-                waiting[name] = [n for n in queue if now.timestamp() - n.made_at <= _MAX_DELAY_S]
+        for name, notices in self.waiting.items():
+            if name in channel_names:
+                waiting[name] = [notice for notice in notices if now_s - notice.made_at <= _MAX_DELAY_S]
         self.waiting = waiting
-        self.sent = {key: at for key, at in self.sent.items() if now.timestamp() - at <= _KEY_RETENTION_S}
+        # Keys are kept much longer: a notice whose key is deleted would be sent again.
+        self.sent = {key: sent_s for key, sent_s in self.sent.items() if now_s - sent_s <= _KEY_RETENTION_S}
         return number_before - sum(map(len, self.waiting.values()))
 
     def save(self) -> None:
@@ -284,7 +300,9 @@ class Outbox:
         Raises:
             MachineError: the file cannot be written.
         """
-        waiting = {name: [notice.to_json() for notice in queue] for name, queue in self.waiting.items()}
+        waiting: dict[str, list[dict[str, Any]]] = {}
+        for name, notices in self.waiting.items():
+            waiting[name] = [notice.to_json() for notice in notices]
         document = {"format": _FORMAT, "sent": self.sent, "states": self.states, "waiting": waiting}
         write_atomically(self.path, json.dumps(document, ensure_ascii=False, indent=1), 0o600)
 
@@ -306,7 +324,9 @@ def read_outbox(system: str) -> Outbox:
         document: dict[str, Any] = parse_json(path.read_text(encoding="utf-8"))
         if document["format"] != _FORMAT:
             raise InputError(f"{path} has format {document['format']}; this version supports {_FORMAT}")
-        waiting = {name: [Notice.from_json(notice) for notice in queue] for name, queue in document["waiting"].items()}
+        waiting: dict[str, list[Notice]] = {}
+        for name, notices in document["waiting"].items():
+            waiting[name] = [Notice.from_json(notice) for notice in notices]
         return Outbox(path, dict(document["sent"]), document["states"], waiting)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         hint = "Move it elsewhere; current notices may then be sent again."

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import astuple
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -13,10 +13,21 @@ from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite
 from junitparser.junitparser import FinalResult
 from rich.console import Console
 
-from iowatch.core import METRICS, RunProblem, escape_controls, format_count, format_number, format_size, make_table
+from iowatch.core import (
+    METRICS,
+    RunKey,
+    RunProblem,
+    escape_controls,
+    format_count,
+    format_number,
+    format_size,
+    make_table,
+)
 from iowatch.output.text.findings import remaining_change_lines, verdict_finding_line, verdict_finding_text
 from iowatch.output.text.sessions import format_extent
 from iowatch.output.text.verdict import format_retested_run, newest_session_line
+from iowatch.session.coverage import MissingRun
+from iowatch.session.plan import PlannedRun
 from iowatch.session.run import PreparedSession, opening_line
 from iowatch.session.verdict import Verdict
 from iowatch.store import History
@@ -24,44 +35,65 @@ from iowatch.store import History
 
 def render_verdict(verdict: Verdict, console: Console) -> None:
     """Print a verdict."""
-    *problems, unavailable = _problem_sections(verdict)
+    *problem_sections, unavailable_section = _problem_sections(verdict)
     console.print(verdict_line(verdict), markup=False)
     if verdict.headlines:
         _print_table(console, _HEADLINE_COLUMNS, ("best", "n"), _headline_rows(verdict))
     if verdict.transfers:
-        columns = ("stack", "run", "operation", "collective", "independent", "printed")
-        rows = (["" if cell is None else str(cell) for cell in astuple(one)] for one in verdict.transfers)
-        _print_table(console, columns, columns[3:5], rows, title="MPI-IO operations per repetition (Darshan)")
-    _print_problems(console, problems)
+        title = "MPI-IO operations per repetition (Darshan)"
+        right_aligned = ("collective", "independent")
+        _print_table(console, _TRANSFER_COLUMNS, right_aligned, _transfer_rows(verdict), title)
+    _print_problems(console, problem_sections)
     console.print(change_lines(verdict), markup=False)
-    _print_problems(console, [unavailable])
+    # What cannot run here was known before the session, so it is last.
+    _print_problems(console, [unavailable_section])
     if verdict.unavailable:
-        commands = [f"Install what they need: {command}" for command in verdict.install_commands]
-        for line in commands or ["`iowatch doctor` names what can be installed."]:
-            console.print(f"  {line}", markup=False, soft_wrap=True)
+        remedies = [f"Install what they need: {command}" for command in verdict.install_commands]
+        for remedy in remedies or ["`iowatch doctor` names what can be installed."]:
+            console.print(f"  {remedy}", markup=False, soft_wrap=True)
     console.print(f"Session {verdict.session}: {_format_duration(verdict)}", markup=False)
+
+
+_TRANSFER_COLUMNS = ("stack", "run", "operation", "collective", "independent", "printed")
+
+
+def _transfer_rows(verdict: Verdict) -> Iterator[tuple[str, ...]]:
+    for counts in verdict.transfers:
+        collective, independent = str(counts.collective), str(counts.independent)
+        yield counts.stack, counts.run, counts.operation, collective, independent, counts.printed or ""
 
 
 def _print_table(
     console: Console, columns: Sequence[str], right: Sequence[str], rows: Iterable[Sequence[str]], title: str = ""
 ) -> None:
     table = make_table(*columns, right=right)
-    table.title, table.title_justify = title or None, "left"
+    table.title = title or None
+    table.title_justify = "left"
     for cells in rows:
         table.add_row(*cells)
     console.print(table)
 
 
-def _print_problems(console: Console, sections: Iterable[tuple[str, Sequence[str]]]) -> None:
-    for title, lines in sections:
-        for line in (f"{title}:", *(f"  {line}" for line in lines)) if lines else ():
+@dataclass(frozen=True)
+class _ProblemSection:
+    """A title, and one line per problem below it; it is not printed without lines."""
+
+    title: str
+    lines: Sequence[str]
+
+
+def _print_problems(console: Console, sections: Iterable[_ProblemSection]) -> None:
+    for section in sections:
+        if not section.lines:
+            continue
+        for line in (f"{section.title}:", *(f"  {line}" for line in section.lines)):
             # Without emoji, because rich would replace names such as `ior:a:`.
             console.print(line, markup=False, emoji=False, soft_wrap=True)
 
 
-def _problem_sections(verdict: Verdict) -> list[tuple[str, list[str]]]:
-    """Titles with one line per problem; unavailable cases last."""
-    sections = {
+def _problem_sections(verdict: Verdict) -> list[_ProblemSection]:
+    """One section per kind of problem; unavailable cases last."""
+    problems_by_title = {
         "Failed": verdict.failed,
         "Missing": verdict.missing,
         "Outside references, or invalid references": verdict.references,
@@ -70,22 +102,31 @@ def _problem_sections(verdict: Verdict) -> list[tuple[str, list[str]]]:
         "Added to the plan": verdict.added,
         "Not available here": verdict.unavailable,
     }
-    rows = [(title, _problem_lines(found)) for title, found in sections.items()]
-    return [("Problems", list(verdict.problems)), *rows]
+    sections = [_ProblemSection("Problems", verdict.problems)]
+    for title, problems in problems_by_title.items():
+        sections.append(_ProblemSection(title, _problem_lines(problems)))
+    return sections
 
 
 _LONG_REASON = 80  # characters; a shorter one is repeated, because that is easier to read
 
 
 def _problem_lines(problems: Iterable[RunProblem]) -> list[str]:
-    """One line per problem; a long cause (in parentheses, or the whole reason) is printed with its first run only."""
-    lines, first = [], dict[str, str]()
-    for one in problems:
-        what, bracket, cause = one.reason.partition(" (")
-        run = f"{one.stack} {one.run}"
-        earlier = first.setdefault(cause or what, run) if len(one.reason) > _LONG_REASON else run
-        reason = f"{what if bracket else 'same reason'} (as for {earlier})" if earlier != run else one.reason
-        lines.append(f"{run}: {reason}")
+    """One line per problem; a long reason, or the long cause of missing runs, is printed with its first run only."""
+    lines: list[str] = []
+    first_runs: dict[str, str] = {}
+    for problem in problems:
+        run = f"{problem.stack} {problem.run}"
+        cause, short_text = problem.reason, "same reason"
+        # Other runs may have the cause of a missing run, too, but each lacks results of its own.
+        if isinstance(problem, MissingRun) and problem.cause:
+            cause, short_text = problem.cause, problem.results
+        is_long = len(problem.reason) > _LONG_REASON
+        first_run = first_runs.setdefault(cause, run) if is_long else run
+        if first_run == run:
+            lines.append(f"{run}: {problem.reason}")
+        else:
+            lines.append(f"{run}: {short_text} (as for {first_run})")
     return lines
 
 
@@ -93,9 +134,10 @@ _HEADLINE_COLUMNS = ("stack", "run", "result", "best", "unit", "n")
 
 
 def _headline_rows(verdict: Verdict) -> Iterator[tuple[str, ...]]:
-    for one in verdict.headlines:
-        result = f"{one.operation} {METRICS[one.metric].label.lower()}"
-        yield one.stack, one.run, result, format_number(one.value), one.unit, str(one.samples)
+    for headline in verdict.headlines:
+        result = f"{headline.operation} {METRICS[headline.metric].label.lower()}"
+        value, samples = format_number(headline.value), str(headline.samples)
+        yield headline.stack, headline.run, result, value, headline.unit, samples
 
 
 def _format_duration(verdict: Verdict) -> str:
@@ -104,21 +146,32 @@ def _format_duration(verdict: Verdict) -> str:
 
 def verdict_line(verdict: Verdict) -> str:
     """Summary in one line: received of expected results, and all problems."""
-    parts = [f"{verdict.received} of {verdict.expected} expected results received"]
-    parts += [f"{format_count(len(verdict.failed), 'run')} failed"] if verdict.failed else []
-    parts += [f"{format_count(len(verdict.missing), 'run')} missing"] if verdict.missing else []
-    parts += [f"{format_count(len(verdict.references), 'remark')} on references"] if verdict.references else []
-    parts += [format_count(len(verdict.problems), "problem")] if verdict.problems else []
-    parts += [verdict.stopped] if verdict.stopped else []
-    parts += [f"{format_count(verdict.repeated, 'suspected run')} repeated"] if verdict.repeated else []
-    return f"{verdict.suite} on {verdict.system}: {verdict.status.upper()} – {', '.join(parts)}."
+    texts = [f"{verdict.received} of {verdict.expected} expected results received"]
+    if verdict.failed:
+        texts.append(f"{format_count(len(verdict.failed), 'run')} failed")
+    if verdict.missing:
+        texts.append(f"{format_count(len(verdict.missing), 'run')} missing")
+    if verdict.references:
+        texts.append(f"{format_count(len(verdict.references), 'remark')} on references")
+    if verdict.problems:
+        texts.append(format_count(len(verdict.problems), "problem"))
+    if verdict.stopped:
+        texts.append(verdict.stopped)
+    if verdict.repeated:
+        texts.append(f"{format_count(verdict.repeated, 'suspected run')} repeated")
+    return f"{verdict.suite} on {verdict.system}: {verdict.status.upper()} – {', '.join(texts)}."
 
 
 def change_lines(verdict: Verdict) -> str:
     """Changes: the summary in the first line, then one line per finding."""
     extent = format_extent(verdict.extent)
-    nothing = f"Changes: none open in {extent}." if verdict.extent.is_assessed else f"Changes: {extent}."
-    lines = ["Changes:" if verdict.changes else nothing]
+    if verdict.changes:
+        lines = ["Changes:"]
+    elif verdict.extent.is_assessed:
+        lines = [f"Changes: none open in {extent}."]
+    else:
+        lines = [f"Changes: {extent}."]
+    # The newest session on its own, then all findings.
     newest = newest_session_line(verdict)
     if newest and verdict.extent.is_assessed:
         lines.append(f"  this session: {newest}")
@@ -134,26 +187,39 @@ def render_plan(prepared: PreparedSession, console: Console) -> None:
     console.print(opening_line(prepared), markup=False, soft_wrap=True)
     console.print(_format_cost(prepared), markup=False, soft_wrap=True)
     columns = ("stack", "run", "ranks", "nodes", "bytes", "results", "longest s", "limit s")
-    rows = []
-    for run in plan_document(prepared)["runs"]:
-        volume, longest_s = format_size(run["volume_bytes"]), run["longest_s"]
-        longest = "never ran" if longest_s is None else f"{longest_s:.1f}"
-        cells = (run["ranks"], run["nodes"], volume, len(run["results"]), longest, run["time_limit_s"])
-        rows.append([run["stack"], run["run"], *map(str, cells)])
+    longest_s = _longest_wall_times(prepared)
+    rows = [_plan_cells(run, longest_s.get(run.key)) for run in prepared.plan.runs]
     _print_table(console, columns, columns[2:], rows)
-    for title, lines in _format_excluded(prepared):
-        console.print(f"{title}:", markup=False)
-        for (stack, reason), count in lines.items():
+    for group in _group_excluded(prepared):
+        console.print(f"{group.title}:", markup=False)
+        for (stack, reason), count in group.counts.items():
             console.print(f"  {stack} {format_count(count, 'run')}: {reason}", markup=False, soft_wrap=True)
+
+
+def _plan_cells(run: PlannedRun, longest_s: float | None) -> tuple[str, ...]:
+    """Cells of a planned run; `longest_s` is its longest wall time so far."""
+    return (
+        run.stack,
+        run.name,
+        str(run.case.ranks),
+        str(run.case.nodes),
+        format_size(run.volume_bytes),
+        str(len(run.expected())),
+        "never ran" if longest_s is None else f"{longest_s:.1f}",
+        str(run.case.time_limit_s),
+    )
 
 
 def plan_document(prepared: PreparedSession) -> dict[str, Any]:
     """The plan of a dry run as JSON; sizes in bytes, times in seconds."""
-    plan, excluded = prepared.plan, {}
-    longest_s = {key: known.longest_wall_s for key, known in prepared.run_history.items()}
-    for title, lines in _format_excluded(prepared):
-        rows = [{"stack": stack, "runs": count, "reason": reason} for (stack, reason), count in lines.items()]
-        excluded[title.lower().replace(" ", "_")] = rows
+    plan = prepared.plan
+    longest_s = _longest_wall_times(prepared)
+    excluded: dict[str, list[dict[str, Any]]] = {}
+    for group in _group_excluded(prepared):
+        name = group.title.lower().replace(" ", "_")
+        excluded[name] = []
+        for (stack, reason), count in group.counts.items():
+            excluded[name].append({"stack": stack, "runs": count, "reason": reason})
     return {
         "system": prepared.context.system.name,
         "suite": prepared.context.options.suite,
@@ -162,48 +228,81 @@ def plan_document(prepared: PreparedSession) -> dict[str, Any]:
         "volume_bytes": plan.volume_bytes,
         "file_bytes": plan.file_bytes,
         "files": plan.inodes,
-        "runs": [
-            {
-                "run": run.name,
-                "partition": run.partition,
-                "stack": run.stack,
-                "ranks": run.case.ranks,
-                "nodes": run.case.nodes,
-                "volume_bytes": run.volume_bytes,
-                "extra_work": [one.kind for one in run.extra_work],
-                "time_limit_s": run.case.time_limit_s,
-                "longest_s": longest_s.get(run.key),
-                "results": [{"operation": one.operation, "metric": one.metric} for one in run.expected()],
-            }
-            for run in plan.runs
-        ],
+        "runs": [_planned_run_document(run, longest_s.get(run.key)) for run in plan.runs],
         **excluded,
     }
+
+
+def _planned_run_document(run: PlannedRun, longest_s: float | None) -> dict[str, Any]:
+    """JSON of a planned run; `longest_s` is its longest wall time so far."""
+    return {
+        "run": run.name,
+        "partition": run.partition,
+        "stack": run.stack,
+        "ranks": run.case.ranks,
+        "nodes": run.case.nodes,
+        "volume_bytes": run.volume_bytes,
+        "extra_work": [work.kind for work in run.extra_work],
+        "time_limit_s": run.case.time_limit_s,
+        "longest_s": longest_s,
+        "results": [{"operation": result.operation, "metric": result.metric} for result in run.expected()],
+    }
+
+
+def _longest_wall_times(prepared: PreparedSession) -> dict[RunKey, float | None]:
+    """Longest wall time in seconds of the runs with a history; None if none of them ended."""
+    return {key: run_history.longest_wall_s for key, run_history in prepared.run_history.items()}
 
 
 def _format_cost(prepared: PreparedSession) -> str:
     """Results, scratch space and time; new runs are counted separately, because only their time limit is known."""
     plan = prepared.plan
-    longest_s = {key: known.longest_wall_s for key, known in prepared.run_history.items()}
-    known = [longest_s.get(run.key) for run in plan.runs]
-    new = [run.case.time_limit_s for run, seconds in zip(plan.runs, known, strict=True) if seconds is None]
-    minutes = sum(seconds for seconds in known if seconds is not None) / 60
-    times = [f"at most {minutes:.1f} minutes by the last sessions"] if len(new) < len(plan.runs) else []
-    times += [f"{format_count(len(new), 'run')} never made (limits: {sum(new) / 60:.0f} minutes)"] if new else []
+    longest_s = _longest_wall_times(prepared)
+    measured_s: list[float] = []
+    limits_of_new_runs_s: list[float] = []
+    for run in plan.runs:
+        run_s = longest_s.get(run.key)
+        if run_s is None:
+            limits_of_new_runs_s.append(run.case.time_limit_s)
+        else:
+            measured_s.append(run_s)
+    times: list[str] = []
+    if measured_s:
+        times.append(f"at most {sum(measured_s) / 60:.1f} minutes by the last sessions")
+    if limits_of_new_runs_s:
+        count = format_count(len(limits_of_new_runs_s), "run")
+        times.append(f"{count} never made (limits: {sum(limits_of_new_runs_s) / 60:.0f} minutes)")
     space = f"{format_size(plan.file_bytes)} in {format_count(plan.inodes, 'file')}"
     expected = format_count(len(plan.expected()), "result")
     return f"{expected} expected; in scratch at most {space} at a time; {', '.join(times) or 'nothing can run'}."
 
 
-def _format_excluded(prepared: PreparedSession) -> list[tuple[str, Counter[tuple[str, str]]]]:
-    """Numbers of excluded runs by stack and reason, with titles."""
-    groups = {
-        "Would be missing": [(one.stack, one.reason) for one in prepared.plan.lost],
-        "Deferred": [(one.stack, one.reason) for one in prepared.deferred_runs],
-        "Added to the plan": [(one.stack, one.reason) for one in prepared.added_runs],
-        "Not available here": [(one.stack, one.reason) for one in prepared.plan.unavailable],
+@dataclass(frozen=True)
+class _ExcludedRuns:
+    """Runs that a session does not start, with the same title in the plan.
+
+    Attributes:
+        counts: number of runs by stack and reason.
+    """
+
+    title: str
+    counts: Counter[tuple[str, str]]
+
+
+def _group_excluded(prepared: PreparedSession) -> list[_ExcludedRuns]:
+    """The excluded runs of a plan; groups without runs are left out."""
+    excluded_by_title = {
+        "Would be missing": prepared.plan.lost,
+        "Deferred": prepared.deferred_runs,
+        "Added to the plan": prepared.added_runs,
+        "Not available here": prepared.plan.unavailable,
     }
-    return [(title, Counter(pairs)) for title, pairs in groups.items() if pairs]
+    groups: list[_ExcludedRuns] = []
+    for title, excluded_runs in excluded_by_title.items():
+        if excluded_runs:
+            counts = Counter((run.stack, run.reason) for run in excluded_runs)
+            groups.append(_ExcludedRuns(title, counts))
+    return groups
 
 
 # Characters with a meaning in the Markdown of GitHub and GitLab, and `@`, which would notify people.
@@ -217,18 +316,20 @@ def escape_markdown(text: str) -> str:
 
 def verdict_markdown(verdict: Verdict) -> str:
     """The complete verdict: summary, changes, a table with units, and problems."""
-    first, *findings = change_lines(verdict).splitlines()
-    table = ["| stack | run | result | best | unit | n |", "|---|---|---|---:|---|---:|"]
-    table += [f"| {' | '.join(map(escape_markdown, cells))} |" for cells in _headline_rows(verdict)]
-    parts = [
-        f"## {escape_markdown(verdict_line(verdict))}",
-        escape_markdown(first),
-        _bullets(findings),
-        "\n".join(table) if verdict.headlines else "",
-        *(f"### {title}\n\n{_bullets(lines)}" for title, lines in _problem_sections(verdict) if lines),
-        f"Session `{verdict.session}`: {_format_duration(verdict)}",
-    ]
-    return "\n\n".join(part for part in parts if part) + "\n"
+    change_summary, *findings = change_lines(verdict).splitlines()
+    paragraphs = [f"## {escape_markdown(verdict_line(verdict))}", escape_markdown(change_summary)]
+    if findings:
+        paragraphs.append(_bullets(findings))
+    if verdict.headlines:
+        table = ["| stack | run | result | best | unit | n |", "|---|---|---|---:|---|---:|"]
+        for cells in _headline_rows(verdict):
+            table.append(f"| {' | '.join(map(escape_markdown, cells))} |")
+        paragraphs.append("\n".join(table))
+    for section in _problem_sections(verdict):
+        if section.lines:
+            paragraphs.append(f"### {section.title}\n\n{_bullets(section.lines)}")
+    paragraphs.append(f"Session `{verdict.session}`: {_format_duration(verdict)}")
+    return "\n\n".join(paragraphs) + "\n"
 
 
 def _bullets(lines: Iterable[str]) -> str:
@@ -247,34 +348,61 @@ def junit_document(history: History, verdict: Verdict) -> str:
     separate suite, so that the document fails exactly if the verdict does.
     """
     root = JUnitXml("iowatch")
-    suite = junit_suite(root, f"{verdict.suite} on {verdict.system}", _session_cases(history, verdict), verdict.wall_s)
+    session_cases = _session_cases(history, verdict)
+    suite = junit_suite(root, f"{verdict.suite} on {verdict.system}", session_cases, verdict.wall_s)
     started = datetime.fromtimestamp(history.session(verdict.session).started_at, UTC)
     suite.timestamp = f"{started:%Y-%m-%dT%H:%M:%S}"
-    references = [(f"{one.stack} {one.run}", one.reason) for one in verdict.references]
-    problems = [(text, text) for text in verdict.problems]
-    changes = [(finding.id, verdict_finding_text(finding)) for finding in verdict.changes]
-    kinds = (("reference", "references of", references), ("problem", "problems of", problems))
-    for kind, name, failures in (*kinds, ("change", "changes on", changes)):
-        if failures or kind == "change":
-            cases = (junit_case(f"{kind}s", one, Failure(valid_xml(text), kind)) for one, text in failures)
-            junit_suite(root, f"{name} {verdict.system}", cases, 0.0)
+    # Everything else that makes the verdict fail has a suite of its own.
+    references = [_JunitFailure(f"{problem.stack} {problem.run}", problem.reason) for problem in verdict.references]
+    problems = [_JunitFailure(text, text) for text in verdict.problems]
+    changes = [_JunitFailure(finding.id, verdict_finding_text(finding)) for finding in verdict.changes]
+    if references:
+        _add_failures(root, f"references of {verdict.system}", "reference", references)
+    if problems:
+        _add_failures(root, f"problems of {verdict.system}", "problem", problems)
+    # Also without changes, so that readers see that the series were assessed.
+    _add_failures(root, f"changes on {verdict.system}", "change", changes)
     return str(root.tostring().decode())  # type: ignore[no-untyped-call]
+
+
+@dataclass(frozen=True)
+class _JunitFailure:
+    """A failed case of a document: its name and its message."""
+
+    name: str
+    message: str
+
+
+def _add_failures(root: JUnitXml, suite: str, failure_type: str, failures: Iterable[_JunitFailure]) -> None:
+    """Add a suite with failed cases, whose class is the plural of their type."""
+    cases: list[TestCase] = []
+    for failure in failures:
+        result = Failure(valid_xml(failure.message), failure_type)
+        cases.append(junit_case(f"{failure_type}s", failure.name, result))
+    junit_suite(root, suite, cases, 0.0)
 
 
 def _session_cases(history: History, verdict: Verdict) -> Iterator[TestCase]:
     """One case per expected run, per failed run that was not expected, and per group of skipped runs."""
     runs = {run.key: run for run in history.runs(verdict.session)}
-    expected = dict.fromkeys(result.key for result in history.expected(verdict.session))
-    missing = {problem.key: problem.reason for problem in verdict.missing}
-    for key in [*expected, *(key for key, run in runs.items() if key not in expected and run.status != "ok")]:
-        partition, stack, name = key
-        run = runs.get(key)
+    reasons_by_missing_run = {problem.key: problem.reason for problem in verdict.missing}
+    keys = dict.fromkeys(result.key for result in history.expected(verdict.session))
+    for run in runs.values():
+        if run.status != "ok":
+            keys.setdefault(run.key)
+    for key in keys:
+        received_run = runs.get(key)
         result: FinalResult | None = None
-        if run is not None and run.status != "ok":
-            result = Failure(valid_xml(f"{run.status}: {run.reason or 'no reason given'}"), run.status)
-        elif key in missing or run is None:
-            result = Error(valid_xml(missing.get(key) or "expected, but not received"), "missing")
-        yield junit_case(f"{partition}.{stack}", name, result, (run and run.wall_s) or 0.0)
+        if received_run is not None and received_run.status != "ok":
+            message = f"{received_run.status}: {received_run.reason or 'no reason given'}"
+            result = Failure(valid_xml(message), received_run.status)
+        elif received_run is None or key in reasons_by_missing_run:
+            message = reasons_by_missing_run.get(key) or "expected, but not received"
+            result = Error(valid_xml(message), "missing")
+        wall_s = 0.0
+        if received_run is not None:
+            wall_s = received_run.wall_s or 0.0
+        yield junit_case(f"{key.partition}.{key.stack}", key.run, result, wall_s)
     for problem in (*verdict.deferred, *verdict.unavailable):
         # The reason is the name: readers merge cases of equal names, and "2 cases" may name several groups.
         message = valid_xml(f"{problem.run}: {problem.reason}")

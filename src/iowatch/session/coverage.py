@@ -11,6 +11,19 @@ from iowatch.session.accepted_plan import loss_reasons
 from iowatch.store import ExpectedResult, History, RunRow, SessionRow
 
 
+@dataclass(frozen=True, slots=True)
+class MissingRun(RunProblem):
+    """A run that lacks expected results; its reason states both fields in one sentence.
+
+    Attributes:
+        results: the results that it lacks, as text.
+        cause: why it lacks them, which several runs may share; empty if that is not known.
+    """
+
+    results: str = ""
+    cause: str = ""
+
+
 @dataclass(frozen=True)
 class SessionCoverage:
     """The expected set of a session, compared with what it received.
@@ -26,7 +39,7 @@ class SessionCoverage:
     received: int
     missing_results: tuple[ExpectedResult, ...]
     failed: tuple[RunProblem, ...]
-    missing: tuple[RunProblem, ...]
+    missing: tuple[MissingRun, ...]
 
     @property
     def is_complete(self) -> bool:
@@ -72,18 +85,18 @@ def compare_with_expected(
 
 def _missing_runs(
     absent: Sequence[ExpectedResult], failed: Collection[RunKey], reasons: Mapping[RunKey, str]
-) -> tuple[RunProblem, ...]:
+) -> tuple[MissingRun, ...]:
     """The runs of missing results, one entry per run, without those that failed."""
     results: dict[RunKey, list[str]] = {}
     for result in absent:
         if result.key not in failed:
             results.setdefault(result.key, []).append(f"no {result.operation} {result.metric}")
-    missing: list[RunProblem] = []
-    for key, texts in results.items():
-        reason = ", ".join(texts)
-        if key in reasons:
-            reason += f" ({reasons[key]})"
-        missing.append(RunProblem("missing", key.stack, key.run, reason, key.partition))
+    missing: list[MissingRun] = []
+    for key, result_texts in results.items():
+        lacking = ", ".join(result_texts)
+        cause = reasons.get(key, "")
+        reason = f"{lacking} ({cause})" if key in reasons else lacking
+        missing.append(MissingRun("missing", key.stack, key.run, reason, key.partition, lacking, cause))
     return tuple(missing)
 
 

@@ -17,7 +17,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -140,8 +140,10 @@ class ReframeFailure:
 
     Attributes:
         phase: of ReFrame's pipeline (`setup`, `run`, `sanity`, `performance`…), or `start` and `stack` of iowatch.
+        reason: class of the exception, in words, and its message.
         error: class name of the exception that ended the phase, or empty; `PerformanceError` is a value outside
             its reference.
+        message: of the exception; empty if ReFrame did not record one.
     """
 
     test: str
@@ -149,6 +151,12 @@ class ReframeFailure:
     phase: str
     reason: str
     error: str = ""
+    message: str = ""
+
+    def with_remark(self, remark: str) -> ReframeFailure:
+        """The failure with a remark at the end of its texts."""
+        message = f"{self.message} ({remark})" if self.message else ""
+        return replace(self, reason=f"{self.reason} ({remark})", message=message)
 
 
 def check_path(name: str) -> Path:
@@ -374,10 +382,12 @@ def read_failures(directory: Path, site: ReframeSite) -> list[ReframeFailure]:
 
 def _make_failure(case: Mapping[str, Any], site: ReframeSite) -> ReframeFailure:
     """The failure of a test case of ReFrame's report."""
+    exception = case.get("fail_info") or {}
     return ReframeFailure(
         test=str(case.get("display_name") or case.get("name")),
         stack=site.stack_of(str(case.get("environ"))),
         phase=str(case.get("fail_phase")),
         reason=_fail_reason(case),
-        error=str((case.get("fail_info") or {}).get("exc_type") or ""),
+        error=str(exception.get("exc_type") or ""),
+        message=" ".join(str(exception.get("exc_value") or "").split()),
     )

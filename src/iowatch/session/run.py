@@ -409,7 +409,7 @@ def _name_extra_work(failure: reframe.ReframeFailure, runs: Sequence[PlannedRun]
         if (run.reframe_test, run.stack) == (failure.test, failure.stack):
             if run.extra_work:
                 work = " and ".join(map(str, run.extra_work))
-                return replace(failure, reason=f"{failure.reason} (after the measurement its job also had {work})")
+                return failure.with_remark(f"after the measurement its job also had {work}")
             return failure
     return failure
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, replace
-from typing import Any
 
 from iowatch import checks
 from iowatch.benchmarks import registry, suites
@@ -16,10 +15,12 @@ from iowatch.core import (
     ProblemKind,
     RunKey,
     RunProblem,
+    UnplannedRun,
     artefacts,
     format_count,
     format_number,
     headline_metrics,
+    name_without_turn,
 )
 from iowatch.findings import (
     Finding,
@@ -33,17 +34,26 @@ from iowatch.findings import (
 from iowatch.reference import bandwidth, published_counts
 from iowatch.session import conditions
 from iowatch.session.accepted_plan import loss_reasons
-from iowatch.session.coverage import assess_coverage
+from iowatch.session.coverage import MissingRun, assess_coverage
 from iowatch.session.run import SessionSummary
 from iowatch.site import suite_on_system
-from iowatch.store import ExpectedResult, History, MissingReason, NewestSessionReport, RunRow, SessionFacts, SessionRow
+from iowatch.store import (
+    ExpectedResult,
+    History,
+    MissingReason,
+    NewestSessionReport,
+    OutsideResult,
+    RunRow,
+    SeriesRow,
+    SessionFacts,
+    SessionRow,
+)
 
-# Attributes of a session: cases that cannot run on the system, as `RunProblem`, and the commands that install what
-# these need.
-UNAVAILABLE = "unavailable"
-INSTALL_COMMANDS = "install_commands"
 # Exception of ReFrame for a value outside its reference.
 _OUTSIDE_REFERENCE = "PerformanceError"
+# What the name of a ReFrame test of a case has, before `<suite>/<case>`.
+_ENTRY = "%entry="
+_COLLECTIVE_METRIC, _INDEPENDENT_METRIC = "collective_count", "independent_count"
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +135,7 @@ class Verdict:
     headlines: tuple[HeadlineResult, ...]
     transfers: tuple[TransferCounts, ...]
     failed: tuple[RunProblem, ...]
-    missing: tuple[RunProblem, ...]
+    missing: tuple[MissingRun, ...]
     extent: HistoryExtent
     changes: tuple[Finding, ...]
     suspected: tuple[Finding, ...]
@@ -154,146 +164,202 @@ class Verdict:
 
 def assess_session(history: History, summary: SessionSummary) -> Verdict:
     """Assess a session that has ended; updates the findings."""
-    row = history.session(summary.uuid)
-    runs = history.runs(row.uuid)
-    # Why runs that could be planned are missing: their failure, or the end of the session.
-    lost = loss_reasons(row)
-    absent = [problem for problem in assess_coverage(history, row).missing if problem.key not in lost]
-    reasons = _failure_reasons(summary, absent)
-    findings = update_findings(history, row.system)
-    unavailable = _count_by_reason("unavailable", ((item.stack, item.reason) for item in summary.unavailable))
+    session = history.session(summary.uuid)
+    runs = history.runs(session.uuid)
+    # Why runs are missing: lost ones could not be planned; the others failed, or the session ended before them.
+    causes_of_loss = loss_reasons(session)
+    missing = assess_coverage(history, session).missing
+    unexplained = [problem for problem in missing if problem.key not in causes_of_loss]
+    causes_of_failure = _failure_causes(summary, unexplained)
+    coverage = assess_coverage(history, session, {**causes_of_failure, **causes_of_loss})
+    findings = update_findings(history, session.system)
+    # Pages and notices read from the facts of the session what is known only now.
+    unavailable = _count_by_reason("unavailable", [(case.stack, case.reason) for case in summary.unavailable])
+    missing_reasons = [MissingReason(*key, cause) for key, cause in causes_of_failure.items()]
     history.add_facts(
-        row.uuid,
+        session.uuid,
         SessionFacts(
-            unavailable=tuple(unavailable),
+            unavailable=unavailable,
             install_commands=tuple(summary.install_commands),
-            missing_reasons=tuple(MissingReason(*key, reason) for key, reason in reasons.items()),
+            missing_reasons=tuple(missing_reasons),
         ),
     )
-    coverage = assess_coverage(history, row, {**reasons, **lost})
+    problems = [
+        *summary.problems,
+        *_quarantine_problems(history, session.system),
+        *conditions.ended_series(history, session),
+        *_damaged_file_problems(session.started_at // DAY_S),
+    ]
+    # The update of the findings has added its facts.
+    updated_session = history.session(session.uuid)
     return Verdict(
-        session=row.uuid,
-        system=row.system,
-        suite=row.suite,
-        status=row.status,
+        session=session.uuid,
+        system=session.system,
+        suite=session.suite,
+        status=session.status,
         expected=coverage.expected,
         received=coverage.received,
-        headlines=_headline_results(history, runs, set(history.expected(row.uuid))),
+        headlines=_headline_results(history, runs, set(history.expected(session.uuid))),
         transfers=_transfer_counts(history, runs),
         failed=coverage.failed,
         missing=coverage.missing,
-        extent=history_extent(history, [row.system]),
+        extent=history_extent(history, [session.system]),
         install_commands=summary.install_commands,
-        newest=history.session(row.uuid).facts.report,
-        changes=tuple(f for f in findings if f.needs_action),
-        suspected=tuple(f for f in findings if f.state == "suspected" and not f.needs_action),
-        current=tuple(f for f in findings if f.resolution is None),
+        newest=updated_session.facts.report,
+        changes=tuple(finding for finding in findings if finding.needs_action),
+        suspected=_suspected_without_action(findings),
+        current=tuple(finding for finding in findings if finding.resolution is None),
         unavailable=unavailable,
         recovered=summary.recovered,
         wall_s=summary.wall_s,
         benchmark_s=summary.benchmark_s,
-        deferred=_count_by_reason("deferred", ((item.stack, item.reason) for item in summary.deferred_runs)),
-        added=tuple(
-            RunProblem("added", run.stack, run.name, ", ".join(map(" ".join, run.results)), run.partition)
-            for run in summary.added_runs
-        ),
-        dismissed=tuple(f for f in findings if f.dismissed_change_remains),
+        deferred=_count_by_reason("deferred", [(run.stack, run.reason) for run in summary.deferred_runs]),
+        added=tuple(_added_problem(run) for run in summary.added_runs),
+        dismissed=tuple(finding for finding in findings if finding.dismissed_change_remains),
         stopped=summary.stop_reason,
         repeated=summary.retest_count,
         retests=_retested_runs(history, runs),
-        references=(*_values_outside_references(history, row, runs), *_reference_errors(summary)),
-        outside_usual=_values_outside_usual(history, history.session(row.uuid), runs),
-        problems=_store_problems(
-            history,
-            row,
-            [
-                *summary.problems,
-                *_quarantine_problems(history, row.system),
-                *conditions.ended_series(history, row),
-                *_damaged_file_problems(row.started_at // DAY_S),
-            ],
-        ),
+        references=(*_values_outside_references(history, session, runs), *_reference_errors(summary)),
+        outside_usual=_values_outside_usual(history, updated_session, runs),
+        problems=_store_problems(history, session, problems),
     )
+
+
+def _suspected_without_action(findings: Sequence[Finding]) -> tuple[Finding, ...]:
+    """The suspected findings that do not last with enough probability to need action."""
+    return tuple(finding for finding in findings if finding.state == "suspected" and not finding.needs_action)
+
+
+def _added_problem(run: UnplannedRun) -> RunProblem:
+    results = [f"{operation} {metric}" for operation, metric in run.results]
+    return RunProblem("added", run.stack, run.name, ", ".join(results), run.partition)
 
 
 def _quarantine_problems(history: History, system: str) -> list[str]:
     """One sentence per damaged case of any session of the system; a session that is not in the history may be one."""
-    found = checks.quarantined_cases()
-    others = {session.uuid for session in history.sessions() if session.system != system} if found else set()
-    return [one.text for one in found if one.session not in others]
+    damaged_cases = checks.quarantined_cases()
+    if not damaged_cases:
+        return []
+    of_other_systems = {session.uuid for session in history.sessions() if session.system != system}
+    return [case.text for case in damaged_cases if case.session not in of_other_systems]
 
 
 def _damaged_file_problems(day: int) -> list[str]:
-    """A sample of the kept files, so that damage of the disk is found before a finding needs them."""
-    return [
-        f"{path} does not have the content that its name states; remove it, check the disk, run `iowatch history check`"
-        for path in artefacts.damaged_artefacts(day)
-    ]
+    """A sample of the kept files, so that damage of the disk is found before a finding needs them.
+
+    Args:
+        day: since 1970; each day has another sample.
+    """
+    remedy = "remove it, check the disk, run `iowatch history check`"
+    damaged_paths = artefacts.damaged_artefacts(day)
+    return [f"{path} does not have the content that its name states; {remedy}" for path in damaged_paths]
 
 
-def _store_problems(history: History, session: SessionRow, found: Sequence[str]) -> tuple[str, ...]:
-    """All problems of the session; new ones are added to its facts, which pages and notices read."""
-    known = session.facts.problems
-    problems = tuple(dict.fromkeys([*known, *found]))
-    if len(problems) > len(known):
-        history.add_facts(session.uuid, SessionFacts(problems=problems))
-    return problems
+def _store_problems(history: History, session: SessionRow, problems: Sequence[str]) -> tuple[str, ...]:
+    """All problems of the session; new ones are added to its facts, which pages and notices read.
+
+    Args:
+        session: as it was before the verdict.
+    """
+    stored_problems = session.facts.problems
+    all_problems = tuple(dict.fromkeys([*stored_problems, *problems]))
+    if len(all_problems) > len(stored_problems):
+        history.add_facts(session.uuid, SessionFacts(problems=all_problems))
+    return all_problems
+
+
+def _operation(series: SeriesRow) -> str:
+    return str(series.case.parameters.get("operation", ""))
 
 
 def _headline_results(
     history: History, runs: Sequence[RunRow], expected: Set[ExpectedResult]
 ) -> tuple[HeadlineResult, ...]:
-    found = []
+    headlines: list[HeadlineResult] = []
     for run in runs:
         for series, samples in history.run_results(run.id):
-            operation = str(series.case.parameters.get("operation", ""))
-            if ExpectedResult(run.name, run.partition, run.stack, operation, series.metric) in expected:
-                metric = METRICS[series.metric]
-                best = metric.best(samples), metric.unit, len(samples)
-                found.append(HeadlineResult(run.stack, run.name, operation, metric.name, *best))
-    return tuple(found)
+            operation = _operation(series)
+            result = ExpectedResult(run.name, run.partition, run.stack, operation, series.metric)
+            if result not in expected:
+                continue
+            metric = METRICS[series.metric]
+            headlines.append(
+                HeadlineResult(
+                    stack=run.stack,
+                    run=run.name,
+                    operation=operation,
+                    metric=metric.name,
+                    value=metric.best(samples),
+                    unit=metric.unit,
+                    samples=len(samples),
+                )
+            )
+    return tuple(headlines)
 
 
 def _retested_runs(history: History, runs: Sequence[RunRow]) -> tuple[RetestedRun, ...]:
     """Each retest with the best values of the first run and of the retest, of their headline metric."""
     run_ids = {run.key: run.id for run in runs}
-    retested: list[RetestedRun] = []
+    retested_runs: list[RetestedRun] = []
     for retest in find_retests(runs):
-        values: dict[tuple[str, str], list[float]] = {}
-        for name in (retest.name, checks.turn_run_name(retest.name, {checks.RETEST: True})):
-            results = history.run_results(run_ids[RunKey(retest.partition, retest.stack, name)])
-            measured_metrics = {series.metric for series, _ in results}
-            headline = next((metric for metric in headline_metrics() if metric in measured_metrics), None)
-            for series, samples in results:
-                if series.metric == headline and samples:
-                    metric = METRICS[series.metric]
-                    result = str(series.case.parameters.get("operation", "")), metric.unit
-                    values.setdefault(result, []).append(metric.best(samples))
-        retested_results: list[RetestedResult] = []
-        for (operation, unit), best_values in values.items():
-            retested_results.append(RetestedResult(operation, unit, tuple(best_values)))
-        retested.append(RetestedRun(retest, tuple(retested_results)))
-    return tuple(retested)
+        first_run = RunKey(retest.partition, retest.stack, retest.name)
+        second_run = first_run._replace(run=checks.turn_run_name(retest.name, {checks.RETEST: True}))
+        # The values of the first run are before those of its retest.
+        values_by_operation: dict[tuple[str, str], list[float]] = {}
+        for key in (first_run, second_run):
+            for result in _best_headline_values(history, run_ids[key]):
+                values_by_operation.setdefault((result.operation, result.unit), []).extend(result.values)
+        results: list[RetestedResult] = []
+        for (operation, unit), values in values_by_operation.items():
+            results.append(RetestedResult(operation, unit, tuple(values)))
+        retested_runs.append(RetestedRun(retest, tuple(results)))
+    return tuple(retested_runs)
+
+
+def _best_headline_values(history: History, run_id: int) -> list[RetestedResult]:
+    """The best value of each operation of a run, of its headline metric."""
+    results = history.run_results(run_id)
+    measured_metrics = {series.metric for series, _ in results}
+    headline = next((metric for metric in headline_metrics() if metric in measured_metrics), None)
+    best_values: list[RetestedResult] = []
+    for series, samples in results:
+        if series.metric == headline and samples:
+            metric = METRICS[series.metric]
+            best_values.append(RetestedResult(_operation(series), metric.unit, (metric.best(samples),)))
+    return best_values
 
 
 def _transfer_counts(history: History, runs: Sequence[RunRow]) -> tuple[TransferCounts, ...]:
-    found: list[TransferCounts] = []
+    """The counts of each run and operation; of several repetitions the last one."""
+    all_counts: list[TransferCounts] = []
     for run in runs:
-        counts: dict[str, TransferCounts] = {}
+        counts_of_operations: dict[str, TransferCounts] = {}
         for series, samples in history.run_results(run.id):
-            if series.metric in ("collective_count", "independent_count"):
-                operation = str(series.case.parameters.get("operation", ""))
-                paper = published_counts(series.case)
-                made = TransferCounts(run.stack, run.name, operation, printed=paper.text if paper else None)
-                count: dict[str, Any] = {series.metric.removesuffix("_count"): round(samples[-1])}
-                counts[operation] = replace(counts.get(operation, made), **count)
-        found += counts.values()
-    return tuple(found)
+            if series.metric not in (_COLLECTIVE_METRIC, _INDEPENDENT_METRIC):
+                continue
+            operation = _operation(series)
+            counts = counts_of_operations.get(operation)
+            if counts is None:
+                published = published_counts(series.case)
+                counts = TransferCounts(run.stack, run.name, operation, printed=published.text if published else None)
+            number = round(samples[-1])
+            # Each of the two metrics is a series of its own.
+            if series.metric == _COLLECTIVE_METRIC:
+                counts_of_operations[operation] = replace(counts, collective=number)
+            else:
+                counts_of_operations[operation] = replace(counts, independent=number)
+        all_counts += counts_of_operations.values()
+    return tuple(all_counts)
 
 
-def _failure_reasons(summary: SessionSummary, missing: Iterable[RunProblem]) -> dict[RunKey, str]:
-    found = {problem.key: _failure_reason(summary, problem.stack, problem.run) for problem in missing}
-    return {key: reason for key, reason in found.items() if reason}
+def _failure_causes(summary: SessionSummary, missing: Iterable[RunProblem]) -> dict[RunKey, str]:
+    """Why runs are missing, without those of which the session shows no cause."""
+    causes: dict[RunKey, str] = {}
+    for problem in missing:
+        cause = _failure_reason(summary, problem.stack, problem.run)
+        if cause:
+            causes[problem.key] = cause
+    return causes
 
 
 def _failure_reason(summary: SessionSummary, stack: str, run: str) -> str:
@@ -301,20 +367,27 @@ def _failure_reason(summary: SessionSummary, stack: str, run: str) -> str:
 
     It is the failure of the run, else the end of the budget, else a failed build of its stack or a failure of ReFrame.
     """
-    benchmark, _, case = run.partition("#")[0].partition(":")
-    relevant = [f for f in summary.failures if f.stack in (stack, "")]
-    own = [f for f in relevant if _is_test_of_case(f.test, benchmark, case)]
-    if summary.stop_reason and not own:
+    benchmark, _, case = name_without_turn(run).partition(":")
+    failures_of_stack = [failure for failure in summary.failures if failure.stack in (stack, "")]
+    for failure in failures_of_stack:
+        if _is_test_of_case(failure.test, benchmark, case):
+            return f"{failure.phase}: {failure.reason}"
+    if summary.stop_reason:
         return summary.stop_reason
-    causes = own or [f for f in relevant if "%entry=" not in f.test]  # tests of cases have an entry
-    return f"{causes[0].phase}: {causes[0].reason}" if causes else ""
+    for failure in failures_of_stack:
+        # Only tests of cases have an entry of a suite: others build a program, or are ReFrame itself.
+        if _ENTRY not in failure.test:
+            return f"{failure.phase}: {failure.reason}"
+    return ""
 
 
 def _is_test_of_case(test: str, benchmark: str, case: str) -> bool:
     """Whether a ReFrame test name, `<check> %entry=<suite>/<case>`, is that of a case."""
-    check, _, entry = test.partition(" %entry=")
-    known = registry.BENCHMARKS.get(benchmark)
-    return known is not None and known.check == check and entry.partition("/")[2] == case
+    check, _, entry = test.partition(f" {_ENTRY}")
+    _suite, _, case_of_entry = entry.partition("/")
+    if benchmark not in registry.BENCHMARKS:
+        return False
+    return check == registry.BENCHMARKS[benchmark].check and case_of_entry == case
 
 
 def _values_outside_references(history: History, session: SessionRow, runs: Sequence[RunRow]) -> tuple[RunProblem, ...]:
@@ -322,23 +395,34 @@ def _values_outside_references(history: History, session: SessionRow, runs: Sequ
 
     Runs with `reference: none` in their suite have no reference.
     """
-    known = session.suite in suites.suite_names()
-    cases = suite_on_system(session.suite, session.system, (suites.ALL_FILE_SYSTEMS,)) if known else []
-    without = {case.run_name for case in cases if case.reference == "none"}
     try:
         references = bandwidth.load_references(session.system)
     except InputError:
         return ()  # no check has run: all are reported as missing, with the reason
-    found = []
-    for run in (run for run in runs if references.entries and run.name.partition("#")[0] not in without):
+    if not references.entries:
+        return ()
+    exempt_cases = _cases_without_reference(session)
+    problems: list[RunProblem] = []
+    for run in runs:
+        if name_without_turn(run.name) in exempt_cases:
+            continue
         for series, samples in history.run_results(run.id):
-            case = series.case.parameters
-            place = run.partition, run.stack, case, str(case.get("operation", "")), series.metric
-            entry = references.find(*place)
-            reason = bandwidth.outside_bounds_reason(entry, entry.metric.best(samples)) if entry and samples else None
-            if reason:
-                found.append(RunProblem("outside reference", run.stack, run.name, reason, run.partition))
-    return tuple(found)
+            parameters = series.case.parameters
+            reference = references.find(run.partition, run.stack, parameters, _operation(series), series.metric)
+            if reference is None or not samples:
+                continue
+            reason = bandwidth.outside_bounds_reason(reference, reference.metric.best(samples))
+            if reason is not None:
+                problems.append(RunProblem("outside reference", run.stack, run.name, reason, run.partition))
+    return tuple(problems)
+
+
+def _cases_without_reference(session: SessionRow) -> set[str]:
+    """Names of the cases of a suite that state `reference: none`; empty if the suite no longer exists."""
+    if session.suite not in suites.suite_names():
+        return set()
+    cases = suite_on_system(session.suite, session.system, (suites.ALL_FILE_SYSTEMS,))
+    return {case.run_name for case in cases if case.reference == "none"}
 
 
 def _values_outside_usual(history: History, session: SessionRow, runs: Sequence[RunRow]) -> tuple[RunProblem, ...]:
@@ -353,30 +437,41 @@ def _values_outside_usual(history: History, session: SessionRow, runs: Sequence[
     problems: list[RunProblem] = []
     for run in runs:
         for series, _ in history.run_results(run.id):
+            # The run and its retest are one observation, which is reported with the first of both.
             result = outside.pop(series.id, None)
             if result is None:
                 continue
-            case = series.case.parameters
-            operation = str(case.get("operation", ""))
-            if references.find(run.partition, run.stack, case, operation, series.metric) is None:
-                metric = METRICS[series.metric]
-                bounds = f"{format_number(result.lowest_usual)} to {format_number(result.highest_usual)} {metric.unit}"
-                earlier = format_count(result.earlier, "session")
-                reason = (
-                    f"{operation} {metric.label.lower()} {format_number(result.value)}, usually {bounds} ({earlier})"
-                )
+            parameters = series.case.parameters
+            reference = references.find(run.partition, run.stack, parameters, _operation(series), series.metric)
+            if reference is None:
+                reason = _outside_usual_reason(series, result)
                 problems.append(RunProblem("outside usual range", run.stack, run.name, reason, run.partition))
     return tuple(problems)
 
 
+def _outside_usual_reason(series: SeriesRow, result: OutsideResult) -> str:
+    """`write bandwidth 80, usually 90 to 120 MiB/s (14 sessions)`."""
+    metric = METRICS[series.metric]
+    value = f"{_operation(series)} {metric.label.lower()} {format_number(result.value)}"
+    bounds = f"{format_number(result.lowest_usual)} to {format_number(result.highest_usual)} {metric.unit}"
+    return f"{value}, usually {bounds} ({format_count(result.earlier, 'session')})"
+
+
 def _reference_errors(summary: SessionSummary) -> tuple[RunProblem, ...]:
     """Failures of checks after the measurement: an invalid reference, or a missing required entry."""
-    wrong = [f for f in summary.failures if f.phase == "performance" and f.error != _OUTSIDE_REFERENCE]
-    reasons = ((failure.stack, failure.reason.removeprefix("input error: ")) for failure in wrong)
-    return _count_by_reason("outside reference", reasons)
+    stacks_and_reasons: list[tuple[str, str]] = []
+    for failure in summary.failures:
+        if failure.phase != "performance" or failure.error == _OUTSIDE_REFERENCE:
+            continue
+        # The message of an error that iowatch reports is complete without the class of the error.
+        is_reported = failure.error == InputError.__name__ and failure.message
+        stacks_and_reasons.append((failure.stack, failure.message if is_reported else failure.reason))
+    return _count_by_reason("outside reference", stacks_and_reasons)
 
 
 def _count_by_reason(kind: ProblemKind, stacks_and_reasons: Iterable[tuple[str, str]]) -> tuple[RunProblem, ...]:
     """One entry per stack and reason, with the number of cases."""
-    counts = Counter(stacks_and_reasons)
-    return tuple(RunProblem(kind, stack, format_count(n, "case"), reason) for (stack, reason), n in counts.items())
+    problems: list[RunProblem] = []
+    for (stack, reason), number in Counter(stacks_and_reasons).items():
+        problems.append(RunProblem(kind, stack, format_count(number, "case"), reason))
+    return tuple(problems)

@@ -11,6 +11,7 @@ import sqlite3
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -185,10 +186,6 @@ def _is_read_only(path: Path) -> bool:
 
 
 _NOT_WRITTEN = "Nothing was written."
-_READ_ONLY, _NOT_WRITABLE = "its file system is read-only", "this account may not write there"
-_NO_SPACE = "no space left on device"
-# Causes that SQLite reports under several codes -> the code that stands for them.
-_LOCATIONS = {_READ_ONLY: "SQLITE_READONLY", _NOT_WRITABLE: "SQLITE_READONLY", _NO_SPACE: "SQLITE_FULL"}
 # Start of the error code (SQLite's name, PostgreSQL's SQLSTATE; None: no connection), its error, and what to do.
 _CAUSES: tuple[tuple[tuple[str, ...], type[IowatchError], str], ...] = (
     (
@@ -220,10 +217,8 @@ _CAUSES: tuple[tuple[tuple[str, ...], type[IowatchError], str], ...] = (
 def _make_error(error: DBAPIError, engine: Engine) -> IowatchError:
     """Return the error to report for an error of the driver, with its cause and what to do."""
     reason = database_error_reason(error, engine)
-    code = _error_code(error)
-    for location, code_of_location in _LOCATIONS.items():
-        if location in reason:
-            code = code_of_location
+    obstacle = _find_obstacle(engine)
+    code = _error_code(error) if obstacle is None else obstacle.code
     message = f"the history {engine_place(engine)} cannot be used: {reason}"
     for prefixes, error_class, hint in _CAUSES:
         if code.startswith(prefixes):
@@ -246,17 +241,43 @@ def _error_code(error: DBAPIError) -> str:
 
 def database_error_reason(error: DBAPIError, engine: Engine) -> str:
     """Return the driver's message and causes that SQLite does not report: no space left, or a read-only location."""
-    path = Path(engine.url.database or "")
-    if engine.dialect.name != "sqlite" or not path.parent.is_dir():
+    if not _is_sqlite_file(engine):
         return " ".join(str(error.orig).split())
-    free = files.free_bytes(path.parent)
+    obstacle = _find_obstacle(engine)
+    return str(error.orig) if obstacle is None else f"{error.orig} ({obstacle.text})"
+
+
+@dataclass(frozen=True)
+class _Obstacle:
+    """Why SQLite cannot use the directory of a history, which it reports under several codes.
+
+    Attributes:
+        code: the error code of SQLite that stands for these.
+    """
+
+    text: str
+    code: str
+
+
+def _is_sqlite_file(engine: Engine) -> bool:
+    """Whether the history is a file of SQLite in a directory that exists."""
+    return engine.dialect.name == "sqlite" and Path(engine.url.database or "").parent.is_dir()
+
+
+def _find_obstacle(engine: Engine) -> _Obstacle | None:
+    """What prevents the use of a history of SQLite; None of other databases, and if nothing does."""
+    if not _is_sqlite_file(engine):
+        return None
+    path = Path(engine.url.database or "")
     if _is_read_only(path):
-        return f"{error.orig} ({_READ_ONLY})"
-    if free < _MIN_FREE_BYTES:
-        return f"{error.orig} ({_NO_SPACE}: {format_size(free)})"
-    if path.exists() and not (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)):
-        return f"{error.orig} ({_NOT_WRITABLE}, which SQLite needs even to read)"
-    return str(error.orig)
+        return _Obstacle("its file system is read-only", "SQLITE_READONLY")
+    free_bytes = files.free_bytes(path.parent)
+    if free_bytes < _MIN_FREE_BYTES:
+        return _Obstacle(f"no space left on device: {format_size(free_bytes)}", "SQLITE_FULL")
+    is_writable = os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)
+    if path.exists() and not is_writable:
+        return _Obstacle("this account may not write there, which SQLite needs even to read", "SQLITE_READONLY")
+    return None
 
 
 def _set_timeouts(connection: Any, _record: Any) -> None:

@@ -102,16 +102,17 @@ def test_every_report_has_the_reference_problem(history: History) -> None:
 @pytest.mark.usefixtures("references")
 def test_reference_errors_of_checks_are_reported_once_per_stack(history: History) -> None:
     """ReFrame's message for a case outside its bounds is not repeated: the verdict has its own."""
-    message = "input error: local.yaml:6:9: no case has a parameter 'aip' (in aip=POSIX). Did you mean 'api'?"
+    message = "local.yaml:6:9: no case has a parameter 'aip' (in aip=POSIX). Did you mean 'api'?"
+    reason_of_reframe = f"input error: {message}"
     own = "performance error: failed to meet reference: write_bandwidth=80, expected 100 (l=90, u=120)"
     failures = (
-        ReframeFailure("IorCheck %entry=nightly/a", "gnu", "performance", message, "InputError"),
-        ReframeFailure("IorCheck %entry=nightly/b", "gnu", "performance", message, "InputError"),
+        ReframeFailure("IorCheck %entry=nightly/a", "gnu", "performance", reason_of_reframe, "InputError", message),
+        ReframeFailure("IorCheck %entry=nightly/b", "gnu", "performance", reason_of_reframe, "InputError", message),
         ReframeFailure("IorCheck %entry=nightly/a", "gnu", "performance", own, "PerformanceError"),
     )
     verdict = session(history, (100.0,), failures)
     ((stack, run, reason),) = [(t.stack, t.run, t.reason) for t in verdict.references]
-    assert (stack, run, reason) == ("gnu", "2 cases", message.removeprefix("input error: "))
+    assert (stack, run, reason) == ("gnu", "2 cases", message)
     assert verdict.exit_code == 1
 
 

@@ -17,6 +17,7 @@ from iowatch.output.report import change_lines, escape_markdown, junit_document,
 from iowatch.output.text.findings import verdict_finding_line
 from iowatch.output.text.verdict import newest_session_line, verdict_document
 from iowatch.session import verdict as verdict_module
+from iowatch.session.coverage import MissingRun
 from iowatch.session.run import SessionSummary
 from iowatch.session.verdict import Verdict, assess_session
 from iowatch.store import (
@@ -111,7 +112,7 @@ def test_junit_is_well_formed_with_any_characters(history: History, verdict: Ver
     broken = replace(
         verdict,
         changes=(build_finding(compared=(STRANGE,)),),
-        missing=(RunProblem("missing", "gnu", "absent", STRANGE, "compute"),),
+        missing=(MissingRun("missing", "gnu", "absent", STRANGE, "compute"),),
     )
     document = junit_document(history, broken)
     document.encode("utf-8")
@@ -130,7 +131,10 @@ def test_markdown_starts_with_the_status_and_lists_all_problems(verdict: Verdict
 def test_cause_of_several_runs_is_printed_once(verdict: Verdict) -> None:
     """JSON and JUnit keep it with every run, because programs read one case at a time."""
     cause = f"start: ReFrame ended without a report: {'reason ' * 9}end"
-    absent = [RunProblem("missing", "gnu", name, f"no {name} bandwidth ({cause})") for name in ("write", "read")]
+    absent: list[MissingRun] = []
+    for name in ("write", "read"):
+        results = f"no {name} bandwidth"
+        absent.append(MissingRun("missing", "gnu", name, reason=f"{results} ({cause})", results=results, cause=cause))
     full = f"failed: {'disk full, ' * 9}"
     failed = [
         RunProblem("failed", "gnu", *both) for both in (("a", full), ("b", full), ("c", "failed: killed"), ("d", full))
@@ -143,7 +147,9 @@ def test_cause_of_several_runs_is_printed_once(verdict: Verdict) -> None:
         f"gnu write: no write bandwidth ({cause})",
         "gnu read: no read bandwidth (as for gnu write)",
     ]
-    assert [one["reason"].count(cause) for one in verdict_document(several)["missing"]] == [1, 1]
+    documents = verdict_document(several)["missing"]
+    assert [document["reason"].count(cause) for document in documents] == [1, 1]
+    assert list(documents[0]) == ["kind", "stack", "run", "reason", "partition"]
 
 
 def test_markdown_has_no_mentions_and_stays_on_one_line() -> None:

@@ -25,7 +25,7 @@ from iowatch.core import (
     parse_size,
     parse_time,
 )
-from iowatch.output.history import artefact_location, print_series, print_session, print_sessions
+from iowatch.output.history import PrintedRun, artefact_location, print_series, print_session, print_sessions
 from iowatch.site import shared_zone
 from iowatch.store import (
     ALL_SESSIONS,
@@ -240,7 +240,8 @@ def show(session: str | None, number: int | None, every_file: bool, db: str | No
         document["retests"] = [asdict(retest) for retest in retests]
         common.print_json(document)
     else:
-        print_session(common.stdout_console(), row, runs, missing, artefacts, every_file or number is not None)
+        printed_runs = [PrintedRun(run, results, artefacts.get(run.id, ())) for run, results in runs]
+        print_session(common.stdout_console(), row, printed_runs, missing, every_file or number is not None)
 
 
 @command.command(

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from iowatch.benchmarks.suites import load_suite, suite_names
 from iowatch.comparison import SideEntry, sides
-from iowatch.core import Scalar, UsageError, format_size, settings, suggest_name
+from iowatch.core import Scalar, UsageError, format_size, session_of_day, settings, suggest_name
 from iowatch.findings import format_parameter_value, headline_series, load_detections, load_observations
 from iowatch.reference import published
 from iowatch.statistics import SideSamples
@@ -171,7 +171,7 @@ def history_entries(history: History, system: str, operation: str, last: int) ->
             session = session_by_run[int(run_id)]
             # An import may hold the outputs of many days: each day counts as a session.
             if session in imported:
-                session = sides.session_of_day(session, int(time))
+                session = session_of_day(session, int(time))
             medians_by_session[session] += (float(value),)
         if medians_by_session:
             entries.append(_entry(row, SideSamples(medians_by_session)))

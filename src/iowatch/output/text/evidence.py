@@ -65,8 +65,10 @@ def format_moved_layer(layer: MovedLayer) -> str:
         return "cannot tell which layer moved: no single layer explains the changes"
     names = [candidate.layer for candidate in layer.candidates]
     question = f"between {join_names(names)}" if len(names) > 1 else f"whether it is {names[0]}"
-    would_tell = f" (a series of {' or of '.join(layer.would_tell)} would tell)" if layer.would_tell else ""
-    return f"cannot tell {question}{would_tell}"
+    text = f"cannot tell {question}"
+    if layer.would_tell:
+        text += f" (a series of {' or of '.join(layer.would_tell)} would tell)"
+    return text
 
 
 def _format_named_layer(layer: MovedLayer) -> str:
@@ -119,10 +121,12 @@ def covariate_cells(difference: CovariateDifference) -> tuple[str, str, str, str
     label = difference.label
     if difference.includes_run:
         label = f"{label} (with the runs themselves)"
-    before, after, usual, lowest, highest = (
-        _format_covariate_value(value, difference.unit)
-        for value in (difference.before, difference.after, difference.usual, difference.lowest, difference.highest)
-    )
+    unit = difference.unit
+    before = _format_covariate_value(difference.before, unit)
+    after = _format_covariate_value(difference.after, unit)
+    usual = _format_covariate_value(difference.usual, unit)
+    lowest = _format_covariate_value(difference.lowest, unit)
+    highest = _format_covariate_value(difference.highest, unit)
     return label, before, after, usual, f"{lowest} to {highest}"
 
 
@@ -154,8 +158,8 @@ def experiment_lines(experiment: FindingExperiment) -> tuple[str, ...]:
     """The answer of an experiment that explains a finding, or what to do."""
     if experiment.answer:
         return experiment.answer
-    command, sessions = f"`{experiment.command}`", format_count(experiment.sessions, "session")
+    sessions = format_count(experiment.sessions, "session")
     if not experiment.purpose:
-        return (f"{command} has {sessions} and no answer yet",)
+        return (f"`{experiment.command}` has {sessions} and no answer yet",)
     progress = f"; it has {sessions} and goes on" if experiment.sessions else ""
-    return (f"{command} {experiment.purpose}{progress}",)
+    return (f"`{experiment.command}` {experiment.purpose}{progress}",)

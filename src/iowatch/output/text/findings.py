@@ -149,13 +149,12 @@ def remaining_change_line(finding: Finding) -> str | None:
     decision = finding.review
     if not finding.dismissed_change_remains or decision is None:
         return None
+    number = len(finding.members)
+    verb = "remains" if number == 1 else "remain"
     percent = 100 * abs(1 - finding.size)
     comparison = "below" if finding.size < 1 else "above"
-    count = len(finding.members)
-    return (
-        f"{count} series {'remains' if count == 1 else 'remain'} {percent:.0f} % {comparison} the level before "
-        f"{finding_day(finding)} ({format_decision(decision)}; {finding.id})"
-    )
+    level = f"{percent:.0f} % {comparison} the level before {finding_day(finding)}"
+    return f"{number} series {verb} {level} ({format_decision(decision)}; {finding.id})"
 
 
 def remaining_change_lines(findings: Iterable[Finding]) -> tuple[str, ...]:
@@ -234,7 +233,8 @@ _RIGHT_ALIGNED = ("before", "after", "factor")
 def _member_table(members: Iterable[FindingMember], zone: tzinfo) -> Iterator[str]:
     """One line per member, the largest change first, in columns."""
     rows = [_MEMBER_TITLES, *(_member_cells(member, zone) for member in strongest_first(members))]
-    widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
+    # A column is as wide as its longest cell.
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         cells: list[str] = []
         for title, cell, width in zip(_MEMBER_TITLES, row, widths, strict=True):

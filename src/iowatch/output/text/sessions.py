@@ -27,22 +27,32 @@ def describe_newest_session(report: NewestSessionReport, findings: Sequence[Find
     load = ""
     if report.adjusted_for is not None:
         load = f" (without the effect of {covariate_label(report.adjusted_for)})"
-    losses: list[tuple[float, str]] = []
-    events: list[tuple[float, str]] = []
-    for finding in findings:
-        if finding.resolution is not None:
-            continue
-        if finding.session_loss is not None:
-            losses.append((finding.session_loss.gain, _describe_loss(finding)))
-        elif finding.outlook is not None and finding.outlook.is_current:
-            events.append((-finding.outlook.probability_lasting, _describe_event(finding)))
-    if losses or events:
-        # The largest loss first, then the most probable event.
-        texts = [text for _, text in sorted(losses) + sorted(events)]
+    texts = [*_loss_texts(findings), *_event_texts(findings)]
+    if texts:
         return f"{report.unusual} of {report.measured} series far off{load}, {'; '.join(texts)}"
     if report.unusual:
         return f"{report.unusual} of {report.measured} series far off, no more than usual{load}"
     return f"nothing unusual in {report.measured} series{load}"
+
+
+def _loss_texts(findings: Iterable[Finding]) -> list[str]:
+    """The unusual losses of the last session, the largest first."""
+    gains_and_texts: list[tuple[float, str]] = []
+    for finding in findings:
+        if finding.resolution is None and finding.session_loss is not None:
+            gains_and_texts.append((finding.session_loss.gain, _describe_loss(finding)))
+    return [text for _gain, text in sorted(gains_and_texts)]
+
+
+def _event_texts(findings: Iterable[Finding]) -> list[str]:
+    """The other events of the newest sessions, the most probable first."""
+    ranks_and_texts: list[tuple[float, str]] = []
+    for finding in findings:
+        if finding.resolution is not None or finding.session_loss is not None:
+            continue
+        if finding.outlook is not None and finding.outlook.is_current:
+            ranks_and_texts.append((-finding.outlook.probability_lasting, _describe_event(finding)))
+    return [text for _rank, text in sorted(ranks_and_texts)]
 
 
 def _describe_loss(finding: Finding) -> str:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, replace
 from typing import Any
 
-from iowatch.core import format_number
+from iowatch.core import RunProblem, format_number
 from iowatch.output.text.findings import remaining_change_lines, verdict_finding_line
 from iowatch.output.text.sessions import describe_newest_session, format_retest
 from iowatch.session.verdict import RetestedRun, Verdict
@@ -13,9 +13,11 @@ from iowatch.session.verdict import RetestedRun, Verdict
 
 def verdict_document(verdict: Verdict) -> dict[str, Any]:
     """The verdict as JSON: its attributes, with findings and retests as one line each."""
-    # Findings become lines below; as documents they would be long, and are in `iowatch findings list --json`.
+    # Findings are lines in this document: `iowatch findings list --json` has them with all fields.
     document = asdict(replace(verdict, newest=None, changes=(), suspected=(), dismissed=(), current=(), retests=()))
     del document["current"]
+    # Programs read the reason of a missing run, which states its fields in one sentence.
+    document["missing"] = [_problem_document(missing) for missing in verdict.missing]
     return {
         **document,
         "newest": newest_session_line(verdict),
@@ -26,6 +28,10 @@ def verdict_document(verdict: Verdict) -> dict[str, Any]:
         "days": verdict.extent.days,
         "exit_code": verdict.exit_code,
     }
+
+
+def _problem_document(problem: RunProblem) -> dict[str, str]:
+    return {field.name: getattr(problem, field.name) for field in fields(RunProblem)}
 
 
 def newest_session_line(verdict: Verdict) -> str:

@@ -86,10 +86,10 @@ def test_date_ticks_are_midnights_of_the_zone(days: int) -> None:
     first = datetime(2009, 3, 26, 5, tzinfo=UTC).timestamp()
     ticks = date_ticks(first, first + days * DAY_S, zone=london)
     assert len(ticks) >= 4
-    for moment, label in ticks:
-        local = datetime.fromtimestamp(moment, london)
+    for tick in ticks:
+        local = datetime.fromtimestamp(tick.time, london)
         assert (local.hour, local.minute) == (0, 0)
-        assert label in (f"{local:%-d %b}", f"{local:%b %Y}")
+        assert tick.label in (f"{local:%-d %b}", f"{local:%b %Y}")
 
 
 def test_times_are_local_and_findings_keep_their_dates(tokyo: Path) -> None:

@@ -24,7 +24,7 @@ from iowatch.benchmarks.suites import suite_of_file
 from iowatch.core import artefacts, files, settings, write_atomically
 from iowatch.darshan import privacy_mode
 from iowatch.findings import Finding, FindingMember, find_log_differences, strongest_first
-from iowatch.output.dashboard.build import build_site
+from iowatch.output.dashboard.build import BuildOptions, build_site
 from iowatch.output.dashboard.data import Page
 from iowatch.output.dashboard.pages.finding import publish_finding_pages
 from iowatch.output.finding_document import printed_finding
@@ -56,7 +56,7 @@ def export_finding(history: History, finding: Finding, target: Path) -> list[str
         _copy_suites({history.session(run.session_uuid).suite for _, run in runs}, place / "suites")
         # Without reports: PyDarshan's contain names, and take seconds.
         page = Page("finding", "Finding", None, partial(publish_finding_pages, only=finding.id))
-        build_site(history, Path(scratch) / "site", sessions=0, reports=0, pages=[page])
+        build_site(history, Path(scratch) / "site", BuildOptions(sessions=0, reports=0), pages=[page])
         shutil.copytree((Path(scratch) / "site").resolve(), place / "site")
         lines = [*finding_lines(finding), *log_difference_lines(find_log_differences(history, finding))]
         write_atomically(place / "finding.txt", "\n".join(lines) + "\n")

@@ -55,7 +55,7 @@ class SignOn:
     Attributes:
         header: the header with the name.
         origin: where people open the site, `https://iowatch.example.org`.
-        proxies: addresses, or networks, whose requests are answered; their header is believed.
+        proxies: addresses, or networks, whose requests are answered, and whose header names the person.
     """
 
     header: str
@@ -75,7 +75,9 @@ class SignOn:
 
     def trusts(self, client: str) -> bool:
         """Whether requests from an address come from the proxy."""
+        # An IPv6 address may end with the name of the interface: `fe80::1%eth0`.
         address = ipaddress.ip_address(client.partition("%")[0])
+        # A server that listens on IPv6 sees an IPv4 client as `::ffff:192.0.2.7`.
         if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
             address = address.ipv4_mapped
         return any(address in ipaddress.ip_network(proxy) for proxy in self.proxies)
@@ -116,14 +118,14 @@ class _ReviewSite:
     def require_expected(self) -> None:
         """Refuse requests that bypass the proxy, and names that another web site gave this address (DNS rebinding)."""
         sign_on = self._access.sign_on
-        if sign_on is not None:
-            if not sign_on.trusts(request.remote_addr or ""):
-                raise _RefusedError(403, "This server answers its proxy only.", f"Open {sign_on.origin}")
-            return
-        host = request.headers.get("Host", "")
-        if re.sub(r":\d+$", "", host) not in _LOOPBACK_NAMES:
-            hint = "Open the address that it printed when it started."
-            raise _RefusedError(403, f"This server is not '{host}'.", hint)
+        if sign_on is None:
+            host = request.headers.get("Host", "")
+            name = re.sub(r":\d+$", "", host)
+            if name not in _LOOPBACK_NAMES:
+                hint = "Open the address that it printed when it started."
+                raise _RefusedError(403, f"This server is not '{host}'.", hint)
+        elif not sign_on.trusts(request.remote_addr or ""):
+            raise _RefusedError(403, "This server answers its proxy only.", f"Open {sign_on.origin}")
 
     def keep_key(self) -> Any:
         """Turn the key in an address into a cookie, and open the same page without it."""
@@ -170,31 +172,40 @@ class _ReviewSite:
         if policy is None or b"static/review.js" not in page:
             return None
         # The policy of the file allows no connection; that of the answer allows those to this server.
-        token = f'<meta name="iowatch-review" content="{self._access.token}">'
-        response = Response(page[: policy.start()] + token.encode() + page[policy.end() :], mimetype="text/html")
+        token = f'<meta name="iowatch-review" content="{self._access.token}">'.encode()
+        page_with_token = page[: policy.start()] + token + page[policy.end() :]
+        response = Response(page_with_token, mimetype="text/html")
         allowed = "connect-src 'self'; frame-ancestors 'none'"
         response.headers["Content-Security-Policy"] = f"{policy[1].decode()}; {allowed}"
         response.headers["Cache-Control"] = "no-store"
         return response
 
     def _person(self) -> str | None:
-        """Who sent the request, if that person may decide."""
+        """Who sent the request, if that person may decide; else None."""
         sign_on = self._access.sign_on
         if sign_on is None:
             key = request.cookies.get(self._cookie_name())
-            if key is None or not _are_equal(key, self._access.key):
-                return None
-            return self._access.person
-        name = request.headers.get(sign_on.header, "").encode("latin-1").decode("utf-8", "replace").strip()
+            has_key = key is not None and _are_equal(key, self._access.key)
+            return self._access.person if has_key else None
+        # WSGI hands over the bytes of a header as Latin-1; proxies send UTF-8.
+        header = request.headers.get(sign_on.header, "")
+        name = header.encode("latin-1").decode("utf-8", "replace").strip()
         # A comma joins two headers: the proxy did not replace the one that a client sent.
         if not name or not name.isprintable() or "," in name or len(name) > _MAX_NAME_CHARACTERS:
             return None
         return name
 
     def _require_person(self) -> str:
+        """Who sent the request.
+
+        Raises:
+            _RefusedError: that person may not decide.
+        """
         person = self._person()
         if person is None:
-            hint = "Open the address that the server printed when it started." if self._access.sign_on is None else None
+            hint = None
+            if self._access.sign_on is None:
+                hint = "Open the address that the server printed when it started."
             raise _RefusedError(403, "You are not signed on to review.", hint)
         return person
 
@@ -208,7 +219,8 @@ class _ReviewSite:
         Raises:
             _RefusedError: another page sent it, or it is no document.
         """
-        sign_on, origin = self._access.sign_on, request.headers.get("Origin", "")
+        sign_on = self._access.sign_on
+        origin = request.headers.get("Origin", "")
         expected_origin = f"http://{request.headers['Host']}" if sign_on is None else sign_on.origin
         if origin != expected_origin:
             raise _RefusedError(403, f"The request comes from a page of '{origin}'.", "Nothing is recorded.")

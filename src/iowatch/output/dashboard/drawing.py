@@ -135,14 +135,14 @@ def _month_ticks(month: datetime, first: float, last: float, most: int) -> list[
     return ticks
 
 
-def svg_line(kind: str, x1: float, y1: float, x2: float, y2: float) -> str:
+def svg_line(style_class: str, x1: float, y1: float, x2: float, y2: float) -> str:
     """Straight line with a style class."""
-    return f'<line class="{kind}" x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"/>'
+    return f'<line class="{style_class}" x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"/>'
 
 
-def svg_text(kind: str, x: float, y: float, content: str) -> str:
+def svg_text(style_class: str, x: float, y: float, content: str) -> str:
     """Text with a style class; the content is escaped."""
-    return f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}">{escape(escape_controls(content))}</text>'
+    return f'<text class="{style_class}" x="{x:.1f}" y="{y:.1f}">{escape(escape_controls(content))}</text>'
 
 
 def split_at_gaps(times: NDArray[Any]) -> list[slice]:
@@ -162,7 +162,7 @@ def gap_threshold_s(times: NDArray[Any]) -> float:
     return max(MIN_GAP_S, GAP_INTERVALS * float(np.median(intervals)))
 
 
-def svg_line_with_gaps(kind: str, times: NDArray[Any], xs: NDArray[Any], ys: NDArray[Any]) -> str:
+def svg_line_with_gaps(style_class: str, times: NDArray[Any], xs: NDArray[Any], ys: NDArray[Any]) -> str:
     """Line through points, shapes (n,), broken at gaps; a single observation between gaps is a dot."""
     elements: list[str] = []
     for segment in split_at_gaps(times):
@@ -171,7 +171,7 @@ def svg_line_with_gaps(kind: str, times: NDArray[Any], xs: NDArray[Any], ys: NDA
             # A line from a point to itself is drawn as a dot, with the round ends of the style.
             points = np.repeat(segment.start, 2)
         coordinates = svg_repeat(" @,@", xs[points], ys[points]).removeprefix(" ")
-        elements.append(f'<polyline class="{kind}" points="{coordinates}"/>')
+        elements.append(f'<polyline class="{style_class}" points="{coordinates}"/>')
     return "".join(elements)
 
 
@@ -216,32 +216,35 @@ def svg_time_axis(x: AxisScale, bottom: float, most: int = 7) -> str:
     return "".join(elements)
 
 
-def svg_picture(width: float, height: float, label: str, elements: Iterable[str], kind: str = "picture") -> Markup:
-    """Complete picture; `label` describes it for screen readers, `kind` is its style class."""
+def svg_picture(
+    width: float, height: float, label: str, elements: Iterable[str], style_class: str = "picture"
+) -> Markup:
+    """Complete picture with a style class; `label` describes it for screen readers."""
     # Strips of cells may be distorted, pictures with text may not.
-    fit = ' preserveAspectRatio="none"' if kind == "strip" else ""
+    fit = ' preserveAspectRatio="none"' if style_class == "strip" else ""
     description = escape(escape_controls(label))
-    head = f'<svg class="{kind}" viewBox="0 0 {width:g} {height:g}"{fit} role="img" aria-label="{description}">'
+    head = f'<svg class="{style_class}" viewBox="0 0 {width:g} {height:g}"{fit} role="img" aria-label="{description}">'
     # Numbers are formatted and texts escaped where the elements are made.
     return Markup(head + "".join(elements) + "</svg>")  # noqa: S704  # nosec B704
 
 
+# Width of a cell with the space beside it, and height of a strip.
 _CELL, _STRIP_HEIGHT = 7, 20
 
 
-def strip_picture(kinds: Sequence[str], what: str = "days") -> Markup:
+def strip_picture(style_classes: Sequence[str], what: str = "days") -> Markup:
     """Cells from the oldest to the newest observation (or of series).
 
     Args:
-        kinds: style classes: of `levels.BAND_CLASSES`, `none` (a dash) without data, `unassessed` (an outline).
+        style_classes: of `levels.BAND_CLASSES`, `none` (a dash) without data, `unassessed` (an outline).
         what: what a cell is, in the plural, for the description.
     """
     elements: list[str] = []
     first = 0
     # Adjacent cells of one class are one rectangle.
-    for kind, run in groupby(kinds):
+    for style_class, run in groupby(style_classes):
         end = first + len(list(run))
-        if kind == "none":
+        if style_class == "none":
             # Without data, each cell is a dash of its own.
             for cell in range(first, end):
                 x, y = cell * _CELL + 2, _STRIP_HEIGHT // 2
@@ -249,16 +252,17 @@ def strip_picture(kinds: Sequence[str], what: str = "days") -> Markup:
         else:
             width = (end - first) * _CELL - 1
             box = f'x="{first * _CELL}" y="0" width="{width}" height="{_STRIP_HEIGHT}"'
-            elements.append(f'<rect class="{kind}" {box}/>')
+            elements.append(f'<rect class="{style_class}" {box}/>')
         first = end
     # Classes of `levels.BAND_CLASSES` below the band begin with w (worse), those above with b (better).
-    below = sum(kind.startswith("w") for kind in kinds)
-    above = sum(kind.startswith("b") for kind in kinds)
-    counts = f"{below} below, {above} above the normal band, {kinds.count('none')} without data"
-    label = f"{len(kinds)} {what}: {counts}"
-    return svg_picture(len(kinds) * _CELL, _STRIP_HEIGHT, label, elements, "strip")
+    below = sum(name.startswith("w") for name in style_classes)
+    above = sum(name.startswith("b") for name in style_classes)
+    counts = f"{below} below, {above} above the normal band, {style_classes.count('none')} without data"
+    label = f"{len(style_classes)} {what}: {counts}"
+    return svg_picture(len(style_classes) * _CELL, _STRIP_HEIGHT, label, elements, "strip")
 
 
+# Size of a picture of curves, and its margins.
 _CURVES_WIDTH, _CURVES_HEIGHT = 620, 330
 _CURVES_LEFT, _CURVES_RIGHT, _CURVES_TOP, _CURVES_BOTTOM = 66, 14, 30, 44
 # Width of a tick with its number.
@@ -301,8 +305,8 @@ def curves_picture(curves: Sequence[Curve], axis: str, unit: str, label: str) ->
     elements.append(svg_text("date", (_CURVES_LEFT + right) / 2, _CURVES_HEIGHT - 6, axis))
     # What is drawn later lies above.
     classes = zip(curve_classes(curves), curves, strict=True)
-    for kind, curve in sorted(classes, key=lambda pair: pair[1].ours):
-        elements += _curve_elements(curve, kind, x, y)
+    for style_class, curve in sorted(classes, key=lambda pair: pair[1].ours):
+        elements += _curve_elements(curve, style_class, x, y)
     return svg_picture(_CURVES_WIDTH, _CURVES_HEIGHT, label, elements, "picture curves")
 
 
@@ -319,14 +323,14 @@ def _measured_ticks(x: AxisScale, positions: Sequence[float], bottom: float) -> 
     return elements
 
 
-def _curve_elements(curve: Curve, kind: str, x: AxisScale, y: AxisScale) -> list[str]:
+def _curve_elements(curve: Curve, style_class: str, x: AxisScale, y: AxisScale) -> list[str]:
     """The line of a curve, and a dot at each of its points."""
     points = [(f"{x(position):.1f}", f"{y(value):.1f}") for position, value in curve.points]
     line = " ".join(f"{cx},{cy}" for cx, cy in points)
     radius = 4 if curve.ours else 3
-    elements = [f'<polyline class="curve {kind}" points="{line}"/>']
+    elements = [f'<polyline class="curve {style_class}" points="{line}"/>']
     for cx, cy in points:
-        elements.append(f'<circle class="dot {kind}" cx="{cx}" cy="{cy}" r="{radius}"/>')
+        elements.append(f'<circle class="dot {style_class}" cx="{cx}" cy="{cy}" r="{radius}"/>')
     return elements
 
 
@@ -345,10 +349,11 @@ def curve_classes(curves: Sequence[Curve]) -> list[str]:
     return classes
 
 
+# Width of a picture of rows, its margins, and the height of a row.
 _RANGES_WIDTH, _RANGES_RIGHT, _RANGES_TOP, _RANGES_BOTTOM, _ROW = 620, 14, 10, 40, 20
 # Width of a letter, and maximum width of the names of rows.
 _LETTER, _MAX_LEFT = 7.2, 380
-# On a phone every second value of the axis is shown.
+# Width on a phone; an axis that is not longer than the second figure shows every second value.
 _NARROW_WIDTH, _FULL_AXIS = 340, 300
 # Space for the value beside a bar.
 _BAR_VALUE_WIDTH = 56
@@ -408,8 +413,8 @@ def bars_pictures(bars: Sequence[Bar], unit: str, label: str) -> Markup:
     return wide + narrow
 
 
-def _bars_picture(bars: Sequence[Bar], unit: str, label: str, width: float, kind: str) -> Markup:
-    """One picture of a width; `kind` is its style class."""
+def _bars_picture(bars: Sequence[Bar], unit: str, label: str, width: float, style_class: str) -> Markup:
+    """One picture of a width, with a style class."""
     max_left = min(_MAX_LEFT, 0.55 * width)
     left = min(max_left, 12 + _LETTER * max(len(bar.name) for bar in bars))
     right = width - _BAR_VALUE_WIDTH
@@ -429,11 +434,13 @@ def _bars_picture(bars: Sequence[Bar], unit: str, label: str, width: float, kind
         elements.append(svg_text("bar-value", end + 5, top + 14, format_number(bar.value)))
         if bar.limit is not None:
             elements.append(svg_line("peak", x(bar.limit), top, x(bar.limit), top + _ROW))
-    return svg_picture(width, bottom + _RANGES_BOTTOM, label, elements, kind)
+    return svg_picture(width, bottom + _RANGES_BOTTOM, label, elements, style_class)
 
 
+# Size of a row of a forest plot, its margin on both sides, and the limits of its axis.
 _FOREST_WIDTH, _FOREST_HEIGHT, _MARGIN = 152, 26, 10
 _MIN_RATIO, _MAX_RATIO = 0.01, 100.0
+# Ticks of a long and of a short axis of ratios.
 _COARSE = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100)
 _FINE = (0.5, 0.6, 0.7, 0.8, 0.9, 1, 1.1, 1.2, 1.4, 1.6, 2)
 # Width of the label of a tick.
@@ -477,12 +484,12 @@ def forest_axis(scale: AxisScale) -> Markup:
 _BAR_HEIGHT = 18
 
 
-def band_bar(gain: float, band: float | None, kind: str, scale: AxisScale) -> Markup:
+def band_bar(gain: float, band: float | None, style_class: str, scale: AxisScale) -> Markup:
     """Draw a result as a bar from its accepted level (1) to its gain, over its normal band.
 
     Args:
         band: half width of the band in natural logarithm; None without a noise estimate.
-        kind: style class of `levels.BAND_CLASSES`, or `unassessed`.
+        style_class: of `levels.BAND_CLASSES`, or `unassessed`.
     """
     level_x, gain_x = scale(1), scale.limited(gain)
     half_width = band or 0.0
@@ -490,7 +497,7 @@ def band_bar(gain: float, band: float | None, kind: str, scale: AxisScale) -> Ma
     left, width = min(level_x, gain_x), abs(gain_x - level_x)
     elements = [
         f'<rect class="normal" x="{low:.1f}" y="2" width="{high - low:.1f}" height="{_BAR_HEIGHT - 4}"/>',
-        f'<rect class="{kind}" x="{left:.1f}" y="5" width="{width:.1f}" height="8"/>',
+        f'<rect class="{style_class}" x="{left:.1f}" y="5" width="{width:.1f}" height="8"/>',
         svg_line("grid one", level_x, 0, level_x, _BAR_HEIGHT),
         svg_line("end", gain_x, 3, gain_x, _BAR_HEIGHT - 3),
     ]
@@ -500,20 +507,20 @@ def band_bar(gain: float, band: float | None, kind: str, scale: AxisScale) -> Ma
     return svg_picture(scale.end + _MARGIN, _BAR_HEIGHT, description, elements, "picture bar")
 
 
-def forest_picture(ratio: float | None, interval: Interval, kind: str, scale: AxisScale) -> Markup:
+def forest_picture(ratio: float | None, interval: Interval, verdict: str, scale: AxisScale) -> Markup:
     """Draw one row: a line at 1, the interval as a bar, the ratio as a dot.
 
     Args:
-        kind: `faster` or `slower`; others are undecided and drawn hollow.
+        verdict: `faster` or `slower`; others are undecided and drawn hollow.
     """
     middle = _FOREST_HEIGHT / 2
     elements = [svg_line("grid one", scale(1), 0, scale(1), _FOREST_HEIGHT)]
     description = "no ratio"
     if interval:
         low, high = interval
-        elements.append(svg_line(f"interval {kind}", scale.limited(low), middle, scale.limited(high), middle))
+        elements.append(svg_line(f"interval {verdict}", scale.limited(low), middle, scale.limited(high), middle))
     if ratio:
-        elements.append(f'<circle class="ratio {kind}" cx="{scale.limited(ratio):.1f}" cy="{middle:g}" r="4.5"/>')
+        elements.append(f'<circle class="ratio {verdict}" cx="{scale.limited(ratio):.1f}" cy="{middle:g}" r="4.5"/>')
         description = f"ratio {ratio:.3g}"
     if ratio and interval:
         description += f", interval {interval[0]:.3g} to {interval[1]:.3g}"
@@ -537,9 +544,9 @@ def samples_picture(left: Sequence[float], right: Sequence[float], names: tuple[
     return svg_picture(_FOREST_WIDTH, _FOREST_HEIGHT, "; ".join(descriptions), elements, "picture forest")
 
 
-def _sample_strokes(samples: Sequence[float], kind: str, top: float, scale: AxisScale) -> str:
+def _sample_strokes(samples: Sequence[float], style_class: str, top: float, scale: AxisScale) -> str:
     """One stroke per sample, as a path with a style class."""
     # Strokes at the same tenth of a point are merged.
     positions = np.unique(np.round(scale.array(np.asarray(samples)), 1))
     strokes = "".join(f"M{position:g} {top:g}v11" for position in positions.tolist())
-    return f'<path class="strokes {kind}" d="{strokes}"/>'
+    return f'<path class="strokes {style_class}" d="{strokes}"/>'

@@ -19,12 +19,17 @@ from iowatch.output.dashboard.site import safe_file_name, shorten_text
 from iowatch.output.text.findings import finding_headline
 from iowatch.site import system_zone
 
+# Margins of a picture.
 _RIGHT, _TOP = 10, 22
+# Height of a lane of marks, space above and below the lanes of a system, and size of a mark.
 _LANE, _PADDING, _SIZE = 14, 6, 11
-_MAX_YEARS, _MAX_LABEL = 10, 200
+_MAX_YEARS = 10
+# Letters of a description of a mark.
+_MAX_LABEL = 200
 _MONTHS = 12
 # Months of one picture on a phone.
 _NARROW_MONTHS = 4
+# States of findings whose marks are drawn faintly.
 _SETTLED = ("accepted", "dismissed", "resolved")
 # Outlines of marks around a middle, half as wide as `_SIZE`.
 _SHAPES = {
@@ -69,7 +74,7 @@ class _Layout:
     width: int
     left: int
     longest_name: int
-    kind: str
+    style_class: str
 
 
 _WIDE = _Layout(1080, 130, 17, "picture calendar for-wide")
@@ -207,7 +212,7 @@ def _picture(systems: Sequence[str], marks: Sequence[CalendarMark], period: _Per
     # Only now is the height of the picture known. The lines are first, so that marks lie above them.
     elements = [*_month_lines(period, x, top), *rows]
     label = escape(f"Findings and events, {period.title}: {format_count(len(marks), 'mark')}")
-    head = f'<svg class="{layout.kind}" viewBox="0 0 {layout.width} {top:g}" role="group" aria-label="{label}">'
+    head = f'<svg class="{layout.style_class}" viewBox="0 0 {layout.width} {top:g}" role="group" aria-label="{label}">'
     # Numbers are formatted and texts escaped where the elements are made.
     return Markup(head + "".join(elements) + "</svg>")  # noqa: S704  # nosec B704
 
@@ -243,12 +248,12 @@ def _draw_mark(mark: CalendarMark, x: AxisScale, middle: float) -> str:
     ends = {"l": at - half, "r": at + half, "t": middle - half, "b": middle + half, "x": at, "y": middle}
     coordinates = {name: f"{value:.1f}" for name, value in ends.items()}
     outline = _SHAPES[mark.kind].format(**coordinates)
-    kind = f"{mark.kind} settled" if mark.state in _SETTLED else mark.kind
+    style_class = f"{mark.kind} settled" if mark.state in _SETTLED else mark.kind
     day = format_day(mark.time, system_zone(mark.system))
     text = shorten_text(f"{mark.system[:60]}, {day}: {mark.text} ({mark.state})", _MAX_LABEL)
     label = escape(escape_controls(text))
     bar = ""
     if x(mark.end) - at > _SIZE:
         bar = svg_line("lasting", at, middle, min(x(mark.end), x.end), middle)
-    content = f'<title>{label}</title>{bar}<path class="{kind}" d="{outline}"/>'
+    content = f'<title>{label}</title>{bar}<path class="{style_class}" d="{outline}"/>'
     return f'<a href="{mark.link}" aria-label="{label}">{content}</a>'

@@ -29,7 +29,7 @@ _MAX_LABEL = 200
 _MONTHS = 12
 # Months of one picture on a phone.
 _NARROW_MONTHS = 4
-# States of findings whose marks are drawn faintly.
+# States of findings whose marks are drawn as an outline only.
 _SETTLED = ("accepted", "dismissed", "resolved")
 # Outlines of marks around a middle, half as wide as `_SIZE`.
 _SHAPES = {

@@ -162,6 +162,7 @@ def _is_same_event(event: Sequence[SystemFinding], entry: SystemFinding) -> bool
 def _make_card(group: str, event: Sequence[SystemFinding]) -> FindingCard:
     """The card of an event in a group of cards; facts are those of the first of its findings."""
     machine, finding = event[0].machine, event[0].finding
+    # Systems of one event have different sessions: only the headline of a single system counts them.
     if len(event) == 1:
         sessions = sum(session.started_at > finding.last_before for session in machine.sessions)
         headline = finding_headline(finding, sessions)

@@ -65,6 +65,7 @@ def find_limits(row: SeriesRow, facts: system.System | None, references: bandwid
     """
     parameters = row.case.parameters
     operation = str(parameters.get("operation", ""))
+    # A peak is of one file system.
     peak = None
     if facts is not None and published.has_peak(row.metric):
         file_system = str(described_case(row).get("file_system") or "")
@@ -338,6 +339,7 @@ def _unique_series_names(rows: Sequence[SeriesRow]) -> list[str]:
     case_names = short_case_names([{"benchmark": row.case.benchmark, **described_case(row)} for row in rows])
     has_several_stacks = len({row.stack for row in rows}) > 1
     has_several_partitions = len({row.partition for row in rows}) > 1
+    # What all series have in common is left out, so that names stay short.
     headlines = headline_metrics()
     names: list[str] = []
     for row, case_name in zip(rows, case_names, strict=True):

@@ -377,6 +377,7 @@ def ranges_picture(rows: Sequence[ValueRange], unit: str, label: str) -> Markup:
     top = rounded_axis_end(max(row.high or row.value for row in rows))
     x = AxisScale(0.0, top, left, right)
     elements = _horizontal_axis(x, value_ticks(top), bottom, unit)
+    # Longer names are cut at the edge of the picture.
     longest_name = int(_MAX_LEFT / _LETTER)
     for number, row in enumerate(rows):
         middle = _RANGES_TOP + _ROW * (number + 0.5)
@@ -492,6 +493,7 @@ def band_bar(gain: float, band: float | None, style_class: str, scale: AxisScale
         style_class: of `levels.BAND_CLASSES`, or `unassessed`.
     """
     level_x, gain_x = scale(1), scale.limited(gain)
+    # Without a noise estimate the band is the accepted level only.
     half_width = band or 0.0
     low, high = scale.limited(math.exp(-half_width)), scale.limited(math.exp(half_width))
     left, width = min(level_x, gain_x), abs(gain_x - level_x)
@@ -516,6 +518,7 @@ def forest_picture(ratio: float | None, interval: Interval, verdict: str, scale:
     middle = _FOREST_HEIGHT / 2
     elements = [svg_line("grid one", scale(1), 0, scale(1), _FOREST_HEIGHT)]
     description = "no ratio"
+    # What is beyond the axis is drawn at its end.
     if interval:
         low, high = interval
         elements.append(svg_line(f"interval {verdict}", scale.limited(low), middle, scale.limited(high), middle))
@@ -535,6 +538,7 @@ def samples_picture(left: Sequence[float], right: Sequence[float], names: tuple[
     """
     scale = AxisScale(0.0, max(*left, *right), _MARGIN, _FOREST_WIDTH - _MARGIN)
     elements = [svg_line("grid", scale(0.0), 0, scale(0.0), _FOREST_HEIGHT)]
+    # The left side in the upper half, the right side in the lower half.
     elements.append(_sample_strokes(left, "before", 1, scale))
     elements.append(_sample_strokes(right, "after", _FOREST_HEIGHT / 2 + 1, scale))
     descriptions: list[str] = []

@@ -65,6 +65,7 @@ def build_sites(
     """
     if output.is_symlink():
         raise UsageError(f"{output} is one site of iowatch", hint="Choose another directory with --output.")
+    # Before the systems, so that a misspelt zone is reported once.
     zone = find_time_zone(options.zone) if options.zone else shared_zone(systems)
     task = partial(_build_system, database, output.absolute(), options)
     results = run_for_systems(task, SystemSite, systems, engine)
@@ -102,9 +103,11 @@ def _build_system(database: str | None, output: Path, options: BuildOptions, sys
         built = build_site(history, output / folder, replace(options, system=system))
     (machine,) = built.catalogue.machines
     need_action = [finding for finding in machine.findings if finding.needs_action]
+    # Of every series, so that the largest loss is not hidden by the typical one of its finding.
     losses = [0.0]
     for finding in need_action:
         losses += [1 - member.gain for member in finding.members]
+    # A suspected finding with a large loss needs action and is counted there.
     suspected = [f for f in machine.findings if f.state == "suspected" and not f.needs_action]
     newest = machine.newest_session
     return SystemSite(

@@ -71,6 +71,7 @@ def summarise_first_session(site: data.SiteBuild, machine: data.SystemEntry, ext
 
 def _operation_pictures(rows: Sequence[overview.SeriesTableRow]) -> list[OperationPicture]:
     """One picture per operation, with one bar per API and stack."""
+    # An API with a stack may have many cases; its bar is the best of them.
     rows_by_operation: dict[str, dict[_ApiStack, list[overview.SeriesTableRow]]] = defaultdict(dict)
     for row in rows:
         rows_by_bar = rows_by_operation[_parameter(row, "operation")]

@@ -215,7 +215,9 @@ def _fits_columns(cases: Sequence[CaseValues], names: Sequence[str], columns: Se
     """
     column_count = _count_distinct(cases, columns)
     row_count = _count_distinct(cases, [name for name in names if name not in columns])
-    return column_count <= most and row_count * column_count <= 3 * len(cases) + _PAGE_CELLS
+    # Two of three cells may be empty, in a small grid more.
+    most_cells = 3 * len(cases) + _PAGE_CELLS
+    return column_count <= most and row_count * column_count <= most_cells
 
 
 def _select_values(case: CaseValues, names: Sequence[str]) -> _Values:

@@ -122,6 +122,7 @@ def detection_notes(series: SeriesEntry) -> list[DetectionNote] | None:
         else:
             text = f"{values} ({factor}, confidence {step.confidence:.3f})"
             notes.append(DetectionNote(int(step.time), None, "change", text))
+    # Transients and drifts have an end, changes last.
     for transient in detection.transients:
         observations = format_count(transient.observations, "observation")
         text = f"{observations} at {format_factor(transient.ratio)}, then returned"

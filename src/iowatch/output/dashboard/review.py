@@ -238,6 +238,7 @@ def _read_field(document: Mapping[str, Any], name: str) -> Any:
     Raises:
         InputError: no text, a long one, or no date.
     """
+    # An empty field of a form was left out.
     value = clean_text(document.get(name)) or None
     if value is None:
         return None

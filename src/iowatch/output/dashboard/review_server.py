@@ -275,6 +275,7 @@ def make_application(site: Path, access: ReviewAccess) -> Flask:
     application = Flask(__name__, static_folder=None)
     application.url_map.merge_slashes = False  # `//name` is no file, and no redirect either
     review_site = _ReviewSite(site, access)
+    # In this order: a foreign host name is refused before the key is looked at.
     application.before_request(review_site.require_expected)
     application.before_request(review_site.keep_key)
     application.add_url_rule("/review", view_func=review_site.send_state, methods=["GET"])
@@ -330,6 +331,7 @@ def make_review_server(
         MachineError: the address or port is not available.
     """
     require_site(site)
+    # A port in use is reported as by the server for reading.
     try:
         listener = socket.create_server((bind, port), family=address_family(bind))
     except OSError as error:
@@ -342,6 +344,7 @@ def make_review_server(
         channel_timeout=TIMEOUT_S,
         cleanup_interval=_CLEANUP_INTERVAL_S,
     )
+    # Without a sign-on no header names a person.
     if access.sign_on is not None:
         server.channel_class = _channel_class(access.sign_on.header)
     return server
@@ -370,6 +373,7 @@ def serve_review(site: Path, options: ServeOptions) -> None:
     """
     access = make_access(site, options)
     server = make_review_server(site, options.port, access, options.bind)
+    # Port 0 was replaced by a free one.
     port = server.effective_port
     if access.sign_on is None:
         _LOG.info("Decisions are recorded as %s. Whoever has this address can decide:", access.person)

@@ -72,6 +72,7 @@ def count_agreeing_parameters(own: Sequence[Scalar | None], printed: Sequence[Sc
         return None
     if instances is not None and instances != own_instances:
         return None
+    # What one of them does not state is no contradiction.
     agreeing = 0
     for own_value, printed_value in zip(own_values, printed_values, strict=True):
         if own_value is None or printed_value is None:
@@ -148,6 +149,7 @@ def _make_curve(group: _CurveSeries, newest: Mapping[int, float]) -> OwnCurve:
     """The curve of a group; `newest` are newest headlines by series id."""
     series = list(group.by_position.values())
     first = series[0].row
+    # Parameters with which the axis varies differ, and are not named.
     shared = dict(first.case.parameters)
     for other in series[1:]:
         parameters = other.row.case.parameters

@@ -112,6 +112,7 @@ def summarise_trace(
         trace = darshan.read_trace(log, reader)
     except IowatchError as error:
         return TraceSummary(traced.log_name, log.name, None, error.message)
+    # Drawings take seconds, so the caller chooses for which logs.
     timeline_path = report_path = None
     if timeline:
         timeline_path = _write_timeline(site, [log], [traced.title], reader)

@@ -168,6 +168,7 @@ def _system_marks(machine: SystemEntry) -> list[CalendarMark]:
             link=f"finding/{safe_file_name(finding.id)}.html",
         )
         marks.append(mark)
+    # Events have no page: their rows of the table are numbered in the same order.
     for number, event in enumerate(machine.events, start=1):
         mark = CalendarMark(
             system=machine.name,
@@ -244,11 +245,13 @@ def _assign_lanes(marks: Sequence[CalendarMark], x: AxisScale) -> list[list[Cale
 def _draw_mark(mark: CalendarMark, x: AxisScale, middle: float) -> str:
     """A link with the outline of the mark; a bar for the duration of an event that is longer than the outline."""
     half = _SIZE / 2
+    # A mark of the last day is kept inside the picture.
     at = min(x(mark.time), x.end - half)
     ends = {"l": at - half, "r": at + half, "t": middle - half, "b": middle + half, "x": at, "y": middle}
     coordinates = {name: f"{value:.1f}" for name, value in ends.items()}
     outline = _SHAPES[mark.kind].format(**coordinates)
     style_class = f"{mark.kind} settled" if mark.state in _SETTLED else mark.kind
+    # Names and titles are untrusted and may be long.
     day = format_day(mark.time, system_zone(mark.system))
     text = shorten_text(f"{mark.system[:60]}, {day}: {mark.text} ({mark.state})", _MAX_LABEL)
     label = escape(escape_controls(text))

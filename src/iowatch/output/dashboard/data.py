@@ -301,8 +301,10 @@ def _collect_system(history: History, rows: _SystemRows) -> SystemEntry:
             stacks=tuple(stacks),
         )
         series.append(entry)
-    machine_events = _read_or_fault(lambda: events.load_events(name), (), faults)
-    decisions = _read_or_fault(lambda: reviews.load_decisions(name), (), faults)
+    no_events: tuple[events.Event, ...] = ()
+    machine_events = _read_or_fault(lambda: events.load_events(name), no_events, faults)
+    no_decisions: tuple[reviews.Decision, ...] = ()
+    decisions = _read_or_fault(lambda: reviews.load_decisions(name), no_decisions, faults)
     return SystemEntry(
         name=name,
         facts=facts,

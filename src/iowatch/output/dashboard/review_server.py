@@ -297,7 +297,7 @@ def _channel_class(header: str) -> type[HTTPChannel]:
     """
     key = _header_key(header)
 
-    class Parser(HTTPRequestParser):
+    class Parser(HTTPRequestParser):  # type: ignore[misc]
         def parse_header(self, header_plus: bytes) -> None:
             super().parse_header(header_plus)
             _, _, headers = header_plus.partition(b"\r\n")
@@ -306,7 +306,7 @@ def _channel_class(header: str) -> type[HTTPChannel]:
             if sum(_header_key(name) == key for name in names if "_" not in name) > 1:
                 self.headers.pop(key, None)
 
-    class Channel(HTTPChannel):
+    class Channel(HTTPChannel):  # type: ignore[misc]
         parser_class = Parser
 
     return Channel

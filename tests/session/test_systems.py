@@ -13,7 +13,6 @@ from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 from bench import systems as bench
@@ -22,7 +21,7 @@ from click.testing import Result
 from iowatch.demo.scenarios import generate_sessions
 from iowatch.findings import load_findings, update_findings
 from iowatch.output.dashboard import each_system
-from iowatch.output.dashboard.build import build_site
+from iowatch.output.dashboard.build import BuildOptions, build_site
 from iowatch.output.text.findings import finding_line
 from iowatch.session import systems
 from iowatch.session.workers import Engine, dask_workers, local_processes
@@ -202,7 +201,7 @@ def test_site_of_a_system_is_that_of_a_history_with_this_system_only(
     build_site(history, tmp_path / "alone", now=now)
     record(history, NAMES[1])
     update_findings(history, NAMES[1], now)
-    build_site(history, tmp_path / "chosen", now=now, system=NAMES[0])
+    build_site(history, tmp_path / "chosen", options=BuildOptions(system=NAMES[0]), now=now)
     sites = [
         {str(path.relative_to(place)): path.read_bytes() for path in place.rglob("*.html")}
         for place in ((tmp_path / name).resolve() for name in ("alone", "chosen"))
@@ -247,10 +246,10 @@ def test_site_that_cannot_be_built_is_named_and_the_older_one_kept(
     before = (tmp_path / "sites/planted/index.html").read_bytes()
     real = each_system.build_site
 
-    def build(history: History, place: Path, **options: Any) -> object:
+    def build(history: History, place: Path, options: BuildOptions) -> object:
         if place.name == "planted":
             raise ZeroDivisionError("division by zero")
-        return real(history, place, **options)
+        return real(history, place, options)
 
     monkeypatch.setattr(each_system, "build_site", build)
     failed = cli(*words)

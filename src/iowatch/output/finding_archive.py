@@ -16,7 +16,7 @@ from iowatch.benchmarks.suites import suite_of_file
 from iowatch.core import artefacts, files, settings, write_atomically
 from iowatch.darshan import privacy_mode
 from iowatch.findings import Finding, FindingMember, find_log_differences, strongest_first
-from iowatch.output.dashboard.build import build_site
+from iowatch.output.dashboard.build import BuildOptions, build_site
 from iowatch.output.dashboard.data import Page
 from iowatch.output.dashboard.pages.finding import publish_finding_pages
 from iowatch.output.finding_document import printed_finding
@@ -50,7 +50,7 @@ def export_finding(history: History, finding: Finding, target: Path) -> list[str
         # The page, without reports: PyDarshan's contain names, and take seconds.
         page = Page("finding", "Finding", None, partial(publish_finding_pages, only=finding.id))
         site = Path(scratch) / "site"
-        build_site(history, site, sessions=0, reports=0, pages=[page])
+        build_site(history, site, BuildOptions(sessions=0, reports=0), pages=[page])
         shutil.copytree(site.resolve(), directory / "site")
         # The finding as text and JSON.
         lines = [*finding_lines(finding), *log_difference_lines(find_log_differences(history, finding))]

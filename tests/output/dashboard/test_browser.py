@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from iowatch.output.dashboard.build import BuildOptions
 from iowatch.output.dashboard.each_system import build_sites
 from iowatch.store import History
 from tests.output.dashboard.browser import Browser
@@ -71,7 +72,7 @@ def test_page_of_all_systems(
     database, sites = str(hostile_site.parent / "history.db"), tmp_path / "sites"
     with History.open(database) as history:
         names = [*history.systems()[:2], f"{SCRIPT} that does not exist"]
-    options = {"zone": "UTC", "sessions": 1, "reports": 0}
+    options = BuildOptions("UTC", sessions=1, reports=0)
     found = build_sites(database, names, sites, options, None)
     assert [one.fault is None for one in found] == [True, True, False]
     for scheme in ("light", "dark"):

@@ -29,7 +29,7 @@ def test_one_event_on_three_systems_is_one_card(fleet: Path) -> None:
     with History.open(str(fleet.parent / "history.db")) as history:
         groups = status_cards(collect_catalogue(history).machines)
     card = groups["waiting"][0]
-    assert {machine.name for machine, _ in card.findings} == set(mornings.SHARED)
+    assert {entry.machine.name for entry in card.findings} == set(mornings.SHARED)
     assert card.machine.name == "coral"  # with the largest loss
     expected = r"MPI-IO lost up to (69|70|71) % \(×0.(29|3\d?)\) since 10 Feb 2025 on 3 systems"
     assert re.fullmatch(expected, card.headline)

@@ -13,7 +13,7 @@ from xml.etree import ElementTree
 import pytest
 
 from iowatch.core import Output, Result, Scalar
-from iowatch.output.dashboard.build import build_site, format_samples
+from iowatch.output.dashboard.build import BuildOptions, build_site, format_samples
 from iowatch.output.dashboard.data import collect_catalogue
 from iowatch.output.dashboard.pages.session import to_readable_unit
 from iowatch.store import History, RunRecord, SessionRecord, StackRecord
@@ -221,7 +221,7 @@ def test_site_of_an_empty_history_is_built(tmp_path: Path) -> None:
 
 def test_times_are_shown_in_the_zone_with_utc_on_hover(franklin_history: Path, tmp_path: Path) -> None:
     with History.open(str(franklin_history)) as history:
-        build_site(history, tmp_path / "site", "America/Los_Angeles")
+        build_site(history, tmp_path / "site", BuildOptions("America/Los_Angeles"))
     # 30 April 2009, 22:00 UTC is 15:00 in Oakland (daylight saving time).
     hover = "2009-04-30 15:00 America/Los_Angeles, 2009-04-30T22:00:00Z (UTC)"
     assert f'title="{hover}">2009-04-30 15:00' in (tmp_path / "site/index.html").read_text()
@@ -283,7 +283,7 @@ def test_series_page_names_the_nodes_of_the_newest_sessions(history: History, tm
         record = RunRecord("ior:x", "default", StackRecord("gnu"), uuid, begin, output, facts=facts)
         history.record_runs(uuid, [record])
         history.end_session(uuid, "ok", begin + 60)
-    build_site(history, tmp_path / "site", sessions=3)
+    build_site(history, tmp_path / "site", BuildOptions(sessions=3))
     text = (tmp_path / "site/series/1.html").read_text(encoding="utf-8")
     data = json.loads(re.search(r'id="data">(.*?)</script>', text, re.DOTALL)[1])  # type: ignore[index]
     assert data["hosts"] == ["nid[00001-00002]", None, "nid[00003-00004]"]

@@ -14,7 +14,7 @@ from sqlalchemy import delete
 
 from iowatch.core import Output, Result, Scalar
 from iowatch.findings import update_findings
-from iowatch.output.dashboard.build import build_site
+from iowatch.output.dashboard.build import BuildOptions, build_site
 from iowatch.output.dashboard.pages import session
 from iowatch.store import Artefact, History, RunRecord, SessionRecord, StackRecord
 from iowatch.store.schema import ArtefactTable
@@ -55,7 +55,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
             history.record_runs(uuid, [_run(number, day, begin + 60 * number) for number in range(CASES)])
             history.end_session(uuid, "ok", begin + 3600)
         update_findings(history, "local", datetime.fromtimestamp(START + SESSIONS * DAY_S, UTC))
-        build_site(history, place / "site", sessions=2)
+        build_site(history, place / "site", BuildOptions(sessions=2))
     return place / "site"
 
 
@@ -123,7 +123,7 @@ def test_short_page_is_linked_until_something_in_it_changes(tmp_path: Path, monk
     """Sessions that get a run, sessions whose files are no longer listed, and all of a site with another title."""
 
     def short_pages() -> dict[str, int]:
-        build_site(history, tmp_path / "site", sessions=1)
+        build_site(history, tmp_path / "site", BuildOptions(sessions=1))
         return {path.stem: path.stat().st_ino for path in (tmp_path / "site/session").iterdir() if path.stem != "s3"}
 
     def changed() -> set[str]:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from iowatch.core import UsageError
-from iowatch.output.dashboard.build import build_site
+from iowatch.output.dashboard.build import BuildOptions, build_site
 from iowatch.output.dashboard.site import safe_file_name, site_build, write_in_processes
 from iowatch.store import History
 from tests.conftest import ROOT
@@ -103,7 +103,7 @@ def test_build_is_reproducible_and_writes_all_pages(franklin_history: Path, tmp_
     with History.open(str(franklin_history)) as history:
         sites = []
         for place, zone in (("site", "UTC"), ("site", "UTC"), ("new", "UTC"), ("site", "Europe/London")):
-            built = build_site(history, tmp_path / place, zone, now=NOW)
+            built = build_site(history, tmp_path / place, BuildOptions(zone), now=NOW)
             sites.append({p.name: p.read_bytes() for p in (tmp_path / place).resolve().rglob("*.html")})
             assert built.written + built.kept >= len(sites[-1]) > 30
             assert (built.kept > 0) == (len(sites) == 2)
@@ -139,7 +139,8 @@ def test_killed_build_keeps_the_old_site(franklin_history: Path, tmp_path: Path)
             "from iowatch.output.dashboard import build as b\n"
             "def stall(site):\n    print('half', flush=True)\n    time.sleep(60)\n"
             "pages = (*b.all_pages()[:3], b.Page('x', 'x', None, stall))\n"
-            "with History.open(sys.argv[1]) as h: b.build_site(h, Path(sys.argv[2]), 'Europe/London', pages=pages)"
+            "options = b.BuildOptions('Europe/London')\n"
+            "with History.open(sys.argv[1]) as h: b.build_site(h, Path(sys.argv[2]), options, pages=pages)"
         )
         command = [sys.executable, "-c", program, str(franklin_history), str(site)]
         with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT) as child:

@@ -14,7 +14,7 @@ import pytest
 from iowatch.core import Output, Result, Scalar, artefacts
 from iowatch.darshan import DarshanReader, add_trace_results
 from iowatch.findings import Finding, load_findings, update_findings
-from iowatch.output.dashboard.build import build_site
+from iowatch.output.dashboard.build import BuildOptions, build_site
 from iowatch.store import Artefact, History, RunRecord, SessionRecord, StackRecord
 from tests.datasets import unpacked
 
@@ -44,7 +44,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
             history.record_runs(session.uuid, [_run(number, log)])
             history.end_session(session.uuid, "ok", begin + 600)
         update_findings(history, "traced", datetime.fromtimestamp(START + 17 * DAY_S, UTC))
-        build_site(history, place / "site", reports=1)
+        build_site(history, place / "site", BuildOptions(reports=1))
     return place / "site"
 
 
@@ -92,7 +92,7 @@ def test_full_page_is_linked_with_what_it_shows_until_its_finding_changes(
 
     def build() -> dict[str, tuple[int, str]]:
         with History.open(str(site.parent / "history.db")) as history:
-            build_site(history, place, reports=1)
+            build_site(history, place, BuildOptions(reports=1))
         return session_pages(place)
 
     first, second = build(), build()

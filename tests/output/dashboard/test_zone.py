@@ -12,7 +12,7 @@ import pytest
 
 from iowatch.core import InputError, MachineError, UsageError, units
 from iowatch.core.units import find_time_zone, utc_offsets
-from iowatch.output.dashboard.build import build_site
+from iowatch.output.dashboard.build import BuildOptions, build_site
 from iowatch.output.dashboard.drawing import date_ticks
 from iowatch.site.system import read_system
 from iowatch.store import History
@@ -27,7 +27,7 @@ def tokyo(franklin_history: Path, tmp_path_factory: pytest.TempPathFactory) -> P
     """The site of Franklin in the time zone of Tokyo."""
     site = tmp_path_factory.mktemp("tokyo") / "site"
     with History.open(str(franklin_history)) as history:
-        build_site(history, site, TOKYO)
+        build_site(history, site, BuildOptions(TOKYO))
     return site
 
 
@@ -86,10 +86,10 @@ def test_date_ticks_are_midnights_of_the_zone(days: int) -> None:
     first = datetime(2009, 3, 26, 5, tzinfo=UTC).timestamp()
     ticks = date_ticks(first, first + days * DAY_S, zone=london)
     assert len(ticks) >= 4
-    for moment, label in ticks:
-        local = datetime.fromtimestamp(moment, london)
+    for tick in ticks:
+        local = datetime.fromtimestamp(tick.time, london)
         assert (local.hour, local.minute) == (0, 0)
-        assert label in (f"{local:%-d %b}", f"{local:%b %Y}")
+        assert tick.label in (f"{local:%-d %b}", f"{local:%b %Y}")
 
 
 def test_times_are_local_and_findings_keep_their_dates(tokyo: Path) -> None:
@@ -110,7 +110,7 @@ def test_time_zone_is_a_setting_of_the_system(
     with History.open(str(franklin_history)) as history:
         build_site(history, tmp_path / "site")
         assert "Times in America/Los_Angeles" in (tmp_path / "site/index.html").read_text()
-        build_site(history, tmp_path / "site", "UTC")
+        build_site(history, tmp_path / "site", BuildOptions("UTC"))
         assert "Times in UTC;" in (tmp_path / "site/index.html").read_text()
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,7 @@ from iowatch.cli.common import (
     system_option,
 )
 from iowatch.core import MachineError, UsageError, format_count, settings
-from iowatch.output.dashboard.build import DEFAULT_REPORTS, DEFAULT_SESSIONS, build_site
+from iowatch.output.dashboard.build import DEFAULT_REPORTS, DEFAULT_SESSIONS, BuildOptions, build_site
 from iowatch.output.dashboard.serve import ServeOptions, serve_dashboard
 from iowatch.store import History
 
@@ -74,15 +73,16 @@ def build(
     if each_system:
         if system is not None:
             raise UsageError("--each-system is for all systems, not for one", hint="Leave out --system.")
-        options = {"zone": zone, "sessions": sessions, "reports": reports}
+        options = BuildOptions(zone=zone, sessions=sessions, reports=reports)
         sites = output or settings.var_directory() / "sites"
         return _build_each_system(db, sites, options, workers, scheduler, as_json)
     if workers or scheduler:
         raise UsageError("--workers and --scheduler need --each-system")
     if output is None:
         output = settings.var_directory() / ("site" if system is None else f"site-{system}")
+    options = BuildOptions(zone=zone, sessions=sessions, reports=reports, system=system)
     with History.existing(db) as history:
-        built = build_site(history, output, zone, sessions, reports, system=system)
+        built = build_site(history, output, options)
     if as_json:
         print_json({"index": str(built.index), "written": built.written, "kept": built.kept})
     else:
@@ -91,7 +91,7 @@ def build(
 
 
 def _build_each_system(
-    db: str | None, output: Path, options: Mapping[str, Any], workers: int | None, scheduler: str | None, as_json: bool
+    db: str | None, output: Path, options: BuildOptions, workers: int | None, scheduler: str | None, as_json: bool
 ) -> int:
     # Half a second of imports, which one site does not need.
     from iowatch.output.dashboard.each_system import build_sites

@@ -7,7 +7,7 @@ import re
 import shutil
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, tzinfo
 from functools import cache, partial
 from pathlib import Path
@@ -52,10 +52,36 @@ BUILD_OPTIONS = "build.json"
 
 
 @dataclass(frozen=True, slots=True)
-class BuildResult:
-    """Result of a build: path of the first page, number of new files, and of Darshan drawings and outputs kept.
+class BuildOptions:
+    """Options of a build, as those of `iowatch dashboard build`.
 
     Attributes:
+        zone: IANA name of the time zone of displayed times; None is that of the systems, or that of the site if they
+            have several. Dates of sessions, events and findings are in the zone of their system.
+        sessions: number of newest sessions of each system with a full page of their runs, with outputs and Darshan
+            figures; sessions before and after a finding always have a full page, all others a short one.
+        reports: number of runs of each session before or after a finding with PyDarshan's full report, which takes
+            three seconds of processor time and is kept by later builds.
+        system: the only system of the site; None for all.
+    """
+
+    zone: str | None = None
+    sessions: int = DEFAULT_SESSIONS
+    reports: int = DEFAULT_REPORTS
+    system: str | None = None
+
+
+_DEFAULT_OPTIONS = BuildOptions()
+
+
+@dataclass(frozen=True, slots=True)
+class BuildResult:
+    """Result of a build.
+
+    Attributes:
+        index: path of the first page.
+        written: number of new files.
+        kept: number of Darshan drawings, outputs and pages that were linked from the previous site.
         moment: of the build, epoch seconds.
     """
 
@@ -68,49 +94,56 @@ class BuildResult:
 
 def build_site(
     history: History,
-    place: Path,
-    zone: str | None = None,
-    sessions: int = DEFAULT_SESSIONS,
-    reports: int = DEFAULT_REPORTS,
+    directory: Path,
+    options: BuildOptions = _DEFAULT_OPTIONS,
+    *,
     now: datetime | None = None,
     pages: Sequence[Page] | None = None,
-    system: str | None = None,
 ) -> BuildResult:
-    """Write the site to `place`; all pages are rebuilt but those of sessions that have not changed.
+    """Write the site to `directory`; all pages are rebuilt but those of sessions that have not changed.
 
     Args:
-        zone: IANA name of the time zone of displayed times; None is that of the systems, or that of the site if they
-            have several. Dates of sessions, events and findings are in the zone of their system.
-        sessions: number of newest sessions of each system with a full page of their runs, with outputs and Darshan
-            figures; sessions before and after a finding always have a full page, all others a short one.
-        reports: number of runs of each session before or after a finding with PyDarshan's full report, which takes
-            three seconds of processor time and is kept by later builds.
-        system: the only system of the site [default: all].
-        now: UTC; sessions that should have started by then are overdue.
+        now: UTC; sessions that should have started by then are overdue [default: the time of the build].
+        pages: to write [default: all].
 
     Raises:
-        UsageError: `place` exists and is not a dashboard; unknown time zone or system.
+        UsageError: `directory` exists and is not a dashboard; unknown time zone or system.
         MachineError: the site cannot be written; the machine has no time zone data.
     """
-    if zone is not None:
-        core.find_time_zone(zone)
-    if system is not None:
-        history.require_system(system)
-    pages = all_pages() if pages is None else pages
-    with site_build(place) as writer:
-        catalogue = collect_catalogue(history, system)
-        shown_in = core.find_time_zone(zone) if zone else shared_zone(machine.name for machine in catalogue.machines)
-        templates = make_template_environment(shown_in, pages)
+    # A misspelt name is reported before anything is written.
+    if options.zone is not None:
+        core.find_time_zone(options.zone)
+    if options.system is not None:
+        history.require_system(options.system)
+    if pages is None:
+        pages = all_pages()
+    with site_build(directory) as writer:
+        catalogue = collect_catalogue(history, options.system)
+        if options.zone is None:
+            zone = shared_zone(machine.name for machine in catalogue.machines)
+        else:
+            zone = core.find_time_zone(options.zone)
+        templates = make_template_environment(zone, pages)
         templates.globals["review_actions"] = review_choices(history)
         moment = int((now or core.utc_now()).timestamp())
-        site = SiteBuild(history, catalogue, templates, writer, shown_in, sessions, reports, moment, system)
+        site = SiteBuild(
+            history=history,
+            catalogue=catalogue,
+            templates=templates,
+            writer=writer,
+            zone=zone,
+            sessions=options.sessions,
+            reports=options.reports,
+            now=moment,
+            system=options.system,
+        )
         for source in static_files():
             shutil.copyfile(source, writer.target(f"static/{source.name}"))
         for page in pages:
             _publish(page, site)
-        options = {"zone": zone, "sessions": sessions, "reports": reports, "system": system}
-        writer.write(BUILD_OPTIONS, json.dumps(options))
-        return BuildResult(place / "index.html", writer.written, writer.kept, catalogue, moment)
+        # For the next build, after a decision on the pages.
+        writer.write(BUILD_OPTIONS, json.dumps(asdict(options)))
+        return BuildResult(directory / "index.html", writer.written, writer.kept, catalogue, moment)
 
 
 _FAULTY = """{% extends "base.html" %}{% block title %}{{ title }}{% endblock %}
@@ -134,14 +167,20 @@ def _publish(page: Page, site: SiteBuild) -> None:
 
 def review_choices(history: History) -> dict[str, Any]:
     """What the forms of `review.html` offer: actions with their fields, kinds of events, end of the commands."""
-    actions = [
-        {name: getattr(action, name) for name in ("name", "help", "required", "optional")}
-        for action in (*REVIEW_ACTIONS, EVENT_ACTION)
-    ]
-    place = history.engine.url.database or ""
+    actions: list[dict[str, Any]] = []
+    for action in (*REVIEW_ACTIONS, EVENT_ACTION):
+        fields = {"required": action.required, "optional": action.optional}
+        actions.append({"name": action.name, "help": action.help, **fields})
+    return {"actions": actions, "kinds": get_args(EventKind), "suffix": _database_option(history)}
+
+
+def _database_option(history: History) -> str:
+    """Option that names the history at the end of a command; empty where the command needs none."""
+    database = history.engine.url.database or ""
     # Commands find the history of the settings themselves; the URL of another server may contain a password.
-    is_stated = history.engine.dialect.name == "sqlite" and Path(place) != Path(core.settings.database_place())
-    return {"actions": actions, "kinds": get_args(EventKind), "suffix": f" --db {quote(place)}" if is_stated else ""}
+    if history.engine.dialect.name != "sqlite" or Path(database) == Path(core.settings.database_place()):
+        return ""
+    return f" --db {quote(database)}"
 
 
 class _CompiledTemplates(BytecodeCache):
@@ -167,10 +206,9 @@ def make_template_environment(zone: tzinfo, pages: Sequence[Page]) -> Environmen
 
     The global `menu` lists the pages of the menu in order; `below` those to which another page links, by its name.
     """
-    zone_of = cache(system_zone)
-    own = core.settings.product_root() / "dashboards" / "templates"
+    folders = [core.settings.product_root() / "dashboards" / "templates", *plugins.template_folders()]
     environment = Environment(
-        loader=FileSystemLoader([own, *plugins.template_folders()]),
+        loader=FileSystemLoader(folders),
         autoescape=True,
         bytecode_cache=_COMPILED,
         finalize=core.escape_texts,
@@ -178,15 +216,23 @@ def make_template_environment(zone: tzinfo, pages: Sequence[Page]) -> Environmen
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    menu = sorted((page for page in pages if page.menu is not None), key=lambda page: page.menu or 0)
-    title = core.settings.site_settings().title
+    menu = [page for page in pages if page.menu is not None]
+    menu.sort(key=lambda page: page.menu or 0)
     below: defaultdict[str, list[Page]] = defaultdict(list)
     for page in pages:
         if page.below is not None:
             below[page.below].append(page)
-    environment.globals.update(below=below)
-    environment.globals.update(metrics=core.METRICS, menu=menu, zone=str(zone), version=__version__, site_title=title)
-    environment.globals.update(band_classes=levels.BAND_CLASSES)
+    environment.globals.update(
+        menu=menu,
+        below=below,
+        zone=str(zone),
+        version=__version__,
+        site_title=core.settings.site_settings().title,
+        metrics=core.METRICS,
+        band_classes=levels.BAND_CLASSES,
+    )
+    # A file is read for the zone of a system, which many pages show.
+    zone_of = cache(system_zone)
     environment.filters.update(
         number=core.format_number,
         size=core.format_size,
@@ -214,18 +260,20 @@ def make_template_environment(zone: tzinfo, pages: Sequence[Page]) -> Environmen
 
 
 def time_element(seconds: int | None, zone: tzinfo, day_zone: tzinfo | None = None) -> Markup:
-    """A time in a zone, with UTC on hover.
+    """A time in a zone, with UTC on hover; a dash for None.
 
     Args:
+        seconds: epoch seconds.
         day_zone: show the day in this zone instead, that of a system: as in findings, their ids, and commands.
     """
     if seconds is None:
         return Markup("–")
     moment = datetime.fromtimestamp(seconds, UTC)
-    utc, local = core.format_time(moment), moment.astimezone(zone).strftime(_MINUTE)
+    utc = core.format_time(moment)
+    local = moment.astimezone(zone).strftime(_MINUTE)
     hover = f"{utc} (UTC)" if zone is UTC else f"{local} {zone}, {utc} (UTC)"
+    shown = local if day_zone is None else format_day(seconds, day_zone)
     # Contains only digits and the validated name of a zone, no untrusted text.
-    shown = format_day(seconds, day_zone) if day_zone else local
     return Markup(f'<time datetime="{utc}" title="{hover}">{shown}</time>')  # noqa: S704  # nosec B704
 
 
@@ -247,14 +295,18 @@ def format_share(share: float | None) -> str:
 def format_samples(values: Sequence[float], many: int = 20, most: int = 500) -> Markup:
     """Samples of a row: the first `many`, then others up to `most` in a fold, and the total if there are more."""
     shown = [core.format_number(value) for value in values[:most]]
-    # Digits only.
+    first, others = " ".join(shown[:many]), " ".join(shown[many:])
+    # All texts contain numbers only.
     if len(values) <= many:
-        return Markup(" ".join(shown))  # noqa: S704  # nosec B704
-    left = f" … of {len(values):,}; <code>iowatch history export</code> has all" if len(values) > most else ""
-    rest = f"<details><summary>{len(values) - many:,} more</summary>{' '.join(shown[many:])}{left}</details>"
-    return Markup(f"{' '.join(shown[:many])} {rest}")  # noqa: S704  # nosec B704
+        return Markup(first)  # noqa: S704  # nosec B704
+    omitted = ""
+    if len(values) > most:
+        omitted = f" … of {len(values):,}; <code>iowatch history export</code> has all"
+    fold = f"<details><summary>{len(values) - many:,} more</summary>{others}{omitted}</details>"
+    return Markup(f"{first} {fold}")  # noqa: S704  # nosec B704
 
 
 def static_files() -> list[Path]:
     """Files of `dashboards/static`."""
-    return sorted(path for path in (core.settings.product_root() / "dashboards" / "static").iterdir() if path.is_file())
+    folder = core.settings.product_root() / "dashboards" / "static"
+    return sorted(path for path in folder.iterdir() if path.is_file())

@@ -27,6 +27,14 @@ GROUPS: Mapping[str, str] = {
 
 
 @dataclass(frozen=True)
+class SystemFinding:
+    """A finding and its system."""
+
+    machine: SystemEntry
+    finding: Finding
+
+
+@dataclass(frozen=True)
 class FindingCard:
     """One event on one system or on several.
 
@@ -39,7 +47,7 @@ class FindingCard:
     """
 
     group: str
-    findings: tuple[tuple[SystemEntry, Finding], ...]
+    findings: tuple[SystemFinding, ...]
     headline: str
     facts: tuple[tuple[str, str], ...]
     waiting: str
@@ -49,49 +57,69 @@ class FindingCard:
     @property
     def finding(self) -> Finding:
         """The finding with the largest loss."""
-        return self.findings[0][1]
+        return self.findings[0].finding
 
     @property
     def machine(self) -> SystemEntry:
         """Its system."""
-        return self.findings[0][0]
+        return self.findings[0].machine
 
     @property
     def largest(self) -> FindingMember | None:
         """The member of the finding that changed most, to look at first; None if its series has no page."""
-        known = {one.row.id for one in self.machine.series}
-        members = [member for member in self.finding.members if member.series_id in known]
+        series_ids = {series.row.id for series in self.machine.series}
+        members = [member for member in self.finding.members if member.series_id in series_ids]
         return max(members, key=lambda member: member.change_size, default=None)
 
 
 def make_card(machine: SystemEntry, finding: Finding, group: str = "") -> FindingCard:
     """The card of one finding."""
-    return _make_card(group, [(machine, finding)])
+    return _make_card(group, [SystemFinding(machine, finding)])
 
 
 def status_cards(machines: Iterable[SystemEntry]) -> dict[str, list[FindingCard]]:
     """Cards by group, without empty groups: the event with the largest loss first, improvements by size."""
-    placed = [(m, f) for m in machines for f in m.findings]
-    placed.sort(key=lambda one: (-one[1].lost_performance, -one[1].size, one[1].id))
-    events: dict[str, list[list[tuple[SystemEntry, Finding]]]] = {name: [] for name in GROUPS}
-    for machine, finding in placed:
-        group = card_group(machine, finding)
-        if group is not None:
-            known = next((one for one in events[group] if _is_same_event(one, machine, finding)), None)
-            if known is None:
-                events[group].append(known := [])
-            known.append((machine, finding))
-    ranked = {
-        name: sorted(found, key=lambda event: -sum(f.lost_performance for _, f in event))
-        for name, found in events.items()
-    }
-    return {name: [_make_card(name, event) for event in found] for name, found in ranked.items() if found}
+    entries: list[SystemFinding] = []
+    for machine in machines:
+        entries += [SystemFinding(machine, finding) for finding in machine.findings]
+    entries.sort(key=_importance_key)
+    # Events of each group, each with the findings of the systems that it affected.
+    events: dict[str, list[list[SystemFinding]]] = {name: [] for name in GROUPS}
+    for entry in entries:
+        group = card_group(entry.machine, entry.finding)
+        if group is None:
+            continue
+        for event in events[group]:
+            if _is_same_event(event, entry):
+                event.append(entry)
+                break
+        else:
+            events[group].append([entry])
+    cards: dict[str, list[FindingCard]] = {}
+    for group, group_events in events.items():
+        if group_events:
+            # Several systems together can have lost more than the one that lost most.
+            group_events.sort(key=_event_loss, reverse=True)
+            cards[group] = [_make_card(group, event) for event in group_events]
+    return cards
+
+
+def _importance_key(entry: SystemFinding) -> tuple[float, float, str]:
+    """Sort key: the largest loss first, then the largest gain."""
+    finding = entry.finding
+    return -finding.lost_performance, -finding.size, finding.id
+
+
+def _event_loss(event: Sequence[SystemFinding]) -> float:
+    """Performance lost on all systems of an event."""
+    return sum(entry.finding.lost_performance for entry in event)
 
 
 def card_group(machine: SystemEntry, finding: Finding) -> str | None:
     """Group of a finding; None if it needs nothing: resolved, or settled without a loss."""
     if finding.state in ("dismissed", "accepted"):
-        return "settled" if finding.is_loss and finding.resolution is None else None
+        is_below = finding.is_loss and finding.resolution is None
+        return "settled" if is_below else None
     if finding.state == "acknowledged":
         return "acknowledged"
     if not finding.needs_action:
@@ -103,34 +131,48 @@ def card_group(machine: SystemEntry, finding: Finding) -> str | None:
 
 def waiting_days(machine: SystemEntry, finding: Finding) -> int:
     """Days from the first report of a finding to the newest session; of imports and demonstrations, from its date."""
-    newest = machine.newest_session.started_at if machine.newest_session else finding.first_after
-    is_measured = machine.newest_session is not None and machine.newest_session.origin == "run"
-    known_since = finding.first_seen_at if is_measured else finding.first_after
-    return max(0, newest - known_since) // DAY_S if known_since < newest else 0
+    newest = machine.newest_session
+    if newest is None:
+        return 0
+    # An import reports the findings of years at once.
+    since = finding.first_seen_at if newest.origin == "run" else finding.first_after
+    return max(0, (newest.started_at - since) // DAY_S)
 
 
-def _is_same_event(event: Sequence[tuple[SystemEntry, Finding]], machine: SystemEntry, finding: Finding) -> bool:
+def _is_same_event(event: Sequence[SystemFinding], entry: SystemFinding) -> bool:
     """Whether a finding of another system changed at the same time, with the same common factor or cause."""
-    first = event[0][1]
-    if any(known.name == machine.name for known, _ in event) or first.is_loss != finding.is_loss:
+    first, finding = event[0].finding, entry.finding
+    if any(other.machine.name == entry.machine.name for other in event):
         return False
-    begin = max(first.last_before, finding.last_before)
-    end = min(first.first_after, finding.first_after)
-    names = {name_group(one.groups[0]) for one in (first, finding)}
-    causes = [{cause.name for cause in one.causes[:1]} for one in (first, finding)]
-    shared = len(names) == 1 and None not in names
-    return begin <= end + _SAME_EVENT_S and (shared or bool(causes[0] & causes[1]))
+    if first.is_loss != finding.is_loss:
+        return False
+    # Each change happened between two sessions of its system; the periods have to overlap or nearly so.
+    latest_begin = max(first.last_before, finding.last_before)
+    earliest_end = min(first.first_after, finding.first_after)
+    if latest_begin > earliest_end + _SAME_EVENT_S:
+        return False
+    name = name_group(first.groups[0])
+    if name is not None and name == name_group(finding.groups[0]):
+        return True
+    # Causes are in order of likelihood.
+    first_causes = [cause.name for cause in first.causes[:1]]
+    return any(cause.name in first_causes for cause in finding.causes[:1])
 
 
-def _make_card(group: str, event: Sequence[tuple[SystemEntry, Finding]]) -> FindingCard:
+def _make_card(group: str, event: Sequence[SystemFinding]) -> FindingCard:
     """The card of an event in a group of cards; facts are those of the first of its findings."""
-    machine, finding = event[0]
-    days = max(waiting_days(*one) for one in event)
-    sessions = sum(session.started_at > finding.last_before for session in machine.sessions)
+    machine, finding = event[0].machine, event[0].finding
+    # Systems of one event have different sessions: only the headline of a single system counts them.
+    if len(event) == 1:
+        sessions = sum(session.started_at > finding.last_before for session in machine.sessions)
+        headline = finding_headline(finding, sessions)
+    else:
+        headline = _shared_headline([entry.finding for entry in event])
+    days = max(waiting_days(entry.machine, entry.finding) for entry in event)
     return FindingCard(
         group=group,
         findings=tuple(event),
-        headline=finding_headline(finding, sessions) if len(event) == 1 else _shared_headline([f for _, f in event]),
+        headline=headline,
         facts=tuple(card_facts(finding)),
         waiting=waiting_text(days),
         days=days,
@@ -149,7 +191,8 @@ def _shared_headline(findings: Sequence[Finding]) -> str:
     names = {name_group(group) for group in main_groups}
     name = name_group(main_groups[0])
     if name is None or len(names) > 1:
-        name = format_count(sum(group.explanation.changed for group in main_groups), "series")
+        series = sum(group.explanation.changed for group in main_groups)
+        name = format_count(series, "series")
     # Sizes are gains: the largest loss is the smallest one.
     sizes = [group.size for group in main_groups]
     largest = min(sizes) if findings[0].is_loss else max(sizes)

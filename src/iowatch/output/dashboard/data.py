@@ -18,7 +18,7 @@ from typing import Any, TypeVar, cast
 import numpy as np
 from jinja2 import Environment, FileSystemLoader, TemplateError
 
-from iowatch.core import METRICS, IowatchError, MachineError, Metric, Scalar, headline_metrics, settings
+from iowatch.core import DAY_S, METRICS, IowatchError, MachineError, Metric, Scalar, headline_metrics, settings
 from iowatch.findings import Finding, load_detections, load_findings, monitored_series, short_case_names
 from iowatch.output.dashboard.site import SiteWriter, safe_file_name
 from iowatch.reference import bandwidth, events, published, reviews
@@ -27,6 +27,9 @@ from iowatch.session.coverage import SessionCoverage, compare_with_expected, mis
 from iowatch.site import system
 from iowatch.statistics import Detection
 from iowatch.store import ExpectedResult, History, RunRow, SeriesExtent, SeriesRow, SessionRow, StackUse, bulk, read
+
+# Statistics of published figures with which a series is compared, in order of preference.
+_STATISTICS = ("max", "mean", "median")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,21 +57,36 @@ def described_case(row: SeriesRow) -> Mapping[str, Scalar]:
 
 
 def find_limits(row: SeriesRow, facts: system.System | None, references: bandwidth.References | None) -> SeriesLimits:
-    """Limits with which a series is compared: reference, published figure and peak."""
+    """Limits with which a series is compared: reference, published figure and peak.
+
+    Args:
+        facts: content of `system.yaml`, which has the peaks; None without this file.
+        references: of the system; None if its file could not be read.
+    """
     parameters = row.case.parameters
     operation = str(parameters.get("operation", ""))
-    peak = accepted = None
+    # A peak is of one file system.
+    peak = None
     if facts is not None and published.has_peak(row.metric):
-        place = str(described_case(row).get("file_system") or "") or None
-        peak = published.peak_mib_per_s(facts.file_systems, operation, place)
+        file_system = str(described_case(row).get("file_system") or "")
+        peak = published.peak_mib_per_s(facts.file_systems, operation, file_system or None)
+    reference = None
     if references is not None and references.entries:
-        accepted = references.find(row.partition, row.stack, parameters, operation, row.metric)
-    printed = None
-    for one in published_measurements().get(row.system, ()) if row.metric == "bandwidth" else ():
-        if one["statistic"] in ("max", "mean", "median") and _matches_case(parameters, one):
-            printed = PublishedLimit(float(one["value"]), str(one["statistic"]), one["where"], one["title"])
-            break
-    return SeriesLimits(accepted, printed, peak)
+        reference = references.find(row.partition, row.stack, parameters, operation, row.metric)
+    return SeriesLimits(reference, _find_published_limit(row), peak)
+
+
+def _find_published_limit(row: SeriesRow) -> PublishedLimit | None:
+    """The first published figure of the case of a series; None if no table has one."""
+    # Published tables have bandwidths only.
+    if row.metric != "bandwidth":
+        return None
+    for measurement in published_measurements().get(row.system, ()):
+        statistic = str(measurement["statistic"])
+        if statistic in _STATISTICS and _matches_case(row.case.parameters, measurement):
+            value = float(measurement["value"])
+            return PublishedLimit(value, statistic, measurement["where"], measurement["title"])
+    return None
 
 
 def published_measurements() -> Mapping[str, Sequence[Mapping[str, Any]]]:
@@ -81,27 +99,42 @@ def published_measurements() -> Mapping[str, Sequence[Mapping[str, Any]]]:
 
 @cache
 def _read_measurements(_roots: tuple[Path, ...]) -> Mapping[str, Sequence[Mapping[str, Any]]]:
-    found: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
-    for table in filter(published.has_long_form, published.load_all_tables()):
-        where = {"where": f"{published.source_key(table.source)}/{table.name}", "title": table.sidecar.title}
-        for one in published.table_measurements(table):
-            found[str(one["system"])].append({**one, **where})
-    order = {"max": 0, "mean": 1, "median": 2}
-    return {name: sorted(rows, key=lambda r: order.get(str(r["statistic"]), 9)) for name, rows in found.items()}
+    # `_roots` is the key of the cache: another checkout has other tables.
+    by_system: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
+    for table in published.load_all_tables():
+        if not published.has_long_form(table):
+            continue
+        source_table = f"{published.source_key(table.source)}/{table.name}"
+        for measurement in published.table_measurements(table):
+            located = {**measurement, "where": source_table, "title": table.sidecar.title}
+            by_system[str(measurement["system"])].append(located)
+    for measurements in by_system.values():
+        measurements.sort(key=_statistic_rank)
+    return by_system
 
 
-def _matches_case(parameters: Mapping[str, Scalar], printed: Mapping[str, Any]) -> bool:
-    """Whether a published figure is of the case: the number of writers and all parameters that both name are equal."""
-    if printed["benchmark"] is None or parameters.get("ranks") != printed["writers"]:
+def _statistic_rank(measurement: Mapping[str, Any]) -> int:
+    """Position of the statistic of a published figure in `_STATISTICS`; others are last."""
+    statistic = str(measurement["statistic"])
+    return _STATISTICS.index(statistic) if statistic in _STATISTICS else len(_STATISTICS)
+
+
+def _matches_case(parameters: Mapping[str, Scalar], measurement: Mapping[str, Any]) -> bool:
+    """Whether a published figure is of the case: the number of writers and all parameters that both state are equal."""
+    if measurement["benchmark"] is None or parameters.get("ranks") != measurement["writers"]:
         return False
-    stated = published.case_parameters(printed)
-    both = parameters.keys() & stated & {*published.MATCHED_PARAMETERS, "stripe_bytes"}
-    agree = all(parameters[name] == stated[name] for name in both)
-    return agree and printed.get("instances") in (None, 1, parameters.get("instances"))
+    stated = published.case_parameters(measurement)
+    for name in (*published.MATCHED_PARAMETERS, "stripe_bytes"):
+        if name in parameters and name in stated and parameters[name] != stated[name]:
+            return False
+    # A figure of several instances is of the same case only as results of as many.
+    return measurement.get("instances") in (None, 1, parameters.get("instances"))
 
 
 _T = TypeVar("_T")
+# Sessions that start within this time are of the same day.
 _SAME_DAY_S = 20 * 3600
+# A session is small beside one with more than this many times its runs.
 _SMALL_SESSION_RATIO = 3
 
 
@@ -162,24 +195,33 @@ class SystemEntry:
     @property
     def watched(self) -> list[SeriesEntry]:
         """The monitored series."""
-        return [one for one in self.series if one.headline]
+        return [series for series in self.series if series.headline]
 
     @cached_property
     def newest_session(self) -> SessionRow | None:
         """The newest nightly session, the subject of the status page.
 
         Interleaved runs and profiles do not count, nor does a session of the same day with status `ok` that is a small
-        one of another suite or has chosen stacks or cases only: it does not replace the results of the larger one.
+        one of another suite, or is restricted to some stacks or cases: it does not replace the results of the larger
+        one.
         """
-        found = [one for one in self.sessions if not one.is_interleaved and one.origin != "profile"]
-        found = found or list(self.sessions)
-        for one in found[1:]:
-            if found[0].status != "ok" or one.started_at < found[0].started_at - _SAME_DAY_S:
+        candidates = [row for row in self.sessions if not row.is_interleaved and row.origin != "profile"]
+        if not candidates:
+            candidates = list(self.sessions)
+        if not candidates:
+            return None
+        # Sessions are in order of time, newest first.
+        newest = candidates[0]
+        # What failed is shown, however small the session was.
+        if newest.status != "ok":
+            return newest
+        for earlier in candidates[1:]:
+            if earlier.started_at < newest.started_at - _SAME_DAY_S:
                 break
-            is_smaller = one.suite != found[0].suite and one.runs > _SMALL_SESSION_RATIO * found[0].runs
-            if is_smaller or (is_restricted(found[0]) and not is_restricted(one)):
-                return one
-        return found[0] if found else None
+            is_small = newest.suite != earlier.suite and earlier.runs > _SMALL_SESSION_RATIO * newest.runs
+            if is_small or (is_restricted(newest) and not is_restricted(earlier)):
+                return earlier
+        return newest
 
 
 @dataclass(frozen=True)
@@ -192,67 +234,97 @@ class Catalogue:
 
 def collect_catalogue(history: History, system: str | None = None) -> Catalogue:
     """Read the data of one system or of all."""
-    rows: dict[str, list[SeriesRow]] = defaultdict(list)
+    rows_by_system: dict[str, list[SeriesRow]] = defaultdict(list)
+    # One transaction: all that is read belongs to one state of the history.
     with history.reading() as connection:
-        stamps = read.series_extents(connection, *read.results_of_system(system))
+        extents = read.series_extents(connection, *read.results_of_system(system))
         uses = bulk.stack_uses(connection, system)
         sessions = bulk.sessions_by_system(connection, system)
-        for row in read.series_of_extents(connection, stamps):
+        for row in read.series_of_extents(connection, extents):
+            # A series of a metric of a plugin that is not installed has no unit and no direction.
             if row.metric in METRICS:
-                rows[row.system].append(row)
-    detections = load_detections(history, list(stamps))
-    machines = []
+                rows_by_system[row.system].append(row)
+    detections = load_detections(history, list(extents))
+    machines: list[SystemEntry] = []
+    by_id: dict[int, SeriesEntry] = {}
     for name in history.systems() if system is None else [system]:
-        system_uses = [use for use in uses if use.system == name]
-        machines.append(
-            _collect_system(history, name, sessions.get(name, []), rows[name], stamps, detections, system_uses)
+        rows = _SystemRows(
+            name=name,
+            sessions=sessions.get(name, []),
+            series=rows_by_system[name],
+            extents=extents,
+            detections=detections,
+            stacks=[use for use in uses if use.system == name],
         )
-    return Catalogue(tuple(machines), {s.row.id: s for machine in machines for s in machine.series})
+        machine = _collect_system(history, rows)
+        machines.append(machine)
+        for series in machine.series:
+            by_id[series.row.id] = series
+    return Catalogue(tuple(machines), by_id)
 
 
-def _collect_system(
-    history: History,
-    name: str,
-    sessions: Sequence[SessionRow],
-    rows: Sequence[SeriesRow],
-    stamps: Mapping[int, SeriesExtent],
-    detections: Mapping[int, Detection],
-    uses: Sequence[StackUse],
-) -> SystemEntry:
+@dataclass(frozen=True)
+class _SystemRows:
+    """What was read of one system; extents and detections are those of all series, by series id."""
+
+    name: str
+    sessions: Sequence[SessionRow]
+    series: Sequence[SeriesRow]
+    extents: Mapping[int, SeriesExtent]
+    detections: Mapping[int, Detection]
+    stacks: Sequence[StackUse]
+
+
+def _collect_system(history: History, rows: _SystemRows) -> SystemEntry:
+    name = rows.name
+    findings = load_findings(history, name)
+    # A file that cannot be read is a fault on the page; the history is shown without it.
     faults: list[str] = []
-    found = load_findings(history, name)
-    facts = _read_or_fault(lambda: system.load_system(name) if name in system.system_names() else None, None, faults)
+    facts = _read_or_fault(lambda: _load_facts(name), None, faults)
     references = _read_or_fault(lambda: bandwidth.load_references(name), None, faults)
-    members: dict[int, list[Finding]] = defaultdict(list)
-    for finding in found:
+    findings_by_series: dict[int, list[Finding]] = defaultdict(list)
+    for finding in findings:
         for member in finding.members:
-            members[member.series_id].append(finding)
-    watched = {row.id for row in monitored_series(rows)}
-    series = tuple(
-        SeriesEntry(
+            findings_by_series[member.series_id].append(finding)
+    monitored_ids = {row.id for row in monitored_series(rows.series)}
+    series: list[SeriesEntry] = []
+    for row, series_name in zip(rows.series, _unique_series_names(rows.series), strict=True):
+        stacks = [use for use in rows.stacks if (use.partition, use.name) == (row.partition, row.stack)]
+        entry = SeriesEntry(
             row=row,
-            name=short,
-            stamp=stamps[row.id],
-            headline=row.id in watched,
-            detection=detections.get(row.id),
+            name=series_name,
+            stamp=rows.extents[row.id],
+            headline=row.id in monitored_ids,
+            detection=rows.detections.get(row.id),
             limits=find_limits(row, facts, references),
-            findings=tuple(members.get(row.id, ())),
-            stacks=tuple(u for u in uses if (u.partition, u.name) == (row.partition, row.stack)),
+            findings=tuple(findings_by_series.get(row.id, ())),
+            stacks=tuple(stacks),
         )
-        for row, short in zip(rows, _unique_series_names(rows), strict=True)
-    )
+        series.append(entry)
+    no_events: tuple[events.Event, ...] = ()
+    machine_events = _read_or_fault(lambda: events.load_events(name), no_events, faults)
+    no_decisions: tuple[reviews.Decision, ...] = ()
+    decisions = _read_or_fault(lambda: reviews.load_decisions(name), no_decisions, faults)
     return SystemEntry(
         name=name,
         facts=facts,
-        sessions=tuple(sessions),
-        series=series,
-        findings=tuple(found),
-        events=_read_or_fault(lambda: events.load_events(name), (), faults),
-        decisions=_read_or_fault(lambda: reviews.load_decisions(name), (), faults),
+        sessions=tuple(rows.sessions),
+        series=tuple(series),
+        findings=tuple(findings),
+        events=machine_events,
+        decisions=decisions,
         references=references,
-        stacks=tuple(uses),
+        stacks=tuple(rows.stacks),
+        # Two files may have one fault in common.
         faults=tuple(dict.fromkeys(faults)),
     )
+
+
+def _load_facts(name: str) -> system.System | None:
+    """Content of `system.yaml`; None for a system without this file (a demonstration, an import)."""
+    if name not in system.system_names():
+        return None
+    return system.load_system(name)
 
 
 def _read_or_fault(reader: Callable[[], _T], otherwise: _T, faults: list[str]) -> _T:
@@ -267,11 +339,20 @@ def _read_or_fault(reader: Callable[[], _T], otherwise: _T, faults: list[str]) -
 def _unique_series_names(rows: Sequence[SeriesRow]) -> list[str]:
     """Names of series with metric (unless it is a headline metric), and stack and partition if there are several."""
     case_names = short_case_names([{"benchmark": row.case.benchmark, **described_case(row)} for row in rows])
-    several = [field for field in ("stack", "partition") if len({getattr(row, field) for row in rows}) > 1]
-    names, headlines = [], headline_metrics()
-    for row, name in zip(rows, case_names, strict=True):
-        parts = [name] if row.metric in headlines else [name, METRICS[row.metric].label.lower()]
-        names.append(" ".join([*parts, *(f"[{getattr(row, field)}]" for field in several)]))
+    has_several_stacks = len({row.stack for row in rows}) > 1
+    has_several_partitions = len({row.partition for row in rows}) > 1
+    # What all series have in common is left out, so that names stay short.
+    headlines = headline_metrics()
+    names: list[str] = []
+    for row, case_name in zip(rows, case_names, strict=True):
+        words = [case_name]
+        if row.metric not in headlines:
+            words.append(METRICS[row.metric].label.lower())
+        if has_several_stacks:
+            words.append(f"[{row.stack}]")
+        if has_several_partitions:
+            words.append(f"[{row.partition}]")
+        names.append(" ".join(words))
     return names
 
 
@@ -301,13 +382,19 @@ def session_page_path(session: SessionRow) -> str:
 
 def evidence_sessions(machine: SystemEntry) -> set[int]:
     """Numbers of the sessions immediately before and after the changes of findings."""
-    found = set()
+    change_times: set[int] = set()
+    for finding in machine.findings:
+        change_times.add(finding.last_before)
+        change_times.add(finding.first_after)
+    numbers: set[int] = set()
     for session in machine.sessions:
-        end = session.ended_at if session.ended_at is not None else session.started_at + 86400
-        ends = (moment for f in machine.findings for moment in (f.last_before, f.first_after))
-        if any(session.started_at <= moment <= max(end, session.started_at) for moment in ends):
-            found.add(session.id)
-    return found
+        # A session without an end is running or was killed; it is taken to have lasted a day.
+        end = session.started_at + DAY_S
+        if session.ended_at is not None:
+            end = max(session.ended_at, session.started_at)
+        if any(session.started_at <= moment <= end for moment in change_times):
+            numbers.add(session.id)
+    return numbers
 
 
 def session_entry(
@@ -331,11 +418,14 @@ def overdue_after_s(machine: SystemEntry) -> int | None:
 
     None if no session is expected: a retired system, or only imports and demonstrations.
     """
-    own_sessions = [session for session in machine.sessions if session.origin == "run"]
-    if not own_sessions or (machine.facts is not None and machine.facts.retired):
+    # Newest first.
+    measured = [session for session in machine.sessions if session.origin == "run"]
+    is_retired = machine.facts is not None and machine.facts.retired
+    if not measured or is_retired:
         return None
-    last_activity = own_sessions[0].started_at if own_sessions[0].ended_at is None else own_sessions[0].ended_at
-    return last_activity + max(_MIN_OVERDUE_S, round(_SLACK * usual_interval_s(own_sessions)))
+    newest = measured[0]
+    last_activity = newest.started_at if newest.ended_at is None else newest.ended_at
+    return last_activity + max(_MIN_OVERDUE_S, round(_SLACK * usual_interval_s(measured)))
 
 
 def is_overdue(machine: SystemEntry, now: int) -> bool:
@@ -346,11 +436,11 @@ def is_overdue(machine: SystemEntry, now: int) -> bool:
 
 def is_session_running(machine: SystemEntry, now: int) -> bool:
     """Whether the newest session is still running: missing results may still arrive."""
-    return (
-        machine.newest_session is not None
-        and machine.newest_session.status == "running"
-        and not is_overdue(machine, now)
-    )
+    newest = machine.newest_session
+    if newest is None or newest.status != "running":
+        return False
+    # A session that was killed keeps the status `running`.
+    return not is_overdue(machine, now)
 
 
 def usual_interval_s(sessions: Sequence[SessionRow]) -> int:
@@ -384,24 +474,29 @@ class SiteBuild:
     reports: int
     now: int
     system: str | None = None
-    _kept: dict[tuple[str, str], Any] = field(default_factory=dict)
+    _computed: dict[tuple[str, str], Any] = field(default_factory=dict)
 
     def compute_once(self, what: str, machine: SystemEntry, compute: Callable[[], _T]) -> _T:
         """Value of a computation about a system that several pages show; the first caller's is kept."""
-        if (what, machine.name) not in self._kept:
-            self._kept[what, machine.name] = compute()
-        return cast("_T", self._kept[what, machine.name])
+        key = (what, machine.name)
+        if key not in self._computed:
+            self._computed[key] = compute()
+        return cast("_T", self._computed[key])
 
     @cached_property
     def fingerprint(self) -> str:
         """Digest of what all pages are made of besides the history: code, templates, and settings of the site."""
-        known = cast("dict[str, Any]", self.templates.globals)
-        menu = [(page.name, page.title) for page in known["menu"]]
-        shown = [known["version"], known["zone"], known["site_title"], menu, self.sessions]
-        digest = hashlib.sha256(json.dumps(shown).encode())
+        shared = cast("dict[str, Any]", self.templates.globals)
+        menu = [(page.name, page.title) for page in shared["menu"]]
+        shown_everywhere = [shared["version"], shared["zone"], shared["site_title"], menu, self.sessions]
+        digest = hashlib.sha256(json.dumps(shown_everywhere).encode())
+        # All code of iowatch: a page may show what any of it computes.
+        package = Path(settings.__file__).parents[1]
         loader = cast("FileSystemLoader", self.templates.loader)
-        folders = [Path(settings.__file__).parents[1], *map(Path, loader.searchpath)]
-        for path in sorted(path for folder in folders for path in folder.rglob("*") if path.suffix in (".py", ".html")):
+        sources: list[Path] = []
+        for folder in (package, *map(Path, loader.searchpath)):
+            sources += [path for path in folder.rglob("*") if path.suffix in (".py", ".html")]
+        for path in sorted(sources):
             digest.update(path.read_bytes())
         return digest.hexdigest()
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import tzinfo
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from iowatch.core import MachineError, UsageError, find_time_zone, utc_now, write_atomically
-from iowatch.output.dashboard.build import build_site, make_template_environment, static_files
-from iowatch.output.dashboard.data import is_overdue, is_session_running, overdue_after_s
+from iowatch.output.dashboard.build import BuildOptions, build_site, make_template_environment, static_files
+from iowatch.output.dashboard.data import SystemEntry, is_overdue, is_session_running, overdue_after_s
 from iowatch.output.dashboard.site import safe_file_name
 from iowatch.session.systems import SystemResult, run_for_systems
 from iowatch.session.workers import Engine
@@ -49,13 +50,13 @@ class SystemSite(SystemResult):
 
 
 def build_sites(
-    place: str | None, systems: Sequence[str], output: Path, options: Mapping[str, Any], engine: Engine | None
+    database: str | None, systems: Sequence[str], output: Path, options: BuildOptions, engine: Engine | None
 ) -> list[SystemSite]:
     """Build the site of each system in `output/SYSTEM`, and `output/index.html`; one that fails keeps its older site.
 
     Args:
-        place: of the history, as for `History.open`.
-        options: `zone`, `sessions` and `reports` of `build_site`.
+        database: the history, as for `History.open`.
+        options: of all sites; `system` is set for each.
         engine: as for `run_for_systems`.
 
     Raises:
@@ -64,14 +65,26 @@ def build_sites(
     """
     if output.is_symlink():
         raise UsageError(f"{output} is one site of iowatch", hint="Choose another directory with --output.")
-    zone = find_time_zone(options["zone"]) if options.get("zone") else shared_zone(systems)
-    task = partial(_build_system, place, output.absolute(), dict(options))
-    found = run_for_systems(task, SystemSite, systems, engine)
-    rows = [
-        {**asdict(one), "site": name, "has_site": (output / name / "index.html").exists()}
-        for one, name in zip(found, map(safe_file_name, systems), strict=True)
-    ]
-    rows.sort(key=_urgency_key)
+    # Before the systems, so that a misspelt zone is reported once.
+    zone = find_time_zone(options.zone) if options.zone else shared_zone(systems)
+    task = partial(_build_system, database, output.absolute(), options)
+    results = run_for_systems(task, SystemSite, systems, engine)
+    _write_first_page(results, output, zone)
+    return results
+
+
+def _write_first_page(results: Sequence[SystemSite], output: Path, zone: tzinfo) -> None:
+    """Write `index.html`, with a row for each system, and its static files.
+
+    Raises:
+        MachineError: `output` cannot be written.
+    """
+    rows: list[dict[str, Any]] = []
+    for result in sorted(results, key=_urgency_key):
+        # A result with a fault has no directory, but an older site may be there.
+        folder = safe_file_name(result.system)
+        has_site = (output / folder / "index.html").exists()
+        rows.append({**asdict(result), "site": folder, "has_site": has_site})
     templates = make_template_environment(zone, ())
     text = templates.get_template("systems.html").render(rows=rows, built=int(utc_now().timestamp()))
     try:
@@ -81,36 +94,50 @@ def build_sites(
     except OSError as error:
         raise MachineError(f"cannot write {output}: {error.strerror}: {error.filename}") from error
     write_atomically(output / "index.html", text)
-    return found
 
 
-def _build_system(place: str | None, output: Path, options: Mapping[str, Any], system: str) -> SystemSite:
-    with History.existing(place) as history:
-        built = build_site(history, output / safe_file_name(system), system=system, **options)
+def _build_system(database: str | None, output: Path, options: BuildOptions, system: str) -> SystemSite:
+    """Build the site of one system: the task of `run_for_systems`."""
+    folder = safe_file_name(system)
+    with History.existing(database) as history:
+        built = build_site(history, output / folder, replace(options, system=system))
     (machine,) = built.catalogue.machines
-    need_action = [one for one in machine.findings if one.needs_action]
-    newest, state = machine.newest_session, ""
-    if newest is not None and newest.origin == "run":
-        is_complete = newest.status == "ok" and not newest.facts.problems
-        is_running = is_session_running(machine, built.moment)
-        state = "running" if is_running else "complete" if is_complete else "incomplete"
+    need_action = [finding for finding in machine.findings if finding.needs_action]
+    # Of every series, so that the largest loss is not hidden by the typical one of its finding.
+    losses = [0.0]
+    for finding in need_action:
+        losses += [1 - member.gain for member in finding.members]
+    # A suspected finding with a large loss needs action and is counted there.
+    suspected = [f for f in machine.findings if f.state == "suspected" and not f.needs_action]
+    newest = machine.newest_session
     return SystemSite(
         system=system,
-        site=safe_file_name(system),
+        site=folder,
         newest=newest.started_at if newest else None,
-        session=state,
+        session=_session_state(machine, built.moment),
         due=overdue_after_s(machine),
         overdue=is_overdue(machine, built.moment),
         need_action=len(need_action),
-        suspected=sum(one.state == "suspected" and not one.needs_action for one in machine.findings),
-        lost=sum(one.lost_performance for one in need_action),
-        loss=max((0.0, *(1 - member.gain for one in need_action for member in one.members))),
+        suspected=len(suspected),
+        lost=sum(finding.lost_performance for finding in need_action),
+        loss=max(losses),
         written=built.written,
         kept=built.kept,
     )
 
 
-def _urgency_key(row: Mapping[str, Any]) -> tuple[bool, float, bool, int, str]:
+def _session_state(machine: SystemEntry, now: int) -> str:
+    """State of the newest session at `now` (epoch s), as `SystemSite.session`."""
+    newest = machine.newest_session
+    if newest is None or newest.origin != "run":
+        return ""
+    if is_session_running(machine, now):
+        return "running"
+    is_complete = newest.status == "ok" and not newest.facts.problems
+    return "complete" if is_complete else "incomplete"
+
+
+def _urgency_key(result: SystemSite) -> tuple[bool, float, bool, int, str]:
     """Sort key: systems without a new site first, then the most lost performance, then what is not complete."""
-    pending = row["overdue"] or row["session"] == "incomplete" or row["newest"] is None
-    return row["fault"] is None, -row["lost"], not pending, -row["need_action"], row["system"]
+    is_pending = result.overdue or result.session == "incomplete" or result.newest is None
+    return result.fault is None, -result.lost, not is_pending, -result.need_action, result.system

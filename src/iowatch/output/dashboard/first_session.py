@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
-from typing import Any
 
 import numpy as np
 from markupsafe import Markup
@@ -23,6 +21,14 @@ _MAX_SENTENCES = 6
 _MAX_BARS = 16
 
 
+@dataclass(frozen=True)
+class OperationPicture:
+    """The picture of the results of one operation."""
+
+    operation: str
+    picture: Markup
+
+
 @dataclass(frozen=True, eq=False)
 class FirstSession:
     """The newest session of a system that cannot be assessed yet.
@@ -32,11 +38,12 @@ class FirstSession:
         pictures: best bandwidth per API and stack, one picture per operation, beside the peak where it is known.
         striking: sentences on large differences between stacks.
         missing: what was not measured, with the reason; `install_commands` install what it needs.
+        has_peak: whether the peak of a file system is known.
     """
 
     machine: data.SystemEntry
     progress: str
-    pictures: tuple[tuple[str, Markup], ...]
+    pictures: tuple[OperationPicture, ...]
     striking: tuple[str, ...]
     missing: tuple[RunProblem, ...]
     install_commands: tuple[str, ...]
@@ -45,70 +52,115 @@ class FirstSession:
 
 def summarise_first_session(site: data.SiteBuild, machine: data.SystemEntry, extent: HistoryExtent) -> FirstSession:
     """Summarise the newest results of all monitored series."""
+    # A late series has no result in the newest session.
     rows = [row for row in overview.series_rows(site, machine) if not row.late]
-    results = [row for row in rows if row.series.metric.name == "bandwidth"]
+    bandwidths = [row for row in rows if row.series.metric.name == "bandwidth"]
     sessions = max((row.series.stamp.n for row in rows), default=0)
-    left = max(0, MIN_OBSERVATIONS - sessions)
+    remaining = max(0, MIN_OBSERVATIONS - sessions)
     facts = machine.newest_session.facts if machine.newest_session else NO_SESSION_FACTS
     return FirstSession(
         machine=machine,
-        progress=f"{sessions} of {MIN_OBSERVATIONS} sessions until changes can be detected; {left} to go",
-        pictures=tuple(_pictures(results)),
-        striking=tuple(stack_differences(rows))[:_MAX_SENTENCES],
+        progress=f"{sessions} of {MIN_OBSERVATIONS} sessions until changes can be detected; {remaining} to go",
+        pictures=tuple(_operation_pictures(bandwidths)),
+        striking=tuple(stack_differences(rows)[:_MAX_SENTENCES]),
         missing=facts.unavailable,
         install_commands=facts.install_commands,
-        has_peak=any(row.series.limits.peak for row in results),
+        has_peak=any(row.series.limits.peak for row in bandwidths),
     )
 
 
-def _pictures(rows: Sequence[overview.SeriesTableRow]) -> Iterator[tuple[str, Markup]]:
-    for operation, chosen in _grouped(rows, lambda row: _parameter(row, "operation")):
-        bars = []
-        for api, of_api in _grouped(chosen, lambda row: _parameter(row, "api")):
-            for stack, of_stack in _grouped(of_api, lambda row: row.series.row.stack):
-                best = max(of_stack, key=lambda row: row.newest)
-                name = f"{format_parameter_value('api', api)} {stack}".strip()
-                bars.append(drawing.Bar(name, best.newest, best.series.limits.peak))
+def _operation_pictures(rows: Sequence[overview.SeriesTableRow]) -> list[OperationPicture]:
+    """One picture per operation, with one bar per API and stack."""
+    # An API with a stack may have many cases; its bar is the best of them.
+    rows_by_operation: dict[str, dict[_ApiStack, list[overview.SeriesTableRow]]] = defaultdict(dict)
+    for row in rows:
+        rows_by_bar = rows_by_operation[_parameter(row, "operation")]
+        api_stack = _ApiStack(_parameter(row, "api"), row.series.row.stack)
+        rows_by_bar.setdefault(api_stack, []).append(row)
+    pictures: list[OperationPicture] = []
+    for operation in sorted(rows_by_operation):
+        bars: list[drawing.Bar] = []
+        rows_by_bar = rows_by_operation[operation]
+        for api_stack in sorted(rows_by_bar):
+            best = max(rows_by_bar[api_stack], key=lambda row: row.newest)
+            name = f"{format_parameter_value('api', api_stack.api)} {api_stack.stack}".strip()
+            bars.append(drawing.Bar(name, best.newest, best.series.limits.peak))
         label = f"{operation or 'bandwidth'}: best bandwidth of the newest session per API and stack"
-        yield operation, drawing.bars_pictures(bars[:_MAX_BARS], "MiB/s", label)
+        picture = drawing.bars_pictures(bars[:_MAX_BARS], "MiB/s", label)
+        pictures.append(OperationPicture(operation, picture))
+    return pictures
 
 
-def stack_differences(rows: Sequence[overview.SeriesTableRow]) -> Iterator[str]:
+@dataclass(frozen=True, order=True)
+class _ApiStack:
+    """What a bar is of."""
+
+    api: str
+    stack: str
+
+
+@dataclass(frozen=True)
+class _SlowerStack:
+    """A stack that is slower than the fastest one.
+
+    Attributes:
+        slow, fast: their names.
+        ratios: performance of the fast stack relative to the slow one, of each common case.
+    """
+
+    slow: str
+    fast: str
+    ratios: Sequence[float]
+
+
+def stack_differences(rows: Sequence[overview.SeriesTableRow]) -> list[str]:
     """Sentences on stacks that are far slower than the fastest one in all their common cases, largest ratio first.
 
     `benchio with MPI-IO is 5.1 to 8.4 times slower on mpich than on openmpi (4 series)`; each case has one ratio, of
     performance.
     """
-    values: dict[tuple[str, str], dict[str, dict[str, float]]] = defaultdict(lambda: defaultdict(dict))
+    # By benchmark and API: the performance of each case by stack.
+    groups: dict[tuple[str, str], dict[str, dict[str, float]]] = defaultdict(lambda: defaultdict(dict))
     for row in rows:
-        one = row.series.row
-        case = f"{one.partition} {one.case.key} {one.metric}"
+        series = row.series.row
+        case = f"{series.partition} {series.case.key} {series.metric}"
         # As performance, so that a larger value is better also for times.
-        metric = METRICS[one.metric]
-        values[one.case.benchmark, _parameter(row, "api")][one.stack][case] = metric.gain(row.newest, 1.0)
-    found = []
-    for (benchmark, api), by_stack in values.items():
-        found += [(ratios, benchmark, api, *names) for names, ratios in _slower_stacks(by_stack)]
-    for ratios, benchmark, api, slow, fast in sorted(found, key=lambda one: -float(np.median(one[0]))):
-        low, high = (f"{value:.2g}" for value in (min(ratios), max(ratios)))
-        times = low if low == high else f"{low} to {high}"
-        what = f"{benchmark} with {format_parameter_value('api', api)}" if api else benchmark
-        yield f"{what} is {times} times slower on {slow} than on {fast} ({format_count(len(ratios), 'series')})"
+        performance = METRICS[series.metric].gain(row.newest, 1.0)
+        groups[series.case.benchmark, _parameter(row, "api")][series.stack][case] = performance
+    sentences: list[tuple[float, str]] = []
+    for (benchmark, api), cases_by_stack in groups.items():
+        subject = f"{benchmark} with {format_parameter_value('api', api)}" if api else benchmark
+        for slower in _slower_stacks(cases_by_stack):
+            sentence = _slower_sentence(subject, slower)
+            sentences.append((float(np.median(slower.ratios)), sentence))
+    sentences.sort(key=lambda entry: -entry[0])
+    return [sentence for _, sentence in sentences]
 
 
-def _slower_stacks(by_stack: Mapping[str, Mapping[str, float]]) -> Iterator[tuple[tuple[str, str], list[float]]]:
-    """Names of a slow and of the fastest stack, and the ratio of each common case."""
-    typical = {name: float(np.median(list(cases.values()))) for name, cases in by_stack.items()}
-    fast = max(typical, key=lambda name: typical[name])
-    for slow, cases in by_stack.items():
-        ratios = [by_stack[fast][case] / value for case, value in cases.items() if case in by_stack[fast] and value]
-        if slow != fast and ratios and min(ratios) >= _MIN_RATIO:
-            yield (slow, fast), ratios
+def _slower_sentence(subject: str, slower: _SlowerStack) -> str:
+    low, high = f"{min(slower.ratios):.2g}", f"{max(slower.ratios):.2g}"
+    times = low if low == high else f"{low} to {high}"
+    series = format_count(len(slower.ratios), "series")
+    return f"{subject} is {times} times slower on {slower.slow} than on {slower.fast} ({series})"
+
+
+def _slower_stacks(cases_by_stack: Mapping[str, Mapping[str, float]]) -> list[_SlowerStack]:
+    """Stacks that are far slower than the fastest one; `cases_by_stack` is the performance of each case."""
+    medians = {stack: float(np.median(list(cases.values()))) for stack, cases in cases_by_stack.items()}
+    fast = max(medians, key=lambda stack: medians[stack])
+    slower_stacks: list[_SlowerStack] = []
+    for slow, cases in cases_by_stack.items():
+        if slow == fast:
+            continue
+        ratios: list[float] = []
+        for case, performance in cases.items():
+            if case in cases_by_stack[fast] and performance:
+                ratios.append(cases_by_stack[fast][case] / performance)
+        # Slower in all cases: one exceptional case is no difference between stacks.
+        if ratios and min(ratios) >= _MIN_RATIO:
+            slower_stacks.append(_SlowerStack(slow, fast, ratios))
+    return slower_stacks
 
 
 def _parameter(row: overview.SeriesTableRow, name: str) -> str:
     return str(row.series.row.case.parameters.get(name, ""))
-
-
-def _grouped(rows: Iterable[Any], key: Any) -> Iterator[tuple[str, list[Any]]]:
-    return ((name, list(group)) for name, group in groupby(sorted(rows, key=key), key=key))

@@ -53,39 +53,49 @@ def sample_headlines(series: SeriesEntry, samples: SeriesSamples | SeriesPoints)
 
 def performance_ratio(series: SeriesEntry, value: float, level: float) -> float | None:
     """Gain of `value` relative to `level`: above 1 is better, also for times; None if one of them is 0 (counts)."""
-    return series.metric.gain(value, level) if value and level else None
+    if not value or not level:
+        return None
+    return series.metric.gain(value, level)
 
 
 def drawn_levels(series: SeriesEntry, samples: SeriesSamples) -> list[DrawnLevel]:
     """Detected levels, drifts and suspected levels in order of time; empty before the first detection."""
-    found = series.detection
-    if found is None:
+    detection = series.detection
+    if detection is None:
         return []
-    last = int(samples.time[-1])
-    steps = [step for step in _shown_steps(found) if step.suspected]
-    suspected = [DrawnLevel(int(one.time), last, one.after, one.after, "suspected") for one in steps]
-    starts = {one.first for one in suspected}
-    settled = [one for one in found.levels if one.time not in starts]
-    shown = [one for one in settled if not _is_within_drift(one.time, found, one.last_time)]
-    levels = [DrawnLevel(int(one.time), int(one.last_time), one.value, one.value, "level") for one in shown]
-    for drift in found.drifts:
+    # A suspected level lasts up to the newest observation, else the detector would have decided.
+    newest_time = int(samples.time[-1])
+    suspected: list[DrawnLevel] = []
+    for step in _shown_steps(detection):
+        if step.suspected:
+            suspected.append(DrawnLevel(int(step.time), newest_time, step.after, step.after, "suspected"))
+    suspected_times = {level.first for level in suspected}
+    drawn: list[DrawnLevel] = []
+    for level in detection.levels:
+        # A drift is drawn in place of the levels that it covers.
+        is_replaced = level.time in suspected_times or _is_within_drift(level.time, detection, level.last_time)
+        if not is_replaced:
+            drawn.append(DrawnLevel(int(level.time), int(level.last_time), level.value, level.value, "level"))
+    for drift in detection.drifts:
         # The slope passes through the median of its observations and is linear in the logarithm.
-        inside = (samples.time >= drift.time) & (samples.time <= drift.last_time)
-        middle = float(np.median(sample_headlines(series, samples)[inside])) if inside.any() else 0.0
+        is_inside = (samples.time >= drift.time) & (samples.time <= drift.last_time)
+        middle = 0.0
+        if is_inside.any():
+            middle = float(np.median(sample_headlines(series, samples)[is_inside]))
         half = drift.ratio**0.5
-        levels.append(DrawnLevel(int(drift.time), int(drift.last_time), middle / half, middle * half, "drift"))
-    return sorted([*levels, *suspected], key=lambda level: level.first)
+        drawn.append(DrawnLevel(int(drift.time), int(drift.last_time), middle / half, middle * half, "drift"))
+    return sorted([*drawn, *suspected], key=lambda level: level.first)
 
 
-def _shown_steps(found: Detection) -> list[ChangePoint]:
+def _shown_steps(detection: Detection) -> list[ChangePoint]:
     """The steps, without suspected ones within a drift, whose slope fits those observations better."""
-    return [step for step in found.steps if not (step.suspected and _is_within_drift(step.time, found))]
+    return [step for step in detection.steps if not (step.suspected and _is_within_drift(step.time, detection))]
 
 
-def _is_within_drift(first: float, found: Detection, last: float | None = None) -> bool:
-    """Whether a drift covers the time from `first` to `last`."""
+def _is_within_drift(first: float, detection: Detection, last: float | None = None) -> bool:
+    """Whether a drift covers the time from `first` to `last`, or `first` alone without it (epoch s)."""
     end = first if last is None else last
-    return any(drift.time <= first and end <= drift.last_time for drift in found.drifts)
+    return any(drift.time <= first and end <= drift.last_time for drift in detection.drifts)
 
 
 @dataclass(frozen=True)
@@ -100,19 +110,24 @@ class DetectionNote:
 
 def detection_notes(series: SeriesEntry) -> list[DetectionNote] | None:
     """All results of the detection, newest first; None before the first detection."""
-    found = series.detection
-    if found is None:
+    detection = series.detection
+    if detection is None:
         return None
-    notes = []
-    for step in _shown_steps(found):
-        kind = "suspected" if step.suspected else "change"
-        confidence = "" if step.suspected else f", confidence {step.confidence:.3f}"
-        levels = f"{format_number(step.before)} to {format_number(step.after)} {series.metric.unit}"
-        notes.append(DetectionNote(int(step.time), None, kind, f"{levels} ({format_factor(step.ratio)}{confidence})"))
-    for one in found.transients:
-        text = f"{format_count(one.observations, 'observation')} at {format_factor(one.ratio)}, then returned"
-        notes.append(DetectionNote(int(one.time), int(one.last_time), "transient", text))
-    for drift in found.drifts:
+    notes: list[DetectionNote] = []
+    for step in _shown_steps(detection):
+        values = f"{format_number(step.before)} to {format_number(step.after)} {series.metric.unit}"
+        factor = format_factor(step.ratio)
+        if step.suspected:
+            notes.append(DetectionNote(int(step.time), None, "suspected", f"{values} ({factor})"))
+        else:
+            text = f"{values} ({factor}, confidence {step.confidence:.3f})"
+            notes.append(DetectionNote(int(step.time), None, "change", text))
+    # Transients and drifts have an end, changes last.
+    for transient in detection.transients:
+        observations = format_count(transient.observations, "observation")
+        text = f"{observations} at {format_factor(transient.ratio)}, then returned"
+        notes.append(DetectionNote(int(transient.time), int(transient.last_time), "transient", text))
+    for drift in detection.drifts:
         text = f"drifts to {format_factor(drift.ratio)}"
         notes.append(DetectionNote(int(drift.time), int(drift.last_time), "drift", text))
     return sorted(notes, key=lambda note: -note.first)
@@ -123,7 +138,7 @@ def recent_observations(site: SiteBuild, machine: SystemEntry) -> Mapping[int, S
 
     They are read once per build.
     """
-    rows = [one.row for one in machine.watched]
+    rows = [series.row for series in machine.watched]
 
     def read() -> Mapping[int, SeriesPoints]:
         return load_observations(site.history, rows, _recent_since(machine), sessions=machine.sessions)
@@ -132,14 +147,22 @@ def recent_observations(site: SiteBuild, machine: SystemEntry) -> Mapping[int, S
 
 
 def _recent_since(machine: SystemEntry) -> int | None:
-    return machine.newest_session.started_at - _TYPICAL_SESSIONS * DAY_S if machine.newest_session else None
+    """Time (epoch s) from which observations are recent; None without a session."""
+    if machine.newest_session is None:
+        return None
+    return machine.newest_session.started_at - _TYPICAL_SESSIONS * DAY_S
 
 
 def recent_part(machine: SystemEntry, time: NDArray[np.int64], values: NDArray[np.float64]) -> list[float]:
-    """The values, shape (n,), that `recent_observations` has; all values of a series that ended before."""
-    recent = time >= (_recent_since(machine) or 0)
-    found: list[float] = (values[recent] if recent.any() else values).tolist()
-    return found
+    """The values that `recent_observations` has; all values of a series that ended before.
+
+    Args:
+        time: of the observations of a series, epoch s, shape (n,).
+        values: of the same observations, shape (n,).
+    """
+    is_recent = time >= (_recent_since(machine) or 0)
+    recent_values: list[float] = (values[is_recent] if is_recent.any() else values).tolist()
+    return recent_values
 
 
 def accepted_level(series: SeriesEntry, values: Sequence[float], at: int | None = None) -> AcceptedLevel | None:
@@ -156,24 +179,32 @@ def accepted_level(series: SeriesEntry, values: Sequence[float], at: int | None 
     reference = series.limits.reference
     if reference is not None:
         return AcceptedLevel(reference.value, f"reference of {reference.provenance.date} by {reference.provenance.by}")
-    disputed = [f for f in series.findings if f.state in UNDECIDED_STATES]
-    first = min(disputed, key=lambda f: f.first_after, default=None)
+    # A change that no person has accepted does not make its level normal.
+    undecided = [finding for finding in series.findings if finding.state in UNDECIDED_STATES]
+    first = min(undecided, key=lambda finding: finding.first_after, default=None)
     if first is not None and (at is None or first.first_after <= at):
-        member = next(m for m in first.members if m.series_id == series.row.id)
+        member = next(member for member in first.members if member.series_id == series.row.id)
         return AcceptedLevel(member.before, f"level before {first.id}, which is {first.state}")
-    found = series.detection
-    if at is not None and found is not None and found.levels and at < found.levels[0].time:
+    detection = series.detection
+    if detection is not None:
+        # Before the first level, the detection has nothing to compare with.
+        if at is not None and detection.levels and at < detection.levels[0].time:
+            return None
+        if detection.changes:
+            return _level_after_changes(detection.changes, at)
+    newest_values = np.asarray(values[-_TYPICAL_SESSIONS:])
+    if len(newest_values) < MIN_OBSERVATIONS:
         return None
-    if found is not None and found.changes:
-        past = [step for step in found.changes if at is None or step.time <= at]
-        if not past:
-            return AcceptedLevel(found.changes[0].before, "level of that time")
-        newest_level = past[-1] is found.changes[-1]
-        return AcceptedLevel(past[-1].after, "newest level" if newest_level else "level of that time")
-    newest = np.asarray(values[-_TYPICAL_SESSIONS:])
-    if len(newest) < MIN_OBSERVATIONS:
-        return None
-    return AcceptedLevel(float(np.median(newest)), f"median of the newest {len(newest)} observations")
+    return AcceptedLevel(float(np.median(newest_values)), f"median of the newest {len(newest_values)} observations")
+
+
+def _level_after_changes(changes: Sequence[ChangePoint], at: int | None) -> AcceptedLevel:
+    """The level at a time (epoch s; None is now) of a series with at least one change."""
+    earlier = [change for change in changes if at is None or change.time <= at]
+    if not earlier:
+        return AcceptedLevel(changes[0].before, "level of that time")
+    source = "newest level" if earlier[-1] is changes[-1] else "level of that time"
+    return AcceptedLevel(earlier[-1].after, source)
 
 
 # Half width of the normal band in units of the noise: from there on the detector calls an observation far away.
@@ -218,14 +249,22 @@ class BandPosition:
     @cached_property
     def kind(self) -> str:
         """Style class: one of `BAND_CLASSES`, or `unassessed` without a noise estimate."""
-        return next((c.kind for c in BAND_CLASSES if self.multiple is not None and self.multiple >= c.least), NO_BAND)
+        if self.multiple is not None:
+            for band_class in BAND_CLASSES:
+                if self.multiple >= band_class.least:
+                    return band_class.kind
+        return NO_BAND
 
     @property
     def outcome(self) -> str:
         """`below` or `above` the band, `as accepted` within it, `not assessed` without a noise estimate."""
         if self.multiple is None:
             return "not assessed"
-        return "below" if self.multiple < -1 else "above" if self.multiple >= 1 else "as accepted"
+        if self.multiple < -1:
+            return "below"
+        if self.multiple >= 1:
+            return "above"
+        return "as accepted"
 
 
 NO_BAND = "unassessed"
@@ -237,17 +276,23 @@ def normal_band(series: SeriesEntry) -> float | None:
     It is 3 times the noise of the detection, at least 3 %. The noise of a series that is adjusted for a covariate is
     scaled to that of the values as measured.
     """
-    found = series.detection
-    if found is None or found.noise is None:
+    detection = series.detection
+    if detection is None or detection.noise is None:
         return None
-    explained = found.adjustment.explained if found.adjustment else 0.0
-    return max(_BAND_NOISES * found.noise / math.sqrt(1 - min(explained, 0.99)), _MIN_BAND)
+    # Share of the variance that the covariate explains; 1 would make the band infinite.
+    explained = 0.0
+    if detection.adjustment:
+        explained = min(detection.adjustment.explained, 0.99)
+    half_width = _BAND_NOISES * detection.noise / math.sqrt(1 - explained)
+    return max(half_width, _MIN_BAND)
 
 
 def normal_limits(series: SeriesEntry, level: float) -> tuple[float, float] | None:
     """Lower and upper edge of the normal band around `level`, in its unit; None without a noise estimate."""
     band = normal_band(series)
-    return None if band is None else (level * math.exp(-band), level * math.exp(band))
+    if band is None:
+        return None
+    return level * math.exp(-band), level * math.exp(band)
 
 
 @dataclass(frozen=True)
@@ -267,18 +312,29 @@ def drawn_bands(series: SeriesEntry, headlines: NDArray[np.float64], first: int,
         headlines: of the observations, oldest first, shape (n,).
         first, last: times of the first and of the last observation, epoch s.
     """
-    if (found := series.detection) is None:
+    detection = series.detection
+    if detection is None:
         return []
-    starts = [first, *(step.time for step in found.changes), *(level.time for level in found.levels[:1])]
-    starts += [one.first_after for one in series.findings if one.state in UNDECIDED_STATES]
+    # Times from which on the accepted level may be another one.
+    starts: list[float] = [first]
+    starts += [change.time for change in detection.changes]
+    starts += [level.time for level in detection.levels[:1]]
+    starts += [finding.first_after for finding in series.findings if finding.state in UNDECIDED_STATES]
+    edges = {int(time) for time in starts if first <= time < last}
+    edges.add(last)
     bands: list[DrawnBand] = []
-    for begin, end in pairwise(sorted({*(int(time) for time in starts if first <= time < last), last})):
+    for begin, end in pairwise(sorted(edges)):
         level = accepted_level(series, headlines.tolist(), begin)
-        limits = normal_limits(series, level.value) if level else None
-        if limits and bands and (bands[-1].low, bands[-1].high, bands[-1].last) == (*limits, begin):
-            bands[-1] = replace(bands[-1], last=end)
-        elif limits:
-            bands.append(DrawnBand(begin, end, *limits))
+        limits = None if level is None else normal_limits(series, level.value)
+        if limits is None:
+            continue
+        low, high = limits
+        previous = bands[-1] if bands else None
+        # A band that continues at the same level is drawn as one.
+        if previous is not None and previous.last == begin and (previous.low, previous.high) == limits:
+            bands[-1] = replace(previous, last=end)
+        else:
+            bands.append(DrawnBand(begin, end, low, high))
     return bands
 
 
@@ -287,10 +343,12 @@ def describe_band(series: SeriesEntry) -> str | None:
     band = normal_band(series)
     if band is None:
         return None
-    low, high = (f"{100 * abs(math.expm1(edge)):.0f} %" for edge in (-band, band))
-    width = f"± {low}" if low == high else f"−{low} to +{high}"
-    why = "the smallest used" if band == _MIN_BAND else f"{_BAND_NOISES:.0f} times the noise of this series"
-    return f"accepted level {width}, {why}"
+    # Symmetric in the logarithm, and therefore wider above than below in per cent.
+    below = f"{100 * abs(math.expm1(-band)):.0f} %"
+    above = f"{100 * abs(math.expm1(band)):.0f} %"
+    width = f"± {below}" if below == above else f"−{below} to +{above}"
+    reason = "the smallest used" if band == _MIN_BAND else f"{_BAND_NOISES:.0f} times the noise of this series"
+    return f"accepted level {width}, {reason}"
 
 
 def band_position(series: SeriesEntry, value: float, level: float) -> BandPosition | None:
@@ -306,7 +364,8 @@ def band_position(series: SeriesEntry, value: float, level: float) -> BandPositi
     if not gain:
         return None
     band = normal_band(series)
-    return BandPosition(gain, None if band is None else math.log(gain) / band)
+    multiple = None if band is None else math.log(gain) / band
+    return BandPosition(gain, multiple)
 
 
 @dataclass(frozen=True)
@@ -321,11 +380,13 @@ class TrendRow:
 
 def system_trends(machine: SystemEntry) -> list[TrendRow]:
     """Drifts of the monitored series that extend to their newest observations."""
-    return [
-        TrendRow(machine.name, one, drift.first, drift.gain)
-        for one in machine.watched
-        for drift in (current_drifts(one.row, one.detection, one.stamp.last) if one.detection else ())
-    ]
+    trends: list[TrendRow] = []
+    for series in machine.watched:
+        if series.detection is None:
+            continue
+        for drift in current_drifts(series.row, series.detection, series.stamp.last):
+            trends.append(TrendRow(machine.name, series, drift.first, drift.gain))
+    return trends
 
 
 # Tolerance in seconds for the start times of sessions.
@@ -346,14 +407,26 @@ def find_suspected_series(machine: SystemEntry) -> list[SuspectedSeries]:
     Suspected changes of single series alone are no finding (`iowatch.findings.newest`).
     """
     newest = machine.newest_session.started_at if machine.newest_session else 0
-    current = [s for s in machine.watched if s.stamp.last >= newest - SESSION_SLACK_S]
-    found = [SuspectedSeries(one, gained) for one in current if (gained := _suspected_gain(one)) is not None]
-    return sorted(found, key=lambda one: -abs(math.log(one.gain)))
+    suspected: list[SuspectedSeries] = []
+    for series in machine.watched:
+        # The suspicion of a series that is no longer measured is not resolved by a later session.
+        if series.stamp.last < newest - SESSION_SLACK_S:
+            continue
+        gain = _suspected_gain(series)
+        if gain is not None:
+            suspected.append(SuspectedSeries(series, gain))
+    return sorted(suspected, key=lambda entry: -abs(math.log(entry.gain)))
 
 
 def _suspected_gain(series: SeriesEntry) -> float | None:
-    members = {(m.series_id, m.first_after) for f in series.findings if f.state != "resolved" for m in f.members}
-    for step in _shown_steps(series.detection) if series.detection else ():
-        if step.suspected and (series.row.id, int(step.time)) not in members:
+    """Gain of the first suspected step that belongs to no unresolved finding; None without such a step."""
+    if series.detection is None:
+        return None
+    times_in_findings: set[int] = set()
+    for finding in series.findings:
+        if finding.state != "resolved":
+            times_in_findings.update(m.first_after for m in finding.members if m.series_id == series.row.id)
+    for step in _shown_steps(series.detection):
+        if step.suspected and int(step.time) not in times_in_findings:
             return math.exp(series.metric.log_gain(step.ratio))
     return None

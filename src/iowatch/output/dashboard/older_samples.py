@@ -29,9 +29,10 @@ _FORMAT = 1
 
 @dataclass(frozen=True)
 class OlderSessions:
-    """Sessions of a system before a time (epoch s).
+    """Sessions of a system before a time.
 
     Attributes:
+        until: the time, epoch s.
         file: path of the file with their names in the site.
         digest: of all that is in them. Runs and results are only added to a session, never changed.
     """
@@ -41,55 +42,61 @@ class OlderSessions:
     digest: str
 
     def samples_file(self, series: data.SeriesEntry, observations: int) -> str:
-        """Path of the file with the older observations of a series."""
+        """Path of the file with the older observations of a series, and how many these are."""
         row = series.row
         return _file_name([self.digest, row.partition, row.stack, row.case.canonical, row.metric, observations])
 
 
 def write_older_sessions(site: data.SiteBuild, machine: data.SystemEntry) -> OlderSessions | None:
     """Write or link the names of the sessions before 1 January of the year of 60 days ago; None if there are none."""
-    newest = max((row.started_at for row in machine.sessions), default=0)
+    newest = max((session.started_at for session in machine.sessions), default=0)
     year = datetime.fromtimestamp(newest - _MIN_RECENT * DAY_S, UTC).year
     until = int(datetime(year, 1, 1, tzinfo=UTC).timestamp())
-    rows = [row for row in machine.sessions if row.started_at < until]
-    if not rows:
+    sessions = [session for session in machine.sessions if session.started_at < until]
+    if not sessions:
         return None
-    known = [_FORMAT, machine.name, until, [(row.id, row.uuid, row.runs) for row in rows]]
-    older = OlderSessions(until, _file_name(known), _digest(known))
+    # The path contains a digest of what the file is made of, so that a later build recognises an equal one.
+    identities = [(session.id, session.uuid, session.runs) for session in sessions]
+    contents = [_FORMAT, machine.name, until, identities]
+    older = OlderSessions(until, _file_name(contents), _digest(contents))
     if not site.writer.reuse(older.file):
-        _write_script(site, older.file, "olderSessions", {row.id: session_name(row) for row in rows})
+        names = {session.id: session_name(session) for session in sessions}
+        _write_script(site, older.file, "olderSessions", names)
     return older
 
 
 def session_name(row: SessionRow) -> list[str]:
     """UUID of a session, and the path of its page if that does not follow from the UUID."""
-    page, uuid = data.session_page_path(row), row.uuid[:80]
-    return [uuid] if page == f"session/{uuid}.html" else [uuid, page]
+    page = data.session_page_path(row)
+    uuid = row.uuid[:80]
+    if page == f"session/{uuid}.html":
+        return [uuid]
+    return [uuid, page]
 
 
 def plot_arrays(
-    series: data.SeriesEntry, samples: SeriesSamples, session_of: NDArray[np.int64], chosen: NDArray[np.bool_]
+    series: data.SeriesEntry, samples: SeriesSamples, session_of: NDArray[np.int64], shown: NDArray[np.bool_]
 ) -> dict[str, str]:
     """Observations for the plot (static/series.js): base64 of little-endian arrays.
 
     Args:
         session_of: number of the session of each observation, shape (n,).
-        chosen: which observations, shape (n,).
+        shown: which observations, shape (n,).
     """
-    shown = samples.only(chosen)
+    shown_samples = samples.only(shown)
     return {
-        "time": base64_array(shown.time, "<u4"),
-        "headline": base64_array(levels.sample_headlines(series, shown), "<f4"),
-        "count": base64_array(shown.count, "<u2"),
-        "samples": base64_array(shown.samples, "<f4"),
-        "run": base64_array(shown.run_id, "<u4"),
-        "session": base64_array(session_of[chosen], "<u4"),
+        "time": base64_array(shown_samples.time, "<u4"),
+        "headline": base64_array(levels.sample_headlines(series, shown_samples), "<f4"),
+        "count": base64_array(shown_samples.count, "<u2"),
+        "samples": base64_array(shown_samples.samples, "<f4"),
+        "run": base64_array(shown_samples.run_id, "<u4"),
+        "session": base64_array(session_of[shown], "<u4"),
     }
 
 
-def base64_array(values: NDArray[Any], form: str) -> str:
-    """An array as base64 of numbers such as `<f4`."""
-    return base64.b64encode(values.astype(form).tobytes()).decode()
+def base64_array(values: NDArray[Any], dtype: str) -> str:
+    """An array as base64 of numbers of a type such as `<f4`."""
+    return base64.b64encode(values.astype(dtype).tobytes()).decode()
 
 
 @dataclass(frozen=True)
@@ -113,78 +120,114 @@ class ShownSeries:
 
 @dataclass(frozen=True)
 class SeriesReader:
-    """Reads series of one system for their pages; the files of older observations are written or linked."""
+    """Reads series of one system for their pages; the files of older observations are written or linked.
+
+    Attributes:
+        session_of_run: number of the session of each run of the history.
+        sessions: sessions of the system by number.
+        older: the sessions whose observations are in files; None if all are recent.
+    """
 
     site: data.SiteBuild
     session_of_run: RunSessions
     sessions: Mapping[int, SessionRow]
     older: OlderSessions | None
 
-    def read(self, connection: Connection, chosen: Sequence[data.SeriesEntry]) -> Iterator[ShownSeries]:
+    def read(self, connection: Connection, series: Sequence[data.SeriesEntry]) -> Iterator[ShownSeries]:
         """Yield each series that has observations."""
-        recent = self._samples(connection, chosen, self.older.until if self.older else None)
-        files = {one.row.id: self._older_file(one, recent.get(one.row.id)) for one in chosen}
-        if self.older is not None:
-            with_covariates = self._with_covariates(chosen, recent)
-            short = [
-                one
-                for one in chosen
-                if one.row.id in with_covariates or self._needs_all(one, recent.get(one.row.id), files[one.row.id])
-            ]
-            recent |= self._samples(connection, short, None)
-        shown = [one for one in chosen if one.row.id in recent]
-        runs = {one.row.id: recent[one.row.id].run_id for one in shown}
-        tables = load_covariates(self.site.history, [one.row for one in shown], runs, save=False)
-        for one, table in zip(shown, tables, strict=True):
-            samples, file = recent[one.row.id], files[one.row.id]
+        samples_by_id = self._read_samples(connection, series, self.older.until if self.older else None)
+        # The files are of the observations before those read here.
+        files = {entry.row.id: self._older_file(entry, samples_by_id.get(entry.row.id)) for entry in series}
+        incomplete = self._find_incomplete(series, samples_by_id, files)
+        if incomplete:
+            samples_by_id |= self._read_samples(connection, incomplete, None)
+        shown = [entry for entry in series if entry.row.id in samples_by_id]
+        covariates = self._load_covariates(shown, samples_by_id)
+        for entry in shown:
+            samples, file = samples_by_id[entry.row.id], files[entry.row.id]
             session_of = self.session_of_run.of(samples.run_id)
             inline = samples.time >= (self.older.until if self.older else 0)
             if file is not None and not self.site.writer.reuse(file):
-                arrays = plot_arrays(one, samples, session_of, ~inline)
+                arrays = plot_arrays(entry, samples, session_of, ~inline)
                 _write_script(self.site, file, "olderSamples", arrays)
-            yield ShownSeries(one, samples, session_of, inline, file, table)
+            yield ShownSeries(entry, samples, session_of, inline, file, covariates[entry.row.id])
 
-    def _samples(
-        self, connection: Connection, chosen: Sequence[data.SeriesEntry], since: int | None
+    def _read_samples(
+        self, connection: Connection, series: Sequence[data.SeriesEntry], since: int | None
     ) -> dict[int, SeriesSamples]:
-        """Observations from `since` on. Other processes may add results meanwhile: only those known are shown."""
-        by_id, found = {one.row.id: one for one in chosen}, {}
+        """Observations from `since` (epoch s) on, by series id."""
+        by_id = {entry.row.id: entry for entry in series}
+        session_ids = list(self.sessions)
+        samples_by_id: dict[int, SeriesSamples] = {}
         for samples in bulk.read_series_samples(connection, list(by_id), since):
-            known = np.isin(self.session_of_run.of(samples.run_id), list(self.sessions))
-            known &= samples.run_id <= by_id[samples.series_id].stamp.newest
-            if known.any():
-                found[samples.series_id] = samples.only(known)
-        return found
+            # Other processes may have added results meanwhile: all pages of a build show the same sessions and runs.
+            in_build = np.isin(self.session_of_run.of(samples.run_id), session_ids)
+            in_build &= samples.run_id <= by_id[samples.series_id].stamp.newest
+            if in_build.any():
+                samples_by_id[samples.series_id] = samples.only(in_build)
+        return samples_by_id
 
     def _older_file(self, series: data.SeriesEntry, recent: SeriesSamples | None) -> str | None:
+        """Path of the file with the observations before the recent ones; None if there are none."""
         observations = series.stamp.n - (len(recent.time) if recent else 0)
-        return self.older.samples_file(series, observations) if self.older and observations else None
+        if self.older is None or observations == 0:
+            return None
+        return self.older.samples_file(series, observations)
+
+    def _find_incomplete(
+        self, series: Sequence[data.SeriesEntry], recent: Mapping[int, SeriesSamples], files: Mapping[int, str | None]
+    ) -> list[data.SeriesEntry]:
+        """Series whose pages need more than the recent observations.
+
+        Args:
+            recent: recent observations by series id.
+            files: path of the file with the older observations by series id, None if there are none.
+        """
+        if self.older is None:
+            return []
+        # Covariates are correlated with all observations.
+        measured = [entry for entry in series if entry.row.id in recent]
+        covariates = self._load_covariates(measured, recent)
+        incomplete: list[data.SeriesEntry] = []
+        for entry in series:
+            series_id = entry.row.id
+            has_covariates = covariates.get(series_id) is not None
+            if has_covariates or self._needs_all(entry, recent.get(series_id), files[series_id]):
+                incomplete.append(entry)
+        return incomplete
 
     def _needs_all(self, series: data.SeriesEntry, recent: SeriesSamples | None, file: str | None) -> bool:
-        """Whether the recent observations do not suffice for the page."""
+        """Whether the recent observations do not suffice for the page, or for the file of the older ones."""
         if file is None:
             return False
-        drifts = series.detection.drifts if series.detection else ()
         if recent is None or len(recent.time) < _MIN_RECENT:
             return True
-        return any(one.time < recent.time[0] for one in drifts) or not self.site.writer.reuse(file)
+        # A drift is drawn over all of its observations.
+        drifts = series.detection.drifts if series.detection else ()
+        if any(drift.time < recent.time[0] for drift in drifts):
+            return True
+        # A file that cannot be linked from the previous site is written.
+        return not self.site.writer.reuse(file)
 
-    def _with_covariates(self, chosen: Sequence[data.SeriesEntry], recent: Mapping[int, SeriesSamples]) -> set[int]:
-        """Series whose newest runs recorded covariates, which are correlated over all observations."""
-        rows = [one.row for one in chosen if one.row.id in recent]
-        runs = {row.id: recent[row.id].run_id for row in rows}
+    def _load_covariates(
+        self, series: Sequence[data.SeriesEntry], samples_by_id: Mapping[int, SeriesSamples]
+    ) -> dict[int, CovariateTable | None]:
+        """Covariates of the observations of series, by series id; None where the newest runs recorded none."""
+        rows = [entry.row for entry in series]
+        runs = {row.id: samples_by_id[row.id].run_id for row in rows}
         tables = load_covariates(self.site.history, rows, runs, save=False)
-        return {row.id for row, table in zip(rows, tables, strict=True) if table is not None}
+        return {row.id: table for row, table in zip(rows, tables, strict=True)}
 
 
-def _digest(known: object) -> str:
-    return hashlib.sha256(json.dumps(known).encode("utf-8", "surrogatepass")).hexdigest()
+def _digest(contents: object) -> str:
+    return hashlib.sha256(json.dumps(contents).encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _file_name(known: object) -> str:
-    return f"{OLDER_SAMPLES_FOLDER}/{_digest(known)[:24]}.js"
+def _file_name(contents: object) -> str:
+    """Path of a file in the site, which contains a digest of what the file is made of."""
+    return f"{OLDER_SAMPLES_FOLDER}/{_digest(contents)[:24]}.js"
 
 
-def _write_script(site: data.SiteBuild, file: str, name: str, document: object) -> None:
+def _write_script(site: data.SiteBuild, file: str, variable: str, document: object) -> None:
     """Write a file that sets a variable: browsers load no JSON where a site is opened from a directory."""
-    site.writer.write(file, f"globalThis.{name} = {embed_json(document)};\n")
+    site.writer.write(file, f"globalThis.{variable} = {embed_json(document)};\n")

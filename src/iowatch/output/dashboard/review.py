@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -52,11 +52,13 @@ class PageBuild:
                 threading.Thread(target=self._run, daemon=True).start()
 
     def _run(self) -> None:
+        """Build until no build is requested any more."""
         while True:
             with self._lock:
                 if not self._is_requested:
                     self.running = False
                     return
+                # A request from now on is for one more build: this one may not see what was recorded.
                 self._is_requested = False
             try:
                 # A process, because a build forks, which a process with threads must not.
@@ -81,6 +83,19 @@ class PageBuild:
         return command
 
 
+@dataclass(frozen=True)
+class _Recorded:
+    """What a request recorded.
+
+    Attributes:
+        messages: for the person, one sentence each; empty if nothing was recorded.
+        conflicts: why nothing was recorded about a finding, by its id.
+    """
+
+    messages: list[str]
+    conflicts: dict[str, str]
+
+
 class ReviewService:
     """Answers what the forms of pages ask.
 
@@ -100,9 +115,10 @@ class ReviewService:
         findings: dict[str, dict[str, Any]] = {}
         if ids:
             with History.existing(self._database) as history:
-                for finding, reviewed in review_bases(history, set(ids)).items():
-                    last = None if reviewed.last is None else describe_decision(reviewed.last)
-                    findings[finding] = {**asdict(reviewed.basis), "last": last}
+                reviewed_by_id = review_bases(history, set(ids))
+            for finding_id, reviewed in reviewed_by_id.items():
+                last = None if reviewed.last is None else describe_decision(reviewed.last)
+                findings[finding_id] = {**asdict(reviewed.basis), "last": last}
         build = {"running": self._build.running, "failed": self._build.failed}
         return {"user": person, "findings": findings, "build": build}
 
@@ -119,37 +135,59 @@ class ReviewService:
         """
         action = _read_action(document)
         fields = {name: _read_field(document, name) for name in (*action.required, *action.optional)}
-        messages: list[str] = []
-        conflicts: dict[str, str] = {}
         bases: Mapping[str, ReviewBasis] = {}
         if action is EVENT_ACTION:
-            systems = _read_systems(document)
-            with self._lock, History.existing(self._database) as history:
-                for system in systems:
-                    messages += self._record_event(history, system, fields, person)
+            recorded = self._record_events(_read_systems(document), fields, person)
         else:
             bases = _read_bases(document)
-            with self._lock, History.existing(self._database) as history:
-                recorded = record_decisions(history, bases, _decision_entry(action, fields, person))
-                for path in recorded.paths:
-                    # A file has the decisions of one system.
-                    findings = [f for f in recorded.findings if reviews.review_file_path(f.system) == path]
-                    messages += [f"{finding.id} is {finding.state}." for finding in findings]
-                    ids = [finding.id for finding in findings]
-                    messages += self._commit(path, _commit_message(action, ids, fields), person)
-            messages += map(str, recorded.faults)
-            conflicts = {finding: describe_conflict(conflict) for finding, conflict in recorded.conflicts.items()}
-        if messages:
+            recorded = self._record_decisions(action, bases, fields, person)
+        # The pages show it after the next build.
+        if recorded.messages:
             self._build.start()
-        return {"messages": messages, "conflicts": conflicts, **self.state(bases, person)}
+        answer = {"messages": recorded.messages, "conflicts": recorded.conflicts}
+        return {**answer, **self.state(bases, person)}
+
+    def _record_decisions(
+        self, action: ReviewAction, bases: Mapping[str, ReviewBasis], fields: Mapping[str, Any], person: str
+    ) -> _Recorded:
+        """Record a decision about findings, and commit the file of each system.
+
+        Args:
+            bases: state of each finding as the page showed it, by its id.
+            fields: of the action, by name.
+        """
+        messages: list[str] = []
+        with self._lock, History.existing(self._database) as history:
+            recorded = record_decisions(history, bases, _decision_entry(action, fields, person))
+            for path in recorded.paths:
+                # A file has the decisions of one system.
+                findings = [f for f in recorded.findings if reviews.review_file_path(f.system) == path]
+                messages += [f"{finding.id} is {finding.state}." for finding in findings]
+                message = _commit_message(action, [finding.id for finding in findings], fields)
+                messages += self._commit(path, message, person)
+        # What failed after the decisions were written.
+        messages += [str(fault) for fault in recorded.faults]
+        conflicts = {finding_id: describe_conflict(conflict) for finding_id, conflict in recorded.conflicts.items()}
+        return _Recorded(messages, conflicts)
+
+    def _record_events(self, systems: Sequence[str], fields: Mapping[str, Any], person: str) -> _Recorded:
+        """Record an event of each of the systems."""
+        messages: list[str] = []
+        with self._lock, History.existing(self._database) as history:
+            for system in systems:
+                messages += self._record_event(history, system, fields, person)
+        return _Recorded(messages, {})
 
     def _record_event(self, history: History, system: str, fields: Mapping[str, Any], person: str) -> list[str]:
         """Record an event of one system and commit it; returns messages."""
         scope = parse_scope((fields["scope"] or "").split())
         path, faults = record_event(history, system, {**fields, "scope": scope, "by": person})
+        # On one line, whatever the form contained.
         subject = " ".join(f"Add event of {system}: {fields['title']}".split())
-        commit = self._commit(path, subject, person)
-        return [f"Recorded for {system}: {fields['title']}.", *commit, *map(str, faults)]
+        messages = [f"Recorded for {system}: {fields['title']}."]
+        messages += self._commit(path, subject, person)
+        messages += [str(fault) for fault in faults]
+        return messages
 
     def _commit(self, path: Path, message: str, person: str) -> list[str]:
         """Commit a file; a failure is a message, because the decision is recorded."""
@@ -195,11 +233,18 @@ def _read_action(document: Mapping[str, Any]) -> ReviewAction:
 
 
 def _read_field(document: Mapping[str, Any], name: str) -> Any:
-    """A field of a request: a text, a date for the names of dates, None if it is absent or empty."""
+    """A field of a request: a text, a date for the names of dates, None if it is absent or empty.
+
+    Raises:
+        InputError: no text, a long one, or no date.
+    """
+    # An empty field of a form was left out.
     value = clean_text(document.get(name)) or None
-    if value is not None and (not isinstance(value, str) or len(value) > _MAX_CHARACTERS):
+    if value is None:
+        return None
+    if not isinstance(value, str) or len(value) > _MAX_CHARACTERS:
         raise InputError(f"field '{name}': expected a text of at most {_MAX_CHARACTERS} characters")
-    if value is None or name not in ("date", "until"):
+    if name not in ("date", "until"):
         return value
     try:
         return date.fromisoformat(value)
@@ -215,6 +260,11 @@ def _read_systems(document: Mapping[str, Any]) -> list[str]:
 
 
 def _read_bases(document: Mapping[str, Any]) -> dict[str, ReviewBasis]:
+    """States of the findings as the page showed them, by id of the finding.
+
+    Raises:
+        InputError: another document, no finding, or too many.
+    """
     try:
         bases = TypeAdapter(dict[str, ReviewBasis]).validate_python(document.get("findings"))
     except ValidationError as error:

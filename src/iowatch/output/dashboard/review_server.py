@@ -20,6 +20,8 @@ from urllib.parse import urlsplit
 
 import waitress
 from flask import Flask, Response, jsonify, redirect, request, send_from_directory
+from waitress.channel import HTTPChannel
+from waitress.parser import HTTPRequestParser, get_header_lines
 from waitress.server import BaseWSGIServer
 from werkzeug.exceptions import InternalServerError
 from werkzeug.utils import safe_join
@@ -55,7 +57,7 @@ class SignOn:
     Attributes:
         header: the header with the name.
         origin: where people open the site, `https://iowatch.example.org`.
-        proxies: addresses, or networks, whose requests are answered; their header is believed.
+        proxies: addresses, or networks, whose requests are answered, and whose header names the person.
     """
 
     header: str
@@ -75,7 +77,9 @@ class SignOn:
 
     def trusts(self, client: str) -> bool:
         """Whether requests from an address come from the proxy."""
+        # An IPv6 address may end with the name of the interface: `fe80::1%eth0`.
         address = ipaddress.ip_address(client.partition("%")[0])
+        # A server that listens on IPv6 sees an IPv4 client as `::ffff:192.0.2.7`.
         if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
             address = address.ipv4_mapped
         return any(address in ipaddress.ip_network(proxy) for proxy in self.proxies)
@@ -116,14 +120,14 @@ class _ReviewSite:
     def require_expected(self) -> None:
         """Refuse requests that bypass the proxy, and names that another web site gave this address (DNS rebinding)."""
         sign_on = self._access.sign_on
-        if sign_on is not None:
-            if not sign_on.trusts(request.remote_addr or ""):
-                raise _RefusedError(403, "This server answers its proxy only.", f"Open {sign_on.origin}")
-            return
-        host = request.headers.get("Host", "")
-        if re.sub(r":\d+$", "", host) not in _LOOPBACK_NAMES:
-            hint = "Open the address that it printed when it started."
-            raise _RefusedError(403, f"This server is not '{host}'.", hint)
+        if sign_on is None:
+            host = request.headers.get("Host", "")
+            name = re.sub(r":\d+$", "", host)
+            if name not in _LOOPBACK_NAMES:
+                hint = "Open the address that it printed when it started."
+                raise _RefusedError(403, f"This server is not '{host}'.", hint)
+        elif not sign_on.trusts(request.remote_addr or ""):
+            raise _RefusedError(403, "This server answers its proxy only.", f"Open {sign_on.origin}")
 
     def keep_key(self) -> Any:
         """Turn the key in an address into a cookie, and open the same page without it."""
@@ -170,31 +174,39 @@ class _ReviewSite:
         if policy is None or b"static/review.js" not in page:
             return None
         # The policy of the file allows no connection; that of the answer allows those to this server.
-        token = f'<meta name="iowatch-review" content="{self._access.token}">'
-        response = Response(page[: policy.start()] + token.encode() + page[policy.end() :], mimetype="text/html")
+        token = f'<meta name="iowatch-review" content="{self._access.token}">'.encode()
+        page_with_token = page[: policy.start()] + token + page[policy.end() :]
+        response = Response(page_with_token, mimetype="text/html")
         allowed = "connect-src 'self'; frame-ancestors 'none'"
         response.headers["Content-Security-Policy"] = f"{policy[1].decode()}; {allowed}"
         response.headers["Cache-Control"] = "no-store"
         return response
 
     def _person(self) -> str | None:
-        """Who sent the request, if that person may decide."""
+        """Who sent the request, if that person may decide; else None."""
         sign_on = self._access.sign_on
         if sign_on is None:
             key = request.cookies.get(self._cookie_name())
-            if key is None or not _are_equal(key, self._access.key):
-                return None
-            return self._access.person
-        name = request.headers.get(sign_on.header, "").encode("latin-1").decode("utf-8", "replace").strip()
-        # A comma joins two headers: the proxy did not replace the one that a client sent.
-        if not name or not name.isprintable() or "," in name or len(name) > _MAX_NAME_CHARACTERS:
+            has_key = key is not None and _are_equal(key, self._access.key)
+            return self._access.person if has_key else None
+        # WSGI hands over the bytes of a header as Latin-1; proxies send UTF-8.
+        header = request.headers.get(sign_on.header, "")
+        name = header.encode("latin-1").decode("utf-8", "replace").strip()
+        if not name or not name.isprintable() or len(name) > _MAX_NAME_CHARACTERS:
             return None
         return name
 
     def _require_person(self) -> str:
+        """Who sent the request.
+
+        Raises:
+            _RefusedError: that person may not decide.
+        """
         person = self._person()
         if person is None:
-            hint = "Open the address that the server printed when it started." if self._access.sign_on is None else None
+            hint = None
+            if self._access.sign_on is None:
+                hint = "Open the address that the server printed when it started."
             raise _RefusedError(403, "You are not signed on to review.", hint)
         return person
 
@@ -208,7 +220,8 @@ class _ReviewSite:
         Raises:
             _RefusedError: another page sent it, or it is no document.
         """
-        sign_on, origin = self._access.sign_on, request.headers.get("Origin", "")
+        sign_on = self._access.sign_on
+        origin = request.headers.get("Origin", "")
         expected_origin = f"http://{request.headers['Host']}" if sign_on is None else sign_on.origin
         if origin != expected_origin:
             raise _RefusedError(403, f"The request comes from a page of '{origin}'.", "Nothing is recorded.")
@@ -262,6 +275,7 @@ def make_application(site: Path, access: ReviewAccess) -> Flask:
     application = Flask(__name__, static_folder=None)
     application.url_map.merge_slashes = False  # `//name` is no file, and no redirect either
     review_site = _ReviewSite(site, access)
+    # In this order: a foreign host name is refused before the key is looked at.
     application.before_request(review_site.require_expected)
     application.before_request(review_site.keep_key)
     application.add_url_rule("/review", view_func=review_site.send_state, methods=["GET"])
@@ -273,6 +287,34 @@ def make_application(site: Path, access: ReviewAccess) -> Flask:
     application.register_error_handler(InternalServerError, _internal_error_answer)
     application.after_request(_protect_answer)
     return application
+
+
+def _channel_class(header: str) -> type[HTTPChannel]:
+    """Connections on which a request with two headers of the sign-on has none: it does not name a person.
+
+    waitress joins headers of one name by a comma, and a name may have a comma, too: `Doe, Jane`. Two headers mean that
+    the proxy did not replace the one that a client sent.
+    """
+    key = _header_key(header)
+
+    class Parser(HTTPRequestParser):  # type: ignore[misc]
+        def parse_header(self, header_plus: bytes) -> None:
+            super().parse_header(header_plus)
+            _, _, headers = header_plus.partition(b"\r\n")
+            names = [line.partition(b":")[0].decode("latin-1") for line in get_header_lines(headers)]
+            # waitress drops headers with an underscore, which have the same key.
+            if sum(_header_key(name) == key for name in names if "_" not in name) > 1:
+                self.headers.pop(key, None)
+
+    class Channel(HTTPChannel):  # type: ignore[misc]
+        parser_class = Parser
+
+    return Channel
+
+
+def _header_key(name: str) -> str:
+    """Name of a header as waitress keeps it."""
+    return name.upper().replace("-", "_")
 
 
 def make_review_server(
@@ -289,11 +331,12 @@ def make_review_server(
         MachineError: the address or port is not available.
     """
     require_site(site)
+    # A port in use is reported as by the server for reading.
     try:
         listener = socket.create_server((bind, port), family=address_family(bind))
     except OSError as error:
         raise listen_error(port, error) from error
-    return waitress.create_server(
+    server = waitress.create_server(
         make_application(site, access),
         sockets=[listener],
         ident=None,
@@ -301,6 +344,10 @@ def make_review_server(
         channel_timeout=TIMEOUT_S,
         cleanup_interval=_CLEANUP_INTERVAL_S,
     )
+    # Without a sign-on no header names a person.
+    if access.sign_on is not None:
+        server.channel_class = _channel_class(access.sign_on.header)
+    return server
 
 
 def make_access(site: Path, options: ServeOptions) -> ReviewAccess:
@@ -326,6 +373,7 @@ def serve_review(site: Path, options: ServeOptions) -> None:
     """
     access = make_access(site, options)
     server = make_review_server(site, options.port, access, options.bind)
+    # Port 0 was replaced by a free one.
     port = server.effective_port
     if access.sign_on is None:
         _LOG.info("Decisions are recorded as %s. Whoever has this address can decide:", access.person)

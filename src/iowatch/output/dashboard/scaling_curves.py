@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from iowatch.core import DAY_S, MIB, Scalar
 from iowatch.findings import format_parameter_value
@@ -25,7 +25,13 @@ _DEPENDENT_PARAMETERS = {
 
 @dataclass(frozen=True)
 class OwnCurve:
-    """Newest headlines of one system: (x, MiB/s) in order of x, and the parameters that their cases share."""
+    """Newest headlines of one system over an axis.
+
+    Attributes:
+        name: with system, benchmark and stack, for the legend.
+        shared: the parameters that all its cases have in common.
+        points: (position on the axis, MiB/s) in order of position.
+    """
 
     system: str
     benchmark: str
@@ -36,26 +42,45 @@ class OwnCurve:
     @property
     def kind(self) -> tuple[Scalar | None, ...]:
         """Values that decide with which published figures the curve may be drawn."""
-        return self.benchmark, self.shared.get("instances"), *map(self.shared.get, published.MATCHED_PARAMETERS)
+        matched = (self.shared.get(name) for name in published.MATCHED_PARAMETERS)
+        return self.benchmark, self.shared.get("instances"), *matched
 
 
 def published_curve_kind(row: Mapping[str, Any]) -> tuple[Scalar | None, ...]:
     """The values of `OwnCurve.kind` for a row of a published table; None is not stated."""
     instances = row.get("instances")
-    return row["benchmark"], None if instances == 1 else instances, *map(row.get, published.MATCHED_PARAMETERS)
+    # Cases of one instance do not state the parameter.
+    if instances == 1:
+        instances = None
+    matched = (row.get(name) for name in published.MATCHED_PARAMETERS)
+    return row["benchmark"], instances, *matched
 
 
 @lru_cache(maxsize=1 << 16)
 def count_agreeing_parameters(own: Sequence[Scalar | None], printed: Sequence[Scalar | None]) -> int | None:
-    """Number of parameters in which both agree; None if they differ in one.
+    """Number of parameters that a curve and a published figure state alike; None if they differ in one.
 
     A published figure of several instances is only of the same case as own results with as many instances.
+
+    Args:
+        own: `OwnCurve.kind`.
+        printed: `published_curve_kind`.
     """
-    benchmark, instances = printed[:2]
-    if benchmark not in (None, own[0]) or instances not in (None, own[1]):
+    own_benchmark, own_instances, *own_values = own
+    benchmark, instances, *printed_values = printed
+    if benchmark is not None and benchmark != own_benchmark:
         return None
-    both = [(a, b) for a, b in zip(own[2:], printed[2:], strict=True) if a is not None and b is not None]
-    return len(both) if all(a == b for a, b in both) else None
+    if instances is not None and instances != own_instances:
+        return None
+    # What one of them does not state is no contradiction.
+    agreeing = 0
+    for own_value, printed_value in zip(own_values, printed_values, strict=True):
+        if own_value is None or printed_value is None:
+            continue
+        if own_value != printed_value:
+            return None
+        agreeing += 1
+    return agreeing
 
 
 class OwnCurves:
@@ -63,57 +88,100 @@ class OwnCurves:
 
     def __init__(self, history: History, machines: Sequence[data.SystemEntry]) -> None:
         self.history, self.machines = history, machines
+        # Newest headline by series id, of all curves so far.
         self.newest: dict[int, float] = {}
 
     def over(self, axis: str) -> list[OwnCurve]:
         """All curves over an axis; empty if the cases of this site have no such parameter."""
-        groups = [(machine, found) for machine in self.machines for found in _group_by_axis(machine, axis)]
-        # Newest headlines are read together for all series with the same last day.
-        days: dict[int, set[int]] = defaultdict(set)
-        for one in (one for _, found in groups for one in found.values() if one.row.id not in self.newest):
-            days[one.stamp.last // DAY_S].add(one.row.id)
-        for day, numbers in days.items():
-            points = self.history.points(sorted(numbers), since=day * DAY_S)
-            self.newest.update((number, float(one.max[-1])) for number, one in points.items())
-        return [_make_curve(machine.name, found, self.newest) for machine, found in groups]
+        groups: list[_CurveSeries] = []
+        for machine in self.machines:
+            groups += _group_by_axis(machine, axis)
+        self._read_newest(groups)
+        return [_make_curve(group, self.newest) for group in groups]
+
+    def _read_newest(self, groups: Sequence[_CurveSeries]) -> None:
+        """Read the newest headlines of series that no other axis had."""
+        # Together for all series with the same last day.
+        series_by_day: dict[int, set[int]] = defaultdict(set)
+        for group in groups:
+            for series in group.by_position.values():
+                if series.row.id not in self.newest:
+                    series_by_day[series.stamp.last // DAY_S].add(series.row.id)
+        for day, series_ids in series_by_day.items():
+            points_by_series = self.history.points(sorted(series_ids), since=day * DAY_S)
+            for series_id, points in points_by_series.items():
+                self.newest[series_id] = float(points.max[-1])
 
 
-def _group_by_axis(machine: data.SystemEntry, axis: str) -> Iterator[Mapping[float, data.SeriesEntry]]:
-    """Groups of series that differ only in the axis, by position on it."""
+@dataclass(frozen=True)
+class _CurveSeries:
+    """Series of one system that differ only in an axis, by position on it."""
+
+    system: str
+    by_position: Mapping[float, data.SeriesEntry]
+
+
+def _group_by_axis(machine: data.SystemEntry, axis: str) -> list[_CurveSeries]:
+    """Groups of at least two series that differ only in the axis."""
     parameter, unit = published.column_parameter(axis)
+    ignored = _DEPENDENT_PARAMETERS.get(parameter, (parameter,))
     groups: dict[tuple[str, ...], dict[float, data.SeriesEntry]] = defaultdict(dict)
-    for one in machine.watched:
-        x = one.row.case.parameters.get(parameter)
-        if one.row.metric == "bandwidth" and isinstance(x, int) and x > 0:
-            rest = one.row.case.without(*_DEPENDENT_PARAMETERS.get(parameter, (parameter,)))
-            group = groups[one.row.partition, one.row.stack, one.row.case.benchmark, rest.canonical]
-            # Of two cases at one position the newest, then the one with most processes.
-            group[x / unit] = max(group.get(x / unit, one), one, key=_recency_key)
-    yield from (found for found in groups.values() if len(found) > 1)
+    for series in machine.watched:
+        row = series.row
+        value = row.case.parameters.get(parameter)
+        # A logarithmic axis has no zero.
+        if row.metric != "bandwidth" or not isinstance(value, int) or value <= 0:
+            continue
+        group = groups[row.partition, row.stack, row.case.benchmark, row.case.without(*ignored).canonical]
+        position = value / unit
+        # Of two cases at one position the newest, then the one with most processes.
+        group[position] = max(group.get(position, series), series, key=_recency_key)
+    return [_CurveSeries(machine.name, group) for group in groups.values() if len(group) > 1]
 
 
 def _recency_key(series: data.SeriesEntry) -> tuple[int, int]:
+    """Sort key: day of the newest observation, then number of processes."""
     ranks = series.row.case.parameters.get("ranks")
     return series.stamp.last // DAY_S, ranks if isinstance(ranks, int) else 0
 
 
-def _make_curve(system: str, found: Mapping[float, data.SeriesEntry], newest: Mapping[int, float]) -> OwnCurve:
-    series = list(found.values())
-    first, benchmark = series[0].row, series[0].row.case.benchmark
-    shared = dict(set.intersection(*(set(one.row.case.parameters.items()) for one in series)))
-    words = [format_parameter_value("api", shared["api"])] if "api" in shared else []
-    words += [str(shared[name]) for name in ("operation", "file") if name in shared]
+def _make_curve(group: _CurveSeries, newest: Mapping[int, float]) -> OwnCurve:
+    """The curve of a group; `newest` are newest headlines by series id."""
+    series = list(group.by_position.values())
+    first = series[0].row
+    # Parameters with which the axis varies differ, and are not named.
+    shared = dict(first.case.parameters)
+    for other in series[1:]:
+        parameters = other.row.case.parameters
+        shared = {name: value for name, value in shared.items() if parameters.get(name) == value}
+    name = f"this site, {group.system[:40]}: {first.case.benchmark} {_describe_shared(shared)} [{first.stack}]"
+    points = sorted((position, newest[entry.row.id]) for position, entry in group.by_position.items())
+    return OwnCurve(group.system, first.case.benchmark, name[:160], shared, points)
+
+
+def _describe_shared(shared: Mapping[str, Scalar]) -> str:
+    """The parameters that the cases of a curve have in common, those that distinguish curves, in one line."""
+    words: list[str] = []
+    if "api" in shared:
+        words.append(format_parameter_value("api", shared["api"]))
+    for name in ("operation", "file"):
+        if name in shared:
+            words.append(str(shared[name]))
     if "stripe_count" in shared:
         words.append(f"stripe count {shared['stripe_count']}")
-    if isinstance(size := shared.get("stripe_bytes"), int):
-        words.append(f"stripe size {size / MIB:g} MiB")
-    words += [f"{name.removesuffix('_size')} {shared[name]}" for name in ("local_size", "ranks") if name in shared]
-    name = f"this site, {system[:40]}: {benchmark} {' '.join(words)} [{first.stack}]"[:160]
-    points = sorted((x, newest[one.row.id]) for x, one in found.items())
-    return OwnCurve(system, benchmark, name, shared, points)
+    stripe_bytes = shared.get("stripe_bytes")
+    if isinstance(stripe_bytes, int):
+        words.append(f"stripe size {stripe_bytes / MIB:g} MiB")
+    if "local_size" in shared:
+        words.append(f"local {shared['local_size']}")
+    if "ranks" in shared:
+        words.append(f"ranks {shared['ranks']}")
+    return " ".join(words)
 
 
-# Possible axes of a table; the first with at least three values in the table is used.
+# Values that a table has on its axis at least.
+_MIN_AXIS_VALUES = 3
+# Possible axes of a table; the first with enough values in the table is used.
 AXIS_LABELS = {
     "writers": "writers (MPI processes)",
     "nodes": "nodes",
@@ -147,7 +215,9 @@ class PublishedTable:
     def title(self) -> str:
         """Title, with the system if it is of one."""
         first = self.rows[0]
-        return str(first["title"]) if len(self.values("system")) > 1 else f"{first['system']}: {first['title']}"
+        if len(self.values("system")) > 1:
+            return str(first["title"])
+        return f"{first['system']}: {first['title']}"
 
     def values(self, column: str) -> list[str]:
         """Distinct values of a column."""
@@ -157,8 +227,9 @@ class PublishedTable:
     def groups(self) -> list[tuple[str, Rows]]:
         """Rows of each curve by its label, the longest first."""
         assert self.axis is not None
-        found = group_rows(self.chosen, distinguishing_columns(self.chosen, [self.axis])[0])
-        return sorted(found.items(), key=lambda group: -len(group[1]))
+        columns = distinguishing_columns(self.chosen, [self.axis])
+        rows_by_label = group_rows(self.chosen, columns.distinguishing)
+        return sorted(rows_by_label.items(), key=lambda group: -len(group[1]))
 
     def points(self, rows: Rows) -> list[tuple[float, float]]:
         """Position on the axis and value of the rows of one group, in order."""
@@ -168,45 +239,75 @@ class PublishedTable:
 
 def read_table(rows: Rows) -> PublishedTable:
     """Choose the axis and the values of a table."""
-    rows = [row for row in rows if row["unit"] == "MiB/s"]
-    chosen = [row for row in rows if row["statistic"] == "max"] or [row for row in rows if row["statistic"] == "mean"]
-    scales = (name for name in AXIS_LABELS if len({row[name] for row in chosen if _as_number(row[name])}) >= 3)
-    axis = next(scales, None)
-    return PublishedTable(rows, chosen if axis is None else [row for row in chosen if _as_number(row[axis])], axis)
+    bandwidths = [row for row in rows if row["unit"] == "MiB/s"]
+    values = [row for row in bandwidths if row["statistic"] == "max"]
+    if not values:
+        values = [row for row in bandwidths if row["statistic"] == "mean"]
+    for axis in AXIS_LABELS:
+        on_axis = [row for row in values if _is_positive(row[axis])]
+        if len({row[axis] for row in on_axis}) >= _MIN_AXIS_VALUES:
+            return PublishedTable(bandwidths, on_axis, axis)
+    return PublishedTable(bandwidths, values, None)
 
 
-def _as_number(value: object) -> bool:
+def _is_positive(value: object) -> bool:
     return isinstance(value, int | float) and value > 0
 
 
-def distinguishing_columns(rows: Rows, axis: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Columns that distinguish the values of a table, and those that vary with the axis."""
-    kept: list[str] = []
-    along = []
-    for name in (n for n in rows[0] if n not in (*_IGNORED_COLUMNS, *axis) and _count_distinct(rows, [n]) > 1):
+class TableColumns(NamedTuple):
+    """Columns of a table: those that distinguish its values, and those that vary with the axis."""
+
+    distinguishing: list[str]
+    dependent: list[str]
+
+
+def distinguishing_columns(rows: Rows, axis: Sequence[str]) -> TableColumns:
+    """Columns that distinguish the values of a table, and those that vary with the axis.
+
+    Args:
+        axis: name of the column of the axis; empty without an axis.
+    """
+    distinguishing: list[str] = []
+    dependent: list[str] = []
+    for name in rows[0]:
+        if name in _IGNORED_COLUMNS or name in axis or _count_distinct(rows, [name]) == 1:
+            continue
         # Text columns describe a number (`aggregate`) and are kept, even if they are determined by others.
-        words = any(isinstance(row[name], str) for row in rows)
-        if words or _count_distinct(rows, [*axis, *kept, name]) > _count_distinct(rows, [*axis, *kept]):
-            kept.append(name)
-        elif _count_distinct(rows, [*kept, name]) > max(1, _count_distinct(rows, kept)):
-            along.append(name)
-    return kept, along
+        is_text = any(isinstance(row[name], str) for row in rows)
+        on_axis = [*axis, *distinguishing]
+        if is_text or _count_distinct(rows, [*on_axis, name]) > _count_distinct(rows, on_axis):
+            distinguishing.append(name)
+        elif _count_distinct(rows, [*distinguishing, name]) > max(1, _count_distinct(rows, distinguishing)):
+            dependent.append(name)
+    return TableColumns(distinguishing, dependent)
 
 
 def _count_distinct(rows: Rows, names: Sequence[str]) -> int:
+    """Number of different values of some columns together."""
     return len({tuple(str(row[name]) for name in names) for row in rows})
 
 
 def group_rows(rows: Rows, names: Sequence[str]) -> dict[str, list[Mapping[str, Any]]]:
-    """Rows by label of the values that distinguish them."""
+    """Rows by label of the values that distinguish them.
+
+    Args:
+        names: of the columns with these values.
+    """
     groups: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
     for row in rows:
-        groups[" ".join(_format_setting(n, row[n]) for n in names if row[n] is not None) or "published"].append(row)
+        settings = [_format_setting(name, row[name]) for name in names if row[name] is not None]
+        label = " ".join(settings) or "published"
+        groups[label].append(row)
     return groups
 
 
 def _format_setting(name: str, value: object) -> str:
+    if name == "collective" and isinstance(value, bool):
+        return "collective" if value else "independent"
     if isinstance(value, bool):
-        return ("collective" if value else "independent") if name == "collective" else f"{name} {value}"
+        return f"{name} {value}"
+    if isinstance(value, str):
+        return value
     words = name.removesuffix("_mib").replace("_", " ")
-    return str(value) if isinstance(value, str) else f"{words} {value:g}{' MiB' if name.endswith('_mib') else ''}"
+    unit = " MiB" if name.endswith("_mib") else ""
+    return f"{words} {value:g}{unit}"

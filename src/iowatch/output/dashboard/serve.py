@@ -44,12 +44,14 @@ class ServeOptions:
 
     def __post_init__(self) -> None:
         """Raises UsageError: options that do not go together."""
-        if not self.review and (self.user_header or self.origin or self.proxies):
+        has_sign_on_option = self.user_header is not None or self.origin is not None or bool(self.proxies)
+        if has_sign_on_option and not self.review:
             raise UsageError("--user-header, --origin and --trusted-proxy are for --review", hint="Add --review.")
-        has_half_of_sign_on = (self.user_header is None) != (self.origin is None)
-        if has_half_of_sign_on or (self.proxies and self.user_header is None):
+        is_incomplete = self.user_header is None or self.origin is None
+        if has_sign_on_option and is_incomplete:
             hint = "--user-header X-Remote-User --origin https://iowatch.example.org; docs/review.md has an example."
             raise UsageError("--user-header and --origin belong together, and --trusted-proxy to both", hint=hint)
+        # Other hosts reach the server then: a key in an address is no protection.
         if self.bind not in LOOPBACK_ADDRESSES and self.user_header is None:
             hint = "docs/review.md describes the proxy."
             raise UsageError(f"--bind {self.bind} needs --review with --user-header", hint=hint)

@@ -19,13 +19,35 @@ _COUNTERS = (
     "MPIIO_COLL_OPENS", "MPIIO_INDEP_READS", "MPIIO_INDEP_WRITES", "MPIIO_COLL_READS", "MPIIO_COLL_WRITES",
     "MPIIO_BYTES_READ", "MPIIO_BYTES_WRITTEN", "H5D_READS", "H5D_WRITES", "PNETCDF_VAR_COLL_WRITES",
 )  # fmt: skip
-
-
-# Name, value before (or the only one) and after.
-CounterRow = tuple[str, float | None, float | None]
-# A run and the path of its log.
-TracedRun = tuple[RunRow, Path]
 _MAX_NAME_CHARACTERS = 120
+
+
+@dataclass(frozen=True)
+class CounterRow:
+    """A counter of Darshan before and after; of one log both values are equal, None without the counter."""
+
+    name: str
+    before: float | None
+    after: float | None
+
+
+@dataclass(frozen=True)
+class TracedRun:
+    """A run with one of its logs.
+
+    Attributes:
+        log: path of the artefact, which is named by its SHA-256.
+        log_name: file name of the log as Darshan wrote it; empty if it is not shown.
+    """
+
+    run: RunRow
+    log: Path
+    log_name: str = ""
+
+    @property
+    def title(self) -> str:
+        """Name of the run on the page of its session."""
+        return f"{shorten_text(self.run.name, _MAX_NAME_CHARACTERS)}, run {self.run.id}"
 
 
 @dataclass(frozen=True)
@@ -59,64 +81,83 @@ class TraceSummary:
 
 def compare_run_traces(site: data.SiteBuild, before: TracedRun, after: TracedRun) -> TraceDiffSummary | None:
     """Compare the logs of two runs: timelines side by side and counters; None if a log is not readable."""
-    titles = [f"{word}: {_run_title(run)}" for word, (run, _) in (("before", before), ("after", after))]
-    logs = [log for _, log in (before, after)]
+    titles = [f"before: {before.title}", f"after: {after.title}"]
     try:
         with darshan.DarshanReader() as reader:
-            left, right = (darshan.read_trace(log, reader) for log in logs)
-            drawn = _write_timeline(site, logs, titles, reader)
+            trace_before = darshan.read_trace(before.log, reader)
+            trace_after = darshan.read_trace(after.log, reader)
+            timeline = _write_timeline(site, [before.log, after.log], titles, reader)
     except IowatchError:
         return None
-    changes = [change.text for change in darshan.diff_traces(left, right).changes]
-    return TraceDiffSummary(drawn, _counter_rows(left, right), changes)
+    changes = [change.text for change in darshan.diff_traces(trace_before, trace_after).changes]
+    return TraceDiffSummary(timeline, _counter_rows(trace_before, trace_after), changes)
 
 
-def _counter_rows(left: darshan.Trace, right: darshan.Trace) -> list[CounterRow]:
-    """Counters that at least one of the traces has, with both values."""
-    rows = [(name, left.counter(name), right.counter(name)) for name in _COUNTERS]
-    return [row for row in rows if row[1] is not None or row[2] is not None]
+def _counter_rows(before: darshan.Trace, after: darshan.Trace) -> list[CounterRow]:
+    """Counters that at least one of the traces has."""
+    rows: list[CounterRow] = []
+    for name in _COUNTERS:
+        row = CounterRow(name, before.counter(name), after.counter(name))
+        if row.before is not None or row.after is not None:
+            rows.append(row)
+    return rows
 
 
 def summarise_trace(
-    site: data.SiteBuild, run: RunRow, name: str, log: Path, reader: darshan.DarshanReader, timeline: bool, report: bool
+    site: data.SiteBuild, traced: TracedRun, reader: darshan.DarshanReader, *, timeline: bool, report: bool
 ) -> TraceSummary:
-    """Summarise a log of a run, if asked with timeline and PyDarshan's full report."""
+    """Summarise a log of a run, if requested with timeline and PyDarshan's full report."""
+    log = traced.log
     try:
         trace = darshan.read_trace(log, reader)
     except IowatchError as error:
-        return TraceSummary(name, log.name, None, error.message)
-    title = _run_title(run)
-    write = partial(darshan.write_pydarshan_report, [log], reader=reader, name=title)
-    drawing = _write_timeline(site, [log], [title], reader) if timeline else None
-    page = _write_once(site, [log], [title], "html", write) if report else None
-    hints, counters = darshan.derive_hints(trace), _counter_rows(trace, trace)
-    return TraceSummary(name, log.name, trace, None, hints, counters, drawing, page)
-
-
-def _run_title(run: RunRow) -> str:
-    """Name of the run on the page of its session."""
-    return f"{shorten_text(run.name, _MAX_NAME_CHARACTERS)}, run {run.id}"
+        return TraceSummary(traced.log_name, log.name, None, error.message)
+    # Drawings take seconds, so the caller chooses for which logs.
+    timeline_path = report_path = None
+    if timeline:
+        timeline_path = _write_timeline(site, [log], [traced.title], reader)
+    if report:
+        write = partial(darshan.write_pydarshan_report, [log], reader=reader, name=traced.title)
+        report_path = _write_once(site, [log], [traced.title], "html", write)
+    return TraceSummary(
+        name=traced.log_name,
+        log=log.name,
+        trace=trace,
+        hints=darshan.derive_hints(trace),
+        counters=_counter_rows(trace, trace),
+        timeline=timeline_path,
+        report=report_path,
+    )
 
 
 def _write_timeline(
     site: data.SiteBuild, logs: list[Path], titles: list[str], reader: darshan.DarshanReader
 ) -> str | None:
+    """Path of the timelines of logs side by side, one with each title; None if they cannot be drawn."""
     write = partial(darshan.write_timeline, logs, reader=reader, titles=titles)
     return _write_once(site, logs, titles, "svg", write)
 
 
 def _write_once(
-    site: data.SiteBuild, logs: Sequence[Path], titles: Sequence[str], kind: str, write: Callable[[Path], object]
+    site: data.SiteBuild, logs: Sequence[Path], titles: Sequence[str], suffix: str, write: Callable[[Path], object]
 ) -> str | None:
-    """Path of a drawing of logs, reused from the previous site if possible; None if it cannot be drawn."""
+    """Path of a drawing of logs, reused from the previous site if possible; None if it cannot be drawn.
+
+    Args:
+        suffix: `svg` or `html`.
+        write: draws into a file.
+    """
+    # Equal names mean equal content: a digest of all that the drawing is made of.
     made_from = repr((__version__, [log.name for log in logs], titles))
     digest = hashlib.sha256(made_from.encode("utf-8", "surrogatepass")).hexdigest()[:12]
-    name = f"darshan/{logs[0].name[:40]}-{digest}.{kind}"
-    if not site.writer.reuse(name):
-        path = site.writer.target(name)
-        try:
-            write(path)
-        except IowatchError:
-            path.unlink(missing_ok=True)
-            return None
+    name = f"darshan/{logs[0].name[:40]}-{digest}.{suffix}"
+    if site.writer.reuse(name):
+        return name
+    path = site.writer.target(name)
+    try:
+        write(path)
+    except IowatchError:
+        # A log without times is not drawn; half a drawing is not shown.
+        path.unlink(missing_ok=True)
+        return None
     return name

@@ -6,7 +6,7 @@ table of the same marks is the text of the picture, and the target of the marks 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 
@@ -19,12 +19,17 @@ from iowatch.output.dashboard.site import safe_file_name, shorten_text
 from iowatch.output.text.findings import finding_headline
 from iowatch.site import system_zone
 
+# Margins of a picture.
 _RIGHT, _TOP = 10, 22
+# Height of a lane of marks, space above and below the lanes of a system, and size of a mark.
 _LANE, _PADDING, _SIZE = 14, 6, 11
-_MAX_YEARS, _MAX_LABEL = 10, 200
+_MAX_YEARS = 10
+# Letters of a description of a mark.
+_MAX_LABEL = 200
 _MONTHS = 12
 # Months of one picture on a phone.
 _NARROW_MONTHS = 4
+# States of findings whose marks are drawn as an outline only.
 _SETTLED = ("accepted", "dismissed", "resolved")
 # Outlines of marks around a middle, half as wide as `_SIZE`.
 _SHAPES = {
@@ -56,16 +61,20 @@ class CalendarMark:
 
     @property
     def row(self) -> str | None:
-        """Id of its row in the table, for events."""
-        return self.link[1:] if self.kind == "event" else None
+        """Id of its row in the table; None for findings."""
+        if self.kind != "event":
+            return None
+        return self.link.removeprefix("#")
 
 
 @dataclass(frozen=True)
 class _Layout:
+    """A picture: width, left end of the time axis, longest name of a system, style class."""
+
     width: int
     left: int
     longest_name: int
-    kind: str
+    style_class: str
 
 
 _WIDE = _Layout(1080, 130, 17, "picture calendar for-wide")
@@ -87,25 +96,57 @@ def calendar_years(machines: Sequence[SystemEntry], zone: tzinfo = UTC) -> list[
     Args:
         zone: months begin at its midnights.
     """
-    marks = [mark for machine in machines for mark in _system_marks(machine)]
-    newest = [machine.sessions[0].started_at for machine in machines if machine.sessions]
+    marks: list[CalendarMark] = []
+    for machine in machines:
+        marks += _system_marks(machine)
     if not marks:
         return []
-    day = datetime.fromtimestamp(max([*newest, *(mark.time for mark in marks)]), zone)
-    years = []
+    # An event can be planned for a time after the newest session.
+    times = [mark.time for mark in marks]
+    times += [machine.sessions[0].started_at for machine in machines if machine.sessions]
+    newest = datetime.fromtimestamp(max(times), zone)
+    years: list[CalendarYear] = []
     for back in range(_MAX_YEARS):
-        starts = [_month_start(day, 12 * back + n) for n in range(11, -2, -1)]
-        begin, end = starts[0].timestamp(), starts[-1].timestamp()
-        found = [mark for mark in marks if begin <= mark.time < end]
-        if found:
-            title = f"{starts[0]:%b %Y} to {starts[-2]:%b %Y}"
-            names = [m.name for m in machines if not back or any(mark.system == m.name for mark in found)]
-            years.append(CalendarYear(title, _pictures(names, found, starts, title), _newest_first(found)))
+        # From eleven months before the newest month to the end of that month.
+        starts = [_month_start(newest, _MONTHS * back + month) for month in range(_MONTHS - 1, -2, -1)]
+        period = _Period(starts)
+        marks_of_year = period.select(marks)
+        if not marks_of_year:
+            continue
+        names = [machine.name for machine in machines]
+        if back > 0:
+            # The newest year has all systems, so that one without a mark is seen, too.
+            with_marks = {mark.system for mark in marks_of_year}
+            names = [name for name in names if name in with_marks]
+        newest_first = sorted(marks_of_year, key=lambda mark: (-mark.time, mark.system, mark.text))
+        years.append(CalendarYear(period.title, _pictures(names, marks_of_year, period), newest_first))
     return years
 
 
-def _newest_first(marks: Sequence[CalendarMark]) -> list[CalendarMark]:
-    return sorted(marks, key=lambda mark: (-mark.time, mark.system, mark.text))
+@dataclass(frozen=True)
+class _Period:
+    """Whole months: their starts in order of time, and the start of the month after the last one."""
+
+    starts: Sequence[datetime]
+
+    @property
+    def begin(self) -> float:
+        """Start of the first month, epoch s."""
+        return self.starts[0].timestamp()
+
+    @property
+    def end(self) -> float:
+        """End of the last month, epoch s."""
+        return self.starts[-1].timestamp()
+
+    @property
+    def title(self) -> str:
+        """`Mar 2009 to Feb 2010`."""
+        return f"{self.starts[0]:%b %Y} to {self.starts[-2]:%b %Y}"
+
+    def select(self, marks: Sequence[CalendarMark]) -> list[CalendarMark]:
+        """The marks that begin in these months."""
+        return [mark for mark in marks if self.begin <= mark.time < self.end]
 
 
 def _month_start(day: datetime, back: int) -> datetime:
@@ -114,71 +155,108 @@ def _month_start(day: datetime, back: int) -> datetime:
     return datetime(months // 12, months % 12 + 1, 1, tzinfo=day.tzinfo)
 
 
-def _system_marks(machine: SystemEntry) -> Iterator[CalendarMark]:
+def _system_marks(machine: SystemEntry) -> list[CalendarMark]:
+    marks: list[CalendarMark] = []
     for finding in machine.findings:
-        kind, page = "loss" if finding.is_loss else "gain", f"finding/{safe_file_name(finding.id)}.html"
-        at, text = finding.first_after, finding_headline(finding)
-        yield CalendarMark(machine.name, at, at, kind, finding.state, text, page)
+        mark = CalendarMark(
+            system=machine.name,
+            time=finding.first_after,
+            end=finding.first_after,
+            kind="loss" if finding.is_loss else "gain",
+            state=finding.state,
+            text=finding_headline(finding),
+            link=f"finding/{safe_file_name(finding.id)}.html",
+        )
+        marks.append(mark)
+    # Events have no page: their rows of the table are numbered in the same order.
     for number, event in enumerate(machine.events, start=1):
-        link = f"#event-{safe_file_name(machine.name)}-{number}"
-        yield CalendarMark(machine.name, event.start, event.end, "event", event.kind, event.title, link)
+        mark = CalendarMark(
+            system=machine.name,
+            time=event.start,
+            end=event.end,
+            kind="event",
+            state=event.kind,
+            text=event.title,
+            link=f"#event-{safe_file_name(machine.name)}-{number}",
+        )
+        marks.append(mark)
+    return marks
 
 
-def _pictures(systems: Sequence[str], marks: Sequence[CalendarMark], starts: Sequence[datetime], title: str) -> Markup:
+def _pictures(systems: Sequence[str], marks: Sequence[CalendarMark], period: _Period) -> Markup:
     """All months in one picture and, for phones, one of some months each, newest first, if it has marks."""
-    parts = [_picture(systems, marks, starts, title, _WIDE)]
+    pictures = [_picture(systems, marks, period, _WIDE)]
     for first in range(_MONTHS - _NARROW_MONTHS, -1, -_NARROW_MONTHS):
-        some = starts[first : first + _NARROW_MONTHS + 1]
-        begin, end = some[0].timestamp(), some[-1].timestamp()
-        if found := [mark for mark in marks if begin <= mark.time < end]:
-            parts.append(_picture(systems, found, some, f"{some[0]:%b %Y} to {some[-2]:%b %Y}", _NARROW))
-    return Markup().join(parts)
+        months = _Period(period.starts[first : first + _NARROW_MONTHS + 1])
+        marks_of_months = months.select(marks)
+        if marks_of_months:
+            pictures.append(_picture(systems, marks_of_months, months, _NARROW))
+    return Markup().join(pictures)
 
 
-def _picture(
-    systems: Sequence[str], marks: Sequence[CalendarMark], starts: Sequence[datetime], title: str, layout: _Layout
-) -> Markup:
-    x = AxisScale(starts[0].timestamp(), starts[-1].timestamp(), layout.left, layout.width - _RIGHT)
-    parts: list[str] = []
+def _picture(systems: Sequence[str], marks: Sequence[CalendarMark], period: _Period, layout: _Layout) -> Markup:
+    """One row per system, over a time axis with a line at the start of each month."""
+    x = AxisScale(period.begin, period.end, layout.left, layout.width - _RIGHT)
+    rows: list[str] = []
     top = float(_TOP)
     for name in systems:
-        lanes = _assign_lanes(sorted((m for m in marks if m.system == name), key=lambda m: (m.time, m.kind)), x)
+        marks_of_system = [mark for mark in marks if mark.system == name]
+        marks_of_system.sort(key=lambda mark: (mark.time, mark.kind))
+        lanes = _assign_lanes(marks_of_system, x)
         height = _LANE * max(1, len(lanes)) + _PADDING
-        parts.append(svg_line("grid", 0, top, layout.width, top))
-        parts.append(svg_text("name", 4, top + height / 2 + 4, name[: layout.longest_name]))
+        rows.append(svg_line("grid", 0, top, layout.width, top))
+        rows.append(svg_text("name", 4, top + height / 2 + 4, name[: layout.longest_name]))
         for lane, members in enumerate(lanes):
             middle = top + _PADDING / 2 + _LANE * (lane + 0.5)
-            parts += [_mark(mark, x, middle) for mark in members]
+            rows += [_draw_mark(mark, x, middle) for mark in members]
         top += height
-    months = []
-    for month in starts[:-1]:
+    # Only now is the height of the picture known. The lines are first, so that marks lie above them.
+    elements = [*_month_lines(period, x, top), *rows]
+    label = escape(f"Findings and events, {period.title}: {format_count(len(marks), 'mark')}")
+    head = f'<svg class="{layout.style_class}" viewBox="0 0 {layout.width} {top:g}" role="group" aria-label="{label}">'
+    # Numbers are formatted and texts escaped where the elements are made.
+    return Markup(head + "".join(elements) + "</svg>")  # noqa: S704  # nosec B704
+
+
+def _month_lines(period: _Period, x: AxisScale, bottom: float) -> list[str]:
+    """A line at the start of each month with its name; the first month and each January with the year."""
+    elements: list[str] = []
+    for number, month in enumerate(period.starts[:-1]):
         at = x(month.timestamp())
-        year = f" {month:%Y}" if month.month == 1 or month is starts[0] else ""
-        months += [svg_line("grid", at, _TOP - 4, at, top), svg_text("month", at + 4, _TOP - 8, f"{month:%b}{year}")]
-    label = f"Findings and events, {title}: {format_count(len(marks), 'mark')}"
-    head = f'<svg class="{layout.kind}" viewBox="0 0 {layout.width} {top:g}" role="group" aria-label="{escape(label)}">'
-    # Numbers are formatted and texts escaped where the parts are made.
-    return Markup(head + "".join([*months, *parts]) + "</svg>")  # noqa: S704  # nosec B704
+        name = f"{month:%b %Y}" if month.month == 1 or number == 0 else f"{month:%b}"
+        elements.append(svg_line("grid", at, _TOP - 4, at, bottom))
+        elements.append(svg_text("month", at + 4, _TOP - 8, name))
+    return elements
 
 
 def _assign_lanes(marks: Sequence[CalendarMark], x: AxisScale) -> list[list[CalendarMark]]:
     """Marks in order of time, each in the first lane where it covers no other."""
     lanes: list[list[CalendarMark]] = []
     for mark in marks:
-        lane = next((one for one in lanes if x(one[-1].end) + _SIZE <= x(mark.time)), None)
-        if lane is None:
-            lanes.append(lane := [])
-        lane.append(mark)
+        for lane in lanes:
+            if x(lane[-1].end) + _SIZE <= x(mark.time):
+                lane.append(mark)
+                break
+        else:
+            lanes.append([mark])
     return lanes
 
 
-def _mark(mark: CalendarMark, x: AxisScale, middle: float) -> str:
-    at, half = min(x(mark.time), x.end - _SIZE / 2), _SIZE / 2
+def _draw_mark(mark: CalendarMark, x: AxisScale, middle: float) -> str:
+    """A link with the outline of the mark; a bar for the duration of an event that is longer than the outline."""
+    half = _SIZE / 2
+    # A mark of the last day is kept inside the picture.
+    at = min(x(mark.time), x.end - half)
     ends = {"l": at - half, "r": at + half, "t": middle - half, "b": middle + half, "x": at, "y": middle}
-    outline = _SHAPES[mark.kind].format(**{name: f"{value:.1f}" for name, value in ends.items()})
-    kind = f"{mark.kind} settled" if mark.state in _SETTLED else mark.kind
+    coordinates = {name: f"{value:.1f}" for name, value in ends.items()}
+    outline = _SHAPES[mark.kind].format(**coordinates)
+    style_class = f"{mark.kind} settled" if mark.state in _SETTLED else mark.kind
+    # Names and titles are untrusted and may be long.
     day = format_day(mark.time, system_zone(mark.system))
-    label = escape(escape_controls(shorten_text(f"{mark.system[:60]}, {day}: {mark.text} ({mark.state})", _MAX_LABEL)))
-    bar = svg_line("lasting", at, middle, min(x(mark.end), x.end), middle) if x(mark.end) - at > _SIZE else ""
-    drawn = f'<title>{label}</title>{bar}<path class="{kind}" d="{outline}"/>'
-    return f'<a href="{mark.link}" aria-label="{label}">{drawn}</a>'
+    text = shorten_text(f"{mark.system[:60]}, {day}: {mark.text} ({mark.state})", _MAX_LABEL)
+    label = escape(escape_controls(text))
+    bar = ""
+    if x(mark.end) - at > _SIZE:
+        bar = svg_line("lasting", at, middle, min(x(mark.end), x.end), middle)
+    content = f'<title>{label}</title>{bar}<path class="{style_class}" d="{outline}"/>'
+    return f'<a href="{mark.link}" aria-label="{label}">{content}</a>'

@@ -228,7 +228,7 @@ def _first_logs(site: data.SiteBuild, runs: Sequence[int]) -> dict[int, Path]:
 
 
 def _traced_run(site: data.SiteBuild, logs: Mapping[int, Path], run: int | None) -> TracedRun | None:
-    return (site.history.run(run), logs[run]) if run in logs and run is not None else None
+    return TracedRun(site.history.run(run), logs[run]) if run in logs and run is not None else None
 
 
 _FAN_HEIGHT = 300

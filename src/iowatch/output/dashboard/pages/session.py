@@ -20,7 +20,7 @@ from iowatch import darshan
 from iowatch.checks import EXTENSIONS
 from iowatch.core import DAY_S, Summary, artefacts, format_number, summarise_samples
 from iowatch.output.dashboard import data, drawing, levels, write_in_processes
-from iowatch.output.dashboard.traces import TraceSummary, summarise_trace
+from iowatch.output.dashboard.traces import TracedRun, TraceSummary, summarise_trace
 from iowatch.output.history import artefact_location, compare_run_bandwidths
 from iowatch.reference import published_counts
 from iowatch.site import system_zone
@@ -307,7 +307,13 @@ def _read_traces(
             timeline = drawn and position < _MAX_TIMELINES
             report = drawn and position < site.reports and run.id in evidence
             summaries[run.id] = [
-                summarise_trace(site, run, name, log, reader, timeline and number == 0, report and number == 0)
+                summarise_trace(
+                    site,
+                    TracedRun(run, log, name),
+                    reader,
+                    timeline=timeline and number == 0,
+                    report=report and number == 0,
+                )
                 for number, (name, log) in enumerate(traced[run.id])
             ]
     return summaries

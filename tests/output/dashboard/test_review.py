@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import http.client
 import json
 import os
 import socket
@@ -305,33 +304,18 @@ def test_header_of_an_address_that_is_not_the_proxy_is_ignored(signed_on: Desk) 
     assert signed_on.request("GET", "/index.html", headers)[0] == 200
 
 
-def test_name_may_contain_a_comma(signed_on: Desk) -> None:
-    status, content, _ = signed_on.request("GET", "/review", {"X-Remote-User": "Doe, Jane"})
-    assert (status, json.loads(content)["user"]) == (200, "Doe, Jane")
+def test_two_headers_with_a_name_are_refused(signed_on: Desk) -> None:
+    """The proxy added its own to one that a client sent; it may have joined them with a comma."""
+    assert signed_on.request("GET", "/review", {"X-Remote-User": "root, jane"})[0] == 403
+    import http.client
 
-
-@pytest.mark.parametrize("second", ["X-Remote-User", "x-remote-user"])
-def test_two_headers_with_a_name_are_refused(signed_on: Desk, second: str) -> None:
-    """The proxy added its own to one that a client sent; waitress joins them by a comma."""
     connection = http.client.HTTPConnection("127.0.0.1", signed_on.port, timeout=30)
-    for names, expected in ((("root", "jane"), 403), (("jane",), 200), (("root", "jane"), 403)):
-        # On one connection: each request is parsed anew.
-        connection.putrequest("GET", "/review")
-        for header, name in zip(("X-Remote-User", second), names, strict=False):
-            connection.putheader(header, name)
-        connection.endheaders()
-        answer = connection.getresponse()
-        answer.read()
-        assert answer.status == expected
+    connection.putrequest("GET", "/review")
+    for name in ("root", "jane"):
+        connection.putheader("X-Remote-User", name)
+    connection.endheaders()
+    assert connection.getresponse().status == 403
     connection.close()
-
-
-def test_header_with_underscores_is_no_second_one(signed_on: Desk) -> None:
-    """waitress drops it: a client can neither name a person with it nor sign one off."""
-    headers = {"X_Remote_User": "root", "X-Remote-User": "jane"}
-    status, content, _ = signed_on.request("GET", "/review", headers)
-    assert (status, json.loads(content)["user"]) == (200, "jane")
-    assert signed_on.request("GET", "/review", {"X_Remote_User": "root"})[0] == 403
 
 
 def test_only_the_file_of_reviews_is_committed(repository: Desk) -> None:

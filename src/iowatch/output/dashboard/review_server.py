@@ -20,8 +20,6 @@ from urllib.parse import urlsplit
 
 import waitress
 from flask import Flask, Response, jsonify, redirect, request, send_from_directory
-from waitress.channel import HTTPChannel
-from waitress.parser import HTTPRequestParser, get_header_lines
 from waitress.server import BaseWSGIServer
 from werkzeug.exceptions import InternalServerError
 from werkzeug.utils import safe_join
@@ -192,7 +190,8 @@ class _ReviewSite:
         # WSGI hands over the bytes of a header as Latin-1; proxies send UTF-8.
         header = request.headers.get(sign_on.header, "")
         name = header.encode("latin-1").decode("utf-8", "replace").strip()
-        if not name or not name.isprintable() or len(name) > _MAX_NAME_CHARACTERS:
+        # A comma joins two headers: the proxy did not replace the one that a client sent.
+        if not name or not name.isprintable() or "," in name or len(name) > _MAX_NAME_CHARACTERS:
             return None
         return name
 
@@ -289,34 +288,6 @@ def make_application(site: Path, access: ReviewAccess) -> Flask:
     return application
 
 
-def _channel_class(header: str) -> type[HTTPChannel]:
-    """Connections on which a request with two headers of the sign-on has none: it does not name a person.
-
-    waitress joins headers of one name by a comma, and a name may have a comma, too: `Doe, Jane`. Two headers mean that
-    the proxy did not replace the one that a client sent.
-    """
-    key = _header_key(header)
-
-    class Parser(HTTPRequestParser):  # type: ignore[misc]
-        def parse_header(self, header_plus: bytes) -> None:
-            super().parse_header(header_plus)
-            _, _, headers = header_plus.partition(b"\r\n")
-            names = [line.partition(b":")[0].decode("latin-1") for line in get_header_lines(headers)]
-            # waitress drops headers with an underscore, which have the same key.
-            if sum(_header_key(name) == key for name in names if "_" not in name) > 1:
-                self.headers.pop(key, None)
-
-    class Channel(HTTPChannel):  # type: ignore[misc]
-        parser_class = Parser
-
-    return Channel
-
-
-def _header_key(name: str) -> str:
-    """Name of a header as waitress keeps it."""
-    return name.upper().replace("-", "_")
-
-
 def make_review_server(
     site: Path, port: int, access: ReviewAccess, bind: str = LOOPBACK_ADDRESSES[0]
 ) -> BaseWSGIServer:
@@ -336,7 +307,7 @@ def make_review_server(
         listener = socket.create_server((bind, port), family=address_family(bind))
     except OSError as error:
         raise listen_error(port, error) from error
-    server = waitress.create_server(
+    return waitress.create_server(
         make_application(site, access),
         sockets=[listener],
         ident=None,
@@ -344,10 +315,6 @@ def make_review_server(
         channel_timeout=TIMEOUT_S,
         cleanup_interval=_CLEANUP_INTERVAL_S,
     )
-    # Without a sign-on no header names a person.
-    if access.sign_on is not None:
-        server.channel_class = _channel_class(access.sign_on.header)
-    return server
 
 
 def make_access(site: Path, options: ServeOptions) -> ReviewAccess:

@@ -20,7 +20,7 @@ from iowatch.findings.series import MIN_OBSERVATIONS, headline_series, headline_
 from iowatch.findings.statistics_errors import reported_as
 from iowatch.site import load_system, system_names
 from iowatch.statistics import DEFAULT_METHOD, CovariateTable, Detection, Detector
-from iowatch.statistics.detection import CollectDetections, detection_pool, extend_detection
+from iowatch.statistics.detection import MOST_ADDED, CollectDetections, detection_pool, extend_detection
 from iowatch.store import DetectionRow, History, SeriesPoints, SeriesRow, bulk
 
 # Series per read, and number of reads ahead of detection.
@@ -166,9 +166,9 @@ class _PendingChunk:
         return {row.id: detection for row, detection in zip(self.rows, detections, strict=True)}
 
 
-# Most observations that are added to a detection: of each series another number from 7 to 14, so that not all of them
-# are assessed in the same update.
-_FEWEST_ADDED, _ADDED_NUMBERS = 7, 8
+# Most observations that are added to a detection: of each series another number from this one to `MOST_ADDED`, so that
+# not all of them are assessed in the same update.
+_FEWEST_ADDED = 7
 # Seconds; with fewer observations than one in this time a series is assessed at each update.
 _ADDED_S = 30 * DAY_S
 
@@ -203,7 +203,7 @@ def _extend_detections(
         if int((points.time > stored_row.last_time).sum()) != row.n - stored_row.points:
             continue
         is_added = points.time >= added_since[row.id]
-        most = _FEWEST_ADDED + row.id % _ADDED_NUMBERS
+        most = _FEWEST_ADDED + row.id % (MOST_ADDED - _FEWEST_ADDED + 1)
         values = headline_values(row, points)[is_added]
         longer = extend_detection(detections[row.id], points.time[is_added], values, most)
         if longer is not None:

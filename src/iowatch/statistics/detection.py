@@ -51,7 +51,7 @@ def detect_levels(series: Sequence[ObservedSeries], settings: DetectorSettings) 
         # Several steps in one direction may be a slope.
         segments, drifts = extract_drifts(fit, segments, price)
         dated = _date_steps(fit, segments)
-        detections.append(make_detection(observed.times, observed.firsts, fit, dated, transients, drifts))
+        detections.append(make_detection(observed, fit, dated, transients, drifts))
     return detections
 
 
@@ -164,16 +164,14 @@ def detect(times: ArrayLike, values: ArrayLike, *, since: float | None = None) -
 _SETTLED = 30
 # Most observations that are added without a new estimate, also as a share of those of the level. With twice as many a
 # slow drift is assessed two weeks later.
-_MOST_ADDED, _MOST_ADDED_SHARE = 14, 0.1
+MOST_ADDED, _MOST_ADDED_SHARE = 14, 0.1
 # Largest distance from the level of an observation, and of the sum of n of them divided by the root of n, in units of
 # the noise. Of observations like the others four of a hundred are farther away, and one sum of ten is. With twice as
 # much a step of four times the noise could be added to the level.
 _FAR, _SHIFTED = 2.5, 2.0
 
 
-def extend_detection(
-    known: Detection, times: ArrayLike, values: ArrayLike, most: int = _MOST_ADDED
-) -> Detection | None:
+def extend_detection(known: Detection, times: ArrayLike, values: ArrayLike, most: int = MOST_ADDED) -> Detection | None:
     """Add observations that are within the noise of the last level to it; None if the series must be assessed again.
 
     The estimates of a long series hardly differ after one more observation that is like all others, and take a

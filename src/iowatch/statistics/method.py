@@ -10,9 +10,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from iowatch.statistics.constants import Floats
 from iowatch.statistics.errors import StatisticsError
 
-Floats = NDArray[np.float64]
 # Name of the detector that is used where none is chosen (`iowatch.statistics.detection`).
 DEFAULT_METHOD = "levels"
 

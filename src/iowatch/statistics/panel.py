@@ -27,9 +27,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from iowatch.statistics.method import Adjustment, Floats, StepDirection
+from iowatch.statistics.constants import Floats
+from iowatch.statistics.logistic import expit, logit
+from iowatch.statistics.method import Adjustment, StepDirection
 from iowatch.statistics.panel_candidates import NEWEST_OBSERVATIONS, Candidate, find_candidates
-from iowatch.statistics.panel_models import expit, logit, model_of, probability
+from iowatch.statistics.panel_models import model_of, probability
 from iowatch.statistics.panel_table import PanelSeries, PanelTable
 from iowatch.statistics.rules import format_conditions
 from iowatch.statistics.vocabulary import ParameterVocabulary
@@ -260,7 +262,10 @@ def _probability_with_date(group: _Rated, session: int) -> float:
 
 def _least_real(candidate: Candidate) -> float:
     """Least probability of being real of a new event that is reported."""
-    return model_of(candidate.sessions).report[candidate.direction]
+    limits = model_of(candidate.sessions).report
+    if _DIRECTIONS[candidate.direction] == "down":
+        return limits.down
+    return limits.up
 
 
 def _companions(reported: Sequence[_Rated], rated: Sequence[_Rated]) -> Iterator[_Rated]:
@@ -295,22 +300,27 @@ def _merge_events(table: PanelTable, reported: Sequence[_Rated]) -> Iterator[Pan
     """Events: groups of both directions that began in about the same session are one."""
     remaining = sorted(reported, key=lambda group: -group.candidate.evidence)
     while remaining:
+        # The group with most evidence dates the event.
         first = remaining.pop(0)
-        pair = [first]
         main = first.candidate
+        # At most one group of the other direction belongs to it.
+        event_groups = [first]
         for other in remaining:
             if other.candidate.direction != main.direction and abs(other.candidate.session - main.session) <= 1:
-                pair.append(other)
+                event_groups.append(other)
                 remaining.remove(other)
                 break
+        # What became of earlier sessions that began like this one.
         similar, over = table.similar_sessions(main.direction, main.first_evidence)
-        lasting = _lasting_together(pair)
-        surest = max(group.real for group in pair)
+        lasting = _lasting_together(event_groups)
+        surest = max(group.real for group in event_groups)
         # The surer group is as probable as the event; the other one must belong to it, too.
         groups: list[PanelGroup] = []
-        for group in pair:
-            of_group = lasting if group.real == surest else probability_beside(lasting, group.real)
-            groups.append(_make_group(table, group.candidate, of_group))
+        for group in event_groups:
+            lasting_of_group = lasting
+            if group.real != surest:
+                lasting_of_group = probability_beside(lasting, group.real)
+            groups.append(_make_group(table, group.candidate, lasting_of_group))
         yield PanelEvent(
             last_before=int(table.starts[main.session - 1]),
             first_after=int(table.starts[main.session]),

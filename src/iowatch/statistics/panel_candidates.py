@@ -9,14 +9,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from iowatch.statistics.panel_models import logit
+from iowatch.statistics.constants import Bools, Floats
+from iowatch.statistics.logistic import logit
 from iowatch.statistics.panel_table import (
     FREE,
     LEAST_EVIDENCE,
     MOST_EVIDENCE,
     OUTSIDE,
-    Bools,
-    Floats,
     PanelTable,
     limited_evidence,
     shift_evidence,

@@ -584,8 +584,9 @@ def _assess_pair(
     # Too few sessions give no verdict, whatever the samples within them say.
     if sides.fewest < estimates.MIN_SESSIONS:
         left, right = len(sides.left), len(sides.right)
-        runs = f"{left} against {right} run{'s' * (right != 1)}"
-        reason = f"{runs}: the noise between sessions cannot be estimated below {estimates.MIN_SESSIONS} per side"
+        runs = "run" if right == 1 else "runs"
+        too_few = f"the noise between sessions cannot be estimated below {estimates.MIN_SESSIONS} per side"
+        reason = f"{left} against {right} {runs}: {too_few}"
         verdict, bound = "not enough data", None
     else:
         reason += _describe_sessions(estimate)

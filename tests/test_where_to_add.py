@@ -2,7 +2,7 @@
 
 Four rows are tested elsewhere: benchmark (tests/benchmarks/test_new_benchmark.py), check extension
 (tests/plugins/test_check_extension.py), dashboard page (tests/output/dashboard/test_menu.py) and detector
-(tests/findings/test_series.py).
+(tests/findings/test_series.py; of a site tests/plugins/test_detectors.py).
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ import pytest
 
 from iowatch.core import Output, Result, UsageError
 from iowatch.findings import (
+    DETECTORS,
     MIN_OBSERVATIONS,
     detect_csv,
     detection_version,
@@ -24,8 +25,7 @@ from iowatch.findings import (
 from iowatch.output.dashboard import data
 from iowatch.output.dashboard.levels import drawn_levels
 from iowatch.output.dashboard.pages.finding import points_around_change
-from iowatch.statistics import METHODS, ChangePoint, Detection, DetectorSettings, detect_many
-from iowatch.statistics.method import DetectionMethod, ObservedSeries
+from iowatch.statistics import ChangePoint, Detection, Detector, DetectorSettings, ObservedSeries, detect_many
 from iowatch.store import History, RunRecord, SessionFacts, SessionRecord, StackRecord, bulk
 from tests.findings.test_commands import Cli
 
@@ -226,8 +226,9 @@ def largest_step(series: Sequence[ObservedSeries], _: DetectorSettings) -> list[
 
 @pytest.fixture
 def second_method(monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.setitem(METHODS, "largest", DetectionMethod("1", largest_step))
-    return "largest"
+    detector = Detector("largest", "1", largest_step)
+    monkeypatch.setattr(DETECTORS, "_all", {**DETECTORS, detector.name: detector})
+    return detector.name
 
 
 def test_second_method_is_used_by_detect_findings_and_dashboard(

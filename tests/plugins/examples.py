@@ -9,7 +9,8 @@ from tests.conftest import ROOT
 
 _FILE = re.compile(r"`((?:plugins|suites)/[\w/.]+\.\w+)`[^`]*?:\n\n```\w+\n(.*?)```", re.DOTALL)
 NAMES = ("plugins/dd.py", "plugins/reframe_tests/dd.py", "suites/dd/blocks.yaml", "plugins/blocks.py")
-NAMES += ("plugins/templates/blocks.html", "plugins/memory_limit.py", "plugins/logfile.py")
+NAMES += ("plugins/templates/blocks.html", "plugins/memory_limit.py", "plugins/newest_week.py")
+NAMES += ("plugins/logfile.py",)
 
 
 def example_files() -> dict[str, str]:

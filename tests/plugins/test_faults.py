@@ -87,6 +87,7 @@ def test_commands_go_on_without_the_plugin_except_those_that_need_it(site: Path,
         {"name": "plugins/dd.py", "adds": [], "faults": [fault]},
         {"name": "plugins/logfile.py", "adds": ["NoticeChannel logfile"], "faults": []},
         {"name": "plugins/memory_limit.py", "adds": ["CheckExtension memory_limit"], "faults": []},
+        {"name": "plugins/newest_week.py", "adds": ["Detector newest-week"], "faults": []},
     ]
     assert f"plugins/dd.py, line {last}: ZeroDivisionError" in doctor.stderr
     needed = cli("run", "--suite", "blocks")

@@ -17,11 +17,11 @@ import shutil
 import stat
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Annotated, Any, NoReturn, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, GetPydanticSchema, TypeAdapter, ValidationError, model_validator
 
 from iowatch.core import (
     METRICS,
@@ -43,9 +43,76 @@ _MAX_CASE_BYTES = 2**26
 _REASON = "reason.txt"
 
 
+# The limits are those of the columns and views of the history: no spooled case may make a query fail.
+_Name = Annotated[str, Field(max_length=200)]
+_Count = Annotated[int, Field(ge=0, lt=2**31)]
+
+
+class _Document(BaseModel):
+    """A part of a spooled case, as it is read."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class _ResultDocument(_Document):
+    operation: Annotated[str, Field(min_length=1, max_length=100)]
+    metric: str
+    unit: str
+    samples: Annotated[list[float], Field(min_length=1)]
+    case: dict[str, bool | int | float | str | None]
+
+    @model_validator(mode="after")
+    def _check_values(self) -> Self:
+        metric = METRICS.get(self.metric)
+        if metric is None or metric.unit != self.unit:
+            raise ValueError(f"no metric '{self.metric}' in '{self.unit}'")
+        if not all(0 <= sample <= metric.ceiling for sample in self.samples):
+            raise ValueError(f"a sample of {self.metric} is not between 0 and {metric.ceiling:g}")
+        counts = (self.case.get(name, 0) for name in ("ranks", "nodes"))
+        if not all(type(count) is int and 0 <= count < 2**31 for count in counts):
+            raise ValueError("ranks or nodes is not a count")
+        return self
+
+
+class _OutputDocument(_Document):
+    tool: Annotated[str, Field(min_length=1, max_length=100)]
+    version: _Name | None
+    status: OutputStatus
+    reason: str | None
+    results: list[_ResultDocument]
+    facts: dict[str, Any]
+
+    @model_validator(mode="after")
+    def _check_results(self) -> Self:
+        keys = set()
+        for result in self.results:
+            key = (result.operation, result.metric, canonical_json(result.case))
+            if key in keys:
+                raise ValueError(f"{result.operation} {result.metric} occurs twice")
+            keys.add(key)
+        return self
+
+
+class _FactsDocument(_Document):
+    """Facts that queries interpret; others may have any form."""
+
+    model_config = ConfigDict(extra="allow", strict=True)
+
+    pair: _Count | None = None
+    side: _Name | None = None
+    nodes: list[str] | None = None
+
+
+def _checked_as(model: type[_Document]) -> GetPydanticSchema:
+    """Annotation of a document in a field that must be valid for a model."""
+    return GetPydanticSchema(lambda source, schema_of: schema_of(model))
+
+
 @dataclass(frozen=True)
 class SpooledCase:
     """One finished case as written by the check.
+
+    The limits of its fields are checked when it is read, not when it is made: what a check cannot write would be lost.
 
     Attributes:
         started_at: epoch seconds UTC.
@@ -55,22 +122,27 @@ class SpooledCase:
         files: kind (`stdout`, `stderr`, `record`, `darshan`) to file names in the directory of case.json.
     """
 
+    __pydantic_config__ = ConfigDict(extra="forbid", strict=True)
+
     name: str
-    benchmark: str
-    partition: str
-    stack_name: str
+    benchmark: _Name
+    partition: _Name
+    stack_name: _Name
     stack: Mapping[str, Any]
-    started_at: int
-    wall_s: float | None
-    output: Mapping[str, Any]
-    facts: Mapping[str, Any] = field(default_factory=dict)
-    files: Mapping[str, list[str]] = field(default_factory=dict)
+    started_at: Annotated[int, Field(ge=0, lt=253_402_300_800)]  # until the year 9999, the last of Python
+    wall_s: Annotated[float, Field(ge=-1e12, le=1e12)] | None
+    output: Annotated[Mapping[str, Any], _checked_as(_OutputDocument)]
+    facts: Annotated[Mapping[str, Any], _checked_as(_FactsDocument)] = field(default_factory=dict)
+    files: Mapping[Annotated[str, Field(max_length=50)], list[_Name]] = field(default_factory=dict)
     format: int = SPOOL_FORMAT
 
     @property
     def key(self) -> RunKey:
         """The run in its session."""
         return RunKey(self.partition, self.stack_name, self.name)
+
+
+_CASE_VALIDATOR = TypeAdapter(SpooledCase)
 
 
 def write_json_atomically(path: Path, document: Any) -> None:
@@ -142,79 +214,6 @@ def remove_spooled_case(directory: Path) -> None:
     shutil.rmtree(directory, ignore_errors=True)
 
 
-_Name = Annotated[str, Field(max_length=200)]
-_Count = Annotated[int, Field(ge=0, lt=2**31)]
-
-
-class _Document(BaseModel):
-    """The limits are those of the columns and views of the history: no spooled case may make a query fail."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
-
-
-class _ResultDocument(_Document):
-    operation: Annotated[str, Field(min_length=1, max_length=100)]
-    metric: str
-    unit: str
-    samples: Annotated[list[float], Field(min_length=1)]
-    case: dict[str, bool | int | float | str | None]
-
-    @model_validator(mode="after")
-    def _check_values(self) -> Self:
-        metric = METRICS.get(self.metric)
-        if metric is None or metric.unit != self.unit:
-            raise ValueError(f"no metric '{self.metric}' in '{self.unit}'")
-        if not all(0 <= sample <= metric.ceiling for sample in self.samples):
-            raise ValueError(f"a sample of {self.metric} is not between 0 and {metric.ceiling:g}")
-        counts = (self.case.get(name, 0) for name in ("ranks", "nodes"))
-        if not all(type(count) is int and 0 <= count < 2**31 for count in counts):
-            raise ValueError("ranks or nodes is not a count")
-        return self
-
-
-class _OutputDocument(_Document):
-    tool: Annotated[str, Field(min_length=1, max_length=100)]
-    version: _Name | None
-    status: OutputStatus
-    reason: str | None
-    results: list[_ResultDocument]
-    facts: dict[str, Any]
-
-    @model_validator(mode="after")
-    def _check_results(self) -> Self:
-        keys = set()
-        for result in self.results:
-            key = (result.operation, result.metric, canonical_json(result.case))
-            if key in keys:
-                raise ValueError(f"{result.operation} {result.metric} occurs twice")
-            keys.add(key)
-        return self
-
-
-class _FactsDocument(_Document):
-    """Facts that queries interpret; others may have any form."""
-
-    model_config = ConfigDict(extra="allow", strict=True)
-
-    pair: _Count | None = None
-    side: _Name | None = None
-    nodes: list[str] | None = None
-
-
-class _CaseDocument(_Document):
-    name: str
-    benchmark: _Name
-    partition: _Name
-    stack_name: _Name
-    stack: dict[str, Any]
-    started_at: Annotated[int, Field(ge=0, lt=253_402_300_800)]  # until the year 9999, the last of Python
-    wall_s: Annotated[float, Field(ge=-1e12, le=1e12)] | None
-    output: _OutputDocument
-    facts: _FactsDocument
-    files: dict[Annotated[str, Field(max_length=50)], list[_Name]]
-    format: int
-
-
 def read_spooled_case(directory: Path) -> SpooledCase:
     """Read a case from the spool, with all that the history needs of it; its texts are cleaned (`clean_text`).
 
@@ -231,14 +230,20 @@ def read_spooled_case(directory: Path) -> SpooledCase:
         if document.get("format") != SPOOL_FORMAT:
             raise InputError(f"{path}: format {document.get('format')}, expected {SPOOL_FORMAT}")
         document = clean_text(document)
-        json.dumps(document, allow_nan=False)  # 1e999 is JSON, and infinite
-        case = _CaseDocument.model_validate(document)
+        # A case that was written has all fields, also those that have a default.
+        absent = [case_field.name for case_field in fields(SpooledCase) if case_field.name not in document]
+        if absent:
+            raise InputError(f"{path}: field '{absent[0]}' is missing")
+        # As text, which `json` refuses to write where a number is infinite (1e999).
+        _CASE_VALIDATOR.validate_json(json.dumps(document, allow_nan=False))
+        # The fields as they were written, not as the validator returns them.
+        case = SpooledCase(**document)
         for names in case.files.values():
             for name in names:
                 if "/" in name or name in ("", ".", ".."):
                     raise InputError(f"{path}: '{name}' is not a file name")
                 _regular_size(directory / name)
-        return SpooledCase(**document)
+        return case
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = ".".join(map(str, first["loc"]))

@@ -5,7 +5,7 @@ imports it: its objects join the registries. Each registry names the file of a c
 objects, so that a page, for example, is imported only where pages are used.
 
 A plugin is a file in `plugins/` of the site's repository, or an entry point of the group `iowatch.plugins` of an
-installed package. Its objects (`Benchmark`, `Metric`, `Page`, `NoticeChannel`, `Command` …) are found by their type.
+installed package. Its objects (`Benchmark`, `Metric`, `Detector`, `Page`, `Command` …) are found by their type.
 Plugins are loaded when a registry is used for the first time. A fault is reported and disables only what has it.
 """
 

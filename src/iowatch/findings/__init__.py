@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         load_covariates,
         load_detections,
     )
+    from iowatch.findings.detectors import DETECTORS
     from iowatch.findings.document import finding_document, finding_from_document
     from iowatch.findings.experiments import FindingExperiment, find_experiments
     from iowatch.findings.finding import (

@@ -7,10 +7,10 @@ import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from iowatch.core import InputError, UsageError, parse_time
+from iowatch.core import InputError, parse_time
+from iowatch.findings.detectors import get_detector
 from iowatch.findings.statistics_errors import reported_as
 from iowatch.statistics import DEFAULT_METHOD, Detection, detect_many
-from iowatch.statistics.detection import get_method
 
 
 def detect_csv(path: Path, method: str = DEFAULT_METHOD) -> dict[str, Detection]:
@@ -26,10 +26,9 @@ def detect_csv(path: Path, method: str = DEFAULT_METHOD) -> dict[str, Detection]
     except UnicodeDecodeError as error:
         text = f"{path}: not UTF-8 text ({error.reason} at byte {error.start})"
         raise InputError(text, hint="Save it as UTF-8, for example with iconv -t UTF-8.") from error
-    with reported_as(UsageError):
-        get_method(method)
+    detector = get_detector(method)
     with reported_as(InputError):
-        detections = detect_many(list(series.values()), method=method)
+        detections = detect_many(list(series.values()), detector=detector)
     return dict(zip(series, detections, strict=True))
 
 

@@ -14,12 +14,13 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
-from iowatch.core import COVARIATE_FACTS, DAY_S, METRICS, InputError, UsageError, get_covariate, run_covariates
+from iowatch.core import COVARIATE_FACTS, DAY_S, METRICS, InputError, get_covariate, run_covariates
+from iowatch.findings.detectors import detector_key, get_detector, runs_in_workers
 from iowatch.findings.series import MIN_OBSERVATIONS, headline_series, headline_values, load_observations
 from iowatch.findings.statistics_errors import reported_as
 from iowatch.site import load_system, system_names
-from iowatch.statistics import DEFAULT_METHOD, CovariateTable, Detection
-from iowatch.statistics.detection import CollectDetections, detection_pool, extend_detection, get_method
+from iowatch.statistics import DEFAULT_METHOD, CovariateTable, Detection, Detector
+from iowatch.statistics.detection import MOST_ADDED, CollectDetections, detection_pool, extend_detection
 from iowatch.store import DetectionRow, History, SeriesPoints, SeriesRow, bulk
 
 # Series per read, and number of reads ahead of detection.
@@ -43,15 +44,16 @@ def detect_series(
 
     Args:
         accepted_since: start of the accepted level in epoch seconds, by series id.
-        method: a name in `iowatch.statistics.METHODS`.
+        method: a name in `iowatch.findings.DETECTORS`.
         save: write new detections to the history.
         most_new: stored detections of series with at most so many newer points are used, too.
 
     Raises:
         UsageError: unknown method.
     """
+    detector = get_detector(method)
     is_adjusted = bool(rows) and _adjusts_for_covariates(rows[0].system)
-    version = _detection_version(method, is_adjusted)
+    version = _detection_version(detector, is_adjusted)
     inputs: dict[int, _DetectionInputs] = {}
     for row in rows:
         level_start = accepted_since.get(row.id, 0)
@@ -69,7 +71,7 @@ def detect_series(
     detections |= extended
     # All others are computed.
     outdated = [row for row in rows if row.id not in detections]
-    chunks = _detect_in_chunks(history, outdated, accepted_since, method, load=is_adjusted, save_load=save)
+    chunks = _detect_in_chunks(history, outdated, accepted_since, detector, load=is_adjusted, save_load=save)
     for computed in chunks:
         if save:
             _save_detections(history, computed, inputs)
@@ -113,7 +115,7 @@ def _detect_in_chunks(
     history: History,
     rows: Sequence[SeriesRow],
     accepted_since: Mapping[int, int],
-    method: str,
+    detector: Detector,
     *,
     load: bool,
     save_load: bool,
@@ -127,7 +129,9 @@ def _detect_in_chunks(
         save_load: keep the covariates that were read.
     """
     pending: deque[_PendingChunk] = deque()
-    with detection_pool(sum(row.n for row in rows), method=method) as submit:
+    points_of_all = sum(row.n for row in rows)
+    processes = None if runs_in_workers(detector) else 1
+    with detection_pool(points_of_all, detector=detector, processes=processes) as submit:
         for start in range(0, len(rows), _CHUNK):
             chunk = rows[start : start + _CHUNK]
             points = load_observations(history, chunk)
@@ -162,9 +166,9 @@ class _PendingChunk:
         return {row.id: detection for row, detection in zip(self.rows, detections, strict=True)}
 
 
-# Most observations that are added to a detection: of each series another number from 7 to 14, so that not all of them
-# are assessed in the same update.
-_FEWEST_ADDED, _ADDED_NUMBERS = 7, 8
+# Most observations that are added to a detection: of each series another number from this one to `MOST_ADDED`, so that
+# not all of them are assessed in the same update.
+_FEWEST_ADDED = 7
 # Seconds; with fewer observations than one in this time a series is assessed at each update.
 _ADDED_S = 30 * DAY_S
 
@@ -199,7 +203,7 @@ def _extend_detections(
         if int((points.time > stored_row.last_time).sum()) != row.n - stored_row.points:
             continue
         is_added = points.time >= added_since[row.id]
-        most = _FEWEST_ADDED + row.id % _ADDED_NUMBERS
+        most = _FEWEST_ADDED + row.id % (MOST_ADDED - _FEWEST_ADDED + 1)
         values = headline_values(row, points)[is_added]
         longer = extend_detection(detections[row.id], points.time[is_added], values, most)
         if longer is not None:
@@ -208,14 +212,17 @@ def _extend_detections(
 
 
 def detection_version(system: str, method: str = DEFAULT_METHOD) -> str:
-    """Return the version of a detection of a system's series; stored ones of another version are computed again."""
-    return _detection_version(method, _adjusts_for_covariates(system))
+    """Return the version of a detection of a system's series; stored ones of another version are computed again.
+
+    Raises:
+        UsageError: unknown method.
+    """
+    return _detection_version(get_detector(method), _adjusts_for_covariates(system))
 
 
-def _detection_version(method: str, adjusted: bool) -> str:
-    with reported_as(UsageError):
-        method_version = get_method(method).version
-    return f"{method}-{method_version}/{_FORMAT}" + ("" if adjusted else " unadjusted")
+def _detection_version(detector: Detector, adjusted: bool) -> str:
+    version = f"{detector_key(detector)}/{_FORMAT}"
+    return version if adjusted else f"{version} unadjusted"
 
 
 def _adjusts_for_covariates(system: str) -> bool:

@@ -156,7 +156,7 @@ def update_findings(
     Args:
         now: time that determines expired decisions [default: the current time].
         report: whether the caller reports the updates; otherwise they stay pending.
-        method: detection method, a name in `iowatch.statistics.METHODS`.
+        method: detection method, a name in `iowatch.findings.DETECTORS`.
         newest_only: assess the newest sessions of all series together, with the stored detection of each series: the
             detection of single series, which takes ten times as long for ten years, remains for the next update.
 

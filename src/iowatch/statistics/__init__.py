@@ -6,10 +6,10 @@ Here is what several packages use. All else is imported from the module of its s
 
 from iowatch.statistics.comparison import compare_groups, compare_pairs, find_subgroups
 from iowatch.statistics.covariates import CovariateTable
-from iowatch.statistics.detection import DEFAULT_METHOD, METHODS, detect_many
+from iowatch.statistics.detection import METHODS, detect_many
 from iowatch.statistics.errors import StatisticsError
 from iowatch.statistics.explanation import PossibleCause, explain_changes, rank_causes
-from iowatch.statistics.method import ChangePoint, Detection, DetectorSettings
+from iowatch.statistics.method import DEFAULT_METHOD, ChangePoint, Detection, Detector, DetectorSettings, ObservedSeries
 from iowatch.statistics.pairs import (
     ComparisonSettings,
     OverallComparison,

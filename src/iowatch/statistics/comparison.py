@@ -63,11 +63,13 @@ def decide_pair_verdict(
     if p is None or ci is None:
         return "not enough data", None, "too few sessions to estimate the noise"
     low, high = ci
+    # The largest relative difference that the interval contains.
     bound = max(high - 1, 1 - low)
     excludes_1 = not low <= 1 <= high
     if p <= settings.alpha and excludes_1 and bound > settings.negligible:
         is_faster = (low > 1) == (sign > 0)
         return "faster" if is_faster else "slower", None, f"corrected p = {p:.2g}, interval excludes 1"
+    # No difference was shown; a narrow interval shows that there is none above its bound.
     interval = f"the {settings.level:.0%} interval"
     if bound <= settings.widest:
         return "no difference", bound, f"{interval} lies within {format_percent(bound)}"
@@ -76,12 +78,11 @@ def decide_pair_verdict(
     return "not enough data", None, f"{interval}, {low:.2g} to {high:.2g}, is too wide"
 
 
-# Standard deviation of ln(value) between sessions of a shared file system, assumed if too few sessions were measured.
+# Standard deviation of ln(value) between sessions of a shared file system, assumed with fewer sessions than
+# `estimates.MIN_SESSIONS`.
 _ASSUMED_SESSION_SPREAD = 0.15
 # Efficiency of the rank tests against Student's under normal noise: 3 / pi (Hodges and Lehmann, 1956).
 _RANK_EFFICIENCY = 3 / np.pi
-# With fewer sessions the spread between sessions is assumed, not estimated.
-_FEW_SESSIONS = 3
 _SPREAD_BOUND_QUANTILE = 0.85
 # Future sessions are corrected for autocorrelation, too; this widens the interval of a single pair by 7 % even
 # without autocorrelation (bench/statistics/compare.py, `wandering`).
@@ -124,7 +125,7 @@ def runs_needed(
 
 def _degrees_of_spread(sides: estimates.AlignedSides, dependence: VarianceInflation) -> float:
     """Degrees of freedom of the scatter of log ratios between sessions; of samples with too few sessions."""
-    if sides.fewest < _FEW_SESSIONS:
+    if sides.fewest < estimates.MIN_SESSIONS:
         observed = max(1, len(sides.left.values) + len(sides.right.values) - 2)
     elif sides.paired:
         observed = sides.fewest - 1
@@ -146,19 +147,24 @@ def recommend_runs(
     """
     expected, upper = needed
     if wanders:
-        return None, (
+        alternately = (
             "more runs one after the other would help little, because the level moves slowly over many runs: measure "
             "both sides alternately (`iowatch run --ab`)"
         )
+        return None, alternately
+    # Too many by the upper bound of a scatter that is hardly known: a few runs more show the scatter first.
     if upper > MAX_RUNS_NEEDED and sides.fewest < estimates.MIN_RANK_SUM_SESSIONS:
         return estimates.MIN_RANK_SUM_SESSIONS, "a first step: so few runs do not show how much runs differ"
     if expected <= MAX_RUNS_NEEDED:
         return min(upper, MAX_RUNS_NEEDED), None
+    # No useful number finds this difference; the most runs that are useful find a larger one.
     findable = exp(log(1 + difference) * sqrt(expected / MAX_RUNS_NEEDED)) - 1
-    return None, (
+    about = f"{float(f'{expected:.1g}'):,.0f}"
+    too_many = (
         f"more runs would not help: runs differ so much that {format_percent(difference)} would need about "
-        f"{float(f'{expected:.1g}'):,.0f} runs per side; {MAX_RUNS_NEEDED:,} runs would find {_format_change(findable)}"
+        f"{about} runs per side; {MAX_RUNS_NEEDED:,} runs would find {_format_change(findable)}"
     )
+    return None, too_many
 
 
 def _format_change(fraction: float) -> str:
@@ -168,7 +174,7 @@ def _format_change(fraction: float) -> str:
 
 def _side_spread(side: estimates.SessionSamples) -> float:
     """Standard deviation of log session medians; with too few sessions, sample scatter and assumed spread combined."""
-    if len(side) >= _FEW_SESSIONS:
+    if len(side) >= estimates.MIN_SESSIONS:
         return float(np.std(np.log(side.medians), ddof=1))
     within = float(np.std(np.log(side.values), ddof=1)) if len(side.values) > 1 else _ASSUMED_SESSION_SPREAD
     return hypot(within, _ASSUMED_SESSION_SPREAD)
@@ -396,6 +402,7 @@ def find_subgroups(
         return ()
     subgroups: list[Subgroup] = []
     for direction, sign in _DIRECTIONS:
+        # The pairs of this verdict are the changed series of an explanation, all others the unchanged ones.
         responses: list[SeriesResponse] = []
         for pair in with_ratio:
             case = {"benchmark": pair.case.benchmark, **pair.case.parameters}
@@ -541,10 +548,12 @@ def _test_pairs(estimated: Sequence[EstimatedPair | None]) -> tuple[list[float |
     p_values: list[float | None] = [None] * len(estimated)
     sides = [estimate.sides if estimate else None for estimate in estimated]
     for members, samples in estimates.stack_sessions(sides):
+        # Paired sessions are one sample of log ratios.
         if len(samples) == 1:
             p_of_members = estimates.paired_p_values(*samples)
         else:
             p_of_members = estimates.independent_p_values(*samples)
+        # The tests assume independent sessions.
         sessions = [values.shape[1] for values in samples]
         for position, p in zip(members, p_of_members, strict=True):
             estimate = estimated[position]
@@ -572,10 +581,12 @@ def _assess_pair(
     sides, medians = estimate.sides, estimate.medians
     maxima = estimates.ratio_of_maxima(sides, settings, medians.dependence)
     verdict, bound, reason = decide_pair_verdict(test.adjusted, medians.ci, pair.sign, settings)
+    # Too few sessions give no verdict, whatever the samples within them say.
     if sides.fewest < estimates.MIN_SESSIONS:
         left, right = len(sides.left), len(sides.right)
-        runs = f"{left} against {right} run{'s' * (right != 1)}"
-        reason = f"{runs}: the noise between sessions cannot be estimated below {estimates.MIN_SESSIONS} per side"
+        runs = "run" if right == 1 else "runs"
+        too_few = f"the noise between sessions cannot be estimated below {estimates.MIN_SESSIONS} per side"
+        reason = f"{left} against {right} {runs}: {too_few}"
         verdict, bound = "not enough data", None
     else:
         reason += _describe_sessions(estimate)

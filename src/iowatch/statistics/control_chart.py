@@ -34,18 +34,22 @@ import numpy as np
 import scipy  # its modules are loaded when they are used: scipy.stats would take half a second
 from numpy.typing import NDArray
 
-from iowatch.statistics.panel_table import PanelSeries, session_starts
+from iowatch.statistics.constants import MAD_TO_SD, Floats
+from iowatch.statistics.panel_table import (
+    LEVEL_OBSERVATIONS,
+    MIN_LEVEL_OBSERVATIONS,
+    PAST_SESSIONS,
+    PanelSeries,
+    session_starts,
+)
 
-Floats = NDArray[np.float64]
-
-# What doubling these constants does is measured on the years of Edison, Cori and Mira, which have 8, 13 and 12 unusual
-# losses with them, and on 300 simulated falls, of which 208 of 213 to a half and less are found, and 58 of 87 to 80 %
-# (docs/detection-scores.md).
-# Sessions that are compared; older ones say little about what is usual.
-_MAX_SESSIONS = 400
-# Usual observations whose median is the level, and which give the scatter; fewest of each before a series is assessed.
-# Twice as many of each change no figure by more than 4.
-_LEVEL_OBSERVATIONS, _SCATTER_OBSERVATIONS, _MIN_OBSERVATIONS = 30, 100, 5
+# The sessions that are compared, and the observations whose median is the level, are those of the panel; with twice as
+# many observations no figure changes by more than 4.
+# What doubling the constants here does is measured on the years of Edison, Cori and Mira, which have 8, 13 and 12
+# unusual losses with them, and on 300 simulated falls, of which 208 of 213 to a half and less are found, and 58 of 87
+# to 80 % (docs/detection-scores.md).
+# Usual observations that give the scatter. Twice as many change no figure by more than 4.
+_SCATTER_OBSERVATIONS = 100
 # Smallest scatter (ln): a constant series would otherwise have none. Twice as much changes nothing.
 _MIN_SCATTER = 0.01
 # Limits in scatters, of one session and of several in a row; as in the usual chart of individual values, but wider by
@@ -205,7 +209,7 @@ class _Usual:
     def scatter(self) -> Floats:
         """Robust scatter of each row, shape (rows,)."""
         distances = np.abs(self.values - self.medians()[:, None])
-        return np.maximum(_MIN_SCATTER, 1.4826 * _row_medians(distances, self.held))
+        return np.maximum(_MIN_SCATTER, MAD_TO_SD * _row_medians(distances, self.held))
 
 
 def _row_medians(values: Floats, counts: NDArray[np.int64]) -> Floats:
@@ -255,7 +259,7 @@ class _Chart:
         least: float,
     ) -> None:
         moments = [np.asarray(observed.times, dtype=np.float64) for observed in series]
-        self.starts = session_starts(moments)[-_MAX_SESSIONS:]
+        self.starts = session_starts(moments)[-PAST_SESSIONS:]
         self.least = least
         self.series = len(series)
         self.times = _tabulate(moments, moments, self.starts)
@@ -264,7 +268,7 @@ class _Chart:
         self.new_levels = self._seeds(new_levels)
         self.members = _group_members(groups)
         rows = self.series + len(self.members)
-        self.usual_levels = _Usual(self.series, _LEVEL_OBSERVATIONS)
+        self.usual_levels = _Usual(self.series, LEVEL_OBSERVATIONS)
         self.usual_deviations = _Usual(rows, _SCATTER_OBSERVATIONS)
         # Of each observation from the level before it.
         self.past_deviations = np.full((rows, len(self.starts)), np.nan)
@@ -284,7 +288,7 @@ class _Chart:
         for row, levels in enumerate(new_levels):
             for level in levels:
                 of_level = (self.times[row] >= level.start) & (self.times[row] < level.known_until)
-                sessions = np.flatnonzero(of_level & np.isfinite(self.logs[row]))[:_MIN_OBSERVATIONS]
+                sessions = np.flatnonzero(of_level & np.isfinite(self.logs[row]))[:MIN_LEVEL_OBSERVATIONS]
                 if len(sessions):
                     value = float(np.median(self.logs[row, sessions]))
                     seeds.setdefault(int(sessions[0]), []).append((row, value))
@@ -296,8 +300,8 @@ class _Chart:
         for row, level in self.new_levels.get(session, ()):
             # The scatter stays. The level is learnt from its own observations, beginning with what is known of it.
             self.usual_levels.values[row] = np.nan
-            self.usual_levels.values[row, :_MIN_OBSERVATIONS] = level
-            self.usual_levels.counts[row] = _MIN_OBSERVATIONS
+            self.usual_levels.values[row, :MIN_LEVEL_OBSERVATIONS] = level
+            self.usual_levels.counts[row] = MIN_LEVEL_OBSERVATIONS
             self.excursions.pop(row, None)
         # What is measured is compared with what was known before the session, which then learns from it.
         self._learn_first_observations(session)
@@ -313,14 +317,14 @@ class _Chart:
 
     def _learn_first_observations(self, session: int) -> None:
         """The first observations of a series are usual by definition: nothing is known to compare them with."""
-        young = np.flatnonzero(np.isfinite(self.logs[:, session]) & (self.usual_levels.counts < _MIN_OBSERVATIONS))
+        young = np.flatnonzero(np.isfinite(self.logs[:, session]) & (self.usual_levels.counts < MIN_LEVEL_OBSERVATIONS))
         self.usual_levels.add(young, self.logs[young, session])
-        complete = young[self.usual_levels.counts[young] == _MIN_OBSERVATIONS]
-        first = self.usual_levels.values[complete, :_MIN_OBSERVATIONS]
+        complete = young[self.usual_levels.counts[young] == MIN_LEVEL_OBSERVATIONS]
+        first = self.usual_levels.values[complete, :MIN_LEVEL_OBSERVATIONS]
         for deviations in (first - np.median(first, axis=1, keepdims=True)).T:
             self.usual_deviations.add(complete, deviations)
         for row, values in zip(complete, first, strict=True):
-            measured = np.flatnonzero(np.isfinite(self.times[row, : session + 1]))[-_MIN_OBSERVATIONS:]
+            measured = np.flatnonzero(np.isfinite(self.times[row, : session + 1]))[-MIN_LEVEL_OBSERVATIONS:]
             self.past_deviations[row, measured] = values - np.median(values)
         self.logs[young, session] = np.nan
 
@@ -329,7 +333,7 @@ class _Chart:
 
         Series that are unusual already say nothing of a new loss of the group.
         """
-        has_level = self.usual_levels.counts >= _MIN_OBSERVATIONS
+        has_level = self.usual_levels.counts >= MIN_LEVEL_OBSERVATIONS
         self.levels = np.where(has_level, self.usual_levels.medians(), np.nan)
         self.deviations = np.full(len(self.limits), np.nan)
         self.deviations[: self.series] = self.logs[:, session] - self.levels
@@ -346,7 +350,7 @@ class _Chart:
     def _limits(self) -> tuple[Floats, Floats]:
         """Loss from which an observation is outside: one alone, and several in a row; NaN for rows without a past."""
         held = self.usual_deviations.held
-        has_scatter = held >= _MIN_OBSERVATIONS
+        has_scatter = held >= MIN_LEVEL_OBSERVATIONS
         quantiles = scipy.special.stdtrit(np.maximum(held - 1, 1), _TAIL)  # of Student's t
         widened = quantiles / scipy.special.stdtrit(1e6, _TAIL)
         scatter = np.where(has_scatter, self.usual_deviations.scatter() * widened, np.nan)

@@ -15,7 +15,8 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from iowatch.statistics.method import Adjustment, ChangePoint, Detection, Floats
+from iowatch.statistics.constants import Floats
+from iowatch.statistics.method import Adjustment, ChangePoint, Detection, DetectorSettings
 
 # Time blocks, each of which is predicted from the others. With twice as many, a block of a young series is too short to
 # be a test.
@@ -34,8 +35,8 @@ _PRIOR_DIFFERENCES = 0.1
 # A covariate is limited to this many times its usual deviation (95 % quantile); a larger effect is not extrapolated.
 # With twice as much, one extreme load can raise a run above its level.
 _MAX_DEVIATION = 1.5
-# Robust regression: degrees of freedom of the t distribution, and rounds of weighted least squares.
-_FREEDOM, _ROUNDS = 4.0, 3
+# Robust regression: degrees of freedom of the t distribution of inliers, and rounds of weighted least squares.
+_FREEDOM, _ROUNDS = DetectorSettings().freedom, 3
 # Squared error of a prediction, in squared scatters, above which an outlier counts as much as one of three scatters.
 _MAX_SQUARED_ERROR = 9.0
 # Levels of the load: smallest t statistic of a step, and fewest observations of a level.
@@ -264,6 +265,7 @@ def explained_out_of_sample(series: Sequence[Differences]) -> float:
     # Sum of the squared changes in each block, without and with the prediction from the other blocks.
     before, after = np.zeros(BLOCKS), np.zeros(BLOCKS)
     for block in range(BLOCKS):
+        # The covariate is chosen without this block, too; else its choice would know what is to be predicted.
         column = 0
         if any((differences.block != block).any() for differences in series):
             column = int(shares_of_all(series, block).argmax())
@@ -273,10 +275,12 @@ def explained_out_of_sample(series: Sequence[Differences]) -> float:
             if is_fitted.any():
                 changes, steps = differences.changes[is_fitted], differences.steps[is_fitted, column]
                 effect = fit_effect(changes, steps, differences.signs[column])
+            # What is left of the changes in this block; an outlier counts as one of three scatters.
             tested = differences.changes[is_tested]
             rest = tested - effect * differences.steps[is_tested, column]
             before[block] += np.minimum(tested**2, _MAX_SQUARED_ERROR).sum()
             after[block] += np.minimum(rest**2, _MAX_SQUARED_ERROR).sum()
+    # A prediction that fails in several blocks is one by chance, however good it is in the others.
     is_worse = after > before + _MAX_WORSE * before.mean()
     if is_worse.sum() > BLOCKS - _MIN_GOOD_BLOCKS or not before.any():
         return 0.0

@@ -1,14 +1,14 @@
-"""Detection methods: series in, `Detection` out, in several processes if there are many points.
+"""Detectors: series in, `Detection` out, in several processes if there are many points.
 
-docs/detection.md explains the method `levels`. To add a method, write a `DetectionMethod.detect` (its types are in
-`iowatch.statistics.method`), here or in a file of its own, and add a row to `METHODS`.
+docs/detection.md explains the method `levels`. To add a method, write a `Detector.detect` (its types are in
+`iowatch.statistics.method`), here or in a file of its own, and add its `Detector` to `METHODS`.
 """
 
 from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
@@ -26,8 +26,8 @@ from iowatch.statistics.covariates import (
     align_unrecorded,
     with_adjustment,
 )
-from iowatch.statistics.errors import StatisticsError, suggest_name
-from iowatch.statistics.method import Detection, DetectionMethod, DetectorSettings, ObservedSeries
+from iowatch.statistics.errors import StatisticsError
+from iowatch.statistics.method import DEFAULT_METHOD, Detection, Detector, DetectorSettings, ObservedSeries
 from iowatch.statistics.segments import Segment, SeriesFit, segment_many, step_penalty
 from iowatch.statistics.steps import (
     drop_doubtful_steps,
@@ -51,7 +51,7 @@ def detect_levels(series: Sequence[ObservedSeries], settings: DetectorSettings) 
         # Several steps in one direction may be a slope.
         segments, drifts = extract_drifts(fit, segments, price)
         dated = _date_steps(fit, segments)
-        detections.append(make_detection(observed.times, observed.firsts, fit, dated, transients, drifts))
+        detections.append(make_detection(observed, fit, dated, transients, drifts))
     return detections
 
 
@@ -67,19 +67,9 @@ def _date_steps(series: SeriesFit, segments: list[Segment]) -> list[Segment]:
             return dated
 
 
-METHODS: dict[str, DetectionMethod] = {"levels": DetectionMethod("10", detect_levels)}
-DEFAULT_METHOD = "levels"
-
-
-def get_method(name: str) -> DetectionMethod:
-    """Detection method by name.
-
-    Raises:
-        StatisticsError: unknown method.
-    """
-    if name not in METHODS:
-        raise StatisticsError(f"no detection method '{name}'", hint=suggest_name(name, list(METHODS)))
-    return METHODS[name]
+LEVELS = Detector(DEFAULT_METHOD, "10", detect_levels)
+# By name. Their functions are those of modules, so that worker processes can import them.
+METHODS: Mapping[str, Detector] = {detector.name: detector for detector in (LEVELS,)}
 
 
 def detect_many(
@@ -87,7 +77,7 @@ def detect_many(
     *,
     since: Sequence[float | None] | None = None,
     settings: DetectorSettings | None = None,
-    method: str = DEFAULT_METHOD,
+    detector: Detector = LEVELS,
     covariates: Sequence[CovariateTable | None] | None = None,
 ) -> list[Detection]:
     """Detect changes, transients and drift of many series at once, which is much faster than one by one.
@@ -99,14 +89,13 @@ def detect_many(
         since: epoch seconds per series; earlier observations are left out (the level at that time was accepted).
             Indices still refer to the whole series.
         settings: assumptions [default: `DetectorSettings()`].
-        method: a name in `METHODS`.
+        detector: one of `METHODS`, or another one.
         covariates: per series those of its points, or None; a series that they predict is adjusted for them.
 
     Raises:
-        StatisticsError: unknown method; shapes differ, or a time or value is not finite, or a value is not positive:
-            the message states the position of the series.
+        StatisticsError: shapes differ, or a time or value is not finite, or a value is not positive: the message
+            states the position of the series. The detector does not return one detection per series.
     """
-    detection_method = get_method(method)
     settings = settings or DetectorSettings()
     starts = since or [None] * len(series)
     observed: list[ObservedSeries] = []
@@ -120,20 +109,43 @@ def detect_many(
             adjusted[number] = without_effect
     # Observations without covariates keep the levels that are found without an adjustment.
     incomplete = [number for number, without_effect in adjusted.items() if np.isnan(without_effect.levels).any()]
-    as_measured = detection_method.detect([observed[number] for number in incomplete], settings)
+    as_measured = _apply_detector(detector, [observed[number] for number in incomplete], settings)
     for number, detection in zip(incomplete, as_measured, strict=True):
         adjusted[number] = align_unrecorded(adjusted[number], detection)
     for number, without_effect in adjusted.items():
         observed[number] = ObservedSeries(number, without_effect.times, without_effect.values, starts[number])
-    # The method gets all series at once that are long enough.
+    # The detector gets all series at once that are long enough.
     assessed = [given for given in observed if len(given.logs) >= settings.min_observations]
-    detection_of = dict(zip(assessed, detection_method.detect(assessed, settings), strict=True))
+    detection_of = dict(zip(assessed, _apply_detector(detector, assessed, settings), strict=True))
     detections: list[Detection] = []
     for number, given in enumerate(observed):
-        detection = replace(detection_of.get(given) or _unassessed(given), method=method)
+        detection = replace(detection_of.get(given) or _unassessed(given), method=detector.name)
         if number in adjusted:
             detection = with_adjustment(detection, adjusted[number])
         detections.append(detection)
+    return detections
+
+
+def _apply_detector(
+    detector: Detector, series: Sequence[ObservedSeries], settings: DetectorSettings
+) -> list[Detection]:
+    """Detections of these series by a detector.
+
+    Raises:
+        StatisticsError: what it returns is not one detection per series.
+    """
+    # A detector need not know what to do without series.
+    if not series:
+        return []
+    detections = list(detector.detect(series, settings))
+    hint = "A detector returns one Detection per series, in the order of the series."
+    if len(detections) != len(series):
+        fault = f"detector '{detector.name}' returned {len(detections)} results for {len(series)} series"
+        raise StatisticsError(fault, hint=hint)
+    for detection in detections:
+        if not isinstance(detection, Detection):
+            fault = f"detector '{detector.name}' returned an object of type {type(detection).__name__}"
+            raise StatisticsError(fault, hint=hint)
     return detections
 
 
@@ -152,16 +164,14 @@ def detect(times: ArrayLike, values: ArrayLike, *, since: float | None = None) -
 _SETTLED = 30
 # Most observations that are added without a new estimate, also as a share of those of the level. With twice as many a
 # slow drift is assessed two weeks later.
-_MOST_ADDED, _MOST_ADDED_SHARE = 14, 0.1
+MOST_ADDED, _MOST_ADDED_SHARE = 14, 0.1
 # Largest distance from the level of an observation, and of the sum of n of them divided by the root of n, in units of
 # the noise. Of observations like the others four of a hundred are farther away, and one sum of ten is. With twice as
 # much a step of four times the noise could be added to the level.
 _FAR, _SHIFTED = 2.5, 2.0
 
 
-def extend_detection(
-    known: Detection, times: ArrayLike, values: ArrayLike, most: int = _MOST_ADDED
-) -> Detection | None:
+def extend_detection(known: Detection, times: ArrayLike, values: ArrayLike, most: int = MOST_ADDED) -> Detection | None:
     """Add observations that are within the noise of the last level to it; None if the series must be assessed again.
 
     The estimates of a long series hardly differ after one more observation that is like all others, and take a
@@ -215,12 +225,13 @@ SubmitDetection = Callable[
 
 @contextmanager
 def detection_pool(
-    points: int, *, method: str = DEFAULT_METHOD, processes: int | None = None
+    points: int, *, detector: Detector = LEVELS, processes: int | None = None
 ) -> Iterator[SubmitDetection]:
     """Yield a function that submits series, `since` and covariates to `detect_many`; its result collects detections.
 
     Args:
         points: total number of points of all series that will be submitted.
+        detector: used for all of them; worker processes must be able to import its function.
         processes: with 1, series are assessed in this process when they are collected [default: one per core if
             there are enough points, else 1; 1 in a process that is itself one of several].
     """
@@ -229,20 +240,20 @@ def detection_pool(
         if points >= _MIN_POINTS_PER_PROCESS and parent_process() is None:
             processes = min(len(os.sched_getaffinity(0)), _MAX_PROCESSES)
     if processes == 1:
-        yield lambda *series: partial(_detect_submitted, method, *series)
+        yield lambda *series: partial(_detect_submitted, detector, *series)
         return
     # Spawned, not forked: a forked worker would inherit the open connections to the history.
     with ProcessPoolExecutor(processes, get_context("spawn"), initializer=_exit_with_parent) as pool:
-        yield lambda *series: pool.submit(_detect_submitted, method, *series).result
+        yield lambda *series: pool.submit(_detect_submitted, detector, *series).result
 
 
 def _detect_submitted(
-    method: str,
+    detector: Detector,
     series: Sequence[tuple[ArrayLike, ArrayLike]],
     since: Sequence[float | None],
     covariates: Sequence[CovariateTable | None] | None = None,
 ) -> list[Detection]:
-    return detect_many(series, since=since, method=method, covariates=covariates)
+    return detect_many(series, since=since, detector=detector, covariates=covariates)
 
 
 def _exit_with_parent() -> None:

@@ -19,19 +19,3 @@ class StatisticsError(ValueError):
         super().__init__(message)
         self.message = message
         self.hint = hint
-
-
-def suggest_name(word: str, names: list[str]) -> str:
-    """Return a hint that lists the names and, if there is one, the closest match.
-
-    Args:
-        word: the name that was asked for.
-        names: accepted names, in the order to show.
-    """
-    from difflib import get_close_matches
-
-    listing = ", ".join(names) if names else "none"
-    closest = get_close_matches(word, names, n=1)
-    if not closest:
-        return f"Known: {listing}."
-    return f"Did you mean '{closest[0]}'? Known: {listing}."

@@ -44,14 +44,8 @@ import scipy  # its modules are loaded when they are used: scipy.special takes a
 from numpy.typing import NDArray
 
 from iowatch.statistics import wandering
-from iowatch.statistics.pairs import (
-    NO_INFLATION,
-    ComparisonSettings,
-    Floats,
-    RatioEstimate,
-    SideSamples,
-    VarianceInflation,
-)
+from iowatch.statistics.constants import Floats
+from iowatch.statistics.pairs import NO_INFLATION, ComparisonSettings, RatioEstimate, SideSamples, VarianceInflation
 
 ResampleCounts = NDArray[np.int32]
 
@@ -346,6 +340,7 @@ def _estimate_ratio(
         levels: of left and right, or of the log ratios.
         log_values: of left and right.
     """
+    # Right less left; of paired log ratios there is one level, and nothing to subtract.
     *subtracted, last = levels
     centre = last.estimate - sum(level.estimate for level in subtracted)
     values = exp(log_values[0]), exp(log_values[1])
@@ -360,6 +355,7 @@ def _estimate_ratio(
         uncertainties.append(uncertainty_from_draws(draws_of_level, level.sessions, dependence))
     spread = reduce(EstimateUncertainty.plus, uncertainties)
     draws = widened[-1] - sum(widened[:-1])
+    # The interval of the ratio, and the scatter of one session per side, from which the sessions needed follow.
     low, high = expanded_percentile_interval(centre, draws, spread, settings.level)
     variance_of_session = sum(
         uncertainty.variance * level.sessions for uncertainty, level in zip(uncertainties, levels, strict=True)

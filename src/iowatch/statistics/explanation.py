@@ -16,12 +16,11 @@ from typing import Literal
 
 import numpy as np
 
+from iowatch.statistics.constants import DAY_S, Bools, Floats
 from iowatch.statistics.rules import (
-    Bools,
     Condition,
     ControlGroup,
     Explanation,
-    Floats,
     Magnitude,
     Parameters,
     Positions,
@@ -109,6 +108,7 @@ def _best_split(group: Positions, log_ratios: Floats, costs: Sequence[float], co
     member_logs = log_ratios[group]
     if np.ptp(member_logs) <= _MAX_SIMILAR_RATIO:
         return None
+    # A condition is worth the share of the variance that it explains, less what it costs.
     best_split, best_value = None, 0.0
     squares = _squared_deviations(member_logs)
     for cost, holds in zip(costs, coverage[:, group], strict=True):
@@ -197,8 +197,10 @@ def describe_largest(
     # Changed cases, the largest change first, and how much larger each is than the next one.
     order = sorted(np.flatnonzero(changed), key=lambda position: -abs(log_ratios[position]))
     drops = -np.diff(np.abs(log_ratios[order]), append=0.0)
-    conditions = [c for c in stated_conditions(derived, changed, vocabulary) if c.operator == "="]
+    stated = stated_conditions(derived, changed, vocabulary)
+    conditions = [condition for condition in stated if condition.operator == "="]
     cover = condition_coverage(conditions, derived)
+    # First the number of largest changes after which the size drops most.
     for k in sorted(range(2, len(order) + 1), key=lambda k: -drops[k - 1]):
         is_as_large_as_next = k < len(order) and drops[k - 1] < _MAX_SIMILAR_RATIO
         if is_as_large_as_next:
@@ -206,6 +208,7 @@ def describe_largest(
         largest = order[:k]
         is_largest = np.zeros(len(derived), dtype=bool)
         is_largest[largest] = True
+        # Conditions that hold for these and for no other case.
         exact = _exact_conditions(is_largest, conditions, cover, 3, vocabulary)
         if exact:
             ratios = np.exp(log_ratios[largest])
@@ -335,7 +338,6 @@ EventReach = Literal["uniform", "selective", "unknown"]
 
 # Days; events farther from the change are ignored. A cause acts at once, but may be recorded late.
 DAYS_BEFORE, DAYS_AFTER = 7, 3
-_DAY_S = 86_400
 # Factor of the score for what administrators recorded; with twice as much a remark outweighs a distance of a day more.
 _WEIGHT = {"supports": 1.5, "contradicts": 0.5}
 
@@ -415,15 +417,16 @@ def rank_causes(
         observations, explanation: series at the change, and their explanation.
         vocabulary: that of the explanation.
     """
-    causes = []
+    causes: list[RankedCause] = []
     for suspect in suspects:
         # Distance from the gap between the last old and the first new run; negative if the event is earlier.
-        days_before = min(suspect.end - last_before, 0) / _DAY_S
-        days_after = max(suspect.start - first_after, 0) / _DAY_S
+        days_before = min(suspect.end - last_before, 0) / DAY_S
+        days_after = max(suspect.start - first_after, 0) / DAY_S
         days = days_before or days_after
+        # What is farther away is no cause.
         if -DAYS_BEFORE <= days <= DAYS_AFTER:
             causes.append(_score_cause(suspect, days, observations, explanation, vocabulary))
-    return tuple(sorted(causes, key=lambda c: -c.score))
+    return tuple(sorted(causes, key=lambda cause: -cause.score))
 
 
 def _score_cause(
@@ -438,13 +441,16 @@ def _score_cause(
     Args:
         days: from the change to the cause; negative if the cause is earlier.
     """
+    # What the dates and the series say.
     evidence = [
         _date_evidence(days),
         *_scope_evidence(suspect, observations, explanation, vocabulary),
         *_reach_evidence(suspect, observations, explanation, vocabulary),
     ]
+    # What administrators recorded.
     for verdict, text in suspect.evidence:
         evidence.append(Evidence(_WEIGHT[verdict], verdict, text))
+    # All of it counts for the score; what has no text is not stated.
     stated = [item for item in evidence if item.text]
     return RankedCause(
         name=suspect.name,

@@ -24,7 +24,7 @@ GateDecision = Literal["pass", "regression", "undecided"]
 GateState = Literal["within", "slower", "open", "left out"]
 # Pairs after which the noise of a result is known well enough to see that it cannot be decided in time.
 NOISE_PAIRS = 8
-# A result is left out only if it needs this many times the pairs that fit: eight pairs show the noise roughly.
+# A result is left out only if it needs this many times the pairs that fit: `NOISE_PAIRS` show the noise roughly.
 _HOPELESS = 2
 
 

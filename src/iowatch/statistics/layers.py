@@ -20,8 +20,8 @@ from typing import Literal, Protocol, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
-Mask = NDArray[np.bool_]
+from iowatch.statistics.constants import Bools, Floats
+
 TransferDirection = Literal["write", "read"]
 LayerWork = Literal["share", "bytes", "operations"]
 
@@ -266,9 +266,9 @@ def _evidence(series: Sequence[LayerSeries], layers: Sequence[Layer], sign: floa
     return evidence
 
 
-def _concerned(series: Sequence[LayerSeries], layer: Layer, direction: TransferDirection | None) -> Mask:
+def _concerned(series: Sequence[LayerSeries], layer: Layer, direction: TransferDirection | None) -> Bools:
     """Series through a layer; with a direction only those of that direction."""
-    passes_through: Mask = np.array([layer.name in of_series.path for of_series in series])
+    passes_through: Bools = np.array([layer.name in of_series.path for of_series in series])
     if direction is None:
         return passes_through
     has_direction = np.array([of_series.direction == direction for of_series in series])
@@ -285,13 +285,13 @@ class _SeriesGroups:
         others: series of each other kind, which a fault costs any part or multiple of that amount.
     """
 
-    controls: Mask
-    alike: tuple[Mask, ...]
-    others: tuple[Mask, ...]
+    controls: Bools
+    alike: tuple[Bools, ...]
+    others: tuple[Bools, ...]
 
 
 def _group_series(
-    series: Sequence[LayerSeries], layer: Layer, kinds: NDArray[np.str_], concerned: Mask
+    series: Sequence[LayerSeries], layer: Layer, kinds: NDArray[np.str_], concerned: Bools
 ) -> _SeriesGroups:
     """The series that are concerned, by kind.
 
@@ -300,8 +300,8 @@ def _group_series(
     """
     controls = concerned & np.array([of_series.path[-1] == layer.name for of_series in series])
     kind_of_controls = _TRANSFERS if layer.has_directions else layer.name
-    alike: list[Mask] = []
-    others: list[Mask] = []
+    alike: list[Bools] = []
+    others: list[Bools] = []
     for kind in np.unique(kinds[concerned & ~controls]):
         group = concerned & ~controls & (kinds == kind)
         (alike if kind == kind_of_controls else others).append(group)
@@ -326,10 +326,12 @@ def _layer_evidence(layer: Layer, groups: _SeriesGroups, likelihoods: _Likelihoo
     """
     unchanged = likelihoods.unchanged
     log_terms: list[float] = []
+    # The two costs that a fault can have, each with its prior probability.
     for work, prior in (layer.work, _USUAL_WORK), ("share", 1 - _USUAL_WORK):
         changed = likelihoods.concerned[work]
         # Shape (amounts of the fault, shifts) as soon as a series is concerned.
         total = not_concerned
+        # The ln p of each group of series is added.
         if groups.controls.any():
             changed_controls = changed[groups.controls][:, _SAME_AMOUNTS]
             total = total + _log_p_controls(changed_controls, unchanged[groups.controls], layer.controls_notice)
@@ -337,6 +339,7 @@ def _layer_evidence(layer: Layer, groups: _SeriesGroups, likelihoods: _Likelihoo
             total = total + _log_p_kind(changed[group], unchanged[group])[_SAME_AMOUNTS]
         for group in groups.others:
             total = total + _average_multiples(_log_p_kind(changed[group], unchanged[group]))
+        # Amount and shift are unknown: their average remains, weighted by the prior probability of this cost.
         log_terms.append(_average_unknown(total) + math.log(prior))
     return float(np.logaddexp.reduce(log_terms))
 

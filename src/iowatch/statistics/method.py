@@ -10,9 +10,11 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from iowatch.statistics.constants import Floats
 from iowatch.statistics.errors import StatisticsError
 
-Floats = NDArray[np.float64]
+# Name of the detector that is used where none is chosen (`iowatch.statistics.detection`).
+DEFAULT_METHOD = "levels"
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +187,7 @@ class Detection:
         status: `no data`, `too few observations`, or `ok`; an empty `changes` means "no change" only with `ok`.
         noise: relative scatter of inliers (0.05 is 5 %); None without data.
         suspected: the newest observations differ, but are too few to confirm a change; never an alarm.
-        method: name of the detection method.
+        method: name of the detector.
         adjustment: the covariate that the series was adjusted for; None if none predicts it.
         added_since: time (epoch seconds) of the first observation that was added to the last level without a new
             estimate, because it is within the noise (`extend_detection`); None if all observations were assessed.
@@ -199,7 +201,7 @@ class Detection:
     transients: tuple[Transient, ...] = ()
     drifts: tuple[Drift, ...] = ()
     levels: tuple[DetectedLevel, ...] = ()
-    method: str = "levels"
+    method: str = DEFAULT_METHOD
     adjustment: Adjustment | None = None
     added_since: float | None = None
 
@@ -314,14 +316,16 @@ def _check_series(number: int, times: ArrayLike, values: ArrayLike) -> tuple[Flo
 
 
 @dataclass(frozen=True, slots=True)
-class DetectionMethod:
+class Detector:
     """A method to detect changes.
 
     Attributes:
+        name: by which it is chosen, for example `iowatch detect --method NAME`.
         version: changes whenever the result of the same series may change; part of the key of stored detections.
         detect: function from series with at least `min_observations` observations each to their detections, in the
             same order.
     """
 
+    name: str
     version: str
     detect: Callable[[Sequence[ObservedSeries], DetectorSettings], list[Detection]]

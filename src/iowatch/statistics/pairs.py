@@ -7,11 +7,10 @@ from dataclasses import dataclass, field
 from typing import Generic, Literal, Protocol, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from iowatch.statistics.constants import Floats
 from iowatch.statistics.vocabulary import Scalar
 
-Floats = NDArray[np.float64]
 VerdictKind = Literal["slower", "faster", "no difference", "not enough data"]
 IntervalBasis = Literal["sessions", "paired sessions", "cases", "none"]
 # Of a slowly moving level: lag-1 autocorrelation per session.
@@ -51,9 +50,14 @@ class SideSamples:
 
 @dataclass(frozen=True, slots=True)
 class SideSummary:
-    """Summary of one side; `runs` counts sessions, `n` samples.
+    """Summary of one side.
 
     A value is None if it was not published: the samples and sessions of a published table are not known.
+
+    Attributes:
+        n: number of samples.
+        max, median, mean, min: of all samples, in the unit of the metric.
+        runs: number of sessions.
     """
 
     n: int | None = None
@@ -74,6 +78,7 @@ class Pair(Generic[CaseT_co]):
     Attributes:
         case: without the axis in which the sides differ.
         metric: its name, for display and to group pairs.
+        left, right: samples, or the summary that was published.
         sign: direction of the metric: 1 if higher is better, -1 if lower is better, 0 if neither.
     """
 
@@ -131,8 +136,12 @@ class VarianceInflation:
 
         Args:
             share: of the variance between sessions, 0 to 1.
+            sessions: number of sessions of the side with fewer.
+            spread: inflation of the estimate of a variance.
         """
-        return cls(1 + share * (_slow_inflation(sessions) - 1), spread, share)
+        # Only the share that moves is inflated.
+        variance = 1 + share * (_slow_inflation(sessions) - 1)
+        return cls(variance=variance, spread=spread, wandering=share)
 
     def scale(self, sessions: int) -> float:
         """Factor by which a squared standard error is larger than that of independent sessions.
@@ -140,8 +149,9 @@ class VarianceInflation:
         It includes that autocorrelated sessions scatter less around their own mean, by (n - V) / (n - 1).
         """
         variance = self.variance
+        # That of a moving level depends on the number of sessions.
         if self.wandering:
-            variance = 1 + self.wandering * (_slow_inflation(sessions) - 1)
+            variance = VarianceInflation.of_moving_level(self.wandering, sessions, self.spread).variance
         return variance * (sessions - 1) / (sessions - variance)
 
     def degrees(self, sessions: float) -> float:
@@ -150,7 +160,9 @@ class VarianceInflation:
         At least three if the sessions permit: with fewer, no difference is significant, however large, and such a
         strong apparent autocorrelation is mostly a trend.
         """
-        return max(min(sessions - 1, 3.0), sessions / self.spread - 1)
+        independent_sessions = sessions / self.spread
+        fewest_degrees = min(sessions - 1, 3.0)
+        return max(fewest_degrees, independent_sessions - 1)
 
 
 NO_INFLATION = VarianceInflation()
@@ -159,7 +171,10 @@ NO_INFLATION = VarianceInflation()
 def _slow_inflation(sessions: int) -> float:
     """Variance inflation of the mean of so many sessions by rk = `SLOW_AUTOCORRELATION`^k (Bayley and Hammersley)."""
     r = SLOW_AUTOCORRELATION
-    return (1 + r) / (1 - r) - 2 * r * (1 - r**sessions) / (sessions * (1 - r) ** 2)
+    of_many_sessions = (1 + r) / (1 - r)
+    # Few sessions do not see the slowest changes.
+    missing_of_few = 2 * r * (1 - r**sessions) / (sessions * (1 - r) ** 2)
+    return of_many_sessions - missing_of_few
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,19 +245,33 @@ class PairComparison(Generic[CaseT_co]):
     @property
     def basis(self) -> str:
         """What `values` are: `median`, `paired medians`, or the statistic of published figures."""
-        return "paired medians" if self.paired else self.statistic or "median"
+        if self.paired:
+            return "paired medians"
+        return self.statistic or "median"
 
     @property
     def words(self) -> str:
         """The verdict as in the JSON contract: `slower`, `no difference above 3 %`, …"""
-        return self.verdict if self.bound is None else f"no difference above {format_percent(self.bound)}"
+        return _verdict_words(self.verdict, self.bound)
+
+
+def _verdict_words(verdict: VerdictKind, bound: float | None) -> str:
+    """A verdict, with its bound where it has one."""
+    if bound is None:
+        return verdict
+    return f"no difference above {format_percent(bound)}"
 
 
 def format_percent(fraction: float) -> str:
     """A fraction as per cent, rounded up to a tenth below ten and to a whole above: `3.2 %`, `14 %`."""
     step = 0.1 if fraction < 0.1 else 1.0
-    digits = max(0.0, np.ceil(fraction * 100 / step - 1e-9) * step)
-    return f"{digits:.1f} %" if step < 1 and digits != round(digits) else f"{digits:.0f} %"
+    # Up, so that "above 3.2 %" is true; but not for the rounding error of a number that is a multiple of the step.
+    steps = np.ceil(fraction * 100 / step - 1e-9)
+    percent = max(0.0, steps * step)
+    has_tenths = step < 1 and percent != round(percent)
+    if has_tenths:
+        return f"{percent:.1f} %"
+    return f"{percent:.0f} %"
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,4 +330,4 @@ class OverallComparison:
     @property
     def words(self) -> str:
         """The verdict as in `PairComparison.words`."""
-        return self.verdict if self.bound is None else f"no difference above {format_percent(self.bound)}"
+        return _verdict_words(self.verdict, self.bound)

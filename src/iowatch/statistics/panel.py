@@ -27,9 +27,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from iowatch.statistics.method import Adjustment, Floats, StepDirection
+from iowatch.statistics.constants import Floats
+from iowatch.statistics.logistic import expit, logit
+from iowatch.statistics.method import Adjustment, StepDirection
 from iowatch.statistics.panel_candidates import NEWEST_OBSERVATIONS, Candidate, find_candidates
-from iowatch.statistics.panel_models import expit, logit, model_of, probability
+from iowatch.statistics.panel_models import model_of, probability
 from iowatch.statistics.panel_table import PanelSeries, PanelTable
 from iowatch.statistics.rules import format_conditions
 from iowatch.statistics.vocabulary import ParameterVocabulary
@@ -58,11 +60,34 @@ _OPEN, _MIN_OPEN_SESSIONS = 0.87, 2
 # direction and length, on Edison.
 _BAD = 6.0
 _BAD_SHARES = ((0.19, 0.163, 0.167, 0.19), (0.024, 0.05, 0.086, 0.12))
-# Where less than this part of the usual share is bad, the odds of a real event are larger by a power of the ratio:
-# exponent, weight of the usual share in windows, and part, by direction and length. Exponents are less than 1, because
-# the features compare with the past of the system, too; for the same reason nothing is subtracted where more are bad
-# (docs/detection-scores.md has the log loss).
-_QUIETNESS = (((0.5, 5.0, 0.5), (0.5, 20.0, 1.0), (0.5, 20.0, 1.0), (0.75, 20.0, 1.0)), ((0.25, 20.0, 1.0),) * 4)
+
+
+@dataclass(frozen=True, slots=True)
+class _QuietnessModel:
+    """How much more probable a real event is on a system with few bad windows.
+
+    Attributes:
+        exponent: the odds are larger by this power of (usual share x `part` / share of bad windows). It is less than 1,
+            because the features compare with the past of the system, too.
+        weight: of the usual share in the share of this system, in windows.
+        part: of the usual share, below which a system is quiet.
+    """
+
+    exponent: float
+    weight: float
+    part: float
+
+
+# By direction, and number of sessions from 1 to 4. Nothing is subtracted where more windows than usual are bad, because
+# the features compare with the past (docs/detection-scores.md has the log loss).
+_QUIETNESS_DOWN = (
+    _QuietnessModel(0.5, 5.0, 0.5),
+    _QuietnessModel(0.5, 20.0, 1.0),
+    _QuietnessModel(0.5, 20.0, 1.0),
+    _QuietnessModel(0.75, 20.0, 1.0),
+)
+_QUIETNESS_UP = (_QuietnessModel(0.25, 20.0, 1.0),) * 4
+_QUIETNESS = (_QUIETNESS_DOWN, _QUIETNESS_UP)
 # Largest probability that a real event lasts in its first sessions: all planted ones of both directions do, but one of
 # Cori was over in a session.
 _SUREST, _SUREST_SESSIONS = 0.92, 3
@@ -260,7 +285,10 @@ def _probability_with_date(group: _Rated, session: int) -> float:
 
 def _least_real(candidate: Candidate) -> float:
     """Least probability of being real of a new event that is reported."""
-    return model_of(candidate.sessions).report[candidate.direction]
+    limits = model_of(candidate.sessions).report
+    if _DIRECTIONS[candidate.direction] == "down":
+        return limits.down
+    return limits.up
 
 
 def _companions(reported: Sequence[_Rated], rated: Sequence[_Rated]) -> Iterator[_Rated]:
@@ -295,22 +323,27 @@ def _merge_events(table: PanelTable, reported: Sequence[_Rated]) -> Iterator[Pan
     """Events: groups of both directions that began in about the same session are one."""
     remaining = sorted(reported, key=lambda group: -group.candidate.evidence)
     while remaining:
+        # The group with most evidence dates the event.
         first = remaining.pop(0)
-        pair = [first]
         main = first.candidate
+        # At most one group of the other direction belongs to it.
+        event_groups = [first]
         for other in remaining:
             if other.candidate.direction != main.direction and abs(other.candidate.session - main.session) <= 1:
-                pair.append(other)
+                event_groups.append(other)
                 remaining.remove(other)
                 break
+        # What became of earlier sessions that began like this one.
         similar, over = table.similar_sessions(main.direction, main.first_evidence)
-        lasting = _lasting_together(pair)
-        surest = max(group.real for group in pair)
+        lasting = _lasting_together(event_groups)
+        surest = max(group.real for group in event_groups)
         # The surer group is as probable as the event; the other one must belong to it, too.
         groups: list[PanelGroup] = []
-        for group in pair:
-            of_group = lasting if group.real == surest else probability_beside(lasting, group.real)
-            groups.append(_make_group(table, group.candidate, of_group))
+        for group in event_groups:
+            lasting_of_group = lasting
+            if group.real != surest:
+                lasting_of_group = probability_beside(lasting, group.real)
+            groups.append(_make_group(table, group.candidate, lasting_of_group))
         yield PanelEvent(
             last_before=int(table.starts[main.session - 1]),
             first_after=int(table.starts[main.session]),
@@ -381,9 +414,9 @@ def _probabilities(table: PanelTable, candidate: Candidate, lasted: int, ended: 
 def _quietness(table: PanelTable, candidate: Candidate) -> float:
     """Log odds to add on a system with fewer bad sessions (for gains: good ones) than usual; not negative."""
     direction, length = candidate.direction, min(candidate.observed, len(_BAD_SHARES[0]))
-    exponent, weight, share_of_usual = _QUIETNESS[direction][length - 1]
+    model = _QUIETNESS[direction][length - 1]
     usual = _BAD_SHARES[direction][length - 1]
     # The share of bad windows of this system, with the usual one as some windows more.
     past = table.past_evidence(length)[direction]
-    bad = ((past > _BAD).sum() + weight * usual) / (len(past) + weight)
-    return max(0.0, exponent * math.log(share_of_usual * usual / bad))
+    bad = ((past > _BAD).sum() + model.weight * usual) / (len(past) + model.weight)
+    return max(0.0, model.exponent * math.log(model.part * usual / bad))

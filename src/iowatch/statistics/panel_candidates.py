@@ -9,14 +9,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from iowatch.statistics.panel_models import logit
+from iowatch.statistics.constants import Bools, Floats
+from iowatch.statistics.logistic import logit
 from iowatch.statistics.panel_table import (
     FREE,
     LEAST_EVIDENCE,
     MOST_EVIDENCE,
     OUTSIDE,
-    Bools,
-    Floats,
     PanelTable,
     limited_evidence,
     shift_evidence,
@@ -40,6 +39,10 @@ _CLIP = 12.0
 # Evidence of the other direction (nats) counts from the first value on, up to the second in whether an event is real,
 # and up to the third in whether it lasts.
 _LEAST_OPPOSITE, _MOST_OPPOSITE, _MOST_OPPOSITE_LASTING = 4, 24, 12
+# Smallest size (ln) of a shift in the features, and the scatters from which on a series of no group is far off.
+_SMALLEST_SIZE, _FAR_OFF = 0.03, 2.5
+# Largest evidence (nats) and distance (scatters) of the past that are assumed where the past is short.
+_ASSUMED_EVIDENCE, _ASSUMED_DISTANCE = 12.0, 2.5
 # After fewer sessions than these, levels are so uncertain that evidence counts less.
 _LONG_PAST = 40
 
@@ -170,7 +173,7 @@ class _Group:
         """
         table, members, k = self.table, self.members, self.observed
         shift = self.shift[members]
-        size = max(float(shift.mean()), 0.03)
+        size = max(float(shift.mean()), _SMALLEST_SIZE)
         start = table.sessions - self.deviations.shape[1]
         # The same series in the past: their mean distance from their level in each window of as many sessions.
         measured = self.deviations[members]
@@ -188,7 +191,7 @@ class _Group:
         was_measured = np.asarray(np.isfinite(self.deviations).any(axis=1))
         is_other = was_measured.copy()
         is_other[members] = False
-        share_of_others_far_off = float((far[is_other] > 2.5).mean()) if is_other.any() else 0.0
+        share_of_others_far_off = float((far[is_other] > _FAR_OFF).mean()) if is_other.any() else 0.0
         distance = float(np.clip(shift / table.scatter[members], -_CLIP, _CLIP).mean())
         # The upper limit of the evidence is that of a session.
         whole = np.clip(self.evidence_by_series[members], LEAST_EVIDENCE, MOST_EVIDENCE * k)
@@ -199,9 +202,9 @@ class _Group:
             "evidence per series": self.evidence / len(members),
             "whole evidence per series": float(whole.mean()) / math.sqrt(k),
             "evidence after a short past": self.evidence / len(members) * max(0.0, math.log(_LONG_PAST / start)),
-            "evidence above past": float(np.clip((self.evidence - _largest(past, 12.0)) / 10, -2, 4)),
+            "evidence above past": float(np.clip((self.evidence - _largest(past, _ASSUMED_EVIDENCE)) / 10, -2, 4)),
             "distance": distance,
-            "distance above past": distance - _largest(past_distance, 2.5),
+            "distance above past": distance - _largest(past_distance, _ASSUMED_DISTANCE),
             "series": math.log(len(members)),
             "share": len(members) / max(1, int(was_measured.sum())),
             "size": math.log(size),

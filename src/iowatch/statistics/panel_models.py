@@ -2,27 +2,40 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+
+from iowatch.statistics.logistic import expit
+from iowatch.statistics.panel_table import NEWEST_SESSIONS
+
+
+@dataclass(frozen=True, slots=True)
+class ReportLimits:
+    """Least probability of being real of a new event that is reported, by the direction of its change."""
+
+    down: float
+    up: float
 
 
 @dataclass(frozen=True, slots=True)
 class PanelModel:
-    """Weights of the features of a candidate of at most `sessions` sessions, by name; "" is the constant.
+    """Logistic models of the candidates of at most `sessions` sessions.
+
+    Weights are by the name of a feature; "" is the constant.
 
     Attributes:
-        report: least probability of being real of a new event that is reported, by direction (down, up). Lower for
-            the first session, because its morning is the one that counts: of losses just below (.15 to .25) 59 of 296
-            were real, of gains from .30 to .50 31 of 93 (300 panels each of Edison, Cori and Mira). Higher for gains:
-            those that are not seen at once were real in 16 of 38 cases after two and three sessions and in 2 of 22
-            later (100 panels each and the 100 of the tests).
-        real: log odds that it is more than the usual bad sessions of the system.
+        sessions: most sessions since the event, its first one included.
+        report: from which probability on a new event is reported. Lower for the first session, because its morning is
+            the one that counts: of losses just below (.15 to .25) 59 of 296 were real, of gains from .30 to .50 31 of
+            93 (300 panels each of Edison, Cori and Mira). Higher for gains: those that are not seen at once were real
+            in 16 of 38 cases after two and three sessions and in 2 of 22 later (100 panels each and the 100 of the
+            tests).
+        real: log odds that a candidate is more than the usual bad sessions of the system.
         lasting: log odds that a real one lasts.
     """
 
     sessions: int
-    report: tuple[float, float]
+    report: ReportLimits
     real: Mapping[str, float]
     lasting: Mapping[str, float]
 
@@ -31,8 +44,8 @@ class PanelModel:
 # (docs/weights.md). These, and the weights of `real`, are of commit d5431a76: fitted anew, they are not better.
 MODELS = (
     PanelModel(
-        1,
-        (0.25, 0.45),
+        sessions=1,
+        report=ReportLimits(down=0.25, up=0.45),
         real={
             "": -3.292,
             "distance above past": 0.188,
@@ -45,8 +58,8 @@ MODELS = (
         lasting={"": 0.392, "opposite, limited": 3.432},
     ),
     PanelModel(
-        3,
-        (0.38, 0.50),
+        sessions=3,
+        report=ReportLimits(down=0.38, up=0.50),
         real={
             "": -2.994,
             "distance above past": 0.144,
@@ -63,8 +76,8 @@ MODELS = (
         lasting={"": -0.638, "opposite, limited": 3.097, "sessions": 0.423, "newest session": 0.99},
     ),
     PanelModel(
-        10,
-        (0.45, 0.60),
+        sessions=NEWEST_SESSIONS,
+        report=ReportLimits(down=0.45, up=0.60),
         real={
             "": -4.109,
             "evidence per series": 0.5,
@@ -92,25 +105,31 @@ MODELS = (
 
 def model_of(sessions: int) -> PanelModel:
     """The model of a candidate of that many sessions."""
-    return next((model for model in MODELS if sessions <= model.sessions), MODELS[-1])
-
-
-# Those of scipy.special need a fifth of the start of a command.
-def logit(p: float) -> float:
-    """Log odds of a probability above 0 and below 1."""
-    return math.log(p / (1 - p))
-
-
-def expit(log_odds: float) -> float:
-    """Probability of log odds."""
-    return 1 / (1 + math.exp(-log_odds))
+    for model in MODELS:
+        if sessions <= model.sessions:
+            return model
+    return MODELS[-1]
 
 
 def log_odds(weights: Mapping[str, float], features: Mapping[str, float]) -> float:
-    """Log odds by a logistic model."""
-    return weights[""] + sum(weight * features[name] for name, weight in weights.items() if name)
+    """Log odds by a logistic model.
+
+    Args:
+        weights: by name of a feature; "" is the constant.
+        features: by name; those without a weight do not count.
+    """
+    weighted = 0.0
+    for name, weight in weights.items():
+        if name:
+            weighted += weight * features[name]
+    return weights[""] + weighted
 
 
 def probability(weights: Mapping[str, float], features: Mapping[str, float], added: float = 0.0) -> float:
-    """Probability by a logistic model, with additional log odds."""
+    """Probability by a logistic model.
+
+    Args:
+        weights, features: as in `log_odds`.
+        added: log odds that are added to those of the model.
+    """
     return expit(log_odds(weights, features) + added)

@@ -10,22 +10,22 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from iowatch.statistics.rules import Condition, candidate_conditions, condition_coverage
+from iowatch.statistics.constants import DAY_S, MAD_TO_SD, Bools, Floats
+from iowatch.statistics.method import DetectorSettings
+from iowatch.statistics.rules import CONJUNCTION_BITS, Condition, candidate_conditions, condition_coverage
 from iowatch.statistics.vocabulary import ParameterVocabulary, Scalar
-
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
 
 NEWEST_SESSIONS = 10
 """Sessions in which an event can have begun; older ones are left to the detection in single series."""
 
-# Observations before a session whose median is the level, and the least number of them.
-_LEVEL_OBSERVATIONS, _MIN_LEVEL_OBSERVATIONS = 30, 5
-# Sessions of the past that are compared with the newest ones.
-_MAX_SESSIONS = 400
+LEVEL_OBSERVATIONS, MIN_LEVEL_OBSERVATIONS = 30, 5
+"""Observations before a session whose median is the level, and the least number of them."""
+
+PAST_SESSIONS = 400
+"""Sessions that are compared; older ones say little about what is usual."""
+
 # A pause of this length, or this time since its first run, ends a session.
-_DAY_S = 86_400
-_PAUSE_S, _SESSION_S = _DAY_S / 3, _DAY_S * 2 / 3
+_PAUSE_S, _SESSION_S = DAY_S / 3, DAY_S * 2 / 3
 # Smallest scatter (ln), that of series without a past, and weight of the median scatter of all series in observations.
 _MIN_SCATTER, _USUAL_SCATTER, _PRIOR_OBSERVATIONS = 0.012, 0.1, 10
 
@@ -38,15 +38,17 @@ _SIZE_PRIOR = np.maximum(1 / (1 + (_SIZES / 1.5) ** 3), np.minimum(0.25 / _SIZES
 _SIZE_PRIOR /= _SIZE_PRIOR.sum()
 # Float64 that fit the cache of a processor with the intermediate arrays of `noise_density`.
 _NUMBERS_AT_A_TIME = 1 << 12
-# Noise: t distribution of inliers; share, width (in units of the scatter) and share below the level of outliers.
-_FREEDOM, _OUTLIERS, _OUTLIER_WIDTH, _OUTLIERS_BELOW = 4.0, 0.1, 5.0, 0.8
+# Noise as in single series: t distribution of inliers; width (in units of the scatter) and share below the level of
+# outliers. The share of outliers is the same for all series here.
+_NOISE = DetectorSettings()
+_FREEDOM, _OUTLIER_WIDTH, _OUTLIERS_BELOW = _NOISE.freedom, _NOISE.outlier_spread, _NOISE.outlier_left
+_OUTLIERS = 0.1
 _T_PEAK = math.gamma((_FREEDOM + 1) / 2) / (math.sqrt(_FREEDOM * math.pi) * math.gamma(_FREEDOM / 2))
 # Evidence (nats) of one series is limited to this range, because noise has tails that no model knows.
 LEAST_EVIDENCE, MOST_EVIDENCE = -6.0, 12.0
 
 # Probability that a series inside a rule, outside of it, or of a free set moves; cost (nats) of a free set.
 _INSIDE, OUTSIDE, FREE, _FREE_COST = 0.93, 0.02, 0.15, 2.0
-_PAIR_BITS = 0.75
 # A past session is similar with this share of the evidence, and at least this evidence.
 _SIMILAR_SHARE, _LEAST_SIMILAR = 0.5, 5.0
 
@@ -83,7 +85,7 @@ class PanelTable:
     def __init__(self, series: Sequence[PanelSeries], vocabulary: ParameterVocabulary) -> None:
         self.vocabulary = vocabulary
         all_starts = session_starts([np.asarray(observed.times, dtype=np.float64) for observed in series])
-        self.starts = all_starts[-_MAX_SESSIONS:]
+        self.starts = all_starts[-PAST_SESSIONS:]
         shape = len(series), len(self.starts)
         self.times, self.logs = np.full(shape, np.nan), np.full(shape, np.nan)
         for i, observed in enumerate(series):
@@ -111,7 +113,7 @@ class PanelTable:
     @property
     def assessed(self) -> int:
         """Number of newest sessions that an event can have begun in: before each, series need a level."""
-        return max(0, min(NEWEST_SESSIONS, self.sessions - _MIN_LEVEL_OBSERVATIONS - 1))
+        return max(0, min(NEWEST_SESSIONS, self.sessions - MIN_LEVEL_OBSERVATIONS - 1))
 
     def session_of(self, time: float) -> int:
         """Position of the session that a time belongs to."""
@@ -193,13 +195,13 @@ def _levels_before(logs: Floats) -> Floats:
     levels = np.full((logs.shape[0], logs.shape[1] + 1), np.nan)
     for row, level in zip(logs, levels, strict=True):
         measured = np.flatnonzero(np.isfinite(row))
-        if len(measured) < _MIN_LEVEL_OBSERVATIONS:
+        if len(measured) < MIN_LEVEL_OBSERVATIONS:
             continue
         # Median of the observations before each observation, and after the last one.
-        padded = np.concatenate([np.full(_LEVEL_OBSERVATIONS, np.nan), row[measured]])
-        windows = np.lib.stride_tricks.sliding_window_view(padded, _LEVEL_OBSERVATIONS)
+        padded = np.concatenate([np.full(LEVEL_OBSERVATIONS, np.nan), row[measured]])
+        windows = np.lib.stride_tricks.sliding_window_view(padded, LEVEL_OBSERVATIONS)
         medians = np.full(len(measured) + 1, np.nan)
-        medians[_MIN_LEVEL_OBSERVATIONS:] = np.nanmedian(windows[_MIN_LEVEL_OBSERVATIONS:], axis=1)
+        medians[MIN_LEVEL_OBSERVATIONS:] = np.nanmedian(windows[MIN_LEVEL_OBSERVATIONS:], axis=1)
         # A session without an observation has the level of the next observation.
         level[:] = medians[np.searchsorted(measured, np.arange(len(level)))]
     return levels
@@ -211,11 +213,11 @@ def _scatter(deviations: Floats) -> Floats:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # a series without past observations has none
         centre = np.nanmedian(past, axis=1, keepdims=True)
-        scatter = 1.4826 * np.nanmedian(np.abs(past - centre), axis=1)
+        scatter = MAD_TO_SD * np.nanmedian(np.abs(past - centre), axis=1)
     n = np.isfinite(past).sum(axis=1)
     # The deviation of one or two past observations from their own median says nothing.
     common = _USUAL_SCATTER
-    if (n >= _MIN_LEVEL_OBSERVATIONS).any():
+    if (n >= MIN_LEVEL_OBSERVATIONS).any():
         common = float(np.median(scatter[np.isfinite(scatter)]))
     scatter = np.where(np.isfinite(scatter), scatter, common)
     shrunk = np.sqrt((n * scatter**2 + _PRIOR_OBSERVATIONS * common**2) / (n + _PRIOR_OBSERVATIONS))
@@ -248,7 +250,7 @@ def _candidate_rules(
     for position, (bits, (first,), covered) in enumerate(single):
         for other_bits, (second,), other in single[position + 1 :]:
             if first.parameter != second.parameter:
-                add(bits + other_bits + _PAIR_BITS, (first, second), covered & other)
+                add(bits + other_bits + CONJUNCTION_BITS, (first, second), covered & other)
     rules = list(cheapest.values())
     costs = np.asarray([bits for bits, _, _ in rules]) * math.log(2)
     return [rule for _, rule, _ in rules], np.asarray([covered for _, _, covered in rules], dtype=np.float64), costs
@@ -263,7 +265,8 @@ def noise_density(deviations: Floats, scatter: Floats) -> Floats:
     """Density of the noise (up to 1 / scatter): inliers of a t distribution, and wide outliers, mostly below."""
     z = deviations / scatter
     base = 1 + z * z / _FREEDOM
-    inliers = _T_PEAK / (base * base * np.sqrt(base))  # faster than its power of 2.5, (freedom + 1) / 2
+    # The power (freedom + 1) / 2 of the base is 2.5 for a freedom of 4: this is faster than a general power.
+    inliers = _T_PEAK / (base * base * np.sqrt(base))
     side = np.where(z < 0, 2 * _OUTLIERS_BELOW, 2 * (1 - _OUTLIERS_BELOW))
     outliers = side / (math.pi * _OUTLIER_WIDTH * (1 + (z / _OUTLIER_WIDTH) ** 2))
     return np.asarray((1 - _OUTLIERS) * inliers + _OUTLIERS * outliers)

@@ -17,11 +17,10 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
+from iowatch.statistics.constants import Bools, Floats
 from iowatch.statistics.vocabulary import Parameters, ParameterVocabulary, Scalar
 
 Operator = Literal["=", "!=", "in", ">=", "<"]
-Bools = NDArray[np.bool_]
-Floats = NDArray[np.float64]
 Positions = NDArray[np.intp]
 
 # Numbers are ordered, so `ranks >= 64` is simpler than `ranks != 16` or `ranks in 64, 256`.
@@ -276,7 +275,7 @@ _BEAM = 40
 # conjunctions are tried. With both, 48 series with random labels get a rule in 2 to 9 of 100 draws
 # (tests/statistics/test_rules.py); without them, in 17.
 _MIN_SAVING_BITS = 2.0
-_CONJUNCTION_BITS = 0.75
+CONJUNCTION_BITS = 0.75
 # Number of values of a parameter that the prior cost of a condition includes.
 _FEW_VALUES = 4
 
@@ -323,7 +322,7 @@ def _extend_rules(
     cheapest: dict[bytes, _RuleCandidate] = {}
     for parent in parents:
         rows = cover[usable] & parent.cover
-        parent_bits = costs[list(parent.conditions)].sum() + _CONJUNCTION_BITS * len(parent.conditions)
+        parent_bits = costs[list(parent.conditions)].sum() + CONJUNCTION_BITS * len(parent.conditions)
         bits = _description_length(rows, changed) + parent_bits + costs[usable]
         for position in np.argsort(bits, kind="stable")[:_BEAM]:
             row, total = rows[position], float(bits[position])

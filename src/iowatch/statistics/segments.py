@@ -19,7 +19,8 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-from iowatch.statistics.method import DetectorSettings, Floats
+from iowatch.statistics.constants import MAD_TO_SD, Floats
+from iowatch.statistics.method import DetectorSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +89,7 @@ def inlier_probability(residuals: Floats, noise: NoiseModel, settings: DetectorS
 def initial_noise(logs: Floats, settings: DetectorSettings) -> NoiseModel:
     """Initial noise, before levels are known: spread from consecutive differences, the rest from the settings."""
     steps = np.abs(np.diff(logs))
-    spread = 1.4826 * float(np.median(steps)) / math.sqrt(2) if len(steps) else 0.0
+    spread = MAD_TO_SD * float(np.median(steps)) / math.sqrt(2) if len(steps) else 0.0
     spread = max(spread, settings.floor)
     s = settings
     return NoiseModel(1.1 * spread, 0.9 * spread, s.enter_burst, s.leave_burst, s.outlier_left, thinning=1.2)

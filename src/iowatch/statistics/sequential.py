@@ -21,12 +21,12 @@ from statistics import median
 import numpy as np
 from numpy.typing import NDArray
 
+from iowatch.statistics.constants import MAD_TO_SD
+
 # Stakes and their weights: large stakes decide early where the difference exceeds the noise, small ones where it does
 # not. A mixture costs at most -ln(weight) of evidence against the best stake (`bench/bisection.py`).
 _STAKES = np.array([0.1, 0.25, 0.5, 0.97])
 _LOG_WEIGHTS = np.log([0.1, 0.2, 0.2, 0.5])
-# Standard deviation of normal noise / median absolute deviation.
-_MAD_TO_SD = 1.4826
 # Pairs of a test without which it says nothing of the noise.
 _FEWEST_FOR_SCALE = 3
 # Smallest noise: without any, all pairs are equal.
@@ -55,7 +55,7 @@ class NoiseScale:
             residuals = residuals + _deviations(log_ratios)
         if not residuals:
             return 0.0
-        return _MAD_TO_SD * median(residuals)
+        return MAD_TO_SD * median(residuals)
 
 
 def _deviations(log_ratios: list[float]) -> list[float]:

@@ -20,8 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iowatch.statistics import covariates as single
+from iowatch.statistics.constants import MAD_TO_SD, Floats
 from iowatch.statistics.covariates import CovariateTable, Differences
-from iowatch.statistics.method import Adjustment, Floats
+from iowatch.statistics.method import Adjustment
 
 # With fewer sessions the means of consecutive observations are too few to be compared. With twice as many a load that
 # acts in fast changes only is removed for a month longer.
@@ -177,7 +178,7 @@ def new_load(tables: Sequence[CovariateTable], sessions: Sequence[Integers], sta
         warnings.simplefilter("ignore", RuntimeWarning)  # covariates that were not recorded on one side
         usual, now = np.nanmedian(before, axis=0), np.nanmedian(since, axis=0)
         was_so = (np.abs(before - now) < np.abs(before - usual)).sum(axis=0) / np.maximum(recorded, 1)
-        scatter = 1.4826 * np.nanmedian(np.abs(before - usual), axis=0)
+        scatter = MAD_TO_SD * np.nanmedian(np.abs(before - usual), axis=0)
     change = now - usual
     least = np.maximum(_NEW_SCATTERS * scatter, _NEW_SHARE * np.maximum(np.abs(usual), np.abs(now)))
     # A covariate is new if it was seldom like now, and if it may have this effect at all.

@@ -14,22 +14,21 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from iowatch.statistics.constants import Floats
+from iowatch.statistics.logistic import expit
 from iowatch.statistics.method import (
     ChangePoint,
     DetectedLevel,
     Detection,
     DetectorSettings,
     Drift,
-    Floats,
+    ObservedSeries,
     StepDirection,
     Transient,
 )
 from iowatch.statistics.segments import Segment, SeriesFit, inlier_probability, negative_log_likelihood
 
-# The exponential of more than 709 overflows; the probability at these odds is 1e-304.
-_LEAST_LOG_ODDS = -700
 # Confidence of a suspicion by the newest observations alone, which no model rates.
 _SUSPICION_CONFIDENCE = 0.25
 
@@ -69,15 +68,8 @@ def step_confidences(series: SeriesFit, segments: list[Segment]) -> list[float]:
             continue
         weights = settings.newest_weights if features.is_newest else settings.settled_weights
         log_odds = sum(weight * value for weight, value in zip(weights, features.values, strict=True))
-        confidences.append(_probability(log_odds))
+        confidences.append(expit(log_odds))
     return confidences
-
-
-def _probability(log_odds: float) -> float:
-    """Probability of something with these odds (natural logarithm)."""
-    if log_odds <= _LEAST_LOG_ODDS:
-        return 0.0
-    return 1 / (1 + math.exp(-log_odds))
 
 
 def step_features(series: SeriesFit, segments: list[Segment]) -> list[StepFeatures]:
@@ -242,9 +234,11 @@ def extract_short_segments(series: SeriesFit, segments: list[Segment]) -> tuple[
         short = [i for i in range(len(segments) - 1) if _is_too_short(segments, i, series.settings)]
         if not short:
             return segments, transients
+        # The shortest first: without it its neighbours may be long enough.
         i = min(short, key=lambda position: segments[position].observation_count)
         segment, after = segments[i], segments[i + 1]
         before = segments[i - 1] if i else segments[1]
+        # Between the levels of its neighbours it is a part of the step between them.
         is_between = (segment.level - before.level) * (after.level - segment.level) > 0
         if i and is_between:
             _, evidence_before = series.common(before, segment)
@@ -252,7 +246,7 @@ def extract_short_segments(series: SeriesFit, segments: list[Segment]) -> tuple[
             nearer = i - 1 if evidence_before < evidence_after else i
             segments = _merge_with_next(series, segments, nearer)
             continue
-        # Its observations are no part of the next level, which begins with them.
+        # Else it is a transient. Its observations are no part of the next level, which begins with them.
         depths = (segment.level - before.level, segment.level - after.level)
         transients.append(Departure(segment.first, segment.end, min(depths, key=abs)))
         series.away[segment.first : segment.end] = True
@@ -372,6 +366,7 @@ def _best_slope(series: SeriesFit, segments: list[Segment], i: int, last: int, p
         price: evidence (nats) that a step must contribute.
     """
     settings = series.settings
+    # Every part of the run, as positions of its first and last segment; the longest part is tried first.
     runs: list[tuple[int, int]] = []
     for first_step in range(i, last + 1):
         runs += [(first_step - 1, last_step) for last_step in range(first_step, last + 1)]
@@ -379,6 +374,7 @@ def _best_slope(series: SeriesFit, segments: list[Segment], i: int, last: int, p
         sloping = segments[first : end + 1]
         if sloping[-1].end - sloping[0].first < settings.drift_share * len(series.logs):
             continue
+        # The slope is fitted to all observations of these segments but those of transients.
         observations = np.arange(sloping[0].first, sloping[-1].end)
         is_used = ~series.away[observations]
         used = observations[is_used]
@@ -453,8 +449,7 @@ def redate_segments(series: SeriesFit, segments: list[Segment]) -> list[Segment]
 
 
 def make_detection(
-    times: Floats,
-    firsts: NDArray[np.int64],
+    observed: ObservedSeries,
     series: SeriesFit,
     segments: list[Segment],
     transients: list[Departure],
@@ -463,65 +458,101 @@ def make_detection(
     """Build the detection of one series.
 
     Args:
-        times: epoch seconds of the assessed observations, shape (n,).
-        firsts: position of the first point of each observation among all points in time order, then the number of
-            points; shape (n + 1,).
+        observed: the assessed observations, and the positions of their points.
         segments: accepted levels, dated.
         transients: in time order.
         drifts: slopes, in time order.
     """
-
-    def span(first: int, end: int) -> dict[str, Any]:
-        return {
-            "index": int(firsts[first]),
-            "time": float(times[first]),
-            "last_index": int(firsts[end]) - 1,
-            "last_time": float(times[end - 1]),
-        }
-
-    def departed(departure: Departure) -> dict[str, Any]:
-        ratio, direction = math.exp(departure.log_ratio), _step_direction(departure.log_ratio)
-        return {**span(departure.first, departure.end), "direction": direction, "ratio": ratio}
-
-    def change(before: float, after: float, first: int, observations: int, confidence: float) -> ChangePoint:
-        return ChangePoint(
-            index=int(firsts[first]),
-            time=float(times[first]),
-            last_before=float(times[first - 1]),
-            direction=_step_direction(after - before),
-            ratio=math.exp(after - before),
-            before=math.exp(before),
-            after=math.exp(after),
-            confidence=confidence,
-            observations=observations,
-            suspected=observations < series.settings.confirm_observations,
-        )
-
+    settings = series.settings
+    # A step between each two consecutive levels.
     steps: list[ChangePoint] = []
     confidences = step_confidences(series, segments)
     for (before, after), confidence in zip(pairwise(segments), confidences, strict=True):
-        steps.append(change(before.level, after.level, after.first, after.end - after.first, confidence))
-    suspected = [step for step in steps if step.suspected]
+        step = _Step(before.level, after.level, after.first, after.end, confidence)
+        steps.append(_change_point(observed, step, settings))
+    suspected = [change for change in steps if change.suspected]
     # Without a short newest level, the newest observations may be the beginning of one.
     newest = _newest_departure(series, segments[-1])
     if not suspected and newest is not None:
         first, level = newest
-        newest_step = change(segments[-1].level, level, first, len(times) - first, _SUSPICION_CONFIDENCE)
-        suspected = [replace(newest_step, suspected=True)]
+        step = _Step(segments[-1].level, level, first, len(observed.times), _SUSPICION_CONFIDENCE)
+        suspected = [replace(_change_point(observed, step, settings), suspected=True)]
+    # The levels, in the unit of the values, without the observations of transients.
     levels: list[DetectedLevel] = []
     for segment in segments:
+        span = _span(observed, segment.first, segment.end)
         value, observations = math.exp(segment.level), segment.observation_count
-        levels.append(DetectedLevel(**span(segment.first, segment.end), value=value, observations=observations))
+        levels.append(DetectedLevel(**span, value=value, observations=observations))
+    bursts: list[Transient] = []
+    for burst in transients:
+        bursts.append(Transient(**_departure_fields(observed, burst), observations=burst.end - burst.first))
     return Detection(
-        n=int(firsts[-1]),
+        n=observed.points,
         status="ok",
         noise=float(series.noise.spread),
-        changes=tuple(step for step in steps if not step.suspected),
+        changes=tuple(change for change in steps if not change.suspected),
         suspected=tuple(suspected),
-        transients=tuple(Transient(**departed(burst), observations=burst.end - burst.first) for burst in transients),
-        drifts=tuple(Drift(**departed(slope)) for slope in drifts),
+        transients=tuple(bursts),
+        drifts=tuple(Drift(**_departure_fields(observed, slope)) for slope in drifts),
         levels=tuple(levels),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """A step from one level to another.
+
+    Attributes:
+        before, after: the levels (ln).
+        first, end: position of the first observation of the new level, and of the first one after it.
+        confidence: 0 to 1.
+    """
+
+    before: float
+    after: float
+    first: int
+    end: int
+    confidence: float
+
+
+def _change_point(observed: ObservedSeries, step: _Step, settings: DetectorSettings) -> ChangePoint:
+    """A step as it is reported: in points, times and the unit of the values."""
+    observations = step.end - step.first
+    return ChangePoint(
+        index=int(observed.firsts[step.first]),
+        time=float(observed.times[step.first]),
+        last_before=float(observed.times[step.first - 1]),
+        direction=_step_direction(step.after - step.before),
+        ratio=math.exp(step.after - step.before),
+        before=math.exp(step.before),
+        after=math.exp(step.after),
+        confidence=step.confidence,
+        observations=observations,
+        suspected=observations < settings.confirm_observations,
+    )
+
+
+def _span(observed: ObservedSeries, first: int, end: int) -> dict[str, Any]:
+    """Fields of an `ObservationSpan`.
+
+    Args:
+        first, end: position of the first observation, and of the first one after the last.
+    """
+    return {
+        "index": int(observed.firsts[first]),
+        "time": float(observed.times[first]),
+        "last_index": int(observed.firsts[end]) - 1,
+        "last_time": float(observed.times[end - 1]),
+    }
+
+
+def _departure_fields(observed: ObservedSeries, departure: Departure) -> dict[str, Any]:
+    """Fields of a `Transient` or `Drift`."""
+    return {
+        **_span(observed, departure.first, departure.end),
+        "direction": _step_direction(departure.log_ratio),
+        "ratio": math.exp(departure.log_ratio),
+    }
 
 
 def _step_direction(log_ratio: float) -> StepDirection:

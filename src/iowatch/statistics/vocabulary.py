@@ -10,10 +10,12 @@ Parameters = Mapping[str, Scalar]
 
 
 def _format_plain_value(parameter: str, value: Scalar) -> str:
+    """A value as it is; the default of `ParameterVocabulary.format_value`."""
     return str(value)
 
 
 def _name_by_number(cases: Sequence[Parameters]) -> list[str]:
+    """`case 1`, `case 2` …; the default of `ParameterVocabulary.name_cases`."""
     return [f"case {number}" for number in range(1, len(cases) + 1)]
 
 

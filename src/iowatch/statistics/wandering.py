@@ -15,7 +15,8 @@ from itertools import product
 
 import numpy as np
 
-from iowatch.statistics.pairs import SLOW_AUTOCORRELATION, Floats
+from iowatch.statistics.constants import Floats
+from iowatch.statistics.pairs import SLOW_AUTOCORRELATION
 
 # Lag-1 autocorrelation of the level, and its share of the variance between sessions.
 _FAST = ((0.0, 0.0), *product((0.5, 0.7), (0.3, 0.6, 1.0)))

@@ -18,11 +18,14 @@ from iowatch.site import system_zone
 from iowatch.statistics import DEFAULT_METHOD, METHODS, Detection
 from iowatch.store import History
 
+# Those of plugins are not listed: plugins are loaded when a method is chosen, not for the help.
+_METHOD_HELP = f"Method: {', '.join(METHODS)}, or the name of one that a plugin adds."
+
 
 @click.command(epilog=examples("iowatch detect --csv nightly.csv --json", "iowatch detect --system local"))
 @click.option("--csv", "csv_file", type=INPUT_FILE, help="Series: header series,time,value.")
 @system_option()
-@click.option("--method", default=DEFAULT_METHOD, show_default=True, help=f"Method: {', '.join(METHODS)}.")
+@click.option("--method", default=DEFAULT_METHOD, show_default=True, help=_METHOD_HELP)
 @history_options
 @click.pass_context
 def command(

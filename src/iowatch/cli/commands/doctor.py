@@ -6,6 +6,7 @@ import click
 
 from iowatch.checks import EXTENSIONS
 from iowatch.cli.common import examples, json_option, print_report, system_option
+from iowatch.findings import DETECTORS
 from iowatch.output import notice_channels
 from iowatch.output.dashboard import pages
 from iowatch.site import doctor, show
@@ -19,7 +20,7 @@ def command(system: str, as_json: bool) -> int:
 
     Exit code 1 when something is missing without which no suite can run.
     """
-    for registry in (pages.PAGES, EXTENSIONS, notice_channels.NOTICE_CHANNELS):
+    for registry in (pages.PAGES, EXTENSIONS, DETECTORS, notice_channels.NOTICE_CHANNELS):
         len(registry)  # faults of plugins that add to it belong into the report
     report = doctor.examine_machine(system)
     print_report(as_json, report.to_json(), lambda console: show.render_doctor(report, console))

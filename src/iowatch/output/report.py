@@ -17,6 +17,7 @@ from iowatch.core import (
     METRICS,
     RunKey,
     RunProblem,
+    UnplannedRun,
     escape_controls,
     format_count,
     format_number,
@@ -27,7 +28,7 @@ from iowatch.output.text.findings import remaining_change_lines, verdict_finding
 from iowatch.output.text.sessions import format_extent
 from iowatch.output.text.verdict import format_retested_run, newest_session_line
 from iowatch.session.coverage import MissingRun
-from iowatch.session.plan import PlannedRun
+from iowatch.session.plan import PlannedRun, UnavailableCase
 from iowatch.session.run import PreparedSession, opening_line
 from iowatch.session.verdict import Verdict
 from iowatch.store import History
@@ -291,7 +292,7 @@ class _ExcludedRuns:
 
 def _group_excluded(prepared: PreparedSession) -> list[_ExcludedRuns]:
     """The excluded runs of a plan; groups without runs are left out."""
-    excluded_by_title = {
+    excluded_by_title: dict[str, Sequence[UnplannedRun | UnavailableCase]] = {
         "Would be missing": prepared.plan.lost,
         "Deferred": prepared.deferred_runs,
         "Added to the plan": prepared.added_runs,

@@ -44,7 +44,15 @@ if TYPE_CHECKING:
         parse_json,
         summarise_samples,
     )
-    from iowatch.core.runs import ExpectedResult, ProblemKind, RunKey, RunProblem, UnplannedRun, missing_results
+    from iowatch.core.runs import (
+        ExpectedResult,
+        MissingReason,
+        ProblemKind,
+        RunKey,
+        RunProblem,
+        UnplannedRun,
+        missing_results,
+    )
     from iowatch.core.text import clean_text, escape_controls, escape_json_controls, escape_line, escape_texts
     from iowatch.core.units import (
         DAY_S,

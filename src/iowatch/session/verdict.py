@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from iowatch import checks
-from iowatch.benchmarks import registry, suites
+from iowatch.benchmarks import suites
 from iowatch.core import (
     DAY_S,
     METRICS,
@@ -32,11 +32,11 @@ from iowatch.findings import (
 )
 from iowatch.reference import bandwidth, published_counts
 from iowatch.session import conditions
-from iowatch.session.accepted_plan import loss_reasons
 from iowatch.session.coverage import assess_coverage
+from iowatch.session.missing_reasons import reasons_of_failures, recorded_losses
 from iowatch.session.run import SessionSummary
 from iowatch.site import suite_on_system
-from iowatch.store import ExpectedResult, History, MissingReason, NewestSessionReport, RunRow, SessionFacts, SessionRow
+from iowatch.store import ExpectedResult, History, NewestSessionReport, RunRow, SessionFacts, SessionRow
 
 # Attributes of a session: cases that cannot run on the system, as `RunProblem`, and the commands that install what
 # these need.
@@ -157,9 +157,9 @@ def assess_session(history: History, summary: SessionSummary) -> Verdict:
     row = history.session(summary.uuid)
     runs = history.runs(row.uuid)
     # Why runs that could be planned are missing: their failure, or the end of the session.
-    lost = loss_reasons(row)
-    absent = [problem for problem in assess_coverage(history, row).missing if problem.key not in lost]
-    reasons = _failure_reasons(summary, absent)
+    lost = recorded_losses(row)
+    absent = [problem.key for problem in assess_coverage(history, row).missing if problem.key not in lost]
+    reasons = reasons_of_failures(summary.failures, summary.stop_reason, absent)
     findings = update_findings(history, row.system)
     unavailable = _count_by_reason("unavailable", ((item.stack, item.reason) for item in summary.unavailable))
     history.add_facts(
@@ -167,7 +167,7 @@ def assess_session(history: History, summary: SessionSummary) -> Verdict:
         SessionFacts(
             unavailable=tuple(unavailable),
             install_commands=tuple(summary.install_commands),
-            missing_reasons=tuple(MissingReason(*key, reason) for key, reason in reasons.items()),
+            missing_reasons=tuple(reasons.values()),
         ),
     )
     coverage = assess_coverage(history, row, {**reasons, **lost})
@@ -289,32 +289,6 @@ def _transfer_counts(history: History, runs: Sequence[RunRow]) -> tuple[Transfer
                 counts[operation] = replace(counts.get(operation, made), **count)
         found += counts.values()
     return tuple(found)
-
-
-def _failure_reasons(summary: SessionSummary, missing: Iterable[RunProblem]) -> dict[RunKey, str]:
-    found = {problem.key: _failure_reason(summary, problem.stack, problem.run) for problem in missing}
-    return {key: reason for key, reason in found.items() if reason}
-
-
-def _failure_reason(summary: SessionSummary, stack: str, run: str) -> str:
-    """Reason why a run is missing, or nothing.
-
-    It is the failure of the run, else the end of the budget, else a failed build of its stack or a failure of ReFrame.
-    """
-    benchmark, _, case = run.partition("#")[0].partition(":")
-    relevant = [f for f in summary.failures if f.stack in (stack, "")]
-    own = [f for f in relevant if _is_test_of_case(f.test, benchmark, case)]
-    if summary.stop_reason and not own:
-        return summary.stop_reason
-    causes = own or [f for f in relevant if "%entry=" not in f.test]  # tests of cases have an entry
-    return f"{causes[0].phase}: {causes[0].reason}" if causes else ""
-
-
-def _is_test_of_case(test: str, benchmark: str, case: str) -> bool:
-    """Whether a ReFrame test name, `<check> %entry=<suite>/<case>`, is that of a case."""
-    check, _, entry = test.partition(" %entry=")
-    known = registry.BENCHMARKS.get(benchmark)
-    return known is not None and known.check == check and entry.partition("/")[2] == case
 
 
 def _values_outside_references(history: History, session: SessionRow, runs: Sequence[RunRow]) -> tuple[RunProblem, ...]:

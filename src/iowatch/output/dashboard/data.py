@@ -23,7 +23,8 @@ from iowatch.findings import Finding, load_detections, load_findings, monitored_
 from iowatch.output.dashboard.site import SiteWriter, safe_file_name
 from iowatch.reference import bandwidth, events, published, reviews
 from iowatch.session.accepted_plan import is_restricted
-from iowatch.session.coverage import SessionCoverage, compare_with_expected, missing_reasons
+from iowatch.session.coverage import SessionCoverage, compare_with_expected
+from iowatch.session.missing_reasons import recorded_reasons
 from iowatch.site import system
 from iowatch.statistics import Detection
 from iowatch.store import ExpectedResult, History, RunRow, SeriesExtent, SeriesRow, SessionRow, StackUse, bulk, read
@@ -315,7 +316,7 @@ def session_entry(
 ) -> SessionEntry:
     """A session with its runs and received results, as the caller has read them."""
     expected = history.expected(session.uuid)
-    return SessionEntry(session, runs, compare_with_expected(expected, received, runs, missing_reasons(session)))
+    return SessionEntry(session, runs, compare_with_expected(expected, received, runs, recorded_reasons(session)))
 
 
 # Seconds after the end of the last session; the default of `overdue_hours` of notices (docs/notices.md).

@@ -15,6 +15,7 @@ from rich.console import Console
 
 from iowatch.core import METRICS, RunProblem, escape_controls, format_count, format_number, format_size, make_table
 from iowatch.output.text.findings import remaining_change_lines, verdict_finding_line, verdict_finding_text
+from iowatch.output.text.problems import lacking_run_sections
 from iowatch.output.text.sessions import format_extent
 from iowatch.output.text.verdict import format_retested_run, newest_session_line
 from iowatch.session.run import PreparedSession, opening_line
@@ -62,15 +63,15 @@ def _print_problems(console: Console, sections: Iterable[tuple[str, Sequence[str
 def _problem_sections(verdict: Verdict) -> list[tuple[str, list[str]]]:
     """Titles with one line per problem; unavailable cases last."""
     sections = {
-        "Failed": verdict.failed,
-        "Missing": verdict.missing,
         "Outside references, or invalid references": verdict.references,
         "Outside their usual range (no accepted reference)": verdict.outside_usual,
         "Deferred to another session": verdict.deferred,
         "Added to the plan": verdict.added,
         "Not available here": verdict.unavailable,
     }
-    rows = [(title, _problem_lines(found)) for title, found in sections.items()]
+    lacking = lacking_run_sections(verdict.failed, verdict.missing)
+    rows = [(section.title, _problem_lines(section.problems)) for section in lacking]
+    rows += [(title, _problem_lines(found)) for title, found in sections.items()]
     return [("Problems", list(verdict.problems)), *rows]
 
 

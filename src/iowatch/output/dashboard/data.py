@@ -21,6 +21,7 @@ from jinja2 import Environment, FileSystemLoader, TemplateError
 from iowatch.core import METRICS, IowatchError, MachineError, Metric, Scalar, headline_metrics, settings
 from iowatch.findings import Finding, load_detections, load_findings, monitored_series, short_case_names
 from iowatch.output.dashboard.site import SiteWriter, safe_file_name
+from iowatch.output.text.problems import ProblemSection, lacking_run_sections
 from iowatch.reference import bandwidth, events, published, reviews
 from iowatch.session.accepted_plan import is_restricted
 from iowatch.session.coverage import SessionCoverage, compare_with_expected
@@ -283,6 +284,11 @@ class SessionEntry:
     session: SessionRow
     runs: Sequence[RunRow]
     coverage: SessionCoverage
+
+    @property
+    def lacking_run_sections(self) -> list[ProblemSection]:
+        """The runs that lack results, by what is wrong with them."""
+        return lacking_run_sections(self.coverage.failed, self.coverage.missing)
 
     @property
     def problems(self) -> Sequence[str]:

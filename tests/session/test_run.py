@@ -325,7 +325,7 @@ def test_session_beyond_its_budget_is_ended_and_not_ok(
     monkeypatch.setattr(run, "session_budget", lambda *_: limits)
     monkeypatch.setattr(run, "load_run_history", lambda *_: {})
     # By their time limits (60 s) nothing would fit: plan all runs.
-    monkeypatch.setattr(run, "fit_to_budget", lambda runs, *_: (tuple(runs), ()))
+    monkeypatch.setattr(run, "fit_to_budget", lambda runs, *_: budget.FittedRuns(tuple(runs), ()))
     for module in (runner, ingest):  # no results
         monkeypatch.setattr(module, "ingest_case", lambda *_: None)
     done = run_session(history_with_sessions, NightlyPolicy())

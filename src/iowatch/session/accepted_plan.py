@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from iowatch.benchmarks.suites import suite_names
@@ -126,14 +127,26 @@ def _expected_and_deferred(history: History, session: SessionRow) -> list[Expect
     return results
 
 
+@dataclass(frozen=True)
+class CompletedPlan:
+    """A plan with its lost runs.
+
+    Attributes:
+        added: runs with results that no earlier session expected; none in the first session.
+    """
+
+    plan: SessionPlan
+    added: tuple[UnplannedRun, ...]
+
+
 def compare_with_memory(
     history: History,
     context: SessionContext,
     choice: SessionChoice,
     plan: SessionPlan,
     deferred: Sequence[UnplannedRun],
-) -> tuple[SessionPlan, tuple[UnplannedRun, ...]]:
-    """The plan with its lost runs, and the runs with results that no earlier session expected (none in the first one).
+) -> CompletedPlan:
+    """Complete a plan by what earlier sessions expected and it does not deliver.
 
     Cases of a broken stack that no session expected are added to the unavailable ones.
     """
@@ -161,7 +174,7 @@ def compare_with_memory(
     for key, results in _group_by_run(added).items():
         added_runs.append(UnplannedRun(*key, results, "not expected by earlier sessions"))
     lost_runs = tuple(UnplannedRun.lost(reasons[key], results) for key, results in _group_by_run(lost).items())
-    return SessionPlan(plan.runs, kept, lost_runs), tuple(added_runs)
+    return CompletedPlan(SessionPlan(plan.runs, kept, lost_runs), tuple(added_runs))
 
 
 def _lost_results(
@@ -263,8 +276,8 @@ def _current_losses(history: History, selection: CaseSelection) -> tuple[Unplann
         excluded = examine_file_systems(history, context)
         plan = make_session_plan(context.site, context.cases, (), context.limits, excluded)
         choice = session_choice(selection, excluded.duplicates)
-        plan, _ = compare_with_memory(history, context, choice, plan, ())
-        losses |= {run.key: run for run in plan.lost}
+        completed = compare_with_memory(history, context, choice, plan, ())
+        losses |= {run.key: run for run in completed.plan.lost}
     except IowatchError as error:
         _LOG.warning("Only losses of earlier sessions are known: %s", error.message)
     return tuple(losses.values())

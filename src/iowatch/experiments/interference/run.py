@@ -313,16 +313,16 @@ class _InterferenceRunner(InterleavedRunner):
                 if output.status != "ok":
                     raise AggressorError(f"the output of an aggressor is {output.status}: {output.reason}")
         run = self.plan.aggressor
-        totals, shares = aggregate_rates(outputs)
+        rates = aggregate_rates(outputs)
         # Series of their own: level and victim are parameters of the case.
         parameters: dict[str, Scalar] = {"aggressors": level, "victim": self.plan.runs[0].name}
-        results = tuple(replace(total, case={**total.case, **parameters}) for total in totals)
+        results = tuple(replace(total, case={**total.case, **parameters}) for total in rates.totals)
         output = Output(run.case.benchmark, outputs[0][0].version, "ok", None, results)
         facts = {
             "pair": case.facts["pair"],
             "side": case.facts["side"],
             "nodes": self.aggressors.hosts(level),
-            "bandwidth_by_job": shares,
+            "bandwidth_by_job": rates.means,
             "starts": [len(starts_of_job) for starts_of_job in starts],
             "tracing": "none",
         }

@@ -146,10 +146,10 @@ class ReviewService:
     def _record_event(self, history: History, system: str, fields: Mapping[str, Any], person: str) -> list[str]:
         """Record an event of one system and commit it; returns messages."""
         scope = parse_scope((fields["scope"] or "").split())
-        path, faults = record_event(history, system, {**fields, "scope": scope, "by": person})
+        recorded = record_event(history, system, {**fields, "scope": scope, "by": person})
         subject = " ".join(f"Add event of {system}: {fields['title']}".split())
-        commit = self._commit(path, subject, person)
-        return [f"Recorded for {system}: {fields['title']}.", *commit, *map(str, faults)]
+        commit = self._commit(recorded.path, subject, person)
+        return [f"Recorded for {system}: {fields['title']}.", *commit, *map(str, recorded.faults)]
 
     def _commit(self, path: Path, message: str, person: str) -> list[str]:
         """Commit a file; a failure is a message, because the decision is recorded."""

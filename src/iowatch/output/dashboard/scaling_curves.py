@@ -80,7 +80,8 @@ class OwnCurves:
 
 def _group_by_axis(machine: data.SystemEntry, axis: str) -> Iterator[Mapping[float, data.SeriesEntry]]:
     """Groups of series that differ only in the axis, by position on it."""
-    parameter, unit = published.column_parameter(axis)
+    column = published.column_parameter(axis)
+    parameter, unit = column.name, column.unit
     groups: dict[tuple[str, ...], dict[float, data.SeriesEntry]] = defaultdict(dict)
     for one in machine.watched:
         x = one.row.case.parameters.get(parameter)

@@ -127,7 +127,7 @@ _IGNORED_COLUMNS = ("value", "unit", "where", "title", "total_mib", "benchmark",
 
 
 @dataclass(frozen=True)
-class PublishedTable:
+class PublishedScaling:
     """The bandwidths of a published table.
 
     Attributes:
@@ -167,13 +167,13 @@ class PublishedTable:
         return sorted((float(row[self.axis]), float(row["value"])) for row in rows)
 
 
-def read_table(rows: Rows) -> PublishedTable:
+def read_table(rows: Rows) -> PublishedScaling:
     """Choose the axis and the values of a table."""
     rows = [row for row in rows if row["unit"] == "MiB/s"]
     chosen = [row for row in rows if row["statistic"] == "max"] or [row for row in rows if row["statistic"] == "mean"]
     scales = (name for name in AXIS_LABELS if len({row[name] for row in chosen if _as_number(row[name])}) >= 3)
     axis = next(scales, None)
-    return PublishedTable(rows, chosen if axis is None else [row for row in chosen if _as_number(row[axis])], axis)
+    return PublishedScaling(rows, chosen if axis is None else [row for row in chosen if _as_number(row[axis])], axis)
 
 
 def _as_number(value: object) -> bool:

@@ -61,15 +61,15 @@ class CalendarMark:
 
 
 @dataclass(frozen=True)
-class _Layout:
+class _CalendarLayout:
     width: int
     left: int
     longest_name: int
     kind: str
 
 
-_WIDE = _Layout(1080, 130, 17, "picture calendar for-wide")
-_NARROW = _Layout(360, 92, 12, "picture calendar for-narrow")
+_WIDE = _CalendarLayout(1080, 130, 17, "picture calendar for-wide")
+_NARROW = _CalendarLayout(360, 92, 12, "picture calendar for-narrow")
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,11 @@ def _pictures(systems: Sequence[str], marks: Sequence[CalendarMark], starts: Seq
 
 
 def _picture(
-    systems: Sequence[str], marks: Sequence[CalendarMark], starts: Sequence[datetime], title: str, layout: _Layout
+    systems: Sequence[str],
+    marks: Sequence[CalendarMark],
+    starts: Sequence[datetime],
+    title: str,
+    layout: _CalendarLayout,
 ) -> Markup:
     x = AxisScale(starts[0].timestamp(), starts[-1].timestamp(), layout.left, layout.width - _RIGHT)
     parts: list[str] = []

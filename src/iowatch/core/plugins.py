@@ -85,6 +85,17 @@ class StackExperiment:
         return f"iowatch {self.name} --finding {finding}"
 
 
+@dataclass(frozen=True)
+class UnmonitoredParameter:
+    """A case parameter of runs under conditions of their own: series with it are no subject of findings.
+
+    Attributes:
+        name: of the case parameter, which only such runs have.
+    """
+
+    name: str
+
+
 @cache
 def capabilities() -> tuple[str, ...]:
     """Return the packages of all capabilities, in the order of their names."""

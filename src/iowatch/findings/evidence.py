@@ -164,10 +164,10 @@ def evidence_differences(
         for difference in _run_differences(history, member):
             differences.setdefault((difference.where, difference.what), difference)
     for member in strongest[:_MAX_NODE_MEMBERS]:
-        runs_before, runs_after = runs_around_change(member, points[member.series_id])
-        facts = history.run_facts([*runs_before, *runs_after], ("nodes",))
-        nodes_before = [facts[run].nodes for run in runs_before]
-        nodes_after = [facts[run].nodes for run in runs_after]
+        runs = runs_around_change(member, points[member.series_id])
+        facts = history.run_facts([*runs.before, *runs.after], ("nodes",))
+        nodes_before = [facts[run].nodes for run in runs.before]
+        nodes_after = [facts[run].nodes for run in runs.after]
         for difference in node_differences(member.name, nodes_before, nodes_after):
             differences.setdefault((difference.where, difference.what), difference)
     return tuple(differences.values())

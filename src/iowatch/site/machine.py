@@ -149,8 +149,13 @@ def _slurm_partitions() -> list[QueueInfo]:
         # A partition has a row for each type of its nodes.
         if name in partitions:
             nodes += partitions[name].nodes or 0
+        # A partition without nodes has zeros: nothing is known of its nodes.
         partitions[name] = QueueInfo(
-            name, nodes=nodes, cores=int(cores.rstrip("+")), minutes=_slurm_minutes(limit), default=marked_name != name
+            name,
+            nodes=nodes or None,
+            cores=int(cores.rstrip("+")) or None,
+            minutes=_slurm_minutes(limit),
+            default=marked_name != name,
         )
     return list(partitions.values())
 

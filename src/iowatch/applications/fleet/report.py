@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -22,7 +22,7 @@ class LogReport:
     """What the logs of a system show: the document of `iowatch logs report --json`, and the series behind it."""
 
     document: dict[str, Any]
-    series: list[production.ApplicationSeries]
+    series: Sequence[production.ApplicationSeries]
     changes: list[production.ProductionChange]
 
     def answer(self) -> Iterator[str]:

@@ -86,6 +86,23 @@ class StackExperiment:
 
 
 @dataclass(frozen=True)
+class CapabilitySetting:
+    """A setting of `site.yaml` that a capability reads and the suite does not.
+
+    Attributes:
+        name: of the field.
+        values: those allowed, the default first.
+        variable: of the environment, which has precedence over the file.
+        description: for `iowatch config`.
+    """
+
+    name: str
+    values: tuple[str, ...]
+    variable: str
+    description: str
+
+
+@dataclass(frozen=True)
 class UnmonitoredParameter:
     """A case parameter of runs under conditions of their own: series with it are no subject of findings.
 

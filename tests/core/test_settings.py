@@ -132,7 +132,9 @@ def test_file_of_the_site_replaces_that_of_the_product(site: Path) -> None:
         == site / "suites/benchio/smoke.yaml"
         == settings.find_file("suite", "benchio", "smoke")
     )
-    assert settings.overridden_files() == [(found[("benchio", "smoke")], product[("benchio", "smoke")])]
+    assert settings.overridden_files() == [
+        settings.OverriddenFile(found[("benchio", "smoke")], product[("benchio", "smoke")])
+    ]
 
 
 def test_what_people_write_goes_to_the_site(site: Path) -> None:

@@ -337,17 +337,25 @@ def _fill(pattern: str, names: tuple[str, ...]) -> str:
     return re.sub(r"\*", lambda _: next(following), pattern)
 
 
-def overridden_files() -> list[tuple[Path, Path]]:
-    """Return (file of the site, file of the product) wherever the site replaces a file of the product."""
+@dataclass(frozen=True)
+class OverriddenFile:
+    """A file of the site that replaces a file of the product."""
+
+    of_site: Path
+    of_product: Path
+
+
+def overridden_files() -> list[OverriddenFile]:
+    """Return the files of the site that replace a file of the product."""
     if len(roots()) == 1:
         return []
     product = product_root()
-    overridden: list[tuple[Path, Path]] = []
+    overridden: list[OverriddenFile] = []
     for kind in KINDS.values():
         if kind.merged:
             continue
         for names, path in list_files(kind.name).items():
             replaced = product / _fill(kind.product, names)
             if path != replaced and replaced.exists():
-                overridden.append((path, replaced))
+                overridden.append(OverriddenFile(path, replaced))
     return overridden

@@ -177,7 +177,7 @@ def examine_machine(system: str = "local") -> DoctorReport:
         InputError: its system.yaml is damaged.
     """
     described = load_system(system)
-    overridden_files = [path.relative_to(settings.site_root()) for path, _ in settings.overridden_files()]
+    overridden_files = [file.of_site.relative_to(settings.site_root()) for file in settings.overridden_files()]
     report = DoctorReport(
         distribution=machine.detect_distribution().name,
         cores=os.cpu_count() or 1,

@@ -27,9 +27,9 @@ from tests.experiments.advice.planted_advice import (  # noqa: E402
 )
 
 from iowatch.experiments.advice.advice import Advice, AdvicePart, advise  # noqa: E402
-from iowatch.experiments.advice.choices import Workload  # noqa: E402
+from iowatch.experiments.advice.choices import AdvisedWorkload  # noqa: E402
 
-_WORKLOAD = Workload("write", 100 * 2**30, 512)
+_WORKLOAD = AdvisedWorkload("write", 100 * 2**30, 512)
 
 
 def _advice(level: Level, sessions: int, draws: int) -> Iterator[Advice]:

@@ -366,7 +366,7 @@ def _judge_year(place: Path, seed: int, options: dict[str, Any]) -> tuple[set[st
     os.environ["IOWATCH_VAR"] = str(place)
     store = store_rows("here", simulate_year(seed, **options))
     with store.connect() as database:
-        series, _ = production.application_series(store, database)
+        series = production.application_series(store, database).series
     changes = production.common_changes(production.find_changes(series))
     felt = {f"app{i:02d}" for i in range(20)} if options else set()
     true = [felt & set(one.changed) for one in changes if felt & set(one.changed)]

@@ -16,14 +16,14 @@ from zoneinfo import ZoneInfo
 import pytest
 from click.testing import Result
 
-from iowatch.comparison.sides import parse_period
+from iowatch.comparison.sides import Period, parse_period
 from iowatch.core import InputError, format_local_time, local_day, parse_time, start_of_day
 from iowatch.findings import Finding, update_findings
 from iowatch.output.dashboard.build import make_template_environment
 from iowatch.output.notices import compose_notices
 from iowatch.output.text.findings import finding_line, finding_lines
 from iowatch.reference import events, reviews
-from iowatch.session.blackouts import blackout_windows, current_blackout, jitter_s, wait_for_start
+from iowatch.session.blackouts import BlackoutWindow, blackout_windows, current_blackout, jitter_s, wait_for_start
 from iowatch.session.budget import session_budget
 from iowatch.session.imports import time_in_name
 from iowatch.site import shared_zone, system_today, system_zone
@@ -96,9 +96,9 @@ def test_times_without_a_zone_are_local_and_repeated_ones_are_told_apart() -> No
 
 def test_days_of_a_period_are_local() -> None:
     """The day with 25 hours, and a time of day in summer."""
-    begin, end = parse_period("2026-10-25..2026-10-25", BERLIN)
-    assert (begin, end) == (epoch("2026-10-24T22:00"), epoch("2026-10-25T23:00"))
-    assert parse_period("..2026-07-01T06:00", BERLIN) == (None, epoch("2026-07-01T04:00"))
+    day = parse_period("2026-10-25..2026-10-25", BERLIN)
+    assert day == Period(epoch("2026-10-24T22:00"), epoch("2026-10-25T23:00"))
+    assert parse_period("..2026-07-01T06:00", BERLIN) == Period(None, epoch("2026-07-01T04:00"))
 
 
 def test_dates_in_file_names_are_local() -> None:
@@ -126,11 +126,12 @@ def test_dates_in_file_names_are_local() -> None:
 def test_blackouts_over_clock_changes(day: date, start: str, end: str, window: tuple[str, str]) -> None:
     blackout = Blackout(reason="backup", start=start, end=end, since=day, until=day)  # type: ignore[arg-type]
     expected = tuple(map(utc, window))
-    assert list(blackout_windows(blackout, day, 1, BERLIN)) == [expected]
+    window_of_day = BlackoutWindow(blackout, *expected)
+    assert list(blackout_windows(blackout, day, 1, BERLIN)) == [window_of_day]
     policy = NightlyPolicy(blackouts=(blackout,))
     minute = timedelta(minutes=1)
     inside = [current_blackout(policy, at, BERLIN) for at in (expected[0], expected[1] - minute)]
-    assert inside == [(blackout, expected[1])] * 2
+    assert inside == [window_of_day] * 2
     assert [current_blackout(policy, at, BERLIN) for at in (expected[0] - minute, expected[1])] == [None, None]
 
 

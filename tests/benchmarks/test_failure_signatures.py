@@ -8,7 +8,7 @@ from iowatch.benchmarks.benchio import BENCHIO
 from iowatch.benchmarks.h5bench import H5BENCH
 from iowatch.benchmarks.ior import IOR
 from iowatch.benchmarks.mdtest import MDTEST
-from iowatch.benchmarks.parsing import SignatureScanner, explain_exit_status
+from iowatch.benchmarks.parsing import ExitStatusMeaning, SignatureScanner, explain_exit_status
 from iowatch.benchmarks.registry import failure_signatures
 
 
@@ -26,7 +26,7 @@ from iowatch.benchmarks.registry import failure_signatures
     ],
 )
 def test_exit_codes_are_explained(status: int, stopped: bool, words: str) -> None:
-    assert explain_exit_status(status) == (stopped, words)
+    assert explain_exit_status(status) == ExitStatusMeaning(stopped, words)
 
 
 # One line per kind, from the captured outputs and the sources of the tools.

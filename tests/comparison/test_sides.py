@@ -12,7 +12,7 @@ import pytest
 from click.testing import Result
 
 from iowatch.comparison import ComparisonOptions, Outcome, compare_sides, parse_side
-from iowatch.comparison.sides import parse_period
+from iowatch.comparison.sides import Period, parse_period
 from iowatch.core import UsageError, format_number
 from iowatch.output.comparison import exclusion_lines, summary_sentences
 from iowatch.reference import events
@@ -70,9 +70,9 @@ def test_many_filters_are_not_read_as_a_file_name() -> None:
 
 
 def test_periods_count_whole_days() -> None:
-    assert parse_period("2026-01-01..2026-01-01", UTC) == (1_767_225_600, 1_767_225_600 + 86_400)
-    assert parse_period("..2026-01-01T06:00:00", UTC) == (None, 1_767_225_600 + 6 * 3600)
-    assert parse_period("1767225600..1767229200", UTC) == (1_767_225_600, 1_767_229_200)  # as long as a date
+    assert parse_period("2026-01-01..2026-01-01", UTC) == Period(1_767_225_600, 1_767_225_600 + 86_400)
+    assert parse_period("..2026-01-01T06:00:00", UTC) == Period(None, 1_767_225_600 + 6 * 3600)
+    assert parse_period("1767225600..1767229200", UTC) == Period(1_767_225_600, 1_767_229_200)  # as long as a date
     with pytest.raises(UsageError, match="ends before"):
         parse_period("2026-02-01..2026-01-01", UTC)
     with pytest.raises(UsageError, match="not a period"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import astuple
 from pathlib import Path
 
 import pytest
@@ -24,7 +25,7 @@ def record_session(history: History, tmp_path: Path, number: int, stack: str, mp
     """A session with one run that wrote and read, and its log."""
     log = tmp_path / f"{number}-{stack}.darshan"
     log.write_bytes(build(LogSpec(mpiio=[("/lus/a", -1, mpiio)], posix=[("/lus/a", -1, posix)])))
-    kept = Artefact("darshan", "trace.darshan", *artefacts.store_artefact(log))
+    kept = Artefact("darshan", "trace.darshan", *astuple(artefacts.store_artefact(log)))
     case = {"api": "MPIIO", "ranks": 4}
     results = tuple(Result(operation, "bandwidth", "MiB/s", (100.0 + number,), case) for operation in ("write", "read"))
     name, begin = f"night-{number}", START + number * DAY_S

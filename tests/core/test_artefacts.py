@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from iowatch.core import MachineError, UsageError
-from iowatch.core.artefacts import artefact_path, damaged_artefacts, prune_artefacts, store_artefact
+from iowatch.core.artefacts import StoredFile, artefact_path, damaged_artefacts, prune_artefacts, store_artefact
 
 DAY_S = 24 * 3600.0
 
@@ -22,7 +22,7 @@ def kept(var: Path, tmp_path: Path) -> list[str]:
     for i in range(5):
         source = tmp_path / f"{i}.darshan"
         source.write_bytes(bytes([i]) * (10 * (i + 1)))
-        digest, _ = store_artefact(source)
+        digest = store_artefact(source).sha256
         moment = time.time() - (5 - i) * DAY_S
         os.utime(artefact_path(digest), (moment, moment))
         found.append(digest)
@@ -85,7 +85,7 @@ def test_damaged_artefact_is_replaced_when_its_content_is_stored(
     """The newest file has 50 bytes; a truncated one is what a power failure leaves of a file that was not synced."""
     path = artefact_path(kept[4])
     path.write_bytes(damage)
-    assert store_artefact(tmp_path / "4.darshan") == (kept[4], 50)
+    assert store_artefact(tmp_path / "4.darshan") == StoredFile(kept[4], 50)
     assert path.read_bytes() == bytes([4]) * 50
     assert [entry.name for entry in path.parent.iterdir()] == [kept[4]]
 
@@ -107,7 +107,7 @@ def test_negative_limits_are_refused(var: Path) -> None:
 def test_storing_an_artefact_a_second_time_renews_its_age(kept: list[str], tmp_path: Path) -> None:
     """The oldest file is stored a second time today."""
     (tmp_path / "again").write_bytes(artefact_path(kept[0]).read_bytes())
-    assert store_artefact(tmp_path / "again")[0] == kept[0]
+    assert store_artefact(tmp_path / "again").sha256 == kept[0]
     assert prune_artefacts(max_age_s=3.5 * DAY_S).removed == (kept[1],)
 
 

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from iowatch.core import InputError, MachineError, UsageError, roots, settings
-from iowatch.core.settings import ENVIRONMENT, SiteSettings
+from iowatch.core.settings import environment_settings, settings_model
 from tests.conftest import ROOT
 
 
 @pytest.fixture
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A repository of a site as working directory, without variables of the environment."""
-    for row in ENVIRONMENT:
+    for row in environment_settings():
         monkeypatch.delenv(row.variable, raising=False)
     place = tmp_path / "site"
     place.mkdir()
@@ -40,8 +40,8 @@ def test_environment_precedes_file_precedes_default(site: Path, monkeypatch: pyt
 
 
 def test_every_field_has_a_description_and_every_variable_a_field_or_one() -> None:
-    assert all(field.description for field in SiteSettings.model_fields.values())
-    assert all(row.description or row.field in SiteSettings.model_fields for row in ENVIRONMENT)
+    assert all(field.description for field in settings_model().model_fields.values())
+    assert all(row.description or row.field in settings_model().model_fields for row in environment_settings())
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_installed_product_without_a_site_keeps_files_in_the_home(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """XDG Base Directory Specification: data of a user are in XDG_DATA_HOME, by default ~/.local/share."""
-    for row in ENVIRONMENT:
+    for row in environment_settings():
         monkeypatch.delenv(row.variable, raising=False)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(roots, "is_clone", lambda: False)
@@ -132,7 +132,9 @@ def test_file_of_the_site_replaces_that_of_the_product(site: Path) -> None:
         == site / "suites/benchio/smoke.yaml"
         == settings.find_file("suite", "benchio", "smoke")
     )
-    assert settings.overridden_files() == [(found[("benchio", "smoke")], product[("benchio", "smoke")])]
+    assert settings.overridden_files() == [
+        settings.OverriddenFile(found[("benchio", "smoke")], product[("benchio", "smoke")])
+    ]
 
 
 def test_what_people_write_goes_to_the_site(site: Path) -> None:

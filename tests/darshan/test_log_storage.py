@@ -24,7 +24,7 @@ def test_log_is_kept_unchanged(make_log: MakeLog, var: Path) -> None:
     log = make_log(posix=POSIX)
     found = keep_darshan_log(log)
     assert found is not None
-    assert artefacts.artefact_path(found[0]).read_bytes() == log.read_bytes()
+    assert artefacts.artefact_path(found.sha256).read_bytes() == log.read_bytes()
 
 
 @pytest.mark.parametrize("mode", ["hash", "drop"])

@@ -9,6 +9,7 @@ import numpy as np
 
 from iowatch.findings import FindingMember
 from iowatch.findings.evidence import (
+    RunsAroundChange,
     counter_differences,
     evidence_differences,
     node_differences,
@@ -114,4 +115,4 @@ def test_runs_next_to_the_change_are_compared() -> None:
     values = numbers.astype(np.float64)
     points = SeriesPoints(1, numbers, values, values, values, values, numbers, numbers)
     member = cast("FindingMember", SimpleNamespace(last_before=20, first_after=21))
-    assert runs_around_change(member, points) == ([*range(14, 21)], [*range(21, 28)])
+    assert runs_around_change(member, points) == RunsAroundChange([*range(14, 21)], [*range(21, 28)])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import astuple
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -24,7 +25,7 @@ def log(place: Path, number: int, mpiio: Mapping[str, float]) -> Artefact:
     path.write_bytes(
         build(LogSpec(mpiio=[("/lus/a", -1, mpiio)], posix=[("/lus/a", -1, {"POSIX_READS": 100 * (1 + number % 3)})]))
     )
-    return Artefact("darshan", "trace.darshan", *artefacts.store_artefact(path))
+    return Artefact("darshan", "trace.darshan", *astuple(artefacts.store_artefact(path)))
 
 
 @pytest.fixture

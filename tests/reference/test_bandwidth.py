@@ -128,8 +128,8 @@ def test_case_text_is_independent_of_order_and_kind_of_number(parameters: dict[s
 
 
 def test_longest_matching_metric_name_is_used() -> None:
-    operation, metric = bandwidth.split_variable("write_raw_bandwidth")
-    assert (operation, metric.name) == ("write", "raw_bandwidth")
+    variable = bandwidth.split_variable("write_raw_bandwidth")
+    assert (variable.operation, variable.metric.name) == ("write", "raw_bandwidth")
     with pytest.raises(UsageError, match="Did you mean 'bandwidth'"):
         bandwidth.split_variable("write_bandwith")
 

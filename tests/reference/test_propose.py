@@ -98,7 +98,7 @@ def _references(*entries: Reference) -> References:
 
 
 def _only(references: References, level: ProposalLevel) -> str:
-    ((proposal,), _) = make_proposals(references, [level], TODAY, "me", "x")
+    (proposal,) = make_proposals(references, [level], TODAY, "me", "x").proposals
     return proposal.kind
 
 
@@ -115,24 +115,24 @@ def test_proposal_is_new_changed_or_the_same() -> None:
 
 def test_six_observations_give_a_reason_instead_of_a_reference() -> None:
     level = _level([1.0] * 6, note="a change on 2026-05-25 is not reviewed")
-    found, left = make_proposals(_references(), [level], TODAY, "me", "x")
-    assert found == []
-    assert left == [
+    proposed = make_proposals(_references(), [level], TODAY, "me", "x")
+    assert proposed.proposals == ()
+    assert proposed.left_out == (
         "stack-a write_bandwidth api=MPIIO,ranks=4: 6 observations at the accepted level, 7 needed "
-        "(a change on 2026-05-25 is not reviewed)"
-    ]
+        "(a change on 2026-05-25 is not reviewed)",
+    )
 
 
 def test_case_that_cannot_be_a_key_is_left_out() -> None:
     for case in ("", "pattern=two words", "chunk=[1,2]"):
-        found, left = make_proposals(_references(), [_level(list(_observations(5, 8)), case=case)], TODAY, "me", "x")
-        assert found == []
-        assert "its case cannot be written" in left[0]
+        proposed = make_proposals(_references(), [_level(list(_observations(5, 8)), case=case)], TODAY, "me", "x")
+        assert proposed.proposals == ()
+        assert "its case cannot be written" in proposed.left_out[0]
 
 
 def test_file_change_shows_and_writes_new_entries(tmp_path: Path) -> None:
-    found, _ = make_proposals(_references(), [_level(list(_observations(5, 8)))], TODAY, "me", "x")
-    change = ReferenceFileChange("here", tmp_path / "here.yaml", "", tuple(found))
+    found = make_proposals(_references(), [_level(list(_observations(5, 8)))], TODAY, "me", "x").proposals
+    change = ReferenceFileChange("here", tmp_path / "here.yaml", "", found)
     assert change.diff.startswith("--- a/here.yaml\n+++ b/here.yaml\n")
     assert not change.path.exists()
     change.write()

@@ -74,13 +74,13 @@ def at(text: str) -> datetime:
 )
 def test_current_blackout_is_found(policy: NightlyPolicy, moment: str, reason: str | None, end: str | None) -> None:
     found = current_blackout(policy, at(moment), UTC)
-    assert (found and found[0].reason, found and found[1]) == (reason, end and at(end))
+    assert (found and found.blackout.reason, found and found.end) == (reason, end and at(end))
 
 
 def test_next_blackout_limits_the_budget(policy: NightlyPolicy) -> None:
     coming = next_blackout(policy, at("2026-11-24 03:00"), UTC)
     assert coming is not None
-    assert (coming[0].reason, coming[1]) == ("maintenance", at("2026-11-24 06:00"))
+    assert (coming.blackout.reason, coming.start) == ("maintenance", at("2026-11-24 06:00"))
     tuesday = session_budget(policy, at("2026-11-24 03:00"), UTC)
     assert (tuesday.seconds, tuesday.node_hours, tuesday.bytes) == (3 * 3600, 2.5, 4 * 2**40)
     assert tuesday.limit_reason == "the time until the blackout 'maintenance' at 06:00 UTC"
@@ -94,10 +94,10 @@ def test_next_blackout_begins_after_any_time_outside_blackouts(moment: datetime)
     policy = NightlyPolicy(blackouts=(Blackout(reason="x", days=("mon", "fri"), start="23:00", end="04:00"),))
     coming = next_blackout(policy, moment, UTC)
     assert coming is not None
-    assert moment < coming[1] <= moment + timedelta(days=8)
-    assert current_blackout(policy, coming[1], UTC) is not None
+    assert moment < coming.start <= moment + timedelta(days=8)
+    assert current_blackout(policy, coming.start, UTC) is not None
     if current_blackout(policy, moment, UTC) is None:
-        assert current_blackout(policy, coming[1] - timedelta(microseconds=1), UTC) is None
+        assert current_blackout(policy, coming.start - timedelta(microseconds=1), UTC) is None
 
 
 def test_jitter_is_reproducible_and_differs_per_day(policy: NightlyPolicy) -> None:
@@ -174,7 +174,8 @@ HISTORY = {one.key: RunHistory(last, 100.0) for one, last in zip(RUNS, (40, 30, 
 
 
 def names(limit: SessionBudget, history: dict[tuple[str, str, str], RunHistory] = HISTORY) -> tuple[str, set[str]]:
-    kept, out = fit_to_budget(RUNS, history, limit)
+    fitted = fit_to_budget(RUNS, history, limit)
+    kept, out = fitted.kept, fitted.deferred
     assert {one.key for one in kept} | {one.key for one in out} == {one.key for one in RUNS}
     return "".join(one.case.name for one in kept), {one.reason for one in out}
 
@@ -200,7 +201,7 @@ def test_every_run_is_selected_within_some_sessions() -> None:
     history: dict[tuple[str, str, str], RunHistory] = {}
     seen: set[str] = set()
     for session_number in range(4):
-        kept, _ = fit_to_budget(RUNS, history, SessionBudget(seconds=650))
+        kept = fit_to_budget(RUNS, history, SessionBudget(seconds=650)).kept
         for one in kept:
             history[one.key] = RunHistory(session_number, None)  # never successful: not repeated at once
         seen |= {one.case.name for one in kept}

@@ -62,8 +62,8 @@ def test_extra_work_is_left_out_where_it_exceeds_the_budget() -> None:
         (SessionBudget(bytes=11 * measured - 1), 0),
         (SessionBudget(seconds=219), 0),
     ):
-        kept, deferred = fit_to_budget([run], HISTORY, budget)
-        assert ([len(one.extra_work) for one in kept], deferred) == ([expected], ())
+        fitted = fit_to_budget([run], HISTORY, budget)
+        assert ([len(one.extra_work) for one in fitted.kept], fitted.deferred) == ([expected], ())
     total = sum(run.volume_bytes for run in RUNS)
     assert not any(run.extra_work for run in extended(8, total_bytes=total))
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from iowatch.core import RunKey
 from iowatch.session import reframe
+from iowatch.session.missing_reasons import reasons_of_failures
 from iowatch.session.reframe import ReframeSite
-from iowatch.session.run import SessionSummary
-from iowatch.session.verdict import _failure_reason
 
 # ReFrame 4.10.4 with a Slurm that keeps no accounts, shortened.
 LOG = """[==========] Finished on Sat Nov 21 05:48:56 2026+0000
@@ -59,5 +59,7 @@ WHOLE = reframe.ReframeFailure("ReFrame", "", "run", "gave up")
 def test_reason_of_a_missing_run(
     failures: tuple[reframe.ReframeFailure, ...], stopped: str | None, reason: str
 ) -> None:
-    summary = SessionSummary("u", (), failures, (), 1.0, 1.0, 0, stop_reason=stopped)
-    assert _failure_reason(summary, "gnu", "benchio:api=posix") == reason
+    key = RunKey("x", "gnu", "benchio:api=posix")
+    reasons = reasons_of_failures(failures, stopped, [key])
+    assert [found.reason for found in reasons.values()] == ([reason] if reason else [])
+    assert set(reasons) <= {key}

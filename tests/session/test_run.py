@@ -22,8 +22,8 @@ from iowatch.findings.series import load_observations
 from iowatch.output.text.verdict import format_retested_run
 from iowatch.session import accepted_plan, budget, conditions, ingest, options, reframe, run, runner
 from iowatch.session.context import SessionContext, make_context, select_cases
-from iowatch.session.coverage import missing_reasons
 from iowatch.session.directory import recover_sessions
+from iowatch.session.missing_reasons import recorded_reasons
 from iowatch.session.options import SessionOptions
 from iowatch.session.reframe import ReframePartition, ReframeSite
 from iowatch.session.verdict import assess_session
@@ -325,7 +325,7 @@ def test_session_beyond_its_budget_is_ended_and_not_ok(
     monkeypatch.setattr(run, "session_budget", lambda *_: limits)
     monkeypatch.setattr(run, "load_run_history", lambda *_: {})
     # By their time limits (60 s) nothing would fit: plan all runs.
-    monkeypatch.setattr(run, "fit_to_budget", lambda runs, *_: (tuple(runs), ()))
+    monkeypatch.setattr(run, "fit_to_budget", lambda runs, *_: budget.FittedRuns(tuple(runs), ()))
     for module in (runner, ingest):  # no results
         monkeypatch.setattr(module, "ingest_case", lambda *_: None)
     done = run_session(history_with_sessions, NightlyPolicy())
@@ -337,8 +337,8 @@ def test_session_beyond_its_budget_is_ended_and_not_ok(
     assert all(done.stop_reason in problem.reason for problem in verdict.missing)
     assert len(verdict.missing) == 3
     # The pages read the reasons from the session.
-    reasons = missing_reasons(history_with_sessions.session(done.uuid))
-    assert list(reasons.values()) == [done.stop_reason] * 3
+    reasons = recorded_reasons(history_with_sessions.session(done.uuid))
+    assert [reason.reason for reason in reasons.values()] == [done.stop_reason] * 3
 
 
 def test_verdict_is_printed_if_the_report_cannot_be_written(

@@ -316,10 +316,9 @@ def prometheus() -> Iterator[str]:
 
 def test_answers_of_prometheus(prometheus: str) -> None:
     queries = {name: name for name in ("ops", "two", "none", "late", "bad")}
-    before, after, missing = covariates.ask_prometheus(
-        PrometheusSettings(url=prometheus, queries=queries), 100.0, 107.3
-    )
-    assert (before, after) == ({"prometheus:ops": 100.0}, {"prometheus:ops": 107.3})
+    answers = covariates.ask_prometheus(PrometheusSettings(url=prometheus, queries=queries), 100.0, 107.3)
+    missing = answers.missing
+    assert (answers.before, answers.after) == ({"prometheus:ops": 100.0}, {"prometheus:ops": 107.3})
     assert missing.keys() == {f"prometheus:{name}" for name in ("two", "none", "late", "bad")}
     assert missing["prometheus:two"].startswith("2 series, expected one")
     assert "parse error" in missing["prometheus:bad"]
@@ -327,8 +326,9 @@ def test_answers_of_prometheus(prometheus: str) -> None:
 
 def test_silent_prometheus_is_asked_once() -> None:
     settings = PrometheusSettings(url="http://127.0.0.1:9", queries={"one": "up", "two": "up"})
-    before, after, missing = covariates.ask_prometheus(settings, 1.0, 2.0)
-    assert (before, after) == ({}, {})
+    answers = covariates.ask_prometheus(settings, 1.0, 2.0)
+    missing = answers.missing
+    assert (answers.before, answers.after) == ({}, {})
     assert "no answer of http://127.0.0.1:9" in missing["prometheus:one"]
     assert covariates._silent.pop(settings.url) == missing["prometheus:two"]
 

@@ -34,7 +34,7 @@ def machine_with(monkeypatch: pytest.MonkeyPatch, var: Path):
         monkeypatch.setattr(doctor, "discover_stacks", lambda system: [stack(*names)] if names else [])
         monkeypatch.setattr(doctor, "_configuration_problems", lambda system: ())
         monkeypatch.setattr(doctor.stack_install, "spack_version", lambda: None)
-        monkeypatch.setattr(machine, "detect_distribution", lambda: ("Some Linux 1", debian))
+        monkeypatch.setattr(machine, "detect_distribution", lambda: machine.Distribution("Some Linux 1", debian))
         monkeypatch.setattr(doctor.os, "getuid", lambda: uid)
         monkeypatch.setattr(machine, "can_read_darshan_logs", lambda: True)
         monkeypatch.setattr(doctor.shutil, "which", lambda name: f"/usr/bin/{name}" if programs else None)

@@ -92,6 +92,12 @@ def test_slurm_partitions_are_detected(fake: Callable[[str, str], None]) -> None
     ]
 
 
+def test_partition_without_nodes_has_unknown_nodes(fake: Callable[[str, str], None]) -> None:
+    """As a Slurm that was installed and not configured reports it: no "0 nodes" in questions and files."""
+    fake("sinfo", "printf 'debug*|0|0|infinite\\n'")
+    assert machine.detect_partitions("slurm") == [QueueInfo("debug", None, None, None, default=True)]
+
+
 def test_pbs_queues_are_detected(fake: Callable[[str, str], None]) -> None:
     fake("pbsnodes", "echo pbs_version = 23.06.06")
     fake("qstat", QSTAT)

@@ -30,7 +30,7 @@ def one_machine(fake: Callable[[str, str], None], monkeypatch: pytest.MonkeyPatc
     """A machine without a scheduler and with one local file system, in Berlin."""
     mount = storage.Mount("/", "ext4", 10**12, 10**11, True)
     monkeypatch.setattr("iowatch.site.storage.list_mounts", lambda: [mount])
-    monkeypatch.setattr(machine, "detect_time_zone", lambda: ("Europe/Berlin", "TZ"))
+    monkeypatch.setattr(machine, "detect_time_zone", lambda: machine.DetectedTimeZone("Europe/Berlin", "TZ"))
     monkeypatch.setenv("USER", "ann")
     for name in ("SCRATCH", "WORK"):
         monkeypatch.delenv(name, raising=False)
@@ -294,15 +294,15 @@ def test_time_zone_of_a_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     etc = tmp_path / "etc"
     etc.mkdir()
     monkeypatch.delenv("TZ", raising=False)
-    assert machine.detect_time_zone(tmp_path) == ("UTC", "no /etc/localtime")
+    assert machine.detect_time_zone(tmp_path) == machine.DetectedTimeZone("UTC", "no /etc/localtime")
     (etc / "localtime").write_bytes(b"TZif2")  # a copy of the rules, without their name
     assert machine.detect_time_zone(tmp_path) is None
     (etc / "timezone").write_text("Asia/Tokyo\n")
-    assert machine.detect_time_zone(tmp_path) == ("Asia/Tokyo", "/etc/timezone")
+    assert machine.detect_time_zone(tmp_path) == machine.DetectedTimeZone("Asia/Tokyo", "/etc/timezone")
     (etc / "localtime").unlink()
     (etc / "localtime").symlink_to("/usr/share/zoneinfo/Europe/Berlin")
-    assert machine.detect_time_zone(tmp_path) == ("Europe/Berlin", "/etc/localtime")
+    assert machine.detect_time_zone(tmp_path) == machine.DetectedTimeZone("Europe/Berlin", "/etc/localtime")
     monkeypatch.setenv("TZ", ":America/Chicago")
-    assert machine.detect_time_zone(tmp_path) == ("America/Chicago", "TZ")
+    assert machine.detect_time_zone(tmp_path) == machine.DetectedTimeZone("America/Chicago", "TZ")
     monkeypatch.setenv("TZ", "CET-1CEST")
-    assert machine.detect_time_zone(tmp_path) == ("Europe/Berlin", "/etc/localtime")
+    assert machine.detect_time_zone(tmp_path) == machine.DetectedTimeZone("Europe/Berlin", "/etc/localtime")

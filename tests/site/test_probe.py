@@ -7,21 +7,23 @@ from pathlib import Path
 import pytest
 
 from iowatch.site.stack import probe as stack_probe
-from iowatch.site.stack.probe import MpiInstallation
+from iowatch.site.stack.probe import MpiInstallation, MpiVersion
 
 from .conftest import Tool
 
 # Printed by mpirun of Debian 12's openmpi-bin 4.1.4-3+b1, mpich 4.0.2-3+b1, and by Open MPI 5's prterun.
 VERSIONS = {
-    "mpirun.openmpi (OpenRTE) 4.1.4\n\nReport bugs to http://www.open-mpi.org/community/help/": ("openmpi", "4.1.4"),
-    "HYDRA build details:\n    Version:                                 4.0.2": ("mpich", "4.0.2"),
-    "mpirun (Open MPI) 5.0.8": ("openmpi", "5.0.8"),
+    "mpirun.openmpi (OpenRTE) 4.1.4\n\nReport bugs to http://www.open-mpi.org/community/help/": MpiVersion(
+        "openmpi", "4.1.4"
+    ),
+    "HYDRA build details:\n    Version:                                 4.0.2": MpiVersion("mpich", "4.0.2"),
+    "mpirun (Open MPI) 5.0.8": MpiVersion("openmpi", "5.0.8"),
     "something else 1.2.3": None,
 }
 
 
 @pytest.mark.parametrize(("answer", "expected"), VERSIONS.items())
-def test_mpi_is_identified_by_its_version_output(tool: Tool, answer: str, expected: tuple[str, str] | None) -> None:
+def test_mpi_is_identified_by_its_version_output(tool: Tool, answer: str, expected: MpiVersion | None) -> None:
     path = tool("mpirun", f"cat <<'END'\n{answer}\nEND")
     assert stack_probe.identify_mpi(str(path)) == expected
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from iowatch.core.settings import ENVIRONMENT, KINDS, SiteSettings
+from iowatch.core.settings import KINDS, environment_settings, settings_model
 from iowatch.core.yamlfile import YamlDocument
 from iowatch.reference import events
 from tests.conftest import ROOT
@@ -21,7 +21,7 @@ Cli = Callable[..., Result]
 @pytest.fixture
 def site(tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A new repository of a site as working directory."""
-    for row in ENVIRONMENT:
+    for row in environment_settings():
         monkeypatch.delenv(row.variable, raising=False)
     place = tmp_path / "our-site"
     done = cli("init", place, "--title", 'Our "I/O"', "--timezone", "Europe/Berlin")
@@ -31,7 +31,7 @@ def site(tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_new_site_has_all_folders_and_valid_settings(site: Path) -> None:
-    stated = YamlDocument(site / "site.yaml").validated(SiteSettings)
+    stated = YamlDocument(site / "site.yaml").validated(settings_model())
     assert (stated.title, stated.timezone) == ('Our "I/O"', "Europe/Berlin")
     folders = {kind.site.partition("/*")[0] for kind in KINDS.values() if "/" in kind.site} - {"reference/published"}
     assert {folder for folder in folders if not (site / folder).is_dir()} == set()
@@ -42,7 +42,7 @@ def test_every_setting_of_the_comments_is_valid(site: Path) -> None:
     """Uncommented, the examples of site.yaml are settings; of two alternatives the last one counts."""
     lines = [line for line in (site / "site.yaml").read_text().splitlines() if line]
     keys = {line.removeprefix("# ").partition(":")[0] for line in lines if line.removeprefix("# ")[0].islower()}
-    assert {key for key in keys if " " not in key} >= set(SiteSettings.model_fields) - {"title", "timezone"}
+    assert {key for key in keys if " " not in key} >= set(settings_model().model_fields) - {"title", "timezone"}
 
 
 def test_git_keeps_everything_but_what_runs_write(site: Path) -> None:

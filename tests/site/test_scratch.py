@@ -35,14 +35,14 @@ def put_lfs_on_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, printed: st
 @pytest.mark.parametrize(
     ("printed", "expected"),
     [
-        ("/mnt/lustre 1024 0 2048 - 10 0 25 -", (1024 * 1024, 15)),
-        ("/mnt/lustre 4096* 0 2048 none 10 0 0 -", (-2048 * 1024, None)),
-        ("/mnt/lustre 1024 0 0 - 10 0 0 -", (None, None)),
+        ("/mnt/lustre 1024 0 2048 - 10 0 25 -", storage.RemainingQuota(1024 * 1024, 15)),
+        ("/mnt/lustre 4096* 0 2048 none 10 0 0 -", storage.RemainingQuota(-2048 * 1024, None)),
+        ("/mnt/lustre 1024 0 0 - 10 0 0 -", storage.RemainingQuota()),
         ("nonsense", None),
     ],
 )
 def test_lustre_quota_is_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, printed: str, expected: tuple[int | None, int | None] | None
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, printed: str, expected: storage.RemainingQuota | None
 ) -> None:
     put_lfs_on_path(tmp_path, monkeypatch, printed)
     assert storage.lustre_quota(tmp_path) == expected

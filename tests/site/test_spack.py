@@ -139,8 +139,9 @@ def test_iowatch_concretizes_with_the_requirements_of_the_wheel(tmp_path: Path) 
 def test_recipe_builds_and_its_install_test_runs(var: Path) -> None:
     from iowatch.site.stack.install import install_stack
 
-    stack, directory = install_stack("debian", "local", jobs=1)
-    assert stack.status == "installed"
+    installed = install_stack("debian", "local", jobs=1)
+    directory = installed.directory
+    assert installed.stack.status == "installed"
     answer = spack("-e", str(directory / "env"), "test", "run", "benchio")
     assert "1 passed of 1" in answer
     activate = f". {directory / 'activate.sh'} && benchio --version"

@@ -85,7 +85,7 @@ def test_environments_match_the_schema(path: Path) -> None:
 
 @pytest.mark.parametrize("path", [*MANIFESTS, *EXAMPLES], ids=label)
 def test_every_version_is_pinned(path: Path) -> None:
-    assert [spec for spec in stack.root_specs(path) if stack.parse_pinned_spec(spec)[1] is None] == []
+    assert [spec for spec in stack.root_specs(path) if stack.parse_pinned_spec(spec).version is None] == []
 
 
 @pytest.mark.parametrize("path", [*MANIFESTS, *EXAMPLES], ids=label)
@@ -112,8 +112,8 @@ def test_lock_has_the_pinned_versions(path: Path) -> None:
     """Each version that spack.yaml names is the one that the lock holds, once."""
     parts = stack.read_lock_parts(path)
     for spec in stack.root_specs(path.parent / "spack.yaml"):
-        name, version = stack.parse_pinned_spec(spec)
-        assert [part.version for part in parts if part.name == name] == [version]
+        pinned = stack.parse_pinned_spec(spec)
+        assert [part.version for part in parts if part.name == pinned.name] == [pinned.version]
 
 
 @pytest.mark.parametrize("path", LOCKS, ids=label)

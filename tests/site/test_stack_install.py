@@ -62,7 +62,8 @@ def test_install_progress_names_the_parts(spack: Callable[..., Path], messages: 
 
 def test_jobs_do_not_need_spack(spack: Callable[..., Path], var: Path) -> None:
     root = spack(GOOD)
-    stack, directory = install_stack("debian", "local")
+    installed = install_stack("debian", "local")
+    stack, directory = installed.stack, installed.directory
     assert stack.status == "installed"
     assert load_stack("debian").status == "installed"
     # Otherwise a session builds another one, with the first HDF5 that CMake finds.

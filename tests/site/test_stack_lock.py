@@ -22,7 +22,7 @@ from .conftest import node, write_lock
     ],
 )
 def test_version_of_a_spec_is_parsed(spec: str, expected: tuple[str, str | None]) -> None:
-    assert stack.parse_pinned_spec(spec) == expected
+    assert stack.parse_pinned_spec(spec) == stack.PinnedSpec(*expected)
 
 
 def test_parts_are_runtime_dependencies_and_the_compiler(tmp_path: Path) -> None:

@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-from iowatch.core import RunKey, RunProblem, UnplannedRun
+from iowatch.core import MissingReason, RunKey, RunProblem, UnplannedRun
 from iowatch.store import (
     AbRunFacts,
     History,
-    MissingReason,
     OutsideResult,
     RunFacts,
     SessionChoice,

@@ -7,7 +7,7 @@ import os
 import random
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import astuple, replace
 from pathlib import Path
 from typing import Any
 
@@ -222,7 +222,7 @@ def test_damaged_kept_files_are_reported(var: Path, tmp_path: Path, new_database
     for number in range(3):
         source = tmp_path / f"{number}.out"
         source.write_text(f"output {number}")
-        stored.append(Artefact("stdout", source.name, *artefacts.store_artefact(source)))
+        stored.append(Artefact("stdout", source.name, *astuple(artefacts.store_artefact(source))))
     artefacts.artefact_path(stored[1].sha256).write_text("out")
     artefacts.artefact_path(stored[2].sha256).write_text("output X")
     with History.open(new_database("sqlite")) as history:
@@ -380,7 +380,7 @@ def test_prune_keeps_the_evidence_of_findings(var: Path, tmp_path: Path, cli: Ca
     for number in range(3):
         file = tmp_path / "log"
         file.write_text(f"log {number}")
-        digest, _ = artefacts.store_artefact(file)
+        digest = artefacts.store_artefact(file).sha256
         digests.append(digest)
         os.utime(artefacts.artefact_path(digest), (time.time() - 100 * 86400,) * 2)
     with History.open() as history:

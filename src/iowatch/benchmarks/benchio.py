@@ -324,7 +324,7 @@ class _Row:
 
 
 @dataclass(frozen=True, slots=True)
-class _Summary:
+class _PrintedSummary:
     """The summary of an operation in MiB/s, as printed, and the number of its rows."""
 
     maximum: float
@@ -407,7 +407,7 @@ class BenchioSummaryReader:
             "cache": achieved_cache or requested_cache,
             "sync": _SYNC[sync],
         }
-        summaries = {operation: _Summary(*numbers) for operation, *numbers in fields["summaries"]}
+        summaries = {operation: _PrintedSummary(*numbers) for operation, *numbers in fields["summaries"]}
         if not self._rows or self._rows.keys() != summaries.keys():
             builder.add_truncation("the summary of an operation is missing")
         for operation in self._rows:
@@ -415,7 +415,7 @@ class BenchioSummaryReader:
                 self._check_operation(builder, operation, summaries[operation], case)
 
     def _check_operation(
-        self, builder: parsing.OutputBuilder, operation: str, summary: _Summary, case: parsing.CaseParameters
+        self, builder: parsing.OutputBuilder, operation: str, summary: _PrintedSummary, case: parsing.CaseParameters
     ) -> None:
         """Add bandwidths and times of an operation if size and summary confirm all of its rows; else a truncation.
 

@@ -239,20 +239,32 @@ def _signal_reason(number: int) -> str:
         return f"killed by signal {number}"
 
 
-def explain_exit_status(status: int) -> tuple[bool, str]:
-    """Return whether an exit status means that the run was stopped from outside, and its description.
+@dataclass(frozen=True)
+class ExitStatusMeaning:
+    """What an exit status says.
+
+    Attributes:
+        is_stopped: whether the run was stopped from outside.
+    """
+
+    is_stopped: bool
+    text: str
+
+
+def explain_exit_status(status: int) -> ExitStatusMeaning:
+    """Return what an exit status says about a run.
 
     Args:
         status: from a shell, Python's subprocess (negative: signal) or `timeout` (124); not 0.
     """
     if status == 124:
-        return True, "stopped by timeout (exit code 124)"
+        return ExitStatusMeaning(True, "stopped by timeout (exit code 124)")
     number = -status if status < 0 else status - 128
     if number in (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGXCPU):
-        return True, _signal_reason(number)
+        return ExitStatusMeaning(True, _signal_reason(number))
     if status < 0:
-        return False, _signal_reason(number)
-    return False, f"exit code {status}"
+        return ExitStatusMeaning(False, _signal_reason(number))
+    return ExitStatusMeaning(False, f"exit code {status}")
 
 
 @dataclass
@@ -457,11 +469,11 @@ class OutputBuilder:
         if lines.empty or not self.recognised:
             self.facts[UNRECOGNISED] = True
         if context.rc:
-            is_stopped, words = explain_exit_status(context.rc)
-            if is_stopped:
-                self.add_truncation(words)
+            meaning = explain_exit_status(context.rc)
+            if meaning.is_stopped:
+                self.add_truncation(meaning.text)
             else:
-                self.add_failure(words)
+                self.add_failure(meaning.text)
         fatal = self.signatures.reasons(fatal=True)
         status: OutputStatus = "ok"
         if fatal or self._failed:

@@ -12,10 +12,11 @@ from iowatch.core.lazy_names import lazy_names
 if TYPE_CHECKING:
     from iowatch.checks.extension import EXTENSIONS, CheckExtension, ExtensionSettings
     from iowatch.checks.order import (
-        INTERLEAVED_PARAMETERS,
+        AB_RUN_PARAMETER,
         ORDER_VARIABLE,
         OVERHEAD_PAIRS,
         RETEST,
+        UNMONITORED_PARAMETERS,
         CheckTurn,
         ExtraWork,
         OrderedFileSystem,

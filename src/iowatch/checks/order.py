@@ -20,7 +20,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from iowatch.benchmarks.options import Options
 from iowatch.benchmarks.suites import SuiteCase
-from iowatch.core import InputError, RunKey, Scalar, write_atomically
+from iowatch.core import InputError, RunKey, Scalar, plugins, write_atomically
 from iowatch.site import FileSystemIdentity, storage
 
 ORDER_VARIABLE = "IOWATCH_ORDER"
@@ -32,8 +32,11 @@ OVERHEAD_PAIRS = 5
 RETEST = "retest"
 # Sides of an A/B run in names of runs: the first stack named is A.
 _TURN_LETTERS = {"left": "A", "right": "B"}
-# Case parameters of turns, whose series are not monitored.
-INTERLEAVED_PARAMETERS = frozenset({"ab_run", "aggressors"})
+# Case parameters of turns, whose series are not monitored: that of A/B runs, and those of experiments.
+AB_RUN_PARAMETER = "ab_run"
+UNMONITORED_PARAMETERS = plugins.Registry(
+    plugins.UnmonitoredParameter, (plugins.UnmonitoredParameter(AB_RUN_PARAMETER),), file=""
+)
 
 
 @dataclass(frozen=True, slots=True)

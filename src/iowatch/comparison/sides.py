@@ -121,8 +121,16 @@ def parse_filter_value(name: str, value: str) -> Scalar | None:
     return parsed if isinstance(parsed, str | int | float | bool) else value
 
 
-def parse_period(name: str, zone: dt.tzinfo) -> tuple[int | None, int | None]:
-    """Parse `DATE..DATE` to epoch seconds, with an exclusive end; an end without a time includes the whole day.
+@dataclass(frozen=True)
+class Period:
+    """A period in epoch seconds, with an exclusive end; None without a limit."""
+
+    begin: int | None
+    end: int | None
+
+
+def parse_period(name: str, zone: dt.tzinfo) -> Period:
+    """Parse `DATE..DATE`; an end without a time includes the whole day.
 
     Either date may be empty.
 
@@ -144,7 +152,7 @@ def parse_period(name: str, zone: dt.tzinfo) -> tuple[int | None, int | None]:
         end = start_of_day(local_day(end, zone) + dt.timedelta(days=1), zone)
     if begin is not None and end is not None and end <= begin:
         raise UsageError(f"period '{name}' ends before it begins")
-    return begin, end
+    return Period(begin, end)
 
 
 def _parse_date(text: str, zone: dt.tzinfo) -> int | None:
@@ -456,8 +464,8 @@ def query_side_results(spec: SideSpec, position: SidePosition, history: Opened, 
         # The dates are in the zone of the system, which a filter may name.
         system = spec.filters.get("system")
         systems = [str(system)] if system else history().systems()
-        begin, end = parse_period(spec.name, shared_zone(systems))
-        result_filter = ResultFilter(since=begin, until=end)
+        period = parse_period(spec.name, shared_zone(systems))
+        result_filter = ResultFilter(since=period.begin, until=period.end)
     else:
         result_filter = _event_period(spec, position, days)
     results = list(history().results(result_filter))

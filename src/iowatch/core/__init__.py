@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     )
     from iowatch.core.runs import (
         ExpectedResult,
+        MissingReason,
         ProblemKind,
         RunKey,
         RunProblem,

@@ -36,8 +36,16 @@ def artefact_path(sha256: str) -> Path:
     return _store_directory() / sha256[:2] / sha256
 
 
-def store_artefact(source: Path) -> tuple[str, int]:
-    """Store a copy of a file; return its SHA-256 and its size in bytes.
+@dataclass(frozen=True)
+class StoredFile:
+    """A file in the artefact store."""
+
+    sha256: str
+    size_bytes: int
+
+
+def store_artefact(source: Path) -> StoredFile:
+    """Store a copy of a file.
 
     Equal content is stored once; storing it again resets its age, and replaces a damaged copy.
     """
@@ -46,7 +54,7 @@ def store_artefact(source: Path) -> tuple[str, int]:
     if is_intact(target, size):
         with suppress(PermissionError):  # owned by another user, in a shared var/
             os.utime(target)
-        return digest, size
+        return StoredFile(digest, size)
     target.parent.mkdir(parents=True, exist_ok=True)
     draft = new_draft(target)
     try:
@@ -58,7 +66,7 @@ def store_artefact(source: Path) -> tuple[str, int]:
         _sync(target.parent)
     finally:
         draft.unlink(missing_ok=True)
-    return digest, size
+    return StoredFile(digest, size)
 
 
 def is_intact(artefact: Path, size_bytes: int) -> bool:

@@ -85,6 +85,34 @@ class StackExperiment:
         return f"iowatch {self.name} --finding {finding}"
 
 
+@dataclass(frozen=True)
+class CapabilitySetting:
+    """A setting of `site.yaml` that a capability reads and the suite does not.
+
+    Attributes:
+        name: of the field.
+        values: those allowed, the default first.
+        variable: of the environment, which has precedence over the file.
+        description: for `iowatch config`.
+    """
+
+    name: str
+    values: tuple[str, ...]
+    variable: str
+    description: str
+
+
+@dataclass(frozen=True)
+class UnmonitoredParameter:
+    """A case parameter of runs under conditions of their own: series with it are no subject of findings.
+
+    Attributes:
+        name: of the case parameter, which only such runs have.
+    """
+
+    name: str
+
+
 @cache
 def capabilities() -> tuple[str, ...]:
     """Return the packages of all capabilities, in the order of their names."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, TypeVar
+from typing import Literal, NamedTuple, Self, TypeVar
 
 from iowatch.core.units import DAY_S
 
@@ -74,6 +74,20 @@ class RunProblem:
         return RunKey(self.partition, self.stack, self.run)
 
 
+class MissingReason(NamedTuple):
+    """Why a run of a session is missing."""
+
+    partition: str
+    stack: str
+    run: str
+    reason: str
+
+    @property
+    def key(self) -> RunKey:
+        """The run."""
+        return RunKey(self.partition, self.stack, self.run)
+
+
 @dataclass(frozen=True, slots=True)
 class ExpectedResult:
     """One (run, operation, metric) of the expected set of a session."""
@@ -108,6 +122,16 @@ class UnplannedRun:
     def key(self) -> RunKey:
         """The key of the run."""
         return RunKey(self.partition, self.stack, self.name)
+
+    @property
+    def missing_reason(self) -> MissingReason:
+        """Why it is missing, if it is lost."""
+        return MissingReason(self.partition, self.stack, self.name, self.reason)
+
+    @classmethod
+    def lost(cls, reason: MissingReason, results: tuple[tuple[str, str], ...]) -> Self:
+        """A lost run: the reason why it is missing, and its results that are not planned."""
+        return cls(reason.partition, reason.stack, reason.run, results, reason.reason)
 
     def expected(self) -> list[ExpectedResult]:
         """Return its results that are not planned."""

@@ -14,8 +14,9 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, create_model
 
+from iowatch.core import plugins
 from iowatch.core.errors import UsageError
 from iowatch.core.roots import SITE_FILE, product_root, site_root
 from iowatch.core.yamlfile import ClosedModel, YamlDocument, ZoneName, describe_fault
@@ -51,9 +52,6 @@ class SiteSettings(ClosedModel):
     darshan_privacy: Annotated[
         Literal["keep", "hash", "drop"], Field(description="what happens to Darshan logs, which contain user names")
     ] = "keep"
-    log_executables: Annotated[
-        Literal["hash", "name"], Field(description="how tables of a centre's Darshan logs name executables")
-    ] = "hash"
     keep_days: Annotated[float | None, Field(ge=0, description="age in days of the oldest files to keep")] = None
     keep_size: Annotated[str | None, Field(description="total size of files to keep, for example 50g")] = None
     build_cache_size: Annotated[
@@ -86,7 +84,6 @@ ENVIRONMENT = (
     EnvironmentSetting("IOWATCH_DB", "database", "--db"),
     EnvironmentSetting("IOWATCH_VAR", "var"),
     EnvironmentSetting("IOWATCH_DARSHAN_PRIVACY", "darshan_privacy"),
-    EnvironmentSetting("IOWATCH_LOG_EXECUTABLES", "log_executables"),
     EnvironmentSetting("IOWATCH_KEEP_DAYS", "keep_days"),
     EnvironmentSetting("IOWATCH_KEEP_SIZE", "keep_size"),
     EnvironmentSetting("IOWATCH_BUILD_CACHE_SIZE", "build_cache_size"),
@@ -98,6 +95,33 @@ ENVIRONMENT = (
     EnvironmentSetting("IOWATCH_OVERHEAD_CASE", None, None, "case whose Darshan overhead plain `reframe` measures"),
     EnvironmentSetting("IOWATCH_ROOT", None, None, "a clone whose files are used instead of the installed ones"),
 )
+
+
+@cache
+def capability_settings() -> tuple[plugins.CapabilitySetting, ...]:
+    """Return the settings that only capabilities read, in the order of the capabilities."""
+    declared: list[plugins.CapabilitySetting] = []
+    for module in plugins.capability_modules(""):
+        for value in vars(module).values():
+            if isinstance(value, plugins.CapabilitySetting):
+                declared.append(value)
+    return tuple(declared)
+
+
+@cache
+def settings_model() -> type[SiteSettings]:
+    """Return the content of `site.yaml` with the settings of capabilities."""
+    fields: dict[str, Any] = {}
+    for setting in capability_settings():
+        default = setting.values[0]
+        fields[setting.name] = (Literal[setting.values], Field(default, description=setting.description))
+    return create_model("SiteSettings", __base__=SiteSettings, **fields)
+
+
+def environment_settings() -> tuple[EnvironmentSetting, ...]:
+    """Return all variables of the environment that people set: those of the suite, then those of capabilities."""
+    of_capabilities = [EnvironmentSetting(setting.variable, setting.name) for setting in capability_settings()]
+    return (*ENVIRONMENT, *of_capabilities)
 
 
 @dataclass(frozen=True)
@@ -121,9 +145,9 @@ def effective_settings() -> list[EffectiveSetting]:
     document, values = _site_document(), site_settings().model_dump()
     values |= {"database": _PASSWORD.sub(r"\1:***@", database_place()), "var": str(var_directory())}
     values["thresholds"] = ", ".join(f"{name} {value}" for name, value in values["thresholds"].items())
-    setting_by_field = {setting.field: setting for setting in ENVIRONMENT if setting.field}
+    setting_by_field = {setting.field: setting for setting in environment_settings() if setting.field}
     effective: list[EffectiveSetting] = []
-    for name, field in SiteSettings.model_fields.items():
+    for name, field in settings_model().model_fields.items():
         setting = setting_by_field.get(name, EnvironmentSetting(""))
         # A variable has precedence over the file.
         origin = "default"
@@ -135,7 +159,7 @@ def effective_settings() -> list[EffectiveSetting]:
         effective.append(
             EffectiveSetting(name, values[name], origin, variable, setting.option, field.description or "")
         )
-    for setting in ENVIRONMENT:
+    for setting in environment_settings():
         if setting.field is None:
             name = setting.variable.removeprefix("IOWATCH_").lower()
             value = os.environ.get(setting.variable) or None
@@ -155,7 +179,7 @@ def site_settings() -> SiteSettings:
     path = site_root() / SITE_FILE
     changed = path.stat().st_mtime_ns if path.is_file() else 0
     of_environment: list[tuple[str, str]] = []
-    for setting in ENVIRONMENT:
+    for setting in environment_settings():
         value = os.environ.get(setting.variable)
         if setting.field and value:
             of_environment.append((setting.field, value))
@@ -165,13 +189,23 @@ def site_settings() -> SiteSettings:
 @cache
 def _read_settings(path: Path, changed_ns: int, of_environment: tuple[tuple[str, str], ...]) -> SiteSettings:
     document = _site_document()
-    stated = document.validated(SiteSettings) if document and document.data is not None else SiteSettings()
+    model = settings_model()
+    stated = document.validated(model) if document and document.data is not None else model()
     try:
-        return SiteSettings.model_validate({**stated.model_dump(), **dict(of_environment)})
+        return model.model_validate({**stated.model_dump(), **dict(of_environment)})
     except ValidationError as error:
         fault = error.errors()[0]
-        variable = next(row.variable for row in ENVIRONMENT if row.field == fault["loc"][0])
+        variable = next(row.variable for row in environment_settings() if row.field == fault["loc"][0])
         raise UsageError(f"{variable} is '{fault['input']}': {describe_fault(fault)}", hint=_HINT) from error
+
+
+def capability_setting(name: str) -> str:
+    """Return the setting of a capability.
+
+    Raises:
+        InputError: `site.yaml` is invalid. UsageError: a variable is.
+    """
+    return str(getattr(site_settings(), name))
 
 
 def stated_timezone() -> str | None:
@@ -303,17 +337,25 @@ def _fill(pattern: str, names: tuple[str, ...]) -> str:
     return re.sub(r"\*", lambda _: next(following), pattern)
 
 
-def overridden_files() -> list[tuple[Path, Path]]:
-    """Return (file of the site, file of the product) wherever the site replaces a file of the product."""
+@dataclass(frozen=True)
+class OverriddenFile:
+    """A file of the site that replaces a file of the product."""
+
+    of_site: Path
+    of_product: Path
+
+
+def overridden_files() -> list[OverriddenFile]:
+    """Return the files of the site that replace a file of the product."""
     if len(roots()) == 1:
         return []
     product = product_root()
-    overridden: list[tuple[Path, Path]] = []
+    overridden: list[OverriddenFile] = []
     for kind in KINDS.values():
         if kind.merged:
             continue
         for names, path in list_files(kind.name).items():
             replaced = product / _fill(kind.product, names)
             if path != replaced and replaced.exists():
-                overridden.append((path, replaced))
+                overridden.append(OverriddenFile(path, replaced))
     return overridden

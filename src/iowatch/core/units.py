@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 from bisect import bisect_left
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from decimal import Decimal, InvalidOperation
 from difflib import get_close_matches
@@ -52,18 +53,26 @@ def to_mib_per_s(value: float, unit: str) -> float:
     return value * float(base ** _PREFIX_POWER[(prefix or "").lower()]) / (MIB * (8 if amount == "bit" else 1))
 
 
-def to_metric_unit(value: float, unit: str) -> tuple[float, str]:
+@dataclass(frozen=True)
+class Quantity:
+    """A value with its unit."""
+
+    value: float
+    unit: str
+
+
+def to_metric_unit(value: float, unit: str) -> Quantity:
     """Convert a value to the unit in which metrics of its kind are stored: MiB/s, s, 1/s or 1.
 
     Raises:
         InputError: unknown unit.
     """
     if _BANDWIDTH_UNIT.fullmatch(unit):
-        return to_mib_per_s(value, unit), "MiB/s"
+        return Quantity(to_mib_per_s(value, unit), "MiB/s")
     if unit not in _FACTORS:
         raise InputError(f"unknown unit '{unit}'", hint=f"Expected MiB/s, MB/s, Gbit/s… or {', '.join(_FACTORS)}.")
     factor, stored = _FACTORS[unit]
-    return value * factor, stored
+    return Quantity(value * factor, stored)
 
 
 def parse_size(text: str) -> int:

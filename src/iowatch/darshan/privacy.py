@@ -104,8 +104,8 @@ def privacy_mode() -> str:
     return settings.site_settings().darshan_privacy
 
 
-def keep_darshan_log(log: Path) -> tuple[str, int] | None:
-    """Store a log in the artefact store; return SHA-256 and size, or None if the site hides names.
+def keep_darshan_log(log: Path) -> artefacts.StoredFile | None:
+    """Store a log in the artefact store; return None if the site hides names.
 
     A log cannot be anonymised: it also identifies each file by Darshan's own unkeyed hash of the path.
     """

@@ -252,9 +252,9 @@ def load_covariates(
     if not with_covariates:
         return [None] * len(rows)
     runs = np.unique(np.concatenate([run_ids[series_id] for series_id in with_covariates]))
-    names, values = bulk.covariate_matrix(runs, _run_numbers(history, runs.tolist(), save))
-    columns = [column for column, name in enumerate(names) if not _is_consequence(name)]
-    used_names, used_values = [names[column] for column in columns], values[:, columns]
+    matrix = bulk.covariate_matrix(runs, _run_numbers(history, runs.tolist(), save))
+    columns = [column for column, name in enumerate(matrix.names) if not _is_consequence(name)]
+    used_names, used_values = [matrix.names[column] for column in columns], matrix.values[:, columns]
     tables: list[CovariateTable | None] = []
     for row in rows:
         if row.id not in with_covariates:

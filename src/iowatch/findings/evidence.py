@@ -164,10 +164,10 @@ def evidence_differences(
         for difference in _run_differences(history, member):
             differences.setdefault((difference.where, difference.what), difference)
     for member in strongest[:_MAX_NODE_MEMBERS]:
-        runs_before, runs_after = runs_around_change(member, points[member.series_id])
-        facts = history.run_facts([*runs_before, *runs_after], ("nodes",))
-        nodes_before = [facts[run].nodes for run in runs_before]
-        nodes_after = [facts[run].nodes for run in runs_after]
+        runs = runs_around_change(member, points[member.series_id])
+        facts = history.run_facts([*runs.before, *runs.after], ("nodes",))
+        nodes_before = [facts[run].nodes for run in runs.before]
+        nodes_after = [facts[run].nodes for run in runs.after]
         for difference in node_differences(member.name, nodes_before, nodes_after):
             differences.setdefault((difference.where, difference.what), difference)
     return tuple(differences.values())
@@ -191,13 +191,19 @@ def _run_differences(history: History, member: FindingMember) -> list[EvidenceDi
     return [*stack_parts, *environment, *counters]
 
 
-def runs_around_change(
-    member: FindingMember, points: SeriesPoints, most: int = _MAX_NODE_RUNS
-) -> tuple[list[int], list[int]]:
+@dataclass(frozen=True)
+class RunsAroundChange:
+    """Ids of runs before and after a change."""
+
+    before: list[int]
+    after: list[int]
+
+
+def runs_around_change(member: FindingMember, points: SeriesPoints, most: int = _MAX_NODE_RUNS) -> RunsAroundChange:
     """Ids of the last runs before and of the first runs after the change of a member, at most so many each."""
     before = points.run_id[points.time <= member.last_before][-most:]
     after = points.run_id[points.time >= member.first_after][:most]
-    return [int(run) for run in before], [int(run) for run in after]
+    return RunsAroundChange([int(run) for run in before], [int(run) for run in after])
 
 
 def node_differences(
@@ -292,10 +298,13 @@ def covariate_differences(
     """
     runs_around = {m.series_id: runs_around_change(m, points[m.series_id], _USUAL_RUNS) for m in members}
     # One query for all members: most systems record no covariates, and then none of them has any.
-    runs_after = sorted({run for _, after in runs_around.values() for run in after[:_MAX_NODE_RUNS]})
-    facts_after = history.run_facts(runs_after, COVARIATE_FACTS)
+    runs_after: set[int] = set()
+    for runs in runs_around.values():
+        runs_after.update(runs.after[:_MAX_NODE_RUNS])
+    facts_after = history.run_facts(sorted(runs_after), COVARIATE_FACTS)
     for member in strongest_first(members):
-        usual_runs, later_runs = runs_around[member.series_id]
+        usual_runs = runs_around[member.series_id].before
+        later_runs = runs_around[member.series_id].after
         covariates_after = [
             run_covariates(facts_after.get(run, NO_RUN_FACTS).document) for run in later_runs[:_MAX_NODE_RUNS]
         ]

@@ -364,26 +364,39 @@ def _responses(changes: Sequence[SeriesChange]) -> list[SeriesResponse]:
     return [SeriesResponse(series_parameters(change.row), True, change.log_gain) for change in changes]
 
 
-def levels_around(
+@dataclass(frozen=True, eq=False)
+class ObservationsAround:
+    """Headline values of a series before and after a time, in its unit."""
+
+    before: NDArray[np.float64]
+    after: NDArray[np.float64]
+
+    @property
+    def are_on_both_sides(self) -> bool:
+        """Whether there are observations before and after."""
+        return bool(len(self.before)) and bool(len(self.after))
+
+
+def observations_around(
     row: SeriesRow, points: SeriesPoints, changes: Sequence[ChangePoint], boundary: float
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+) -> ObservationsAround:
     """The last observations before a time (epoch seconds) and the first from it on, up to the adjacent changes."""
     start = max((change.time for change in changes if change.time <= boundary), default=0)
     end = min((change.time for change in changes if change.time > boundary), default=2**62)
     values = headline_values(row, points)
     is_before = (points.time >= start) & (points.time < boundary)
     is_after = (points.time >= boundary) & (points.time < end)
-    return values[is_before][-_MAX_OBSERVATIONS:], values[is_after][:_MAX_OBSERVATIONS]
+    return ObservationsAround(values[is_before][-_MAX_OBSERVATIONS:], values[is_after][:_MAX_OBSERVATIONS])
 
 
 def _median_ratio(
     row: SeriesRow, points: SeriesPoints, changes: Sequence[ChangePoint], group: ChangeGroup
 ) -> float | None:
     """Median after / median before the date of the group; None without observations on both sides."""
-    before, after = levels_around(row, points, changes, group.boundary)
-    if not len(before) or not len(after):
+    observations = observations_around(row, points, changes, group.boundary)
+    if not observations.are_on_both_sides:
         return None
-    return float(np.median(after) / np.median(before))
+    return float(np.median(observations.after) / np.median(observations.before))
 
 
 def make_member(series_change: SeriesChange, points: SeriesPoints, name: str) -> FindingMember:

@@ -18,7 +18,7 @@ from iowatch.benchmarks.registry import BENCHMARKS
 from iowatch.core import DAY_S, METRICS, MIB, Layer, Scalar
 from iowatch.findings.detections import load_detections
 from iowatch.findings.finding import MovedLayer, ProbeResponse
-from iowatch.findings.grouping import ChangeGroup, levels_around
+from iowatch.findings.grouping import ChangeGroup, observations_around
 from iowatch.findings.series import headline_series, load_observations
 from iowatch.statistics import ChangePoint, SeriesResponse
 from iowatch.statistics.layers import LayerInference, LayerSeries, TransferDirection, infer_layer
@@ -172,9 +172,9 @@ def layer_of_group(
             # A changed series has a date of its own, and its levels extend over the change of the group.
             boundary = (member.last_before + member.first_after) / 2
             adjacent_changes = [c for c in adjacent_changes if abs(c.time - member.first_after) > DAY_S // 2]
-        before, after = levels_around(row, points[row.id], adjacent_changes, boundary)
-        if len(before) and len(after):
-            layer_series = series_of_change(row, before, after)
+        observations = observations_around(row, points[row.id], adjacent_changes, boundary)
+        if observations.are_on_both_sides:
+            layer_series = series_of_change(row, observations.before, observations.after)
             if layer_series is not None:
                 series.append(layer_series)
     return find_moved_layer(series)
@@ -190,9 +190,9 @@ def assess_newest_layer(history: History, system: str) -> MovedLayer | None:
     series: list[LayerSeries] = []
     for row in rows:
         changes = detections[row.id].changes if row.id in detections else ()
-        before, after = levels_around(row, points[row.id], changes, newest.started_at)
-        if len(before) and len(after):
-            layer_series = series_of_change(row, before, after)
+        observations = observations_around(row, points[row.id], changes, newest.started_at)
+        if observations.are_on_both_sides:
+            layer_series = series_of_change(row, observations.before, observations.after)
             if layer_series is not None:
                 series.append(layer_series)
     return find_moved_layer(series)

@@ -39,9 +39,9 @@ def find_log_differences(history: History, finding: Finding) -> LogDifferences |
         for member in members:
             if member.series_id not in points:
                 continue
-            runs_before, runs_after = runs_around_change(member, points[member.series_id])
-            before = _read_run_traces(history, runs_before[-_MAX_TRACED_RUNS:], reader)
-            after = _read_run_traces(history, runs_after[:_MAX_TRACED_RUNS], reader)
+            runs = runs_around_change(member, points[member.series_id])
+            before = _read_run_traces(history, runs.before[-_MAX_TRACED_RUNS:], reader)
+            after = _read_run_traces(history, runs.after[:_MAX_TRACED_RUNS], reader)
             if before and after:
                 return LogDifferences(member.name, (len(before), len(after)), diff_trace_groups(before, after))
     return None

@@ -147,7 +147,7 @@ def assess_newest_sessions(newest: NewestSeries, previous: Sequence[Finding]) ->
 
 
 @dataclass(frozen=True)
-class _AdjustedSeries:
+class _AdjustedValues:
     """Values of all series of a system, without the effect of a covariate that predicts them together.
 
     Attributes:
@@ -175,14 +175,14 @@ class _SharedLoad:
         self._ids, self._tables, self._starts = list(tables), list(tables.values()), starts
         self._sessions = [np.searchsorted(starts, points[number].time, side="right") - 1 for number in tables]
 
-    def remove(self, logs: Mapping[int, NDArray[np.float64]]) -> _AdjustedSeries:
+    def remove(self, logs: Mapping[int, NDArray[np.float64]]) -> _AdjustedValues:
         """Values (ln) by series id, without the effect of a covariate that predicts all series together."""
         adjusted = adjust_together([logs[series_id] for series_id in self._ids], self._tables, self._sessions)
         if adjusted is None:
-            return _AdjustedSeries(logs, frozenset(), None)
+            return _AdjustedValues(logs, frozenset(), None)
         adjusted_logs, adjustment = adjusted
         logs_by_series = {**logs, **dict(zip(self._ids, adjusted_logs, strict=True))}
-        return _AdjustedSeries(logs_by_series, frozenset(self._ids), adjustment)
+        return _AdjustedValues(logs_by_series, frozenset(self._ids), adjustment)
 
     def doubt(self, event: PanelEvent) -> PanelEvent:
         """An event that a new load may explain: as probable as without it or not at all, and not open."""

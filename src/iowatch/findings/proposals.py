@@ -52,9 +52,10 @@ def propose_from_history(
             usable.append(level)
         else:
             checks_without_class.add(level.check)
-    proposals, left_out = make_proposals(references, usable, day, by, why)
+    proposed = make_proposals(references, usable, day, by, why)
+    left_out = [*proposed.left_out]
     left_out += [f"there is no {check} that could use one" for check in sorted(checks_without_class)]
-    return ReferenceFileChange(system, path, content, tuple(proposals), tuple(left_out))
+    return ReferenceFileChange(system, path, content, proposed.proposals, tuple(left_out))
 
 
 def collect_accepted_levels(history: History, system: str, today: date | None = None) -> list[ProposalLevel]:

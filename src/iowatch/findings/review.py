@@ -179,14 +179,23 @@ def _conflict(asked: _AskedFinding, decisions: Sequence[reviews.Decision]) -> Re
     return ReviewConflict(asked.finding, tuple(about_finding[known_decisions:]))
 
 
-def record_event(history: History, system: str, entry: Mapping[str, Any]) -> tuple[Path, list[IowatchError]]:
+@dataclass(frozen=True)
+class RecordedEvent:
+    """An event that was appended to a file.
+
+    Attributes:
+        faults: what failed after the file was written.
+    """
+
+    path: Path
+    faults: tuple[IowatchError, ...]
+
+
+def record_event(history: History, system: str, entry: Mapping[str, Any]) -> RecordedEvent:
     """Append an event to the file of its system, and update the findings, of which it may be a cause.
 
     Args:
         entry: fields of `Event`.
-
-    Returns:
-        The file, and what failed after it was written.
 
     Raises:
         UsageError: unknown system.
@@ -197,7 +206,7 @@ def record_event(history: History, system: str, entry: Mapping[str, Any]) -> tup
     history.require_right_to_update_findings()
     events.add_event(system, dict(entry))
     path = events.event_file_path(system)
-    return path, _update_after_recording(history, system, path)
+    return RecordedEvent(path, tuple(_update_after_recording(history, system, path)))
 
 
 def _update_after_recording(history: History, system: str, path: Path) -> list[IowatchError]:

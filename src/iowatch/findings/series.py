@@ -19,7 +19,7 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from iowatch.checks import INTERLEAVED_PARAMETERS, RETEST
+from iowatch.checks import RETEST, UNMONITORED_PARAMETERS
 from iowatch.core import DAY_S, METRICS, headline_metrics
 from iowatch.statistics import DetectorSettings
 from iowatch.store import History, RunRow, SeriesFilter, SeriesPoints, SeriesRow, SeriesSamples, SessionRow
@@ -36,11 +36,12 @@ def headline_series(history: History, system: str) -> list[SeriesRow]:
 
 
 def monitored_series(rows: Iterable[SeriesRow]) -> list[SeriesRow]:
-    """The monitored series among those of one system; interleaved runs are not monitored."""
+    """The monitored series among those of one system; those of interleaved runs are not monitored."""
     monitored: dict[tuple[str, str, str], SeriesRow] = {}
     metrics = headline_metrics()
+    unmonitored_parameters = {*UNMONITORED_PARAMETERS}
     for row in rows:
-        is_interleaved = bool(row.case.parameters.keys() & INTERLEAVED_PARAMETERS)
+        is_interleaved = bool(row.case.parameters.keys() & unmonitored_parameters)
         if row.metric not in metrics or not row.n or is_interleaved:
             continue
         # Of several headline metrics of a case the first one.

@@ -25,6 +25,7 @@ from iowatch.core import (
     make_table,
 )
 from iowatch.output.text.findings import remaining_change_lines, verdict_finding_line, verdict_finding_text
+from iowatch.output.text.problems import lacking_run_sections
 from iowatch.output.text.sessions import format_extent
 from iowatch.output.text.verdict import format_retested_run, newest_session_line
 from iowatch.session.coverage import MissingRun
@@ -94,9 +95,7 @@ def _print_problems(console: Console, sections: Iterable[_ProblemSection]) -> No
 
 def _problem_sections(verdict: Verdict) -> list[_ProblemSection]:
     """One section per kind of problem; unavailable cases last."""
-    problems_by_title = {
-        "Failed": verdict.failed,
-        "Missing": verdict.missing,
+    other_problems = {
         "Outside references, or invalid references": verdict.references,
         "Outside their usual range (no accepted reference)": verdict.outside_usual,
         "Deferred to another session": verdict.deferred,
@@ -104,7 +103,9 @@ def _problem_sections(verdict: Verdict) -> list[_ProblemSection]:
         "Not available here": verdict.unavailable,
     }
     sections = [_ProblemSection("Problems", verdict.problems)]
-    for title, problems in problems_by_title.items():
+    for section in lacking_run_sections(verdict.failed, verdict.missing):
+        sections.append(_ProblemSection(section.title, _problem_lines(section.problems)))
+    for title, problems in other_problems.items():
         sections.append(_ProblemSection(title, _problem_lines(problems)))
     return sections
 

@@ -97,12 +97,12 @@ class Reference:
     @property
     def metric(self) -> Metric:
         """The metric of the value."""
-        return split_variable(self.variable)[1]
+        return split_variable(self.variable).metric
 
     @property
     def operation(self) -> str:
         """`write`, `read`… with `_` for every blank and hyphen."""
-        return split_variable(self.variable)[0]
+        return split_variable(self.variable).operation
 
     @property
     def lower(self) -> float | None:
@@ -131,7 +131,19 @@ def performance_variable(operation: str, metric: str) -> str:
     return f"{operation}_{metric}".replace(" ", "_").replace("-", "_")
 
 
-def split_variable(name: str) -> tuple[str, Metric]:
+@dataclass(frozen=True)
+class PerformanceVariable:
+    """A performance variable of ReFrame.
+
+    Attributes:
+        operation: with `_` for every blank and hyphen.
+    """
+
+    operation: str
+    metric: Metric
+
+
+def split_variable(name: str) -> PerformanceVariable:
     """Split a performance variable into operation and metric.
 
     Raises:
@@ -142,7 +154,7 @@ def split_variable(name: str) -> tuple[str, Metric]:
         hint = suggest_name(name.rpartition("_")[2], list(METRICS))
         raise UsageError(f"'{name}' is not <operation>_<metric>", hint=hint)
     metric = max(fitting, key=len)
-    return name.removesuffix(f"_{metric}"), METRICS[metric]
+    return PerformanceVariable(name.removesuffix(f"_{metric}"), METRICS[metric])
 
 
 def _format_value(value: Scalar) -> str:
@@ -347,7 +359,7 @@ def _value_faults(name: str, value: Any) -> Iterator[str]:
     if high is not None and not (_is_number(high) and high >= 0):
         yield f"{name}: the upper bound is relative, 0 or more or null, found {describe_value(high)}"
     try:
-        _, metric = split_variable(name)
+        metric = split_variable(name).metric
     except UsageError:
         return  # a fault of the key
     if unit != metric.unit:

@@ -59,7 +59,7 @@ def resolve_references(
     faults: list[tuple[str, str]] = []
     if known_checks is not None:
         faults += _unknown_checks(references, known_checks)
-    operations = {bandwidth.split_variable(name)[0] for name in variables}
+    operations = {bandwidth.split_variable(name).operation for name in variables}
     check_entries = [entry for entry in references.entries if entry.check == check]
     faults += bandwidth.find_unknown_names(check_entries, case, operations)
     problems = tuple(dict.fromkeys(f"{where}: {fault}" for where, fault in faults))
@@ -95,7 +95,7 @@ def _unmeasured_entries(
     entries: Mapping[str, bandwidth.Reference], check: str, variables: Collection[str]
 ) -> tuple[str, ...]:
     """Describe entries for this case and an operation that ran, whose metric was not measured."""
-    operations = {bandwidth.split_variable(name)[0] for name in variables}
+    operations = {bandwidth.split_variable(name).operation for name in variables}
     problems = []
     for name, entry in entries.items():
         if name not in variables and entry.operation in operations:

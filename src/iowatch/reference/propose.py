@@ -285,10 +285,22 @@ def _round_significant(value: float, digits: int = 4) -> float:
     return float(f"{value:.{digits}g}")
 
 
+@dataclass(frozen=True)
+class ProposedReferences:
+    """Proposals for the levels of a system.
+
+    Attributes:
+        left_out: why some levels have none, one sentence each.
+    """
+
+    proposals: tuple[ReferenceProposal, ...]
+    left_out: tuple[str, ...]
+
+
 def make_proposals(
     references: bandwidth.References, levels: Iterable[ProposalLevel], today: dt.date, by: str, why: str
-) -> tuple[list[ReferenceProposal], list[str]]:
-    """Return the proposals of the levels, and the reasons why some levels have none.
+) -> ProposedReferences:
+    """Propose a reference for each level that has enough observations.
 
     An entry is unchanged (`same`) if its value lies inside the new bounds and the new value inside its own bounds:
     references that follow every observation hide slow losses.
@@ -311,7 +323,7 @@ def make_proposals(
         new = entry_from_level(level, today, by, why)
         old = entries.get(new.key)
         proposals.append(ReferenceProposal(_proposal_kind(old, new), old, new, level.note))
-    return proposals, reasons
+    return ProposedReferences(tuple(proposals), tuple(reasons))
 
 
 def _proposal_kind(old: bandwidth.Reference | None, new: bandwidth.Reference) -> ProposalKind:

@@ -397,11 +397,23 @@ _NOT_PARAMETERS = {"system", "benchmark", "statistic", "value", "unit"}
 MATCHED_PARAMETERS = ("api", "operation", "collective", "pattern", "local_size", "stripe_count", "file_system")
 
 
-def column_parameter(column: str) -> tuple[str, int]:
-    """Return the case parameter of a column of the long form, and its value per unit of the column (bytes per MiB)."""
+@dataclass(frozen=True)
+class ColumnParameter:
+    """The case parameter of a column of the long form.
+
+    Attributes:
+        unit: value of the parameter per unit of the column (bytes per MiB).
+    """
+
+    name: str
+    unit: int = 1
+
+
+def column_parameter(column: str) -> ColumnParameter:
+    """Return the case parameter of a column of the long form."""
     if not column.endswith("_mib"):
-        return _PARAMETER_BY_COLUMN.get(column, column), 1
-    return _PARAMETER_BY_COLUMN.get(column, f"{column.removesuffix('_mib')}_bytes"), MIB
+        return ColumnParameter(_PARAMETER_BY_COLUMN.get(column, column))
+    return ColumnParameter(_PARAMETER_BY_COLUMN.get(column, f"{column.removesuffix('_mib')}_bytes"), MIB)
 
 
 def case_parameters(measurement: Mapping[str, Scalar | None]) -> dict[str, Scalar]:
@@ -411,8 +423,8 @@ def case_parameters(measurement: Mapping[str, Scalar | None]) -> dict[str, Scala
         value = measurement[column]
         if value is None:
             continue
-        name, unit = column_parameter(column)
-        parameters[name] = value if unit == 1 else int(float(value) * unit)
+        parameter = column_parameter(column)
+        parameters[parameter.name] = value if parameter.unit == 1 else int(float(value) * parameter.unit)
     return parameters
 
 

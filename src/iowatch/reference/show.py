@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from rich.console import Console
@@ -41,15 +42,23 @@ def _table_summary(source: str, table: str) -> dict[str, Any]:
     return {"table": table, **printed, "rows": len(loaded.rows), "long": published.has_long_form(loaded)}
 
 
-def published_table_document(source: str, table: str, long_form: bool) -> tuple[dict[str, Any], list[str]]:
-    """Return one table as printed, or with one measurement per row; and its notes.
+@dataclass(frozen=True)
+class ShownTable:
+    """A published table as JSON, and its notes."""
+
+    document: dict[str, Any]
+    notes: tuple[str, ...]
+
+
+def show_published_table(source: str, table: str, long_form: bool) -> ShownTable:
+    """Return one table as printed, or with one measurement per row.
 
     Raises:
         UsageError: unknown source or table, or no long form.
     """
     loaded = published.load_published_table(source, table)
     document = published.long_form_document(loaded) if long_form else loaded.to_json()
-    return document, loaded.sidecar.notes
+    return ShownTable(document, tuple(loaded.sidecar.notes))
 
 
 def print_table_list(document: dict[str, Any], console: Console) -> None:

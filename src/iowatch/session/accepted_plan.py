@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from iowatch.benchmarks.suites import suite_names
-from iowatch.core import InputError, IowatchError, RunKey, UnplannedRun, format_count, format_day, utc_now
+from iowatch.core import InputError, IowatchError, RunKey, UnplannedRun, format_count, utc_now
 from iowatch.reference import reviews
 from iowatch.session.context import CaseSelection, SessionContext, make_context, select_cases
 from iowatch.session.file_systems import examine_file_systems
+from iowatch.session.missing_reasons import reasons_of_losses
 from iowatch.session.options import SessionOptions
 from iowatch.session.plan import SessionPlan, UnavailableCase, make_session_plan
-from iowatch.site import Stack, discover_stacks, system_zone
+from iowatch.site import Stack, discover_stacks
 from iowatch.store import ExpectedResult, History, SessionChoice, SessionFacts, SessionRow
 
 _LOG = logging.getLogger(__name__)
@@ -87,11 +89,6 @@ def _choice_of(session: SessionRow) -> SessionChoice:
     return session.facts.choice or SessionChoice()
 
 
-def loss_reasons(session: SessionRow) -> dict[RunKey, str]:
-    """Reasons why results that the session expects cannot be delivered, by run."""
-    return {run.key: run.reason for run in session.facts.lost}
-
-
 def _earlier_sessions(history: History, options: SessionOptions) -> Iterator[SessionRow]:
     """Sessions of the same system and suite, newest first."""
     for session in history.sessions(options.system):
@@ -130,14 +127,26 @@ def _expected_and_deferred(history: History, session: SessionRow) -> list[Expect
     return results
 
 
+@dataclass(frozen=True)
+class CompletedPlan:
+    """A plan with its lost runs.
+
+    Attributes:
+        added: runs with results that no earlier session expected; none in the first session.
+    """
+
+    plan: SessionPlan
+    added: tuple[UnplannedRun, ...]
+
+
 def compare_with_memory(
     history: History,
     context: SessionContext,
     choice: SessionChoice,
     plan: SessionPlan,
     deferred: Sequence[UnplannedRun],
-) -> tuple[SessionPlan, tuple[UnplannedRun, ...]]:
-    """The plan with its lost runs, and the runs with results that no earlier session expected (none in the first one).
+) -> CompletedPlan:
+    """Complete a plan by what earlier sessions expected and it does not deliver.
 
     Cases of a broken stack that no session expected are added to the unavailable ones.
     """
@@ -154,15 +163,18 @@ def compare_with_memory(
     stacks: dict[str, Stack] = {}
     if not context.options.stacks:
         stacks = {stack.name: stack for stack in discover_stacks(context.system.name)}
-    reasons = _loss_reasons(history, context, plan, stacks, dict.fromkeys(result.key for result in lost))
+    reasons = reasons_of_losses(history, context, plan, stacks, dict.fromkeys(result.key for result in lost))
     # What is lost is not reported as unavailable, too.
     lost_cases = {(key.run, key.stack) for key in reasons}
     unavailable = (*plan.unavailable, *_cases_of_broken_stacks(context, stacks.values()))
     kept = tuple(case for case in unavailable if (case.name, case.stack) not in lost_cases)
     # In the first session everything is new.
     added = [result for result in dict.fromkeys(planned) if result not in memory] if memory else []
-    added_runs = _group_by_run(added, {result.key: "not expected by earlier sessions" for result in added})
-    return SessionPlan(plan.runs, kept, _group_by_run(lost, reasons)), added_runs
+    added_runs: list[UnplannedRun] = []
+    for key, results in _group_by_run(added).items():
+        added_runs.append(UnplannedRun(*key, results, "not expected by earlier sessions"))
+    lost_runs = tuple(UnplannedRun.lost(reasons[key], results) for key, results in _group_by_run(lost).items())
+    return CompletedPlan(SessionPlan(plan.runs, kept, lost_runs), tuple(added_runs))
 
 
 def _lost_results(
@@ -195,49 +207,12 @@ def _cases_of_broken_stacks(context: SessionContext, stacks: Iterable[Stack]) ->
             yield UnavailableCase(case.run_name, stack.name, f"the stack is broken: {stack.note}")
 
 
-def _group_by_run(results: Iterable[ExpectedResult], reasons: Mapping[RunKey, str]) -> tuple[UnplannedRun, ...]:
-    """The runs of results, each with the reason why it is not planned."""
+def _group_by_run(results: Iterable[ExpectedResult]) -> dict[RunKey, tuple[tuple[str, str], ...]]:
+    """(Operation, metric) of the results of each run, in their order."""
     results_by_run: dict[RunKey, list[tuple[str, str]]] = {}
     for result in results:
         results_by_run.setdefault(result.key, []).append((result.operation, result.metric))
-    return tuple(UnplannedRun(*key, tuple(of_run), reasons[key]) for key, of_run in results_by_run.items())
-
-
-def _loss_reasons(
-    history: History, context: SessionContext, plan: SessionPlan, stacks: Mapping[str, Stack], keys: Iterable[RunKey]
-) -> dict[RunKey, str]:
-    """Why each lost run is not planned any more, and when it ran last."""
-    lost_keys = [*keys]
-    # The query below takes long in a long history.
-    if not lost_keys:
-        return {}
-    zone = system_zone(context.system.name)
-    last_runs = history.last_run_times(context.system.name)
-    reasons: dict[RunKey, str] = {}
-    for key in lost_keys:
-        when = "it never delivered a result"
-        if key in last_runs:
-            when = f"last run on {format_day(last_runs[key], zone)}"
-        reasons[key] = f"{_loss_reason(context, plan, stacks, key)}; {when}"
-    return reasons
-
-
-def _loss_reason(context: SessionContext, plan: SessionPlan, stacks: Mapping[str, Stack], key: RunKey) -> str:
-    """Reason why a run, or some of its results, are not planned any more."""
-    if key.run not in context.selection.known_run_names:
-        return f"suite '{context.options.suite}' no longer contains the case"
-    if key.stack not in context.site.features:
-        stack = stacks.get(key.stack)
-        return "the stack no longer exists" if stack is None else f"the stack is {stack.status}: {stack.note}"
-    stacks_of_partition = {partition.name: partition.stacks for partition in context.site.partitions}
-    if key.partition not in stacks_of_partition:
-        return f"partition '{key.partition}' no longer exists"
-    if key.stack not in stacks_of_partition[key.partition]:
-        return f"partition '{key.partition}' no longer offers the stack"
-    for case in plan.unavailable:
-        if (case.name, case.stack) == (key.run, key.stack):
-            return case.reason
-    return "the case no longer reports these results"
+    return {key: tuple(results_of_run) for key, results_of_run in results_by_run.items()}
 
 
 def _accepted_losses(options: SessionOptions) -> dict[ExpectedResult, int]:
@@ -301,8 +276,8 @@ def _current_losses(history: History, selection: CaseSelection) -> tuple[Unplann
         excluded = examine_file_systems(history, context)
         plan = make_session_plan(context.site, context.cases, (), context.limits, excluded)
         choice = session_choice(selection, excluded.duplicates)
-        plan, _ = compare_with_memory(history, context, choice, plan, ())
-        losses |= {run.key: run for run in plan.lost}
+        completed = compare_with_memory(history, context, choice, plan, ())
+        losses |= {run.key: run for run in completed.plan.lost}
     except IowatchError as error:
         _LOG.warning("Only losses of earlier sessions are known: %s", error.message)
     return tuple(losses.values())

@@ -9,6 +9,7 @@ import hashlib
 import logging
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta, tzinfo
 from typing import get_args
 
@@ -27,8 +28,17 @@ def jitter_s(policy: NightlyPolicy, system: str, day: date) -> float:
     return int.from_bytes(digest[:8], "big") / 2**64 * 60 * (policy.jitter_minutes or 0)
 
 
-def blackout_windows(blackout: Blackout, first: date, days: int, zone: tzinfo) -> Iterator[tuple[datetime, datetime]]:
-    """Start and end (UTC) of the blackout on each of its days from `first` on.
+@dataclass(frozen=True)
+class BlackoutWindow:
+    """A blackout on one of its days, from `start` to `end` (UTC)."""
+
+    blackout: Blackout
+    start: datetime
+    end: datetime
+
+
+def blackout_windows(blackout: Blackout, first: date, days: int, zone: tzinfo) -> Iterator[BlackoutWindow]:
+    """The windows of the blackout (times in `zone`) on each of its days from `first` on.
 
     A local time that a clock change skips or repeats has two moments; the blackout starts at the first and ends at
     the second, so that it is never shorter than meant.
@@ -42,7 +52,7 @@ def blackout_windows(blackout: Blackout, first: date, days: int, zone: tzinfo) -
         # An end that is not after the start is on the next day; 00:00 to 00:00 is the whole day.
         last = day if blackout.end > blackout.start else day + _DAY
         start, end = datetime.combine(day, blackout.start), datetime.combine(last, blackout.end)
-        yield min(_moments(start, zone)), max(_moments(end, zone))
+        yield BlackoutWindow(blackout, min(_moments(start, zone)), max(_moments(end, zone)))
 
 
 def _moments(local: datetime, zone: tzinfo) -> list[datetime]:
@@ -50,24 +60,24 @@ def _moments(local: datetime, zone: tzinfo) -> list[datetime]:
     return [local.replace(tzinfo=zone, fold=fold).astimezone(UTC) for fold in (0, 1)]
 
 
-def current_blackout(policy: NightlyPolicy, moment: datetime, zone: tzinfo) -> tuple[Blackout, datetime] | None:
-    """The blackout (times in `zone`) that contains `moment`, and its end (UTC); None outside all blackouts."""
+def current_blackout(policy: NightlyPolicy, moment: datetime, zone: tzinfo) -> BlackoutWindow | None:
+    """The window of a blackout (times in `zone`) that contains `moment`; None outside all blackouts."""
     for blackout in policy.blackouts:
-        for start, end in blackout_windows(blackout, moment.astimezone(zone).date() - _DAY, 3, zone):
-            if start <= moment < end:
-                return blackout, end
+        for window in blackout_windows(blackout, moment.astimezone(zone).date() - _DAY, 3, zone):
+            if window.start <= moment < window.end:
+                return window
     return None
 
 
-def next_blackout(policy: NightlyPolicy, moment: datetime, zone: tzinfo) -> tuple[Blackout, datetime] | None:
-    """The first blackout (times in `zone`) of the next days that starts after `moment`, and its start (UTC)."""
+def next_blackout(policy: NightlyPolicy, moment: datetime, zone: tzinfo) -> BlackoutWindow | None:
+    """The first window of a blackout (times in `zone`) of the next days that starts after `moment`."""
     today = moment.astimezone(zone).date()
-    upcoming: list[tuple[Blackout, datetime]] = []
+    upcoming: list[BlackoutWindow] = []
     for blackout in policy.blackouts:
-        for start, _ in blackout_windows(blackout, today, _BLACKOUT_LOOKAHEAD_DAYS, zone):
-            if start > moment:
-                upcoming.append((blackout, start))
-    return min(upcoming, key=lambda blackout_and_start: blackout_and_start[1], default=None)
+        for window in blackout_windows(blackout, today, _BLACKOUT_LOOKAHEAD_DAYS, zone):
+            if window.start > moment:
+                upcoming.append(window)
+    return min(upcoming, key=lambda window: window.start, default=None)
 
 
 def wait_for_start(
@@ -77,10 +87,10 @@ def wait_for_start(
     zone = system_zone(system)
     seconds = jitter_s(policy, system, now.astimezone(zone).date())
     start = now + timedelta(seconds=seconds)
-    blackout = current_blackout(policy, start, zone)
-    if blackout is not None:
-        end = format_local_time(blackout[1].timestamp(), zone)
-        return f"no session on {system}: blackout '{blackout[0].reason}' until {end}"
+    window = current_blackout(policy, start, zone)
+    if window is not None:
+        end = format_local_time(window.end.timestamp(), zone)
+        return f"no session on {system}: blackout '{window.blackout.reason}' until {end}"
     if seconds >= 1:
         _LOG.info("the session on %s starts at %s", system, format_local_time(start.timestamp(), zone))
         sleep(seconds)

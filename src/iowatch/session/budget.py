@@ -49,10 +49,10 @@ def session_budget(policy: NightlyPolicy, start: datetime, zone: tzinfo) -> Sess
     reason = f"the budget of {policy.minutes} minutes"
     upcoming = next_blackout(policy, start, zone)
     if upcoming is not None:
-        left = (upcoming[1] - start).total_seconds()
+        left = (upcoming.start - start).total_seconds()
         if seconds is None or left < seconds:
-            clock = f"{upcoming[1].astimezone(zone):%H:%M %Z}"
-            seconds, reason = left, f"the time until the blackout '{upcoming[0].reason}' at {clock}"
+            clock = f"{upcoming.start.astimezone(zone):%H:%M %Z}"
+            seconds, reason = left, f"the time until the blackout '{upcoming.blackout.reason}' at {clock}"
     return SessionBudget(seconds, policy.node_hours, policy.bytes, reason)
 
 
@@ -80,9 +80,17 @@ def load_run_history(history: History, system: str) -> dict[RunKey, RunHistory]:
     return run_history
 
 
+@dataclass(frozen=True)
+class FittedRuns:
+    """The runs that fit a budget, and the others, with the reason of each."""
+
+    kept: tuple[PlannedRun, ...]
+    deferred: tuple[UnplannedRun, ...]
+
+
 def fit_to_budget(
     runs: Sequence[PlannedRun], history: Mapping[RunKey, RunHistory], budget: SessionBudget
-) -> tuple[tuple[PlannedRun, ...], tuple[UnplannedRun, ...]]:
+) -> FittedRuns:
     """The runs that fit the budget, in their order, and the others.
 
     Runs with the earliest last execution have precedence, so that several sessions together execute all runs. A run
@@ -110,7 +118,8 @@ def fit_to_budget(
                 needed_s = without_work.expected_s(longest_s)
                 reason = f"exceeds {never_fits} even without other runs (it needs up to {needed_s:.0f} s)"
             deferred.append(UnplannedRun(*run.key, tuple(run.case.expects), reason))
-    return tuple(kept[run.key] for run in runs if run.key in kept), tuple(deferred)
+    kept_runs = tuple(kept[run.key] for run in runs if run.key in kept)
+    return FittedRuns(kept_runs, tuple(deferred))
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from iowatch.core import RunKey, RunProblem, missing_results
-from iowatch.session.accepted_plan import loss_reasons
+from iowatch.core import MissingReason, RunKey, RunProblem, missing_results
+from iowatch.session.missing_reasons import recorded_reasons
 from iowatch.store import ExpectedResult, History, RunRow, SessionRow
 
 
@@ -48,7 +48,7 @@ class SessionCoverage:
 
 
 def assess_coverage(
-    history: History, session: SessionRow, further_reasons: Mapping[RunKey, str] = MappingProxyType({})
+    history: History, session: SessionRow, further_reasons: Mapping[RunKey, MissingReason] = MappingProxyType({})
 ) -> SessionCoverage:
     """Compare what a session expected with what the history has of it.
 
@@ -56,7 +56,7 @@ def assess_coverage(
         further_reasons: why runs are missing, if more is known than the session records.
     """
     expected, received = history.expected(session.uuid), set(history.received(session.uuid))
-    reasons = {**missing_reasons(session), **further_reasons}
+    reasons = {**recorded_reasons(session), **further_reasons}
     return compare_with_expected(expected, received, history.runs(session.uuid), reasons)
 
 
@@ -64,7 +64,7 @@ def compare_with_expected(
     expected: Sequence[ExpectedResult],
     received: Collection[ExpectedResult],
     runs: Sequence[RunRow],
-    reasons: Mapping[RunKey, str] = MappingProxyType({}),
+    reasons: Mapping[RunKey, MissingReason] = MappingProxyType({}),
 ) -> SessionCoverage:
     """Compare expected with received results; a run that failed is reported as failed and not as missing, too.
 
@@ -84,7 +84,7 @@ def compare_with_expected(
 
 
 def _missing_runs(
-    absent: Sequence[ExpectedResult], failed: Collection[RunKey], reasons: Mapping[RunKey, str]
+    absent: Sequence[ExpectedResult], failed: Collection[RunKey], reasons: Mapping[RunKey, MissingReason]
 ) -> tuple[MissingRun, ...]:
     """The runs of missing results, one entry per run, without those that failed."""
     results: dict[RunKey, list[str]] = {}
@@ -94,13 +94,7 @@ def _missing_runs(
     missing: list[MissingRun] = []
     for key, result_texts in results.items():
         lacking = ", ".join(result_texts)
-        cause = reasons.get(key, "")
-        reason = f"{lacking} ({cause})" if key in reasons else lacking
+        cause = reasons[key].reason if key in reasons else ""
+        reason = f"{lacking} ({cause})" if cause else lacking
         missing.append(MissingRun("missing", key.stack, key.run, reason, key.partition, lacking, cause))
     return tuple(missing)
-
-
-def missing_reasons(session: SessionRow) -> dict[RunKey, str]:
-    """Known reasons why runs of a session are missing: what its verdict found, and why runs could not be planned."""
-    reasons = {missing.key: missing.reason for missing in session.facts.missing_reasons}
-    return {**reasons, **loss_reasons(session)}

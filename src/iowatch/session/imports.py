@@ -503,9 +503,9 @@ def _make_run_record(
     if output.facts.get(UNRECOGNISED):
         raise InputError(f"{path}: refused, nothing is stored: {output.reason}")
     moment = moment or _time_in_output(output, path) or time_in_name(path, system_zone(system))
-    sha256, size = artefacts.store_artefact(path)
+    stored = artefacts.store_artefact(path)
     started_at = int(moment.timestamp())
-    identity = f"{tool}\0{system}\0{partition}\0{stack}\0{started_at}\0{sha256}"
+    identity = f"{tool}\0{system}\0{partition}\0{stack}\0{started_at}\0{stored.sha256}"
     name = escape_line(os.fsencode(path.name).decode("utf-8", "replace"))  # a name may be invalid UTF-8
     return RunRecord(
         name=name,
@@ -515,5 +515,5 @@ def _make_run_record(
         started_at=started_at,
         output=output,
         facts={"file": name},
-        artefacts=(Artefact("stdout", name, sha256, size),),
+        artefacts=(Artefact("stdout", name, stored.sha256, stored.size_bytes),),
     )

@@ -78,8 +78,7 @@ def _keep_files(case_directory: Path, case: checks.SpooledCase) -> tuple[Artefac
             path = case_directory / name
             stored = keep_darshan_log(path) if kind == "darshan" else artefacts.store_artefact(path)
             if stored is not None:
-                sha256, size = stored
-                kept.append(Artefact(kind, name, sha256, size))
+                kept.append(Artefact(kind, name, stored.sha256, stored.size_bytes))
     return tuple(kept)
 
 

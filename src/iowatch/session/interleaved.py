@@ -62,10 +62,12 @@ class InterleavedRunner(SessionRunner):
         pairs: number of pairs that were started.
         site: partitions and stacks with which ReFrame is started.
         environment: variables for the launchers of the ReFrame configuration.
+        side_parameters: case parameters that tell the sides apart; the others say which case it is.
         plans: the runs of the next turns, by side.
     """
 
     environment: Mapping[str, str] = MappingProxyType({})
+    side_parameters: tuple[str, ...] = ()
 
     def __init__(
         self, history: History, session: LockedSession, record: SessionRecord, interleaved: InterleavedPlan
@@ -82,7 +84,7 @@ class InterleavedRunner(SessionRunner):
 
     def parameters_of(self, turn: AbTurn) -> dict[str, Scalar]:
         """Case parameters of the runs of a turn: series of their own, which change detection leaves out."""
-        return {"ab_run": True}
+        return {checks.AB_RUN_PARAMETER: True}
 
     def batches(self) -> Iterator[Batch]:
         """The turns to execute, those of one start of ReFrame together."""
@@ -150,7 +152,7 @@ class InterleavedRunner(SessionRunner):
             shutil.rmtree(warm_up_spool)
         for turn in batch:
             self.pairs = max(self.pairs, turn.pair)
-            samples = _samples_by_case(_cases_of(turn, cases))
+            samples = _samples_by_case(_cases_of(turn, cases), self.side_parameters)
             self.schedule.record(turn, samples, turn_s)
             self._report_turn(turn, turn_s, len(samples))
 
@@ -205,8 +207,14 @@ def _cases_of(turn: AbTurn, cases: Sequence[checks.SpooledCase]) -> list[checks.
     return [case for case in cases if (case.facts["pair"], case.facts["side"]) == (turn.pair, turn.side)]
 
 
-def _samples_by_case(cases: Sequence[checks.SpooledCase]) -> dict[str, tuple[float, ...]]:
-    """Samples of the compared metric by case; the key is the same on all sides."""
+def _samples_by_case(
+    cases: Sequence[checks.SpooledCase], side_parameters: Sequence[str]
+) -> dict[str, tuple[float, ...]]:
+    """Samples of the compared metric by case; the key is the same on all sides.
+
+    Args:
+        side_parameters: case parameters that the key leaves out, because they differ between the sides.
+    """
     headline_results: dict[str, Result] = {}
     ranks = {metric: rank for rank, metric in enumerate(headline_metrics())}
     for case in cases:
@@ -216,8 +224,7 @@ def _samples_by_case(cases: Sequence[checks.SpooledCase]) -> dict[str, tuple[flo
         for result in output.results:
             if result.metric not in ranks:
                 continue
-            # The level of an interference run is its side.
-            key = result.full_case(output.tool).without("aggressors").key
+            key = result.full_case(output.tool).without(*side_parameters).key
             other = headline_results.get(key)
             if other is None or ranks[result.metric] < ranks[other.metric]:
                 headline_results[key] = result

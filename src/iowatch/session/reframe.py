@@ -99,7 +99,8 @@ def load_site(system: str) -> ReframeSite:
     """
     from iowatch.site import reframe_config  # ReFrame takes 0.7 s to import; most commands do not need it
 
-    path, configuration = reframe_config.load_configuration(system)
+    loaded = reframe_config.load_configuration(system)
+    path, configuration = loaded.path, loaded.site_configuration
     described = next(entry for entry in configuration["systems"] if entry["name"] == system)
     # A stack whose name ReFrame does not accept is an environment with another name.
     stacks: dict[str, str] = {}

@@ -127,13 +127,13 @@ def prepare_session(history: History | None, context: SessionContext) -> Prepare
     excluded = examine_file_systems(history, context)
     plan = make_session_plan(context.site, context.cases, context.options.stacks, context.limits, excluded)
     runs = _with_extra_work(history, context, plan, run_history)
-    runs, deferred = fit_to_budget(runs, run_history, meter.limit)
-    if plan.runs and not runs:
+    fitted = fit_to_budget(runs, run_history, meter.limit)
+    if plan.runs and not fitted.kept:
         raise UsageError(
-            f"no run fits the budget: {deferred[0].reason}",
+            f"no run fits the budget: {fitted.deferred[0].reason}",
             hint=f"Raise the budgets in systems/{system.name}/system.yaml (`night`), or start later.",
         )
-    plan = replace(plan, runs=runs)
+    plan = replace(plan, runs=fitted.kept)
     # Whatever would make all runs fail is reported before the first one.
     for benchmark in {run.case.benchmark for run in plan.runs}:
         reframe.check_path(benchmark)
@@ -143,9 +143,10 @@ def prepare_session(history: History | None, context: SessionContext) -> Prepare
     added: tuple[UnplannedRun, ...] = ()
     choice = accepted_plan.session_choice(context.selection, excluded.duplicates)
     if history:
-        plan, added = accepted_plan.compare_with_memory(history, context, choice, plan, deferred)
+        completed = accepted_plan.compare_with_memory(history, context, choice, plan, fitted.deferred)
+        plan, added = completed.plan, completed.added
     require_runs(context.site, plan)
-    return PreparedSession(context, plan, choice, meter, run_history, deferred, added)
+    return PreparedSession(context, plan, choice, meter, run_history, fitted.deferred, added)
 
 
 def _budget_from_now(options: SessionOptions) -> SessionBudget:
@@ -313,7 +314,7 @@ class SessionExecution(SessionRunner):
         if policy.retest_delay_minutes and len(avoided) < len(suspected):
             self._wait(policy.retest_delay_minutes)
         run_history = load_run_history(self.history, self.context.system.name)
-        runs, _ = fit_to_budget(suspected, run_history, self.meter.remaining_budget())
+        runs = fit_to_budget(suspected, run_history, self.meter.remaining_budget()).kept
         if not runs:
             return
         self._report_retests(suspected, runs, avoided)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, replace
 
 from iowatch import checks
-from iowatch.benchmarks import registry, suites
+from iowatch.benchmarks import suites
 from iowatch.core import (
     DAY_S,
     METRICS,
@@ -33,14 +33,13 @@ from iowatch.findings import (
 )
 from iowatch.reference import bandwidth, published_counts
 from iowatch.session import conditions
-from iowatch.session.accepted_plan import loss_reasons
 from iowatch.session.coverage import MissingRun, assess_coverage
+from iowatch.session.missing_reasons import reasons_of_failures, recorded_losses
 from iowatch.session.run import SessionSummary
 from iowatch.site import suite_on_system
 from iowatch.store import (
     ExpectedResult,
     History,
-    MissingReason,
     NewestSessionReport,
     OutsideResult,
     RunRow,
@@ -51,8 +50,6 @@ from iowatch.store import (
 
 # Exception of ReFrame for a value outside its reference.
 _OUTSIDE_REFERENCE = "PerformanceError"
-# What the name of a ReFrame test of a case has, before `<suite>/<case>`.
-_ENTRY = "%entry="
 _COLLECTIVE_METRIC, _INDEPENDENT_METRIC = "collective_count", "independent_count"
 
 
@@ -167,21 +164,20 @@ def assess_session(history: History, summary: SessionSummary) -> Verdict:
     session = history.session(summary.uuid)
     runs = history.runs(session.uuid)
     # Why runs are missing: lost ones could not be planned; the others failed, or the session ended before them.
-    causes_of_loss = loss_reasons(session)
+    reasons_of_loss = recorded_losses(session)
     missing = assess_coverage(history, session).missing
-    unexplained = [problem for problem in missing if problem.key not in causes_of_loss]
-    causes_of_failure = _failure_causes(summary, unexplained)
-    coverage = assess_coverage(history, session, {**causes_of_failure, **causes_of_loss})
+    unexplained_keys = [run.key for run in missing if run.key not in reasons_of_loss]
+    reasons_of_failure = reasons_of_failures(summary.failures, summary.stop_reason, unexplained_keys)
+    coverage = assess_coverage(history, session, {**reasons_of_failure, **reasons_of_loss})
     findings = update_findings(history, session.system)
     # Pages and notices read from the facts of the session what is known only now.
     unavailable = _count_by_reason("unavailable", [(case.stack, case.reason) for case in summary.unavailable])
-    missing_reasons = [MissingReason(*key, cause) for key, cause in causes_of_failure.items()]
     history.add_facts(
         session.uuid,
         SessionFacts(
             unavailable=unavailable,
             install_commands=tuple(summary.install_commands),
-            missing_reasons=tuple(missing_reasons),
+            missing_reasons=tuple(reasons_of_failure.values()),
         ),
     )
     problems = [
@@ -350,44 +346,6 @@ def _transfer_counts(history: History, runs: Sequence[RunRow]) -> tuple[Transfer
                 counts_of_operations[operation] = replace(counts, independent=number)
         all_counts += counts_of_operations.values()
     return tuple(all_counts)
-
-
-def _failure_causes(summary: SessionSummary, missing: Iterable[RunProblem]) -> dict[RunKey, str]:
-    """Why runs are missing, without those of which the session shows no cause."""
-    causes: dict[RunKey, str] = {}
-    for problem in missing:
-        cause = _failure_reason(summary, problem.stack, problem.run)
-        if cause:
-            causes[problem.key] = cause
-    return causes
-
-
-def _failure_reason(summary: SessionSummary, stack: str, run: str) -> str:
-    """Reason why a run is missing, or nothing.
-
-    It is the failure of the run, else the end of the budget, else a failed build of its stack or a failure of ReFrame.
-    """
-    benchmark, _, case = name_without_turn(run).partition(":")
-    failures_of_stack = [failure for failure in summary.failures if failure.stack in (stack, "")]
-    for failure in failures_of_stack:
-        if _is_test_of_case(failure.test, benchmark, case):
-            return f"{failure.phase}: {failure.reason}"
-    if summary.stop_reason:
-        return summary.stop_reason
-    for failure in failures_of_stack:
-        # Only tests of cases have an entry of a suite: others build a program, or are ReFrame itself.
-        if _ENTRY not in failure.test:
-            return f"{failure.phase}: {failure.reason}"
-    return ""
-
-
-def _is_test_of_case(test: str, benchmark: str, case: str) -> bool:
-    """Whether a ReFrame test name, `<check> %entry=<suite>/<case>`, is that of a case."""
-    check, _, entry = test.partition(f" {_ENTRY}")
-    _suite, _, case_of_entry = entry.partition("/")
-    if benchmark not in registry.BENCHMARKS:
-        return False
-    return check == registry.BENCHMARKS[benchmark].check and case_of_entry == case
 
 
 def _values_outside_references(history: History, session: SessionRow, runs: Sequence[RunRow]) -> tuple[RunProblem, ...]:

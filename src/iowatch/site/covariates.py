@@ -16,6 +16,7 @@ import urllib.parse
 import urllib.request
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
@@ -352,8 +353,21 @@ _PROMETHEUS_LIMIT_S = 2.0
 _silent: dict[str, str] = {}
 
 
-def ask_prometheus(settings: PrometheusSettings, start: float, end: float) -> tuple[Snapshot, Snapshot, dict[str, str]]:
-    """Return the answers at two times, and the reasons of the queries without an answer, by `prometheus:<name>`.
+@dataclass(frozen=True)
+class PrometheusAnswers:
+    """Answers at two times, by `prometheus:<name>`.
+
+    Attributes:
+        missing: why a query has no answer.
+    """
+
+    before: Snapshot
+    after: Snapshot
+    missing: dict[str, str]
+
+
+def ask_prometheus(settings: PrometheusSettings, start: float, end: float) -> PrometheusAnswers:
+    """Return the answers to the queries of a system at the start and the end of a run.
 
     The host of ReFrame asks after the run: nodes need no route to the server, and the run does not wait.
 
@@ -374,7 +388,7 @@ def ask_prometheus(settings: PrometheusSettings, start: float, end: float) -> tu
             _silent[settings.url] = missing[key] = f"no answer of {settings.url}: {error}"
         except (ValueError, LookupError, TypeError) as error:
             missing[key] = str(error)
-    return before, after, missing
+    return PrometheusAnswers(before, after, missing)
 
 
 def _ask(url: str, query: str, start: float, end: float) -> tuple[float, float]:
@@ -420,10 +434,10 @@ def read_snapshots(stage: Path, settings: CovariateSettings) -> dict[str, Any]:
     # Prometheus is asked for the times of the two snapshots.
     start, end = (snapshot.get("time_s") for snapshot in snapshots.values())
     if settings.prometheus and isinstance(start, float) and isinstance(end, float):
-        *answers, reasons = ask_prometheus(settings.prometheus, start, end)
-        for snapshot, answer in zip(snapshots.values(), answers, strict=True):
+        answers = ask_prometheus(settings.prometheus, start, end)
+        for snapshot, answer in zip(snapshots.values(), (answers.before, answers.after), strict=True):
             snapshot.update(answer)
-        missing |= reasons
+        missing |= answers.missing
     covariates: dict[str, Any] = {}
     covariates.update(snapshots)
     if missing:

@@ -177,10 +177,9 @@ def examine_machine(system: str = "local") -> DoctorReport:
         InputError: its system.yaml is damaged.
     """
     described = load_system(system)
-    overridden_files = [path.relative_to(settings.site_root()) for path, _ in settings.overridden_files()]
-    distribution, _ = machine.detect_distribution()
+    overridden_files = [file.of_site.relative_to(settings.site_root()) for file in settings.overridden_files()]
     report = DoctorReport(
-        distribution=distribution,
+        distribution=machine.detect_distribution().name,
         cores=os.cpu_count() or 1,
         memory_bytes=machine.detect_memory_bytes(),
         scheduler=machine.detect_scheduler(),
@@ -222,8 +221,8 @@ def _unanswered_queries(system: System) -> tuple[str, ...]:
     if system.covariates.prometheus is None:
         return ()
     now = time.time()
-    *_, missing = covariates.ask_prometheus(system.covariates.prometheus, now - 60, now)
-    return tuple(f"{name}: {reason}" for name, reason in missing.items())
+    answers = covariates.ask_prometheus(system.covariates.prometheus, now - 60, now)
+    return tuple(f"{name}: {reason}" for name, reason in answers.missing.items())
 
 
 @dataclass
@@ -339,8 +338,8 @@ class _Installer:
             command += " --bootstrap"
         manifest = stacks.manifest_directory(system.name, stacks.REFERENCE_STACK) / "spack.yaml"
         specs = root_specs(manifest) if manifest.is_file() else ()
-        reference = frozenset(parse_pinned_spec(spec)[0] for spec in specs)
-        _, has_apt = machine.detect_distribution()
+        reference = frozenset(parse_pinned_spec(spec).name for spec in specs)
+        has_apt = machine.detect_distribution().has_apt
         return cls(system, has_apt, spack, command, reference)
 
     def packages(self, requirement: Requirement) -> tuple[str, ...]:

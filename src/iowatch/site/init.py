@@ -141,19 +141,41 @@ def _writable_directory(mount: storage.Mount) -> Path | None:
     return None
 
 
-def scratch_candidates(facts: MachineFacts) -> tuple[list[tuple[str, str]], bool]:
-    """Return (directory, reason) of possible scratch directories, and whether the first needs no question.
+@dataclass(frozen=True)
+class ScratchCandidate:
+    """A possible scratch directory.
 
-    It needs none if a variable names it, or if it is on the only parallel file system.
+    Attributes:
+        directory: its path, in which variables may stand.
+        reason: why it is proposed.
     """
+
+    directory: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class ScratchProposal:
+    """The possible scratch directories of a machine, the best first.
+
+    Attributes:
+        is_evident: whether the first needs no question: a variable names it, or it is on the only parallel file system.
+    """
+
+    candidates: tuple[ScratchCandidate, ...]
+    is_evident: bool
+
+
+def propose_scratch(facts: MachineFacts) -> ScratchProposal:
+    """Return the possible scratch directories; there is at least one, below the directory of iowatch's own files."""
     named_by_variable = [
-        (f"${{{variable}}}/iowatch", f"{variable} is set on this machine")
+        ScratchCandidate(f"${{{variable}}}/iowatch", f"{variable} is set on this machine")
         for variable in ("SCRATCH", "WORK")
         if os.environ.get(variable)
     ]
     # Directories on the mounted file systems, those of parallel ones first.
-    parallel: list[tuple[str, str]] = []
-    others: list[tuple[str, str]] = []
+    parallel: list[ScratchCandidate] = []
+    others: list[ScratchCandidate] = []
     for mount in facts.mounts:
         directory = _writable_directory(mount)
         if directory is None or mount.mount == "/" or mount.technology in ("tmpfs", "overlay"):
@@ -162,16 +184,18 @@ def scratch_candidates(facts: MachineFacts) -> tuple[list[tuple[str, str]], bool
         if mount.free_bytes is not None:
             reason += f", {units.format_size(mount.free_bytes)} free"
         reason += f", writable for {os.environ.get('USER', 'you')}"
-        candidate = (f"{directory}/iowatch", reason)
+        candidate = ScratchCandidate(f"{directory}/iowatch", reason)
         if mount.technology in storage.PARALLEL_TECHNOLOGIES:
             parallel.append(candidate)
         else:
             others.append(candidate)
     # The directory of iowatch's own files is possible everywhere.
     var_type = file_system_type(str(settings.var_directory().absolute()))
-    var = ("${IOWATCH_VAR}/scratch", f"{var_type}, not parallel; of a cluster, name a directory of the one to measure")
+    below_var = ScratchCandidate(
+        "${IOWATCH_VAR}/scratch", f"{var_type}, not parallel; of a cluster, name a directory of the one to measure"
+    )
     is_evident = bool(named_by_variable) or len(parallel) == 1
-    return [*named_by_variable, *parallel, var, *others], is_evident
+    return ScratchProposal((*named_by_variable, *parallel, below_var, *others), is_evident)
 
 
 class Interview:
@@ -228,10 +252,10 @@ class Interview:
         access_of(self._given, self._facts)
 
     def _choose_scratch(self) -> str:
-        candidates, is_evident = scratch_candidates(self._facts)
-        if self._given.scratch is None and not is_evident and self._ask:
+        proposal = propose_scratch(self._facts)
+        if self._given.scratch is None and not proposal.is_evident and self._ask:
             return self._ask_scratch("Benchmarks write to this directory, and measure its file system.")
-        scratch = self._given.scratch or candidates[0][0]
+        scratch = self._given.scratch or proposal.candidates[0].directory
         if self._ask is None and self._given.scratch is None:
             self.unverified["scratch"] = "not tried"
             return scratch
@@ -242,14 +266,14 @@ class Interview:
 
     def _ask_scratch(self, reason: str) -> str:
         assert self._ask
-        candidates, _ = scratch_candidates(self._facts)
+        candidates = propose_scratch(self._facts).candidates
         _LOG.info("%s", reason)
-        for number, (directory, why) in enumerate(candidates, 1):
-            _LOG.info("  %s  %s  (%s)", number, directory, why)
+        for number, candidate in enumerate(candidates, 1):
+            _LOG.info("  %s  %s  (%s)", number, candidate.directory, candidate.reason)
         while True:
             scratch = self._ask("Scratch directory (a number or a path)", "1").strip()
             if scratch.isdecimal() and 1 <= int(scratch) <= len(candidates):
-                scratch, _ = candidates[int(scratch) - 1]
+                scratch = candidates[int(scratch) - 1].directory
             fault = self._try_scratch(scratch)
             if fault is None:
                 return scratch
@@ -296,9 +320,8 @@ class Interview:
             return None  # of site.yaml
         detected = machine.detect_time_zone()
         if detected:
-            name, source = detected
-            _LOG.info("time zone: %s (from %s; another one with --timezone)", name, source)
-            return name
+            _LOG.info("time zone: %s (from %s; another one with --timezone)", detected.name, detected.source)
+            return detected.name
         if self._ask is None:
             return None
         _LOG.info("Times are shown, and blackouts are read, in the time zone of the site; this machine names none.")
@@ -433,12 +456,12 @@ def _nodes(facts: MachineFacts, day: str) -> list[str]:
         lines += _yaml_list_item(
             name=queue.name, count=queue.nodes, cores=queue.cores, source=f"{facts.scheduler}, {day}"
         )
-    model, sockets = machine.detect_processor()
+    processor = machine.detect_processor()
     lines += _yaml_list_item(
         name="this node" if facts.scheduler == "local" else "login",
-        sockets=sockets,
+        sockets=processor.sockets,
         cores=facts.cores,
-        processor=model,
+        processor=processor.model,
         memory=_format_size(machine.detect_memory_bytes()),
         source=f"/proc/cpuinfo and /proc/meminfo of {facts.host}, {day}",
     )
@@ -525,12 +548,12 @@ def system_yaml_text(name: str, facts: MachineFacts, interview: Interview, answe
 
 def _scratch_lines(facts: MachineFacts, interview: Interview, answers: Answers) -> list[str]:
     """Return the scratch directory, after comments: why it is proposed, and whether a file was written there."""
-    candidates, _ = scratch_candidates(facts)
-    directory = answers.scratch or candidates[0][0]
-    lines = []
-    proposal_reason = dict(candidates).get(directory)
-    if proposal_reason:
-        lines.append(f"# {proposal_reason}")
+    candidates = propose_scratch(facts).candidates
+    directory = answers.scratch or candidates[0].directory
+    lines: list[str] = []
+    proposal_reasons = {candidate.directory: candidate.reason for candidate in candidates}
+    if directory in proposal_reasons:
+        lines.append(f"# {proposal_reasons[directory]}")
     trial_result = interview.verified.get("scratch") or f"Not verified: {interview.unverified['scratch']}"
     lines.append(f"# {escape_line(trial_result)}")
     lines.append(f"scratch: {_yaml_text(directory)}")

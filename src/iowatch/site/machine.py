@@ -149,8 +149,13 @@ def _slurm_partitions() -> list[QueueInfo]:
         # A partition has a row for each type of its nodes.
         if name in partitions:
             nodes += partitions[name].nodes or 0
+        # A partition without nodes has zeros: nothing is known of its nodes.
         partitions[name] = QueueInfo(
-            name, nodes=nodes, cores=int(cores.rstrip("+")), minutes=_slurm_minutes(limit), default=marked_name != name
+            name,
+            nodes=nodes or None,
+            cores=int(cores.rstrip("+")) or None,
+            minutes=_slurm_minutes(limit),
+            default=marked_name != name,
         )
     return list(partitions.values())
 
@@ -211,8 +216,21 @@ def _read_table(path: Path) -> str:
 _ZONES = "zoneinfo/"
 
 
-def detect_time_zone(root: Path = Path("/")) -> tuple[str, str] | None:
-    """Return (IANA name, where it is set) of the time zone of this machine; None if only its rules are known.
+@dataclass(frozen=True)
+class DetectedTimeZone:
+    """The time zone of this machine.
+
+    Attributes:
+        name: of the IANA.
+        source: the variable or file that sets it.
+    """
+
+    name: str
+    source: str
+
+
+def detect_time_zone(root: Path = Path("/")) -> DetectedTimeZone | None:
+    """Return the time zone of this machine; None if only its rules are known.
 
     Args:
         root: of the files of the operating system.
@@ -225,12 +243,12 @@ def detect_time_zone(root: Path = Path("/")) -> tuple[str, str] | None:
     )
     for name, source in candidates:
         if name == "Etc/UTC":
-            return "UTC", source
+            return DetectedTimeZone("UTC", source)
         if name in available_timezones():
-            return name, source
+            return DetectedTimeZone(name, source)
     if rules.exists():
         return None
-    return "UTC", "no /etc/localtime"
+    return DetectedTimeZone("UTC", "no /etc/localtime")
 
 
 def detect_memory_bytes(table: Path = Path("/proc/meminfo")) -> int | None:
@@ -239,20 +257,40 @@ def detect_memory_bytes(table: Path = Path("/proc/meminfo")) -> int | None:
     return int(match.group(1)) * 1024 if match else None
 
 
-def detect_processor(table: Path = Path("/proc/cpuinfo")) -> tuple[str | None, int | None]:
-    """Return (model, sockets) of this machine; None for what the kernel does not report."""
+@dataclass(frozen=True)
+class Processor:
+    """The processor of this machine; None for what the kernel does not report."""
+
+    model: str | None
+    sockets: int | None
+
+
+def detect_processor(table: Path = Path("/proc/cpuinfo")) -> Processor:
+    """Return the processor of this machine."""
     text = _read_table(table)
     model = re.search(r"^model name\s*:\s*(.+)$", text, re.MULTILINE)
     sockets = set(re.findall(r"^physical id\s*:\s*(\d+)$", text, re.MULTILINE))
-    return (model.group(1).strip() if model else None), (len(sockets) or None)
+    return Processor(model.group(1).strip() if model else None, len(sockets) or None)
 
 
-def detect_distribution(table: Path = Path("/etc/os-release")) -> tuple[str, bool]:
-    """Return (name of the distribution, whether apt-get and Debian's package names apply)."""
+@dataclass(frozen=True)
+class Distribution:
+    """The distribution of the operating system.
+
+    Attributes:
+        has_apt: whether apt-get and Debian's package names apply.
+    """
+
+    name: str
+    has_apt: bool
+
+
+def detect_distribution(table: Path = Path("/etc/os-release")) -> Distribution:
+    """Return the distribution of this machine."""
     fields: dict[str, str] = dict(re.findall(r'^(\w+)="?([^"\n]*)"?$', _read_table(table), re.MULTILINE))
     family = {fields.get("ID", ""), *fields.get("ID_LIKE", "").split()}
     name: str = fields.get("PRETTY_NAME") or fields.get("ID") or "unknown"
-    return name, bool(family & {"debian", "ubuntu"})
+    return Distribution(name, has_apt=bool(family & {"debian", "ubuntu"}))
 
 
 # The newest Python for which PyDarshan has packages with its library.

@@ -20,6 +20,7 @@ import shlex
 import textwrap
 import traceback
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -36,11 +37,21 @@ from iowatch.site.schedulers import BLOCKED_REASONS, SCHEDULER_OPTIONS, access_o
 from iowatch.site.stack.probe import features_of_stack
 
 
-def load_configuration(system: str) -> tuple[Path, dict[str, Any]]:
-    """Execute `systems/<system>/reframe.py` and let ReFrame check it, as at the start of a session.
+@dataclass(frozen=True)
+class ReframeConfiguration:
+    """The configuration of ReFrame for a system.
 
-    Returns:
-        Its path and its `site_configuration`.
+    Attributes:
+        path: of `reframe.py`.
+        site_configuration: the dictionary that it defines.
+    """
+
+    path: Path
+    site_configuration: dict[str, Any]
+
+
+def load_configuration(system: str) -> ReframeConfiguration:
+    """Execute `systems/<system>/reframe.py` and let ReFrame check it, as at the start of a session.
 
     Raises:
         InputError: the file is missing, fails, or ReFrame refuses it.
@@ -62,7 +73,7 @@ def load_configuration(system: str) -> tuple[Path, dict[str, Any]]:
             f"{path} is not a valid ReFrame configuration: {_error_text(path, error)}",
             hint="docs/systems.md lists schedulers and launchers; ReFrame's configuration reference lists all fields.",
         ) from error
-    return path, configuration
+    return ReframeConfiguration(path, configuration)
 
 
 def _check_configuration(path: Path, system: str, configuration: dict[str, Any]) -> None:

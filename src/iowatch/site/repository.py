@@ -41,7 +41,7 @@ def write_site(directory: Path, *, title: str | None = None, timezone: str | Non
     if not timezone:
         detected = machine.detect_time_zone()
         if detected:
-            timezone, _ = detected
+            timezone = detected.name
     files = []
     for name, text in _site_texts(site, title, timezone).items():
         path = site / name

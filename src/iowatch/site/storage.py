@@ -395,12 +395,12 @@ def check_scratch_space(base: Path, needed_bytes: int, needed_inodes: int = 1) -
             hint="Set the clocks: results are ordered by time.",
         )
     free_inodes = free.f_favail if free.f_files else None  # some file systems do not count inodes
-    quota_bytes, quota_inodes = lustre_quota(base) or (None, None)
+    quota = lustre_quota(base) or RemainingQuota()
     requirements = (
         ("the file system", needed_bytes, free.f_bavail * free.f_frsize, format_size),
         ("the file system", needed_inodes, free_inodes, _format_files),
-        ("your quota", needed_bytes, quota_bytes, format_size),
-        ("your quota", needed_inodes, quota_inodes, _format_files),
+        ("your quota", needed_bytes, quota.size_bytes, format_size),
+        ("your quota", needed_inodes, quota.inodes, _format_files),
     )
     for limited_by, needed, available, format_amount in requirements:
         if available is not None and available < needed * _RESERVE:
@@ -415,8 +415,16 @@ def _format_files(number: float) -> str:
     return f"{number:,.0f} files"
 
 
-def lustre_quota(base: Path) -> tuple[int | None, int | None] | None:
-    """Return (bytes, inodes) left in the user's quota on a Lustre file system; None if there is no quota to query.
+@dataclass(frozen=True)
+class RemainingQuota:
+    """What a user may still write; None without a limit."""
+
+    size_bytes: int | None = None
+    inodes: int | None = None
+
+
+def lustre_quota(base: Path) -> RemainingQuota | None:
+    """Return what is left in the user's quota on a Lustre file system; None if there is no quota to query.
 
     `lfs quota -q -u UID DIR` prints: file system, kbytes, quota, limit, grace, files, quota, limit, grace
     (Lustre Operations Manual, "Configuring and Managing Quotas"); a limit of 0 means no limit, `*` marks an excess.
@@ -428,7 +436,7 @@ def lustre_quota(base: Path) -> tuple[int | None, int | None] | None:
     kbytes, _, kbytes_limit, files, _, files_limit = numbers[:6]
     free_bytes = (kbytes_limit - kbytes) * 1024 if kbytes_limit else None
     free_files = files_limit - files if files_limit else None
-    return free_bytes, free_files
+    return RemainingQuota(free_bytes, free_files)
 
 
 def remove_ended_scratch(base: Path) -> int:

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
         AllocationFacts,
         DarshanFacts,
         ExperimentFacts,
-        MissingReason,
         NewestSessionReport,
         OutsideResult,
         RunFacts,

@@ -6,6 +6,7 @@ Used for comparisons, exports and the pages of the dashboard.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import chain, groupby
 from operator import itemgetter
 from typing import Any
@@ -380,10 +381,21 @@ def encode_covariates(values: Mapping[str, float]) -> CovariateNumbers:
     return "\n".join(values), encode_samples(list(values.values()))
 
 
-def covariate_matrix(
-    run_ids: NDArray[np.int64], covariates: Mapping[int, CovariateNumbers]
-) -> tuple[tuple[str, ...], NDArray[np.float64]]:
-    """Return the sorted names of all covariates, and their values, shape (runs, names), NaN where absent.
+@dataclass(frozen=True, eq=False)
+class CovariateMatrix:
+    """Covariates of runs.
+
+    Attributes:
+        names: sorted.
+        values: shape (runs, names), NaN where absent.
+    """
+
+    names: tuple[str, ...]
+    values: NDArray[np.float64]
+
+
+def covariate_matrix(run_ids: NDArray[np.int64], covariates: Mapping[int, CovariateNumbers]) -> CovariateMatrix:
+    """Return all covariates of runs.
 
     Args:
         run_ids: ascending, shape (runs,).
@@ -404,7 +416,7 @@ def covariate_matrix(
         numbers = decode_many_samples([covariates[run_id][1] for run_id in runs_of_group])
         block = numbers.reshape(len(rows), len(names_of_columns))
         values[np.ix_(rows, np.searchsorted(columns, names_of_columns))] = block
-    return tuple(columns), values
+    return CovariateMatrix(tuple(columns), values)
 
 
 def run_files(connection: Connection, run_ids: Sequence[int], kind: str) -> dict[int, list[str]]:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from iowatch.core import RunKey, RunProblem, UnplannedRun
+from iowatch.core import MissingReason, RunKey, RunProblem, UnplannedRun
 
 
 class _Facts(BaseModel):
@@ -113,20 +113,6 @@ class ExperimentFacts(BaseModel):
     command: str
     finding: str | None = None
     answer: tuple[str, ...] = ()
-
-
-class MissingReason(NamedTuple):
-    """Why a run of a session is missing."""
-
-    partition: str
-    stack: str
-    run: str
-    reason: str
-
-    @property
-    def key(self) -> RunKey:
-        """The run."""
-        return RunKey(self.partition, self.stack, self.run)
 
 
 @dataclass(frozen=True)

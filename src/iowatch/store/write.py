@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, astuple
+from dataclasses import asdict, astuple, dataclass
 from functools import cache
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -138,8 +138,16 @@ def add_expected_results(connection: Connection, session_id: int, items: Sequenc
     _update_session(connection, session_id, expected_set_id=set_id)
 
 
-def session_and_system_ids(connection: Connection, uuid: str) -> tuple[int, int]:
-    """Return (session id, system id) of a session.
+@dataclass(frozen=True)
+class SessionIds:
+    """Ids of a session and of its system."""
+
+    session: int
+    system: int
+
+
+def find_session_ids(connection: Connection, uuid: str) -> SessionIds:
+    """Return the ids of a session.
 
     Raises:
         InputError: unknown session.
@@ -148,19 +156,19 @@ def session_and_system_ids(connection: Connection, uuid: str) -> tuple[int, int]
     session = connection.execute(statement).first()
     if session is None:
         raise InputError(f"session {uuid} is not in the history", hint="Begin it before recording runs.")
-    return session.id, session.system_id
+    return SessionIds(session.id, session.system_id)
 
 
 def add_session_facts(connection: Connection, uuid: str, facts: SessionFacts) -> None:
     """Add facts to those of the session; those that it has already are replaced."""
-    session_id, _ = session_and_system_ids(connection, uuid)
+    session_id = find_session_ids(connection, uuid).session
     stored = connection.execute(select(SessionTable.attributes).where(SessionTable.id == session_id)).scalar_one()
     _update_session(connection, session_id, attributes={**stored, **facts.document})
 
 
 def update_session_end(connection: Connection, uuid: str, status: records.SessionStatus, ended_at: int) -> None:
     """Set status and end (epoch seconds) of a session."""
-    session_id, _ = session_and_system_ids(connection, uuid)
+    session_id = find_session_ids(connection, uuid).session
     _update_session(connection, session_id, status=status, ended_at=ended_at)
 
 
@@ -174,8 +182,8 @@ def insert_runs(connection: Connection, session_uuid: str, runs: Sequence[record
     Raises:
         InputError: unknown session.
     """
-    session_id, system_id = session_and_system_ids(connection, session_uuid)
-    return sum(_insert_run(connection, session_id, system_id, run) for run in runs)
+    ids = find_session_ids(connection, session_uuid)
+    return sum(_insert_run(connection, ids.session, ids.system, run) for run in runs)
 
 
 def _insert_run(connection: Connection, session_id: int, system_id: int, run: records.RunRecord) -> bool:

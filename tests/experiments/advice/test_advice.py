@@ -18,7 +18,7 @@ from iowatch.core import DAY_S, MIB, Case, Output, Result, Scalar
 from iowatch.experiments.advice.advice import Advice, AdvicePart, ChoiceAdvice, advise
 from iowatch.experiments.advice.choices import (
     CHOICES,
-    Workload,
+    AdvisedWorkload,
     case_volume_bytes,
     filter_given,
     find_contrasts,
@@ -44,7 +44,7 @@ from tests.experiments.advice.planted_advice import (
 Cli = Callable[..., Invocation]
 START = 1_700_000_000
 BY_NAME = {choice.name: choice for choice in CHOICES}
-WORKLOAD = Workload("write", 100 * GIB, 512)
+WORKLOAD = AdvisedWorkload("write", 100 * GIB, 512)
 STRIPING = {name: AXES[name] for name in ("collective", "stripe_count")}
 ACCESS = {name: AXES[name][:2] for name in ("api", "collective")}
 
@@ -126,10 +126,10 @@ def test_nearest_size_is_used_and_stated() -> None:
     """Striping helps at 512 ranks and hurts at 8: the advice for 400 ranks is that of 512."""
     far = [entry(1000, ranks=8, total_bytes=GIB), entry(500, ranks=8, total_bytes=GIB, stripe_count=-1)]
     near = [entry(1000), entry(2000, stripe_count=-1)]
-    found = of(advise([*far, *near], Workload("write", 80 * GIB, 400), "x"), "stripe_count")
+    found = of(advise([*far, *near], AdvisedWorkload("write", 80 * GIB, 400), "x"), "stripe_count")
     assert found.sizes == ((64 * GIB, 512),)
     assert found.parts[0].best == -1
-    assert of(advise([*far, *near], Workload("write", GIB, 8), "x"), "stripe_count").parts[0].best == "default"
+    assert of(advise([*far, *near], AdvisedWorkload("write", GIB, 8), "x"), "stripe_count").parts[0].best == "default"
 
 
 def test_too_few_sessions_are_no_advice() -> None:
@@ -149,11 +149,11 @@ def test_a_metric_of_times_has_the_shorter_one_as_best() -> None:
 
 def test_every_choice_but_the_place_is_varied_by_a_suite() -> None:
     """What is not measured is reported with the suite that would measure it; a suite runs on one file system."""
-    suites = suites_that_measure(CHOICES, Workload("write", GIB, 4))
+    suites = suites_that_measure(CHOICES, AdvisedWorkload("write", GIB, 4))
     assert {name for name, known in suites.items() if not known} <= {"file_system"}
     assert "hints" in suites["hints"]
     assert suites["chunk"][0] in ("survey", "hamburg-small")  # of a gibibyte on 4 ranks, not 200 GiB on 10
-    assert suites_that_measure(CHOICES, Workload("write", 200 * GIB, 10))["chunk"][0] == "hamburg"
+    assert suites_that_measure(CHOICES, AdvisedWorkload("write", 200 * GIB, 10))["chunk"][0] == "hamburg"
 
 
 # Planted best values
@@ -202,7 +202,7 @@ def printed(source: str) -> list[SideEntry]:
     return published_entries([source], None, "write")
 
 
-def papers(source: str, system: str, workload: Workload, **given: str) -> Advice:
+def papers(source: str, system: str, workload: AdvisedWorkload, **given: str) -> Advice:
     entries = filter_given(printed(source), {"system": system, **given})
     return advise(entries, workload, source, system=system, is_published=True)
 
@@ -210,7 +210,7 @@ def papers(source: str, system: str, workload: Workload, **given: str) -> Advice
 def test_lawrence2017_maximum_striping_for_one_shared_file() -> None:
     """Conclusions: "the optimal configuration for a single shared output file was to use maximum striping"."""
     for system, default in (("archer", 4), ("cirrus", 1)):
-        part = only_part(papers("lawrence2017", system, Workload("write")), "stripe_count")
+        part = only_part(papers("lawrence2017", system, AdvisedWorkload("write")), "stripe_count")
         assert (part.best, part.is_sure, part.others[0].value) == (-1, True, default)
         rules = {rule.value: rule for rule in part.others[0].rules}
         assert rules[-1].gain > 4
@@ -220,7 +220,7 @@ def test_lawrence2017_maximum_striping_for_one_shared_file() -> None:
 def test_lawrence2017_stripe_size_matches_the_size_of_the_operation() -> None:
     """Data Size: "lower volume operations should be given smaller stripe sizes, while larger … larger stripes"."""
     small, large = (
-        only_part(papers("lawrence2017", "archer", Workload("write", per_rank * 6144, 6144)), "stripe_bytes")
+        only_part(papers("lawrence2017", "archer", AdvisedWorkload("write", per_rank * 6144, 6144)), "stripe_bytes")
         for per_rank in (16 * MIB, 128 * MIB)
     )
     assert (small.best, large.best) == (4 * MIB, 8 * MIB)
@@ -232,21 +232,21 @@ def test_lawrence2017_stripe_size_matches_the_size_of_the_operation() -> None:
 @pytest.mark.parametrize(("ranks", "best"), [(256, {8, 10}), (512, {8, 10}), (4096, {120})])
 def test_lawrence2017_cosma6_needs_all_stripes_only_at_the_largest_size(ranks: int, best: set[int]) -> None:
     """COSMA6: "Up to 2048 writers, best performance is seen from a stripe count of 8-10 … beyond that, maximum"."""
-    part = only_part(papers("lawrence2017", "cosma6", Workload("write", None, ranks)), "stripe_count")
+    part = only_part(papers("lawrence2017", "cosma6", AdvisedWorkload("write", None, ranks)), "stripe_count")
     assert part.best in best
 
 
 def test_lawrence2017_hdf5_is_slow_on_lustre_and_not_on_gpfs() -> None:
     """Cirrus: "The HDF5 backend … does not approach the bandwidths of either MPI-IO or NetCDF" (striped, nodes)."""
-    striped = only_part(papers("lawrence2017", "cirrus", Workload("write"), stripe_count="-1"), "api")
+    striped = only_part(papers("lawrence2017", "cirrus", AdvisedWorkload("write"), stripe_count="-1"), "api")
     assert max(striped.others, key=lambda one: one.gain).value == "HDF5"
-    gpfs = only_part(papers("lawrence2017", "rdf-dac", Workload("write")), "api")
+    gpfs = only_part(papers("lawrence2017", "rdf-dac", AdvisedWorkload("write")), "api")
     assert gpfs.best == "HDF5"
 
 
 def test_bartz2014_best_practices_for_hdf5() -> None:
     """Best practices: contiguous layout, 1-OST pattern, aligned, independent, large transfers."""
-    found = papers("bartz2014", "hamburg", Workload("write"), api="HDF5")
+    found = papers("bartz2014", "hamburg", AdvisedWorkload("write"), api="HDF5")
     best = {name: only_part(found, name).best for name in ("chunk", "pattern", "alignment_bytes", "collective")}
     assert best == {"chunk": "contiguous", "pattern": "1-OST", "alignment_bytes": MIB, "collective": False}
     transfer = only_part(found, "transfer_bytes")
@@ -256,7 +256,7 @@ def test_bartz2014_best_practices_for_hdf5() -> None:
 
 def test_bartz2014_collective_only_with_the_disjoint_pattern() -> None:
     """Summaries of 4.4 and 4.5: collective writes synchronise the disjoint pattern, and slow down the others."""
-    rules = only_part(papers("bartz2014", "hamburg", Workload("write")), "collective").others[0].rules
+    rules = only_part(papers("bartz2014", "hamburg", AdvisedWorkload("write")), "collective").others[0].rules
     assert {(rule.value, rule.rule) for rule in rules} == {(True, "with disjoint"), (False, "with not disjoint")}
 
 
@@ -287,7 +287,7 @@ def test_no_hints_without_a_sure_difference_or_where_advice_contradicts() -> Non
     assert hints_file([advise([entry(1000, api="POSIX"), entry(1500, api="MPIIO")], WORKLOAD, "x")]) is None
     eight, sixteen = {"stripe_count": 8}, {"stripe_count": 16}
     writes = advise([entry(1000, **eight), entry(2000, **sixteen)], WORKLOAD, "x")
-    reads = advise([entry(2000, **eight), entry(1000, **sixteen)], Workload("read", GIB, 4), "x")
+    reads = advise([entry(2000, **eight), entry(1000, **sixteen)], AdvisedWorkload("read", GIB, 4), "x")
     assert hints_file([writes]) is not None
     assert hints_file([writes, reads]) is None
 
@@ -338,7 +338,7 @@ def test_only_sessions_since_the_last_change_are_used(tmp_path: Path) -> None:
     with History.open(str(path)) as history:
         detect_series(history, headline_series(history, "here"), {})
         entries = history_entries(history, "here", "write", 60)
-    comparison = only_part(advise(entries, Workload("write", GIB, 64), "here"), "stripe_count").others[0]
+    comparison = only_part(advise(entries, AdvisedWorkload("write", GIB, 64), "here"), "stripe_count").others[0]
     assert comparison.sessions == 20
     assert comparison.gain == pytest.approx(2, rel=0.03)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from iowatch.experiments.common.counters import COUNTS, RunCounts, differing_counts, read_counts, wrapper_script
+from iowatch.experiments.common.counters import COUNTS, CounterReadings, differing_counts, read_counts, wrapper_script
 from iowatch.experiments.gate.extension import count_operations
 
 # Lines of strace 6.1 -ff -y, of one process of benchio in /dev/shm/x.
@@ -42,8 +42,8 @@ def test_only_calls_on_the_files_of_the_benchmark_count(tmp_path: Path, instruct
 
 
 def test_difference_must_be_in_all_runs_and_of_instructions_one_percent() -> None:
-    def runs(*counts: tuple[int, int]) -> list[RunCounts]:
-        return [RunCounts({"write": calls}, {}, instructions, True) for calls, instructions in counts]
+    def runs(*counts: tuple[int, int]) -> list[CounterReadings]:
+        return [CounterReadings({"write": calls}, {}, instructions, True) for calls, instructions in counts]
 
     more = differing_counts(runs((24, 1000)), runs((31, 1009)))
     assert [one.text for one in more] == ["write calls 24 -> 31 (+29.2 %)"]

@@ -18,7 +18,7 @@ from iowatch import checks
 from iowatch.core import Output, Result, UsageError
 from iowatch.experiments.common import pairs
 from iowatch.experiments.common.builds import Build, recorded_stack
-from iowatch.experiments.common.counters import RunCounts
+from iowatch.experiments.common.counters import CounterReadings
 from iowatch.experiments.gate import run as gate
 from iowatch.experiments.reproduce import run as reproduce
 from iowatch.session import reframe
@@ -68,7 +68,7 @@ class FakeReframe:
                     continue
                 traced = order.is_traced and self.collective[stack]
                 operations = {"MPIIO_COLL_WRITES": traced} if traced else None
-                counts = RunCounts({"pwrite64": self.writes[stack]}, {}, None, True, "", operations)
+                counts = CounterReadings({"pwrite64": self.writes[stack]}, {}, None, True, "", operations)
                 self._spool(spool, run, stack, {}, Output("benchio", "1", "ok", None, (), {"counts": counts.to_json()}))
         else:
             if order.turns[0].pair:

@@ -66,7 +66,7 @@ def _run(number: int, day: int, attack: str, place: Path) -> RunRecord:
     results = (Result("write", "bandwidth", "MiB/s", (value, value * 0.97), case),)
     output = place / "output.txt"
     output.write_text(f"{attack}\n", encoding="utf-8", errors="replace")
-    digest, size = artefacts.store_artefact(output)
+    stored = artefacts.store_artefact(output)
     parts = [{"name": attack, "version": attack, "hash": attack, "compiler": attack}]
     failed = day == 13
     return RunRecord(
@@ -83,5 +83,5 @@ def _run(number: int, day: int, attack: str, place: Path) -> RunRecord:
             "darshan": {"status": attack, "reason": attack},
             "source": 3,
         },
-        artefacts=(Artefact("stdout", attack, digest, size),),
+        artefacts=(Artefact("stdout", attack, stored.sha256, stored.size_bytes),),
     )

@@ -60,7 +60,9 @@ def test_outputs_are_left_out_where_the_site_hides_names(
     (tmp_path / "output").write_text("user alice in /home/alice")
     stored = artefacts.store_artefact(tmp_path / "output")
     monkeypatch.setenv("IOWATCH_DARSHAN_PRIVACY", mode)
-    monkeypatch.setattr(History, "artefacts", lambda *_: [Artefact("stdout", "rfm_job.out", *stored)])
+    monkeypatch.setattr(
+        History, "artefacts", lambda *_: [Artefact("stdout", "rfm_job.out", stored.sha256, stored.size_bytes)]
+    )
     files = exported(cli, franklin_history, tmp_path / "ticket.tar.gz")
     outputs = [content for name, content in files.items() if name.endswith("rfm_job.out")]
     assert bool(outputs) == (mode == "keep")

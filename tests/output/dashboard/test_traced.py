@@ -61,10 +61,10 @@ def _run(number: int, log: Path | None) -> RunRecord:
     if log is not None:
         with DarshanReader() as reader:
             output = add_trace_results(output, [log], reader)
-        digest, size = artefacts.store_artefact(log)
+        stored = artefacts.store_artefact(log)
         # The program was started twice; the tests use either start.
         names = ("trace.darshan", "trace.second.darshan")
-        kept = tuple(Artefact("darshan", name, digest, size) for name in names)
+        kept = tuple(Artefact("darshan", name, stored.sha256, stored.size_bytes) for name in names)
     return RunRecord(
         name="benchio:hdf5",
         partition="default",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import astuple
 from pathlib import Path
 
 import pytest
@@ -31,7 +32,7 @@ def _run(name: str, status: str, place: Path) -> RunRecord:
     kept = []
     for kind in ("stdout", "darshan"):
         (place / kind).write_text(f"{kind} of {name}")
-        kept.append(Artefact(kind, f"rfm.{kind}", *artefacts.store_artefact(place / kind)))
+        kept.append(Artefact(kind, f"rfm.{kind}", *astuple(artefacts.store_artefact(place / kind))))
     ok = status == "ok"
     results = (Measured("write", "bandwidth", "MiB/s", (100.0,), {"api": "POSIX"}),) if ok else ()
     output = Output("ior", "4", "ok" if ok else "failed", None if ok else "killed", results)

@@ -237,7 +237,7 @@ def test_session_verifies_a_sample_of_the_kept_files(history: History, tmp_path:
     source.write_text(
         next(text for text in map(str, itertools.count()) if sha256(text.encode()).hexdigest()[:2] == "00")
     )
-    digest, _ = artefacts.store_artefact(source)
+    digest = artefacts.store_artefact(source).sha256
     history.begin_session(SessionRecord("s", "local", "smoke", "run", 1000), [expected("a")])
     history.record_runs("s", [ran("a")])
     history.end_session("s", "ok", 1060)

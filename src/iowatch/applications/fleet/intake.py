@@ -19,6 +19,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from iowatch.applications.fleet import LOG_EXECUTABLES
 from iowatch.applications.fleet.batch import COPY, COUNTED, REJECTIONS, import_engines, read_batch
 from iowatch.applications.fleet.tables import LogStore
 from iowatch.core import MachineError, UsageError, settings
@@ -293,7 +294,7 @@ def _file_system_names(system: str) -> Mapping[str, str]:
 
 def _name_applications(rows: Table) -> Table:
     """Replace names of executables by keyed hashes, unless the site shows them."""
-    if settings.site_settings().log_executables == "name":
+    if settings.capability_setting(LOG_EXECUTABLES.name) == "name":
         return rows
     pa, _, _ = import_engines()
     key = site_key()

@@ -96,8 +96,21 @@ def _cluster(features: list[list[float]]) -> NDArray[np.int64]:
     return np.asarray(scipy.cluster.hierarchy.fcluster(tree, _MAX_DISTANCE, criterion="distance") - 1, dtype=np.int64)
 
 
-def application_series(store: tables.LogStore, database: Any) -> tuple[list[ApplicationSeries], int]:
-    """Return the series with enough runs and days, and the number of the others.
+@dataclass(frozen=True)
+class ProductionSeries:
+    """The series of production.
+
+    Attributes:
+        series: those with enough runs and days.
+        too_short: number of the others.
+    """
+
+    series: tuple[ApplicationSeries, ...]
+    too_short: int
+
+
+def application_series(store: tables.LogStore, database: Any) -> ProductionSeries:
+    """Return the series of the applications of a system.
 
     Args:
         database: of `store.connect`.
@@ -124,7 +137,7 @@ def application_series(store: tables.LogStore, database: Any) -> tuple[list[Appl
         days_of_cluster = list(days)
         if len(days_of_cluster) >= MIN_OBSERVATIONS:
             series.append(_make_series(store.system, main_pattern[cluster], days_of_cluster))
-    return series, len(runs) - len(series)
+    return ProductionSeries(tuple(series), len(runs) - len(series))
 
 
 def _make_series(system: str, pattern: Mapping[str, Any], days: Sequence[tables.DailyBandwidth]) -> ApplicationSeries:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -22,7 +22,7 @@ class LogReport:
     """What the logs of a system show: the document of `iowatch logs report --json`, and the series behind it."""
 
     document: dict[str, Any]
-    series: list[production.ApplicationSeries]
+    series: Sequence[production.ApplicationSeries]
     changes: list[production.ProductionChange]
 
     def answer(self) -> Iterator[str]:
@@ -45,7 +45,8 @@ def build_log_report(system: str, since_s: float = 0.0, finding: Finding | None 
         counts = tables.count_logs(database, since_s)
         applications = tables.list_applications(database, since_s, _LISTED)
         patterns = tables.list_patterns(database, since_s, _LISTED)
-        series, too_short = production.application_series(store, database)
+        of_applications = production.application_series(store, database)
+    series = of_applications.series
     for pattern in patterns:
         pattern["remedies"] = [asdict(remedy) for remedy in production.remedies(pattern)]
     changes = production.find_changes(series)
@@ -59,7 +60,7 @@ def build_log_report(system: str, since_s: float = 0.0, finding: Finding | None 
         "logs": counts,
         "applications": applications,
         "patterns": patterns,
-        "series": {"compared": len(series), "too_few_runs": too_short},
+        "series": {"compared": len(series), "too_few_runs": of_applications.too_short},
         "changes": [change.to_json(system) for change in common_changes],
         "finding": answer,
     }

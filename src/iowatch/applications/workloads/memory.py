@@ -140,7 +140,7 @@ def _moves_array_parts(actions: Iterable[Any]) -> bool:
 
 
 @dataclass(frozen=True)
-class _Choice:
+class _NearestMemory:
     """The nearest memory of reads or writes, and by how much its durations differ from those of the logs."""
 
     memory: str | int
@@ -213,11 +213,11 @@ def _median_share(profiles: Sequence[_Profile], verb: str) -> float:
     return float(median(profile["below"].get(verb, 1.0) for profile in profiles))
 
 
-def _nearest(replays: Mapping[_Use, list[_Profile]], halo: bool, logs: Sequence[_Profile], verb: str) -> _Choice:
+def _nearest(replays: Mapping[_Use, list[_Profile]], halo: bool, logs: Sequence[_Profile], verb: str) -> _NearestMemory:
     choices = []
     for (has_halo, memory), profiles in replays.items():
         if has_halo == halo:
-            choices.append(_Choice(memory, _difference(logs, profiles, verb)))
+            choices.append(_NearestMemory(memory, _difference(logs, profiles, verb)))
     return min(choices, key=lambda choice: choice.difference)
 
 

@@ -141,9 +141,9 @@ class _PhaseBuilder:
             groups.setdefault(actions, []).append(rank)
         for ranks in groups.values():
             table = np.stack([rows_of_rank[rank] for rank in ranks], axis=1)
-            self.nodes += self._describe_group(_Group.of(tuple(ranks), table, self.clocks))
+            self.nodes += self._describe_group(_RankGroup.of(tuple(ranks), table, self.clocks))
 
-    def _describe_group(self, group: _Group) -> list[patterns.Node]:
+    def _describe_group(self, group: _RankGroup) -> list[patterns.Node]:
         """The actions of ranks that do the same, in as few numbers as possible."""
         if len(group.table) <= MAX_NUMBERS or (len(group.table) <= _MAX_STEPS and self._has_patterns(group)):
             nodes = self._fold(group)
@@ -163,12 +163,12 @@ class _PhaseBuilder:
             scattered += self._scatter(rank, group.table[:, index], paused_s)
         return scattered
 
-    def _has_patterns(self, group: _Group) -> bool:
+    def _has_patterns(self, group: _RankGroup) -> bool:
         """Whether the first actions become fewer: searching many without patterns for some takes minutes."""
-        folded = self._fold(_Group(group.ranks, group.table[:_SAMPLE], group.pauses_s[:_SAMPLE]))
+        folded = self._fold(_RankGroup(group.ranks, group.table[:_SAMPLE], group.pauses_s[:_SAMPLE]))
         return 2 * len(folded) < len(group.table[:_SAMPLE])
 
-    def _fold(self, group: _Group) -> list[patterns.Node]:
+    def _fold(self, group: _RankGroup) -> list[patterns.Node]:
         steps: list[patterns.Node] = []
         for row, pause_s in zip(group.table, group.pauses_s.tolist(), strict=True):
             if pause_s >= PAUSE_S:
@@ -212,7 +212,7 @@ class _PhaseBuilder:
 
 
 @dataclass(frozen=True)
-class _Group:
+class _RankGroup:
     """Ranks that do the same actions on their own.
 
     Attributes:
@@ -226,17 +226,17 @@ class _Group:
     pauses_s: NDArray[np.float64]
 
     @staticmethod
-    def of(ranks: tuple[int, ...], table: NDArray[np.void], clocks: NDArray[np.float64]) -> _Group:
+    def of(ranks: tuple[int, ...], table: NDArray[np.void], clocks: NDArray[np.float64]) -> _RankGroup:
         """Return the group of these ranks, and move their clocks to the ends of their actions."""
         clocks_of_group = clocks[list(ranks)]
         ends = np.maximum.accumulate(np.concatenate([clocks_of_group[None, :], table["end"]]), axis=0)
         pauses_s = (table["start"] - ends[:-1]).min(axis=1)
         clocks[list(ranks)] = ends[-1]
-        return _Group(ranks, table, pauses_s)
+        return _RankGroup(ranks, table, pauses_s)
 
-    def of_rank(self, index: int) -> _Group:
+    def of_rank(self, index: int) -> _RankGroup:
         """Return a group of one of the ranks, with the same pauses."""
-        return _Group((self.ranks[index],), self.table[:, index : index + 1], self.pauses_s)
+        return _RankGroup((self.ranks[index],), self.table[:, index : index + 1], self.pauses_s)
 
 
 def _segments_between(

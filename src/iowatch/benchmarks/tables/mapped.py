@@ -348,16 +348,16 @@ class _RowReader:
         known = {**cells, **groups}
         unit = str(self.cells.value(source.unit, known, groups) or "")
         try:
-            value, stored_unit = to_metric_unit(self.cells.number(text), unit)
+            quantity = to_metric_unit(self.cells.number(text), unit)
         except (InputError, ValueError) as error:
             raise ValueError(f"column '{column}': {error.args[0]}") from error
-        metric = self._metric(source, stored_unit, known, groups, column)
-        if not 0 < value <= METRICS[metric].ceiling:
+        metric = self._metric(source, quantity.unit, known, groups, column)
+        if not 0 < quantity.value <= METRICS[metric].ceiling:
             raise ValueError(f"column '{column}': {text} {unit} is not above 0 and below the ceiling of {metric}")
         parameters = {**case, **self._values(source.case, known, groups)}
         operation = str(parameters.pop("operation", "run"))
         self._units[unit, metric] += 1
-        return Result(operation, metric, stored_unit, (value,), parameters)
+        return Result(operation, metric, quantity.unit, (quantity.value,), parameters)
 
     def _metric(
         self, source: maps.ValueSource, unit: str, known: Mapping[str, str], groups: Mapping[str, str], column: str

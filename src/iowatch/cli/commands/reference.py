@@ -56,8 +56,10 @@ def show_references(
         print_report(as_json, listing, lambda console: show.print_table_list(listing, console))
         return
     source, table = names
-    document, notes = show.published_table_document(source, table, long_form)
-    print_report(as_json, document, lambda console: show.print_published_table(document, console, notes))
+    shown = show.show_published_table(source, table, long_form)
+    print_report(
+        as_json, shown.document, lambda console: show.print_published_table(shown.document, console, shown.notes)
+    )
 
 
 @command.command(

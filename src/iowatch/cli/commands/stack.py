@@ -48,11 +48,11 @@ def show_stack(name: str, system: str, as_json: bool) -> None:
 @json_option
 def install(name: str, system: str, bootstrap: bool, concretize: bool, jobs: int | None, as_json: bool) -> None:
     """Build a stack from its lock; write the activate.sh and stack.json that jobs use without Spack."""
-    built, directory = stack_install.install_stack(name, system, bootstrap=bootstrap, concretize=concretize, jobs=jobs)
+    built = stack_install.install_stack(name, system, bootstrap=bootstrap, concretize=concretize, jobs=jobs)
     if as_json:
-        print_json({"directory": str(directory), "stack": built.to_json()})
+        print_json({"directory": str(built.directory), "stack": built.stack.to_json()})
     else:
-        print_message(f"{name} is ready: . {directory / 'activate.sh'}")
+        print_message(f"{name} is ready: . {built.directory / 'activate.sh'}")
 
 
 @command.command(epilog=examples("iowatch stack diff netcdf-4.3.3.1 netcdf-4.4.0"))

@@ -24,10 +24,10 @@ from iowatch.core import METRICS, Case, Scalar, UsageError, get_metric
 from iowatch.experiments.advice.choices import (
     CHOICES,
     EQUAL_SIZES,
+    AdvisedWorkload,
     Contrast,
     ParameterChoice,
     Parameters,
-    Workload,
     case_volume_bytes,
     count_sessions,
     describe_case,
@@ -155,7 +155,7 @@ class Advice:
     source: str
     system: str | None
     file_system: str | None
-    workload: Workload
+    workload: AdvisedWorkload
     is_published: bool
     cases: int
     choices: tuple[ChoiceAdvice, ...]
@@ -165,7 +165,7 @@ class Advice:
 
 
 @dataclass(frozen=True)
-class _Division:
+class _PairCondition:
     """A condition that divides the pairs of a parameter in two: texts for both parts, and the pairs that meet it."""
 
     inside: str
@@ -181,7 +181,7 @@ class _Plan:
     contrasts: list[Contrast] = field(default_factory=list)
     few_sessions: int | None = None
     first: int = 0
-    divisions: list[_Division] = field(default_factory=list)
+    divisions: list[_PairCondition] = field(default_factory=list)
 
     def groups(
         self, cover: Sequence[bool] | None = None, inside: bool = True
@@ -196,7 +196,7 @@ class _Plan:
 
 def advise(
     entries: Sequence[SideEntry],
-    workload: Workload,
+    workload: AdvisedWorkload,
     source: str,
     *,
     system: str | None = None,
@@ -258,7 +258,11 @@ def _choice_advice(plan: _Plan, decisions: _Decisions, cases: Sequence[Parameter
 
 
 def _plan(
-    choice: ParameterChoice, entries: Sequence[SideEntry], cases: Sequence[Parameters], workload: Workload, stated: bool
+    choice: ParameterChoice,
+    entries: Sequence[SideEntry],
+    cases: Sequence[Parameters],
+    workload: AdvisedWorkload,
+    stated: bool,
 ) -> _Plan:
     """Pairs at the size that is nearest to the workload, of those with enough sessions."""
     most_sessions = None
@@ -277,7 +281,7 @@ def _plan(
 
 
 def _nearest(
-    contrasts: Sequence[Contrast], cases: Sequence[Parameters], workload: Workload, *, per_rank: bool
+    contrasts: Sequence[Contrast], cases: Sequence[Parameters], workload: AdvisedWorkload, *, per_rank: bool
 ) -> list[Contrast]:
     """The pairs whose sizes are nearest to those of the workload."""
     distances = []
@@ -289,10 +293,10 @@ def _nearest(
     return [contrast for contrast, distance in zip(contrasts, distances, strict=True) if distance <= limit]
 
 
-def _divisions(plan: _Plan) -> list[_Division]:
+def _divisions(plan: _Plan) -> list[_PairCondition]:
     """Divisions of the pairs in two, the simplest first."""
     derived = [derive_parameters(contrast.common) for contrast in plan.contrasts]
-    divisions: dict[tuple[bool, ...], _Division] = {}
+    divisions: dict[tuple[bool, ...], _PairCondition] = {}
     nothing_changed = np.zeros(len(derived), dtype=bool)
     for condition in candidate_conditions(derived, nothing_changed, CASE_PARAMETERS):
         cover = tuple(condition.holds(parameters) for parameters in derived)
@@ -311,7 +315,7 @@ def _divisions(plan: _Plan) -> list[_Division]:
             (other_value,) = other_values
             if other_value is not None:
                 outside = replace(condition, operator="=", values=(other_value,)).words(CASE_PARAMETERS)
-        divisions[cover] = _Division(inside, outside, cover)
+        divisions[cover] = _PairCondition(inside, outside, cover)
     return list(divisions.values())[:_MAX_CONDITIONS]
 
 

@@ -78,7 +78,7 @@ EQUAL_SIZES = log(1.1)
 
 
 @dataclass(frozen=True, slots=True)
-class Workload:
+class AdvisedWorkload:
     """What the advice is for; None: any size (published tables only).
 
     Attributes:
@@ -343,7 +343,7 @@ def _agree(left: Scalar | None, right: Scalar | None) -> bool:
     return left is None or right is None or left == right
 
 
-def suites_that_measure(choices: Sequence[ParameterChoice], workload: Workload) -> dict[str, tuple[str, ...]]:
+def suites_that_measure(choices: Sequence[ParameterChoice], workload: AdvisedWorkload) -> dict[str, tuple[str, ...]]:
     """Suites with cases that differ in a parameter only, by its name; the suite with the nearest size first."""
     roots = tuple(settings.roots())
     if not choices:

@@ -12,7 +12,7 @@ from iowatch.core import Scalar, UsageError, parse_size, suggest_name, write_ato
 from iowatch.experiments.advice import report as advice
 from iowatch.experiments.advice.advice import MIN_SESSIONS, Advice, advise
 from iowatch.experiments.advice.choices import (
-    Workload,
+    AdvisedWorkload,
     filter_given,
     history_entries,
     parse_given,
@@ -62,13 +62,15 @@ def command(
     suite that would measure it (docs/advise.md).
     """
     sizes = {"write": write_size, "read": read_size}
-    workloads = [Workload(name, _volume(name, size), ranks, nodes) for name, size in sizes.items() if size is not None]
+    workloads = [
+        AdvisedWorkload(name, _volume(name, size), ranks, nodes) for name, size in sizes.items() if size is not None
+    ]
     if file_system:
         given = (*given, f"file_system={file_system}")
     fixed = parse_given(given)
     if sources:
         # Without a size: all sizes of the papers, for both operations.
-        any_size = [Workload(name, None, ranks, nodes) for name in sizes]
+        any_size = [AdvisedWorkload(name, None, ranks, nodes) for name in sizes]
         advice_list = _from_papers(sources, system, workloads or any_size, fixed)
     elif not workloads:
         example = "For example iowatch advise --write 100g --ranks 512"
@@ -90,7 +92,7 @@ def _volume(operation: str, size: str) -> int:
 
 
 def _from_papers(
-    sources: Sequence[str], system: str | None, workloads: Sequence[Workload], fixed: Mapping[str, Scalar | None]
+    sources: Sequence[str], system: str | None, workloads: Sequence[AdvisedWorkload], fixed: Mapping[str, Scalar | None]
 ) -> list[Advice]:
     """Advice from published tables, for the workloads whose operation they have."""
     name = ", ".join(map(published.cite_table, sources))
@@ -109,7 +111,11 @@ def _from_papers(
 
 
 def _from_history(
-    db: str | None, system: str | None, workloads: Sequence[Workload], fixed: Mapping[str, Scalar | None], last: int
+    db: str | None,
+    system: str | None,
+    workloads: Sequence[AdvisedWorkload],
+    fixed: Mapping[str, Scalar | None],
+    last: int,
 ) -> list[Advice]:
     """Advice from the history; from published tables if it does not have the system, and papers do."""
     problem: Exception
@@ -129,7 +135,11 @@ def _from_history(
 
 
 def _advise_from(
-    history: History, system: str | None, workloads: Sequence[Workload], fixed: Mapping[str, Scalar | None], last: int
+    history: History,
+    system: str | None,
+    workloads: Sequence[AdvisedWorkload],
+    fixed: Mapping[str, Scalar | None],
+    last: int,
 ) -> Iterator[Advice]:
     if system is None:
         systems = history.systems()

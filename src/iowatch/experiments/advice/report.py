@@ -21,7 +21,7 @@ from iowatch.experiments.advice.advice import (
     ValueComparison,
     ValueRule,
 )
-from iowatch.experiments.advice.choices import Workload, format_value
+from iowatch.experiments.advice.choices import AdvisedWorkload, format_value
 from iowatch.output.comparison import format_interval
 from iowatch.site import default_file_system, load_system, system_names
 from iowatch.statistics import format_percent
@@ -104,7 +104,7 @@ def _print_workload(advice: Advice, console: Console) -> None:
         console.print(Text(line))
 
 
-def _format_workload(workload: Workload) -> str:
+def _format_workload(workload: AdvisedWorkload) -> str:
     words = [workload.operation.capitalize()]
     if workload.volume_bytes:
         words.append(format_size(workload.volume_bytes))

@@ -97,7 +97,8 @@ def command(
     else:
         with History.existing(db) if finding else History.open(db) as history:
             if finding:
-                source, options = bisect.finding_search(history, finding, options)
+                search = bisect.finding_search(history, finding, options)
+                source, options = search.source, search.options
             else:
                 source = compare_for_hybrids(system, sides[0], sides[1])
                 options = replace(options, like=sides[0])

@@ -92,7 +92,15 @@ class BisectOptions:
     finding: str | None = None
 
 
-def finding_search(history: History, name: str, options: BisectOptions) -> tuple[HybridSource, BisectOptions]:
+@dataclass(frozen=True)
+class FindingSearch:
+    """What a search for the cause of a finding measures."""
+
+    source: HybridSource
+    options: BisectOptions
+
+
+def finding_search(history: History, name: str, options: BisectOptions) -> FindingSearch:
     """The search for the part that caused a finding: its stacks as runs recorded them, its case that changed most.
 
     Args:
@@ -123,7 +131,7 @@ def finding_search(history: History, name: str, options: BisectOptions) -> tuple
         operation=str(operation) if operation else None,
     )
     source = recorded_hybrids(finding.system, replace(good, name="before"), replace(bad, name="after"))
-    return source, search_options
+    return FindingSearch(source, search_options)
 
 
 @dataclass(frozen=True)

@@ -112,7 +112,8 @@ def spec_environment(system: str, spec: str) -> SpackEnvironment:
     if externals.is_file():
         includes.insert(0, externals)
     content = {"specs": [spec], "concretizer": {"reuse": "dependencies", "unify": True}, "view": True}
-    pinned = dict([parse_pinned_spec(spec)])
+    parsed_spec = parse_pinned_spec(spec)
+    pinned = {parsed_spec.name: parsed_spec.version}
 
     def write(target: Path) -> None:
         adapted: dict[str, Any] = dict(content)

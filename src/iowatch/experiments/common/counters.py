@@ -37,7 +37,7 @@ INSTRUCTIONS = "instructions"
 
 
 @dataclass(frozen=True)
-class RunCounts:
+class CounterReadings:
     """Counts of one run, all processes together.
 
     Attributes:
@@ -109,7 +109,7 @@ exec "$@"
 """
 
 
-def read_counts(stage: Path, scratch: Path) -> RunCounts:
+def read_counts(stage: Path, scratch: Path) -> CounterReadings:
     """Return the counts of a job from its directory, without those of its Darshan log.
 
     Args:
@@ -129,7 +129,7 @@ def read_counts(stage: Path, scratch: Path) -> RunCounts:
     refused: set[str] = set()
     for path in directory.glob(f"{_REFUSED}.*"):
         refused.update(path.read_text().splitlines())
-    return RunCounts(
+    return CounterReadings(
         calls=dict(sorted(calls.items())),
         transferred_bytes=dict(sorted(transferred_bytes.items())),
         instructions=_total_instructions(directory),
@@ -167,7 +167,7 @@ def _read_instructions(text: str) -> int | None:
     return int(match[1] or match[2])
 
 
-def differing_counts(base: Iterable[RunCounts], head: Iterable[RunCounts]) -> list[CountDifference]:
+def differing_counts(base: Iterable[CounterReadings], head: Iterable[CounterReadings]) -> list[CountDifference]:
     """Counts that are lower in all runs of one side than in all of the other: no statistics are needed for them.
 
     A name that a side does not have counts as 0, instructions and Darshan's counts only where all runs have them.

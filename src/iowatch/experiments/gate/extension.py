@@ -50,7 +50,7 @@ def count_operations(counters: Mapping[str, float]) -> dict[str, int]:
 
 
 def add_operation_counts(output: Output, logs: Sequence[Path], reader: DarshanReader | None = None) -> Output:
-    """Add the calls above POSIX to the counts of a counted run (`counters.RunCounts`), for ingestion.
+    """Add the calls above POSIX to the counts of a counted run (`counters.CounterReadings`), for ingestion.
 
     None are added of a run without a log, nor of a log that cannot be read or lacks a part.
     """

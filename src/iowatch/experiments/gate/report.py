@@ -27,7 +27,7 @@ _COLUMNS = ("change", "interval", "pairs", "decision")
 
 
 @dataclass(frozen=True)
-class ResultDocument:
+class GatedResult:
     """One result of both builds.
 
     Attributes:
@@ -94,7 +94,7 @@ class GateDocument:
     margin: float
     missed: float
     false_alarm: float
-    results: list[ResultDocument]
+    results: list[GatedResult]
     failed: list[ReasonDocument]
     left_out: list[ReasonDocument]
     counts: list[CountDocument] | None
@@ -138,10 +138,10 @@ def result_names(results: Sequence[MeasuredResult]) -> list[str]:
     return short_case_names([{"benchmark": of.benchmark, **of.without("ab_run").parameters} for of in cases])
 
 
-def _result_document(name: str, one: MeasuredResult) -> ResultDocument:
+def _result_document(name: str, one: MeasuredResult) -> GatedResult:
     of, test = one.result, one.test
     low, high = (math.expm1(end) if math.isfinite(end) else None for end in test.interval())
-    return ResultDocument(
+    return GatedResult(
         name, of.run, dict(of.case.parameters), of.metric, METRICS[of.metric].unit, one.base, one.head,
         math.expm1(test.centre.estimate), (low, high), test.noise, len(test.centre.log_ratios), test.state,
     )  # fmt: skip

@@ -350,7 +350,7 @@ class GateRun:
         """
         base, head = self.base.stack.name, self.head.stack.name
         keys = {build.stack.name: self._counts_key(build.stack) for build in (self.base, self.head)}
-        counted: dict[tuple[str, str], list[counters.RunCounts]] = defaultdict(list)
+        counted: dict[tuple[str, str], list[counters.CounterReadings]] = defaultdict(list)
         # The base is usually counted already: many heads are compared with it.
         recorded = self._recorded_counts(base, keys[base])
         for name, counts in recorded.items():
@@ -376,7 +376,7 @@ class GateRun:
         names: Sequence[str],
         stacks: Sequence[str],
         keys: Mapping[str, str],
-        counted: dict[tuple[str, str], list[counters.RunCounts]],
+        counted: dict[tuple[str, str], list[counters.CounterReadings]],
     ) -> None:
         """Count what runs do, in a session of their own.
 
@@ -389,9 +389,9 @@ class GateRun:
         document = run_profile(self.history, context, profiler, **{_COUNTED: keys})
         for run in document["runs"]:
             if run["counts"]:
-                counted[run["name"], run["stack"]].append(counters.RunCounts(**run["counts"]))
+                counted[run["name"], run["stack"]].append(counters.CounterReadings(**run["counts"]))
 
-    def _refused_counts(self, all_counts: Sequence[counters.RunCounts], missing: Sequence[str]) -> str:
+    def _refused_counts(self, all_counts: Sequence[counters.CounterReadings], missing: Sequence[str]) -> str:
         """Why something was not counted; empty if everything was.
 
         Args:
@@ -419,17 +419,17 @@ class GateRun:
         text = repr((build_digest(stack), cases, self.options.counter, self._darshan, __version__, host))
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
-    def _recorded_counts(self, stack: str, key: str) -> dict[str, counters.RunCounts]:
+    def _recorded_counts(self, stack: str, key: str) -> dict[str, counters.CounterReadings]:
         """Counts of all planned runs by name, from the newest earlier gate with this key; empty without one."""
         if self.head.stack.name == stack:
             return {}
         for session in self.history.sessions(self.options.system):
             if session.facts.document.get(_COUNTED, {}).get(stack) != key:
                 continue
-            counted: dict[str, counters.RunCounts] = {}
+            counted: dict[str, counters.CounterReadings] = {}
             for run in self.history.runs(session.uuid):
                 if run.stack == stack and run.status == "ok" and run.facts.counts:
-                    counted[run.name] = counters.RunCounts(**run.facts.counts)
+                    counted[run.name] = counters.CounterReadings(**run.facts.counts)
             if counted.keys() >= {*self.planned}:
                 _LOG.info("counts of %s: from session %s", self.base.label, session.uuid[:8])
                 return {name: counted[name] for name in self.planned}

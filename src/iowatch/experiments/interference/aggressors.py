@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
 from subprocess import Popen
@@ -208,14 +208,24 @@ class Aggressors:
             raise AggressorError(f"the jobs of the aggressors ended: {'; '.join(reasons[:1]) or 'no reason known'}")
 
 
-def aggregate_rates(outputs: Sequence[Sequence[Output]]) -> tuple[list[Result], dict[str, list[float]]]:
+@dataclass(frozen=True)
+class AggregateRates:
+    """Rates of all aggressors, of their headline metrics.
+
+    Attributes:
+        totals: one result with one sample per operation.
+        means: mean of each aggressor by operation.
+    """
+
+    totals: tuple[Result, ...]
+    means: dict[str, list[float]]
+
+
+def aggregate_rates(outputs: Sequence[Sequence[Output]]) -> AggregateRates:
     """Sum of the mean rates of all aggressors, as [lawrence2017], Tables 11 and 12 ("Aggregate"), by operation.
 
     Args:
         outputs: of the starts of each aggressor.
-
-    Returns:
-        One result with one sample per operation, of its headline metric; and the mean of each aggressor by operation.
     """
     order = headline_metrics()
     # Of each operation the headline rate.
@@ -232,7 +242,7 @@ def aggregate_rates(outputs: Sequence[Sequence[Output]]) -> tuple[list[Result], 
         samples = [_samples_of(aggressor_outputs, operation, headline.metric) for aggressor_outputs in outputs]
         means[operation] = [fmean(aggressor_samples) for aggressor_samples in samples]
         totals.append(replace(headline, samples=(sum(means[operation]),)))
-    return totals, means
+    return AggregateRates(tuple(totals), means)
 
 
 def _samples_of(outputs: Sequence[Output], operation: str, metric: str) -> list[float]:

@@ -216,21 +216,25 @@ def covered_share(starts: Sequence[AggressorStart], begin: float, end: float) ->
     return covered_s / (end - begin)
 
 
-def most_aggressors(
-    queue: str | None, victim: tuple[int, int], aggressor: tuple[int, int], exclusive: bool
-) -> int | None:
+@dataclass(frozen=True)
+class JobSize:
+    """Ranks of a job, and the nodes that it has."""
+
+    ranks: int
+    nodes: int
+
+
+def most_aggressors(queue: str | None, victim: JobSize, aggressor: JobSize, exclusive: bool) -> int | None:
     """Largest number of aggressors that Slurm can run at the same time as the victim; None if it does not report it.
 
     Args:
         queue: Slurm's partition, or None for its default.
-        victim, aggressor: (ranks, nodes) of each.
+        aggressor: of each of them.
         exclusive: whether jobs have whole nodes.
     """
     capacity = schedulers.partition_capacity(queue)
     if capacity is None:
         return None
-    victim_ranks, victim_nodes = victim
-    aggressor_ranks, aggressor_nodes = aggressor
     if exclusive:
-        return max(0, (capacity.nodes - victim_nodes) // aggressor_nodes)
-    return max(0, (capacity.processors - victim_ranks) // aggressor_ranks)
+        return max(0, (capacity.nodes - victim.nodes) // aggressor.nodes)
+    return max(0, (capacity.processors - victim.ranks) // aggressor.ranks)

@@ -237,7 +237,10 @@ def _check_capacity(plan: InterferencePlan, partition: ReframePartition) -> None
     victim, aggressor, level = plan.runs[0].case, plan.aggressor.case, max(plan.levels)
     is_exclusive = any(option.startswith("--exclusive") for option in partition.access)
     possible = aggressors.most_aggressors(
-        partition.queue, (victim.ranks, victim.nodes), (aggressor.ranks, aggressor.nodes), is_exclusive
+        partition.queue,
+        aggressors.JobSize(victim.ranks, victim.nodes),
+        aggressors.JobSize(aggressor.ranks, aggressor.nodes),
+        is_exclusive,
     )
     if possible is not None and level > possible:
         raise UsageError(

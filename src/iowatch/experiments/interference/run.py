@@ -19,6 +19,7 @@ from typing import Any
 
 from iowatch import checks
 from iowatch.core import MachineError, Output, Scalar, format_size
+from iowatch.experiments.interference import LEVEL
 from iowatch.experiments.interference.aggressors import AggressorError, Aggressors, aggregate_rates
 from iowatch.experiments.interference.plan import (
     InterferenceContext,
@@ -100,6 +101,9 @@ def _opening_line(context: InterferenceContext, plan: InterferencePlan) -> str:
 
 
 class _InterferenceRunner(InterleavedRunner):
+    # The level of a turn is its side.
+    side_parameters = (LEVEL.name,)
+
     def __init__(
         self,
         history: History,
@@ -131,7 +135,7 @@ class _InterferenceRunner(InterleavedRunner):
 
     def parameters_of(self, turn: AbTurn) -> dict[str, Scalar]:
         """The level, which is the number of aggressors, and what they do."""
-        return {"aggressors": int(turn.side), "aggressor": self.interference.aggressor_text}
+        return {LEVEL.name: int(turn.side), "aggressor": self.interference.aggressor_text}
 
     def execute(self) -> None:
         try:
@@ -313,16 +317,16 @@ class _InterferenceRunner(InterleavedRunner):
                 if output.status != "ok":
                     raise AggressorError(f"the output of an aggressor is {output.status}: {output.reason}")
         run = self.plan.aggressor
-        totals, shares = aggregate_rates(outputs)
+        rates = aggregate_rates(outputs)
         # Series of their own: level and victim are parameters of the case.
-        parameters: dict[str, Scalar] = {"aggressors": level, "victim": self.plan.runs[0].name}
-        results = tuple(replace(total, case={**total.case, **parameters}) for total in totals)
+        parameters: dict[str, Scalar] = {LEVEL.name: level, "victim": self.plan.runs[0].name}
+        results = tuple(replace(total, case={**total.case, **parameters}) for total in rates.totals)
         output = Output(run.case.benchmark, outputs[0][0].version, "ok", None, results)
         facts = {
             "pair": case.facts["pair"],
             "side": case.facts["side"],
             "nodes": self.aggressors.hosts(level),
-            "bandwidth_by_job": shares,
+            "bandwidth_by_job": rates.means,
             "starts": [len(starts_of_job) for starts_of_job in starts],
             "tracing": "none",
         }

@@ -21,9 +21,11 @@ from jinja2 import Environment, FileSystemLoader, TemplateError
 from iowatch.core import DAY_S, METRICS, IowatchError, MachineError, Metric, Scalar, headline_metrics, settings
 from iowatch.findings import Finding, load_detections, load_findings, monitored_series, short_case_names
 from iowatch.output.dashboard.site import SiteWriter, safe_file_name
+from iowatch.output.text.problems import ProblemSection, lacking_run_sections
 from iowatch.reference import bandwidth, events, published, reviews
 from iowatch.session.accepted_plan import is_restricted
-from iowatch.session.coverage import SessionCoverage, compare_with_expected, missing_reasons
+from iowatch.session.coverage import SessionCoverage, compare_with_expected
+from iowatch.session.missing_reasons import recorded_reasons
 from iowatch.site import system
 from iowatch.statistics import Detection
 from iowatch.store import ExpectedResult, History, RunRow, SeriesExtent, SeriesRow, SessionRow, StackUse, bulk, read
@@ -365,6 +367,11 @@ class SessionEntry:
     coverage: SessionCoverage
 
     @property
+    def lacking_run_sections(self) -> list[ProblemSection]:
+        """The runs that lack results, by what is wrong with them."""
+        return lacking_run_sections(self.coverage.failed, self.coverage.missing)
+
+    @property
     def problems(self) -> Sequence[str]:
         """Other reasons why the session failed, one sentence each."""
         return self.session.facts.problems
@@ -402,7 +409,7 @@ def session_entry(
 ) -> SessionEntry:
     """A session with its runs and received results, as the caller has read them."""
     expected = history.expected(session.uuid)
-    return SessionEntry(session, runs, compare_with_expected(expected, received, runs, missing_reasons(session)))
+    return SessionEntry(session, runs, compare_with_expected(expected, received, runs, recorded_reasons(session)))
 
 
 # Seconds after the end of the last session; the default of `overdue_hours` of notices (docs/notices.md).

@@ -181,12 +181,12 @@ class ReviewService:
     def _record_event(self, history: History, system: str, fields: Mapping[str, Any], person: str) -> list[str]:
         """Record an event of one system and commit it; returns messages."""
         scope = parse_scope((fields["scope"] or "").split())
-        path, faults = record_event(history, system, {**fields, "scope": scope, "by": person})
+        recorded = record_event(history, system, {**fields, "scope": scope, "by": person})
         # On one line, whatever the form contained.
         subject = " ".join(f"Add event of {system}: {fields['title']}".split())
         messages = [f"Recorded for {system}: {fields['title']}."]
-        messages += self._commit(path, subject, person)
-        messages += [str(fault) for fault in faults]
+        messages += self._commit(recorded.path, subject, person)
+        messages += [str(fault) for fault in recorded.faults]
         return messages
 
     def _commit(self, path: Path, message: str, person: str) -> list[str]:

@@ -123,7 +123,8 @@ class _CurveSeries:
 
 def _group_by_axis(machine: data.SystemEntry, axis: str) -> list[_CurveSeries]:
     """Groups of at least two series that differ only in the axis."""
-    parameter, unit = published.column_parameter(axis)
+    column = published.column_parameter(axis)
+    parameter, unit = column.name, column.unit
     ignored = _DEPENDENT_PARAMETERS.get(parameter, (parameter,))
     groups: dict[tuple[str, ...], dict[float, data.SeriesEntry]] = defaultdict(dict)
     for series in machine.watched:
@@ -194,7 +195,7 @@ _IGNORED_COLUMNS = ("value", "unit", "where", "title", "total_mib", "benchmark",
 
 
 @dataclass(frozen=True)
-class PublishedTable:
+class PublishedScaling:
     """The bandwidths of a published table.
 
     Attributes:
@@ -237,7 +238,7 @@ class PublishedTable:
         return sorted((float(row[self.axis]), float(row["value"])) for row in rows)
 
 
-def read_table(rows: Rows) -> PublishedTable:
+def read_table(rows: Rows) -> PublishedScaling:
     """Choose the axis and the values of a table."""
     bandwidths = [row for row in rows if row["unit"] == "MiB/s"]
     values = [row for row in bandwidths if row["statistic"] == "max"]
@@ -246,8 +247,8 @@ def read_table(rows: Rows) -> PublishedTable:
     for axis in AXIS_LABELS:
         on_axis = [row for row in values if _is_positive(row[axis])]
         if len({row[axis] for row in on_axis}) >= _MIN_AXIS_VALUES:
-            return PublishedTable(bandwidths, on_axis, axis)
-    return PublishedTable(bandwidths, values, None)
+            return PublishedScaling(bandwidths, on_axis, axis)
+    return PublishedScaling(bandwidths, values, None)
 
 
 def _is_positive(value: object) -> bool:

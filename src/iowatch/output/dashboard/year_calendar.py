@@ -68,7 +68,7 @@ class CalendarMark:
 
 
 @dataclass(frozen=True)
-class _Layout:
+class _CalendarLayout:
     """A picture: width, left end of the time axis, longest name of a system, style class."""
 
     width: int
@@ -77,8 +77,8 @@ class _Layout:
     style_class: str
 
 
-_WIDE = _Layout(1080, 130, 17, "picture calendar for-wide")
-_NARROW = _Layout(360, 92, 12, "picture calendar for-narrow")
+_WIDE = _CalendarLayout(1080, 130, 17, "picture calendar for-wide")
+_NARROW = _CalendarLayout(360, 92, 12, "picture calendar for-narrow")
 
 
 @dataclass(frozen=True)
@@ -194,7 +194,7 @@ def _pictures(systems: Sequence[str], marks: Sequence[CalendarMark], period: _Pe
     return Markup().join(pictures)
 
 
-def _picture(systems: Sequence[str], marks: Sequence[CalendarMark], period: _Period, layout: _Layout) -> Markup:
+def _picture(systems: Sequence[str], marks: Sequence[CalendarMark], period: _Period, layout: _CalendarLayout) -> Markup:
     """One row per system, over a time axis with a line at the start of each month."""
     x = AxisScale(period.begin, period.end, layout.left, layout.width - _RIGHT)
     rows: list[str] = []

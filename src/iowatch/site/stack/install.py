@@ -185,11 +185,8 @@ class External:
             if not program.exists():
                 continue
             identity = stack_probe.identify_mpi(str(program))
-            if identity is None:
-                continue
-            mpi, version = identity
-            if mpi == self.name:
-                return version
+            if identity is not None and identity.mpi == self.name:
+                return identity.version
         return ABSENT
 
     @property
@@ -241,10 +238,10 @@ def _c_compiler(entry: Mapping[str, Any]) -> str | None:
 
 def _parse_external(entry: Mapping[str, Any]) -> External | None:
     """Return one entry of `externals:`; None if it has an unusual form."""
-    name, version = parse_pinned_spec(str(entry.get("spec", "")))
-    if version is None or not entry.get("prefix"):
+    pinned = parse_pinned_spec(str(entry.get("spec", "")))
+    if pinned.version is None or not entry.get("prefix"):
         return None
-    return External(name, version, str(entry["prefix"]), _c_compiler(entry))
+    return External(pinned.name, pinned.version, str(entry["prefix"]), _c_compiler(entry))
 
 
 def prepare_environment(stack: str, system: str, concretize: bool) -> Path:
@@ -270,7 +267,8 @@ def prepare_environment(stack: str, system: str, concretize: bool) -> Path:
     includes = [(manifest.parent / path).resolve() for path in document["spack"].get("include", [])]
     target.mkdir(parents=True, exist_ok=True)
     if concretize:
-        pinned = dict(map(parse_pinned_spec, root_specs(manifest)))
+        pinned_specs = [parse_pinned_spec(spec) for spec in root_specs(manifest)]
+        pinned = {spec.name: spec.version for spec in pinned_specs}
         # Packages that the reference stack takes from the system; other stacks name them themselves.
         system_externals = settings.find_file("externals", system)
         if stack == REFERENCE_STACK and system_externals.is_file():
@@ -610,9 +608,17 @@ def describe_installed_stack(stack: str, system: str, environment: Path, prefixe
     )
 
 
+@dataclass(frozen=True)
+class InstalledStack:
+    """A stack that was built, and the directory of its files."""
+
+    stack: Stack
+    directory: Path
+
+
 def install_stack(
     stack: str, system: str, *, bootstrap: bool = False, concretize: bool = False, jobs: int | None = None
-) -> tuple[Stack, Path]:
+) -> InstalledStack:
     """Build a Spack stack and write its `activate.sh` and `stack.json`.
 
     Args:
@@ -620,9 +626,6 @@ def install_stack(
         bootstrap: clone the pinned Spack if there is none.
         concretize: concretize on this machine instead of using the committed lock.
         jobs: number of parallel compile jobs.
-
-    Returns:
-        The installed stack and the directory of its files.
 
     Raises:
         UsageError: unknown stack, or not a Spack stack.
@@ -656,4 +659,4 @@ def install_stack(
         if part.variants.get("commit"):
             state = f"commit {part.variants['commit']}"
         _LOG.info("%s: %s %s is built from %s, %s", stack, part.name, part.version, directory, state)
-    return described, write_stack_files(described)
+    return InstalledStack(described, write_stack_files(described))

@@ -124,8 +124,20 @@ def find_linked_mpis(path: str) -> frozenset[str]:
     return frozenset(mpi for mpi, pattern in MPI_LIBRARIES.items() if re.search(pattern, listing))
 
 
-def identify_mpi(mpirun: str) -> tuple[str, str] | None:
-    """Return (Spack's name, version) of an MPI from its `mpirun --version`."""
+@dataclass(frozen=True)
+class MpiVersion:
+    """An MPI and its version.
+
+    Attributes:
+        mpi: Spack's name.
+    """
+
+    mpi: str
+    version: str
+
+
+def identify_mpi(mpirun: str) -> MpiVersion | None:
+    """Return what an MPI is, from its `mpirun --version`; None if it is none of those that are known."""
     answer = query_tool(mpirun, "--version")
     for mpi, pattern in (
         ("openmpi", r"\((?:Open MPI|OpenRTE)\)\s+(\d[\w.]*)"),
@@ -134,7 +146,7 @@ def identify_mpi(mpirun: str) -> tuple[str, str] | None:
     ):
         version = _first_match(pattern, answer)
         if version:
-            return mpi, version
+            return MpiVersion(mpi, version)
     return None
 
 
@@ -147,8 +159,7 @@ def _find_mpi(suffix: str) -> MpiInstallation | None:
     identity = identify_mpi(mpirun)
     if identity is None:
         return None
-    mpi, _ = identity
-    return MpiInstallation(mpi, suffix)
+    return MpiInstallation(identity.mpi, suffix)
 
 
 def first_mpi_on_path() -> MpiInstallation | None:
@@ -181,8 +192,7 @@ def probe_mpi(flavour: MpiInstallation) -> StackPart | None:
     identity = identify_mpi(mpirun)
     if identity is None:
         return None
-    mpi, version = identity
-    return StackPart(mpi, version, prefix=str(Path(mpirun).parent.parent), files=(mpicc, mpirun))
+    return StackPart(identity.mpi, identity.version, prefix=str(Path(mpirun).parent.parent), files=(mpicc, mpirun))
 
 
 def probe_hdf5(flavour: MpiInstallation) -> StackPart | None:

@@ -163,8 +163,20 @@ def root_specs(path: Path) -> tuple[str, ...]:
     return tuple(str(spec) for spec in specs)
 
 
-def parse_pinned_spec(spec: str) -> tuple[str, str | None]:
-    """Return (package, version) of a spec such as `hdf5@1.14.6 +hl`; version None if not given.
+@dataclass(frozen=True)
+class PinnedSpec:
+    """Package and version of a spec of Spack.
+
+    Attributes:
+        version: None if the spec has none.
+    """
+
+    name: str
+    version: str | None
+
+
+def parse_pinned_spec(spec: str) -> PinnedSpec:
+    """Return package and version of a spec such as `hdf5@1.14.6 +hl`.
 
     Raises:
         InputError: not a spec.
@@ -172,7 +184,7 @@ def parse_pinned_spec(spec: str) -> tuple[str, str | None]:
     match = _VERSION.match(spec)
     if match is None:
         raise InputError(f"'{spec}' is not a spec of Spack")
-    return match["name"], match["version"]
+    return PinnedSpec(match["name"], match["version"])
 
 
 def read_lock(path: Path) -> dict[str, Any]:

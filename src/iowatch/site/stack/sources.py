@@ -55,7 +55,7 @@ def lock_differences(lock: Path, entries: Mapping[str, Mapping[str, str]]) -> It
     Raises:
         InputError: not a lock file.
     """
-    versions = {name: parse_pinned_spec(entry["spec"])[1] for name, entry in entries.items()}
+    versions = {name: parse_pinned_spec(entry["spec"]).version for name, entry in entries.items()}
     for node in read_lock(lock)["concrete_specs"].values():
         name = node["name"]
         declared_source = "an archive"

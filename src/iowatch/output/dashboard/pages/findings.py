@@ -16,7 +16,7 @@ _MAX_CHOICES = 60
 
 
 @dataclass(frozen=True)
-class FindingRow:
+class ListedFinding:
     """A finding in the list; `days` since its first report, None if it needs no decision."""
 
     finding: Finding
@@ -72,11 +72,11 @@ def publish_findings_list(site: data.SiteBuild) -> None:
 PAGE = data.Page("findings.html", "Findings", 2, publish_findings_list)
 
 
-def _urgency_key(row: FindingRow) -> tuple[bool, float, int]:
+def _urgency_key(row: ListedFinding) -> tuple[bool, float, int]:
     """Sort key: undecided findings first, the largest loss first; then the others, the newest change first."""
     return row.days is None, 0.0 if row.days is None else row.gain, -row.finding.first_after
 
 
-def _make_row(machine: data.SystemEntry, finding: Finding) -> FindingRow:
+def _make_row(machine: data.SystemEntry, finding: Finding) -> ListedFinding:
     waits = finding.state in levels.UNDECIDED_STATES
-    return FindingRow(finding, cards.waiting_days(machine, finding) if waits else None)
+    return ListedFinding(finding, cards.waiting_days(machine, finding) if waits else None)

@@ -15,7 +15,7 @@ from iowatch.output.dashboard.scaling_curves import (
     AXIS_LABELS,
     OwnCurve,
     OwnCurves,
-    PublishedTable,
+    PublishedScaling,
     Rows,
     count_agreeing_parameters,
     distinguishing_columns,
@@ -105,7 +105,7 @@ def _figure_sort_key(item: tuple[str, Any]) -> tuple[str, int, str]:
     return published.source_number(source), int(digits or 0), table
 
 
-def _table_figure(table: PublishedTable, ours: Callable[[str], list[OwnCurve]]) -> ScalingFigure:
+def _table_figure(table: PublishedScaling, ours: Callable[[str], list[OwnCurve]]) -> ScalingFigure:
     """Figure of a published table: curves if it has an axis, else one row per value."""
     if table.axis is None:
         return _ranges_figure(table)
@@ -141,7 +141,7 @@ def _matching_own_curves(ours: Sequence[OwnCurve], printed: Rows) -> list[OwnCur
     return [one for _, one in sorted(ranked, key=lambda pair: -pair[0])[:_MAX_OWN_CURVES]]
 
 
-def _ranges_figure(table: PublishedTable) -> ScalingFigure:
+def _ranges_figure(table: PublishedScaling) -> ScalingFigure:
     """Figure with one row per combination: mean, lowest and highest value as published."""
     found, title = [], table.title
     for name, members in group_rows(table.rows, distinguishing_columns(table.rows, [])[0]).items():
@@ -156,7 +156,7 @@ def _ranges_figure(table: PublishedTable) -> ScalingFigure:
 
 
 def _own_figures(
-    system: str, ours: Callable[[str], list[OwnCurve]], printed: Sequence[PublishedTable]
+    system: str, ours: Callable[[str], list[OwnCurve]], printed: Sequence[PublishedScaling]
 ) -> Iterator[ScalingFigure]:
     """Results of a system over processes, and over nodes if these curves differ; published ones of the case behind."""
     known: set[tuple[float, ...]] = set()
@@ -183,7 +183,7 @@ def _own_figures(
 
 
 def _published_behind(
-    own: Sequence[OwnCurve], axis: str, printed: Sequence[PublishedTable]
+    own: Sequence[OwnCurve], axis: str, printed: Sequence[PublishedScaling]
 ) -> tuple[list[drawing.Curve], int]:
     """Published curves of the same case as one of `own`, over the same part of the axis, the best matches first.
 

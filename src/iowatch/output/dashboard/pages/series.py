@@ -84,7 +84,7 @@ class TimelineMark:
 
 
 @dataclass(frozen=True)
-class _Covariate:
+class _PlottedCovariate:
     """A covariate for the lower panel of the plot.
 
     Attributes:
@@ -227,7 +227,7 @@ class _SeriesPage:
         levels_of_step = f"{format_number(own.before)} to {format_number(own.after)} {self.series.metric.unit}"
         return f"{format_factor(own.ratio)} ({levels_of_step})"
 
-    def _covariates(self) -> list[_Covariate]:
+    def _covariates(self) -> list[_PlottedCovariate]:
         """Covariates for the lower panel: the one that detection uses, then the most correlated with the headlines.
 
         Those that include what the run itself transferred come last: a slow run moves fewer bytes per second.
@@ -248,7 +248,7 @@ class _SeriesPage:
             if used is not None and is_used:
                 why = f"used by the detection, predicts {100 * used.explained:.0f} % of the variance"
             key = (not is_used, known.includes_run, -abs(correlation))
-            made.append((key, _Covariate(name, covariate_label(name), known.run_unit, why, values)))
+            made.append((key, _PlottedCovariate(name, covariate_label(name), known.run_unit, why, values)))
         return [one for _, one in sorted(made, key=itemgetter(0))[:_MOST_COVARIATES]]
 
     def _limits(self) -> dict[str, float]:

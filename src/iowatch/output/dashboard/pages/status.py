@@ -15,6 +15,7 @@ from iowatch.output.dashboard import cards, data, first_session, levels
 from iowatch.output.dashboard.pages import coverage, finding, overview
 from iowatch.output.text.changes import format_percent
 from iowatch.output.text.findings import finding_day, remaining_change_lines
+from iowatch.output.text.problems import lacking_run_sections
 from iowatch.output.text.sessions import describe_newest_session
 
 _STRIP_SESSIONS = 30
@@ -76,11 +77,13 @@ class SystemStatus:
         if self.entry is None:
             return {}
         # A running session may still deliver missing results.
-        missing = "Not received yet" if self.running else "Missing"
+        session_coverage = self.entry.coverage
         found: dict[str, dict[tuple[str, str], list[str]]] = {}
-        for title, problems in (("Failed", self.entry.coverage.failed), (missing, self.entry.coverage.missing)):
-            _group_runs(found.setdefault(title, {}), problems)
-        return {title: groups for title, groups in found.items() if groups}
+        for section in lacking_run_sections(
+            session_coverage.failed, session_coverage.missing, may_still_arrive=self.running
+        ):
+            _group_runs(found.setdefault(section.title, {}), section.problems)
+        return found
 
     @property
     def has_problem(self) -> bool:

@@ -95,26 +95,33 @@ def write_aggressor_files(base: Path, jobs: Sequence[AggressorCommands]) -> None
     for index, job in enumerate(jobs, 1):
         job_directory = base / f"job-{index}"
         job_directory.mkdir(parents=True, exist_ok=True)
-        scratch = shlex.quote(str(job.directory))
-        text = _LOOP.format(
-            index=index,
-            job=shlex.quote(str(job_directory)),
-            identity="\n".join(job.identity),
-            exports="\n".join(f"export {name}={shlex.quote(value)}" for name, value in job.variables.items()),
-            private=shlex.quote(str(job.directory.parent)),
-            scratch=scratch,
-            cleanup=shlex.quote(f"rm -rf {scratch}"),
-            control=shlex.quote(str(base / CONTROL)),
-            minutes=_SILENT_MINUTES,
-            poll=_POLL_S,
-            polls=_POLLS_PER_LOOK,
-            command=f"{{ {job.command}; }}",
-            results=shlex.join(job.results) or "''",
-        )
-        for name, content in {**job.files, "aggressor.sh": text}.items():
+        # The input files of the program are in its working directory, beside its script.
+        for name, content in job.files.items():
             write_atomically(job_directory / name, content)
+        write_atomically(job_directory / "aggressor.sh", _loop_script(base, index, job))
     numbers = " ".join(map(str, range(1, len(jobs) + 1)))
     write_atomically(base / START, _START.format(base=shlex.quote(str(base)), numbers=numbers))
+
+
+def _loop_script(base: Path, index: int, job: AggressorCommands) -> str:
+    """The script of aggressor `index`, which starts its program again and again."""
+    scratch = shlex.quote(str(job.directory))
+    exports = [f"export {name}={shlex.quote(value)}" for name, value in job.variables.items()]
+    return _LOOP.format(
+        index=index,
+        job=shlex.quote(str(base / f"job-{index}")),
+        identity="\n".join(job.identity),
+        exports="\n".join(exports),
+        private=shlex.quote(str(job.directory.parent)),
+        scratch=scratch,
+        cleanup=shlex.quote(f"rm -rf {scratch}"),
+        control=shlex.quote(str(base / CONTROL)),
+        minutes=_SILENT_MINUTES,
+        poll=_POLL_S,
+        polls=_POLLS_PER_LOOK,
+        command=f"{{ {job.command}; }}",
+        results=shlex.join(job.results) or "''",
+    )
 
 
 @dataclass(frozen=True)
@@ -216,21 +223,24 @@ def covered_share(starts: Sequence[AggressorStart], begin: float, end: float) ->
     return covered_s / (end - begin)
 
 
-def most_aggressors(
-    queue: str | None, victim: tuple[int, int], aggressor: tuple[int, int], exclusive: bool
-) -> int | None:
+@dataclass(frozen=True)
+class JobSize:
+    """What a job needs."""
+
+    ranks: int
+    nodes: int
+
+
+def most_aggressors(queue: str | None, victim: JobSize, aggressor: JobSize, exclusive: bool) -> int | None:
     """Largest number of aggressors that Slurm can run at the same time as the victim; None if it does not report it.
 
     Args:
         queue: Slurm's partition, or None for its default.
-        victim, aggressor: (ranks, nodes) of each.
         exclusive: whether jobs have whole nodes.
     """
     capacity = schedulers.partition_capacity(queue)
     if capacity is None:
         return None
-    victim_ranks, victim_nodes = victim
-    aggressor_ranks, aggressor_nodes = aggressor
     if exclusive:
-        return max(0, (capacity.nodes - victim_nodes) // aggressor_nodes)
-    return max(0, (capacity.processors - victim_ranks) // aggressor_ranks)
+        return max(0, (capacity.nodes - victim.nodes) // aggressor.nodes)
+    return max(0, (capacity.processors - victim.ranks) // aggressor.ranks)

@@ -182,13 +182,17 @@ class Arrays:
             ranks, sizes: n ranks, and the bytes that each moves.
             offsets: n offsets in the file; None if they are unknown.
         """
+        # Only accesses of several ranks, of which at least one has the size of an access to an array.
         moving = [position for position, size in enumerate(sizes) if size]
-        if len(moving) < 2 or not any(sizes[position] in self.lengths for position in moving):
+        has_array_size = any(sizes[position] in self.lengths for position in moving)
+        if len(moving) < 2 or not has_array_size:
             return None
         starts = None
         if offsets:
-            first_offset = min(offsets[position] for position in moving)
-            starts = tuple(offsets[position] - first_offset for position in moving)
+            moving_offsets = [offsets[position] for position in moving]
+            first_offset = min(moving_offsets)
+            starts = tuple(offset - first_offset for offset in moving_offsets)
+        # The same access occurs in many turns; the search is made once.
         access = _Access(tuple(ranks), tuple(sizes), starts)
         if access not in self._divisions:
             self._divisions[access] = self._search(access)

@@ -338,7 +338,7 @@ class _Term:
 
 def _linear(values: NDArray[np.int64], terms: Sequence[_Term]) -> str | None:
     """`a + b * x + c * y` if all values are exactly that, with whole numbers; None otherwise."""
-    rest = values.copy()
+    remainders = values.copy()
     factors: list[tuple[int, str]] = []
     for term in terms:
         # Where the other terms do not move, this one's factor is a difference of two values.
@@ -349,15 +349,19 @@ def _linear(values: NDArray[np.int64], terms: Sequence[_Term]) -> str | None:
         moved = np.flatnonzero(is_alone)
         if not len(moved):
             return None
-        change = int(values[moved[0]] - values[0])
-        factor, remainder = divmod(change, int(term.values[moved[0]] - term.values[0]))
+        rank = moved[0]
+        value_difference = int(values[rank] - values[0])
+        term_difference = int(term.values[rank] - term.values[0])
+        factor, remainder = divmod(value_difference, term_difference)
         if remainder:
             return None
-        rest = rest - factor * term.values
+        remainders = remainders - factor * term.values
         factors.append((factor, term.text))
-    if not (rest == rest[0]).all():
+    # What the terms do not explain must be the constant.
+    constant = remainders[0]
+    if not (remainders == constant).all():
         return None
-    return _sum(int(rest[0]), factors)
+    return _sum(int(constant), factors)
 
 
 def _sum(constant: int, factors: Iterable[tuple[int, str]]) -> str:

@@ -106,9 +106,10 @@ def year(tmp_path_factory: pytest.TempPathFactory) -> Any:
         rows = simulate_year(1, applications=12, days=100, felt=4, planted=60, loss=0.4)
         store = store_rows("here", rows)
         with store.connect() as database:
-            series, short = production.application_series(store, database)
+            selection = production.application_series(store, database)
+        series = selection.series
         changes = production.find_changes(series)
-        yield SimpleNamespace(place=place, rows=rows, series=series, short=short, changes=changes)
+        yield SimpleNamespace(place=place, rows=rows, series=series, short=selection.too_short_count, changes=changes)
 
 
 @pytest.fixture
@@ -154,7 +155,7 @@ def test_a_third_of_the_nodes_is_felt_by_all_applications_of_the_kind(
     rows = simulate_year(1, applications=12, days=160, felt=4, planted=80, loss=0.5, slow_nodes=1 / 3)
     store = store_rows("here", rows)
     with store.connect() as database:
-        series, _ = production.application_series(store, database)
+        series = production.application_series(store, database).series
     dated = production.detect_applications(series)
     assert dated[next(one.row.id for one in series if one.row.case.parameters["application"] == "app00")] == ()
     (change,) = production.common_changes(production.find_changes(series))

@@ -430,26 +430,10 @@ def _change_at(
     after = logs[(times >= group.boundary) & (times < segment_end)]
     if min(len(before), len(after)) < MIN_OBSERVATIONS:
         return None
-    # Observations that follow each other are alike: so many independent ones they are worth.
-    residuals = np.concatenate([before - before.mean(), after - after.mean()])
-    variation = (residuals**2).sum() or 1
-    covariation = (residuals[:-1] * residuals[1:]).sum()
-    correlation = float(np.clip(covariation / variation, 0, 0.9))
-    effective_sizes = np.array([len(before), len(after)]) * (1 - correlation) / (1 + correlation)
-    spreads = np.array([before.std(ddof=1), after.std(ddof=1)])
-    if spreads.max() < 1e-9:  # constant on both sides but for rounding: no test
+    p_value = _one_sided_p_value(before, after)
+    if p_value is None:
         return None
     difference = float(after.mean() - before.mean())
-    test = scipy.stats.ttest_ind_from_stats(
-        mean1=abs(difference),
-        std1=spreads[0],
-        nobs1=effective_sizes[0],
-        mean2=0.0,
-        std2=spreads[1],
-        nobs2=effective_sizes[1],
-        equal_var=False,
-    )
-    # The test has two sides; the direction of the change is that of the difference.
     position = int(np.searchsorted(times, group.boundary))
     return ChangePoint(
         index=position,
@@ -459,9 +443,37 @@ def _change_at(
         ratio=math.exp(difference),
         before=math.exp(before.mean()),
         after=math.exp(after.mean()),
-        confidence=1 - float(test.pvalue) / 2,
+        confidence=1 - p_value,
         observations=len(after),
     )
+
+
+def _one_sided_p_value(before: NDArray[np.float64], after: NDArray[np.float64]) -> float | None:
+    """Welch's test that the means differ in the direction in which they do; None without any noise.
+
+    Args:
+        before, after: logarithms, of at least two observations each.
+    """
+    # Observations that follow each other are alike: so many independent ones they are worth.
+    residuals = np.concatenate([before - before.mean(), after - after.mean()])
+    variation = (residuals**2).sum() or 1
+    covariation = (residuals[:-1] * residuals[1:]).sum()
+    correlation = float(np.clip(covariation / variation, 0, 0.9))
+    effective_sizes = np.array([len(before), len(after)]) * (1 - correlation) / (1 + correlation)
+    spreads = np.array([before.std(ddof=1), after.std(ddof=1)])
+    if spreads.max() < 1e-9:  # constant on both sides but for rounding: no test
+        return None
+    test = scipy.stats.ttest_ind_from_stats(
+        mean1=abs(float(after.mean() - before.mean())),
+        std1=spreads[0],
+        nobs1=effective_sizes[0],
+        mean2=0.0,
+        std2=spreads[1],
+        nobs2=effective_sizes[1],
+        equal_var=False,
+    )
+    # The p value of the test is that of both directions.
+    return float(test.pvalue) / 2
 
 
 def common_changes(changes: Sequence[ProductionChange], since_s: float = 0.0) -> list[ProductionChange]:

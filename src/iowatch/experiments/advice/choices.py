@@ -7,7 +7,7 @@ suites that would measure a parameter.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import combinations
@@ -20,7 +20,7 @@ from iowatch.core import Scalar, UsageError, format_size, settings, suggest_name
 from iowatch.findings import format_parameter_value, headline_series, load_detections, load_observations
 from iowatch.reference import published
 from iowatch.statistics import SideSamples
-from iowatch.store import History, SeriesRow
+from iowatch.store import History, SeriesPoints, SeriesRow
 
 Parameters = Mapping[str, Scalar]
 
@@ -159,32 +159,41 @@ def history_entries(history: History, system: str, operation: str, last: int) ->
     for series_observations in observations.values():
         run_ids.update(int(run_id) for run_id in series_observations.run_id[-last:])
     session_by_run = history.session_of_runs(sorted(run_ids))
+    # An import may hold the outputs of many days: each day counts as a session.
     imports = {session.uuid for session in history.sessions(system) if session.origin == "import"}
     entries: list[SideEntry] = []
     for row in rows:
         last_change = 0.0
         if row.id in detections:
             last_change = max((change.time for change in detections[row.id].changes), default=0.0)
-        series_observations = observations[row.id]
-        newest = zip(
-            series_observations.time[-last:],
-            series_observations.run_id[-last:],
-            series_observations.median[-last:],
-            strict=True,
-        )
         medians_by_session: dict[str, tuple[float, ...]] = defaultdict(tuple)
-        for time, run_id, median in newest:
+        for observation in _newest_observations(observations[row.id], last):
             # Without a logarithm a value is of no use for ratios.
-            if time < last_change or median <= 0:
+            if observation.time < last_change or observation.median <= 0:
                 continue
-            session = session_by_run[int(run_id)]
-            # An import may hold the outputs of many days: each day counts as a session.
+            session = session_by_run[observation.run_id]
             if session in imports:
-                session = sides.session_of_day(session, int(time))
-            medians_by_session[session] += (float(median),)
+                session = sides.session_of_day(session, int(observation.time))
+            medians_by_session[session] += (observation.median,)
         if medians_by_session:
             entries.append(_entry(row, SideSamples(medians_by_session)))
     return entries
+
+
+@dataclass(frozen=True)
+class _Observation:
+    """One observation of a series: its time in epoch seconds, its run, and the median of its samples."""
+
+    time: float
+    run_id: int
+    median: float
+
+
+def _newest_observations(points: SeriesPoints, number: int) -> Iterator[_Observation]:
+    """So many of the newest observations of a series, the oldest of them first."""
+    columns = zip(points.time[-number:], points.run_id[-number:], points.median[-number:], strict=True)
+    for time, run_id, median in columns:
+        yield _Observation(float(time), int(run_id), float(median))
 
 
 def _entry(row: SeriesRow, samples: SideSamples) -> SideEntry:

@@ -157,7 +157,8 @@ def bisection_markdown(result: BisectResult) -> str:
     lines = [f"# {_question(result)}", ""]
     lines += [f"- {line}" for line in answer_lines(result)]
     lines += ["", "## Parts", ""]
-    lines += [f"- {number} {escape_markdown(part)}" for number, part in _numbered_parts(result)]
+    for number, part_words in _numbered_parts(result):
+        lines.append(f"- {number} {escape_markdown(part_words)}")
     # The evidence, for those who doubt the answer.
     lines += ["", "## Measured, in order", "", f"| {' | '.join(_COLUMNS)} |", "|---" * len(_COLUMNS) + "|"]
     lines += [f"| {' | '.join(row)} |" for row in _rows(result)]

@@ -275,24 +275,25 @@ def _chain_of_call(call: TracedCall) -> tuple[str, ...] | None:
         names = [_plain_name(call.name)]
     if any(_RUNTIME.fullmatch(name) for name in names):
         return None
-    # The outermost function that the program can have called is the entry.
-    entry_position = next((position for position, name in enumerate(names) if name in _PHASE), None)
-    if entry_position is None:
+    # The outermost function that belongs to a phase is the one that the program called.
+    while names and names[0] not in _PHASE:
+        names.pop(0)
+    if not names:
         return None
-    entry = names[entry_position]
+    entry, *inner_names = names
     # The loader before `main`, and threads of MPI.
     has_main = any("libc_start" in name for name in call.callers)
     if call.callers and entry in _SYSTEM and not has_main:
         return None
     # Between the entry and the C library only the public functions of libraries.
-    library_names: list[str] = []
-    for name in names[entry_position + 1 :]:
+    chain = [entry]
+    for name in inner_names:
         if _is_public(name) and name not in _SYSTEM:
-            library_names.append(name)
+            chain.append(name)
     # The innermost function of the C library, or the system call where the stack has none.
-    system_names = [name for name in names[entry_position:] if name in _SYSTEM]
-    system_name = system_names[-1] if system_names else _plain_name(call.name)
-    return tuple(dict.fromkeys([entry, *library_names, system_name]))
+    system_names = [name for name in names if name in _SYSTEM]
+    chain.append(system_names[-1] if system_names else _plain_name(call.name))
+    return tuple(dict.fromkeys(chain))
 
 
 def _is_public(name: str) -> bool:

@@ -131,26 +131,7 @@ def _change_of_finding(history: History, name: str) -> RecordedChange:
 def _change_of_session(history: History, uuid: str) -> RecordedChange:
     """The change of the result that differs most between the sides, of those that certainly differ."""
     session = history.session(uuid)
-    gains: dict[PairedResult, list[float]] = defaultdict(list)
-    for pair_gains in read_pairs(history, uuid).values():
-        for result, gain in pair_gains.items():
-            gains[result].append(gain)
-    if not gains:
-        raise UsageError(
-            f"session {uuid} cannot be reproduced: it has no pairs of two stacks",
-            hint="Name a finding, or a session of `iowatch run --ab` or `iowatch gate`.",
-        )
-    # A result without a certain difference has nothing to reproduce.
-    changes: dict[PairedResult, float] = {}
-    for result, gains_of_result in gains.items():
-        change = _certain_change(gains_of_result)
-        if change is not None:
-            changes[result] = change
-    if not changes:
-        raise UsageError(
-            f"session {uuid} has no difference to reproduce: no result is slower or faster with {1 - _ERROR:.0%}",
-            hint=f"`iowatch compare session:{uuid[:8]},side=left session:{uuid[:8]},side=right` has its results.",
-        )
+    changes = _certain_changes(history, uuid)
     largest = max(changes, key=lambda result: abs(changes[result]))
     # Any run of each side has the stack of that side.
     run_by_side: dict[str | None, RunRow] = {}
@@ -169,6 +150,34 @@ def _change_of_session(history: History, uuid: str) -> RecordedChange:
         metric=largest.metric,
         log_gain=changes[largest],
     )
+
+
+def _certain_changes(history: History, uuid: str) -> dict[PairedResult, float]:
+    """The log gains of the results of a session whose sides certainly differ.
+
+    Raises:
+        UsageError: there are no pairs, or no such result.
+    """
+    gains: dict[PairedResult, list[float]] = defaultdict(list)
+    for pair_gains in read_pairs(history, uuid).values():
+        for result, gain in pair_gains.items():
+            gains[result].append(gain)
+    if not gains:
+        raise UsageError(
+            f"session {uuid} cannot be reproduced: it has no pairs of two stacks",
+            hint="Name a finding, or a session of `iowatch run --ab` or `iowatch gate`.",
+        )
+    changes: dict[PairedResult, float] = {}
+    for result, gains_of_result in gains.items():
+        change = _certain_change(gains_of_result)
+        if change is not None:
+            changes[result] = change
+    if not changes:
+        raise UsageError(
+            f"session {uuid} has no difference to reproduce: no result is slower or faster with {1 - _ERROR:.0%}",
+            hint=f"`iowatch compare session:{uuid[:8]},side=left session:{uuid[:8]},side=right` has its results.",
+        )
+    return changes
 
 
 def _certain_change(gains: list[float]) -> float | None:

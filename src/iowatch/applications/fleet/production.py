@@ -354,27 +354,39 @@ def _series_at_the_date(
     for entry in series:
         if entry.row.id in group.series_ids:
             continue
-        other_changes = []
-        for dated in changes.get(entry.row.id, ()):
-            if not _may_be_of_date(dated, entry.points, group):
-                other_changes.append(dated)
-        if any(_is_near(dated, group) for dated in other_changes):
-            continue
-        measured = _change_at(entry.points, other_changes, group)
-        if measured is None:
-            continue
-        p = measured.confidence
-        if measured.direction == group.direction:
-            p = 1 - measured.confidence
-        tested.append(_TestedSeries(p, grouping.SeriesChange(entry.row, measured, math.log(measured.ratio))))
+        tested_series = _test_at_date(entry, changes.get(entry.row.id, ()), group)
+        if tested_series is not None:
+            tested.append(tested_series)
     if not tested:
         return []
+    # Many series are tested, so some would be below any threshold by chance.
     adjusted = scipy.stats.false_discovery_control([candidate.p for candidate in tested])
-    added = []
+    added: list[grouping.SeriesChange] = []
     for candidate, adjusted_p in zip(tested, adjusted, strict=True):
         if adjusted_p <= _ADDED_BY_CHANCE:
             added.append(candidate.change)
     return added
+
+
+def _test_at_date(
+    entry: ApplicationSeries, changes: Sequence[ChangePoint], group: grouping.ChangeGroup
+) -> _TestedSeries | None:
+    """Whether a series changed with a group; None if it has another change then, or too few observations.
+
+    Args:
+        changes: those that were detected in the series.
+    """
+    other_changes = [dated for dated in changes if not _may_be_of_date(dated, entry.points, group)]
+    if any(_is_near(dated, group) for dated in other_changes):
+        return None
+    measured = _change_at(entry.points, other_changes, group)
+    if measured is None:
+        return None
+    # The test is that of the direction of the group.
+    p = measured.confidence
+    if measured.direction == group.direction:
+        p = 1 - measured.confidence
+    return _TestedSeries(p, grouping.SeriesChange(entry.row, measured, math.log(measured.ratio)))
 
 
 def _is_near(change: ChangePoint, group: grouping.ChangeGroup) -> bool:
@@ -544,15 +556,17 @@ def remedies(pattern: Mapping[str, Any]) -> Iterator[Remedy]:
     Args:
         pattern: a row of `tables.list_patterns`.
     """
+    is_shared = pattern["layout"] == "shared"
+    # Smaller alignments are those of blocks of a local file system, or of pages.
     accesses = pattern["reads"] + pattern["writes"]
     alignment = pattern["alignment"] or 0
-    is_shared = pattern["layout"] == "shared"
     if is_shared and alignment >= _STRIPE_BYTES and pattern["unaligned"] > hints.UNALIGNED_SHARE * accesses:
         percent = 100 * pattern["unaligned"] / accesses
         yield Remedy(
             "alignment",
             f"{percent:.0f} % of accesses to shared files not aligned to {format_size(alignment)}: align them",
         )
+    # Collective buffering makes small writes of several ranks large; larger buffers those of one.
     writes = pattern["writes"]
     if is_shared and _needs_collective_writes(pattern):
         independent = pattern["independent_writes"]

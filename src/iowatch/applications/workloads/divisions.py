@@ -83,7 +83,11 @@ class Pieces:
     @property
     def size(self) -> int:
         """Bytes from the beginning to the end of the last piece."""
-        return max(start + size for pieces_of_rank in self.pieces for start, size in pieces_of_rank)
+        end = 0
+        for pieces_of_rank in self.pieces:
+            for start, size in pieces_of_rank:
+                end = max(end, start + size)
+        return end
 
     def bytes_before(self, rank: int) -> int:
         """Bytes of the pieces of lower ranks."""
@@ -250,6 +254,7 @@ class Arrays:
         """
         candidates = list(origins_of_division)
         is_guess = False
+        # The most reliable rule first; each is used only as long as there are several candidates.
         rules: list[Callable[[_Origin], bool]] = [self._is_of_grid, self._is_divided, _has_equal_sides]
         for rule in rules:
             if len(candidates) > 1:
@@ -259,6 +264,7 @@ class Arrays:
         if len(candidates) > 1:
             self.undecided.add(size)
             return None
+        # MPI's lengths are 32-bit numbers; an array of one dimension needs none.
         if not candidates or (len(candidates[0]) > 1 and not _fits_mpi(candidates[0])):
             self.unfit.add(size)
             return None

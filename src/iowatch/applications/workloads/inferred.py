@@ -298,8 +298,12 @@ class _ByteRange:
 
 def _overlap(ranges_of_ranks: Sequence[Sequence[_ByteRange]]) -> bool:
     """Whether a byte is in the ranges of two ranks."""
-    ranges = sorted((piece.offset, piece.end) for ranges in ranges_of_ranks for piece in ranges)
-    return any(next_offset < end for (_, end), (next_offset, _) in itertools.pairwise(ranges))
+    ranges: list[_ByteRange] = []
+    for ranges_of_rank in ranges_of_ranks:
+        ranges += ranges_of_rank
+    # In order, an overlap is always with the next range.
+    ranges.sort(key=lambda piece: (piece.offset, piece.end))
+    return any(following.offset < piece.end for piece, following in itertools.pairwise(ranges))
 
 
 def _padded_pieces(ranges: Sequence[_ByteRange], first_offset: int, length: int) -> tuple[tuple[int, int], ...]:

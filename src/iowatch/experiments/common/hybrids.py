@@ -428,6 +428,7 @@ def describe_hybrid(
         hints: text of the file for `ROMIO_HINTS`, or empty.
         paths: variables to which directories are prepended before anything of the modules.
     """
+    # Its directory has a digest of its content, so that equal hybrids are one stack.
     listed_paths = {variable: list(directories) for variable, directories in paths.items()}
     text = yaml.safe_dump([[*modules], dict(settings), listed_paths, hints])
     directory = stack_directory(system, _PREFIX + hashlib.sha256(text.encode()).hexdigest()[:8])
@@ -436,6 +437,7 @@ def describe_hybrid(
     if settings:
         document["settings"] = settings
     write_atomically(directory / MODULES_FILE, yaml.safe_dump(document, sort_keys=False))
+    # Programs of the system are found behind those of the hybrid.
     programs = (*paths.get("PATH", ()), *load_system(system).programs)
     if not paths:
         return load_module_stack(system, directory / MODULES_FILE, programs)

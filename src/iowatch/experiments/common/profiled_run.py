@@ -40,6 +40,7 @@ def run_profile(
         MachineError: another session is running; scratch cannot be used; ReFrame cannot be started, or ran nothing.
     """
     with lock_system(history, context.system):
+        # A profiled run writes as much as a measured one, so the same limits hold.
         excluded = exclude_runs(context)
         plan = make_session_plan(context.site, context.cases, context.options.stacks, context.limits, excluded)
         require_runs(context.site, plan)

@@ -17,6 +17,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from statistics import median
 from typing import Literal
@@ -408,19 +409,12 @@ class GateRun:
         for name, counts in recorded.items():
             counts_by_run[name, base].append(counts)
         # First all runs; then, if half of the time is left, those with a difference on both builds.
-        names = self.planned
         stacks = (head,) if recorded else (base, head)
-        differing = self._count_and_compare(names, stacks, keys, counts_by_run)
+        differing = self._count_and_compare(self.planned, stacks, keys, counts_by_run)
         if differing and self._left_s() >= self.options.budget_s / 2:
             names = tuple(run_differences.run for run_differences in differing)
             differing = self._count_and_compare(names, (base, head), keys, counts_by_run)
-        # What a build has no counts of is reported with the reason.
-        missing: list[str] = []
-        for name in self.planned:
-            if not counts_by_run[name, base] or not counts_by_run[name, head]:
-                missing.append(name)
-        all_counts = [counts for counts_of_run in counts_by_run.values() for counts in counts_of_run]
-        return _Counting(tuple(differing), self._refused_counts(all_counts, missing))
+        return _Counting(tuple(differing), self._refused_counts(counts_by_run))
 
     def _count_and_compare(
         self, names: Sequence[str], stacks: Sequence[str], keys: Mapping[str, str], counts_by_run: _CountsByRun
@@ -452,16 +446,19 @@ class GateRun:
             if run["counts"]:
                 counts_by_run[run["name"], run["stack"]].append(counters.RunCounts(**run["counts"]))
 
-    def _refused_counts(self, all_counts: Sequence[counters.RunCounts], missing: Sequence[str]) -> str:
-        """Why something was not counted; empty if everything was.
-
-        Args:
-            missing: names of runs without counts of a build.
-        """
+    def _refused_counts(self, counts_by_run: _CountsByRun) -> str:
+        """Why something was not counted; empty if everything was."""
+        all_counts = list(chain.from_iterable(counts_by_run.values()))
         reasons = {counts.refused for counts in all_counts if counts.refused}
         if any(counts.operations is None for counts in all_counts):
-            why = "not both builds have Darshan" if self._darshan else "a Darshan log is not complete"
-            reasons.add(f"no calls of MPI-IO and HDF5: {why}")
+            reason = "not both builds have Darshan" if self._darshan else "a Darshan log is not complete"
+            reasons.add(f"no calls of MPI-IO and HDF5: {reason}")
+        # A run that failed has no counts.
+        missing: list[str] = []
+        for name in self.planned:
+            has_counts = [bool(counts_by_run[name, build.stack.name]) for build in (self.base, self.head)]
+            if not all(has_counts):
+                missing.append(name)
         if missing:
             reasons.add(f"not counted, because the run failed: {', '.join(missing)}")
         return "; ".join(sorted(reasons))

@@ -251,6 +251,7 @@ def _check_capacity(plan: InterferencePlan, partition: ReframePartition) -> None
     victim = plan.runs[0].case
     aggressor = plan.aggressor.case
     level = max(plan.levels)
+    # Jobs that share nodes are limited by processors, others by nodes.
     is_exclusive = any(option.startswith("--exclusive") for option in partition.access)
     possible_count = aggressors.most_aggressors(
         partition.queue,

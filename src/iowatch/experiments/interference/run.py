@@ -60,7 +60,11 @@ class InterferenceResult:
     warnings: tuple[str, ...]
 
     def to_json(self) -> dict[str, Any]:
-        return {name: [*value] if isinstance(value, tuple) else value for name, value in asdict(self).items()}
+        document = asdict(self)
+        # JSON has no tuples.
+        for name in ("levels", "failed", "warnings"):
+            document[name] = list(document[name])
+        return document
 
 
 def run_interference(
@@ -123,6 +127,7 @@ class _InterferenceRunner(InterleavedRunner):
             "seed": schedule.seed,
         }
         record = session.new_record(SessionFacts(interference=facts))
+        # The victim has the same runs on each side, which is a level.
         sides = dict.fromkeys(schedule.sides, SessionPlan(plan.runs, ()))
         super().__init__(history, session, record, InterleavedPlan(sides, schedule))
 

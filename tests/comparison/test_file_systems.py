@@ -87,12 +87,12 @@ def test_file_systems_are_compared_like_stacks(two: None, history: History) -> N
 
 @pytest.mark.capability("experiments.advice")
 def test_advice_is_for_one_file_system(two: None, history: History) -> None:
-    from iowatch.experiments.advice.choices import filter_given, history_entries
+    from iowatch.experiments.advice.choices import filter_entries, history_entries
 
     nights(history)
     entries = history_entries(history, "local", "write", 60)
     for name in ("scratch", "project"):
-        chosen = filter_given(entries, {"file_system": name})
+        chosen = filter_entries(entries, {"file_system": name})
         assert {entry.described["file_system"] for entry in chosen} == {name}
         assert len(chosen) == 2
 

@@ -106,10 +106,10 @@ def year(tmp_path_factory: pytest.TempPathFactory) -> Any:
         rows = simulate_year(1, applications=12, days=100, felt=4, planted=60, loss=0.4)
         store = store_rows("here", rows)
         with store.connect() as database:
-            of_applications = production.application_series(store, database)
-            series, short = of_applications.series, of_applications.too_short
+            selection = production.application_series(store, database)
+        series = selection.series
         changes = production.find_changes(series)
-        yield SimpleNamespace(place=place, rows=rows, series=series, short=short, changes=changes)
+        yield SimpleNamespace(place=place, rows=rows, series=series, short=selection.too_short_count, changes=changes)
 
 
 @pytest.fixture

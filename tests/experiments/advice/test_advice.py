@@ -15,12 +15,12 @@ from click.testing import Result as Invocation
 
 from iowatch.comparison.sides import SideEntry
 from iowatch.core import DAY_S, MIB, Case, Output, Result, Scalar
-from iowatch.experiments.advice.advice import Advice, AdvicePart, ChoiceAdvice, advise
+from iowatch.experiments.advice.advice import Advice, AdvicePart, ChoiceAdvice, MeasuredSize, advise
 from iowatch.experiments.advice.choices import (
     CHOICES,
     AdvisedWorkload,
     case_volume_bytes,
-    filter_given,
+    filter_entries,
     find_contrasts,
     history_entries,
     published_entries,
@@ -127,7 +127,7 @@ def test_nearest_size_is_used_and_stated() -> None:
     far = [entry(1000, ranks=8, total_bytes=GIB), entry(500, ranks=8, total_bytes=GIB, stripe_count=-1)]
     near = [entry(1000), entry(2000, stripe_count=-1)]
     found = of(advise([*far, *near], AdvisedWorkload("write", 80 * GIB, 400), "x"), "stripe_count")
-    assert found.sizes == ((64 * GIB, 512),)
+    assert found.sizes == (MeasuredSize(64 * GIB, 512),)
     assert found.parts[0].best == -1
     assert of(advise([*far, *near], AdvisedWorkload("write", GIB, 8), "x"), "stripe_count").parts[0].best == "default"
 
@@ -203,7 +203,7 @@ def printed(source: str) -> list[SideEntry]:
 
 
 def papers(source: str, system: str, workload: AdvisedWorkload, **given: str) -> Advice:
-    entries = filter_given(printed(source), {"system": system, **given})
+    entries = filter_entries(printed(source), {"system": system, **given})
     return advise(entries, workload, source, system=system, is_published=True)
 
 

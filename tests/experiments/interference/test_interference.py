@@ -345,9 +345,8 @@ def test_more_jobs_than_slurm_can_run_at_once_are_refused(
 ) -> None:
     monkeypatch.setattr(reframe, "load_site", lambda _: site_of(machine.place, "slurm", *access))
     monkeypatch.setattr("iowatch.site.schedulers.query_command", lambda *_, **__: rows)
-    found = aggressors.most_aggressors(
-        "a" if access else None, aggressors.JobSize(1, 1), aggressors.JobSize(1, 1), "--exclusive" in access
-    )
+    size = aggressors.JobSize(ranks=1, nodes=1)
+    found = aggressors.most_aggressors("a" if access else None, size, size, "--exclusive" in access)
     assert found == possible
     if possible is not None:
         stderr = cli(*RUN, "--levels", f"0,{possible + 1}").stderr

@@ -49,8 +49,17 @@ _COUNTS = (
 _TIMES = ("read_time_s", "write_time_s", "meta_time_s", "slowest_s")
 
 
-def import_engines() -> tuple[Any, Any, Any]:
-    """Return pyarrow, pyarrow.parquet and duckdb.
+@dataclass(frozen=True)
+class Engines:
+    """The libraries that hold and query the tables of logs, which are installed only for them."""
+
+    pyarrow: Any
+    parquet: Any
+    duckdb: Any
+
+
+def import_engines() -> Engines:
+    """Import pyarrow, pyarrow.parquet and duckdb.
 
     Raises:
         MachineError: one of them is not installed.
@@ -62,7 +71,7 @@ def import_engines() -> tuple[Any, Any, Any]:
     except ImportError as error:
         message = f"logs of a centre need {error.name or 'Dask, DuckDB and pyarrow'}"
         raise MachineError(message, hint="pip install 'iowatch[fleet]'") from error
-    return pyarrow, pyarrow.parquet, duckdb
+    return Engines(pyarrow, pyarrow.parquet, duckdb)
 
 
 def log_schema() -> Schema:
@@ -74,25 +83,27 @@ def log_schema() -> Schema:
     path; `unaligned` accesses and the `alignment` in bytes that they are judged by; `read_sizes` and `write_sizes`,
     Darshan's histograms of ten bins.
     """
-    pa, _, _ = import_engines()
-    layer_fields = [(name, pa.string()) for name in ("file_system", "layer", "layout")]
-    layer_fields += [(name, pa.int64()) for name in _COUNTS]
-    layer_fields += [(name, pa.float64()) for name in _TIMES]
-    layer_fields += [(name, pa.list_(pa.int64())) for name in ("read_sizes", "write_sizes")]
-    return pa.schema(
+    pyarrow = import_engines().pyarrow
+    # The columns of one entry of `layers`.
+    layer_types = dict.fromkeys(("file_system", "layer", "layout"), pyarrow.string())
+    layer_types |= dict.fromkeys(_COUNTS, pyarrow.int64())
+    layer_types |= dict.fromkeys(_TIMES, pyarrow.float64())
+    layer_types |= dict.fromkeys(("read_sizes", "write_sizes"), pyarrow.list_(pyarrow.int64()))
+    layer = pyarrow.struct(list(layer_types.items()))
+    return pyarrow.schema(
         [
-            ("file", pa.binary(16)),
-            ("size", pa.int64()),
-            ("mtime_ns", pa.int64()),
-            ("outcome", pa.string()),
-            ("log", pa.string()),
-            ("start_s", pa.float64()),
-            ("run_time_s", pa.float64()),
-            ("ranks", pa.int64()),
-            ("application", pa.string()),
-            ("darshan", pa.string()),
-            ("partial", pa.bool_()),
-            ("layers", pa.list_(pa.struct(layer_fields))),
+            ("file", pyarrow.binary(16)),
+            ("size", pyarrow.int64()),
+            ("mtime_ns", pyarrow.int64()),
+            ("outcome", pyarrow.string()),
+            ("log", pyarrow.string()),
+            ("start_s", pyarrow.float64()),
+            ("run_time_s", pyarrow.float64()),
+            ("ranks", pyarrow.int64()),
+            ("application", pyarrow.string()),
+            ("darshan", pyarrow.string()),
+            ("partial", pyarrow.bool_()),
+            ("layers", pyarrow.list_(layer)),
         ]
     )
 
@@ -132,10 +143,10 @@ def read_batch(paths: Sequence[str], file_systems: Mapping[str, str]) -> Table:
         paths: logs that this host sees.
         file_systems: directory on a file system to its name on this system.
     """
-    pa, _, _ = import_engines()
+    pyarrow = import_engines().pyarrow
     reader = _Readers.take(len(paths))
     rows = [_read_row(reader, Path(path), file_systems) for path in paths]
-    return pa.Table.from_pylist(rows, schema=log_schema())
+    return pyarrow.Table.from_pylist(rows, schema=log_schema())
 
 
 def _read_row(reader: DarshanReader, path: Path, file_systems: Mapping[str, str]) -> dict[str, Any]:

@@ -169,20 +169,21 @@ def _list_files(directory: Path) -> Iterator[_FileListing]:
 
 
 def _make_listing(files: list[_File]) -> _FileListing:
-    pa, _, _ = import_engines()
     # In order of time, so that a commit concerns few days.
     ordered = sorted(files, key=lambda file: (file.mtime_ns, file.size, file.path))
+    # The tables have no names of files, only hashes with the key of the site.
     key = site_key()
-    hashed_paths = []
+    hashed_paths: list[bytes] = []
     for file in ordered:
         digest = hashlib.blake2b(os.fsencode(file.path), key=key, digest_size=16)
         hashed_paths.append(digest.digest())
+    pyarrow = import_engines().pyarrow
     columns = {
-        "file": pa.array(hashed_paths, pa.binary(16)),
-        "size": pa.array([file.size for file in ordered], pa.int64()),
-        "mtime_ns": pa.array([file.mtime_ns for file in ordered], pa.int64()),
+        "file": pyarrow.array(hashed_paths, pyarrow.binary(16)),
+        "size": pyarrow.array([file.size for file in ordered], pyarrow.int64()),
+        "mtime_ns": pyarrow.array([file.mtime_ns for file in ordered], pyarrow.int64()),
     }
-    return _FileListing([file.path for file in ordered], pa.table(columns))
+    return _FileListing([file.path for file in ordered], pyarrow.table(columns))
 
 
 class _Intake:
@@ -206,17 +207,18 @@ class _Intake:
     def read(self, workers: _Workers) -> None:
         """Read all unread files, a few batches per worker at a time, and commit what is there now and then."""
         batches = (self.unread[start : start + _BATCH_LOGS] for start in range(0, len(self.unread), _BATCH_LOGS))
-        pending: dict[Future[Any], list[int]] = {}
+        batch_of_future: dict[Future[Any], list[int]] = {}
         while True:
-            for batch in islice(batches, workers.number * _BATCHES_PER_WORKER - len(pending)):
+            # As many new batches as others have ended.
+            for batch in islice(batches, workers.number * _BATCHES_PER_WORKER - len(batch_of_future)):
                 paths = [self.listing.paths[position] for position in batch]
-                pending[workers.executor.submit(read_batch, paths, self.file_systems)] = batch
-            if not pending:
+                batch_of_future[workers.executor.submit(read_batch, paths, self.file_systems)] = batch
+            if not batch_of_future:
                 return
-            done = wait(pending, _PROGRESS_S, return_when=FIRST_COMPLETED).done
+            ended = wait(batch_of_future, _PROGRESS_S, return_when=FIRST_COMPLETED).done
             # Those that failed come last: their error ends the intake, and what others have read is received before.
-            for future in sorted(done, key=_is_lost):
-                self._receive(pending.pop(future), _result(future))
+            for future in sorted(ended, key=_is_lost):
+                self._receive(batch_of_future.pop(future), _result(future))
             if self._uncommitted_logs >= _COMMIT_LOGS or self.clock() - self._committed_s >= _COMMIT_S:
                 self.commit()
             self._report_progress()
@@ -235,18 +237,21 @@ class _Intake:
         """Store what was received; files that could not be opened are left out, so that they are read again."""
         if not self._uncommitted:
             return
-        pa, _, _ = import_engines()
-        rows = _name_applications(pa.concat_tables(self._uncommitted))
+        pyarrow = import_engines().pyarrow
+        rows = _name_applications(pyarrow.concat_tables(self._uncommitted))
         self._uncommitted = []
         self._uncommitted_logs = 0
         self._committed_s = self.clock()
-        is_final = []
+        # The summary counts all files, the tables have only those with a final outcome.
+        has_final_outcome: list[bool] = []
         for outcome in rows["outcome"].to_pylist():
             rejection = REJECTIONS.get(outcome)
-            is_final.append(rejection is None or rejection.is_final)
-            if not is_final[-1]:
+            is_final = rejection is None or rejection.is_final
+            has_final_outcome.append(is_final)
+            if not is_final:
                 self.summary.outcomes[outcome] += 1
-        self.summary.outcomes.update(self.store.commit(rows.filter(pa.array(is_final))))
+        final_rows = rows.filter(pyarrow.array(has_final_outcome))
+        self.summary.outcomes.update(self.store.commit(final_rows))
 
     def _report_progress(self) -> None:
         now_s = self.clock()
@@ -296,7 +301,7 @@ def _name_applications(rows: Table) -> Table:
     """Replace names of executables by keyed hashes, unless the site shows them."""
     if settings.capability_setting(LOG_EXECUTABLES.name) == "name":
         return rows
-    pa, _, _ = import_engines()
+    pyarrow = import_engines().pyarrow
     key = site_key()
     names = rows["application"].to_pylist()
     hashed_name: dict[str | None, str | None] = {None: None}
@@ -304,5 +309,5 @@ def _name_applications(rows: Table) -> Table:
         digest = hashlib.blake2b(name.encode(), key=key, digest_size=6)
         hashed_name[name] = f"exe-{digest.hexdigest()}"
     position = rows.schema.get_field_index("application")
-    hashed_names = pa.array([hashed_name[name] for name in names], pa.string())
+    hashed_names = pyarrow.array([hashed_name[name] for name in names], pyarrow.string())
     return rows.set_column(position, rows.schema.field(position), hashed_names)

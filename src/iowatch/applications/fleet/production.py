@@ -97,20 +97,20 @@ def _cluster(features: list[list[float]]) -> NDArray[np.int64]:
 
 
 @dataclass(frozen=True)
-class ProductionSeries:
-    """The series of production.
+class SeriesSelection:
+    """The application series of a system.
 
     Attributes:
         series: those with enough runs and days.
-        too_short: number of the others.
+        too_short_count: number of the others.
     """
 
-    series: tuple[ApplicationSeries, ...]
-    too_short: int
+    series: list[ApplicationSeries]
+    too_short_count: int
 
 
-def application_series(store: tables.LogStore, database: Any) -> ProductionSeries:
-    """Return the series of the applications of a system.
+def application_series(store: tables.LogStore, database: Any) -> SeriesSelection:
+    """Return the series with enough runs and days, and the number of the others.
 
     Args:
         database: of `store.connect`.
@@ -119,25 +119,26 @@ def application_series(store: tables.LogStore, database: Any) -> ProductionSerie
     cluster_of_pattern = cluster_patterns(patterns)
 
     # The most frequent pattern of a cluster says what its runs do.
-    runs: Counter[int] = Counter()
+    run_counts: Counter[int] = Counter()
     main_pattern: dict[int, Mapping[str, Any]] = {}
     for pattern in sorted(patterns, key=lambda pattern: -pattern["runs"]):
         if pattern["pattern"] in cluster_of_pattern:
             cluster = cluster_of_pattern[pattern["pattern"]]
-            runs[cluster] += pattern["runs"]
+            run_counts[cluster] += pattern["runs"]
             main_pattern.setdefault(cluster, pattern)
 
-    frequent = {}
+    # A cluster is a series if it has enough runs, and days with runs.
+    frequent: dict[int, int] = {}
     for pattern_number, cluster in cluster_of_pattern.items():
-        if runs[cluster] >= _MIN_RUNS:
+        if run_counts[cluster] >= _MIN_RUNS:
             frequent[pattern_number] = cluster
-    series = []
+    series: list[ApplicationSeries] = []
     days_of_clusters = groupby(tables.daily_bandwidths(database, frequent), key=lambda day: day.cluster)
     for cluster, days in days_of_clusters:
         days_of_cluster = list(days)
         if len(days_of_cluster) >= MIN_OBSERVATIONS:
             series.append(_make_series(store.system, main_pattern[cluster], days_of_cluster))
-    return ProductionSeries(tuple(series), len(runs) - len(series))
+    return SeriesSelection(series, len(run_counts) - len(series))
 
 
 def _make_series(system: str, pattern: Mapping[str, Any], days: Sequence[tables.DailyBandwidth]) -> ApplicationSeries:
@@ -158,6 +159,7 @@ def _make_series(system: str, pattern: Mapping[str, Any], days: Sequence[tables.
         first=days[0].start_s,
         last=days[-1].start_s,
     )
+    # One observation per day; only its median is known, which stands for all values of a summary.
     times = np.array([day.start_s for day in days], dtype=np.int64)
     medians = np.array([day.median for day in days], dtype=np.float64)
     runs = np.array([day.runs for day in days], dtype=np.int64)
@@ -220,7 +222,7 @@ class ProductionChange:
 
     def to_json(self, system: str) -> dict[str, Any]:
         """Return the change as JSON; series with their parameters and factors."""
-        series = []
+        series: list[dict[str, Any]] = []
         for member in self.group.main:
             levels = {"before": member.change.before, "after": member.change.after, "ratio": member.change.ratio}
             series.append({**member.row.case.parameters, **levels})
@@ -248,10 +250,12 @@ def _compare(
     rows = [entry.row for entry in series]
     points = {entry.row.id: entry.points for entry in series}
     compared = grouping.compare_around_date(group, rows, changes, points)
+    # The common factor tells the changed series from the unchanged ones.
     explanation = None
     if compared.main:
         members = [*compared.main, *compared.unchanged]
         explanation = explain_changes(members, compared.opposite, vocabulary=CASE_PARAMETERS)
+    # An application is changed if one of its series is.
     changed = {str(member.row.case.parameters["application"]) for member in group.main}
     unchanged = {str(member.parameters["application"]) for member in compared.unchanged}
     return ProductionChange(
@@ -283,10 +287,16 @@ def find_changes(series: Sequence[ApplicationSeries]) -> list[ProductionChange]:
             remaining = list(_without_series(remaining, added_series, group))
 
         # Smaller groups near the date may be the same change in series that are rarely run.
-        parts = [smaller for smaller in remaining if _is_part(smaller, change)]
-        if parts:
-            remaining = [smaller for smaller in remaining if smaller not in parts]
-            change = _compare(_join_groups(group, parts), series, changes)
+        same_change: list[grouping.ChangeGroup] = []
+        other_changes: list[grouping.ChangeGroup] = []
+        for smaller in remaining:
+            if _is_part(smaller, change):
+                same_change.append(smaller)
+            else:
+                other_changes.append(smaller)
+        if same_change:
+            remaining = other_changes
+            change = _compare(_join_groups(group, same_change), series, changes)
         production_changes.append(change)
     return production_changes
 
@@ -297,11 +307,11 @@ def _with_changes(group: grouping.ChangeGroup, added: Sequence[grouping.SeriesCh
     return replace(group, changes=tuple(changes))
 
 
-def _join_groups(group: grouping.ChangeGroup, parts: Sequence[grouping.ChangeGroup]) -> grouping.ChangeGroup:
-    """A group with the changes of its parts; a series that is in several has the change of the first one."""
-    change_of_series = {}
-    for part in reversed((group, *parts)):
-        for member in part.changes:
+def _join_groups(group: grouping.ChangeGroup, others: Sequence[grouping.ChangeGroup]) -> grouping.ChangeGroup:
+    """A group with the changes of others; a series that is in several has the change of the first one."""
+    change_of_series: dict[int, grouping.SeriesChange] = {}
+    for joined_group in reversed((group, *others)):
+        for member in joined_group.changes:
             change_of_series[member.row.id] = member
     return replace(group, changes=tuple(change_of_series.values()))
 
@@ -344,27 +354,39 @@ def _series_at_the_date(
     for entry in series:
         if entry.row.id in group.series_ids:
             continue
-        other_changes = []
-        for dated in changes.get(entry.row.id, ()):
-            if not _may_be_of_date(dated, entry.points, group):
-                other_changes.append(dated)
-        if any(_is_near(dated, group) for dated in other_changes):
-            continue
-        measured = _change_at(entry.points, other_changes, group)
-        if measured is None:
-            continue
-        p = measured.confidence
-        if measured.direction == group.direction:
-            p = 1 - measured.confidence
-        tested.append(_TestedSeries(p, grouping.SeriesChange(entry.row, measured, math.log(measured.ratio))))
+        tested_series = _test_at_date(entry, changes.get(entry.row.id, ()), group)
+        if tested_series is not None:
+            tested.append(tested_series)
     if not tested:
         return []
+    # Many series are tested, so some would be below any threshold by chance.
     adjusted = scipy.stats.false_discovery_control([candidate.p for candidate in tested])
-    added = []
+    added: list[grouping.SeriesChange] = []
     for candidate, adjusted_p in zip(tested, adjusted, strict=True):
         if adjusted_p <= _ADDED_BY_CHANCE:
             added.append(candidate.change)
     return added
+
+
+def _test_at_date(
+    entry: ApplicationSeries, changes: Sequence[ChangePoint], group: grouping.ChangeGroup
+) -> _TestedSeries | None:
+    """Whether a series changed with a group; None if it has another change then, or too few observations.
+
+    Args:
+        changes: those that were detected in the series.
+    """
+    other_changes = [dated for dated in changes if not _may_be_of_date(dated, entry.points, group)]
+    if any(_is_near(dated, group) for dated in other_changes):
+        return None
+    measured = _change_at(entry.points, other_changes, group)
+    if measured is None:
+        return None
+    # The test is that of the direction of the group.
+    p = measured.confidence
+    if measured.direction == group.direction:
+        p = 1 - measured.confidence
+    return _TestedSeries(p, grouping.SeriesChange(entry.row, measured, math.log(measured.ratio)))
 
 
 def _is_near(change: ChangePoint, group: grouping.ChangeGroup) -> bool:
@@ -410,27 +432,20 @@ def _change_at(
     The confidence is that of a one-sided Welch test of the logarithms, with fewer degrees of freedom and a larger
     variance by the lag-1 autocorrelation; None with fewer than `MIN_OBSERVATIONS` on one side, or without any noise.
     """
+    # The segment around the date ends at the other changes of the series.
     change_times = [change.time for change in other_changes]
-    first = max((time for time in change_times if time <= group.boundary), default=0)
-    last = min((time for time in change_times if time > group.boundary), default=2**62)
+    segment_start = max((time for time in change_times if time <= group.boundary), default=0)
+    segment_end = min((time for time in change_times if time > group.boundary), default=2**62)
     logs = np.log(points.median)
     times = points.time
-    before = logs[(times >= first) & (times < group.boundary)]
-    after = logs[(times >= group.boundary) & (times < last)]
+    before = logs[(times >= segment_start) & (times < group.boundary)]
+    after = logs[(times >= group.boundary) & (times < segment_end)]
     if min(len(before), len(after)) < MIN_OBSERVATIONS:
         return None
-    # Observations that follow each other are alike: so many independent ones they are worth.
-    residuals = np.concatenate([before - before.mean(), after - after.mean()])
-    variation = (residuals**2).sum() or 1
-    correlation = float(np.clip((residuals[:-1] * residuals[1:]).sum() / variation, 0, 0.9))
-    sizes = np.array([len(before), len(after)]) * (1 - correlation) / (1 + correlation)
-    spreads = np.array([before.std(ddof=1), after.std(ddof=1)])
-    if spreads.max() < 1e-9:  # constant on both sides but for rounding: no test
+    p_value = _one_sided_p_value(before, after)
+    if p_value is None:
         return None
     difference = float(after.mean() - before.mean())
-    test = scipy.stats.ttest_ind_from_stats(
-        abs(difference), spreads[0], sizes[0], 0.0, spreads[1], sizes[1], equal_var=False
-    )
     position = int(np.searchsorted(times, group.boundary))
     return ChangePoint(
         index=position,
@@ -440,9 +455,37 @@ def _change_at(
         ratio=math.exp(difference),
         before=math.exp(before.mean()),
         after=math.exp(after.mean()),
-        confidence=1 - float(test.pvalue) / 2,
+        confidence=1 - p_value,
         observations=len(after),
     )
+
+
+def _one_sided_p_value(before: NDArray[np.float64], after: NDArray[np.float64]) -> float | None:
+    """Welch's test that the means differ in the direction in which they do; None without any noise.
+
+    Args:
+        before, after: logarithms, of at least two observations each.
+    """
+    # Observations that follow each other are alike: so many independent ones they are worth.
+    residuals = np.concatenate([before - before.mean(), after - after.mean()])
+    variation = (residuals**2).sum() or 1
+    covariation = (residuals[:-1] * residuals[1:]).sum()
+    correlation = float(np.clip(covariation / variation, 0, 0.9))
+    effective_sizes = np.array([len(before), len(after)]) * (1 - correlation) / (1 + correlation)
+    spreads = np.array([before.std(ddof=1), after.std(ddof=1)])
+    if spreads.max() < 1e-9:  # constant on both sides but for rounding: no test
+        return None
+    test = scipy.stats.ttest_ind_from_stats(
+        mean1=abs(float(after.mean() - before.mean())),
+        std1=spreads[0],
+        nobs1=effective_sizes[0],
+        mean2=0.0,
+        std2=spreads[1],
+        nobs2=effective_sizes[1],
+        equal_var=False,
+    )
+    # The p value of the test is that of both directions.
+    return float(test.pvalue) / 2
 
 
 def common_changes(changes: Sequence[ProductionChange], since_s: float = 0.0) -> list[ProductionChange]:
@@ -513,15 +556,17 @@ def remedies(pattern: Mapping[str, Any]) -> Iterator[Remedy]:
     Args:
         pattern: a row of `tables.list_patterns`.
     """
+    is_shared = pattern["layout"] == "shared"
+    # Smaller alignments are those of blocks of a local file system, or of pages.
     accesses = pattern["reads"] + pattern["writes"]
     alignment = pattern["alignment"] or 0
-    is_shared = pattern["layout"] == "shared"
     if is_shared and alignment >= _STRIPE_BYTES and pattern["unaligned"] > hints.UNALIGNED_SHARE * accesses:
         percent = 100 * pattern["unaligned"] / accesses
         yield Remedy(
             "alignment",
             f"{percent:.0f} % of accesses to shared files not aligned to {format_size(alignment)}: align them",
         )
+    # Collective buffering makes small writes of several ranks large; larger buffers those of one.
     writes = pattern["writes"]
     if is_shared and _needs_collective_writes(pattern):
         independent = pattern["independent_writes"]

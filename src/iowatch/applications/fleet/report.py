@@ -45,26 +45,26 @@ def build_log_report(system: str, since_s: float = 0.0, finding: Finding | None 
         counts = tables.count_logs(database, since_s)
         applications = tables.list_applications(database, since_s, _LISTED)
         patterns = tables.list_patterns(database, since_s, _LISTED)
-        of_applications = production.application_series(store, database)
-    series = of_applications.series
+        selection = production.application_series(store, database)
     for pattern in patterns:
         pattern["remedies"] = [asdict(remedy) for remedy in production.remedies(pattern)]
-    changes = production.find_changes(series)
+    # What applications have in common, and whether they changed with the finding.
+    changes = production.find_changes(selection.series)
     common_changes = production.common_changes(changes, since_s)
     answer = None
     if finding is not None:
-        felt = production.felt_by_production(finding, changes, series)
+        felt = production.felt_by_production(finding, changes, selection.series)
         answer = {"id": finding.id, **felt.to_json(system)}
     document = {
         "system": system,
         "logs": counts,
         "applications": applications,
         "patterns": patterns,
-        "series": {"compared": len(series), "too_few_runs": of_applications.too_short},
+        "series": {"compared": len(selection.series), "too_few_runs": selection.too_short_count},
         "changes": [change.to_json(system) for change in common_changes],
         "finding": answer,
     }
-    return LogReport(document, series, common_changes)
+    return LogReport(document, selection.series, common_changes)
 
 
 def print_log_report(console: Console, document: Mapping[str, Any]) -> None:

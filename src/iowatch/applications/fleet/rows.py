@@ -49,11 +49,6 @@ _SUMS: Mapping[str, tuple[str, ...]] = {
 _HISTOGRAMS = {"read_sizes": "READ", "write_sizes": "WRITE"}
 
 
-def _histogram_names(prefix: str, word: str, size: str) -> tuple[str, str]:
-    """Return the two spellings of a bin's counter; that of MPI-IO counts the transfers of all ranks together."""
-    return f"{prefix}_SIZE_{word}_{size}", f"{prefix}_SIZE_{word}_AGG_{size}"
-
-
 @dataclass(frozen=True)
 class _ModuleColumns:
     """Which of a module's counters, side by side, belong to a column of the table.
@@ -75,18 +70,23 @@ def _module_columns(module: str) -> _ModuleColumns:
     counters = [*library.counter_names(module), *library.fcounter_names(module)]
     position_of = {counter: position for position, counter in enumerate(counters)}
     prefix = module.replace("-", "")
-    sums = {}
+    # A column is the sum of those of its counters that the module has.
+    sums: dict[str, list[int]] = {}
     for column, names in _SUMS.items():
-        candidates = [f"{prefix}_{name}" for name in names]
-        sums[column] = [position_of[counter] for counter in candidates if counter in position_of]
-    histograms = {}
+        sums[column] = _existing_positions([f"{prefix}_{name}" for name in names], position_of)
+    histograms: dict[str, list[int]] = {}
     for column, operation in _HISTOGRAMS.items():
-        candidates = []
+        bin_counters: list[str] = []
         for size in _BINS:
             # The counter of MPI-IO has another name: it counts the transfers of all ranks together.
-            candidates += [f"{prefix}_SIZE_{operation}_{size}", f"{prefix}_SIZE_{operation}_AGG_{size}"]
-        histograms[column] = [position_of[counter] for counter in candidates if counter in position_of]
+            bin_counters += [f"{prefix}_SIZE_{operation}_{size}", f"{prefix}_SIZE_{operation}_AGG_{size}"]
+        histograms[column] = _existing_positions(bin_counters, position_of)
     return _ModuleColumns(sums, histograms, position_of.get(f"{prefix}_FILE_ALIGNMENT"))
+
+
+def _existing_positions(counters: Sequence[str], position_of: Mapping[str, int]) -> list[int]:
+    """The positions of these counters, without those that do not exist."""
+    return [position_of[counter] for counter in counters if counter in position_of]
 
 
 def _file_system_of_records(
@@ -114,14 +114,22 @@ def _file_system_of_records(
     return labels
 
 
-def _slowest_path(times: NDArray[Any], ranks: NDArray[Any], is_reduced: NDArray[Any]) -> tuple[float, int]:
-    """Return the time of the slowest path (s), as Darshan defines it, and the rank with most time in one file."""
+@dataclass(frozen=True)
+class _SlowestPath:
+    """The time of the slowest path in seconds, as Darshan defines it, and the rank with most time in one file."""
+
+    seconds: float
+    rank: int
+
+
+def _slowest_path(times: NDArray[Any], ranks: NDArray[Any], is_reduced: NDArray[Any]) -> _SlowestPath:
+    """The slowest path over n files; `is_reduced` are those that all ranks opened."""
     time_in_own_files = 0.0
     if not is_reduced.all():
         time_of_ranks = np.bincount(ranks[~is_reduced], weights=times[~is_reduced])
         time_in_own_files = float(time_of_ranks.max())
     time_in_shared_files = float(times[is_reduced].sum())
-    return time_in_shared_files + time_in_own_files, int(ranks[times.argmax()])
+    return _SlowestPath(time_in_shared_files + time_in_own_files, int(ranks[times.argmax()]))
 
 
 def _layer_rows(records: log.ModuleRecords, labels: Mapping[int, str]) -> Iterator[dict[str, Any]]:
@@ -129,6 +137,7 @@ def _layer_rows(records: log.ModuleRecords, labels: Mapping[int, str]) -> Iterat
     columns = _module_columns(records.module)
     # -1: Darshan could not count it. Sums up to 2^53 (8 PiB) are exact.
     table = np.hstack([records.integers, records.floats]).clip(min=0)
+    # The layout and the file system of each record.
     _, file_of_record, records_of_file = np.unique(records.ids, return_inverse=True, return_counts=True)
     is_reduced = records.ranks == -1
     is_shared = (records_of_file > 1)[file_of_record] | is_reduced
@@ -139,24 +148,35 @@ def _layer_rows(records: log.ModuleRecords, labels: Mapping[int, str]) -> Iterat
     group_of_record = 2 * file_system_of_record + is_shared
     for group in np.unique(group_of_record):
         in_group = group_of_record == group
-        counters = table[in_group]
-        total = counters.sum(axis=0)
-        row: dict[str, Any] = {
+        slowest = _slowest_path(times[in_group], ranks[in_group], is_reduced[in_group])
+        yield {
             "file_system": str(file_systems[group // 2]),
             "layer": records.module,
             "layout": "shared" if group % 2 else "unique",
             "files": len(np.unique(file_of_record[in_group])),
+            **_figures_of_group(columns, table[in_group]),
+            "slowest_s": slowest.seconds,
+            "slowest_rank": slowest.rank,
         }
-        for column, positions in columns.sums.items():
-            value = float(total[positions].sum())
-            row[column] = value if column.endswith("_s") else int(value)
-        for column, positions in columns.histograms.items():
-            row[column] = total[positions].astype(np.int64).tolist()
-        row["alignment"] = None
-        if columns.alignment is not None:
-            row["alignment"] = int(counters[:, columns.alignment].max())
-        row["slowest_s"], row["slowest_rank"] = _slowest_path(times[in_group], ranks[in_group], is_reduced[in_group])
-        yield row
+
+
+def _figures_of_group(columns: _ModuleColumns, counters: NDArray[Any]) -> dict[str, Any]:
+    """Sums, histograms and alignment of some records.
+
+    Args:
+        counters: one row per record, one column per counter of the module.
+    """
+    totals = counters.sum(axis=0)
+    group_figures: dict[str, Any] = {}
+    for column, positions in columns.sums.items():
+        total = float(totals[positions].sum())
+        group_figures[column] = total if column.endswith("_s") else int(total)
+    for column, positions in columns.histograms.items():
+        group_figures[column] = totals[positions].astype(np.int64).tolist()
+    group_figures["alignment"] = None
+    if columns.alignment is not None:
+        group_figures["alignment"] = int(counters[:, columns.alignment].max())
+    return group_figures
 
 
 def _application_name(exe: str) -> str:
@@ -189,15 +209,16 @@ def read_log_row(path: Path, file_systems: Mapping[str, str]) -> dict[str, Any]:
         InputError: not a log, or a part that is read is damaged or truncated: a log is counted whole or not at all.
     """
     header = log.read_header(path)
-    used_modules = [module for module in LAYERS if module in header.modules]
-    _verify_regions(path, header, used_modules)
+    layer_modules = [module for module in LAYERS if module in header.modules]
+    _verify_regions(path, header, layer_modules)
     with log.open_log(path) as opened:
         job = opened.job()
         names = opened.names() if header.names else {}
-        modules = [opened.records(module, job.ranks) for module in used_modules]
+        modules = [opened.records(module, job.ranks) for module in layer_modules]
         partial_layers = set(opened.partial_modules()) & set(LAYERS)
     if not 0 <= job.start_s < _LATEST_S:
         raise InputError(f"the log states a start at {job.start_s:g} s since 1970", reason="damaged")
+    # Sums per file system, layer and layout; a module without a record has none.
     labels = _file_system_of_records(names, job, file_systems)
     layers: list[dict[str, Any]] = []
     for records in modules:

@@ -68,8 +68,8 @@ class LogStore:
         """
         if not self._has_parts("*"):
             return list(range(len(offered)))
-        pa, _, _ = import_engines()
-        listing = offered.append_column("position", pa.array(range(len(offered)), pa.int64()))
+        pyarrow = import_engines().pyarrow
+        listing = offered.append_column("position", pyarrow.array(range(len(offered)), pyarrow.int64()))
         with self.connect("*") as database:
             database.register("offered", listing)
             rows = database.execute(
@@ -86,16 +86,17 @@ class LogStore:
         with exclusive_file_lock(self.root / "parts"), self._readable():
             days = _days_of(rows)
             outcomes = rows["outcome"].to_pylist()
-            stored_logs = {day: self._stored_logs(day) for day in set(days) - {_NO_DAY}}
+            logs_of_day = {day: self._stored_logs(day) for day in set(days) - {_NO_DAY}}
+            # Copies go to the files that are not counted.
             positions_of_day: dict[str, list[int]] = {}
             for position, (day, log) in enumerate(zip(days, rows["log"].to_pylist(), strict=True)):
-                if day != _NO_DAY and log in stored_logs[day]:
-                    outcomes[position] = COPY
-                    positions_of_day.setdefault(_NO_DAY, []).append(position)
-                    continue
+                day_of_row = day
                 if day != _NO_DAY:
-                    stored_logs[day].add(log)
-                positions_of_day.setdefault(day, []).append(position)
+                    if log in logs_of_day[day]:
+                        outcomes[position] = COPY
+                        day_of_row = _NO_DAY
+                    logs_of_day[day].add(log)
+                positions_of_day.setdefault(day_of_row, []).append(position)
             for day, positions in sorted(positions_of_day.items()):
                 rows_of_day = rows.take(positions)
                 if day == _NO_DAY:
@@ -111,26 +112,28 @@ class LogStore:
 
     def _stored_logs(self, day: str) -> set[str]:
         """The identities of the logs of a day."""
-        _, pq, _ = import_engines()
+        parquet = import_engines().parquet
         logs: set[str] = set()
         for part in self._parts(day):
-            logs.update(pq.read_table(part, columns=["log"], partitioning=None)["log"].to_pylist())
+            logs.update(parquet.read_table(part, columns=["log"], partitioning=None)["log"].to_pylist())
         return logs
 
     def _append(self, day: str, rows: Table) -> None:
         """Write rows into a new part, or with those of the last one in its place; the rename is the commit."""
-        pa, pq, _ = import_engines()
+        engines = import_engines()
         path = self.root / f"day={day}" / "part-00001.parquet"
         parts = self._parts(day)
         if parts:
             path = parts[-1]
-            if pq.read_metadata(path).num_rows + len(rows) <= _PART_ROWS:
-                rows = pa.concat_tables([pq.read_table(path, partitioning=None).cast(log_schema()), rows])
+            if engines.parquet.read_metadata(path).num_rows + len(rows) <= _PART_ROWS:
+                # The last part is written anew with the rows that it has already.
+                stored_rows = engines.parquet.read_table(path, partitioning=None).cast(log_schema())
+                rows = engines.pyarrow.concat_tables([stored_rows, rows])
             else:
                 number = int(path.stem.removeprefix("part-")) + 1
                 path = path.with_name(f"part-{number:05d}.parquet")
         with files.open_atomically(path) as stream:
-            pq.write_table(rows, stream, compression="zstd")
+            engines.parquet.write_table(rows, stream, compression="zstd")
 
     @contextmanager
     def _readable(self) -> Iterator[None]:
@@ -139,10 +142,10 @@ class LogStore:
         Raises:
             MachineError: DuckDB or pyarrow cannot read one.
         """
-        pa, _, duckdb = import_engines()
+        engines = import_engines()
         try:
             yield
-        except (duckdb.Error, pa.ArrowException) as error:
+        except (engines.duckdb.Error, engines.pyarrow.ArrowException) as error:
             reason = " ".join(str(error).split())[:300]
             hint = "Restore the directory, or move it away and add the logs again."
             raise MachineError(f"{self.root}: the tables of logs cannot be read: {reason}", hint=hint) from error
@@ -161,7 +164,7 @@ class LogStore:
             raise InputError(
                 f"no Darshan logs of '{self.system}'", hint=f"iowatch logs add DIRECTORY --system {self.system}"
             )
-        _, _, duckdb = import_engines()
+        duckdb = import_engines().duckdb
         pattern = str(self.root / f"day={day}" / "part-*.parquet").replace("'", "''")
         with exclusive_file_lock(self.root / "parts"), self._readable(), duckdb.connect() as database:
             # What exceeds the memory is written to disk, by default below the working directory.
@@ -196,16 +199,16 @@ def _days_of(rows: Table) -> list[str]:
 
 def _without_figures(rows: Table, outcomes: Sequence[str]) -> Table:
     """Return rows with the columns of the ledger only; the others are null."""
-    pa, _, _ = import_engines()
+    pyarrow = import_engines().pyarrow
     columns = {}
     for field in rows.schema:
         if field.name in ("file", "size", "mtime_ns"):
             columns[field.name] = rows[field.name]
         elif field.name == "outcome":
-            columns[field.name] = pa.array(outcomes, pa.string())
+            columns[field.name] = pyarrow.array(outcomes, pyarrow.string())
         else:
-            columns[field.name] = pa.nulls(len(rows), field.type)
-    return pa.table(columns, schema=rows.schema)
+            columns[field.name] = pyarrow.nulls(len(rows), field.type)
+    return pyarrow.table(columns, schema=rows.schema)
 
 
 def _records(database: DuckDBPyConnection, sql: str, *values: object) -> list[dict[str, Any]]:
@@ -344,9 +347,12 @@ def daily_bandwidths(database: DuckDBPyConnection, clusters: Mapping[int, int]) 
     Args:
         clusters: pattern (of `make_run_table`) to cluster.
     """
-    pa, _, _ = import_engines()
-    table_of_clusters = pa.table(
-        {"pattern": pa.array(list(clusters), pa.int64()), "cluster": pa.array(list(clusters.values()), pa.int64())}
+    pyarrow = import_engines().pyarrow
+    table_of_clusters = pyarrow.table(
+        {
+            "pattern": pyarrow.array(list(clusters), pyarrow.int64()),
+            "cluster": pyarrow.array(list(clusters.values()), pyarrow.int64()),
+        }
     )
     database.register("clusters", table_of_clusters)
     rows = database.execute(

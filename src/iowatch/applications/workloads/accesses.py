@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from iowatch.applications.workloads import divisions
 from iowatch.applications.workloads.counted import make_up
-from iowatch.applications.workloads.inferred import divide_arrays, infer_offsets, mark_collective
+from iowatch.applications.workloads.inferred import TransferCounts, divide_arrays, infer_offsets, mark_collective
 from iowatch.applications.workloads.uses import ACCESS, FileUse, RankUse, Record, split_evenly
 from iowatch.core import InputError, format_count
 from iowatch.darshan import log
@@ -88,31 +88,30 @@ def read_use(path: Path, grid: Sequence[int] = ()) -> LogUse:
     """
     header = log.read_header(path)
     damages = log.find_damaged_regions(path, header)
-    needed = [module for module in ("POSIX", "MPI-IO", *log.DXT_MODULES) if module in header.modules]
-    damaged_needed = [f"{region}: {damages[region]}" for region in ("job", "names", *needed) if region in damages]
-    if damaged_needed:
-        raise InputError(f"{path}: {'; '.join(damaged_needed)}", hint="A workload needs a log that is complete.")
+    needed_modules = [module for module in ("POSIX", "MPI-IO", *log.DXT_MODULES) if module in header.modules]
+    _require_undamaged(path, damages, ("job", "names", *needed_modules))
+    # Counters of files, and records of arrays as far as they can be read.
     with log.open_log(path) as opened:
         job = opened.job()
-        partial = opened.partial_modules()
+        partial_modules = opened.partial_modules()
         names = opened.names() if header.names is not None else {}
         tables: dict[str, log.ModuleRecords] = {}
         for module in ("POSIX", "MPI-IO", "STDIO"):
             if module in header.modules:
                 tables[module] = opened.records(module, job.ranks)
-        array_tables = []
+        array_tables: list[log.ModuleRecords] = []
         for module in divisions.MODULES:
             if module in header.modules and module not in damages:
                 array_tables.append(opened.records(module, job.ranks))
 
     use = LogUse(job.ranks, job.run_time_s, job.metadata.get("lib_ver", ""))
-    use.losses += _array_losses(damages, partial)
-    partial_needed = [module for module in partial if module in needed]
+    use.losses += _array_losses(damages, partial_modules)
     # If only DXT lacks records, the counters have the accesses that it lacks.
+    partial_needed = [module for module in partial_modules if module in needed_modules]
     if not set(partial_needed) <= log.DXT_MODULES.keys():
         missing = f"records of {', '.join(partial_needed)} are missing"
         raise InputError(f"{path}: Darshan ran out of memory during the run: {missing}")
-    traces = {}
+    traces: dict[str, _Trace] = {}
     for module in log.DXT_MODULES:
         if module in header.modules:
             traces[module] = _read_trace(path, header, module, job.ranks)
@@ -123,6 +122,17 @@ def read_use(path: Path, grid: Sequence[int] = ()) -> LogUse:
     if not use.files:
         raise InputError(f"{path}: no file was opened through POSIX or MPI-IO: nothing to replay")
     return use
+
+
+def _require_undamaged(path: Path, damages: Mapping[str, str], regions: Sequence[str]) -> None:
+    """Require that regions of a log can be read.
+
+    Raises:
+        InputError: they are damaged; names each of them with the reason.
+    """
+    damaged = [f"{region}: {damages[region]}" for region in regions if region in damages]
+    if damaged:
+        raise InputError(f"{path}: {'; '.join(damaged)}", hint="A workload needs a log that is complete.")
 
 
 def _array_losses(damages: Mapping[str, str], partial: Sequence[str]) -> Iterator[str]:
@@ -264,8 +274,10 @@ class _FileReader:
     def _read_file(self, prefix: str, identity: int, records: Sequence[Record]) -> FileUse:
         """Read a file; `prefix` is that of the counters, `POSIX` or `MPIIO`."""
         trace = self.traces.get(f"DXT_{prefix}", {}).get(identity, {})
-        is_reduced = any(record.rank < 0 for record in records)
-        members = set(range(self.use.ranks)) if is_reduced else {record.rank for record in records}
+        # Darshan adds the records of a file that all ranks opened; such a record has no rank of its own.
+        members = {record.rank for record in records}
+        if any(record.rank < 0 for record in records):
+            members = set(range(self.use.ranks))
         ranks = sorted(members | trace.keys())
         file = FileUse(
             api="posix" if prefix == "POSIX" else "mpiio",
@@ -273,6 +285,7 @@ class _FileReader:
             ranks={rank: RankUse() for rank in ranks},
             path=self.names.get(identity, ""),
         )
+        # Each record gives its ranks what it counted.
         for record in records:
             if record["MPIIO_INDEP_OPENS"] and len(ranks) > 1:
                 self.use.note_loss(
@@ -296,6 +309,7 @@ class _FileReader:
             for rank in members:
                 file.ranks[rank].accesses = trace.get(rank, np.zeros(0, ACCESS))
             return
+        # Without DXT that is no loss of this file, but of the log.
         if self.use.traced:
             self.use.note_loss(
                 f"DXT has {traced} of {format_count(counted, 'transfer')} of a file (its memory was full, or it "
@@ -307,26 +321,31 @@ class _FileReader:
 
     def _place_collectives(self, records: Sequence[Record], file: FileUse, identity: int) -> None:
         """Say which transfers of a file of MPI-IO are collective, and where they are."""
-        counts = {}
+        counts: dict[str, int] = {}
         for name in _MPI_TRANSFERS:
             counts[name] = sum(record[f"MPIIO_{name}"] for record in records)
         if counts["SPLIT_READS"] + counts["SPLIT_WRITES"]:
             self.use.note_loss("split collective transfers are replayed as collective ones")
         if counts["NB_READS"] + counts["NB_WRITES"]:
             self.use.note_loss("nonblocking transfers are replayed as blocking ones")
-        collective = 0
+        # DXT does not say which accesses are collective; made-up ones are marked already.
+        collective_total = 0
         for word in ("READS", "WRITES"):
-            together = counts[f"COLL_{word}"] + counts[f"SPLIT_{word}"]
-            alone = counts[f"INDEP_{word}"] + counts[f"NB_{word}"]
-            collective += together
-            if not file.made_up and not mark_collective(file, word == "WRITES", together, alone, self.arrays):
+            collective_count = counts[f"COLL_{word}"] + counts[f"SPLIT_{word}"]
+            independent_count = counts[f"INDEP_{word}"] + counts[f"NB_{word}"]
+            collective_total += collective_count
+            if file.made_up:
+                continue
+            counts_of_word = TransferCounts(word == "WRITES", collective_count, independent_count)
+            if not mark_collective(file, counts_of_word, self.arrays):
                 self.use.note_loss(_UNEQUAL)
-        views = sum(record["MPIIO_VIEWS"] for record in records)
-        file.has_views = views > 0
-        file.has_view_per_access = views >= collective > 0
+        view_count = sum(record["MPIIO_VIEWS"] for record in records)
+        file.has_views = view_count > 0
+        file.has_view_per_access = view_count >= collective_total > 0
+        # Darshan with Open MPI writes -1 for offsets of MPI-IO.
         if any((use.accesses["offset"] < 0).any() for use in file.ranks.values()):
-            below = self.traces.get("DXT_POSIX", {}).get(identity, {})
-            not_found = infer_offsets(file, below, self.arrays)
+            accesses_below = self.traces.get("DXT_POSIX", {}).get(identity, {})
+            not_found = infer_offsets(file, accesses_below, self.arrays)
             self.use.note_loss(
                 "the offsets of MPI-IO accesses are not in the log (Darshan with Open MPI): they are those of the "
                 "POSIX accesses below; within a collective access the ranks follow each other in order, unless each "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -38,28 +38,29 @@ def make_up(record: Record, prefix: str, members: Sequence[int], file: FileUse) 
         members: the ranks of the record.
         file: gets the accesses.
     """
-    agreed = True
+    is_equal_number = True
     written_end = 0
+    # Writes first: what is read was written before, where the file has both.
     for word in ("WRITE", "READ"):
-        collective = 0
+        collective_count = 0
         if prefix == "MPIIO":
-            collective = record[f"MPIIO_COLL_{word}S"] + record[f"MPIIO_SPLIT_{word}S"]
-        if collective % len(members):
-            agreed = False
-            collective = 0
-        size_counts = sorted(
-            _size_counts(record, prefix, word), key=lambda entry: (entry.size, entry.count), reverse=True
-        )
-        together, alone = _take_first(size_counts, collective)
+            collective_count = record[f"MPIIO_COLL_{word}S"] + record[f"MPIIO_SPLIT_{word}S"]
+        if collective_count % len(members):
+            is_equal_number = False
+            collective_count = 0
+        size_counts = _size_counts(record, prefix, word)
+        size_counts.sort(key=lambda entry: (entry.size, entry.count), reverse=True)
+        split = _split_first(size_counts, collective_count)
         start_s, end_s = _transfer_times(record, prefix, word)
         # Each rank has a part of the file, in the order of the ranks.
         part_offset = 0
         for index, rank in enumerate(members):
             rows = _make_rows(
-                _deal(together, index, len(members), evenly=True),
-                _deal(alone, index, len(members)),
+                _deal(split.first, index, len(members), evenly=True),
+                _deal(split.others, index, len(members)),
                 is_write=word == "WRITE",
             )
+            # Each access begins where the one before ended.
             moved_bytes = np.cumsum(rows["size"] * rows["count"])
             part_size = int(moved_bytes[-1]) if len(rows) else 0
             rows["offset"] = part_offset + moved_bytes - rows["size"] * rows["count"]
@@ -71,12 +72,12 @@ def make_up(record: Record, prefix: str, members: Sequence[int], file: FileUse) 
                 written_end = max(written_end, part_offset)
             accesses = np.concatenate([file.ranks[rank].accesses, rows])
             file.ranks[rank].accesses = accesses[np.argsort(accesses["start"], kind="stable")]
-    return agreed
+    return is_equal_number
 
 
-def _spread_in_time(rows: NDArray[np.void], done_share: NDArray[np.float64], start_s: float, end_s: float) -> None:
+def _spread_in_time(rows: NDArray[np.void], moved_share: NDArray[np.float64], start_s: float, end_s: float) -> None:
     """Give accesses the time between two moments, by the share of the bytes that are moved when each ends."""
-    rows["end"] = start_s + done_share * (end_s - start_s)
+    rows["end"] = start_s + moved_share * (end_s - start_s)
     rows["start"] = np.concatenate([[start_s], rows["end"][:-1]])[: len(rows)]
 
 
@@ -107,17 +108,26 @@ def _keep_inside(rows: NDArray[np.void], end: int) -> None:
     rows["offset"] = np.maximum(np.minimum(rows["offset"], end - lengths), 0)
 
 
-def _take_first(size_counts: Sequence[_SizeCount], number: int) -> tuple[list[_SizeCount], list[_SizeCount]]:
-    """The first accesses of a list, so many, and the rest."""
-    first, rest = [], []
+@dataclass(frozen=True)
+class _SplitCounts:
+    """Accesses of a list, divided in two."""
+
+    first: list[_SizeCount]
+    others: list[_SizeCount]
+
+
+def _split_first(size_counts: Sequence[_SizeCount], number: int) -> _SplitCounts:
+    """The first accesses of a list, so many, and the others."""
+    first: list[_SizeCount] = []
+    others: list[_SizeCount] = []
     for entry in size_counts:
-        taken = min(number, entry.count)
-        number -= taken
-        if taken:
-            first.append(_SizeCount(entry.size, taken))
-        if entry.count > taken:
-            rest.append(_SizeCount(entry.size, entry.count - taken))
-    return first, rest
+        first_count = min(number, entry.count)
+        number -= first_count
+        if first_count:
+            first.append(_SizeCount(entry.size, first_count))
+        if entry.count > first_count:
+            others.append(_SizeCount(entry.size, entry.count - first_count))
+    return _SplitCounts(first, others)
 
 
 def _deal(size_counts: Sequence[_SizeCount], index: int, ranks: int, evenly: bool = False) -> list[_SizeCount]:
@@ -127,22 +137,24 @@ def _deal(size_counts: Sequence[_SizeCount], index: int, ranks: int, evenly: boo
     dealt = 0
     for entry in size_counts:
         # Card number c goes to rank c % ranks.
-        taken_before = (dealt - index + ranks - 1) // ranks
+        own_before = (dealt - index + ranks - 1) // ranks
         dealt += entry.count
-        taken = (dealt - index + ranks - 1) // ranks - taken_before
+        own_count = (dealt - index + ranks - 1) // ranks - own_before
         if is_single:
-            share += [_SizeCount(entry.size, 1)] * taken
-        elif taken:
-            share.append(_SizeCount(entry.size, taken))
+            share += [_SizeCount(entry.size, 1)] * own_count
+        elif own_count:
+            share.append(_SizeCount(entry.size, own_count))
     return share
 
 
-def _make_rows(together: Sequence[_SizeCount], alone: Sequence[_SizeCount], is_write: bool) -> NDArray[np.void]:
-    rows = np.zeros(len(together) + len(alone), ACCESS)
+def _make_rows(collective: Sequence[_SizeCount], independent: Sequence[_SizeCount], is_write: bool) -> NDArray[np.void]:
+    """Rows of ACCESS without offsets and times, the collective accesses first."""
+    entries = [*collective, *independent]
+    rows = np.zeros(len(entries), ACCESS)
     rows["write"] = is_write
-    rows["collective"][: len(together)] = True
-    rows["size"] = [entry.size for entry in (*together, *alone)]
-    rows["count"] = [entry.count for entry in (*together, *alone)]
+    rows["collective"][: len(collective)] = True
+    rows["size"] = [entry.size for entry in entries]
+    rows["count"] = [entry.count for entry in entries]
     rows["stride"] = rows["size"]
     return rows
 
@@ -152,29 +164,39 @@ def _size_counts(record: Record, prefix: str, word: str) -> list[_SizeCount]:
 
     Darshan has the four most frequent sizes of reads and writes together: those are used with which most accesses of
     this kind have a size that was counted.
+
+    Raises:
+        InputError: no sizes have this histogram and these bytes.
     """
     histogram = _histogram(record, prefix, word)
-    moved_bytes = record[f"{prefix}_BYTES_{'WRITTEN' if word == 'WRITE' else 'READ'}"]
-    frequent = []
+    bytes_counter = "BYTES_WRITTEN" if word == "WRITE" else "BYTES_READ"
+    moved_bytes = record[f"{prefix}_{bytes_counter}"]
+    frequent_sizes: list[_SizeCount] = []
     for number in _FREQUENT_SIZES:
         entry = _SizeCount(record[f"{prefix}_ACCESS{number}_ACCESS"], record[f"{prefix}_ACCESS{number}_COUNT"])
         if entry.count:
-            frequent.append(entry)
+            frequent_sizes.append(entry)
+    # All sets of frequent sizes are tried; the fewest accesses of a size that is only inferred are best.
     best: list[_SizeCount] | None = None
-    fewest_filled = 0
-    for number in range(len(frequent), -1, -1):
-        for used_sizes in itertools.combinations(frequent, number):
-            rest = _without_frequent(used_sizes, histogram, moved_bytes)
-            filled = _fill_bins(rest.histogram, rest.moved_bytes)
-            if filled is None:
-                continue
-            filled_count = sum(entry.count for entry in filled)
-            if best is None or filled_count < fewest_filled:
-                best = [*rest.taken, *filled]
-                fewest_filled = filled_count
+    fewest_inferred = 0
+    for used_sizes in _subsets(frequent_sizes):
+        counted = _take_frequent(used_sizes, histogram, moved_bytes)
+        inferred = _fill_bins(counted.histogram_left, counted.bytes_left)
+        if inferred is None:
+            continue
+        inferred_count = sum(entry.count for entry in inferred)
+        if best is None or inferred_count < fewest_inferred:
+            best = [*counted.accesses, *inferred]
+            fewest_inferred = inferred_count
     if best is None:
         raise InputError(f"{prefix}: the histogram of a file and its bytes contradict each other")
     return best
+
+
+def _subsets(sizes: Sequence[_SizeCount]) -> Iterator[tuple[_SizeCount, ...]]:
+    """All subsets, the largest first."""
+    for number in range(len(sizes), -1, -1):
+        yield from itertools.combinations(sizes, number)
 
 
 def _histogram(record: Record, prefix: str, word: str) -> list[int]:
@@ -196,45 +218,50 @@ def _histogram(record: Record, prefix: str, word: str) -> list[int]:
 
 
 @dataclass(frozen=True)
-class _Rest:
-    """What is left of a histogram and of the bytes without the accesses that were taken."""
+class _CountedAccesses:
+    """Accesses of the frequent sizes, and what is left of a histogram and of the bytes without them."""
 
-    taken: list[_SizeCount]
-    histogram: list[int]
-    moved_bytes: int
+    accesses: list[_SizeCount]
+    histogram_left: list[int]
+    bytes_left: int
 
 
-def _without_frequent(frequent: Sequence[_SizeCount], histogram: Sequence[int], moved_bytes: int) -> _Rest:
+def _take_frequent(
+    frequent_sizes: Sequence[_SizeCount], histogram: Sequence[int], moved_bytes: int
+) -> _CountedAccesses:
     """Take as many accesses of each frequent size as the histogram and the bytes allow."""
-    taken = []
-    left = list(histogram)
-    for entry in frequent:
-        bin_number = min(int(np.searchsorted(_BIN_ENDS, entry.size, side="left")), len(left) - 1)
-        number = min(entry.count, left[bin_number])
+    accesses: list[_SizeCount] = []
+    histogram_left = list(histogram)
+    bytes_left = moved_bytes
+    for entry in frequent_sizes:
+        bin_of_size = int(np.searchsorted(_BIN_ENDS, entry.size, side="left"))
+        bin_number = min(bin_of_size, len(histogram_left) - 1)
+        count = min(entry.count, histogram_left[bin_number])
         if entry.size:
-            number = min(number, moved_bytes // entry.size)
-        if number:
-            taken.append(_SizeCount(entry.size, number))
-            left[bin_number] -= number
-            moved_bytes -= number * entry.size
-    return _Rest(taken, left, moved_bytes)
+            count = min(count, bytes_left // entry.size)
+        if count:
+            accesses.append(_SizeCount(entry.size, count))
+            histogram_left[bin_number] -= count
+            bytes_left -= count * entry.size
+    return _CountedAccesses(accesses, histogram_left, bytes_left)
 
 
 def _fill_bins(histogram: Sequence[int], moved_bytes: int) -> list[_SizeCount] | None:
     """Sizes for a histogram with a sum of bytes, each bin with two sizes at most; None if there are none."""
     smallest_sizes = [0, *(end + 1 for end in _BIN_ENDS[:-1])]
-    # All accesses have the smallest size of their bin; the rest of the bytes is given to the first bins.
-    rest = moved_bytes
+    # All accesses have the smallest size of their bin; the other bytes are given to the first bins.
+    bytes_left = moved_bytes
     for smallest, count in zip(smallest_sizes, histogram, strict=True):
-        rest -= smallest * count
-    filled: list[_SizeCount] = []
+        bytes_left -= smallest * count
+    accesses: list[_SizeCount] = []
     for smallest, largest, count in zip(smallest_sizes, _BIN_ENDS, histogram, strict=True):
-        added = min(max(rest, 0), (largest - smallest) * count)
-        rest -= added
+        added_bytes = min(max(bytes_left, 0), (largest - smallest) * count)
+        bytes_left -= added_bytes
         if not count:
             continue
-        added_per_access, larger = divmod(added, count)
-        if larger:
-            filled.append(_SizeCount(smallest + added_per_access + 1, larger))
-        filled.append(_SizeCount(smallest + added_per_access, count - larger))
-    return filled if rest == 0 else None
+        # Some accesses of a bin are one byte larger than the others.
+        added_per_access, larger_count = divmod(added_bytes, count)
+        if larger_count:
+            accesses.append(_SizeCount(smallest + added_per_access + 1, larger_count))
+        accesses.append(_SizeCount(smallest + added_per_access, count - larger_count))
+    return accesses if bytes_left == 0 else None

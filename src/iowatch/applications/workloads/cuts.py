@@ -101,8 +101,11 @@ def _find_blocks(streams: Streams, one_per_transfer: bool) -> list[_Block]:
     """
     spans = _all_spans(streams, one_per_transfer)
     latest_ends = np.maximum.accumulate(spans.ends)
-    begins_block = np.concatenate([[True], spans.starts[1:] > latest_ends[:-1]])
-    first_actions = np.flatnonzero(begins_block).tolist() if len(spans.starts) else [0]
+    first_actions = [0]
+    if len(spans.starts):
+        # A block begins after a moment at which everything before it has ended.
+        begins_block = np.concatenate([[True], spans.starts[1:] > latest_ends[:-1]])
+        first_actions = np.flatnonzero(begins_block).tolist()
     blocks: list[_Block] = []
     # Opens without transfers belong to the block that follows, closes to the one before.
     opened_s: float | None = None
@@ -114,7 +117,10 @@ def _find_blocks(streams: Streams, one_per_transfer: bool) -> list[_Block]:
             if opened_s is None and has_opens:
                 opened_s = float(spans.starts[first])
             continue
-        start_s = float(spans.starts[first]) if opened_s is None else opened_s
+        start_s = opened_s
+        if start_s is None:
+            start_s = float(spans.starts[first])
+        # The pause is that before the first open of the block.
         actions_before = int(np.searchsorted(spans.starts, start_s))
         pause_s = 0.0
         if actions_before:
@@ -126,15 +132,16 @@ def _find_blocks(streams: Streams, one_per_transfer: bool) -> list[_Block]:
 
 def _all_spans(streams: Streams, one_per_transfer: bool) -> _Spans:
     """The times of all actions, by their start; a common action takes from its first to its last rank."""
-    spans = [_Spans(rows["start"], rows["end"], rows["key"]) for rows in streams.by_rank.values()]
+    groups = [_Spans(rows["start"], rows["end"], rows["key"]) for rows in streams.by_rank.values()]
     common = streams.common
     if len(common):
-        spans.append(_Spans(common["start"].min(axis=1), common["end"].max(axis=1), common["key"][:, 0]))
+        groups.append(_Spans(common["start"].min(axis=1), common["end"].max(axis=1), common["key"][:, 0]))
     if one_per_transfer:
-        spans.append(_transfer_spans(streams))
-    starts = np.concatenate([entry.starts for entry in spans])
-    ends = np.concatenate([entry.ends for entry in spans])
-    keys = np.concatenate([entry.keys for entry in spans])
+        groups.append(_transfer_spans(streams))
+    # All groups together, in order.
+    starts = np.concatenate([spans.starts for spans in groups])
+    ends = np.concatenate([spans.ends for spans in groups])
+    keys = np.concatenate([spans.keys for spans in groups])
     order = np.argsort(starts, kind="stable")
     return _Spans(starts[order], ends[order], keys[order])
 

@@ -83,7 +83,11 @@ class Pieces:
     @property
     def size(self) -> int:
         """Bytes from the beginning to the end of the last piece."""
-        return max(start + size for pieces_of_rank in self.pieces for start, size in pieces_of_rank)
+        end = 0
+        for pieces_of_rank in self.pieces:
+            for start, size in pieces_of_rank:
+                end = max(end, start + size)
+        return end
 
     def bytes_before(self, rank: int) -> int:
         """Bytes of the pieces of lower ranks."""
@@ -182,13 +186,17 @@ class Arrays:
             ranks, sizes: n ranks, and the bytes that each moves.
             offsets: n offsets in the file; None if they are unknown.
         """
+        # Only accesses of several ranks, of which at least one has the size of an access to an array.
         moving = [position for position, size in enumerate(sizes) if size]
-        if len(moving) < 2 or not any(sizes[position] in self.lengths for position in moving):
+        has_array_size = any(sizes[position] in self.lengths for position in moving)
+        if len(moving) < 2 or not has_array_size:
             return None
         starts = None
         if offsets:
-            first_offset = min(offsets[position] for position in moving)
-            starts = tuple(offsets[position] - first_offset for position in moving)
+            moving_offsets = [offsets[position] for position in moving]
+            first_offset = min(moving_offsets)
+            starts = tuple(offset - first_offset for offset in moving_offsets)
+        # The same access occurs in many turns; the search is made once.
         access = _Access(tuple(ranks), tuple(sizes), starts)
         if access not in self._divisions:
             self._divisions[access] = self._search(access)
@@ -246,6 +254,7 @@ class Arrays:
         """
         candidates = list(origins_of_division)
         is_guess = False
+        # The most reliable rule first; each is used only as long as there are several candidates.
         rules: list[Callable[[_Origin], bool]] = [self._is_of_grid, self._is_divided, _has_equal_sides]
         for rule in rules:
             if len(candidates) > 1:
@@ -255,6 +264,7 @@ class Arrays:
         if len(candidates) > 1:
             self.undecided.add(size)
             return None
+        # MPI's lengths are 32-bit numbers; an array of one dimension needs none.
         if not candidates or (len(candidates[0]) > 1 and not _fits_mpi(candidates[0])):
             self.unfit.add(size)
             return None

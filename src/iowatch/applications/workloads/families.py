@@ -54,23 +54,33 @@ class _Role:
 
 def group_files(use: LogUse) -> list[Family]:
     """Return the families of the files of a log, in the order of their first use."""
+    shared_count = sum(len(file.ranks) > 1 for file in use.files)
     files_of_role: dict[_Role, list[FileUse]] = {}
-    shared_files = sum(len(file.ranks) > 1 for file in use.files)
     for number, file in enumerate(use.files):
-        is_shared = len(file.ranks) > 1
-        role = _Role(
-            api=file.api,
-            is_input=_is_input(file),
-            verbs=_verbs_of(file),
-            members=tuple(file.ranks) if is_shared else None,
-            number=number if is_shared and shared_files <= _MAX_NAMED else None,
-        )
+        role = _role_of(file, number, has_own_name=shared_count <= _MAX_NAMED)
         files_of_role.setdefault(role, []).append(file)
     all_ranks = tuple(range(use.ranks))
     families: list[Family] = []
-    for role, files in _in_order_of_naming(files_of_role, shared_files):
-        families.append(_build_family(f"file{len(families) + 1}", files, all_ranks, is_alone=role.members is None))
+    for role, files in _in_order_of_naming(files_of_role, shared_count):
+        name = f"file{len(families) + 1}"
+        families.append(_build_family(name, files, all_ranks, is_alone=role.members is None))
     return _merge_subsets(families, all_ranks)
+
+
+def _role_of(file: FileUse, number: int, has_own_name: bool) -> _Role:
+    """How a file is used.
+
+    Args:
+        number: of the file in the log.
+        has_own_name: whether a shared file has a name of its own.
+    """
+    members: tuple[int, ...] | None = None
+    own_number: int | None = None
+    if len(file.ranks) > 1:
+        members = tuple(file.ranks)
+        if has_own_name:
+            own_number = number
+    return _Role(file.api, _is_input(file), _verbs_of(file), members, own_number)
 
 
 def _in_order_of_naming(
@@ -118,6 +128,7 @@ def _merge_subsets(families: list[Family], all_ranks: tuple[int, ...]) -> list[F
     subsets = [family for family in families if 1 < len(family.members) < len(all_ranks)]
     if len(subsets) < 2 or not _are_alike(subsets):
         return families
+    # A rank that is in two groups has two files: they cannot have one name.
     members: list[int] = []
     for family in subsets:
         members.extend(family.members)
@@ -125,21 +136,21 @@ def _merge_subsets(families: list[Family], all_ranks: tuple[int, ...]) -> list[F
     if len(set(members)) < len(members):
         return families
 
-    first = subsets[0]
-    lowest_of_group = {}
+    # The group of a rank is the number of its lowest rank.
+    lowest_of_group: dict[int, int] = {}
+    files: list[tuple[FileUse, Mapping[int, int]]] = []
     for family in subsets:
+        files.extend(family.files)
         for rank in family.members:
             lowest_of_group[rank] = min(family.members)
     groups = np.array([lowest_of_group[rank] for rank in members])
+    first = subsets[0]
     document = {key: value for key, value in first.document.items() if key != "ranks"}
     document["group"] = patterns.describe_ranks(groups, tuple(members))
     ranks = patterns.select_ranks(members, all_ranks)
     if ranks is not None:
         document["ranks"] = ranks
     document["bytes"] = max(family.document["bytes"] for family in subsets)
-    files = list(first.files)
-    for family in subsets[1:]:
-        files.extend(family.files)
     merged = Family(first.name, document, tuple(members), files)
     return [merged, *(family for family in families if family not in subsets)]
 

@@ -19,30 +19,41 @@ _MAX_PAIRS = 50_000_000
 _MAX_PIECES = 256
 
 
-def mark_collective(file: FileUse, write: bool, together: int, alone: int, arrays: Arrays) -> bool:
-    """Mark the collective accesses of one kind; False if the ranks do not have the same number of them.
+@dataclass(frozen=True)
+class TransferCounts:
+    """How many transfers of one verb the ranks of a file made through MPI-IO, all ranks together."""
+
+    is_write: bool
+    collective: int
+    independent: int
+
+
+def mark_collective(file: FileUse, counts: TransferCounts, arrays: Arrays) -> bool:
+    """Mark the collective accesses of one verb; False if the ranks do not have the same number of them.
 
     Where a rank has both, the collective ones are those with sizes of accesses to arrays, if each rank has as many of
     these as collective ones, or else those that happen when those of the other ranks do.
 
     Args:
         file: whose accesses are marked.
-        write: whether writes are marked, or reads.
-        together, alone: numbers of collective and of independent accesses of all ranks.
+        counts: of reads or of writes; these are marked.
         arrays: those of the log.
     """
     positions_of_rank: dict[int, NDArray[np.int64]] = {}
     for rank, use in file.ranks.items():
-        positions_of_rank[rank] = np.flatnonzero(use.accesses["write"] == write)
-    per_rank, rest = divmod(together, len(file.ranks))
-    numbers = [len(positions) for positions in positions_of_rank.values()]
-    if rest or min(numbers) < per_rank or per_rank * (max(numbers) - per_rank) > _MAX_PAIRS:
+        positions_of_rank[rank] = np.flatnonzero(use.accesses["write"] == counts.is_write)
+    # Each rank takes part in every collective transfer.
+    per_rank, remainder = divmod(counts.collective, len(file.ranks))
+    access_counts = [len(positions) for positions in positions_of_rank.values()]
+    most_others = max(access_counts) - per_rank
+    if remainder or min(access_counts) < per_rank or per_rank * most_others > _MAX_PAIRS:
         return False
 
+    # By their sizes, else by their times; without independent ones all accesses are collective.
     array_positions = _positions_of_array_sizes(file, positions_of_rank, arrays)
     if all(len(positions) == per_rank for positions in array_positions.values()):
         positions_of_rank = array_positions
-    elif alone:
+    elif counts.independent:
         times = _collective_times(file, positions_of_rank, per_rank)
         for rank, positions in positions_of_rank.items():
             times_of_rank = _times(file.ranks[rank].accesses[positions])
@@ -287,8 +298,12 @@ class _ByteRange:
 
 def _overlap(ranges_of_ranks: Sequence[Sequence[_ByteRange]]) -> bool:
     """Whether a byte is in the ranges of two ranks."""
-    ranges = sorted((piece.offset, piece.end) for ranges in ranges_of_ranks for piece in ranges)
-    return any(next_offset < end for (_, end), (next_offset, _) in itertools.pairwise(ranges))
+    ranges: list[_ByteRange] = []
+    for ranges_of_rank in ranges_of_ranks:
+        ranges += ranges_of_rank
+    # In order, an overlap is always with the next range.
+    ranges.sort(key=lambda piece: (piece.offset, piece.end))
+    return any(following.offset < piece.end for piece, following in itertools.pairwise(ranges))
 
 
 def _padded_pieces(ranges: Sequence[_ByteRange], first_offset: int, length: int) -> tuple[tuple[int, int], ...]:

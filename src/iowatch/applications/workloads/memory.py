@@ -119,15 +119,19 @@ def _read_profiles(reader: DarshanReader, logs: Sequence[Path]) -> list[_Profile
 
 def _candidates(document: Mapping[str, Any], original: _Profile) -> list[MemoryUse]:
     """The memory that is tried for a program."""
-    memory: list[str | int] = list(_MEMORY_OF_WRITES)
+    memory_of_reads: list[str | int] = list(_MEMORY_OF_WRITES)
     if original["durations"]["read"]:
+        # Memory that is kept is an even share of what a rank reads.
         read_bytes = sum(layer.get("bytes read", 0) for layer in original["layers"].values())
         read_per_rank = read_bytes // original["ranks"]
         kept_bytes = {read_per_rank // turns for turns in _TURNS}
-        memory = [*_MEMORY_OF_READS, *sorted(kept_bytes - {0})]
-    candidates = [MemoryUse(False, read) for read in memory]
-    if any(_moves_array_parts(phase["actions"]) for phase in document["phases"]):
-        candidates += [MemoryUse(True, read) for read in memory]
+        memory_of_reads = [*_MEMORY_OF_READS, *sorted(kept_bytes - {0})]
+    # Only parts of arrays have a halo.
+    has_array_parts = any(_moves_array_parts(phase["actions"]) for phase in document["phases"])
+    halos = (False, True) if has_array_parts else (False,)
+    candidates: list[MemoryUse] = []
+    for halo in halos:
+        candidates += [MemoryUse(halo, read) for read in memory_of_reads]
     return candidates
 
 
@@ -163,31 +167,42 @@ def nearest_memory(
         `memory` of a description: of `read` and `write`, and `halo` if there is one.
     """
     verbs = [verb for verb in _VERBS if logs[0]["durations"][verb]]
-    all_uses = {verb: _replays_of_verb(replays, verb) for verb in verbs}
-    near_uses = {verb: _with_same_share(all_uses[verb], logs, verb) for verb in verbs}
+    all_replays: dict[str, _ReplaysOfUse] = {}
+    similar_replays: dict[str, _ReplaysOfUse] = {}
+    for verb in verbs:
+        all_replays[verb] = _replays_of_verb(replays, verb)
+        similar_replays[verb] = _with_same_share(all_replays[verb], logs, verb)
+    # Whether there is a halo is one answer for reads and writes, on which their shares of POSIX can agree.
     halos = {candidate.halo for candidate in replays}
     agreed_halos = halos
     for verb in verbs:
-        agreed_halos = agreed_halos & {halo for halo, _ in near_uses[verb]}
+        agreed_halos = agreed_halos & {halo for halo, _ in similar_replays[verb]}
     if agreed_halos:
         halos = agreed_halos
     else:
         # Reads and writes contradict each other.
-        near_uses = all_uses
+        similar_replays = all_replays
 
-    # Reads and writes have the same memory layout, so the halo is that of the smaller sum.
-    choices_of_halo = {}
+    # Of each halo the nearest memory; then the halo with the smaller sum of differences.
+    choices_of_halo: dict[bool, dict[str, _NearestMemory]] = {}
     for halo in sorted(halos):
-        choices_of_halo[halo] = {verb: _nearest(near_uses[verb], halo, logs, verb) for verb in verbs}
-    halo = min(choices_of_halo, key=lambda halo: sum(choice.difference for choice in choices_of_halo[halo].values()))
-    memory: dict[str, str | int | bool] = {verb: choice.memory for verb, choice in choices_of_halo[halo].items()}
-    if halo:
+        choices_of_halo[halo] = {verb: _nearest(similar_replays[verb], halo, logs, verb) for verb in verbs}
+    nearest_halo = min(choices_of_halo, key=lambda halo: _total_difference(choices_of_halo[halo]))
+    memory: dict[str, str | int | bool] = {}
+    for verb, choice in choices_of_halo[nearest_halo].items():
+        memory[verb] = choice.memory
+    if nearest_halo:
         memory["halo"] = True
     return memory
 
 
+def _total_difference(choices: Mapping[str, _NearestMemory]) -> float:
+    return sum(choice.difference for choice in choices.values())
+
+
 # Halo, and memory of one verb.
 _Use = tuple[bool, str | int]
+_ReplaysOfUse = dict[_Use, list[_Profile]]
 
 
 def _replays_of_verb(replays: Mapping[MemoryUse, Sequence[_Profile]], verb: str) -> dict[_Use, list[_Profile]]:
@@ -198,13 +213,12 @@ def _replays_of_verb(replays: Mapping[MemoryUse, Sequence[_Profile]], verb: str)
     return grouped
 
 
-def _with_same_share(
-    replays: Mapping[_Use, list[_Profile]], logs: Sequence[_Profile], verb: str
-) -> dict[_Use, list[_Profile]]:
+def _with_same_share(replays: _ReplaysOfUse, logs: Sequence[_Profile], verb: str) -> _ReplaysOfUse:
     """The replays whose share of POSIX in the time of MPI-IO is that of the logs; all without MPI-IO."""
-    differences = {}
+    share_of_logs = _median_share(logs, verb)
+    differences: dict[_Use, float] = {}
     for use, profiles in replays.items():
-        differences[use] = abs(_median_share(profiles, verb) - _median_share(logs, verb))
+        differences[use] = abs(_median_share(profiles, verb) - share_of_logs)
     largest = min(differences.values()) + _SAME_SHARE
     return {use: profiles for use, profiles in replays.items() if differences[use] <= largest}
 

@@ -174,22 +174,33 @@ def _new_repeat(stack: list[Node], length: int) -> Repeat | None:
     Two are enough if all steps with one key move by the same, and if they are more than a single step; three if each
     step moves by the same twice.
     """
-    may_be_rigid, may_be_thrice = _moves_of_first_rank_agree(stack, length)
-    if not may_be_rigid and not may_be_thrice:
+    possible = _possible_repeat(stack, length)
+    if not possible.is_rigid and not possible.is_thrice:
         return None
     last_turns = [stack[-2 * length : -length], stack[-length:]]
     moves = _moves_between(*last_turns)
-    if may_be_rigid and _is_rigid(last_turns[1], moves):
+    if possible.is_rigid and _is_rigid(last_turns[1], moves):
         return _repeat_of_turns(last_turns, moves)
-    if may_be_thrice:
+    if possible.is_thrice:
         turns = [stack[-3 * length : -2 * length], *last_turns]
         if _are_equal(_moves_between(turns[0], turns[1]), moves):
             return _repeat_of_turns(turns, moves)
     return None
 
 
-def _moves_of_first_rank_agree(stack: list[Node], length: int) -> tuple[bool, bool]:
-    """Whether two blocks, and whether three, may be a repeat by the places of the first rank, the last step first.
+@dataclass(frozen=True)
+class _PossibleRepeat:
+    """Whether the last two blocks of nodes (all steps of a key move by the same), or three, may be a repeat."""
+
+    is_rigid: bool
+    is_thrice: bool
+
+
+_NO_REPEAT = _PossibleRepeat(is_rigid=False, is_thrice=False)
+
+
+def _possible_repeat(stack: list[Node], length: int) -> _PossibleRepeat:
+    """What a repeat of `length` nodes may be by the places of the first rank, compared from the last step on.
 
     This refutes nearly all candidates before the places of all ranks are compared.
     """
@@ -200,11 +211,12 @@ def _moves_of_first_rank_agree(stack: list[Node], length: int) -> tuple[bool, bo
         last = stack[-distance]
         before = stack[-distance - length]
         if last.shape != before.shape:
-            return False, False
+            return _NO_REPEAT
         two_before = before
         if may_be_thrice:
             two_before = stack[-distance - 2 * length]
             may_be_thrice = two_before.shape == before.shape
+        # Any node of the same shape has as many steps; it is not compared then.
         if not may_be_thrice:
             two_before = before
         for step, step_before, step_two_before in zip(last.steps, before.steps, two_before.steps, strict=True):
@@ -214,8 +226,8 @@ def _moves_of_first_rank_agree(stack: list[Node], length: int) -> tuple[bool, bo
             if may_be_thrice:
                 may_be_thrice = move == tuple(map(operator.sub, step_before.head, step_two_before.head))
         if not may_be_rigid and not may_be_thrice:
-            return False, False
-    return may_be_rigid, may_be_thrice
+            return _NO_REPEAT
+    return _PossibleRepeat(may_be_rigid, may_be_thrice)
 
 
 def _moves_between(turn: Sequence[Node], next_turn: Sequence[Node]) -> list[Places]:
@@ -296,11 +308,13 @@ def describe_ranks(values: NDArray[np.int64], ranks: Sequence[int]) -> str:
         return str(int(values[0]))
     numbers = np.asarray(ranks, dtype=np.int64)
     expression = _linear(values, [_Term("rank", numbers)])
+    # The other forms are those of a grid of all ranks.
     if expression is None and np.array_equal(numbers, np.arange(len(numbers))):
         expression = _describe_all_ranks(values, numbers)
     if expression is not None:
         return expression
-    comparisons = []
+    # Any values can be listed; a rank that is not compared has 0.
+    comparisons: list[str] = []
     for rank, value in zip(ranks, values.tolist(), strict=True):
         if value:
             comparisons.append(f"(rank == {rank}) * {value}")
@@ -338,7 +352,7 @@ class _Term:
 
 def _linear(values: NDArray[np.int64], terms: Sequence[_Term]) -> str | None:
     """`a + b * x + c * y` if all values are exactly that, with whole numbers; None otherwise."""
-    rest = values.copy()
+    remainders = values.copy()
     factors: list[tuple[int, str]] = []
     for term in terms:
         # Where the other terms do not move, this one's factor is a difference of two values.
@@ -349,15 +363,19 @@ def _linear(values: NDArray[np.int64], terms: Sequence[_Term]) -> str | None:
         moved = np.flatnonzero(is_alone)
         if not len(moved):
             return None
-        change = int(values[moved[0]] - values[0])
-        factor, remainder = divmod(change, int(term.values[moved[0]] - term.values[0]))
+        rank = moved[0]
+        value_difference = int(values[rank] - values[0])
+        term_difference = int(term.values[rank] - term.values[0])
+        factor, remainder = divmod(value_difference, term_difference)
         if remainder:
             return None
-        rest = rest - factor * term.values
+        remainders = remainders - factor * term.values
         factors.append((factor, term.text))
-    if not (rest == rest[0]).all():
+    # What the terms do not explain must be the constant.
+    constant = remainders[0]
+    if not (remainders == constant).all():
         return None
-    return _sum(int(rest[0]), factors)
+    return _sum(int(constant), factors)
 
 
 def _sum(constant: int, factors: Iterable[tuple[int, str]]) -> str:

@@ -50,35 +50,47 @@ def describe_phases(streams: Streams, phases: int | None) -> Iterator[Phase]:
     phases_of_name: Counter[str] = Counter()
     ended_s = 0.0
     for start_s, end_s in itertools.pairwise(boundaries):
-        common, by_rank = _actions_between(streams, start_s, end_s)
-        name = _phase_name(streams, common, by_rank)
+        actions = _actions_between(streams, start_s, end_s)
+        # The second phase that writes is `write-2`.
+        name = _phase_name(streams, actions)
         phases_of_name[name] += 1
         if phases_of_name[name] > 1:
             name = f"{name}-{phases_of_name[name]}"
         builder = _PhaseBuilder(streams, ended_s)
-        builder.add(common, by_rank)
+        builder.add(actions)
         ended_s = max(ended_s, builder.ended_s)
         yield Phase(name, patterns.fold_steps(_without_outer_barriers(builder.nodes)))
 
 
-def _actions_between(
-    streams: Streams, start_s: float, end_s: float
-) -> tuple[NDArray[np.void], dict[int, NDArray[np.void]]]:
-    """The actions of all ranks together, and of each rank, that begin within a time."""
+@dataclass(frozen=True)
+class _PhaseActions:
+    """What ranks do in one phase.
+
+    Attributes:
+        common: (actions, ranks), rows of TOKEN: the actions of all ranks together.
+        by_rank: rank to rows of TOKEN: what it does on its own.
+    """
+
+    common: NDArray[np.void]
+    by_rank: Mapping[int, NDArray[np.void]]
+
+
+def _actions_between(streams: Streams, start_s: float, end_s: float) -> _PhaseActions:
+    """The actions that begin within a time."""
     common = streams.common
     if len(common):
         first_start = common["start"].min(axis=1)
         common = common[(first_start >= start_s) & (first_start < end_s)]
-    by_rank = {}
+    by_rank: dict[int, NDArray[np.void]] = {}
     for rank, rows in streams.by_rank.items():
         by_rank[rank] = rows[(rows["start"] >= start_s) & (rows["start"] < end_s)]
-    return common, by_rank
+    return _PhaseActions(common, by_rank)
 
 
-def _phase_name(streams: Streams, common: NDArray[np.void], by_rank: Mapping[int, NDArray[np.void]]) -> str:
+def _phase_name(streams: Streams, actions: _PhaseActions) -> str:
     """`read`, `write` or `read-write`; `metadata` for a phase without transfers."""
-    keys = set(np.unique(common["key"]).tolist())
-    for rows in by_rank.values():
+    keys = set(np.unique(actions.common["key"]).tolist())
+    for rows in actions.by_rank.values():
         keys |= set(np.unique(rows["key"]).tolist())
     verbs = {streams.keys[key].verb for key in keys}
     return "-".join(verb for verb in TRANSFERS if verb in verbs) or "metadata"
@@ -104,24 +116,25 @@ class _PhaseBuilder:
     def _all_ranks(self) -> tuple[int, ...]:
         return tuple(range(self.streams.ranks))
 
-    def add(self, common: NDArray[np.void], by_rank: Mapping[int, NDArray[np.void]]) -> None:
+    def add(self, actions: _PhaseActions) -> None:
         """Add all actions of the phase: before each action of all ranks what each of them does on its own."""
-        self._begin(common, by_rank)
-        segments = _segments_between(common, by_rank)
-        for number, action in enumerate(common):
+        self._begin(actions)
+        segments = _segments_between(actions)
+        for number, action in enumerate(actions.common):
             self._add_segment(segments.get(number, {}))
             self._add_common_action(action)
-        self._add_segment(segments.get(len(common), {}))
-        ends = [self.ended_s, *common["end"].ravel().tolist()]
-        ends += [float(rows["end"].max()) for rows in by_rank.values() if len(rows)]
+        self._add_segment(segments.get(len(actions.common), {}))
+        ends = [self.ended_s, *actions.common["end"].ravel().tolist()]
+        ends += [float(rows["end"].max()) for rows in actions.by_rank.values() if len(rows)]
         self.ended_s = max(ends)
 
-    def _begin(self, common: NDArray[np.void], by_rank: Mapping[int, NDArray[np.void]]) -> None:
+    def _begin(self, actions: _PhaseActions) -> None:
         """Set the clocks to the first start, and add the pause before it."""
-        starts = [float(rows["start"][0]) for rows in by_rank.values() if len(rows)]
-        starts += common["start"].ravel().tolist()[:1]
+        starts = [float(rows["start"][0]) for rows in actions.by_rank.values() if len(rows)]
+        starts += actions.common["start"].ravel().tolist()[:1]
         first_start = min(starts, default=0.0)
         self.clocks = np.full(self.streams.ranks, first_start)
+        # There is no pause before the first phase: the job begins with it.
         pause_s = first_start - self.ended_s
         if starts and self.ended_s and pause_s >= PAUSE_S:
             self.nodes.append(_pause(self._all_ranks, pause_s))
@@ -145,23 +158,32 @@ class _PhaseBuilder:
 
     def _describe_group(self, group: _RankGroup) -> list[patterns.Node]:
         """The actions of ranks that do the same, in as few numbers as possible."""
-        if len(group.table) <= MAX_NUMBERS or (len(group.table) <= _MAX_STEPS and self._has_patterns(group)):
-            nodes = self._fold(group)
-            numbers = patterns.count_numbers(nodes)
-            # Ranks whose offsets follow no common rule may each follow one of their own.
-            if numbers > _MANY_NUMBERS_PER_RANK * len(group.ranks) and len(group.ranks) > 1:
-                nodes_of_ranks = [self._fold(group.of_rank(index)) for index in range(len(group.ranks))]
-                numbers_of_ranks = sum(patterns.count_numbers(single) for single in nodes_of_ranks)
-                if numbers_of_ranks < numbers:
-                    nodes = list(itertools.chain.from_iterable(nodes_of_ranks))
-                    numbers = numbers_of_ranks
-            if numbers <= MAX_NUMBERS:
-                return nodes
+        action_count = len(group.table)
+        if action_count <= MAX_NUMBERS or (action_count <= _MAX_STEPS and self._has_patterns(group)):
+            folded = self._fold_group(group)
+            if folded.numbers <= MAX_NUMBERS:
+                return folded.nodes
+        # Without patterns only sizes and counts are described.
         paused_s = float(group.pauses_s[group.pauses_s >= PAUSE_S].sum())
         scattered: list[patterns.Node] = []
         for index, rank in enumerate(group.ranks):
             scattered += self._scatter(rank, group.table[:, index], paused_s)
         return scattered
+
+    def _fold_group(self, group: _RankGroup) -> _FoldedGroup:
+        """The patterns of all ranks together, or of each rank if these have fewer numbers."""
+        nodes = self._fold(group)
+        numbers = patterns.count_numbers(nodes)
+        if len(group.ranks) < 2 or numbers <= _MANY_NUMBERS_PER_RANK * len(group.ranks):
+            return _FoldedGroup(nodes, numbers)
+        # Ranks whose offsets follow no common rule may each follow one of their own.
+        nodes_of_ranks: list[patterns.Node] = []
+        for index in range(len(group.ranks)):
+            nodes_of_ranks += self._fold(group.of_rank(index))
+        numbers_of_ranks = patterns.count_numbers(nodes_of_ranks)
+        if numbers_of_ranks < numbers:
+            return _FoldedGroup(nodes_of_ranks, numbers_of_ranks)
+        return _FoldedGroup(nodes, numbers)
 
     def _has_patterns(self, group: _RankGroup) -> bool:
         """Whether the first actions become fewer: searching many without patterns for some takes minutes."""
@@ -178,10 +200,10 @@ class _PhaseBuilder:
 
     def _scatter(self, rank: int, rows: NDArray[np.void], paused_s: float) -> Iterator[patterns.Node]:
         """The same accesses in another order: per key, file and size as many, at scattered places of the same range."""
+        actions = format_count(int(rows["count"].sum()), "action")
         self.streams.losses.append(
-            f"rank {rank}: {format_count(int(rows['count'].sum()), 'action')} have no pattern of "
-            f"{MAX_NUMBERS:,} numbers: the same sizes and numbers at scattered offsets of the same range, without "
-            "their order"
+            f"rank {rank}: {actions} have no pattern of {MAX_NUMBERS:,} numbers: the same sizes and numbers at "
+            "scattered offsets of the same range, without their order"
         )
         if paused_s >= PAUSE_S:
             yield _pause((rank,), paused_s)
@@ -212,6 +234,14 @@ class _PhaseBuilder:
 
 
 @dataclass(frozen=True)
+class _FoldedGroup:
+    """The patterns of a group, and how many numbers a description of them has."""
+
+    nodes: list[patterns.Node]
+    numbers: int
+
+
+@dataclass(frozen=True)
 class _RankGroup:
     """Ranks that do the same actions on their own.
 
@@ -239,16 +269,14 @@ class _RankGroup:
         return _RankGroup((self.ranks[index],), self.table[:, index : index + 1], self.pauses_s)
 
 
-def _segments_between(
-    common: NDArray[np.void], by_rank: Mapping[int, NDArray[np.void]]
-) -> dict[int, dict[int, NDArray[np.void]]]:
+def _segments_between(actions: _PhaseActions) -> dict[int, dict[int, NDArray[np.void]]]:
     """The actions of each rank before each common action, by its number; behind the last one: number of them."""
-    starts = common["start"]
-    if len(common):
+    starts = actions.common["start"]
+    if len(starts):
         # The time of a rank at each common action, which never runs backwards.
         starts = np.maximum.accumulate(starts, axis=0)
     segments: dict[int, dict[int, NDArray[np.void]]] = {}
-    for rank, rows in by_rank.items():
+    for rank, rows in actions.by_rank.items():
         if not len(rows):
             continue
         following_action = np.searchsorted(starts[:, rank], rows["start"], side="left")
@@ -260,17 +288,20 @@ def _segments_between(
 
 def _without_outer_barriers(nodes: Sequence[patterns.Node]) -> list[patterns.Node]:
     """Nodes without barriers before the first and behind the last transfer: ranks wait between phases anyway."""
-    transfers = []
-    for number, node in enumerate(nodes):
+    transfer_positions: list[int] = []
+    for position, node in enumerate(nodes):
         if any(step.key.verb in TRANSFERS for step in node.steps):
-            transfers.append(number)
-    first, last = (transfers[0], transfers[-1]) if transfers else (0, 0)
-    kept = []
-    for number, node in enumerate(nodes):
+            transfer_positions.append(position)
+    # Without a transfer no barrier is needed.
+    first, last = 0, 0
+    if transfer_positions:
+        first, last = transfer_positions[0], transfer_positions[-1]
+    needed_nodes: list[patterns.Node] = []
+    for position, node in enumerate(nodes):
         is_barrier = node.steps[0].key.verb == "barrier"
-        if not is_barrier or first < number < last:
-            kept.append(node)
-    return kept
+        if not is_barrier or first < position < last:
+            needed_nodes.append(node)
+    return needed_nodes
 
 
 def _pause(ranks: tuple[int, ...], seconds: float) -> patterns.Step:

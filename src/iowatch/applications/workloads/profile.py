@@ -103,22 +103,31 @@ def _count_layer(files: Sequence[FileUse], ranks: int) -> dict[str, Any]:
     if not files:
         return {}
     counts: Counter[str] = Counter()
-    numbers_of_sizes: dict[str, Counter[int]] = {verb: Counter() for verb in TRANSFERS}
+    counts_of_sizes: dict[str, Counter[int]] = {verb: Counter() for verb in TRANSFERS}
     for file in files:
         counts[f"files of {_sharing(file, ranks)}"] += 1
         for use in file.ranks.values():
             counts["opens"] += use.opens
             counts["flushes"] += use.flushes
-            for is_write, is_collective, size, count in use.accesses[["write", "collective", "size", "count"]].tolist():
-                verb = "write" if is_write else "read"
-                how = "collective" if is_collective else "independent"
-                counts[f"{how} {verb}s"] += count
-                counts[f"bytes {'written' if is_write else 'read'}"] += size * count
-                numbers_of_sizes[verb][size] += count
-    sizes = {}
-    for verb, numbers in numbers_of_sizes.items():
-        sizes[verb] = sorted(numbers.items(), key=lambda item: (-item[1], item[0]))
+            _count_accesses(use.accesses, counts, counts_of_sizes)
+    # The most frequent sizes first, of equally frequent ones the smallest.
+    sizes: dict[str, list[tuple[int, int]]] = {}
+    for verb, counts_of_verb in counts_of_sizes.items():
+        sizes[verb] = sorted(counts_of_verb.items(), key=lambda item: (-item[1], item[0]))
     return {**counts, "sizes": sizes}
+
+
+def _count_accesses(
+    accesses: NDArray[np.void], counts: Counter[str], counts_of_sizes: Mapping[str, Counter[int]]
+) -> None:
+    """Add the accesses of a rank to the numbers of operations and bytes, and to those of each size."""
+    for is_write, is_collective, size, count in accesses[["write", "collective", "size", "count"]].tolist():
+        verb = "write" if is_write else "read"
+        moved = "written" if is_write else "read"
+        mode = "collective" if is_collective else "independent"
+        counts[f"{mode} {verb}s"] += count
+        counts[f"bytes {moved}"] += size * count
+        counts_of_sizes[verb][size] += count
 
 
 def _sharing(file: FileUse, ranks: int) -> str:

@@ -196,15 +196,15 @@ def _run_traced(file: Path, ranks: int, log: Path, benchio: Benchio) -> None:
         f"--dir={directory}",
     ]
     try:
-        done = subprocess.run(
+        completed = subprocess.run(
             command, capture_output=True, text=True, errors="replace", timeout=_TIMEOUT_S, check=False
         )
     except OSError as error:
         raise MachineError(f"{command[0]}: {error.strerror or error}", hint="Name another with --launcher.") from error
     except subprocess.TimeoutExpired as error:
         raise MachineError(f"benchio did not end within {_TIMEOUT_S} s") from error
-    if done.returncode:
-        reason = _failure_reason(done.stderr, done.returncode)
+    if completed.returncode:
+        reason = _failure_reason(completed.stderr, completed.returncode)
         raise InputError(f"{file}: benchio cannot run it on {ranks} ranks: {reason}")
     if not log.is_file():
         raise MachineError(f"Darshan left no log ({library})", hint="Is it built for the MPI of benchio?")

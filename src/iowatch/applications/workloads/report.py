@@ -121,20 +121,21 @@ def render_replay(replay: Replay, console: Console) -> None:
     table = Table(box=None, header_style="bold", pad_edge=False)
     for title in ("", "application", "replay", ""):
         table.add_column(title, justify="right" if title else "left")
+    different_count = 0
     for row in replay.rows:
-        table.add_row(
-            f"{row.api} {row.name}".strip(),
-            _format_figure(row, row.original),
-            _format_figure(row, row.replay),
-            "" if row.is_equal else "differs",
-            style=None if row.is_equal else "bold red",
-        )
+        mark = ""
+        style = None
+        if not row.is_equal:
+            mark = "differs"
+            style = "bold red"
+            different_count += 1
+        name = f"{row.api} {row.name}".strip()
+        table.add_row(name, _format_figure(row, row.original), _format_figure(row, row.replay), mark, style=style)
     console.print(table)
-    if replay.is_equal:
-        console.print("the replay does what the application did")
+    if different_count:
+        console.print(f"{format_count(different_count, 'figure')} differ")
     else:
-        different = sum(not row.is_equal for row in replay.rows)
-        console.print(f"{format_count(different, 'figure')} differ")
+        console.print("the replay does what the application did")
 
 
 def _format_figure(row: ReplayRow, value: Any) -> str:

@@ -44,8 +44,8 @@ def _is_regular(family: Family, ranks: int) -> bool:
         return False
     if _is_per_process(family):
         return _are_same_files(family, ranks)
-    part_bytes, rest = divmod(family.document["bytes"], ranks)
-    if rest:
+    part_bytes, remainder = divmod(family.document["bytes"], ranks)
+    if remainder:
         return False
     return all(_has_equal_parts(file, part_bytes) for file, _ in family.files)
 

@@ -82,9 +82,11 @@ class Streams:
 
     def _file_streams(self, family: Family, file: FileUse, numbers: Mapping[int, int]) -> dict[int, NDArray[np.void]]:
         """What each rank does with one file; `numbers` says which of its files of this name it is."""
-        streams = {}
+        streams: dict[int, NDArray[np.void]] = {}
         # MPI-IO opens together, POSIX each rank on its own.
-        groups = [list(file.ranks)] if file.api == "mpiio" else [[rank] for rank in file.ranks]
+        groups = [[rank] for rank in file.ranks]
+        if file.api == "mpiio":
+            groups = [list(file.ranks)]
         for ranks in groups:
             file_of_ranks = replace(file, ranks={rank: file.ranks[rank] for rank in ranks})
             sessions = _open_sessions(file_of_ranks)
@@ -157,16 +159,18 @@ class Streams:
     def _take_agreed(self, streams: dict[int, NDArray[np.void]]) -> NDArray[np.void] | None:
         """Take what only all ranks can do; None, and nothing taken, if these are not the same actions on all ranks."""
         is_common_key = np.array([key.collective or key.verb not in _INDEPENDENT_VERBS for key in self.keys], bool)
-        taken = []
-        left = {}
+        common_of_ranks: list[NDArray[np.void]] = []
+        independent_of_ranks: dict[int, NDArray[np.void]] = {}
         for rank, rows in streams.items():
             is_common = is_common_key[rows["key"]]
-            taken.append(rows[is_common])
-            left[rank] = rows[~is_common]
-        if any(rows["key"].tobytes() != taken[0]["key"].tobytes() for rows in taken):
+            common_of_ranks.append(rows[is_common])
+            independent_of_ranks[rank] = rows[~is_common]
+        # The same keys in the same order.
+        keys_of_first = common_of_ranks[0]["key"].tobytes()
+        if any(rows["key"].tobytes() != keys_of_first for rows in common_of_ranks):
             return None
-        streams.update(left)
-        return np.stack(taken, axis=1)
+        streams.update(independent_of_ranks)
+        return np.stack(common_of_ranks, axis=1)
 
 
 @dataclass
@@ -193,41 +197,54 @@ class _RankStream:
         """Return the rows of all sessions: opening, accesses, flushes, closing."""
         use = self.file.ranks[self.rank]
         is_mpiio = self.file.api == "mpiio"
-        # Ranks that share a file of POSIX are not at the same action at the same time.
-        is_alone = len(self.file.ranks) == 1 or is_mpiio
         tables: list[NDArray[np.void]] = []
         clock = 0.0
         for session, opening_key, flushes in zip(sessions, opening_keys, self.flushes, strict=True):
             is_first = session is sessions[0]
             is_last = session is sessions[-1]
-            opening_time = session.start_s
-            # A shared record has the first open of any rank; who opens what another has created is later.
-            if is_first and use.opened[0] and (is_alone or opening_key.verb == "create"):
-                opening_time = min(use.opened[0], session.start_s)
-            start_s = max(np.nextafter(opening_time, 0), clock)
+            start_s = max(self._opening_time(session, opening_key, is_first), clock)
             is_created_again = not is_first and opening_key.verb == "create"
-            if is_created_again and is_alone and self.rank == min(self.file.ranks):
+            if is_created_again and self._is_synchronised and self.rank == min(self.file.ranks):
                 # Deletions are not in a log. What is created again and written whole was new, or truncated.
                 tables.append(self._token(Key("remove", self.name), np.nextafter(clock, np.inf), 0.0))
                 start_s = max(start_s, np.nextafter(clock + 1e-9, np.inf))
             # The log has the start of the first open and the end of the last one.
-            end_s = min(use.opened[1], session.start_s) if use.opens == 1 else start_s
+            end_s = start_s
+            if use.opens == 1:
+                end_s = min(use.opened[1], session.start_s)
             tables.append(self._token(opening_key, start_s, end_s))
 
+            # Flushes of POSIX are among the accesses, those of MPI-IO behind them.
             rows = session.accesses[self.rank]
             flushes_behind = flushes if is_mpiio or not len(rows) else 0
             tables.append(self._accesses(rows, flushes - flushes_behind))
             clock = max(start_s, session.end_s)
             for _ in range(flushes_behind):
                 tables.append(self._token(Key("flush", self.name), clock, clock))
+            # The log has the times of the last close.
             closing_end = clock
             if is_last:
                 clock = max(clock, use.closed[0])
                 closing_end = max(clock, use.closed[1])
             tables.append(self._token(Key("close", self.name), clock, closing_end))
-        for _ in range(0 if is_mpiio else use.stats):
-            tables.append(self._token(Key("stat", self.name), clock, clock))
+        if not is_mpiio:
+            for _ in range(use.stats):
+                tables.append(self._token(Key("stat", self.name), clock, clock))
         return np.concatenate(tables)
+
+    @property
+    def _is_synchronised(self) -> bool:
+        """Whether ranks are at the same action at the same time: not those that share a file of POSIX."""
+        return len(self.file.ranks) == 1 or self.file.api == "mpiio"
+
+    def _opening_time(self, session: _OpenSession, opening_key: Key, is_first: bool) -> float:
+        """When the file is opened for a session: in the log for the first one, else just before the accesses."""
+        opening_time = session.start_s
+        first_open_s = self.file.ranks[self.rank].opened[0]
+        # A shared record has the first open of any rank; who opens what another has created is later.
+        if is_first and first_open_s and (self._is_synchronised or opening_key.verb == "create"):
+            opening_time = min(first_open_s, session.start_s)
+        return float(np.nextafter(opening_time, 0))
 
     def _token(self, key: Key, start_s: float, end_s: float) -> NDArray[np.void]:
         position = self.streams.key_position(key)
@@ -256,7 +273,10 @@ class _RankStream:
         return np.concatenate(tables)
 
     def _access_key(self, is_write: bool, is_collective: bool, division_number: int) -> Key:
-        division = self.file.divisions[division_number - 1] if division_number else None
+        """What an access does; `division_number` is that of ACCESS."""
+        division = None
+        if division_number:
+            division = self.file.divisions[division_number - 1]
         is_independent_read = not is_write and not is_collective
         return Key(
             verb="write" if is_write else "read",
@@ -295,17 +315,22 @@ class _OpenSession:
 
 def _open_sessions(file: FileUse) -> list[_OpenSession]:
     """The sessions of ranks that open a file together, as many as they opened it, and one at least."""
-    number = max(1, *(use.opens for use in file.ranks.values()))
-    reopenings = _reopening_times(file, number)
-    accesses_of_rank = {rank: _split_at(use, reopenings, number) for rank, use in file.ranks.items()}
+    count = max(1, *(use.opens for use in file.ranks.values()))
+    reopenings = _reopening_times(file, count)
+    tables_of_rank = {rank: _split_at(use, reopenings, count) for rank, use in file.ranks.items()}
     # A session without accesses is at the end of the one before.
     clock = max(use.opened[0] for use in file.ranks.values())
-    sessions = []
-    for index in range(number):
-        accesses = {rank: tables[index] for rank, tables in accesses_of_rank.items()}
-        used_tables = [rows for rows in accesses.values() if len(rows)]
-        start_s = min((float(rows["start"][0]) for rows in used_tables), default=clock)
-        clock = max(clock, *(float(rows["end"].max()) for rows in used_tables), start_s)
+    sessions: list[_OpenSession] = []
+    for index in range(count):
+        accesses = {rank: tables[index] for rank, tables in tables_of_rank.items()}
+        starts: list[float] = []
+        ends: list[float] = []
+        for rows in accesses.values():
+            if len(rows):
+                starts.append(float(rows["start"][0]))
+                ends.append(float(rows["end"].max()))
+        start_s = min(starts, default=clock)
+        clock = max(clock, *ends, start_s)
         sessions.append(_OpenSession(accesses, start_s, clock))
     return sessions
 
@@ -366,19 +391,20 @@ def _extent(file: FileUse, rows: NDArray[np.void]) -> tuple[int, int]:
 
 
 def _share_flushes(file: FileUse, sessions: Sequence[_OpenSession]) -> dict[int, list[int]]:
-    """Rank to its flushes in each session: those that write have the same number, the last one the rest.
+    """Rank to its flushes in each session: those that write have the same number, the last one also the remainder.
 
     MPI-IO flushes together, also the ranks that did not write in a session.
     """
-    writing = [number for number, session in enumerate(sessions) if "write" in session.verbs]
-    writing = writing or [len(sessions) - 1]
-    flushes_of_ranks = {}
+    writing_sessions = [number for number, session in enumerate(sessions) if "write" in session.verbs]
+    if not writing_sessions:
+        writing_sessions = [len(sessions) - 1]
+    flushes_of_ranks: dict[int, list[int]] = {}
     for rank, use in file.ranks.items():
-        share, rest = divmod(use.flushes, len(writing))
+        share, remainder = divmod(use.flushes, len(writing_sessions))
         flushes = [0] * len(sessions)
-        for number in writing:
+        for number in writing_sessions:
             flushes[number] = share
-        flushes[writing[-1]] += rest
+        flushes[writing_sessions[-1]] += remainder
         flushes_of_ranks[rank] = flushes
     return flushes_of_ranks
 
@@ -387,9 +413,9 @@ def _flush_positions(rows: int, flushes: int) -> list[int]:
     """Behind how many rows each flush is."""
     if flushes < rows:
         return [round((number + 1) * rows / flushes) for number in range(flushes)]
-    # Behind each row as many, and the rest behind the last one.
-    per_row, rest = divmod(flushes, rows)
-    positions = list(range(1, rows + 1)) * per_row + [rows] * rest
+    # Behind each row as many, and the remainder behind the last one.
+    per_row, remainder = divmod(flushes, rows)
+    positions = list(range(1, rows + 1)) * per_row + [rows] * remainder
     return sorted(positions)
 
 

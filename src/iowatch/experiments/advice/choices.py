@@ -7,7 +7,7 @@ suites that would measure a parameter.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import combinations
@@ -20,7 +20,7 @@ from iowatch.core import Scalar, UsageError, format_size, session_of_day, settin
 from iowatch.findings import format_parameter_value, headline_series, load_detections, load_observations
 from iowatch.reference import published
 from iowatch.statistics import SideSamples
-from iowatch.store import History, SeriesRow
+from iowatch.store import History, SeriesPoints, SeriesRow
 
 Parameters = Mapping[str, Scalar]
 
@@ -97,9 +97,12 @@ class AdvisedWorkload:
         Args:
             per_rank: compare only the volume per rank, if volume and ranks are given: weak scaling, as in the papers.
         """
-        volume, ranks = case_volume_bytes(case), case.get("ranks")
+        volume = case_volume_bytes(case)
+        ranks = case.get("ranks")
         if per_rank and self.volume_bytes and self.ranks:
-            volume_per_rank = volume / int(ranks) if volume and ranks else None
+            volume_per_rank = None
+            if volume and ranks:
+                volume_per_rank = volume / int(ranks)
             return _size_distance(volume_per_rank, self.volume_bytes / self.ranks)
         return (
             _size_distance(volume, self.volume_bytes)
@@ -153,29 +156,44 @@ def history_entries(history: History, system: str, operation: str, last: int) ->
     observations = load_observations(history, rows)
     # The session of the run of each observation.
     run_ids: set[int] = set()
-    for points in observations.values():
-        run_ids.update(int(run_id) for run_id in points.run_id[-last:])
+    for series_observations in observations.values():
+        run_ids.update(int(run_id) for run_id in series_observations.run_id[-last:])
     session_by_run = history.session_of_runs(sorted(run_ids))
-    imported = {session.uuid for session in history.sessions(system) if session.origin == "import"}
+    # An import may hold the outputs of many days: each day counts as a session.
+    imports = {session.uuid for session in history.sessions(system) if session.origin == "import"}
     entries: list[SideEntry] = []
     for row in rows:
-        changes = detections[row.id].changes if row.id in detections else ()
-        last_change = max((change.time for change in changes), default=0.0)
-        points = observations[row.id]
+        last_change = 0.0
+        if row.id in detections:
+            last_change = max((change.time for change in detections[row.id].changes), default=0.0)
         medians_by_session: dict[str, tuple[float, ...]] = defaultdict(tuple)
-        columns = (points.time[-last:], points.run_id[-last:], points.median[-last:])
-        for time, run_id, value in zip(*columns, strict=True):
+        for observation in _newest_observations(observations[row.id], last):
             # Without a logarithm a value is of no use for ratios.
-            if time < last_change or value <= 0:
+            if observation.time < last_change or observation.median <= 0:
                 continue
-            session = session_by_run[int(run_id)]
-            # An import may hold the outputs of many days: each day counts as a session.
-            if session in imported:
-                session = session_of_day(session, int(time))
-            medians_by_session[session] += (float(value),)
+            session = session_by_run[observation.run_id]
+            if session in imports:
+                session = session_of_day(session, int(observation.time))
+            medians_by_session[session] += (observation.median,)
         if medians_by_session:
             entries.append(_entry(row, SideSamples(medians_by_session)))
     return entries
+
+
+@dataclass(frozen=True)
+class _Observation:
+    """One observation of a series: its time in epoch seconds, its run, and the median of its samples."""
+
+    time: float
+    run_id: int
+    median: float
+
+
+def _newest_observations(points: SeriesPoints, number: int) -> Iterator[_Observation]:
+    """So many of the newest observations of a series, the oldest of them first."""
+    columns = zip(points.time[-number:], points.run_id[-number:], points.median[-number:], strict=True)
+    for time, run_id, median in columns:
+        yield _Observation(float(time), int(run_id), float(median))
 
 
 def _entry(row: SeriesRow, samples: SideSamples) -> SideEntry:
@@ -207,33 +225,36 @@ def published_entries(sources: Sequence[str], system: str | None, operation: str
 
 def sources_with_system(system: str) -> tuple[str, ...]:
     """Keys of the published sources with tables that have this system throughout."""
-    tables = [t for t in published.load_all_tables() if t.sidecar.common.get("system") == system]
-    return tuple(dict.fromkeys(published.source_key(table.source) for table in tables))
+    sources: dict[str, None] = {}  # each once, in their order
+    for table in published.load_all_tables():
+        if table.sidecar.common.get("system") == system:
+            sources[published.source_key(table.source)] = None
+    return tuple(sources)
 
 
-def parse_given(texts: Sequence[str]) -> dict[str, Scalar | None]:
+def parse_fixed_parameters(texts: Sequence[str]) -> dict[str, Scalar | None]:
     """Parse `NAME=VALUE`; sizes may have suffixes, and `none` means that a case does not have the parameter.
 
     Raises:
         UsageError: a text of another form.
     """
-    given: dict[str, Scalar | None] = {}
+    fixed: dict[str, Scalar | None] = {}
     for text in texts:
         name, separator, value = text.partition("=")
         if not separator or not name or not value:
             raise UsageError(f"--given {text}: expected NAME=VALUE", hint="For example --given api=HDF5")
-        given[name] = sides.parse_filter_value(name, value)
-    return given
+        fixed[name] = sides.parse_filter_value(name, value)
+    return fixed
 
 
-def filter_given(entries: Sequence[SideEntry], given: Mapping[str, Scalar | None]) -> list[SideEntry]:
+def filter_entries(entries: Sequence[SideEntry], fixed: Mapping[str, Scalar | None]) -> list[SideEntry]:
     """The entries with these parameters; values are equal if their texts are equal.
 
     Raises:
         UsageError: no case has the parameter, or this value of it.
     """
     matching = list(entries)
-    for name, value in given.items():
+    for name, value in fixed.items():
         values = {str(entry.described.get(name)) for entry in matching}
         if values == {"None"}:
             names = sides.described_names(entries)
@@ -282,18 +303,26 @@ class Contrast:
 def find_contrasts(
     choice: ParameterChoice, cases: Sequence[Parameters], *, joint: bool, stated: bool
 ) -> list[Contrast]:
-    """Pairs of cases that differ in the parameter only (with `joint`: and in those that differ together with it)."""
-    # Cases that are equal without the parameters that may differ form a group.
+    """Pairs of cases that differ in the parameter only.
+
+    Args:
+        joint: they may differ in the joint parameters of the choice, too.
+        stated: the cases are published; what a paper does not state is not known.
+    """
     may_differ = {choice.name, *choice.optional, *choice.follows}
     if joint:
         may_differ.update(choice.joint)
-    absent = None if stated and choice.name in _NOT_STATED else choice.absent
+    absent_value = choice.absent
+    if stated and choice.name in _NOT_STATED:
+        absent_value = None
+    # Cases that are equal without the parameters that may differ form a group.
     groups: dict[frozenset[tuple[str, str]], list[_ChoiceCase]] = defaultdict(list)
     for position, case in enumerate(cases):
-        value = case.get(choice.name, absent)
+        value = case.get(choice.name, absent_value)
         if value is not None:
-            key = frozenset((name, repr(setting)) for name, setting in case.items() if name not in may_differ)
-            groups[key].append(_ChoiceCase(position, value, case))
+            equal_parameters = {name: repr(setting) for name, setting in case.items() if name not in may_differ}
+            groups[frozenset(equal_parameters.items())].append(_ChoiceCase(position, value, case))
+    # Every two cases of a group with other values are a pair, in the same order for the same values.
     contrasts: list[Contrast] = []
     for group in groups.values():
         for first, second in combinations(group, 2):
@@ -331,11 +360,12 @@ def _make_contrast(choice: ParameterChoice, left: _ChoiceCase, right: _ChoiceCas
     # What only one of them has agrees with the other.
     for case in (left.parameters, right.parameters):
         common.update({name: case[name] for name in choice.optional if name in case})
-    differing_joint: set[str] = set()
-    for name in choice.joint if joint else ():
-        if not _agree(left.parameters.get(name), right.parameters.get(name)):
-            differing_joint.add(name)
-    return Contrast(left.position, right.position, (left.value, right.value), common, frozenset(differing_joint))
+    differing: set[str] = set()
+    if joint:
+        for name in choice.joint:
+            if not _agree(left.parameters.get(name), right.parameters.get(name)):
+                differing.add(name)
+    return Contrast(left.position, right.position, (left.value, right.value), common, frozenset(differing))
 
 
 def _agree(left: Scalar | None, right: Scalar | None) -> bool:

@@ -13,9 +13,9 @@ from iowatch.experiments.advice import report as advice
 from iowatch.experiments.advice.advice import MIN_SESSIONS, Advice, advise
 from iowatch.experiments.advice.choices import (
     AdvisedWorkload,
-    filter_given,
+    filter_entries,
     history_entries,
-    parse_given,
+    parse_fixed_parameters,
     published_entries,
     sources_with_system,
 )
@@ -31,7 +31,11 @@ from iowatch.store import History, NoHistoryError
 @system_option()
 @click.option("--file-system", metavar="F", help="Only this file system.")
 @click.option(
-    "--given", multiple=True, metavar="NAME=VALUE", help="A parameter that is not free: api=HDF5 (may be repeated)."
+    "--given",
+    "parameters",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A parameter that is not free: api=HDF5 (may be repeated).",
 )
 @click.option(
     "--published", "sources", multiple=True, metavar="SOURCE", help="Use the tables of a paper (may be repeated)."
@@ -49,7 +53,7 @@ def command(
     nodes: int | None,
     system: str | None,
     file_system: str | None,
-    given: tuple[str, ...],
+    parameters: tuple[str, ...],
     sources: tuple[str, ...],
     hints_file: Path | None,
     last: int,
@@ -62,16 +66,19 @@ def command(
     suite that would measure it (docs/advise.md).
     """
     sizes = {"write": write_size, "read": read_size}
-    workloads = [
-        AdvisedWorkload(name, _volume(name, size), ranks, nodes) for name, size in sizes.items() if size is not None
-    ]
+    workloads: list[AdvisedWorkload] = []
+    for operation, size in sizes.items():
+        if size is not None:
+            workloads.append(AdvisedWorkload(operation, _volume(operation, size), ranks, nodes))
+    # The file system is a parameter like any other.
     if file_system:
-        given = (*given, f"file_system={file_system}")
-    fixed = parse_given(given)
+        parameters = (*parameters, f"file_system={file_system}")
+    fixed = parse_fixed_parameters(parameters)
     if sources:
-        # Without a size: all sizes of the papers, for both operations.
-        any_size = [AdvisedWorkload(name, None, ranks, nodes) for name in sizes]
-        advice_list = _from_papers(sources, system, workloads or any_size, fixed)
+        if not workloads:
+            # Without a size: all sizes of the papers, for both operations.
+            workloads = [AdvisedWorkload(operation, None, ranks, nodes) for operation in sizes]
+        advice_list = _from_papers(sources, system, workloads, fixed)
     elif not workloads:
         example = "For example iowatch advise --write 100g --ranks 512"
         raise UsageError("expected --write SIZE, --read SIZE or --published SOURCE", hint=example)
@@ -100,7 +107,7 @@ def _from_papers(
     for workload in workloads:
         entries = published_entries(sources, system, workload.operation)
         if entries:
-            fixed_entries = filter_given(entries, fixed)
+            fixed_entries = filter_entries(entries, fixed)
             advice_list.append(advise(fixed_entries, workload, name, system=system, is_published=True))
     if not advice_list:
         of_system = f" of system '{system}'" if system else ""
@@ -152,7 +159,7 @@ def _advise_from(
         if not entries:
             message = f"no {workload.operation} results of system '{system}'"
             raise UsageError(message, hint="`iowatch run` measures them.")
-        yield advise(filter_given(entries, fixed), workload, f"the history of {system}", system=system)
+        yield advise(filter_entries(entries, fixed), workload, f"the history of {system}", system=system)
 
 
 def _write_hints(path: Path, text: str | None) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from rich.console import Console
@@ -21,7 +21,7 @@ from iowatch.experiments.advice.advice import (
     ValueComparison,
     ValueRule,
 )
-from iowatch.experiments.advice.choices import AdvisedWorkload, format_value
+from iowatch.experiments.advice.choices import AdvisedWorkload, ParameterChoice, format_value
 from iowatch.output.comparison import format_interval
 from iowatch.site import default_file_system, load_system, system_names
 from iowatch.statistics import format_percent
@@ -44,28 +44,28 @@ def _workload_document(advice: Advice) -> dict[str, Any]:
         "published": advice.is_published,
         **asdict(advice.workload),
         "cases": advice.cases,
-        "parameters": [_choice_document(choice) for choice in advice.choices],
+        "parameters": [_choice_document(choice_advice) for choice_advice in advice.choices],
     }
 
 
-def _choice_document(choice: ChoiceAdvice) -> dict[str, Any]:
+def _choice_document(choice_advice: ChoiceAdvice) -> dict[str, Any]:
     return {
-        "parameter": choice.choice.name,
-        "measured": bool(choice.parts),
-        "parts": [_part_document(part) for part in choice.parts],
-        "differ_together": list(choice.joint),
-        "sizes": [{"volume_bytes": volume, "ranks": ranks} for volume, ranks in choice.sizes],
-        "few_sessions": choice.few_sessions,
-        "suites": list(choice.suites),
+        "parameter": choice_advice.choice.name,
+        "measured": bool(choice_advice.parts),
+        "parts": [_part_document(advice_part) for advice_part in choice_advice.parts],
+        "differ_together": list(choice_advice.joint),
+        "sizes": [asdict(size) for size in choice_advice.sizes],
+        "few_sessions": choice_advice.few_sessions,
+        "suites": list(choice_advice.suites),
     }
 
 
-def _part_document(part: AdvicePart) -> dict[str, Any]:
+def _part_document(advice_part: AdvicePart) -> dict[str, Any]:
     return {
-        "where": part.where or None,
-        "best": part.best,
-        "sure": part.is_sure,
-        "others": [{**asdict(other), "verdict": _verdict(other)} for other in part.others],
+        "where": advice_part.where or None,
+        "best": advice_part.best,
+        "sure": advice_part.is_sure,
+        "others": [{**asdict(other), "verdict": _verdict(other)} for other in advice_part.others],
     }
 
 
@@ -93,11 +93,13 @@ def _print_workload(advice: Advice, console: Console) -> None:
     console.print(Text(f"{_format_workload(advice.workload)}: advice from {advice.source}", style="bold"))
     for line in _size_lines(advice):
         console.print(Text(line, style="dim"))
-    count = "better in" if advice.is_published else "sessions"
-    grid = make_table("parameter", "best", "compared with", "gain", "interval", count, "verdict", right=("gain",))
-    for choice in advice.choices:
-        for part in choice.parts:
-            _add_part(grid, choice, part)
+    # Printed figures have no sessions; their evidence is in how many cases the best value is ahead.
+    evidence_column = "better in" if advice.is_published else "sessions"
+    columns = ("parameter", "best", "compared with", "gain", "interval", evidence_column, "verdict")
+    grid = make_table(*columns, right=("gain",))
+    for choice_advice in advice.choices:
+        for advice_part in choice_advice.parts:
+            _add_part(grid, choice_advice.choice, advice_part)
     if grid.row_count:
         console.print(grid)
     for line in _remarks(advice):
@@ -115,21 +117,22 @@ def _format_workload(workload: AdvisedWorkload) -> str:
     return " ".join(words)
 
 
-def _add_part(grid: PlainTable, advice: ChoiceAdvice, part: AdvicePart) -> None:
-    choice = advice.choice
-    label = f"{choice.label}, where {part.where}" if part.where else choice.label
-    best = format_value(choice, part.best)
-    if not part.is_difference:
+def _add_part(grid: PlainTable, choice: ParameterChoice, advice_part: AdvicePart) -> None:
+    """A row for each value that the best one was compared with."""
+    label = choice.label
+    if advice_part.where:
+        label += f", where {advice_part.where}"
+    best = format_value(choice, advice_part.best)
+    if not advice_part.is_difference:
         best = f"({best})"
-    for other in part.others:
-        name = format_value(choice, other.value)
-        if other.value == choice.default != name:
-            name += " (default)"
-        sessions = str(other.sessions)
+    for other in advice_part.others:
+        value = format_value(choice, other.value)
+        if other.value == choice.default != value:
+            value += " (default)"
+        evidence = str(other.sessions)
         if other.sessions is None:
-            sessions = f"{other.better} of {other.cases}"
-        row = (name, f"×{other.gain:.3f}", format_interval(other.ci), sessions, _verdict(other))
-        grid.add_row(label, best, *row)
+            evidence = f"{other.better} of {other.cases}"
+        grid.add_row(label, best, value, f"×{other.gain:.3f}", format_interval(other.ci), evidence, _verdict(other))
         # Parameter and best value stand in the first row only.
         label = best = ""
 
@@ -145,22 +148,34 @@ def _size_lines(advice: Advice) -> Iterator[str]:
         volume_per_rank = format_size(workload.volume_bytes / workload.ranks)
         yield f"{cases}; of these, the ones with a volume per rank nearest to {volume_per_rank}."
         return
-    sizes: set[tuple[int | None, Scalar | None]] = set()
-    for choice in advice.choices:
-        sizes.update(choice.sizes)
-    if not sizes:
-        return
-    volumes = sorted(volume for volume, _ in sizes if volume is not None)
-    ranks = sorted(int(count) for _, count in sizes if count is not None)
-    measured = []
+    # All sizes of all parameters, where they are known.
+    volumes: set[int] = set()
+    ranks: set[int] = set()
+    for choice_advice in advice.choices:
+        for size in choice_advice.sizes:
+            if size.volume_bytes is not None:
+                volumes.add(size.volume_bytes)
+            if size.ranks is not None:
+                ranks.add(int(size.ranks))
+    if any(choice_advice.sizes for choice_advice in advice.choices):
+        yield _size_sentences(cases, workload, sorted(volumes), sorted(ranks))
+
+
+def _size_sentences(cases: str, workload: AdvisedWorkload, volumes: Sequence[int], ranks: Sequence[int]) -> str:
+    """The measured sizes, and sentences on those that are far from what was asked for.
+
+    Args:
+        volumes, ranks: the smallest first; empty if unknown.
+    """
+    ranges: list[str] = []
     if volumes:
-        measured.append(_range([format_size(volume) for volume in volumes]))
+        ranges.append(_range([format_size(volume) for volume in volumes]))
     if ranks:
-        measured.append(f"{_range([str(count) for count in ranks])} ranks")
-    line = f"Nearest measured sizes of {cases}: {', '.join(measured)}."
-    line += _distance_sentence("volume", workload.volume_bytes, volumes)
-    line += _distance_sentence("number of ranks", workload.ranks, ranks)
-    yield line
+        ranges.append(f"{_range([str(count) for count in ranks])} ranks")
+    text = f"Nearest measured sizes of {cases}: {', '.join(ranges)}."
+    text += _distance_sentence("volume", workload.volume_bytes, volumes)
+    text += _distance_sentence("number of ranks", workload.ranks, ranks)
+    return text
 
 
 def _distance_sentence(quantity: str, requested: int | None, measured: Sequence[int]) -> str:
@@ -171,7 +186,9 @@ def _distance_sentence(quantity: str, requested: int | None, measured: Sequence[
     """
     if not requested or not measured:
         return ""
-    factor = max(max(size, requested) / min(size, requested) for size in (measured[0], measured[-1]))
+    # The farthest size is the smallest or the largest one.
+    factors = [max(size, requested) / min(size, requested) for size in (measured[0], measured[-1])]
+    factor = max(factors)
     if factor <= _FAR:
         return ""
     return f" The {quantity} differs from what was asked for by up to a factor of {factor:.3g}."
@@ -184,25 +201,32 @@ def _range(values: Sequence[str]) -> str:
 
 
 def _remarks(advice: Advice) -> Iterator[str]:
-    for choice in advice.choices:
-        label = choice.choice.label
-        if choice.joint:
-            names = " and ".join(choice.joint)
-            yield f"{label}: the cases differ in {names}, too; the effects cannot be separated."
-        if len(choice.parts) > 1:
-            groups = "; ".join(part.where for part in choice.parts)
-            yield f"{label}: the gain differs between two groups of cases: {groups}."
-        for part in choice.parts:
-            for other in part.others:
-                yield from _rule_lines(choice, part, other)
-    not_measured = [choice for choice in advice.choices if not choice.parts]
+    """Sentences below the table: what cannot be separated, what was not measured, what the intervals mean."""
+    for choice_advice in advice.choices:
+        yield from _choice_remarks(choice_advice)
+    not_measured = [choice_advice for choice_advice in advice.choices if not choice_advice.parts]
     if advice.is_published and not_measured:
-        yield f"Not varied in these tables: {', '.join(choice.choice.label for choice in not_measured)}."
+        labels = [choice_advice.choice.label for choice_advice in not_measured]
+        yield f"Not varied in these tables: {', '.join(labels)}."
     elif not advice.is_published:
-        for choice in not_measured:
-            yield f"{choice.choice.label}: {_reason_without_advice(choice, advice.system)}"
+        for choice_advice in not_measured:
+            yield f"{choice_advice.choice.label}: {_reason_without_advice(choice_advice, advice.system)}"
     if len(not_measured) < len(advice.choices):
         yield f"{_INTERVALS[advice.is_published]} A value in brackets is not better than any other for sure."
+
+
+def _choice_remarks(choice_advice: ChoiceAdvice) -> Iterator[str]:
+    """What limits the advice on one parameter."""
+    label = choice_advice.choice.label
+    if choice_advice.joint:
+        names = " and ".join(choice_advice.joint)
+        yield f"{label}: the cases differ in {names}, too; the effects cannot be separated."
+    if len(choice_advice.parts) > 1:
+        conditions = "; ".join(advice_part.where for advice_part in choice_advice.parts)
+        yield f"{label}: the gain differs between two groups of cases: {conditions}."
+    for advice_part in choice_advice.parts:
+        for other in advice_part.others:
+            yield from _rule_lines(choice_advice.choice, advice_part.best, other)
 
 
 _INTERVALS = {
@@ -211,35 +235,46 @@ _INTERVALS = {
 }
 
 
-def _rule_lines(choice: ChoiceAdvice, part: AdvicePart, other: ValueComparison) -> Iterator[str]:
+def _rule_lines(choice: ParameterChoice, best: Scalar, other: ValueComparison) -> Iterator[str]:
+    """For each rule, which of two values is better in its cases."""
     for rule in other.rules:
-        worse_value = part.best if rule.value == other.value else other.value
-        better = format_value(choice.choice, rule.value)
-        worse = format_value(choice.choice, worse_value)
+        worse_value = best if rule.value == other.value else other.value
+        better = format_value(choice, rule.value)
+        worse = format_value(choice, worse_value)
         where = "in"
         if rule.rule != "all cases":
             where = f"where {rule.rule.removeprefix('with ')}, in"
         counts = f"{rule.cases} of {format_count(rule.of, 'case')}"
-        yield f"{choice.choice.label}: {better} is better than {worse} by ×{rule.gain:.3g} {where} {counts}."
+        yield f"{choice.label}: {better} is better than {worse} by ×{rule.gain:.3g} {where} {counts}."
 
 
-def _reason_without_advice(choice: ChoiceAdvice, system: str | None) -> str:
+def _reason_without_advice(choice_advice: ChoiceAdvice, system: str | None) -> str:
     """Why there is no advice, and which suite would change it."""
     reason = "not measured."
-    if choice.few_sessions is not None:
-        reason = f"not enough data: {format_count(choice.few_sessions, 'session')} of {MIN_SESSIONS}."
-    if choice.choice.name == "file_system" and system and default_file_system(system):
+    if choice_advice.few_sessions is not None:
+        reason = f"not enough data: {format_count(choice_advice.few_sessions, 'session')} of {MIN_SESSIONS}."
+    # Any suite varies the file system.
+    if choice_advice.choice.name == "file_system" and system and default_file_system(system):
         return f"{reason} It is varied by: iowatch run --file-system all"
-    if not choice.suites:
+    if not choice_advice.suites:
         return f"{reason} No suite varies it."
-    sentence = f"{reason} It is varied by: iowatch run --suite {choice.suites[0]}"
-    other_suites = ", ".join(choice.suites[1:_MAX_SUITES])
+    sentence = f"{reason} It is varied by: iowatch run --suite {choice_advice.suites[0]}"
+    other_suites = ", ".join(choice_advice.suites[1:_MAX_SUITES])
     if other_suites:
         sentence += f" (or {other_suites})"
     return sentence
 
 
 # Hints
+
+
+@dataclass(frozen=True)
+class _SupportedHint:
+    """An MPI-IO hint that follows from the advice on one parameter, and why."""
+
+    name: str
+    value: str
+    reason: str
 
 
 def hints_file(advice_list: Sequence[Advice]) -> str | None:
@@ -252,52 +287,59 @@ def hints_file(advice_list: Sequence[Advice]) -> str | None:
     values: dict[str, str | None] = {}
     comments: dict[str, str] = {}
     for advice in advice_list:
-        for choice in advice.choices:
-            for name, value, why in _supported_hints(choice, advice):
-                is_contradicted = values.get(name, value) != value
-                values[name] = None if is_contradicted else value
-                comments[name] = f"# {advice.workload.operation}: {why}"
+        for choice_advice in advice.choices:
+            for hint in _supported_hints(choice_advice, advice):
+                is_contradicted = values.get(hint.name, hint.value) != hint.value
+                values[hint.name] = None if is_contradicted else hint.value
+                comments[hint.name] = f"# {advice.workload.operation}: {hint.reason}"
     lines = [f"{comments[name]}\n{name} {value}\n" for name, value in values.items() if value is not None]
     if not lines:
         return None
     return "# MPI-IO hints of iowatch advise, for ROMIO: export ROMIO_HINTS=FILE\n" + "".join(lines)
 
 
-def _supported_hints(choice: ChoiceAdvice, advice: Advice) -> Iterator[tuple[str, str, str]]:
-    """(hint, value, reason) of each hint that follows from the advice on one parameter."""
-    sure_parts = [part for part in choice.parts if part.is_difference]
-    if len({part.best for part in sure_parts}) != 1 or choice.joint or any(map(_has_opposite_rule, sure_parts)):
+def _supported_hints(choice_advice: ChoiceAdvice, advice: Advice) -> Iterator[_SupportedHint]:
+    """The hints that follow from the advice on one parameter."""
+    # Only if one value is best everywhere, and the effect is that of the parameter.
+    sure_parts = [advice_part for advice_part in choice_advice.parts if advice_part.is_difference]
+    best_values = {advice_part.best for advice_part in sure_parts}
+    if len(best_values) != 1 or choice_advice.joint:
         return
-    part = sure_parts[0]
-    other = next(other for other in part.others if other.verdict == "faster")
-    other_value = format_value(choice.choice, other.value)
-    why = f"{choice.choice.label}, ×{other.gain:.3g} ({format_interval(other.ci)}) over {other_value}"
-    if part.where:
-        why += f", where {part.where}"
-    for name, value in _hint_values(choice.choice.name, part.best, advice):
-        yield name, value, why
+    if any(_has_opposite_rule(advice_part) for advice_part in sure_parts):
+        return
+    # The largest gain that is sure is the reason.
+    evidence = sure_parts[0]
+    worse = next(other for other in evidence.others if other.verdict == "faster")
+    worse_value = format_value(choice_advice.choice, worse.value)
+    reason = f"{choice_advice.choice.label}, ×{worse.gain:.3g} ({format_interval(worse.ci)}) over {worse_value}"
+    if evidence.where:
+        reason += f", where {evidence.where}"
+    for name, value in _hint_values(choice_advice.choice.name, evidence.best, advice):
+        yield _SupportedHint(name, value, reason)
 
 
-def _has_opposite_rule(part: AdvicePart) -> bool:
+def _has_opposite_rule(advice_part: AdvicePart) -> bool:
     """Whether another value than the best one is better in some cases."""
     rules: list[ValueRule] = []
-    for other in part.others:
+    for other in advice_part.others:
         rules += other.rules
-    return any(rule.value != part.best for rule in rules)
+    return any(rule.value != advice_part.best for rule in rules)
 
 
 def _hint_values(parameter: str, best: Scalar, advice: Advice) -> Iterator[tuple[str, str]]:
+    """Names and values of the hints that set a parameter."""
     if parameter == "stripe_bytes" and isinstance(best, int):
         yield "striping_unit", str(best)
     if parameter == "stripe_count" and isinstance(best, int):
+        # A count of 0 or less is full striping.
         count = best if best > 0 else _targets(advice)
         if count is not None:
             yield "striping_factor", str(count)
     if parameter == "hints" and best != NO_HINTS:
-        work = advice.workload
+        workload = advice.workload
         # Hints of another release, or for more aggregators than ranks, are not understood.
         with suppress(InputError):
-            content = romio_file_of(str(best), ranks=work.ranks or _ANY_RANKS, nodes=work.nodes or 1)
+            content = romio_file_of(str(best), ranks=workload.ranks or _ANY_RANKS, nodes=workload.nodes or 1)
             for line in content.splitlines():
                 name, _, value = line.partition(" ")
                 yield name, value

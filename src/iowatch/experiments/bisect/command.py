@@ -81,34 +81,53 @@ def command(
     Hybrids (GOOD with some of BAD's parts) are measured in turn with GOOD until the answer is known. With --package:
     which commit, as `git bisect`. Exit code 1: not decided within the budget.
     """
-    settings = BisectionSettings(error_rate=error_rate, negligible=difference)
-    options = BisectOptions(suite, stack or "", benchmarks, cases, scratch, budget * 60, settings, seed)
+    options = BisectOptions(
+        suite=suite,
+        like=stack or "",
+        benchmarks=benchmarks,
+        cases=cases,
+        scratch=scratch,
+        budget_s=budget * 60,
+        settings=BisectionSettings(error_rate=error_rate, negligible=difference),
+        seed=seed,
+    )
+    # Commits of a package, the stacks of a finding, or two stacks by their names.
     has_commit_options = any((package, repository, stack, build))
+    expected_sides = 0 if finding else 2
     if finding is None and len(sides) == 1 and package and repository and stack:
-        commits = CommitRange(repository, sides[0])
-        commit_builds = commit_source(system, package, commits, stack, build)
+        source = commit_source(system, package, CommitRange(repository, sides[0]), stack, build)
         with History.open(db) as history:
-            result = _search(CommitRun(history, commit_builds, options))
-    elif len(sides) != (0 if finding else 2) or has_commit_options:
+            result = _search(CommitRun(history, source, options))
+    elif len(sides) != expected_sides or has_commit_options:
         raise UsageError(
             "two stacks are expected, or --finding ID, or --package NAME --git DIR --stack NAME GOOD..BAD",
             hint="For example: iowatch bisect gnu-12 gnu-13",
         )
+    elif finding:
+        result = _search_finding(db, finding, options)
     else:
-        with History.existing(db) if finding else History.open(db) as history:
-            if finding:
-                search = bisect.finding_search(history, finding, options)
-                source, options = search.source, search.options
-            else:
-                source = compare_for_hybrids(system, sides[0], sides[1])
-                options = replace(options, like=sides[0])
-            result = _search(bisect.BisectRun(history, source, options))
+        result = _search_stacks(db, system, sides, options)
     if markdown:
         write_atomically(markdown, bisection.bisection_markdown(result))
     common.print_report(
         as_json, bisection.bisection_document(result), lambda console: bisection.render_bisection(result, console)
     )
     return 1 if result.answer.kind in ("narrowed", "undecided") else 0
+
+
+def _search_finding(db: str | None, finding: str, options: BisectOptions) -> bisect.BisectResult:
+    """Search between the stacks that the runs of a finding recorded."""
+    with History.existing(db) as history:
+        search = bisect.finding_search(history, finding, options)
+        return _search(bisect.BisectRun(history, search.source, search.options))
+
+
+def _search_stacks(db: str | None, system: str, sides: tuple[str, ...], options: BisectOptions) -> bisect.BisectResult:
+    """Search between two stacks of the system; hybrids run in the partitions of the first one."""
+    good, bad = sides
+    with History.open(db) as history:
+        source = compare_for_hybrids(system, good, bad)
+        return _search(bisect.BisectRun(history, source, replace(options, like=good)))
 
 
 def _search(search: bisect.BisectRun) -> bisect.BisectResult:

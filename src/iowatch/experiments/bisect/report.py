@@ -28,18 +28,16 @@ _COLUMNS = ("step", "measured", "against", "pairs", "ratio", "interval", "result
 
 def bisection_document(result: BisectResult) -> dict[str, Any]:
     """The document of `iowatch bisect --json` (docs/bisect.md describes all keys)."""
-    answer, options, source = result.answer, result.options, result.source
+    answer = result.answer
+    source = result.source
+    target = result.target
     return {
         "system": source.system,
         "good": source.good,
         "bad": source.bad,
-        "target": {
-            "run": result.target.run,
-            "case": dict(result.target.case.parameters),
-            "metric": result.target.metric,
-        },
-        "error_rate": options.settings.error_rate,
-        "parts": [asdict(part) for part in result.source.parts],
+        "target": {"run": target.run, "case": dict(target.case.parameters), "metric": target.metric},
+        "error_rate": result.options.settings.error_rate,
+        "parts": [asdict(part) for part in source.parts],
         "groups": [sorted(group) for group in result.groups],
         "answer": answer.kind,
         "no_difference_above": answer.bound,
@@ -54,25 +52,30 @@ def bisection_document(result: BisectResult) -> dict[str, Any]:
 
 
 def _culprit_document(result: BisectResult, culprit: Culprit) -> dict[str, Any]:
+    low, high = culprit.share_interval
     return {
         "parts": sorted(_parts(result, culprit.parts)),
         "kind": culprit.kind,
         "ratio": _ratio(culprit.test.log_ratio),
         "ci": [_ratio(end) for end in culprit.test.interval],
         "share": culprit.share,
-        "share_ci": [end if math.isfinite(end) else None for end in culprit.share_interval],
+        "share_ci": [_finite(low), _finite(high)],
     }
 
 
+def _finite(share: float) -> float | None:
+    """JSON has no infinite numbers."""
+    return share if math.isfinite(share) else None
+
+
 def _test_document(result: BisectResult, test: BisectionTest) -> dict[str, Any]:
+    left = _parts(result, test.request.left)
+    right = _parts(result, test.request.right)
     return {
         "purpose": test.purpose,
-        "left": sorted(_parts(result, test.request.left)),
-        "right": sorted(_parts(result, test.request.right)),
-        "stacks": [
-            result.source.stack(_parts(result, test.request.left)).name,
-            result.source.stack(_parts(result, test.request.right)).name,
-        ],
+        "left": sorted(left),
+        "right": sorted(right),
+        "stacks": [result.source.stack(left).name, result.source.stack(right).name],
         "pairs": test.pairs,
         "ratio": _ratio(test.log_ratio),
         "ci": [_ratio(end) for end in test.interval],
@@ -88,14 +91,17 @@ def answer_lines(result: BisectResult) -> list[str]:
         return [f"nothing to bisect: no difference above {format_percent(answer.bound)}"]
     if answer.kind == "undecided":
         return ["not decided: whether the two stacks differ at all", *_budget_lines(result)]
-    lines = [_culprit_line(result, culprit) for culprit in answer.culprits]
     if answer.kind == "narrowed":
-        lines = [f"not found yet: the cause is probably among {_part_names(result, answer.candidates)}"]
-    elif answer.rest is not None and answer.rest.result == "no difference":
-        lines.append(f"the rest of the difference is small: {_interval_words(answer.rest)}")
+        candidates = _part_names(result, answer.candidates)
+        return [f"not found yet: the cause is probably among {candidates}", *_budget_lines(result)]
+    lines = [_culprit_line(result, culprit) for culprit in answer.culprits]
+    # Whether the culprits explain all of the difference.
+    remainder = answer.rest
+    if remainder is not None and remainder.result == "no difference":
+        lines.append(f"the rest of the difference is small: {_interval_words(remainder)}")
     elif answer.candidates:
-        rest = f" ({_interval_words(answer.rest)})" if answer.rest is not None else ""
-        lines.append(f"not decided: whether {_part_names(result, answer.candidates)} contribute{rest}")
+        interval = f" ({_interval_words(remainder)})" if remainder is not None else ""
+        lines.append(f"not decided: whether {_part_names(result, answer.candidates)} contribute{interval}")
     return [*lines, *_budget_lines(result)]
 
 
@@ -103,13 +109,19 @@ _VERBS = {"single": "makes", "together": "only together make", "inseparable": "(
 
 
 def _culprit_line(result: BisectResult, culprit: Culprit) -> str:
-    direction = "slower" if (culprit.test.log_ratio or 0.0) < 0 else "faster"
-    low, high = (f"{100 * end:.0f}" if math.isfinite(end) else "?" for end in culprit.share_interval)
+    is_slower = (culprit.test.log_ratio or 0.0) < 0
+    direction = "slower" if is_slower else "faster"
+    low, high = (_whole_percent(end) for end in culprit.share_interval)
     share = f"{100 * culprit.share:.0f} % of the difference ({low} to {high} %)"
     return (
         f"{_part_names(result, culprit.parts)} {_VERBS[culprit.kind]} {result.source.good} {direction}: "
         f"{_interval_words(culprit.test)}; {share}"
     )
+
+
+def _whole_percent(share: float) -> str:
+    """A share in percent without its unit; ? if it is not bounded."""
+    return f"{100 * share:.0f}" if math.isfinite(share) else "?"
 
 
 def _budget_lines(result: BisectResult) -> Iterator[str]:
@@ -142,19 +154,29 @@ def render_bisection(result: BisectResult, console: Console) -> None:
 
 def bisection_markdown(result: BisectResult) -> str:
     """The report for a ticket."""
-    lines = [f"# {_question(result)}", "", *(f"- {line}" for line in answer_lines(result)), "", "## Parts", ""]
-    lines += [f"- {number} {escape_markdown(part)}" for number, part in _numbered_parts(result)]
+    lines = [f"# {_question(result)}", ""]
+    lines += [f"- {line}" for line in answer_lines(result)]
+    lines += ["", "## Parts", ""]
+    for number, part_words in _numbered_parts(result):
+        lines.append(f"- {number} {escape_markdown(part_words)}")
+    # The evidence, for those who doubt the answer.
     lines += ["", "## Measured, in order", "", f"| {' | '.join(_COLUMNS)} |", "|---" * len(_COLUMNS) + "|"]
     lines += [f"| {' | '.join(row)} |" for row in _rows(result)]
     if result.skipped:
-        lines += ["", "## Skipped", "", *(f"- {escape_markdown(line)}" for line in result.skipped)]
-    return "\n".join([*lines, "", _validity(result), "", f"Sessions: {', '.join(result.sessions)}", ""])
+        lines += ["", "## Skipped", ""]
+        lines += [f"- {escape_markdown(line)}" for line in result.skipped]
+    lines += ["", _validity(result), "", f"Sessions: {', '.join(result.sessions)}", ""]
+    return "\n".join(lines)
 
 
 def _question(result: BisectResult) -> str:
     source = result.source
-    what = f"{result.target.run}, {result.target.case.parameters.get('operation', 'run')} {result.target.metric}"
-    return f"What makes {source.bad} differ from {source.good} on {source.system}: {what}"
+    target = result.target
+    operation = target.case.parameters.get("operation", "run")
+    return (
+        f"What makes {source.bad} differ from {source.good} on {source.system}: "
+        f"{target.run}, {operation} {target.metric}"
+    )
 
 
 def _validity(result: BisectResult) -> str:
@@ -175,8 +197,11 @@ def _numbered_parts(result: BisectResult) -> Iterator[tuple[str, str]]:
 
 
 def _rows(result: BisectResult) -> Iterator[tuple[str, ...]]:
+    """Cells of the table of tests, in the order of `_COLUMNS`."""
     for number, test in enumerate(result.answer.tests, 1):
-        ratio = "" if test.log_ratio is None else f"{math.exp(test.log_ratio):.3f}"
+        ratio = ""
+        if test.log_ratio is not None:
+            ratio = f"{math.exp(test.log_ratio):.3f}"
         yield (
             f"{number} {_PURPOSES[test.purpose]}",
             _stack_words(result, test.request.right),

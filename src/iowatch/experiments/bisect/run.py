@@ -26,7 +26,15 @@ from iowatch.experiments.bisect import STACK_EXPERIMENT
 from iowatch.experiments.bisect.search import Bisection, BisectionAnswer, BisectionSettings, PairRequest
 from iowatch.experiments.common.commits import Group
 from iowatch.experiments.common.hybrids import HybridPart, HybridSource, recorded_hybrids
-from iowatch.experiments.common.pairs import PairedResult, PairGains, make_pair_context, measure_pairs, read_pairs
+from iowatch.experiments.common.pairs import (
+    PairDemand,
+    PairedResult,
+    PairGains,
+    PairOptions,
+    make_pair_context,
+    measure_pairs,
+    read_pairs,
+)
 from iowatch.findings import find_finding, find_stack_exchange
 from iowatch.session import reframe
 from iowatch.session.ab_run import AbContext, request_allocation
@@ -37,7 +45,7 @@ from iowatch.session.runner import lock_system
 from iowatch.site import Stack, stack_from_json
 from iowatch.site.stack import probe as stack_probe
 from iowatch.statistics.interleaving import StopRule
-from iowatch.store import ExperimentFacts, History, SessionFacts, SessionRow
+from iowatch.store import ExperimentFacts, History, RunRow, SessionFacts, SessionRow
 
 _LOG = logging.getLogger(__name__)
 
@@ -48,7 +56,6 @@ _SCREENING_PAIRS = 4
 _SMALLEST_SPREAD = 0.02
 # A hybrid with more parts is named by their number.
 _MOST_NAMED_PARTS = 8
-RecordPair = Callable[[PairGains], None]
 
 
 class StackSource(Protocol):
@@ -94,7 +101,7 @@ class BisectOptions:
 
 @dataclass(frozen=True)
 class FindingSearch:
-    """What a search for the cause of a finding measures."""
+    """What a search for the cause of a finding compares, and what it is asked for."""
 
     source: HybridSource
     options: BisectOptions
@@ -118,8 +125,9 @@ def finding_search(history: History, name: str, options: BisectOptions) -> Findi
             hint=f"`iowatch findings show {finding.id}` lists what else differs; a new measurement of both sides is "
             "only possible for stacks.",
         )
-    member, before, after = exchange.member, exchange.before, exchange.after
-    good, bad = (stack_from_json(run.stack_document, f"the stack of run {run.id}") for run in (before, after))
+    # The search is decided on the result that changed, in the case of the run.
+    member = exchange.member
+    after = exchange.after
     operation = member.parameters.get("operation")
     search_options = replace(
         options,
@@ -130,8 +138,15 @@ def finding_search(history: History, name: str, options: BisectOptions) -> Findi
         metric=member.metric,
         operation=str(operation) if operation else None,
     )
-    source = recorded_hybrids(finding.system, replace(good, name="before"), replace(bad, name="after"))
-    return FindingSearch(source, search_options)
+    good = _recorded_stack(exchange.before, "before")
+    bad = _recorded_stack(after, "after")
+    return FindingSearch(recorded_hybrids(finding.system, good, bad), search_options)
+
+
+def _recorded_stack(run: RunRow, name: str) -> Stack:
+    """The stack that a run recorded, under a name for reports."""
+    stack = stack_from_json(run.stack_document, f"the stack of run {run.id}")
+    return replace(stack, name=name)
 
 
 @dataclass(frozen=True)
@@ -181,8 +196,9 @@ def group_parts(count: int, usable: Callable[[Group], bool]) -> tuple[Group, ...
         pair = _pair_to_join(groups, usable)
         if pair is None:
             return tuple(sorted(groups, key=min))
+        first, second = pair
         others = [group for group in groups if group not in pair]
-        groups = [*others, pair[0] | pair[1]]
+        groups = [*others, first | second]
 
 
 def _pair_to_join(groups: Sequence[Group], usable: Callable[[Group], bool]) -> tuple[Group, Group] | None:
@@ -221,9 +237,11 @@ class BisectRun:
     @cached_property
     def identity(self) -> str:
         """Equal for searches whose pairs may be joined: the same stacks, parts, cases and thresholds."""
-        described = [self.source.stack(end).identity() for end in (frozenset(), self._everything)]
-        asked = replace(self.options, budget_s=0.0, seed=None)
-        text = json.dumps([described, [str(part) for part in self.source.parts], repr(asked)], sort_keys=True)
+        stacks = [self.source.stack(end).identity() for end in (frozenset(), self._everything)]
+        parts = [str(part) for part in self.source.parts]
+        # Another budget or order of execution is the same search.
+        options = replace(self.options, budget_s=0.0, seed=None)
+        text = json.dumps([stacks, parts, repr(options)], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def run(self) -> BisectResult:
@@ -231,18 +249,23 @@ class BisectRun:
         request_allocation(self.ends, StopRule(budget_s=self.options.budget_s))
         with lock_system(self.history, self.ends.session.system):
             pass  # recovers the results of an interrupted search
+        # The screening chooses the result on which the search is decided.
         screening = self._screen()
         target = screening[0].result
-        planned = next(run for run in self.ends.plan_sides()["left"].runs if run.name == target.run)
-        groups = self._groups(planned)
-        bisection = self._new_bisection(groups, planned)
+        planned_runs = self.ends.plan_sides()["left"].runs
+        target_run = next(run for run in planned_runs if run.name == target.run)
+        groups = self._groups(target_run)
+        bisection = self._new_bisection(groups, target_run)
         # An interrupted search goes on from the pairs in the history.
         self._read_earlier_pairs(target)
         self._record_waiting(bisection, groups)
         self._require_budget(bisection)
         while bisection.request is not None and self._left_s() > self._pair_s():
             self._measure(bisection, groups, target)
-        pairs_left = bisection.pairs_left() if bisection.request is not None else 0
+        # What is still open is reported with the pairs that it needs.
+        pairs_left = 0
+        if bisection.request is not None:
+            pairs_left = bisection.pairs_left()
         bisection.stop()
         return BisectResult(
             options=self.options,
@@ -299,33 +322,42 @@ class BisectRun:
     def _refuse_one_sided_cases(self) -> None:
         """A case that the user named must run on both sides."""
         if self.options.cases:
-            features = self.ends.session.site.features
-            required: set[str] = set()
-            for case in self.ends.session.cases:
-                required |= set(case.requires)
-            for stack in self.ends.stacks:
-                missing = required - features[stack] if stack in features else set()
-                if missing:
-                    raise UsageError(
-                        f"case {', '.join(self.options.cases)} cannot run on '{stack}': it does not provide "
-                        f"{', '.join(sorted(missing))}",
-                        hint="Choose a case that both stacks can run (`iowatch run --dry-run --stack …`).",
-                    )
+            self._require_features()
         self.ends.plan_sides()  # refuses what no stack can run
+
+    def _require_features(self) -> None:
+        """Require that both stacks provide what the cases need.
+
+        Raises:
+            UsageError: one does not; names what it lacks.
+        """
+        required: set[str] = set()
+        for case in self.ends.session.cases:
+            required |= set(case.requires)
+        features = self.ends.session.site.features
+        for stack in self.ends.stacks:
+            # A stack that the system does not have is refused by the plan.
+            missing = required - features[stack] if stack in features else set()
+            if missing:
+                raise UsageError(
+                    f"case {', '.join(self.options.cases)} cannot run on '{stack}': it does not provide "
+                    f"{', '.join(sorted(missing))}",
+                    hint="Choose a case that both stacks can run (`iowatch run --dry-run --stack …`).",
+                )
 
     def _is_usable(self, parts: Group, planned: PlannedRun) -> bool:
         return self._fits(self.source.stack(parts), parts, planned)
 
     def _fits(self, stack: Stack, parts: Group, planned: PlannedRun) -> bool:
         """Whether a hybrid is complete and has the features of the case; what is not is reported once."""
-        missing = sorted({*planned.case.requires} - {*stack_probe.features_of_stack(stack)})
         if stack.status not in ("installed", "locked"):
             self._report_skipped(parts, stack.note or stack.status)
-        elif missing:
+            return False
+        missing = sorted({*planned.case.requires} - {*stack_probe.features_of_stack(stack)})
+        if missing:
             self._report_skipped(parts, f"it does not provide {', '.join(missing)}")
-        else:
-            return True
-        return False
+            return False
+        return True
 
     def _report_skipped(self, parts: Group, reason: str) -> None:
         line = f"{self._describe(parts)}: {reason}"
@@ -341,30 +373,19 @@ class BisectRun:
     def _seed(self) -> int:
         return int(np.random.default_rng(self.options.seed).integers(2**31))
 
-    def _measure_session(
-        self, context: AbContext, wanted: Callable[[], int], record: RecordPair, **facts: object
-    ) -> None:
+    def _measure_session(self, context: AbContext, demand: PairDemand, **facts: object) -> None:
         """Measure pairs in one session.
 
         Args:
-            wanted, record: as of `measure_pairs`.
             facts: of the session, besides the search to which it belongs.
         """
         attributes = {
             _SEARCH: {"id": self.identity, **facts},
             "experiment": self._experiment().model_dump(mode="json", exclude_defaults=True),
         }
-        is_screening = "screening" in facts
-        measure_pairs(
-            self.history,
-            context,
-            wanted,
-            record,
-            seed=self._seed(),
-            budget_s=None if is_screening else self._left_s(),
-            best=True,
-            attributes=attributes,
-        )
+        # The screening has few pairs, and without all of them nothing can be searched.
+        budget_s = None if "screening" in facts else self._left_s()
+        measure_pairs(self.history, context, demand, PairOptions(self._seed(), attributes, budget_s, best=True))
 
     # Screening
 
@@ -375,9 +396,7 @@ class BisectRun:
         """
         gains_by_result = self._read_screening()
         if not gains_by_result:
-            _LOG.info("screening: %s pairs of the whole difference", _SCREENING_PAIRS)
-            pairs: list[PairGains] = []
-            self._measure_session(self.ends, lambda: _SCREENING_PAIRS - len(pairs), pairs.append, screening=True)
+            self._measure_screening()
             gains_by_result = self._read_screening()
         if not gains_by_result:
             raise MachineError(
@@ -387,21 +406,36 @@ class BisectRun:
         if len(gains_by_result) == 1:
             (gains,) = gains_by_result.values()
             self.waiting_gains[frozenset(), self._everything] += gains
-        ordered = sorted(gains_by_result.items(), key=lambda item: -_difference_to_noise(item[1]))
-        return tuple(ScreenedResult(result, len(gains), median(gains)) for result, gains in ordered)
+        clearest_first = sorted(gains_by_result, key=lambda result: -_difference_to_noise(gains_by_result[result]))
+        screened: list[ScreenedResult] = []
+        for result in clearest_first:
+            gains = gains_by_result[result]
+            screened.append(ScreenedResult(result, len(gains), median(gains)))
+        return tuple(screened)
+
+    def _measure_screening(self) -> None:
+        """Measure some pairs of the whole difference, with all cases."""
+        _LOG.info("screening: %s pairs of the whole difference", _SCREENING_PAIRS)
+        pairs: list[PairGains] = []
+
+        def pairs_needed() -> int:
+            return _SCREENING_PAIRS - len(pairs)
+
+        self._measure_session(self.ends, PairDemand(pairs_needed, pairs.append), screening=True)
 
     def _read_screening(self) -> dict[PairedResult, list[float]]:
         """The log gains of the first screening with a usable result, by result; empty without one."""
         for session in self._sessions():
             if not _search_facts(session).get("screening"):
                 continue
-            gains: dict[PairedResult, list[float]] = defaultdict(list)
-            for pair in read_pairs(self.history, session.uuid, best=True).values():
-                for result, gain in pair.items():
+            gains_by_result: dict[PairedResult, list[float]] = defaultdict(list)
+            for pair_gains in read_pairs(self.history, session.uuid, best=True).values():
+                for result, gain in pair_gains.items():
                     if self._is_asked(result):
-                        gains[result].append(gain)
+                        gains_by_result[result].append(gain)
             # One pair may have failed.
-            usable = {result: values for result, values in gains.items() if len(values) >= _SCREENING_PAIRS - 1}
+            fewest_pairs = _SCREENING_PAIRS - 1
+            usable = {result: gains for result, gains in gains_by_result.items() if len(gains) >= fewest_pairs}
             if usable:
                 return usable
         return {}
@@ -443,20 +477,23 @@ class BisectRun:
         assert request is not None
         left, right = _stacks_of(groups, request)
         context = self._context(left, right, [target.run])
-        new, old = self._describe(right), self._describe(left)
-        _LOG.info("%s is %s; against %s, %s", context.stacks[1], new, context.stacks[0], old)
+        left_name, right_name = context.stacks
+        _LOG.info("%s is %s; against %s, %s", right_name, self._describe(right), left_name, self._describe(left))
 
-        def record(pair: PairGains) -> None:
-            if target in pair:
-                self.waiting_gains[left, right].append(pair[target])
+        def record(gains: PairGains) -> None:
+            if target in gains:
+                self.waiting_gains[left, right].append(gains[target])
                 self._record_waiting(bisection, groups)
 
-        def wanted() -> int:
+        def pairs_needed() -> int:
+            # After its last pair the search requests another one.
             return bisection.pairs_needed() if bisection.request == request else 0
 
         try:
-            self._measure_session(context, wanted, record, left=sorted(left), right=sorted(right))
+            demand = PairDemand(pairs_needed, record)
+            self._measure_session(context, demand, left=sorted(left), right=sorted(right))
         except WarmUpError as error:
+            # Without GOOD or BAD there is nothing to search; a hybrid that does not run is left out.
             if bisection.is_end(request.right):
                 raise
             self._report_skipped(right, error.message)
@@ -488,23 +525,31 @@ class BisectRun:
         return median(seconds) if seconds else 0.0
 
     def _require_budget(self, bisection: Bisection) -> None:
+        """Require that the budget is enough without noise; warn if it is probably not enough with noise.
+
+        Raises:
+            UsageError: it is too small; names the budget that is enough.
+        """
         if bisection.request is None:
             return
-        least, probable = bisection.pairs_left(least=True), bisection.pairs_left()
         # Each test starts with a warm-up of both stacks.
-        warm_ups, pair_s = bisection.planned_tests(), self._pair_s()
-        needed_s, probable_s = (least + warm_ups) * pair_s, (probable + warm_ups) * pair_s
+        warm_ups = bisection.planned_tests()
+        pair_s = self._pair_s()
+        fewest_pairs = bisection.pairs_left(without_noise=True)
+        fewest_s = (fewest_pairs + warm_ups) * pair_s
         left_s = max(0.0, self._left_s())
-        if needed_s > left_s:
+        if fewest_s > left_s:
             raise UsageError(
-                f"the budget is too small: {format_count(bisection.parts, 'part')} need at least {least} pairs, about "
-                f"{needed_s / 60:.0f} minutes; {left_s / 60:.0f} are left",
-                hint=f"--budget {needed_s / 40:.0f}, or --case with a shorter case. What was measured is kept.",
+                f"the budget is too small: {format_count(bisection.parts, 'part')} need at least {fewest_pairs} pairs, "
+                f"about {fewest_s / 60:.0f} minutes; {left_s / 60:.0f} are left",
+                hint=f"--budget {fewest_s / 40:.0f}, or --case with a shorter case. What was measured is kept.",
             )
+        probable_pairs = bisection.pairs_left()
+        probable_s = (probable_pairs + warm_ups) * pair_s
         if probable_s > left_s:
             _LOG.warning(
                 "with the noise so far about %s pairs (%.0f minutes) are needed; %.0f are left",
-                probable,
+                probable_pairs,
                 probable_s / 60,
                 left_s / 60,
             )

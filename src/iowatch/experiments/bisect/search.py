@@ -124,8 +124,98 @@ class _NotUsable(Exception):  # noqa: N818 - no error
 
 
 _Steps = Generator[PairRequest, float, BisectionTest]
-# Parts that cause a difference, how, and the test that showed it.
-_Cause = tuple[tuple[int, ...], CulpritKind, BisectionTest]
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """Parts that cause a difference, how, and the test that showed it."""
+
+    parts: tuple[int, ...]
+    kind: CulpritKind
+    test: BisectionTest
+
+
+@dataclass(frozen=True, slots=True)
+class _Bracket:
+    """Two hybrids between which the difference appears, while parts are put onto a base one after the other.
+
+    Attributes:
+        order: the parts in this order.
+        needed: number of parts at its beginning that all hybrids have.
+        low, high: number of parts of the hybrid without the difference, and of the one with it.
+        before, after: log ratios of the two hybrids to the base.
+        shown: the test that showed the difference of the second one.
+        is_separable: whether there is a usable hybrid between the two, as far as it was tried.
+    """
+
+    order: tuple[int, ...]
+    needed: int
+    low: int
+    high: int
+    before: float
+    after: float
+    shown: BisectionTest
+    is_separable: bool = True
+
+    @property
+    def suspects(self) -> tuple[int, ...]:
+        """Parts that can cause the difference, with those that they need."""
+        return self.order[: self.needed] + self.order[self.low : self.high]
+
+
+@dataclass(frozen=True, slots=True)
+class _HybridLimits:
+    """From where on a hybrid is like GOOD or like BAD.
+
+    Attributes:
+        direction: 1 if the log ratio of BAD is above that of GOOD, else -1.
+        like_bad: log ratio beyond which a hybrid is like BAD.
+        like_good: log ratio that a hybrid like GOOD does not reach.
+        has_between: whether a hybrid can be neither, with a part of the difference.
+    """
+
+    direction: int
+    like_bad: float
+    like_good: float
+    has_between: bool
+
+    @classmethod
+    def of_difference(cls, before: float, after: float, purpose: Purpose) -> _HybridLimits:
+        """The limits between the log ratios of GOOD (`before`) and of BAD (`after`)."""
+        direction = 1 if after > before else -1
+        # Alone, any effect counts: a part with half of the difference must not be taken for one without.
+        low_share, high_share = _MARGIN, 1 - _MARGIN
+        if purpose == "alone":
+            low_share, high_share = 0.0, _MARGIN
+        like_bad = before + low_share * (after - before)
+        like_good = before + high_share * (after - before)
+        return cls(direction, like_bad, like_good, has_between=purpose != "alone")
+
+    def decide(self, centre: SequentialCentre, error: float) -> Result | None:
+        """The result of the pairs so far; None if they are too few."""
+        if self.direction > 0:
+            is_like_bad = centre.is_above(self.like_bad, error)
+            is_like_good = centre.is_below(self.like_good, error)
+        else:
+            is_like_bad = centre.is_below(self.like_bad, error)
+            is_like_good = centre.is_above(self.like_good, error)
+        # Beyond the first limit and not up to the second one: a share of the difference.
+        if is_like_bad and is_like_good and self.has_between:
+            return "between"
+        if is_like_bad:
+            return "like BAD"
+        if is_like_good:
+            return "like GOOD"
+        return None
+
+    def result_of(self, test: BisectionTest) -> Result | None:
+        """The result that a finished test of the same two stacks has with these limits, if it is certain."""
+        low, high = sorted(self.direction * end for end in test.interval)
+        if low > self.direction * self.like_bad:
+            return "like BAD"
+        if high < self.direction * self.like_good:
+            return "like GOOD"
+        return None
 
 
 @dataclass
@@ -181,15 +271,24 @@ class Bisection:
         """The answer so far."""
         whole = next((test for test in self._tests if test.purpose == "whole"), None)
         rest = next((test for test in reversed(self._tests) if test.purpose == "rest"), None)
-        kind: AnswerKind = "undecided"
+        answer_kind: AnswerKind = "undecided"
         bound = None
         if whole is not None and whole.result == "no difference":
-            kind, bound = "no difference", math.expm1(max(abs(end) for end in whole.interval))
+            answer_kind = "no difference"
+            bound = math.expm1(max(abs(end) for end in whole.interval))
         elif self._culprits:
-            kind = "found"
+            answer_kind = "found"
         elif whole is not None and whole.result == "different":
-            kind = "narrowed"
-        return BisectionAnswer(kind, tuple(self._culprits), self._candidates, whole, rest, tuple(self._tests), bound)
+            answer_kind = "narrowed"
+        return BisectionAnswer(
+            kind=answer_kind,
+            culprits=tuple(self._culprits),
+            candidates=self._candidates,
+            whole=whole,
+            rest=rest,
+            tests=tuple(self._tests),
+            bound=bound,
+        )
 
     def is_end(self, stack: Parts) -> bool:
         """Whether this is GOOD or BAD, and no hybrid."""
@@ -200,21 +299,21 @@ class Bisection:
         if self._current is None:
             return 0
         centre, error = self._current
-        done = len(centre.log_ratios)
-        return max(_PAIRS_AT_ONCE, fewest_pairs(error / 2) - done, done // 5)
+        measured_count = len(centre.log_ratios)
+        return max(_PAIRS_AT_ONCE, fewest_pairs(error / 2) - measured_count, measured_count // 5)
 
     def planned_tests(self) -> int:
         """Tests of a bisection that finds one part: whole, halvings, the part alone, the rest."""
         return math.ceil(math.log2(self.parts)) + 3
 
-    def pairs_left(self, *, least: bool = False) -> int:
+    def pairs_left(self, *, without_noise: bool = False) -> int:
         """Estimate of the pairs until the answer if one part causes the difference.
 
         Args:
-            least: without any noise, as before the first pair.
+            without_noise: the number without any noise, as before the first pair: no search needs fewer.
         """
         error = self._error(len(self._tests) + 1) / 2
-        tests = max(1, self.planned_tests() - len(self._tests))
+        tests_left = max(1, self.planned_tests() - len(self._tests))
         # The pairs of the test that is running now.
         log_ratios: list[float] = []
         size = 0.0
@@ -228,11 +327,12 @@ class Bisection:
         if whole is not None:
             size = abs(whole.log_ratio or 0.0)
         noise = self._scale.estimate(log_ratios)
-        if noise == 0 or least:
-            return max(1, tests * fewest_pairs(error) - len(log_ratios))
+        if noise == 0 or without_noise:
+            return max(1, tests_left * fewest_pairs(error) - len(log_ratios))
+        # All tests but the last one, which measures the rest, are steps of the search.
         pairs_of_step = expected_pairs((1 - _MARGIN) * size, noise, error)
         pairs_of_rest = expected_pairs(_SMALL_REST * size, noise, error)
-        return max(1, (tests - 1) * pairs_of_step + pairs_of_rest - len(log_ratios))
+        return max(1, (tests_left - 1) * pairs_of_step + pairs_of_rest - len(log_ratios))
 
     # The search
 
@@ -252,6 +352,7 @@ class Bisection:
             return
 
     def _search(self) -> Generator[PairRequest, float, None]:
+        """Confirm the whole difference, then find culprits until they explain it."""
         whole = yield from self._confirm()
         if whole.result != "different":
             return
@@ -262,9 +363,9 @@ class Bisection:
             cause = yield from self._find(base, target)
             if cause is None:
                 return
-            parts, culprit_kind, test = cause
-            self._add_culprit(parts, culprit_kind, test, whole)
-            base |= frozenset(parts)
+            self._add_culprit(cause, whole)
+            # What remains of the difference is measured on GOOD with all culprits.
+            base |= frozenset(cause.parts)
             self._candidates = tuple(sorted(self._all - base))
             if not self._candidates:
                 return
@@ -274,10 +375,8 @@ class Bisection:
             if target.result != "different":
                 return
 
-    def _add_culprit(
-        self, parts: tuple[int, ...], kind: CulpritKind, test: BisectionTest, whole: BisectionTest
-    ) -> None:
-        self._culprits.append(_culprit(parts, kind, test, whole))
+    def _add_culprit(self, cause: Cause, whole: BisectionTest) -> None:
+        self._culprits.append(_culprit(cause, whole))
 
     def _confirm(self) -> _Steps:
         """Whether BAD differs from GOOD: above a share of its own estimate, so that the search has a true size."""
@@ -308,125 +407,119 @@ class Bisection:
 
         return (yield from self._test(PairRequest(base, self._all), "rest", decide))
 
-    def _find(self, base: Parts, target: BisectionTest) -> Generator[PairRequest, float, _Cause | None]:
+    def _find(self, base: Parts, target: BisectionTest) -> Generator[PairRequest, float, Cause | None]:
         """Parts beyond `base` that cause at least a share of the target difference on their own; None if undecided.
 
-        The parts that are left are put onto `base` one after the other, and the place where the difference appears is
-        found by halving. The part at that place is then measured alone. If it has no effect alone, it needs an earlier
-        one: it is kept on, and the earlier parts are searched in the same way.
+        The parts that are left are put onto `base` one after the other, and the position where the difference appears
+        is found by halving. The part at that position is then measured alone. If it has no effect alone, it needs an
+        earlier one: it is kept on, and the earlier parts are searched in the same way.
         """
-        pool = sorted(self._all - base)
-        needed: tuple[int, ...] = ()
-        size, shown = target.log_ratio or 0.0, target
+        order = tuple(sorted(self._all - base))
+        bracket = _Bracket(order, 0, 0, len(order), 0.0, target.log_ratio or 0.0, target)
         while True:
-            # The difference appears between the hybrids with the first `low` and the first `high` parts of the pool.
-            low, high, before, after = 0, len(pool), 0.0, size
-            is_separable = True
-            while high - low > 1 and is_separable:
-                middle, test = yield from self._halve(base, [*needed, *pool], len(needed), low, high, before, after)
-                if test is None:
-                    is_separable = False
-                elif test.result == "undecided":
-                    self._candidates = tuple(sorted([*needed, *pool[low:high]]))
+            # Halve until the two hybrids differ in one part, or in parts that no usable hybrid separates.
+            while bracket.high - bracket.low > 1 and bracket.is_separable:
+                smaller = yield from self._halve(base, bracket)
+                bracket = smaller or bracket
+                self._candidates = tuple(sorted(bracket.suspects))
+                if smaller is None:
                     return None
-                elif test.result == "like GOOD":
-                    low = middle
-                    if test.log_ratio and not contains_zero(test):
-                        before = test.log_ratio
-                else:
-                    high, shown = middle, test
-                    after = test.log_ratio or after
-                self._candidates = tuple(sorted([*needed, *pool[low:high]]))
-            parts = (*needed, *pool[low:high])
+            parts = bracket.suspects
             culprit_kind: CulpritKind = "single"
-            if not is_separable:
+            if not bracket.is_separable:
                 culprit_kind = "inseparable"
-            elif needed:
+            elif bracket.needed:
                 culprit_kind = "together"
             # The parts alone; without earlier ones, the last step that showed the difference measured just them.
-            alone: BisectionTest | None = shown
-            if low > 0:
-                alone = yield from self._test_hybrid(base, frozenset(parts), 0.0, after - before, "alone")
+            alone: BisectionTest | None = bracket.shown
+            if bracket.low > bracket.needed:
+                size = bracket.after - bracket.before
+                alone = yield from self._test_hybrid(base, frozenset(parts), 0.0, size, "alone")
             if alone is None or alone.result == "undecided":
                 return None
             if alone.result != "like GOOD":
-                return (yield from self._without_needless(base, parts, len(needed), culprit_kind, alone))
-            needed, pool, size = parts, pool[:low], after
+                cause = Cause(parts, culprit_kind, alone)
+                return (yield from self._without_needless(base, cause, bracket.needed))
+            # They need an earlier part: it is searched among those before the position, with these kept on.
+            earlier_parts = bracket.order[bracket.needed : bracket.low]
+            order = parts + earlier_parts
+            bracket = _Bracket(order, len(parts), len(parts), len(order), 0.0, bracket.after, bracket.shown)
 
-    def _without_needless(
-        self, base: Parts, parts: tuple[int, ...], kept: int, culprit_kind: CulpritKind, shown: BisectionTest
-    ) -> Generator[PairRequest, float, _Cause]:
-        """Leave out each of the first `kept` parts without which the others still have an effect.
+    def _without_needless(self, base: Parts, cause: Cause, earlier_count: int) -> Generator[PairRequest, float, Cause]:
+        """Leave out each of the first parts of a cause without which the others still have an effect.
 
         A part is kept on after a test that showed no effect of it alone; it is needed only if the parts that were
         found later have none without it. Otherwise a part without any effect would be named with them.
+
+        Args:
+            earlier_count: number of parts at the beginning that were kept on in this way.
         """
-        needed = parts
-        for candidate in parts[:kept]:
-            others = tuple(part for part in needed if part != candidate)
+        needed_parts = cause.parts
+        shown = cause.test
+        for candidate in cause.parts[:earlier_count]:
+            others = tuple(part for part in needed_parts if part != candidate)
             test = yield from self._test_hybrid(base, frozenset(others), 0.0, shown.log_ratio or 0.0, "alone")
             if test is not None and test.result in ("like BAD", "between"):
-                needed, shown = others, test
-        if len(needed) == 1:
-            culprit_kind = "single"
-        return tuple(sorted(needed)), culprit_kind, shown
+                needed_parts = others
+                shown = test
+        culprit_kind = "single" if len(needed_parts) == 1 else cause.kind
+        return Cause(tuple(sorted(needed_parts)), culprit_kind, shown)
 
-    def _halve(
-        self, base: Parts, order: list[int], kept: int, low: int, high: int, before: float, after: float
-    ) -> Generator[PairRequest, float, tuple[int, BisectionTest | None]]:
-        """Test the usable hybrid next to the middle; (0, None) if there is none between the two ends."""
-        centre = (low + high) / 2
-        for middle in sorted(range(low + 1, high), key=lambda position: (abs(position - centre), position)):
-            hybrid = frozenset(order[: kept + middle])
-            test = yield from self._test_hybrid(base, hybrid, before, after, "search")
-            if test is not None:
-                return middle, test
-        return 0, None
+    def _halve(self, base: Parts, bracket: _Bracket) -> Generator[PairRequest, float, _Bracket | None]:
+        """Test the usable hybrid next to the middle of a bracket.
+
+        Returns:
+            the half in which the difference appears; the bracket as not separable if no hybrid in it can be used; None
+            if the test is undecided.
+        """
+        middle = (bracket.low + bracket.high) / 2
+        positions = sorted(
+            range(bracket.low + 1, bracket.high), key=lambda position: (abs(position - middle), position)
+        )
+        for position in positions:
+            hybrid = frozenset(bracket.order[:position])
+            test = yield from self._test_hybrid(base, hybrid, bracket.before, bracket.after, "search")
+            if test is None:
+                continue
+            if test.result == "undecided":
+                return None
+            if test.result == "like GOOD":
+                # A part of the difference that is certain is before this position.
+                before = bracket.before
+                if test.log_ratio and not contains_zero(test):
+                    before = test.log_ratio
+                return replace(bracket, low=position, before=before)
+            return replace(bracket, high=position, after=test.log_ratio or bracket.after, shown=test)
+        return replace(bracket, is_separable=False)
 
     def _test_hybrid(
         self, base: Parts, added: Parts, before: float, after: float, purpose: Purpose
     ) -> Generator[PairRequest, float, BisectionTest | None]:
         """Whether these parts of BAD on `base` are like GOOD (`before`) or like BAD (`after`); None if not usable."""
         hybrid = base | added
-        if hybrid in self._refused or not self.usable(hybrid):
-            self._refuse(PairRequest(base, hybrid), purpose)
-            return None
-        sign = 1 if after > before else -1
-        # Alone, any effect counts: a part with half of the difference must not be taken for one without.
-        margins = (0.0, _MARGIN) if purpose == "alone" else (_MARGIN, 1 - _MARGIN)
-        low, high = (before + share * (after - before) for share in margins)
-
-        def decide(centre: SequentialCentre, error: float) -> Result | None:
-            beyond_low = centre.is_above(low, error) if sign > 0 else centre.is_below(low, error)
-            below_high = centre.is_below(high, error) if sign > 0 else centre.is_above(high, error)
-            if beyond_low and below_high and purpose != "alone":
-                return "between"
-            if beyond_low:
-                return "like BAD"
-            if below_high:
-                return "like GOOD"
-            return None
-
-        # An earlier test of the same two stacks can have the answer.
         request = PairRequest(base, hybrid)
+        if hybrid in self._refused or not self.usable(hybrid):
+            self._refuse(request, purpose)
+            return None
+        limits = _HybridLimits.of_difference(before, after, purpose)
+        # An earlier test of the same two stacks can have the answer.
         for earlier_test in self._tests:
-            if earlier_test.request != request or not earlier_test.pairs:
-                continue
-            lowest, highest = sorted(sign * end for end in earlier_test.interval)
-            if lowest > sign * low:
-                return replace(earlier_test, result="like BAD")
-            if highest < sign * high:
-                return replace(earlier_test, result="like GOOD")
+            if earlier_test.request == request and earlier_test.pairs:
+                result = limits.result_of(earlier_test)
+                if result is not None:
+                    return replace(earlier_test, result=result)
         try:
-            return (yield from self._test(request, purpose, decide))
+            return (yield from self._test(request, purpose, limits.decide))
         except _NotUsable:
             self._refuse(request, purpose)
             return None
 
     def _refuse(self, request: PairRequest, purpose: Purpose) -> None:
+        """Record, once, that a hybrid cannot be used."""
         if request.right not in self._refused:
             self._refused.add(request.right)
-            self._tests.append(BisectionTest(request, purpose, 0, None, (-math.inf, math.inf), "not usable"))
+            unknown_interval = (-math.inf, math.inf)
+            self._tests.append(BisectionTest(request, purpose, 0, None, unknown_interval, "not usable"))
 
     def _test(
         self, request: PairRequest, purpose: Purpose, decide: Callable[[SequentialCentre, float], Result | None]
@@ -438,9 +531,11 @@ class Bisection:
         self._current = centre, error
         try:
             while result is None and len(centre.log_ratios) < self.settings.most_pairs:
-                centre.add((yield request))
+                log_ratio = yield request
+                centre.add(log_ratio)
                 result = decide(centre, error / 2)
         finally:
+            # Also the pairs of a test that was stopped are reported, and show the noise.
             self._current = None
             pairs = len(centre.log_ratios)
             if pairs:
@@ -456,14 +551,16 @@ def contains_zero(test: BisectionTest) -> bool:
     return test.interval[0] <= 0 <= test.interval[1]
 
 
-def _culprit(parts: tuple[int, ...], kind: CulpritKind, test: BisectionTest, whole: BisectionTest) -> Culprit:
+def _culprit(cause: Cause, whole: BisectionTest) -> Culprit:
     """Share of the whole difference; its interval contains every quotient of the two intervals."""
-    if test is whole:
-        return Culprit(parts, kind, test, 1.0, (1.0, 1.0))
+    if cause.test is whole:
+        return Culprit(cause.parts, cause.kind, cause.test, 1.0, (1.0, 1.0))
     smallest_whole, largest_whole = sorted(abs(end) for end in whole.interval)
     # In the direction of the whole difference.
-    sign = math.copysign(1.0, whole.log_ratio or 1.0)
-    low_effect, high_effect = sorted(sign * end for end in test.interval)
-    low = low_effect / (largest_whole if low_effect > 0 else smallest_whole)
-    high = high_effect / (smallest_whole if high_effect > 0 else largest_whole)
-    return Culprit(parts, kind, test, (test.log_ratio or 0.0) / (whole.log_ratio or 1.0), (low, high))
+    direction = math.copysign(1.0, whole.log_ratio or 1.0)
+    low_effect, high_effect = sorted(direction * end for end in cause.test.interval)
+    # The lowest share is a small effect of a large whole; below 0, of a small one.
+    low_share = low_effect / (largest_whole if low_effect > 0 else smallest_whole)
+    high_share = high_effect / (smallest_whole if high_effect > 0 else largest_whole)
+    share = (cause.test.log_ratio or 0.0) / (whole.log_ratio or 1.0)
+    return Culprit(cause.parts, cause.kind, cause.test, share, (low_share, high_share))

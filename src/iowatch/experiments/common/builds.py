@@ -183,7 +183,10 @@ def with_package_paths(stack: Stack) -> Stack:
     The view is that of the newest installation of the stack's name; the directories of the packages contain their
     hash. Programs find their libraries by the paths that Spack linked into them.
     """
-    prefixes = [Path(part.prefix) for part in stack.parts if part.prefix and Path(part.prefix, ".spack").is_dir()]
+    prefixes: list[Path] = []
+    for package in stack.parts:
+        if package.prefix and Path(package.prefix, ".spack").is_dir():
+            prefixes.append(Path(package.prefix))
     paths = prefix_paths(prefixes)
     paths.pop("LD_LIBRARY_PATH", None)
     return replace(stack, paths=paths)
@@ -200,49 +203,53 @@ def recorded_files(system: str, recorded: Stack) -> Stack:
     Raises:
         UsageError: a file is missing and cannot be installed again; names what is missing.
     """
-    missing: list[str] = []
-    for part in recorded.parts:
-        missing += [path for path in part.files if not Path(path).exists()]
-    if not missing:
+    missing_files: list[str] = []
+    for package in recorded.parts:
+        missing_files += [path for path in package.files if not Path(path).exists()]
+    if not missing_files:
         return recorded
-    message = f"stack '{recorded.name}' as recorded is no longer on this machine: {missing[0]} is missing"
+    message = f"stack '{recorded.name}' as recorded is no longer on this machine: {missing_files[0]} is missing"
     if recorded.kind != "spack":
         raise UsageError(message, hint="Install it again (docs/stacks.md), or compare the stacks that are left.")
+    # Spack installs a package again with the same content, which its hash stands for.
     try:
-        reinstalled = _installed_again(system, recorded)
+        reinstalled = _reinstalled(system, recorded)
     except MachineError as error:
         raise UsageError(
             f"{message}, and {error.message}", hint="docs/gate.md describes build caches of Spack."
         ) from error
-    reinstalled_parts = {part.hash: part for part in reinstalled.parts}
-    parts = tuple(reinstalled_parts.get(part.hash, part) for part in recorded.parts)
-    return replace(recorded, parts=parts, tools=reinstalled.tools)
+    # Parts that Spack does not know stay as they were recorded.
+    reinstalled_packages = {package.hash: package for package in reinstalled.parts}
+    packages = tuple(reinstalled_packages.get(package.hash, package) for package in recorded.parts)
+    return replace(recorded, parts=packages, tools=reinstalled.tools)
 
 
-def _installed_again(system: str, recorded: Stack) -> Stack:
+def _reinstalled(system: str, recorded: Stack) -> Stack:
     """The packages of a stack that Spack installed, each under its recorded hash.
 
     Raises:
         MachineError: there is no Spack; it knows no package of that hash; what it takes from the machine is different.
     """
-    specs = []
-    for part in recorded.parts:
-        is_of_spack = part.hash and part.prefix and part.hash in part.prefix
+    specs: list[str] = []
+    for package in recorded.parts:
+        # Spack's directories end with the hash of their package; those of the machine have none.
+        is_of_spack = package.hash and package.prefix and package.hash in package.prefix
         if is_of_spack:
-            specs.append(f"{part.name}/{part.hash}")
+            specs.append(f"{package.name}/{package.hash}")
     settings_file = stack_install.spack_settings_file()
     content = {"include": [str(settings_file)], "specs": specs, "view": False}
     name = f"{RECORDED_PREFIX}{content_digest(content, [settings_file])}"
     environment = SpackEnvironment(system, name, lambda target: write_environment(target, {"spack": content}))
+    # Nothing is built before it is sure that the machine has what the packages take from it.
     stack = environment.resolved()
     if stack.status == "locked":
         lock = stack_directory(system, name) / "env" / "spack.lock"
-        absent = []
+        missing_externals: list[str] = []
         for external in stack_install.externals_of_lock(lock):
             if not external.builds_only and not external.is_true:
-                absent.append(str(external))
-        if absent:
-            raise MachineError(f"it needs {', '.join(absent)}, which this machine does not have")
+                missing_externals.append(str(external))
+        if missing_externals:
+            raise MachineError(f"it needs {', '.join(missing_externals)}, which this machine does not have")
         stack = environment.stack()
     if stack.status != "installed":
         raise MachineError(str(stack.note))
@@ -283,15 +290,15 @@ def require_recorded_versions(recorded: Stack, current: Stack) -> None:
     if current.status != "installed":
         modules = f" ({', '.join(recorded.modules)})" if recorded.modules else ""
         raise UsageError(f"stack '{recorded.name}' as recorded{modules} cannot be run: {current.note}")
-    changed = []
-    for part in recorded.parts:
-        current_part = current.part(part.name)
-        current_version = current_part.version if current_part else "gone"
-        if current_version != part.version:
-            changed.append(f"{part.name} {part.version} is {current_version}")
-    if changed:
+    changes: list[str] = []
+    for recorded_package in recorded.parts:
+        current_package = current.part(recorded_package.name)
+        current_version = current_package.version if current_package else "gone"
+        if current_version != recorded_package.version:
+            changes.append(f"{recorded_package.name} {recorded_package.version} is {current_version}")
+    if changes:
         raise UsageError(
-            f"stack '{recorded.name}' is no longer what was recorded: {', '.join(changed)}",
+            f"stack '{recorded.name}' is no longer what was recorded: {', '.join(changes)}",
             hint="What was replaced in its place cannot be measured again; install it elsewhere.",
         )
 

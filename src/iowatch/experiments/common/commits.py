@@ -43,13 +43,13 @@ def git(directory: Path, *words: str) -> str:
         UsageError: it fails; with git's message.
     """
     try:
-        done = machine.run_program("git", "-C", str(directory), *words, timeout_s=_GIT_TIMEOUT_S)
+        completed = machine.run_program("git", "-C", str(directory), *words, timeout_s=_GIT_TIMEOUT_S)
     except (OSError, subprocess.SubprocessError) as error:
         raise MachineError(f"cannot run git: {error}", hint="apt-get install git") from error
-    if done.returncode != 0:
-        reason = done.stderr.strip() or "failed"
+    if completed.returncode != 0:
+        reason = completed.stderr.strip() or "failed"
         raise UsageError(f"git {words[0]} in {directory}: {reason}", hint="Check --git and the range.")
-    return done.stdout
+    return completed.stdout
 
 
 @dataclass(frozen=True)
@@ -69,13 +69,15 @@ class CommitRange:
         good, separator, bad = self.text.partition("..")
         if not separator or not good or not bad or bad.startswith("."):
             raise UsageError(f"'{self.text}' is not a range of commits", hint="GOOD..BAD, for example v1.2..v1.3")
-        first, last = (self.resolve(name) for name in (good, bad))
-        if git(self.directory, "merge-base", first, last).strip() != first or first == last:
+        good_commit = self.resolve(good)
+        bad_commit = self.resolve(bad)
+        newest_common = git(self.directory, "merge-base", good_commit, bad_commit).strip()
+        if newest_common != good_commit or good_commit == bad_commit:
             raise UsageError(
                 f"{good} is not an ancestor of {bad}: no commit between them can be the first bad one",
                 hint=f"`git merge-base {good} {bad}` is the newest commit that both contain; is it good?",
             )
-        return first, last
+        return good_commit, bad_commit
 
     def resolve(self, name: str) -> str:
         """Hash of a commit as git names it."""
@@ -115,7 +117,8 @@ class CommitRange:
 
     def choose(self, good: Sequence[int], bad: int, skipped: Group) -> int | None:
         """The commit that divides those between `good` and `bad` best; None if there is none to measure."""
-        excluded = [f"^{self.commits[position]}" for position in good] + [f"^{self.ends[0]}"]
+        good_commits = [*(self.commits[position] for position in good), self.ends[0]]
+        excluded = [f"^{commit}" for commit in good_commits]
         # The best first; each line begins with the commit.
         lines = git(self.directory, "rev-list", "--bisect-all", self.commits[bad], *excluded).splitlines()
         for line in lines:
@@ -172,6 +175,7 @@ class CommitSource:
         """The stack with the package at a commit, built if it is not yet; broken, with the reason, if it cannot be."""
         build_input = repr((self.base.identity(), self.command, self.package, commit))
         directory = self._cache / hashlib.sha256(build_input.encode()).hexdigest()[:16]
+        # The marker stands for a complete build; without it, what an interrupted one left is removed.
         marker = directory / "built"
         if not marker.exists():
             _LOG.info("building %s at %s", self.package, commit[:12])
@@ -184,6 +188,7 @@ class CommitSource:
             self._limit_cache(directory)
         # Its time is that of the last use.
         marker.touch()
+        # The build is described as a stack of its own: that of the base, with its directories first.
         prefix = directory / "prefix"
         paths = prefix_paths([prefix])
         paths["PATH"] = (*paths.get("PATH", ()), *self._base_programs)
@@ -195,29 +200,32 @@ class CommitSource:
 
     def _with_package(self, stack: Stack, prefix: Path, commit: str) -> Stack:
         """The stack with the commit as a variant of the package, which must be the one that was built."""
-        part = stack.part(self.package)
-        # A package that iowatch knows no parts of is described by its program.
+        package = stack.part(self.package)
+        # A package that iowatch does not find by itself is described by its program.
         program = prefix / "bin" / self.package
-        if program.is_file() and (part is None or not str(part.prefix).startswith(str(prefix))):
-            part = self._describe_program(program, prefix)
-        if part is None or not _is_installed_in(part, prefix):
+        is_built = package is not None and str(package.prefix).startswith(str(prefix))
+        if program.is_file() and not is_built:
+            package = self._describe_program(program, prefix)
+        if package is None or not _is_installed_in(package, prefix):
             note = f"the build of {commit[:12]} installs no '{self.package}' that iowatch finds in {prefix}"
             return replace(stack, status="broken", note=note)
-        part = replace(part, variants={**part.variants, "commit": commit})
-        other_parts = [other for other in stack.parts if other.name != self.package]
-        parts = tuple(sorted([part, *other_parts], key=lambda part: part.name))
-        features = {*stack.features, *stack_probe.features_of_parts([part])}
-        return replace(stack, parts=parts, features=tuple(sorted(features)))
+        # The commit makes stacks differ whose package has the same version.
+        package = replace(package, variants={**package.variants, "commit": commit})
+        packages = [package, *(other for other in stack.parts if other.name != self.package)]
+        packages.sort(key=lambda stack_part: stack_part.name)
+        features = {*stack.features, *stack_probe.features_of_parts([package])}
+        return replace(stack, parts=tuple(packages), features=tuple(sorted(features)))
 
     def _describe_program(self, program: Path, prefix: Path) -> StackPart:
         printed = machine.query_command(str(program), "--version") or ""
         version = re.search(r"\d+(\.\d+)+", printed)
+        digest = hashlib.sha256(program.read_bytes()).hexdigest()
         return StackPart(
             self.package,
             version[0] if version else "unknown",
             prefix=str(prefix),
             files=(str(program),),
-            checksums={str(program): hashlib.sha256(program.read_bytes()).hexdigest()},
+            checksums={str(program): digest},
         )
 
     def _checkout(self, commit: str) -> Path:
@@ -252,20 +260,23 @@ class CommitSource:
         prefix, log = directory / "prefix", directory / "build.log"
         prefix.mkdir(parents=True)
         source = self._checkout(commit)
-        lines = [
+        # In the environment of the stack, so that its compiler and libraries are used.
+        script = [
             f". {shlex.quote(str(self._activation))} || exit 1",
             f"cd {shlex.quote(str(source))} || exit 1",
             self._build_command(source, commit),
         ]
         variables = {"IOWATCH_PREFIX": str(prefix), "IOWATCH_COMMIT": commit}
         try:
-            done = machine.run_program("bash", "-c", "\n".join(lines), timeout_s=_BUILD_TIMEOUT_S, **variables)
+            completed = machine.run_program("bash", "-c", "\n".join(script), timeout_s=_BUILD_TIMEOUT_S, **variables)
         except subprocess.SubprocessError as error:
             return str(error)
-        write_atomically(log, done.stdout + done.stderr)
-        if done.returncode == 0:
+        write_atomically(log, completed.stdout + completed.stderr)
+        if completed.returncode == 0:
             return None
-        messages = [line.strip() for line in (done.stderr or done.stdout).splitlines() if line.strip()]
+        # The last line usually has the error.
+        printed = completed.stderr or completed.stdout
+        messages = [line.strip() for line in printed.splitlines() if line.strip()]
         last_message = messages[-1] if messages else "no output"
         return f"{last_message} ({log})"
 
@@ -302,15 +313,19 @@ class CommitSource:
     @property
     def _used_prefixes(self) -> set[Path]:
         """Directories of the package in the stacks of this search."""
-        parts = [stack.part(self.package) for stack in self._stacks.values()]
-        return {Path(part.prefix) for part in parts if part and part.prefix}
+        prefixes: set[Path] = set()
+        for stack in self._stacks.values():
+            package = stack.part(self.package)
+            if package is not None and package.prefix:
+                prefixes.add(Path(package.prefix))
+        return prefixes
 
 
-def _is_installed_in(part: StackPart, prefix: Path) -> bool:
-    """Whether a part, or one of its files, is below a directory."""
-    if part.prefix and Path(part.prefix).is_relative_to(prefix):
+def _is_installed_in(package: StackPart, prefix: Path) -> bool:
+    """Whether a package, or one of its files, is below a directory."""
+    if package.prefix and Path(package.prefix).is_relative_to(prefix):
         return True
-    return any(Path(file).is_relative_to(prefix) for file in part.files)
+    return any(Path(file).is_relative_to(prefix) for file in package.files)
 
 
 def commit_source(system: str, package: str, commits: CommitRange, stack: str, command: str | None) -> CommitSource:

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +91,7 @@ def wrapper_script(counter: str) -> str:
         counter: of instructions, one of `INSTRUCTION_COUNTERS`.
     """
     trial, command = INSTRUCTION_COUNTERS[counter]
+    # Each process has files of its own, named by host and process. `set --` puts a counter before the arguments.
     return f"""#!/bin/sh
 mkdir -p {COUNTS}
 own=$(uname -n).$$
@@ -175,22 +176,28 @@ def differing_counts(base: Iterable[CounterReadings], head: Iterable[CounterRead
     base_runs, head_runs = list(base), list(head)
     if not base_runs or not head_runs:
         return []
-    # Darshan's counts are compared only if all runs have them.
-    if any(run.operations is None for run in (*base_runs, *head_runs)):
-        base_runs = [replace(run, operations=None) for run in base_runs]
-        head_runs = [replace(run, operations=None) for run in head_runs]
+    all_runs = [*base_runs, *head_runs]
+    names: set[str] = set()
+    for run in all_runs:
+        names.update(run.values())
+    # Darshan's counts, and instructions, are compared only if all runs have them.
+    if any(run.operations is None for run in all_runs):
+        for run in all_runs:
+            names.difference_update(run.operations or {})
+    if any(run.instructions is None for run in all_runs):
+        names.discard(INSTRUCTIONS)
     base_values = [run.values() for run in base_runs]
     head_values = [run.values() for run in head_runs]
-    names = set().union(*base_values, *head_values)
-    if not all(INSTRUCTIONS in values for values in (*base_values, *head_values)):
-        names.discard(INSTRUCTIONS)
-    differences = []
+    differences: list[CountDifference] = []
     for name in sorted(names):
         base_counts = [values.get(name, 0) for values in base_values]
         head_counts = [values.get(name, 0) for values in head_values]
-        least_ratio = MIN_INSTRUCTIONS_RATIO if name == INSTRUCTIONS else 1.0
-        is_more = min(head_counts) > least_ratio * max(base_counts)
-        is_fewer = min(base_counts) > least_ratio * max(head_counts)
-        if is_more or is_fewer:
+        if _have_gap(name, base_counts, head_counts) or _have_gap(name, head_counts, base_counts):
             differences.append(CountDifference(name, base_counts[-1], head_counts[-1]))
     return differences
+
+
+def _have_gap(name: str, lower: Sequence[int], higher: Sequence[int]) -> bool:
+    """Whether all counts of one side are higher than all of the other, of instructions by more than some."""
+    min_ratio = MIN_INSTRUCTIONS_RATIO if name == INSTRUCTIONS else 1.0
+    return min(higher) > min_ratio * max(lower)

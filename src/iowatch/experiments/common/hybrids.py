@@ -121,7 +121,8 @@ def compare_for_hybrids(system: str, good: str, bad: str) -> HybridSource:
         UsageError: unknown stack; a stack is not usable; the stacks do not differ, or not in what can be exchanged.
         InputError: a `modules.yaml` is damaged.
     """
-    stacks, files = [], []
+    stacks: list[Stack] = []
+    modules_files: list[ModulesFile] = []
     for name in (good, bad):
         stack = load_stack(name, system)
         if stack.status != "installed":
@@ -129,12 +130,14 @@ def compare_for_hybrids(system: str, good: str, bad: str) -> HybridSource:
                 f"stack '{name}' of '{system}' cannot be run: {stack.note}",
                 hint=f"`iowatch stack install {name} --system {system}`, or choose another one (`iowatch stack list`).",
             )
-        if stack.kind == "modules":
-            files.append(read_model(manifest_directory(system, name) / MODULES_FILE, ModulesFile))
         stacks.append(stack)
-    if len(files) == 2:
-        return _of_modules(system, (stacks[0], stacks[1]), (files[0], files[1]))
-    return _of_parts(system, (stacks[0], stacks[1]))
+        if stack.kind == "modules":
+            modules_files.append(read_model(manifest_directory(system, name) / MODULES_FILE, ModulesFile))
+    ends = (stacks[0], stacks[1])
+    # Modules can be exchanged only if both stacks have them.
+    if len(modules_files) == 2:
+        return _hybrids_of_modules(system, ends, (modules_files[0], modules_files[1]))
+    return _hybrids_of_packages(system, ends)
 
 
 def recorded_hybrids(system: str, good: Stack, bad: Stack) -> HybridSource:
@@ -145,14 +148,16 @@ def recorded_hybrids(system: str, good: Stack, bad: Stack) -> HybridSource:
         UsageError: a stack is no longer what was recorded; they do not differ, or not in what can be exchanged.
     """
     if (good.kind, bad.kind) != ("modules", "modules"):
-        return _of_parts(system, (_recorded_end(system, good), _recorded_end(system, bad)))
-    good_file, bad_file = _recorded_modules(good), _recorded_modules(bad)
-    loaded = []
-    for recorded, file in ((good, good_file), (bad, bad_file)):
-        stack = describe_hybrid(system, *_document(_values(file), file.modules))
+        return _hybrids_of_packages(system, (_recorded_end(system, good), _recorded_end(system, bad)))
+    modules_files = (_recorded_modules(good), _recorded_modules(bad))
+    # The modules are loaded now, and must still be what they were.
+    stacks: list[Stack] = []
+    for recorded, modules_file in zip((good, bad), modules_files, strict=True):
+        content = _content(_values(modules_file))
+        stack = describe_hybrid(system, content.settings, content.hints, modules_file.modules)
         require_recorded_versions(recorded, stack)
-        loaded.append(stack)
-    source = _of_modules(system, (loaded[0], loaded[1]), (good_file, bad_file))
+        stacks.append(stack)
+    source = _hybrids_of_modules(system, (stacks[0], stacks[1]), modules_files)
     return replace(source, good=good.name, bad=bad.name)
 
 
@@ -167,7 +172,8 @@ def _recorded_modules(recorded: Stack) -> ModulesFile:
     return ModulesFile(modules=[*recorded.modules], settings=_settings_beside_modules(recorded))
 
 
-def _of_modules(system: str, ends: tuple[Stack, Stack], files: tuple[ModulesFile, ModulesFile]) -> HybridSource:
+def _hybrids_of_modules(system: str, ends: tuple[Stack, Stack], files: tuple[ModulesFile, ModulesFile]) -> HybridSource:
+    """Stacks of modules: their modules, the order of these, settings and hints are the parts."""
     good, bad = files
     parts = _differences(_values(good), _values(bad))
     if _common_order(good, bad) != _common_order(bad, good):
@@ -177,78 +183,136 @@ def _of_modules(system: str, ends: tuple[Stack, Stack], files: tuple[ModulesFile
         bad_values = _values_at(parts, positions)
         values = {**_values(good), **bad_values}
         # The order of the modules is a part, too.
-        first, second = (bad, good) if ("order", "") in bad_values else (good, bad)
+        first, second = good, bad
+        if ("order", "") in bad_values:
+            first, second = bad, good
         order = _merge_orders(_module_names(first.modules), _module_names(second.modules))
-        loaded = [values.get(("module", name)) for name in order]
-        modules = [module for module in loaded if module]
+        modules: list[str] = []
+        for name in order:
+            module = values.get(("module", name))
+            if module:
+                modules.append(module)
+        # A hybrid without any module would have neither MPI nor libraries.
         if not modules and good.modules and bad.modules:
             return Stack(f"{_PREFIX}none", system, "modules", "broken", (), note="it has no modules")
-        return describe_hybrid(system, *_document(values, modules))
+        content = _content(values)
+        return describe_hybrid(system, content.settings, content.hints, modules)
 
     return _source(system, ends, parts, make)
 
 
-def _of_parts(system: str, ends: tuple[Stack, Stack]) -> HybridSource:
+def _hybrids_of_packages(system: str, ends: tuple[Stack, Stack]) -> HybridSource:
     """Stacks of Spack, or of equal packages with other settings.
 
     Raises:
         UsageError: a package that differs was not installed by Spack.
     """
     good, bad = ends
-    changed = _changed_parts(good, bad)
-    stack_kinds = {good.kind, bad.kind}
-    if (changed and stack_kinds != {"spack"}) or "modules" in stack_kinds:
-        reason = "they are of different kinds"
-        if changed:
-            reason = f"{', '.join(changed)} cannot be exchanged alone"
-        raise UsageError(
-            f"'{good.name}' ({good.kind}) and '{bad.name}' ({bad.kind}) of '{system}' have no parts to exchange: "
-            f"{reason}",
-            hint=f"`iowatch stack diff {good.name} {bad.name}` shows the differences, `iowatch run --ab {good.name} "
-            f"{bad.name}` whether they matter.",
-        )
+    changed_packages = _changed_packages(good, bad)
+    _require_exchangeable(system, ends, changed_packages)
     # Packages are the first parts: their positions are those of `changes`.
     graphs = None
     changes: tuple[PackageChange, ...] = ()
     parts: list[HybridPart] = []
-    if changed:
+    if changed_packages:
         graphs = (read_graph(good), read_graph(bad))
         changes = package_changes(*graphs)
-        parts += [HybridPart("package", change.name, *describe_change(change, *graphs)) for change in changes]
+        for change in changes:
+            good_words, bad_words = describe_change(change, *graphs)
+            parts.append(HybridPart("package", change.name, good_words, bad_words))
     good_settings = _settings_and_hints(_settings_beside_mpi(good))
     bad_settings = _settings_and_hints(_settings_beside_mpi(bad))
     parts += _differences(good_settings, bad_settings)
+    hybrids = _PackageHybrids(
+        system=system,
+        ends=ends,
+        parts=tuple(parts),
+        graphs=graphs,
+        changes=changes,
+        good_settings=good_settings,
+        has_equal_settings=good_settings == bad_settings,
+    )
+    return _source(system, ends, hybrids.parts, hybrids.make, hybrids.resolve)
 
-    def packages_of(positions: frozenset[int], *, is_built: bool) -> Stack:
+
+def _require_exchangeable(system: str, ends: tuple[Stack, Stack], changed_packages: Sequence[str]) -> None:
+    """Require that Spack installed both stacks, or that they differ in settings only.
+
+    Raises:
+        UsageError: it is not so; names the packages that cannot be exchanged.
+    """
+    good, bad = ends
+    stack_kinds = {good.kind, bad.kind}
+    is_of_spack = stack_kinds == {"spack"}
+    if "modules" not in stack_kinds and (is_of_spack or not changed_packages):
+        return
+    reason = "they are of different kinds"
+    if changed_packages:
+        reason = f"{', '.join(changed_packages)} cannot be exchanged alone"
+    raise UsageError(
+        f"'{good.name}' ({good.kind}) and '{bad.name}' ({bad.kind}) of '{system}' have no parts to exchange: {reason}",
+        hint=f"`iowatch stack diff {good.name} {bad.name}` shows the differences, `iowatch run --ab {good.name} "
+        f"{bad.name}` whether they matter.",
+    )
+
+
+@dataclass(frozen=True)
+class _PackageHybrids:
+    """Makes hybrids of two stacks that differ in packages of Spack and in settings.
+
+    Attributes:
+        graphs: the packages of both stacks; None if these are equal.
+        changes: the first parts, as changes of packages.
+        good_settings: settings and hints of GOOD, without those of its MPI.
+        has_equal_settings: whether BAD has the same.
+    """
+
+    system: str
+    ends: tuple[Stack, Stack]
+    parts: tuple[HybridPart, ...]
+    graphs: tuple[SpackGraph, SpackGraph] | None
+    changes: tuple[PackageChange, ...]
+    good_settings: _Values
+    has_equal_settings: bool
+
+    def make(self, positions: frozenset[int]) -> Stack:
+        """GOOD with these parts of BAD, built."""
+        return self._with_settings(self._with_packages(positions, is_built=True), positions)
+
+    def resolve(self, positions: frozenset[int]) -> Stack:
+        """GOOD with these parts of BAD, without a build."""
+        return self._with_settings(self._with_packages(positions, is_built=False), positions)
+
+    def _with_packages(self, positions: frozenset[int], *, is_built: bool) -> Stack:
         """A stack with the packages of these parts, whatever its settings."""
-        exchanged = [changes[position] for position in sorted(positions) if position < len(changes)]
+        good, bad = self.ends
+        package_count = len(self.changes)
+        exchanged = [self.changes[position] for position in sorted(positions) if position < package_count]
         if not exchanged:
             return good
-        if len(exchanged) == len(changes) or graphs is None:
+        if len(exchanged) == package_count or self.graphs is None:
             return bad
-        environment = _environment(system, good, graphs, exchanged)
+        environment = _environment(self.system, good, self.graphs, exchanged)
         return environment.stack() if is_built else environment.resolved()
 
-    def make(positions: frozenset[int], *, is_built: bool = True) -> Stack:
-        base = packages_of(positions, is_built=is_built)
-        if base.status == "broken":
-            return base
-        if base.name.startswith(_PREFIX) and good_settings == bad_settings:
-            return base
-        # Settings are added: those of GOOD, with the ones of these parts.
-        values = {**good_settings, **_values_at(parts, positions)}
-        settings, hints, _ = _document(values, ())
-        digest = hashlib.sha256(repr((base.name, sorted(settings.items()), hints)).encode()).hexdigest()[:8]
-        settings = _with_hints(stack_directory(system, _PREFIX + digest), settings, hints)
-        return replace(base, name=_PREFIX + digest, settings={**_mpi_settings(base), **settings})
-
-    return _source(system, ends, tuple(parts), make, lambda positions: make(positions, is_built=False))
+    def _with_settings(self, stack: Stack, positions: frozenset[int]) -> Stack:
+        """The stack with the settings of GOOD, and with those of these parts."""
+        if stack.status == "broken":
+            return stack
+        # A hybrid of packages has no settings yet; nothing is to be added if both stacks have the same.
+        if stack.name.startswith(_PREFIX) and self.has_equal_settings:
+            return stack
+        content = _content({**self.good_settings, **_values_at(self.parts, positions)})
+        text = repr((stack.name, sorted(content.settings.items()), content.hints))
+        name = _PREFIX + hashlib.sha256(text.encode()).hexdigest()[:8]
+        settings = _with_hints(stack_directory(self.system, name), content.settings, content.hints)
+        return replace(stack, name=name, settings={**_mpi_settings(stack), **settings})
 
 
-def _changed_parts(good: Stack, bad: Stack) -> list[str]:
-    """Names of the parts that differ, also by absence; sorted."""
-    changed = {part.name for part in good.parts if bad.part(part.name) != part}
-    changed |= {part.name for part in bad.parts if good.part(part.name) != part}
+def _changed_packages(good: Stack, bad: Stack) -> list[str]:
+    """Names of the packages that differ, also by absence; sorted."""
+    changed = {package.name for package in good.parts if bad.part(package.name) != package}
+    changed |= {package.name for package in bad.parts if good.part(package.name) != package}
     return sorted(changed)
 
 
@@ -266,21 +330,29 @@ def _environment(
 
 
 def _mpi_settings(stack: Stack) -> dict[str, str]:
-    return mpi_settings(next((name for name in SPACK_MPIS if stack.part(name)), ""))
+    """Settings that every stack with this MPI has."""
+    mpi = next((name for name in SPACK_MPIS if stack.part(name)), "")
+    return mpi_settings(mpi)
 
 
 def _settings_beside_mpi(stack: Stack) -> dict[str, str]:
     """Settings without those that every stack with this MPI has."""
-    of_mpi = _mpi_settings(stack)
-    return {name: value for name, value in stack.settings.items() if of_mpi.get(name) != value}
+    settings_of_mpi = _mpi_settings(stack)
+    return {name: value for name, value in stack.settings.items() if settings_of_mpi.get(name) != value}
 
 
 def _settings_beside_modules(stack: Stack) -> dict[str, str] | None:
-    """Recorded settings without those that the modules themselves make."""
+    """Recorded settings without those that the modules themselves make; None if there are no others."""
+    # A shell that loads the modules prints its environment.
     script = "\n".join([*load_module_commands(stack.modules), "env -0"])
-    done = machine.run_program("bash", "-c", script, timeout_s=TIMEOUT_S)
-    loaded = dict(line.split("=", 1) for line in done.stdout.split("\0") if "=" in line)
-    return {name: value for name, value in stack.settings.items() if loaded.get(name) != value} or None
+    completed = machine.run_program("bash", "-c", script, timeout_s=TIMEOUT_S)
+    loaded: dict[str, str] = {}
+    for line in completed.stdout.split("\0"):
+        name, separator, value = line.partition("=")
+        if separator:
+            loaded[name] = value
+    other_settings = {name: value for name, value in stack.settings.items() if loaded.get(name) != value}
+    return other_settings or None
 
 
 def _source(
@@ -301,8 +373,14 @@ def _source(
 
 
 def _differences(good: _Values, bad: _Values) -> tuple[HybridPart, ...]:
-    keys = dict.fromkeys([*good, *bad])
-    return tuple(HybridPart(*key, good.get(key), bad.get(key)) for key in keys if good.get(key) != bad.get(key))
+    """A part for each value that differs, in the order of GOOD."""
+    parts: list[HybridPart] = []
+    for part_kind, name in dict.fromkeys([*good, *bad]):
+        good_value = good.get((part_kind, name))
+        bad_value = bad.get((part_kind, name))
+        if good_value != bad_value:
+            parts.append(HybridPart(part_kind, name, good_value, bad_value))
+    return tuple(parts)
 
 
 def _values_at(parts: Sequence[HybridPart], positions: frozenset[int]) -> _Values:
@@ -310,16 +388,24 @@ def _values_at(parts: Sequence[HybridPart], positions: frozenset[int]) -> _Value
     return {(part.kind, part.name): part.bad for position, part in enumerate(parts) if position in positions}
 
 
-def _document(values: _Values, modules: Sequence[str]) -> tuple[dict[str, str], str, Sequence[str]]:
-    """Settings, text of the file of hints, and modules."""
+@dataclass(frozen=True)
+class _HybridContent:
+    """What a hybrid has besides modules and packages: settings, and the text of the file of hints."""
+
+    settings: dict[str, str]
+    hints: str
+
+
+def _content(values: _Values) -> _HybridContent:
+    """Settings and hints among the values of a hybrid, without those that it does not have."""
     settings: dict[str, str] = {}
-    hint_lines = []
+    hint_lines: list[str] = []
     for (part_kind, name), value in sorted(values.items()):
         if part_kind == "setting" and value:
             settings[name] = value
         elif part_kind == "hint" and value:
             hint_lines.append(f"{name} {value}\n")
-    return settings, "".join(hint_lines), modules
+    return _HybridContent(settings, "".join(hint_lines))
 
 
 def _with_hints(directory: Path, settings: Mapping[str, str], hints: str) -> dict[str, str]:
@@ -342,6 +428,7 @@ def describe_hybrid(
         hints: text of the file for `ROMIO_HINTS`, or empty.
         paths: variables to which directories are prepended before anything of the modules.
     """
+    # Its directory has a digest of its content, so that equal hybrids are one stack.
     listed_paths = {variable: list(directories) for variable, directories in paths.items()}
     text = yaml.safe_dump([[*modules], dict(settings), listed_paths, hints])
     directory = stack_directory(system, _PREFIX + hashlib.sha256(text.encode()).hexdigest()[:8])
@@ -350,6 +437,7 @@ def describe_hybrid(
     if settings:
         document["settings"] = settings
     write_atomically(directory / MODULES_FILE, yaml.safe_dump(document, sort_keys=False))
+    # Programs of the system are found behind those of the hybrid.
     programs = (*paths.get("PATH", ()), *load_system(system).programs)
     if not paths:
         return load_module_stack(system, directory / MODULES_FILE, programs)

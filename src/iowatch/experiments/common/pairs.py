@@ -11,7 +11,7 @@ import hashlib
 import json
 import math
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
 
@@ -53,66 +53,87 @@ def read_pairs(history: History, session: str, best: bool = False) -> dict[int, 
 
     Results that failed, are not positive, or lack a side are absent; so are pairs without any result.
     """
-    order = headline_metrics()
-    samples: dict[tuple[str, Case], dict[str, dict[int, dict[str, tuple[float, ...]]]]] = defaultdict(dict)
+    headline_order = headline_metrics()
+    # The samples of each result, by pair and side, and the results of each case: it can report several metrics.
+    samples: dict[PairedResult, dict[int, dict[str, tuple[float, ...]]]] = {}
+    results_of_case: dict[tuple[str, Case], set[PairedResult]] = defaultdict(set)
     for row in history.results(ResultFilter(session=session)):
-        if row.status == "ok" and row.pair and row.side and row.metric in order and min(row.samples) > 0:
-            by_metric = samples[row.run.rpartition("#")[0], row.case].setdefault(row.metric, {})
-            by_metric.setdefault(row.pair, {})[row.side] = row.samples
+        if row.status != "ok" or not row.pair or not row.side:
+            continue
+        if row.metric not in headline_order or min(row.samples) <= 0:
+            continue
+        result = PairedResult(row.run.rpartition("#")[0], row.case, row.metric)
+        results_of_case[result.run, result.case].add(result)
+        samples.setdefault(result, {}).setdefault(row.pair, {})[row.side] = row.samples
+    # Only the headline metric of a case is compared.
     gains: dict[int, dict[PairedResult, float]] = defaultdict(dict)
-    for (run, case), metrics in samples.items():
-        result = PairedResult(run, case, min(metrics, key=order.index))
-        for pair, sides in metrics[result.metric].items():
+    for results in results_of_case.values():
+        headline = min(results, key=lambda result: headline_order.index(result.metric))
+        for pair, sides in samples[headline].items():
             if len(sides) == 2:
-                gains[pair][result] = result.log_gain(sides["left"], sides["right"], best)
+                gains[pair][headline] = headline.log_gain(sides["left"], sides["right"], best)
     return dict(sorted(gains.items()))
 
 
-def measure_pairs(
-    history: History,
-    context: AbContext,
-    wanted: Callable[[], int],
-    record: Callable[[PairGains], None],
-    *,
-    seed: int,
-    budget_s: float | None = None,
-    runs: Callable[[], Collection[str]] | None = None,
-    best: bool = False,
-    attributes: Mapping[str, object],
-) -> AbRunResult:
-    """Measure pairs of the two stacks of the context in one session, each stack after a warm-up.
+@dataclass(frozen=True)
+class PairDemand:
+    """Who asks for pairs: how many, and what happens to them.
 
-    Args:
-        wanted: number of further pairs that are certainly needed; asked before each start of ReFrame, which measures at
-            most these, and fewer if they take longer than a minute. 0 ends the session.
+    Attributes:
+        pairs_needed: number of further pairs that are certainly needed; asked before each start of ReFrame, which
+            measures at most these, and fewer if they take longer than a minute. 0 ends the session.
         record: receives the log gains (right / left) of each pair that has any, in their order.
+        run_names: names of the runs that the next pairs have; asked after `pairs_needed`, not for warm-ups; None for
+            all runs.
+    """
+
+    pairs_needed: Callable[[], int]
+    record: Callable[[PairGains], None]
+    run_names: Callable[[], Collection[str]] | None = None
+
+
+@dataclass(frozen=True)
+class PairOptions:
+    """How pairs are measured.
+
+    Attributes:
         seed: of the order within pairs; stored with the session.
-        budget_s: seconds until the session ends, with the pairs that were measured by then.
-        runs: names of the runs that the next pairs have; asked after `wanted`, not for warm-ups [default: all].
-        best: as in `read_pairs`.
         attributes: stored with the session.
+        budget_s: seconds until the session ends, with the pairs that were measured by then; None without an end.
+        best: as in `read_pairs`.
+    """
+
+    seed: int
+    attributes: Mapping[str, object]
+    budget_s: float | None = None
+    best: bool = False
+
+
+def measure_pairs(history: History, context: AbContext, demand: PairDemand, options: PairOptions) -> AbRunResult:
+    """Measure pairs of the two stacks of the context in one session, each stack after a warm-up.
 
     Raises:
         WarmUpError: a stack produced no result at all.
         MachineError: three pairs in a row without a result on both sides; see `run_ab`.
         UsageError: see `run_ab`.
     """
-    rule = StopRule(budget_s=math.inf if budget_s is None else budget_s, most=10**6)
-    schedule = _WantedPairs(rule, seed, history=history, wanted=wanted, record_pair=record, runs=runs, best=best)
-    return run_ab(history, context, schedule, attributes)
+    budget_s = math.inf if options.budget_s is None else options.budget_s
+    # The demand ends the session, not a number of pairs.
+    rule = StopRule(budget_s=budget_s, most=10**6)
+    schedule = _DemandedPairs(rule, options.seed, history=history, demand=demand, best=options.best)
+    return run_ab(history, context, schedule, options.attributes)
 
 
 @dataclass
-class _WantedPairs(AbSchedule):
-    """Pairs as long as some are wanted; `stopped` is `decided` then."""
+class _DemandedPairs(AbSchedule):
+    """Pairs as long as some are needed; `stopped` is `decided` then."""
 
     history: History = field(kw_only=True)
-    wanted: Callable[[], int] = field(kw_only=True)
-    record_pair: Callable[[PairGains], None] = field(kw_only=True)
-    runs: Callable[[], Collection[str]] | None = field(kw_only=True)
+    demand: PairDemand = field(kw_only=True)
     best: bool = field(kw_only=True)
     _names: Collection[str] | None = None
     _run_seconds: list[float] = field(default_factory=list)
+    _consecutive_faults: int = 0
 
     def run_names(self) -> Collection[str] | None:
         return self._names
@@ -138,35 +159,53 @@ class _WantedPairs(AbSchedule):
         return left_s
 
     def batches(self, most: int = 10**6) -> Iterator[tuple[AbTurn, ...]]:
+        """Yield a warm-up, which is pair 0, then pairs as long as they are needed and the budget allows it."""
         rng = np.random.default_rng(self.seed)
-        yield tuple(AbTurn(0, side) for side in self.random_block(rng))
-        done, faults = 0, 0
+        yield self._turns_of([0], rng)
+        measured_count = 0
         while True:
-            count = self.wanted()
-            if count <= 0:
+            needed_count = self.demand.pairs_needed()
+            if needed_count <= 0:
                 self.stopped = "decided"
                 return
-            reason = self._stop(done)
+            reason = self._stop(measured_count)
             if reason is not None:
                 self.stopped = reason
                 return
-            self._names = self.runs() if self.runs else None
+            self._names = self.demand.run_names() if self.demand.run_names else None
             # One start of ReFrame measures several pairs.
-            pairs = range(done + 1, done + 1 + self.fitting_pairs(done, min(count, most)))
-            yield tuple(AbTurn(pair, side) for pair in pairs for side in self.random_block(rng))
-            gains = read_pairs(self.history, self.session, self.best)
-            for pair in pairs:
-                if pair in gains:
-                    faults = 0
-                    self.record_pair(gains[pair])
-                else:
-                    faults += 1
-            if faults >= _MAX_FAULTS:
-                raise MachineError(
-                    f"{format_count(faults, 'consecutive pair')} without a result on both sides",
-                    hint=f"`iowatch history show {self.session}` has the reasons.",
-                )
-            done = pairs[-1]
+            batch_count = self.fitting_pairs(measured_count, min(needed_count, most))
+            pairs = range(measured_count + 1, measured_count + 1 + batch_count)
+            yield self._turns_of(pairs, rng)
+            # Their results are in the history when the caller asks for the next batch.
+            self._report_gains(pairs)
+            measured_count += batch_count
+
+    def _turns_of(self, pairs: Iterable[int], rng: np.random.Generator) -> tuple[AbTurn, ...]:
+        """Both turns of each pair, in an order that a coin decides."""
+        turns: list[AbTurn] = []
+        for pair in pairs:
+            turns += [AbTurn(pair, stack_side) for stack_side in self.random_block(rng)]
+        return tuple(turns)
+
+    def _report_gains(self, pairs: Iterable[int]) -> None:
+        """Report the gains of pairs that were measured.
+
+        Raises:
+            MachineError: too many pairs in a row have no result on both sides.
+        """
+        gains = read_pairs(self.history, self.session, self.best)
+        for pair in pairs:
+            if pair in gains:
+                self._consecutive_faults = 0
+                self.demand.record(gains[pair])
+            else:
+                self._consecutive_faults += 1
+        if self._consecutive_faults >= _MAX_FAULTS:
+            raise MachineError(
+                f"{format_count(self._consecutive_faults, 'consecutive pair')} without a result on both sides",
+                hint=f"`iowatch history show {self.session}` has the reasons.",
+            )
 
 
 def make_pair_context(
@@ -185,9 +224,9 @@ def make_pair_context(
     """
     if site is None:
         site = reframe.load_site(options.system)
-    further_stacks = [stack for stack in sides if stack.name not in site.features]
+    new_stacks = [stack for stack in sides if stack.name not in site.features]
     options = replace(options, stacks=tuple(stack.name for stack in sides))
-    return make_ab_context(options, _site_with(site, like, further_stacks))
+    return make_ab_context(options, _site_with(site, like, new_stacks))
 
 
 _CONFIGURATION = """import json

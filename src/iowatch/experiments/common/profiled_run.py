@@ -18,7 +18,7 @@ from iowatch.session.context import SessionContext
 from iowatch.session.file_systems import LockedSession, exclude_runs, lock_file_systems
 from iowatch.session.plan import SessionPlan, check_byte_budget, make_session_plan, require_runs
 from iowatch.session.runner import SessionRunner, lock_system
-from iowatch.store import History, SessionFacts
+from iowatch.store import History, RunRow, SessionFacts
 
 _LOG = logging.getLogger(__name__)
 
@@ -40,16 +40,13 @@ def run_profile(
         MachineError: another session is running; scratch cannot be used; ReFrame cannot be started, or ran nothing.
     """
     with lock_system(history, context.system):
+        # A profiled run writes as much as a measured one, so the same limits hold.
         excluded = exclude_runs(context)
         plan = make_session_plan(context.site, context.cases, context.options.stacks, context.limits, excluded)
         require_runs(context.site, plan)
         check_byte_budget(context.site, plan, context.limits)
         with lock_file_systems(history, context, plan) as session:
-            names = ", ".join(f"{run.name} on {run.stack}" for run in plan.runs)
-            message = f"profiling {names}, scratch {context.scratch}"
-            if profiler.startswith(counters.COUNTS):
-                message = f"counting what {format_count(len(plan.runs), 'run')} do"
-            _LOG.info("%s", message)
+            _LOG.info("%s", _start_message(profiler, context, plan))
             runner = _ProfileRunner(history, session, plan, profiler, attributes)
             runner.run()
     runs = history.runs(runner.record.uuid)
@@ -58,21 +55,28 @@ def run_profile(
             f"no run ended: {runner.reason or 'ReFrame ran nothing'}",
             hint=f"{runner.directory / 'reframe.log'} contains ReFrame's output.",
         )
-    entries = []
-    for run in runs:
-        is_ok = run.status == "ok"
-        entries.append(
-            {
-                "name": run.name,
-                "stack": run.stack,
-                "run": run.id,
-                "status": run.status,
-                "reason": run.reason,
-                "profile": run.facts.profile if is_ok else None,
-                "counts": run.facts.counts if is_ok else None,
-            }
-        )
-    return {"session": runner.record.uuid, "runs": entries}
+    return {"session": runner.record.uuid, "runs": [_run_entry(run) for run in runs]}
+
+
+def _start_message(profiler: str, context: SessionContext, plan: SessionPlan) -> str:
+    if profiler.startswith(counters.COUNTS):
+        return f"counting what {format_count(len(plan.runs), 'run')} do"
+    names = ", ".join(f"{run.name} on {run.stack}" for run in plan.runs)
+    return f"profiling {names}, scratch {context.scratch}"
+
+
+def _run_entry(run: RunRow) -> dict[str, Any]:
+    """What is returned of a run; of a failed one neither profile nor counts, which are not complete."""
+    is_ok = run.status == "ok"
+    return {
+        "name": run.name,
+        "stack": run.stack,
+        "run": run.id,
+        "status": run.status,
+        "reason": run.reason,
+        "profile": run.facts.profile if is_ok else None,
+        "counts": run.facts.counts if is_ok else None,
+    }
 
 
 class _ProfileRunner(SessionRunner):
@@ -93,18 +97,21 @@ class _ProfileRunner(SessionRunner):
         self.plan, self.profiler = plan, profiler
 
     def execute(self) -> None:
-        planned = [run.key for run in self.plan.runs]
-        order = self.session.order(self.directory)
-        order = replace(order, runs=checks.ordered_runs(planned), extensions=_extensions(self.profiler))
+        planned_runs = [run.key for run in self.plan.runs]
+        order = replace(
+            self.session.order(self.directory),
+            runs=checks.ordered_runs(planned_runs),
+            extensions=_extensions(self.profiler),
+        )
         try:
             reframe.execute_order(self.context.site, order, self.directory, lambda: None)
         finally:
-            for failure in reframe.read_failures(self.directory, self.context.site):
-                self.reason = failure.reason
-                break
+            # The first failure of ReFrame is the reason if no run ended.
+            failures = reframe.read_failures(self.directory, self.context.site)
+            self.reason = next((failure.reason for failure in failures), self.reason)
             self.ingest_all()
             runs = self.history.runs(self.record.uuid)
-            if len(runs) != len(planned):
+            if len(runs) != len(planned_runs):
                 self.status = "incomplete"
             elif any(run.status != "ok" for run in runs):
                 self.status = "failed"
@@ -117,4 +124,6 @@ def _extensions(profiler: str) -> dict[str, dict[str, Any]]:
     name, _, counter = profiler.partition(":")
     if name == counters.COUNTS:
         return {"counter": {"counter": counter}}
-    return {"profiler": {"profilers": [] if profiler == "auto" else profiler.split(",")}}
+    # No names: the extension tries all profilers.
+    names = [] if profiler == "auto" else profiler.split(",")
+    return {"profiler": {"profilers": names}}

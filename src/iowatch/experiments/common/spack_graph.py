@@ -56,10 +56,11 @@ def read_graph(stack: Stack) -> SpackGraph:
         UsageError: as `graph_of_specs`.
     """
     specs: dict[str, Node] = {}
-    for part in stack.parts:
-        for node in _installed_specs(part.prefix):
+    for package in stack.parts:
+        for node in _installed_specs(package.prefix):
             specs[node["hash"]] = node
-    runtime_hashes = {part.hash for part in stack.parts if part.hash and part.hash in specs}
+    # The records also have packages that were only used to build.
+    runtime_hashes = {package.hash for package in stack.parts if package.hash and package.hash in specs}
     return graph_of_specs(specs, runtime_hashes, stack.name)
 
 

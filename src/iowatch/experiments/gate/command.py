@@ -18,8 +18,8 @@ from iowatch.store import History
 UNDECIDED = 4
 
 
-def _print_schema(context: click.Context, _option: click.Parameter, wanted: bool) -> None:
-    if wanted and not context.resilient_parsing:
+def _print_schema(context: click.Context, _option: click.Parameter, is_set: bool) -> None:
+    if is_set and not context.resilient_parsing:
         common.print_json(gate.document_schema())
         context.exit()
 
@@ -101,23 +101,35 @@ def command(
     Exit code 0: no result is slower by the margin or more. 1: a result is slower, or fails. 4: undecided in the time.
     """
     options = GateOptions(
-        system, suite, base, head, GateSettings(margin=margin), benchmarks, cases, scratch, minutes * 60,
-        instructions if counts else None, seed, build, package,
-    )  # fmt: skip
+        system=system,
+        suite=suite,
+        base=base,
+        head=head,
+        settings=GateSettings(margin=margin),
+        benchmarks=benchmarks,
+        cases=cases,
+        scratch=scratch,
+        budget_s=minutes * 60,
+        counter=instructions if counts else None,
+        seed=seed,
+        build_command=build,
+        package=package,
+    )
     with History.open(db) as history:
-        found = GateRun(history, options).run()
-    document = gate.gate_json(found)
+        outcome = GateRun(history, options).run()
+    # The files first: a reader that closes the pipe of the text must not lose them.
+    document = gate.gate_json(outcome)
     if markdown:
         picture = markdown.with_suffix(".svg")
-        write_atomically(picture, gate.gate_picture(found))
-        write_atomically(markdown, gate.gate_markdown(found, picture.name))
+        write_atomically(picture, gate.gate_picture(outcome))
+        write_atomically(markdown, gate.gate_markdown(outcome, picture.name))
     if json_file:
         write_atomically(json_file, common.format_json(document) + "\n")
     if junit:
-        write_atomically(junit, gate.gate_junit(found))
+        write_atomically(junit, gate.gate_junit(outcome))
     if badge:
-        write_atomically(badge, gate.gate_badge(found.decision))
-    common.print_report(as_json, document, lambda console: gate.render_gate(found, console))
-    if found.decision == "undecided":
+        write_atomically(badge, gate.gate_badge(outcome.decision))
+    common.print_report(as_json, document, lambda console: gate.render_gate(outcome, console))
+    if outcome.decision == "undecided":
         return {"pass": 0, "fail": 1, None: UNDECIDED}[undecided]
-    return 0 if found.decision == "pass" else 1
+    return 0 if outcome.decision == "pass" else 1

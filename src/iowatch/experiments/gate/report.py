@@ -110,198 +110,304 @@ def document_schema() -> dict[str, Any]:
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **TypeAdapter(GateDocument).json_schema()}
 
 
-def gate_document(found: GateOutcome) -> GateDocument:
+def gate_document(outcome: GateOutcome) -> GateDocument:
     """The document of a gate."""
-    settings, names = found.options.settings, result_names(found.results)
-    noisy = [
-        (name, f"its pairs differ by {_percent(one.test.noise)}: too much noise for the time")
-        for name, one in zip(names, found.results, strict=True)
-        if one.test.state == "left out"
-    ]
+    options = outcome.options
+    # What failed, was left out before it was measured, or was measured and is too noisy.
+    failed = [ReasonDocument(run, reason) for run, reason in outcome.failed.items()]
+    left_out = [ReasonDocument(run, reason) for run, reason in outcome.left_out.items()]
+    for name, result in zip(result_names(outcome.results), outcome.results, strict=True):
+        if result.test.state == "left out":
+            reason = f"its pairs differ by {_percent(result.test.noise)}: too much noise for the time"
+            left_out.append(ReasonDocument(name, reason))
     return GateDocument(
-        1, found.decision, summary(found), found.options.system, found.options.suite,
-        found.options.base, found.options.head, list(_library_lines(found)),
-        settings.margin, settings.missed, settings.false_alarm,
-        [_result_document(name, one) for name, one in zip(names, found.results, strict=True)],
-        [ReasonDocument(*one) for one in found.failed.items()],
-        [ReasonDocument(*one) for one in (*found.left_out.items(), *noisy)],
-        None if found.counts is None
-        else [CountDocument(row.run, one.name, one.base, one.head) for row in found.counts for one in row.differences],
-        found.counts_refused, round(found.seconds, 1), round(found.seconds_left, 1),
-        round(found.load, 2), found.session,
-    )  # fmt: skip
+        format=1,
+        decision=outcome.decision,
+        summary=summary(outcome),
+        system=options.system,
+        suite=options.suite,
+        base=options.base,
+        head=options.head,
+        libraries=list(_library_lines(outcome)),
+        margin=options.settings.margin,
+        missed=options.settings.missed,
+        false_alarm=options.settings.false_alarm,
+        results=_result_documents(outcome),
+        failed=failed,
+        left_out=left_out,
+        counts=_count_documents(outcome),
+        counts_refused=outcome.counts_refused,
+        seconds=round(outcome.seconds, 1),
+        seconds_left=round(outcome.seconds_left, 1),
+        load=round(outcome.load, 2),
+        session=outcome.session,
+    )
+
+
+def _count_documents(outcome: GateOutcome) -> list[CountDocument] | None:
+    """The counts that differ, one per run and count; None if nothing was counted."""
+    if outcome.counts is None:
+        return None
+    documents: list[CountDocument] = []
+    for run_differences in outcome.counts:
+        for difference in run_differences.differences:
+            documents.append(CountDocument(run_differences.run, difference.name, difference.base, difference.head))
+    return documents
 
 
 def result_names(results: Sequence[MeasuredResult]) -> list[str]:
     """Short names of the results, as comparisons use them."""
-    cases = (one.result.case for one in results)
-    return short_case_names([{"benchmark": of.benchmark, **of.without("ab_run").parameters} for of in cases])
+    descriptions: list[dict[str, Scalar]] = []
+    for measured in results:
+        case = measured.result.case
+        # Both builds ran the case in an A/B run, which tells no result from another.
+        parameters = case.without("ab_run").parameters
+        descriptions.append({"benchmark": case.benchmark, **parameters})
+    return short_case_names(descriptions)
 
 
-def _result_document(name: str, one: MeasuredResult) -> GatedResult:
-    of, test = one.result, one.test
-    low, high = (math.expm1(end) if math.isfinite(end) else None for end in test.interval())
+def _result_documents(outcome: GateOutcome) -> list[GatedResult]:
+    """One document per result, in their order."""
+    names = result_names(outcome.results)
+    return [_result_document(name, result) for name, result in zip(names, outcome.results, strict=True)]
+
+
+def _result_document(name: str, measured: MeasuredResult) -> GatedResult:
+    result = measured.result
+    test = measured.test
+    # The test works with logarithms of the gain; the document has changes.
+    low, high = test.interval()
     return GatedResult(
-        name, of.run, dict(of.case.parameters), of.metric, METRICS[of.metric].unit, one.base, one.head,
-        math.expm1(test.centre.estimate), (low, high), test.noise, len(test.centre.log_ratios), test.state,
-    )  # fmt: skip
+        name=name,
+        run=result.run,
+        case=dict(result.case.parameters),
+        metric=result.metric,
+        unit=METRICS[result.metric].unit,
+        base=measured.base,
+        head=measured.head,
+        change=math.expm1(test.centre.estimate),
+        interval=(_finite_change(low), _finite_change(high)),
+        noise=test.noise,
+        pairs=len(test.centre.log_ratios),
+        decision=test.state,
+    )
+
+
+def _finite_change(log_gain: float) -> float | None:
+    """The change that a log gain stands for; None for an infinite end of an interval."""
+    if not math.isfinite(log_gain):
+        return None
+    return math.expm1(log_gain)
 
 
 def _percent(fraction: float) -> str:
     return f"{100 * fraction:.1f} %"
 
 
-def summary(found: GateOutcome) -> str:
+def summary(outcome: GateOutcome) -> str:
     """The decision in one sentence, for somebody who never read the documentation."""
-    base, head, margin = found.base.label, found.head.label, f"{100 * found.options.settings.margin:g} %"
-    rows = [_result_document(name, one) for name, one in zip(result_names(found.results), found.results, strict=True)]
-    slower = [row for row in rows if row.decision == "slower"]
-    within = [row for row in rows if row.decision == "within"]
-    if found.failed:
-        names = ", ".join(found.failed)
+    base = outcome.base.label
+    head = outcome.head.label
+    if outcome.failed:
+        names = ", ".join(outcome.failed)
         return f"{head} does not work where {base} does: {names} fails."
+    results = _result_documents(outcome)
+    slower = [f"{result.name} by {_percent(-result.change)}" for result in results if result.decision == "slower"]
     if slower:
-        parts = ", ".join(f"{row.name} by {_percent(-row.change)}" for row in slower)
-        return f"{head} is slower than {base}: {parts}."
-    measured = format_count(len(within), "measurement")
-    if found.decision == "pass":
-        rest = len(rows) - len(within) + len(found.left_out)
-        without = f"; {rest} left out (below)" if rest else ""
-        return f"{head} is not slower than {base} by {margin} or more in any of {measured}{without}."
-    time = f"{found.seconds / 60:.0f} minutes"
-    if not any(row.decision == "open" for row in rows):
-        why = f"runs differ too much from one to the next for {time}"
-        if not rows:
-            why = f"{time} were over before the first pair; more time (--minutes) or fewer cases (--case) are needed"
-        return f"Not decided whether {head} is slower than {base}: {why}."
-    return (
-        f"Not decided in {time} whether {head} is slower than {base} by {margin} or more: {measured} within it, "
-        f"{sum(row.decision == 'open' for row in rows)} open; about {math.ceil(found.seconds_left / 60)} more minutes "
-        "are needed."
-    )
+        return f"{head} is slower than {base}: {', '.join(slower)}."
+    # Nothing failed and nothing is slower: all results are within the margin, or time was too short for some.
+    margin = f"{100 * outcome.options.settings.margin:g} %"
+    within_count = sum(result.decision == "within" for result in results)
+    measured = format_count(within_count, "measurement")
+    if outcome.decision == "pass":
+        left_out_count = len(results) - within_count + len(outcome.left_out)
+        exceptions = f"; {left_out_count} left out (below)" if left_out_count else ""
+        return f"{head} is not slower than {base} by {margin} or more in any of {measured}{exceptions}."
+    time = f"{outcome.seconds / 60:.0f} minutes"
+    open_count = sum(result.decision == "open" for result in results)
+    if open_count:
+        return (
+            f"Not decided in {time} whether {head} is slower than {base} by {margin} or more: {measured} within it, "
+            f"{open_count} open; about {math.ceil(outcome.seconds_left / 60)} more minutes are needed."
+        )
+    # More time alone does not help where no result is open.
+    if results:
+        reason = f"runs differ too much from one to the next for {time}"
+    else:
+        reason = f"{time} were over before the first pair; more time (--minutes) or fewer cases (--case) are needed"
+    return f"Not decided whether {head} is slower than {base}: {reason}."
 
 
-def repeat_command(found: GateOutcome) -> str:
+def repeat_command(outcome: GateOutcome) -> str:
     """The command that repeats the gate, with more time if it was undecided."""
-    options = found.options
-    minutes = math.ceil((found.seconds + 1.2 * found.seconds_left) / 60) if found.decision == "undecided" else 0
+    options = outcome.options
+    minutes = options.budget_s / 60
+    if outcome.decision == "undecided":
+        # A reserve of a fifth, because the time left is an estimate.
+        needed_s = outcome.seconds + 1.2 * outcome.seconds_left
+        minutes = max(math.ceil(needed_s / 60), minutes)
     words = ["iowatch", "gate", "--base", options.base, "--head", options.head, "--system", options.system]
     words += ["--suite", options.suite, "--margin", f"{100 * options.settings.margin:g}%"]
-    words += ["--minutes", f"{max(minutes, options.budget_s / 60):g}"]
-    words += [word for name in options.benchmarks for word in ("--benchmark", name)]
-    words += [word for name in options.cases for word in ("--case", name)]
-    given = {"--scratch": options.scratch, "--build": options.build_command, "--package": options.package}
-    words += [word for option, value in given.items() if value for word in (option, str(value))]
+    words += ["--minutes", f"{minutes:g}"]
+    # Only the options that differ from their defaults.
+    for benchmark in options.benchmarks:
+        words += ["--benchmark", benchmark]
+    for case in options.cases:
+        words += ["--case", case]
+    if options.scratch:
+        words += ["--scratch", str(options.scratch)]
+    if options.build_command:
+        words += ["--build", options.build_command]
+    if options.package:
+        words += ["--package", options.package]
     return shlex.join(words)
 
 
-def _library_lines(found: GateOutcome) -> Iterator[str]:
+def _library_lines(outcome: GateOutcome) -> Iterator[str]:
     """In what the builds differ: `hdf5 1.10.8 -> 1.14.5`."""
-    for row in found.difference.differences:
-        field = "" if row.field == "version" else f" {row.field}"
-        yield f"{row.part}{field} {row.left or 'none'} -> {row.right or 'none'}"
-    if found.difference.rebuilt:
-        yield f"same version, another build: {', '.join(found.difference.rebuilt)}"
+    for difference in outcome.difference.differences:
+        field = "" if difference.field == "version" else f" {difference.field}"
+        yield f"{difference.part}{field} {difference.left or 'none'} -> {difference.right or 'none'}"
+    if outcome.difference.rebuilt:
+        yield f"same version, another build: {', '.join(outcome.difference.rebuilt)}"
 
 
-_WORDS = {"within": "within the margin", "slower": "slower", "open": "not decided", "left out": "left out: noise"}
+_DECISION_WORDS = {
+    "within": "within the margin",
+    "slower": "slower",
+    "open": "not decided",
+    "left out": "left out: noise",
+}
 
 
-def _rows(found: GateOutcome, document: GateDocument) -> Iterator[tuple[str, ...]]:
-    for row in document.results:
-        low, high = row.interval
+def _table_rows(document: GateDocument) -> Iterator[tuple[str, ...]]:
+    """Cells of the table of results: name, base, head and `_COLUMNS`."""
+    for result in document.results:
+        low, high = result.interval
+        interval = ""
+        if low is not None or high is not None:
+            interval = f"{format_change(low)} to {format_change(high)}"
         yield (
-            row.name,
-            *(f"{format_number(value)} {row.unit}" for value in (row.base, row.head)),
-            format_change(row.change),
-            "" if low is None and high is None else f"{format_change(low)} to {format_change(high)}",
-            str(row.pairs),
-            _WORDS[row.decision],
+            result.name,
+            f"{format_number(result.base)} {result.unit}",
+            f"{format_number(result.head)} {result.unit}",
+            format_change(result.change),
+            interval,
+            str(result.pairs),
+            _DECISION_WORDS[result.decision],
         )
 
 
-def _count_lines(found: GateOutcome) -> list[str]:
+def _count_lines(outcome: GateOutcome) -> list[str]:
     """Counts that differ, most of which need no statistics to be believed."""
-    if found.counts is None:
+    if outcome.counts is None:
         return []
-    lines = [f"{row.run}: {'; '.join(one.text for one in row.differences)}" for row in found.counts]
-    lines = lines or ["no count differs: both builds make the same calls on the files, as far as they were counted"]
-    return [*lines, *([found.counts_refused] if found.counts_refused else [])]
+    lines: list[str] = []
+    for run_differences in outcome.counts:
+        changes = [difference.text for difference in run_differences.differences]
+        lines.append(f"{run_differences.run}: {'; '.join(changes)}")
+    if not lines:
+        lines.append("no count differs: both builds make the same calls on the files, as far as they were counted")
+    if outcome.counts_refused:
+        lines.append(outcome.counts_refused)
+    return lines
 
 
-def _other_lines(found: GateOutcome, document: GateDocument) -> Iterator[tuple[str, list[str]]]:
-    """Sections below the table: title, lines."""
-    yield "Fails", [f"{one.name}: {one.reason}" for one in document.failed]
-    yield "Counts of one repetition", _count_lines(found)
-    yield "Left out", [f"{one.name}: {one.reason}" for one in document.left_out]
-    yield f"{found.base.label} -> {found.head.label}", document.libraries
-    yield (
-        "Measured",
-        [
-            f"{found.seconds / 60:.1f} minutes on {platform.node()}, load "
-            f"{found.load:.1f} at the start; the interval of each change misses on either side with at most "
-            f"{100 * found.options.settings.missed:g} %; session {found.session}"
-        ],
+@dataclass(frozen=True)
+class _Section:
+    """Lines below the table, under their title."""
+
+    title: str
+    lines: Sequence[str]
+
+
+def _sections(outcome: GateOutcome, document: GateDocument) -> list[_Section]:
+    """What stands below the table, without sections that have no lines."""
+    missed = 100 * outcome.options.settings.missed
+    measurement = (
+        f"{outcome.seconds / 60:.1f} minutes on {platform.node()}, load {outcome.load:.1f} at the start; the interval "
+        f"of each change misses on either side with at most {missed:g} %; session {outcome.session}"
     )
+    sections = [
+        _Section("Fails", _reason_lines(document.failed)),
+        _Section("Counts of one repetition", _count_lines(outcome)),
+        _Section("Left out", _reason_lines(document.left_out)),
+        _Section(f"{outcome.base.label} -> {outcome.head.label}", document.libraries),
+        _Section("Measured", [measurement]),
+    ]
+    return [section for section in sections if section.lines]
 
 
-def render_gate(found: GateOutcome, console: Console) -> None:
+def _reason_lines(documents: Sequence[ReasonDocument]) -> list[str]:
+    return [f"{document.name}: {document.reason}" for document in documents]
+
+
+def render_gate(outcome: GateOutcome, console: Console) -> None:
     """Print the report."""
-    document = gate_document(found)
+    document = gate_document(outcome)
     console.print(document.summary, markup=False, soft_wrap=True)
-    table = make_table("measured", found.base.label, found.head.label, *_COLUMNS, right=("change", "pairs"))
-    for row in _rows(found, document):
+    table = make_table("measured", outcome.base.label, outcome.head.label, *_COLUMNS, right=("change", "pairs"))
+    for row in _table_rows(document):
         table.add_row(*row)
     console.print(table)
-    for title, lines in _other_lines(found, document):
-        for line in (f"{title}:", *(f"  {line}" for line in lines)) if lines else ():
-            console.print(line, markup=False, emoji=False, soft_wrap=True)
-    console.print(f"To repeat: {repeat_command(found)}", markup=False, soft_wrap=True)
+    for section in _sections(outcome, document):
+        console.print(f"{section.title}:", markup=False, emoji=False, soft_wrap=True)
+        for line in section.lines:
+            console.print(f"  {line}", markup=False, emoji=False, soft_wrap=True)
+    console.print(f"To repeat: {repeat_command(outcome)}", markup=False, soft_wrap=True)
 
 
-def gate_markdown(found: GateOutcome, picture: str | None = None) -> str:
+def gate_markdown(outcome: GateOutcome, picture: str | None = None) -> str:
     """The comment for a merge request.
 
     Args:
         picture: name of the file of `gate_picture` beside the text.
     """
-    document = gate_document(found)
-    columns = ["measured", found.base.label, found.head.label, *_COLUMNS]
-    table = [f"| {' | '.join(map(escape_markdown, columns))} |", "|---|---:|---:|---:|---|---:|---|"]
-    table += [f"| {' | '.join(map(escape_markdown, row))} |" for row in _rows(found, document)]
-    parts = [f"**{escape_markdown(document.summary)}**", "\n".join(table)]
-    parts += [f"![Changes with their intervals]({picture})"] if picture else []
-    for title, lines in _other_lines(found, document):
-        if lines:
-            parts.append("\n".join([f"{escape_markdown(title)}:", "", *(f"- {escape_markdown(one)}" for one in lines)]))
-    return "\n\n".join([*parts, f"To repeat:\n\n    {repeat_command(found)}"]) + "\n"
+    document = gate_document(outcome)
+    columns = ["measured", outcome.base.label, outcome.head.label, *_COLUMNS]
+    # The decision first, then the table of results.
+    table_lines = [f"| {' | '.join(map(escape_markdown, columns))} |", "|---|---:|---:|---:|---|---:|---|"]
+    for row in _table_rows(document):
+        table_lines.append(f"| {' | '.join(map(escape_markdown, row))} |")
+    paragraphs = [f"**{escape_markdown(document.summary)}**", "\n".join(table_lines)]
+    if picture:
+        paragraphs.append(f"![Changes with their intervals]({picture})")
+    # The sections below it are lists.
+    for section in _sections(outcome, document):
+        items = [f"- {escape_markdown(line)}" for line in section.lines]
+        paragraphs.append("\n".join([f"{escape_markdown(section.title)}:", "", *items]))
+    paragraphs.append(f"To repeat:\n\n    {repeat_command(outcome)}")
+    return "\n\n".join(paragraphs) + "\n"
 
 
-def gate_junit(found: GateOutcome) -> str:
+def gate_junit(outcome: GateOutcome) -> str:
     """One test per result: slower or failing on the head is a failure, open or left out is skipped."""
-    document, root = gate_document(found), JUnitXml("iowatch gate")
-    classname = f"{found.base.label} to {found.head.label}"
-    name = f"gate {found.options.suite} on {found.options.system}"
-    suite = junit_suite(root, name, _junit_cases(document, classname), found.seconds)
+    document = gate_document(outcome)
+    root = JUnitXml("iowatch gate")
+    class_name = f"{outcome.base.label} to {outcome.head.label}"
+    name = f"gate {outcome.options.suite} on {outcome.options.system}"
+    suite = junit_suite(root, name, _junit_cases(document, class_name), outcome.seconds)
     suite.add_property("decision", document.decision)
     return str(root.tostring().decode())  # type: ignore[no-untyped-call]
 
 
-def _junit_cases(document: GateDocument, classname: str) -> Iterator[TestCase]:
-    for row in document.results:
-        result: FinalResult | None = None
-        words = f"{format_change(row.change)} ({format_change(row.interval[0])} to {format_change(row.interval[1])})"
-        if row.decision == "slower":
-            result = Failure(valid_xml(f"slower: {words}"), "slower")
-        elif row.decision != "within":
-            result = Skipped(valid_xml(f"{_WORDS[row.decision]}: {words}"))
-        yield junit_case(classname, row.name, result)
-    for one in document.failed:
-        yield junit_case(classname, one.name, Failure(valid_xml(one.reason), "failed"))
-    names = {row.name for row in document.results}
-    for one in document.left_out:
-        if one.name not in names:
-            yield junit_case(classname, one.name, Skipped(valid_xml(one.reason)))
+def _junit_cases(document: GateDocument, class_name: str) -> Iterator[TestCase]:
+    for result in document.results:
+        low, high = result.interval
+        words = f"{format_change(result.change)} ({format_change(low)} to {format_change(high)})"
+        test_result: FinalResult | None = None
+        if result.decision == "slower":
+            test_result = Failure(valid_xml(f"slower: {words}"), "slower")
+        elif result.decision != "within":
+            test_result = Skipped(valid_xml(f"{_DECISION_WORDS[result.decision]}: {words}"))
+        yield junit_case(class_name, result.name, test_result)
+    for failure in document.failed:
+        yield junit_case(class_name, failure.name, Failure(valid_xml(failure.reason), "failed"))
+    # Results that are too noisy are left out, but have their test already.
+    result_names_with_test = {result.name for result in document.results}
+    for omission in document.left_out:
+        if omission.name not in result_names_with_test:
+            yield junit_case(class_name, omission.name, Skipped(valid_xml(omission.reason)))
 
 
 _STYLE = (
@@ -312,28 +418,50 @@ _STATE_COLOURS = {"within": "#0072b2", "slower": "#d55e00", "open": "#888", "lef
 _BADGE_COLOURS = {"pass": "#0072b2", "regression": "#d55e00", "undecided": "#777"}
 
 
-def gate_picture(found: GateOutcome) -> str:
+def gate_picture(outcome: GateOutcome) -> str:
     """Changes with their intervals and the margin, as an SVG file."""
-    rows = gate_document(found).results
-    shown = [end for row in rows for end in (row.change, *row.interval) if end is not None]
-    limit = max([abs(end) for end in shown] + [2 * found.options.settings.margin])
-    x = AxisScale(-min(limit, 1.0), min(limit, 1.0), 420, 780)
-    height = 22 * len(rows) + 50
-    parts = [svg_line("grid", x(tick), 20, x(tick), height - 20) for tick in (x.low, x.low / 2, 0, x.high / 2, x.high)]
-    parts += [svg_text("unit", x(tick), height - 5, format_change(tick)) for tick in (x.low, 0, x.high)]
-    margin = x(-found.options.settings.margin)
-    parts.append(svg_line("margin", margin, 20, margin, height - 20))
-    for number, row in enumerate(rows):
-        y, (low, high) = 34 + 22 * number, row.interval
-        ends = [
-            min(max(end, x.low), x.high) for end in (x.low if low is None else low, x.high if high is None else high)
-        ]
-        parts += [svg_text("name", 5, y + 4, row.name), svg_line("interval", x(ends[0]), y, x(ends[1]), y)]
-        at = x(min(max(row.change or 0.0, x.low), x.high))
-        parts.append(f'<circle cx="{at:.1f}" cy="{y}" r="5" fill="{_STATE_COLOURS[row.decision]}"/>')
-    head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 800 {height}" role="img">'
-    title = f"<title>Change from {escape(found.base.label)} to {escape(found.head.label)}; dashed: the margin</title>"
-    return f"{head}{title}{_STYLE}{''.join(parts)}</svg>\n"
+    results = gate_document(outcome).results
+    margin = outcome.options.settings.margin
+    x_scale = _picture_scale(results, margin)
+    height = 22 * len(results) + 50
+    # A grid with the changes below it, and the margin as a dashed line.
+    elements: list[str] = []
+    for tick in (x_scale.low, x_scale.low / 2, 0, x_scale.high / 2, x_scale.high):
+        elements.append(svg_line("grid", x_scale(tick), 20, x_scale(tick), height - 20))
+    for tick in (x_scale.low, 0, x_scale.high):
+        elements.append(svg_text("unit", x_scale(tick), height - 5, format_change(tick)))
+    elements.append(svg_line("margin", x_scale(-margin), 20, x_scale(-margin), height - 20))
+    # One row per result: its name, the interval as a line, the change as a circle.
+    for number, result in enumerate(results):
+        y = 34 + 22 * number
+        low, high = result.interval
+        # An end that is not known reaches to the edge of the picture.
+        line_start = x_scale(_clip(x_scale.low if low is None else low, x_scale))
+        line_end = x_scale(_clip(x_scale.high if high is None else high, x_scale))
+        circle_x = x_scale(_clip(result.change or 0.0, x_scale))
+        elements.append(svg_text("name", 5, y + 4, result.name))
+        elements.append(svg_line("interval", line_start, y, line_end, y))
+        elements.append(f'<circle cx="{circle_x:.1f}" cy="{y}" r="5" fill="{_STATE_COLOURS[result.decision]}"/>')
+    start = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 800 {height}" role="img">'
+    builds = f"{escape(outcome.base.label)} to {escape(outcome.head.label)}"
+    title = f"<title>Change from {builds}; dashed: the margin</title>"
+    return f"{start}{title}{_STYLE}{''.join(elements)}</svg>\n"
+
+
+def _picture_scale(results: Sequence[GatedResult], margin: float) -> AxisScale:
+    """Changes to pixels: symmetric around no change, with all intervals and twice the margin, at most 100 %."""
+    limit = 2 * margin
+    for result in results:
+        for change in (result.change, *result.interval):
+            if change is not None:
+                limit = max(limit, abs(change))
+    limit = min(limit, 1.0)
+    return AxisScale(-limit, limit, 420, 780)
+
+
+def _clip(change: float, scale: AxisScale) -> float:
+    """The change, or the end of the scale beyond which it is."""
+    return min(max(change, scale.low), scale.high)
 
 
 def gate_badge(decision: GateDecision) -> str:
@@ -348,6 +476,6 @@ def gate_badge(decision: GateDecision) -> str:
     )
 
 
-def gate_json(found: GateOutcome) -> dict[str, Any]:
+def gate_json(outcome: GateOutcome) -> dict[str, Any]:
     """The document of `iowatch gate --json` as plain JSON."""
-    return asdict(gate_document(found))
+    return asdict(gate_document(outcome))

@@ -17,6 +17,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from statistics import median
 from typing import Literal
@@ -28,7 +29,14 @@ from iowatch.core import MachineError, UsageError
 from iowatch.experiments.common import counters
 from iowatch.experiments.common.builds import Build, build_digest, find_build
 from iowatch.experiments.common.commits import CommitRange, CommitSource
-from iowatch.experiments.common.pairs import PairedResult, PairGains, make_pair_context, measure_pairs
+from iowatch.experiments.common.pairs import (
+    PairDemand,
+    PairedResult,
+    PairGains,
+    PairOptions,
+    make_pair_context,
+    measure_pairs,
+)
 from iowatch.experiments.common.profiled_run import run_profile
 from iowatch.session import reframe
 from iowatch.session.ab_run import AbContext, request_allocation
@@ -93,6 +101,23 @@ class RunCountDifferences:
 
     run: str
     differences: tuple[counters.CountDifference, ...]
+
+
+# The counts of a run, by its name and stack: one for each time that it was counted.
+_CountsByRun = dict[tuple[str, str], list[counters.CounterReadings]]
+
+
+@dataclass(frozen=True)
+class _Counting:
+    """What was counted.
+
+    Attributes:
+        differences: by run that has any; None if nothing was to be counted.
+        refused: why something was not counted, or empty.
+    """
+
+    differences: tuple[RunCountDifferences, ...] | None
+    refused: str
 
 
 @dataclass(frozen=True)
@@ -161,14 +186,19 @@ class GateRun:
         if not directory or not revision:
             raise UsageError(f"'{text}' names no directory and revision", hint="For example git:src/hdf5@develop")
         commits = CommitRange(Path(directory).expanduser(), f"{revision}..{revision}")
-        commit, options = commits.resolve(revision), self.options
-        package = options.package or Path(directory).resolve().name
+        commit = commits.resolve(revision)
+        package = self.options.package or Path(directory).resolve().name
         # It is built for the other build if that is a stack of the system.
-        stack_names = [build for build in (options.base, options.head) if ":" not in build]
-        under = load_stack(stack_names[0] if stack_names else _any_stack(options.system), options.system)
+        stack_names = [build for build in (self.options.base, self.options.head) if ":" not in build]
+        stack_name = stack_names[0] if stack_names else _any_stack(self.options.system)
         source = CommitSource(
-            options.system, package, commits, under, options.build_command, parts=()
-        )  # fmt: skip
+            self.options.system,
+            package,
+            commits,
+            load_stack(stack_name, self.options.system),
+            self.options.build_command,
+            parts=(),
+        )
         stack = source.built_stack(commit)
         if stack.status != "installed":
             raise UsageError(f"the build '{text}' cannot be run: {stack.note}")
@@ -180,10 +210,12 @@ class GateRun:
         return self._make_context(self.options.cases, "off")
 
     def _make_context(self, cases: Sequence[str], darshan: Literal["off"] | None) -> AbContext:
+        # The name of a case contains its benchmark.
+        benchmarks = () if cases else self.options.benchmarks
         options = SessionOptions(
             system=self.options.system,
             suite=self.options.suite,
-            benchmarks=() if cases else self.options.benchmarks,
+            benchmarks=benchmarks,
             case_names=tuple(cases),
             scratch=self.options.scratch or _memory_directory(),
             darshan=darshan,
@@ -203,20 +235,24 @@ class GateRun:
         request_allocation(self.context, StopRule(budget_s=self.options.budget_s))
         self.planned = tuple(run.name for run in self.context.plan_sides()["left"].runs)
         # Counts first: they need no pairs, and tell why a result differs.
-        counts, refused = self._count() if self.options.counter else (None, "")
+        counting = self._count() if self.options.counter else _Counting(None, "")
         failed = self._measure()
-        decision: GateDecision = self.gate.decision if self.gate else "undecided"
+        decision: GateDecision = "undecided"
+        if failed:
+            decision = "regression"
+        elif self.gate is not None:
+            decision = self.gate.decision
         return GateOutcome(
             options=self.options,
             base=self.base,
             head=self.head,
             difference=diff_stacks(self.base.stack, self.head.stack),
-            decision="regression" if failed else decision,
+            decision=decision,
             results=tuple(self._results()),
             failed=failed,
             left_out={**self._one_sided_cases(), **self._failed_runs("left")},
-            counts=counts,
-            counts_refused=refused,
+            counts=counting.differences,
+            counts_refused=counting.refused,
             seconds=time.monotonic() - self.started,
             seconds_left=self._decision_s(),
             load=self.load,
@@ -230,15 +266,19 @@ class GateRun:
 
     def _measure(self) -> dict[str, str]:
         """Measure pairs; returns the reasons by run that fails on the head only."""
-        seed = int(np.random.default_rng(self.options.seed).integers(2**31))
-        document = {"base": self.options.base, "head": self.options.head, "margin": self.options.settings.margin}
+        asked = {"base": self.options.base, "head": self.options.head, "margin": self.options.settings.margin}
+        demand = PairDemand(self._pairs_needed, self._record, self._open_runs)
+        pair_options = PairOptions(
+            seed=int(np.random.default_rng(self.options.seed).integers(2**31)),
+            attributes={_ATTRIBUTE: asked},
+            budget_s=self._left_s(),
+        )
         try:
-            measure_pairs(
-                self.history, self.context, self._wanted, self._record, seed=seed, budget_s=self._left_s(),
-                runs=self._open_runs, attributes={_ATTRIBUTE: document},
-            )  # fmt: skip
+            measure_pairs(self.history, self.context, demand, pair_options)
         except WarmUpError as error:
-            if error.side != "right" or self.base.stack.name == self.head.stack.name:
+            # A head that produces nothing is a regression; a base that produces nothing is a fault of the machine.
+            is_regression = error.side == "right" and self.base.stack.name != self.head.stack.name
+            if not is_regression:
                 raise
             return {"everything": error.message}
         except MachineError:  # pairs without a result on both sides
@@ -246,16 +286,13 @@ class GateRun:
                 raise
         return self._failed_runs("right")
 
-    def _wanted(self) -> int:
+    def _pairs_needed(self) -> int:
         """Further pairs that are certainly needed. The first ones show which results there are."""
         if self.session is None:
             self.session = self.history.sessions(self.options.system, 1)[0].uuid
             return _FIRST_PAIRS
         if self.gate is None:
-            results = dict.fromkeys(result for gains in self.first_pairs for result in gains)
-            self.gate = Gate([*results], self.options.settings)
-            for gains in self.first_pairs:
-                self._record(gains)
+            self.gate = self._make_gate()
         # What cannot be decided in the time that is left costs the other results theirs.
         for result in self.gate.open:
             pairs_left = int(self._left_s() / self._pair_s(1))
@@ -263,7 +300,19 @@ class GateRun:
                 self.gate.leave_out(result)
         if self.gate.decision != "undecided" or not self.gate.open or self._failed_runs("right"):
             return 0
-        return max(2, min(self.gate.results[result].pairs_left() for result in self.gate.open))
+        fewest_pairs = min(self.gate.results[result].pairs_left() for result in self.gate.open)
+        return max(2, fewest_pairs)
+
+    def _make_gate(self) -> Gate[PairedResult]:
+        """The gate of all results of the first pairs, with these pairs."""
+        results: dict[PairedResult, None] = {}  # in their order
+        for gains in self.first_pairs:
+            results.update(dict.fromkeys(gains))
+        gate = Gate([*results], self.options.settings)
+        for gains in self.first_pairs:
+            for result, gain in gains.items():
+                gate.record(result, gain)
+        return gate
 
     def _record(self, gains: PairGains) -> None:
         if self.gate is None:
@@ -296,13 +345,13 @@ class GateRun:
         """Results in the order of the plan, with their values from the history."""
         if self.gate is None:
             return
-        values: dict[tuple[str, str, str], dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+        # The medians of all runs, by run, case and metric, then by side.
+        medians: dict[tuple[str, str, str], dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
         for row in self.history.results(ResultFilter(session=self.session)):
             if row.status == "ok" and row.pair and row.side:
-                values[_run_name(row.run), row.case.key, row.metric][row.side].append(median(row.samples))
-        # In the order of the plan.
+                medians[_run_name(row.run), row.case.key, row.metric][row.side].append(median(row.samples))
         for result in sorted(self.gate.results, key=lambda result: self.planned.index(result.run)):
-            sides = values[result.run, result.case.key, result.metric]
+            sides = medians[result.run, result.case.key, result.metric]
             base, head = median(sides["left"]), median(sides["right"])
             yield MeasuredResult(result, base, head, self.gate.results[result])
 
@@ -313,6 +362,7 @@ class GateRun:
         runs = self.history.runs(self.session)
         if not runs:  # the time was over before the first pair
             return {}
+        # What each side received, and why it did not; later turns replace the reasons of earlier ones.
         received: set[tuple[str | None, str]] = set()
         reasons: dict[tuple[str | None, str], str] = {}
         for run in runs:
@@ -320,87 +370,95 @@ class GateRun:
             reasons[side_and_name] = run.reason or run.status
             if run.status == "ok":
                 received.add(side_and_name)
-        failed: dict[str, str] = {}
+        failures: dict[str, str] = {}
         for name in self.planned:
             is_possible = side == "left" or ("left", name) in received
             if (side, name) not in received and is_possible:
-                failed[name] = reasons.get((side, name), "no result")
-        return failed
+                failures[name] = reasons.get((side, name), "no result")
+        return failures
 
     def _one_sided_cases(self) -> dict[str, str]:
         """Reasons by run that only one build can run."""
+        # Equal builds have one label, and no side of their own.
+        if self.base.label == self.head.label:
+            return {}
         reasons: dict[str, str] = {}
         features = self.context.session.site.features
         for case in self.context.session.cases:
-            lacking = {build.label: {*case.requires} - features[build.stack.name] for build in (self.base, self.head)}
-            obstacles = [label for label, missing in lacking.items() if missing]
-            # Equal builds have one label, and no side of their own.
-            if len(obstacles) == 1 and len(lacking) == 2:
-                (label,) = obstacles
-                reasons[case.run_name] = f"{label} does not provide {', '.join(sorted(lacking[label]))}"
+            missing_by_label: dict[str, set[str]] = {}
+            for build in (self.base, self.head):
+                missing = set(case.requires) - features[build.stack.name]
+                if missing:
+                    missing_by_label[build.label] = missing
+            # A case that neither can run is no difference between them.
+            if len(missing_by_label) == 1:
+                ((label, missing),) = missing_by_label.items()
+                reasons[case.run_name] = f"{label} does not provide {', '.join(sorted(missing))}"
         return reasons
 
     # Counts
 
-    def _count(self) -> tuple[tuple[RunCountDifferences, ...], str]:
-        """Counts that differ; cases with a difference are counted a second time if there is time, to confirm it.
-
-        Returns:
-            the differences, and why something was not counted.
-        """
-        base, head = self.base.stack.name, self.head.stack.name
+    def _count(self) -> _Counting:
+        """Counts that differ; cases with a difference are counted a second time if there is time, to confirm it."""
+        base = self.base.stack.name
+        head = self.head.stack.name
         keys = {build.stack.name: self._counts_key(build.stack) for build in (self.base, self.head)}
-        counted: dict[tuple[str, str], list[counters.CounterReadings]] = defaultdict(list)
+        counts_by_run: _CountsByRun = defaultdict(list)
         # The base is usually counted already: many heads are compared with it.
         recorded = self._recorded_counts(base, keys[base])
         for name, counts in recorded.items():
-            counted[name, base].append(counts)
-        names, differing = self.planned, list[RunCountDifferences]()
-        for is_first in (True, False):
-            stacks = (head,) if recorded and is_first else (base, head)
-            self._count_runs(names, stacks, keys, counted)
-            differing = []
-            for name in names:
-                rows = counters.differing_counts(counted[name, base], counted[name, head])
-                if rows:
-                    differing.append(RunCountDifferences(name, tuple(rows)))
-            names = tuple(row.run for row in differing)
-            if not names or self._left_s() < self.options.budget_s / 2:
-                break
-        missing = [name for name in self.planned if not (counted[name, base] and counted[name, head])]
-        all_counts = [counts for counts_of_run in counted.values() for counts in counts_of_run]
-        return tuple(differing), self._refused_counts(all_counts, missing)
+            counts_by_run[name, base].append(counts)
+        # First all runs; then, if half of the time is left, those with a difference on both builds.
+        stacks = (head,) if recorded else (base, head)
+        differing = self._count_and_compare(self.planned, stacks, keys, counts_by_run)
+        if differing and self._left_s() >= self.options.budget_s / 2:
+            names = tuple(run_differences.run for run_differences in differing)
+            differing = self._count_and_compare(names, (base, head), keys, counts_by_run)
+        return _Counting(tuple(differing), self._refused_counts(counts_by_run))
 
-    def _count_runs(
-        self,
-        names: Sequence[str],
-        stacks: Sequence[str],
-        keys: Mapping[str, str],
-        counted: dict[tuple[str, str], list[counters.CounterReadings]],
-    ) -> None:
-        """Count what runs do, in a session of their own.
+    def _count_and_compare(
+        self, names: Sequence[str], stacks: Sequence[str], keys: Mapping[str, str], counts_by_run: _CountsByRun
+    ) -> list[RunCountDifferences]:
+        """Count runs on these stacks, and compare all counts that there are of them.
 
         Args:
             keys: of the counts of each stack, for later gates.
-            counted: receives the counts, by run and stack.
+            counts_by_run: receives the counts, by run and stack.
         """
+        self._count_runs(names, stacks, keys, counts_by_run)
+        differing: list[RunCountDifferences] = []
+        for name in names:
+            base_counts = counts_by_run[name, self.base.stack.name]
+            head_counts = counts_by_run[name, self.head.stack.name]
+            differences = counters.differing_counts(base_counts, head_counts)
+            if differences:
+                differing.append(RunCountDifferences(name, tuple(differences)))
+        return differing
+
+    def _count_runs(
+        self, names: Sequence[str], stacks: Sequence[str], keys: Mapping[str, str], counts_by_run: _CountsByRun
+    ) -> None:
+        """Count what runs do, in a session of their own; arguments as of `_count_and_compare`."""
         context = self._make_context(names, self._darshan).session.with_stacks(stacks)
         profiler = f"{counters.COUNTS}:{self.options.counter}"
         document = run_profile(self.history, context, profiler, **{_COUNTED: keys})
         for run in document["runs"]:
             if run["counts"]:
-                counted[run["name"], run["stack"]].append(counters.CounterReadings(**run["counts"]))
+                counts_by_run[run["name"], run["stack"]].append(counters.CounterReadings(**run["counts"]))
 
-    def _refused_counts(self, all_counts: Sequence[counters.CounterReadings], missing: Sequence[str]) -> str:
-        """Why something was not counted; empty if everything was.
-
-        Args:
-            missing: names of runs without counts of a build.
-        """
+    def _refused_counts(self, counts_by_run: _CountsByRun) -> str:
+        """Why something was not counted; empty if everything was."""
+        all_counts = list(chain.from_iterable(counts_by_run.values()))
         reasons = {counts.refused for counts in all_counts if counts.refused}
         if any(counts.operations is None for counts in all_counts):
-            why = "not both builds have Darshan" if self._darshan else "a Darshan log is not complete"
-            reasons.add(f"no calls of MPI-IO and HDF5: {why}")
+            reason = "not both builds have Darshan" if self._darshan else "a Darshan log is not complete"
+            reasons.add(f"no calls of MPI-IO and HDF5: {reason}")
+        # A run that failed has no counts.
+        missing: list[str] = []
+        for name in self.planned:
+            has_counts = [bool(counts_by_run[name, build.stack.name]) for build in (self.base, self.head)]
+            if not all(has_counts):
+                missing.append(name)
         if missing:
             reasons.add(f"not counted, because the run failed: {', '.join(missing)}")
         return "; ".join(sorted(reasons))
@@ -409,11 +467,15 @@ class GateRun:
     def _darshan(self) -> Literal["off"] | None:
         """Whether counted runs are traced: on both sides or on none, even if the base is counted already."""
         features = self.context.session.site.features
-        return None if all("darshan" in features[build.stack.name] for build in (self.base, self.head)) else "off"
+        for build in (self.base, self.head):
+            if "darshan" not in features[build.stack.name]:
+                return "off"
+        return None
 
     def _counts_key(self, stack: Stack) -> str:
         """Equal for counts of the same content, cases, counter and version of iowatch on the same kind of machine."""
         cases = [(case.run_name, sorted(case.options.items())) for case in self.context.session.cases]
+        # What counts, and where: another kernel or another strace counts differently.
         tools = [shutil.which(tool) for tool in ("strace", "perf", "valgrind")]
         host = (machine.detect_processor(), platform.release(), platform.node(), tools)
         text = repr((build_digest(stack), cases, self.options.counter, self._darshan, __version__, host))
@@ -426,13 +488,14 @@ class GateRun:
         for session in self.history.sessions(self.options.system):
             if session.facts.document.get(_COUNTED, {}).get(stack) != key:
                 continue
-            counted: dict[str, counters.CounterReadings] = {}
+            recorded: dict[str, counters.CounterReadings] = {}
             for run in self.history.runs(session.uuid):
                 if run.stack == stack and run.status == "ok" and run.facts.counts:
-                    counted[run.name] = counters.CounterReadings(**run.facts.counts)
-            if counted.keys() >= {*self.planned}:
+                    recorded[run.name] = counters.CounterReadings(**run.facts.counts)
+            # A session that was interrupted has not all of them.
+            if recorded.keys() >= {*self.planned}:
                 _LOG.info("counts of %s: from session %s", self.base.label, session.uuid[:8])
-                return {name: counted[name] for name in self.planned}
+                return {name: recorded[name] for name in self.planned}
         return {}
 
 

@@ -75,6 +75,7 @@ class Aggressors:
             MachineError: they do not run within the time that jobs may wait.
         """
         self.directory.mkdir(parents=True)
+        # Their control file exists before they read it: no aggressor is to run yet.
         self._command(0, 0)
         extensions = {AGGRESSOR.name: self._settings.to_json()}
         order = replace(order, runs=checks.ordered_runs([self.run.key]), is_traced=False, extensions=extensions)
@@ -82,6 +83,7 @@ class Aggressors:
         words += ["--skip-sanity-check", "--skip-performance-check"]
         variables = reframe.write_check_order(self.directory, order)
         self._process = self._stack.enter_context(reframe.started_reframe(words, self.directory, variables))
+        # They may wait in the queue as long as any job of the system.
         minutes = self._context.limits.queue_minutes or _QUEUE_MINUTES
         try:
             self._wait(lambda job: job.started, self._jobs, 60.0 * minutes)
@@ -92,13 +94,16 @@ class Aggressors:
                 hint=f"{self.directory / 'reframe.log'} contains ReFrame's output; fewer levels need fewer jobs.",
             ) from error
 
-    def start(self, level: int, most_starts: int) -> None:
+    def start(self, level: int, max_starts: int) -> None:
         """Let aggressors 1 to `level` run, and wait until each has started its benchmark.
+
+        Args:
+            max_starts: number of starts after which each of them is idle.
 
         Raises:
             AggressorError: one has ended.
         """
-        self._command(level, most_starts)
+        self._command(level, max_starts)
         self._wait(lambda job: job.running == self._serial, self._jobs[:level], self.run.case.time_limit_s)
 
     def stop(self) -> None:
@@ -107,9 +112,10 @@ class Aggressors:
         Raises:
             AggressorError: one has ended.
         """
-        busy, self._measured = self._jobs[: self._level], self._serial
+        busy_jobs = self._jobs[: self._level]
+        self._measured = self._serial
         self._command(0, 0)
-        self._wait(lambda job: job.idle == self._serial, busy, self.run.case.time_limit_s)
+        self._wait(lambda job: job.idle == self._serial, busy_jobs, self.run.case.time_limit_s)
 
     def check(self, level: int, begin: float, end: float) -> list[list[aggressors.AggressorStart]]:
         """The starts of each aggressor that overlap a measurement, after `stop`.
@@ -120,7 +126,7 @@ class Aggressors:
         Raises:
             AggressorError: one did not run during the whole measurement.
         """
-        starts_by_aggressor = []
+        starts_by_aggressor: list[list[aggressors.AggressorStart]] = []
         for number, job in enumerate(self._jobs[:level], 1):
             starts = [start for start in job.starts() if start.serial == self._measured]
             share = aggressors.covered_share(starts, begin, end)
@@ -129,7 +135,8 @@ class Aggressors:
                     f"aggressor {number} ran in {100 * share:.0f} % of the measurement, expected "
                     f"{100 * _MIN_COVERED:.0f} % (too short starts, or the byte budget)"
                 )
-            starts_by_aggressor.append([start for start in starts if start.end > begin and start.begin < end])
+            overlapping = [start for start in starts if start.end > begin and start.begin < end]
+            starts_by_aggressor.append(overlapping)
         return starts_by_aggressor
 
     def output(self, number: int, start: aggressors.AggressorStart) -> Output:
@@ -147,7 +154,9 @@ class Aggressors:
         output = parse_output_file(
             case.benchmark, source, stderr=stderr, rc=start.exit_code, ranks=case.ranks, log=log, fresh=True
         )
-        return checks.validate_output(replace(case, may_differ=(*case.may_differ, "cache")), output)
+        # An aggressor may read from the page cache: it is load, not a measurement.
+        load_case = replace(case, may_differ=(*case.may_differ, "cache"))
+        return checks.validate_output(load_case, output)
 
     def hosts(self, level: int) -> list[str]:
         """Nodes of the aggressors of a level."""
@@ -162,38 +171,46 @@ class Aggressors:
     def close(self) -> None:
         """End all jobs: idle ones end themselves, others are cancelled."""
         (self.directory / aggressors.CONTROL).unlink(missing_ok=True)
-        end = time.monotonic() + _END_S
-        idle = self._process is not None and self._level == 0
-        while idle and self._process and self._process.poll() is None and time.monotonic() < end:
-            time.sleep(_POLL_S)
+        end_s = time.monotonic() + _END_S
+        if self._process is not None and self._level == 0:
+            while self._process.poll() is None and time.monotonic() < end_s:
+                time.sleep(_POLL_S)
         self.cancel()
 
     def cancel(self) -> None:
         """Cancel all jobs."""
         self._stack.close()
 
-    def _command(self, level: int, most_starts: int) -> None:
-        self._serial, self._level, self._renewed = self._serial + 1, level, time.monotonic()
-        write_atomically(self.directory / aggressors.CONTROL, f"{self._serial} {level} {most_starts}\n")
+    def _command(self, level: int, max_starts: int) -> None:
+        """Write the control file: its serial number shows the jobs that the command is a new one."""
+        self._serial += 1
+        self._level = level
+        self._renewed = time.monotonic()
+        write_atomically(self.directory / aggressors.CONTROL, f"{self._serial} {level} {max_starts}\n")
 
     def _wait(
-        self, done: Callable[[aggressors.AggressorJob], bool], jobs: Sequence[aggressors.AggressorJob], limit_s: float
+        self,
+        is_ready: Callable[[aggressors.AggressorJob], bool],
+        jobs: Sequence[aggressors.AggressorJob],
+        limit_s: float,
     ) -> None:
         """Wait until a condition holds for all of these jobs.
 
         Raises:
             AggressorError: one has ended, or the time is over.
         """
-        end, asked = time.monotonic() + limit_s, time.monotonic()
+        asked_s = time.monotonic()
+        end_s = asked_s + limit_s
         while True:
-            waiting = [job for job in jobs if not done(job)]
+            waiting = [job for job in jobs if not is_ready(job)]
             if not waiting:
                 return
             self.renew()
-            if time.monotonic() - asked > _ASK_S:
-                asked = time.monotonic()
+            # The scheduler is asked less often than the files of the jobs are read.
+            if time.monotonic() - asked_s > _ASK_S:
+                asked_s = time.monotonic()
                 self._raise_if_ended(waiting)
-            if time.monotonic() > end:
+            if time.monotonic() > end_s:
                 names = ", ".join(job.directory.name.removeprefix("job-") for job in waiting)
                 raise AggressorError(f"aggressors {names} did not answer within {limit_s:.0f} s")
             time.sleep(_POLL_S)
@@ -203,22 +220,24 @@ class Aggressors:
             reason = job.end_reason()
             if reason:
                 raise AggressorError(f"aggressor {job.directory.name.removeprefix('job-')}: {reason}")
+        # The jobs can be fine by their files although ReFrame ended.
         if self._process is not None and self._process.poll() is not None:
             reasons = [failure.reason for failure in reframe.read_failures(self.directory, self._context.site)]
-            raise AggressorError(f"the jobs of the aggressors ended: {'; '.join(reasons[:1]) or 'no reason known'}")
+            first_reason = reasons[0] if reasons else ""
+            raise AggressorError(f"the jobs of the aggressors ended: {first_reason or 'no reason known'}")
 
 
 @dataclass(frozen=True)
 class AggregateRates:
-    """Rates of all aggressors, of their headline metrics.
+    """Rates of all aggressors together.
 
     Attributes:
-        totals: one result with one sample per operation.
-        means: mean of each aggressor by operation.
+        totals: one result with one sample per operation, of its headline metric.
+        means_by_operation: the mean of each aggressor, by operation.
     """
 
-    totals: tuple[Result, ...]
-    means: dict[str, list[float]]
+    totals: list[Result]
+    means_by_operation: dict[str, list[float]]
 
 
 def aggregate_rates(outputs: Sequence[Sequence[Output]]) -> AggregateRates:
@@ -227,22 +246,25 @@ def aggregate_rates(outputs: Sequence[Sequence[Output]]) -> AggregateRates:
     Args:
         outputs: of the starts of each aggressor.
     """
-    order = headline_metrics()
+    headline_order = headline_metrics()
     # Of each operation the headline rate.
     headlines: dict[str, Result] = {}
     for result in outputs[0][0].results:
-        if result.metric not in order or METRICS[result.metric].direction != "higher":
+        if result.metric not in headline_order or METRICS[result.metric].direction != "higher":
             continue
         headline = headlines.get(result.operation)
-        if headline is None or order.index(result.metric) < order.index(headline.metric):
+        if headline is None or headline_order.index(result.metric) < headline_order.index(headline.metric):
             headlines[result.operation] = result
+    # The mean of each aggressor over its starts, and the sum of these.
     totals: list[Result] = []
-    means: dict[str, list[float]] = {}
+    means_by_operation: dict[str, list[float]] = {}
     for operation, headline in headlines.items():
-        samples = [_samples_of(aggressor_outputs, operation, headline.metric) for aggressor_outputs in outputs]
-        means[operation] = [fmean(aggressor_samples) for aggressor_samples in samples]
-        totals.append(replace(headline, samples=(sum(means[operation]),)))
-    return AggregateRates(tuple(totals), means)
+        means: list[float] = []
+        for aggressor_outputs in outputs:
+            means.append(fmean(_samples_of(aggressor_outputs, operation, headline.metric)))
+        means_by_operation[operation] = means
+        totals.append(replace(headline, samples=(sum(means),)))
+    return AggregateRates(totals, means_by_operation)
 
 
 def _samples_of(outputs: Sequence[Output], operation: str, metric: str) -> list[float]:

@@ -64,28 +64,27 @@ def interference_effects(history: History, session: str) -> InterferenceEffects:
         session: UUID.
     """
     rows = list(history.results(ResultFilter(session=session)))
-    entries = [
-        entry
-        for entry in sides.gather_entries(rows, sides.session_labels(rows), by_side=True).entries
-        if "aggressors" in entry.case.parameters and isinstance(entry.side, SideSamples)
-    ]
-    victims = _victim_entries(entries)
+    gathered = sides.gather_entries(rows, sides.session_labels(rows), by_side=True)
+    # Results of victims and of aggressors, which have the level as a parameter.
+    entries: list[SideEntry] = []
+    for entry in gathered.entries:
+        if "aggressors" in entry.case.parameters and isinstance(entry.side, SideSamples):
+            entries.append(entry)
     # Each level against level 0 of the same case.
     contrasts: list[_LevelContrast] = []
     reference: dict[str, tuple[float, ...]] = {}
-    for case, levels in victims.items():
-        if 0 not in levels:
+    for case, entry_by_level in _victim_entries(entries).items():
+        if 0 not in entry_by_level:
             continue
-        reference[_operation(case)] = _samples(levels[0])
-        for level, entry in sorted(levels.items()):
+        reference[_operation(case)] = _samples(entry_by_level[0])
+        for level, entry in sorted(entry_by_level.items()):
             if level > 0:
-                contrasts.append(_LevelContrast(case, level, levels[0], entry))
-    pairs = [contrast.pair() for contrast in contrasts]
+                contrasts.append(_LevelContrast(case, level, entry_by_level[0], entry))
     comparisons: list[PairComparison[Case]] = []
-    if pairs:
+    if contrasts:
         with reported_as(UsageError):
-            comparisons, *_ = compare_pairs(pairs)
-    effects = []
+            comparisons, *_ = compare_pairs([contrast.pair() for contrast in contrasts])
+    effects: list[LevelEffect] = []
     for contrast, comparison in zip(contrasts, comparisons, strict=True):
         effects.append(_make_effect(contrast, comparison, _aggressor_means(entries, contrast.level)))
     return InterferenceEffects(session, tuple(effects), reference)
@@ -111,14 +110,19 @@ class _LevelContrast:
 
 def _victim_entries(entries: Sequence[SideEntry]) -> dict[Case, dict[int, SideEntry]]:
     """Results of victims by case (without the number of aggressors) and level, each of one metric: the headline."""
-    order = headline_metrics()
-    of_victims = [entry for entry in entries if "aggressor" in entry.case.parameters and entry.metric in order]
+    headline_order = headline_metrics()
+    victim_entries: list[SideEntry] = []
+    for entry in entries:
+        if "aggressor" in entry.case.parameters and entry.metric in headline_order:
+            victim_entries.append(entry)
+    victim_entries.sort(key=lambda entry: headline_order.index(entry.metric))
+    # The first metric of a case is its headline; results of others are left out.
     victims: dict[Case, dict[int, SideEntry]] = defaultdict(dict)
-    for entry in sorted(of_victims, key=lambda entry: order.index(entry.metric)):
-        levels = victims[entry.case.without("aggressors")]
-        metrics = {other.metric for other in levels.values()}
+    for entry in victim_entries:
+        entry_by_level = victims[entry.case.without("aggressors")]
+        metrics = {other.metric for other in entry_by_level.values()}
         if not metrics or entry.metric in metrics:
-            levels[int(entry.case.parameters["aggressors"])] = entry
+            entry_by_level[int(entry.case.parameters["aggressors"])] = entry
     return victims
 
 
@@ -136,15 +140,20 @@ def _make_effect(
 ) -> LevelEffect:
     # `gain` is performance relative to a level; its inverse is the slowdown.
     gain = METRICS[contrast.metric].gain
-    reference, side = contrast.without.side, contrast.with_aggressors.side
+    reference = contrast.without.side
+    with_aggressors = contrast.with_aggressors.side
     assert isinstance(reference, SideSamples)
-    assert isinstance(side, SideSamples)
-    samples: list[float] = []
-    for pair, values in side.sessions.items():
+    assert isinstance(with_aggressors, SideSamples)
+    # Each sample against level 0 of its own pair, so that a slow change of the machine cancels.
+    slowdowns: list[float] = []
+    for pair, samples in with_aggressors.sessions.items():
         if pair in reference.sessions:
             reference_median = median(reference.sessions[pair])
-            samples += [1 / gain(value, reference_median) for value in values]
-    slowdown = None if comparison.ratio is None else 1 / gain(comparison.ratio, 1.0)
+            slowdowns += [1 / gain(sample, reference_median) for sample in samples]
+    # The comparison has ratios of the metric; of a time, a higher one is a slowdown.
+    slowdown = None
+    if comparison.ratio is not None:
+        slowdown = 1 / gain(comparison.ratio, 1.0)
     ci = None
     if comparison.ci is not None:
         low, high = sorted(1 / gain(end, 1.0) for end in comparison.ci)
@@ -156,7 +165,7 @@ def _make_effect(
         comparison=comparison,
         slowdown=slowdown,
         ci=ci,
-        samples=tuple(samples),
+        samples=tuple(slowdowns),
         values=_samples(contrast.with_aggressors),
         aggressors=aggressors,
     )

@@ -58,27 +58,35 @@ class AggressorExtension(CheckExtension):
     def change_job(self, run: CheckedRun, script: JobScript, settings: ExtensionSettings) -> JobScript:
         """Write the scripts of all aggressors, and start them instead of the program."""
         request = AggressorSettings(**settings)
+        # Each aggressor has a scratch directory of its own.
+        case_directory = run.order.case_directory(run.scratch_base, "aggressors", run.test)
+        commands: list[aggressors.AggressorCommands] = []
+        for number in range(1, request.count + 1):
+            scratch = case_directory.with_name(f"{case_directory.name}-{number}")
+            commands.append(_commands(run, scratch))
         directory = Path(request.directory)
-        first = run.order.case_directory(run.scratch_base, "aggressors", run.test)
-        scratch_directories = [first.with_name(f"{first.name}-{number}") for number in range(1, request.count + 1)]
-        aggressors.write_aggressor_files(directory, [_commands(run, scratch) for scratch in scratch_directories])
-        command = ("sh", shlex.quote(str(directory / aggressors.START)))
-        return JobScript(command=command, is_launched=False, files=script.files)
+        aggressors.write_aggressor_files(directory, commands)
+        start_command = ("sh", shlex.quote(str(directory / aggressors.START)))
+        return JobScript(command=start_command, is_launched=False, files=script.files)
 
 
 def _commands(run: CheckedRun, scratch: Path) -> aggressors.AggressorCommands:
     """The commands of the aggressor that writes to this directory."""
-    tool, options = run.case.tool, run.case.options
-    steps = []
+    tool = run.case.tool
+    options = run.case.options
+    # Preparation of the benchmark, whose output must not be in that of the program.
+    steps: list[str] = []
     for words in tool.prepare(options, str(scratch)):
         steps.append(f"{run.launcher} {shlex.join(starts.with_program(run, words))} >&2")
     for line in starts.on_every_node(run, tool.before(options, str(scratch))):
         steps.append(f"{{ {line}; }} >&2")
     program = shlex.join([run.program, *tool.arguments(options, str(scratch))])
     steps.append(f"{run.launcher} {program}")
+    # The scratch directory of the partition is two levels above that of the aggressor.
     expected = scratch_checks.expected_file_system(run, run.key.partition)
+    identity = storage.identity_commands(scratch.parents[1], "mount", expected)
     return aggressors.AggressorCommands(
-        identity=storage.identity_commands(scratch.parents[1], "mount", expected),
+        identity=identity,
         directory=scratch,
         variables={**_UNBOUND, **tool.environment(options)},
         command=" && ".join(steps),

@@ -95,26 +95,33 @@ def write_aggressor_files(base: Path, jobs: Sequence[AggressorCommands]) -> None
     for index, job in enumerate(jobs, 1):
         job_directory = base / f"job-{index}"
         job_directory.mkdir(parents=True, exist_ok=True)
-        scratch = shlex.quote(str(job.directory))
-        text = _LOOP.format(
-            index=index,
-            job=shlex.quote(str(job_directory)),
-            identity="\n".join(job.identity),
-            exports="\n".join(f"export {name}={shlex.quote(value)}" for name, value in job.variables.items()),
-            private=shlex.quote(str(job.directory.parent)),
-            scratch=scratch,
-            cleanup=shlex.quote(f"rm -rf {scratch}"),
-            control=shlex.quote(str(base / CONTROL)),
-            minutes=_SILENT_MINUTES,
-            poll=_POLL_S,
-            polls=_POLLS_PER_LOOK,
-            command=f"{{ {job.command}; }}",
-            results=shlex.join(job.results) or "''",
-        )
-        for name, content in {**job.files, "aggressor.sh": text}.items():
+        # The input files of the program are in its working directory, beside its script.
+        for name, content in job.files.items():
             write_atomically(job_directory / name, content)
+        write_atomically(job_directory / "aggressor.sh", _loop_script(base, index, job))
     numbers = " ".join(map(str, range(1, len(jobs) + 1)))
     write_atomically(base / START, _START.format(base=shlex.quote(str(base)), numbers=numbers))
+
+
+def _loop_script(base: Path, index: int, job: AggressorCommands) -> str:
+    """The script of aggressor `index`, which starts its program again and again."""
+    scratch = shlex.quote(str(job.directory))
+    exports = [f"export {name}={shlex.quote(value)}" for name, value in job.variables.items()]
+    return _LOOP.format(
+        index=index,
+        job=shlex.quote(str(base / f"job-{index}")),
+        identity="\n".join(job.identity),
+        exports="\n".join(exports),
+        private=shlex.quote(str(job.directory.parent)),
+        scratch=scratch,
+        cleanup=shlex.quote(f"rm -rf {scratch}"),
+        control=shlex.quote(str(base / CONTROL)),
+        minutes=_SILENT_MINUTES,
+        poll=_POLL_S,
+        polls=_POLLS_PER_LOOK,
+        command=f"{{ {job.command}; }}",
+        results=shlex.join(job.results) or "''",
+    )
 
 
 @dataclass(frozen=True)
@@ -218,7 +225,7 @@ def covered_share(starts: Sequence[AggressorStart], begin: float, end: float) ->
 
 @dataclass(frozen=True)
 class JobSize:
-    """Ranks of a job, and the nodes that it has."""
+    """What a job needs."""
 
     ranks: int
     nodes: int
@@ -229,7 +236,6 @@ def most_aggressors(queue: str | None, victim: JobSize, aggressor: JobSize, excl
 
     Args:
         queue: Slurm's partition, or None for its default.
-        aggressor: of each of them.
         exclusive: whether jobs have whole nodes.
     """
     capacity = schedulers.partition_capacity(queue)

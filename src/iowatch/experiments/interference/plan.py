@@ -57,17 +57,25 @@ class InterferenceContext:
     @property
     def byte_budget(self) -> int | None:
         """Bytes that all jobs together may write and read: of the system, or less of the file system."""
-        budgets = [self.session.limits.total_bytes]
+        budgets: list[int] = []
+        system_budget = self.session.limits.total_bytes
+        if system_budget is not None:
+            budgets.append(system_budget)
         for measured in self.session.system.measured_file_systems:
-            if measured.parameter == self.victim.file_system and measured.limits is not None:
+            if measured.parameter != self.victim.file_system or measured.limits is None:
+                continue
+            if measured.limits.total_bytes is not None:
                 budgets.append(measured.limits.total_bytes)
-        return min((budget for budget in budgets if budget is not None), default=None)
+        return min(budgets, default=None)
 
     @property
     def aggressor_text(self) -> str:
         """The aggressor as a case parameter: benchmark and options, the same text for the same work."""
-        options = sorted((name, str(value).lower()) for name, value in self.aggressor.options.items())
-        return " ".join([self.aggressor.benchmark, *(f"{name}={value}" for name, value in options)])
+        words = [self.aggressor.benchmark]
+        option_texts = [(name, str(value).lower()) for name, value in self.aggressor.options.items()]
+        for name, value in sorted(option_texts):
+            words.append(f"{name}={value}")
+        return " ".join(words)
 
     def plan(self) -> InterferencePlan:
         """The run of the victim and that of each aggressor, on the first partition that can run both.
@@ -78,18 +86,20 @@ class InterferenceContext:
         excluded = exclude_runs(self.session)
         victim_plan = self._plan_case(self.victim, excluded)
         aggressor_plan = self._plan_case(self.aggressor, excluded)
-        victim_runs = {(run.partition, run.stack): run for run in victim_plan.runs}
-        aggressor_runs = {(run.partition, run.stack): run for run in aggressor_plan.runs}
         # Both run on the same partition with the same stack.
-        common_places = [place for place in victim_runs if place in aggressor_runs]
-        if not common_places:
+        aggressor_runs = {(run.partition, run.stack): run for run in aggressor_plan.runs}
+        victim_runs = [run for run in victim_plan.runs if (run.partition, run.stack) in aggressor_runs]
+        if not victim_runs:
             raise UsageError("no stack can run both victim and aggressor", hint="`iowatch stack list` shows them.")
-        stacks = sorted({stack for _, stack in common_places})
+        stacks = sorted({run.stack for run in victim_runs})
         if len(stacks) > 1:
             raise UsageError(f"an interference run needs one stack: {', '.join(stacks)}", hint=f"--stack {stacks[0]}")
-        first = common_places[0]
+        victim_run = victim_runs[0]
         return InterferencePlan(
-            (victim_runs[first],), victim_plan.unavailable, aggressor=aggressor_runs[first], levels=self.levels
+            (victim_run,),
+            victim_plan.unavailable,
+            aggressor=aggressor_runs[victim_run.partition, victim_run.stack],
+            levels=self.levels,
         )
 
     def _plan_case(self, case: SuiteCase, excluded: ExcludedRuns) -> SessionPlan:
@@ -116,9 +126,11 @@ def make_interference_context(
     victim_case = _find_case(suite_cases, options.suite, victim)
     aggressor_case = _find_case(suite_cases, options.suite, aggressor)
     selection = select_cases(replace(options, case_names=(victim_case.run_name,)))
-    placed = on_file_systems([aggressor_case], selection.system, options.file_systems)
+    # Both cases on the file systems that were chosen: it must be one, and the same.
     victim_file_systems = [case.file_system for case in selection.cases]
-    if len(victim_file_systems) != 1 or [case.file_system for case in placed] != victim_file_systems:
+    aggressor_cases = on_file_systems([aggressor_case], selection.system, options.file_systems)
+    aggressor_file_systems = [case.file_system for case in aggressor_cases]
+    if len(victim_file_systems) != 1 or aggressor_file_systems != victim_file_systems:
         raise UsageError(
             "victim and aggressor must be on one and the same file system", hint="--file-system chooses one."
         )
@@ -127,7 +139,7 @@ def make_interference_context(
             "an interference run submits jobs of its own: start it outside of a job",
             hint="For example on a login node.",
         )
-    return InterferenceContext(session=make_context(selection), aggressor=placed[0], levels=levels)
+    return InterferenceContext(session=make_context(selection), aggressor=aggressor_cases[0], levels=levels)
 
 
 def _find_case(suite_cases: Sequence[SuiteCase], suite: str, name: str) -> SuiteCase:
@@ -209,7 +221,8 @@ def _check_byte_budget(context: InterferenceContext, plan: InterferencePlan, pai
     Raises:
         UsageError: nothing limits what the aggressors write, or it exceeds the byte budget.
     """
-    budget, system = context.byte_budget, context.session.system.name
+    system = context.session.system.name
+    budget = context.byte_budget
     if budget is None:
         if plan.aggressor.volume_bytes:
             raise UsageError(
@@ -217,13 +230,14 @@ def _check_byte_budget(context: InterferenceContext, plan: InterferencePlan, pai
                 hint="Aggressors are started again until the victim has ended; set the limit in its system.yaml.",
             )
         return
+    # Without a number of pairs at least one is measured.
     pair_count = pairs or 1
     # The warm-up is a run of the victim.
-    needed = pair_count * plan.pair_bytes + plan.volume_bytes
-    if needed > budget:
+    needed_bytes = pair_count * plan.pair_bytes + plan.volume_bytes
+    if needed_bytes > budget:
         raise UsageError(
             f"{format_count(pair_count, 'pair')} of levels {format_levels(plan.levels)} write and read at least "
-            f"{format_size(needed)}; the byte budget of '{system}' is {format_size(budget)} per session",
+            f"{format_size(needed_bytes)}; the byte budget of '{system}' is {format_size(budget)} per session",
             hint="Choose fewer pairs or levels or smaller cases, or raise limits.total_bytes in its system.yaml.",
         )
 
@@ -234,20 +248,27 @@ def _check_capacity(plan: InterferencePlan, partition: ReframePartition) -> None
     Raises:
         UsageError: it cannot.
     """
-    victim, aggressor, level = plan.runs[0].case, plan.aggressor.case, max(plan.levels)
+    victim = plan.runs[0].case
+    aggressor = plan.aggressor.case
+    level = max(plan.levels)
+    # Jobs that share nodes are limited by processors, others by nodes.
     is_exclusive = any(option.startswith("--exclusive") for option in partition.access)
-    possible = aggressors.most_aggressors(
+    possible_count = aggressors.most_aggressors(
         partition.queue,
         aggressors.JobSize(victim.ranks, victim.nodes),
         aggressors.JobSize(aggressor.ranks, aggressor.nodes),
         is_exclusive,
     )
-    if possible is not None and level > possible:
-        raise UsageError(
-            f"level {level} is not possible: besides the victim, partition '{partition.name}' can run "
-            f"{format_count(possible, 'aggressor')} at the same time",
-            hint=f"--levels 0,…,{possible}" if possible else "Choose smaller cases.",
-        )
+    if possible_count is None or level <= possible_count:
+        return
+    hint = "Choose smaller cases."
+    if possible_count:
+        hint = f"--levels 0,…,{possible_count}"
+    raise UsageError(
+        f"level {level} is not possible: besides the victim, partition '{partition.name}' can run "
+        f"{format_count(possible_count, 'aggressor')} at the same time",
+        hint=hint,
+    )
 
 
 def _check_processes(context: InterferenceContext, plan: InterferencePlan) -> list[str]:
@@ -256,19 +277,22 @@ def _check_processes(context: InterferenceContext, plan: InterferencePlan) -> li
     Raises:
         UsageError: there are more than the limit of the system.
     """
-    victim, aggressor, level = plan.runs[0].case, plan.aggressor.case, max(plan.levels)
+    victim_ranks = plan.runs[0].case.ranks
+    aggressor_ranks = plan.aggressor.case.ranks
+    level = max(plan.levels)
+    process_count = victim_ranks + level * aggressor_ranks
+    # All jobs are on this node, so the narrower limit of a node counts first.
     limits = context.session.limits
     limit = limits.ranks_per_node or limits.ranks
-    processes = victim.ranks + level * aggressor.ranks
-    if limit and processes > limit:
+    if limit and process_count > limit:
         raise UsageError(
-            f"level {level} is not possible: {processes} processes on this node; the limit of "
+            f"level {level} is not possible: {process_count} processes on this node; the limit of "
             f"'{context.session.system.name}' is {limit}",
-            hint=f"At most {max(0, (limit - victim.ranks) // aggressor.ranks)} aggressors.",
+            hint=f"At most {max(0, (limit - victim_ranks) // aggressor_ranks)} aggressors.",
         )
-    cores = len(os.sched_getaffinity(0))
-    if processes > cores:
-        return [f"{processes} processes at level {level} share {cores} cores, too"]
+    core_count = len(os.sched_getaffinity(0))
+    if process_count > core_count:
+        return [f"{process_count} processes at level {level} share {core_count} cores, too"]
     return []
 
 

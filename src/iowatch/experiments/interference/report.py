@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 from typing import Any
 
@@ -55,35 +55,43 @@ def format_rates(rates: Mapping[str, float]) -> str:
     return ", ".join(f"{operation} {format_number(value)}" for operation, value in rates.items()) or "–"
 
 
+_COLUMNS = ("operation", "aggressors", "pairs", "median", "slowdown (95 % interval)", "verdict", "aggressors together")
+_TEXT_COLUMNS = ("operation", "verdict")
+
+
 def print_effects(effects: InterferenceEffects, aggressor: str, console: Console) -> None:
     """The slowdown by level as a table."""
     if not effects.effects:
         console.print("no level has results with a reference (level 0)")
         return
     table = Table(title=f"slowdown by number of aggressors ({escape_controls(aggressor)})", title_justify="left")
-    for name in (
-        "operation",
-        "aggressors",
-        "pairs",
-        "median",
-        "slowdown (95 % interval)",
-        "verdict",
-        "aggressors together",
-    ):
-        table.add_column(name, justify="left" if name in ("operation", "verdict") else "right")
-    for operation, values in effects.reference.items():
+    for name in _COLUMNS:
+        table.add_column(name, justify="left" if name in _TEXT_COLUMNS else "right")
+    for operation, reference in effects.reference.items():
         levels = [effect for effect in effects.effects if effect.operation == operation]
-        unit = METRICS[levels[0].metric].unit if levels else ""
-        runs = str(levels[0].comparison.left.runs) if levels else ""
-        table.add_row(operation, "0", runs, f"{format_number(median(values))} {unit}", "1", "reference", "–")
-        for effect in levels:
-            table.add_row(
-                operation,
-                str(effect.level),
-                str(effect.comparison.right.runs),
-                f"{format_number(median(effect.values))} {unit}",
-                format_slowdown(effect),
-                effect.comparison.words,
-                format_rates(effect.aggressors),
-            )
+        for row in _operation_rows(operation, reference, levels):
+            table.add_row(*row)
     console.print(table)
+
+
+def _operation_rows(
+    operation: str, reference: Sequence[float], levels: Sequence[LevelEffect]
+) -> Iterator[tuple[str, ...]]:
+    """Cells of the rows of one operation, in the order of `_COLUMNS`: level 0, then the others."""
+    # Level 0 is the reference of each other level, and has its unit and number of runs.
+    unit = ""
+    reference_runs = ""
+    if levels:
+        unit = METRICS[levels[0].metric].unit
+        reference_runs = str(levels[0].comparison.left.runs)
+    yield operation, "0", reference_runs, f"{format_number(median(reference))} {unit}", "1", "reference", "–"
+    for effect in levels:
+        yield (
+            operation,
+            str(effect.level),
+            str(effect.comparison.right.runs),
+            f"{format_number(median(effect.values))} {unit}",
+            format_slowdown(effect),
+            effect.comparison.words,
+            format_rates(effect.aggressors),
+        )

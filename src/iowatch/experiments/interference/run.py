@@ -61,7 +61,11 @@ class InterferenceResult:
     warnings: tuple[str, ...]
 
     def to_json(self) -> dict[str, Any]:
-        return {name: [*value] if isinstance(value, tuple) else value for name, value in asdict(self).items()}
+        document = asdict(self)
+        # JSON has no tuples.
+        for name in ("levels", "failed", "warnings"):
+            document[name] = list(document[name])
+        return document
 
 
 def run_interference(
@@ -127,6 +131,7 @@ class _InterferenceRunner(InterleavedRunner):
             "seed": schedule.seed,
         }
         record = session.new_record(SessionFacts(interference=facts))
+        # The victim has the same runs on each side, which is a level.
         sides = dict.fromkeys(schedule.sides, SessionPlan(plan.runs, ()))
         super().__init__(history, session, record, InterleavedPlan(sides, schedule))
 
@@ -169,17 +174,19 @@ class _InterferenceRunner(InterleavedRunner):
     def measure(self, batch: Batch, order: checks.RunOrder) -> list[checks.SpooledCase]:
         """The victim at the level of the turn; it is ingested when its aggressors are checked."""
         (turn,) = batch
-        level, turn_spool = int(turn.side), self.directory / "turn"
+        level = int(turn.side)
         self._prepare_aggressors(level)
+        # The victim of a turn waits in a spool of its own until its aggressors are checked.
+        turn_spool = self.directory / "turn"
+        spool = self.directory if turn.warm_up else turn_spool
         if not turn.warm_up:
             order = replace(order, spool=turn_spool)
-        # The victim of a turn waits in a spool of its own until its aggressors are checked.
         fault = self._execute_turn(batch, order)
         self._written += self.plan.volume_bytes
-        case_directories = checks.finished_case_directories(self.directory if turn.warm_up else turn_spool)
-        cases = {directory: checks.read_spooled_case(directory) for directory in case_directories}
-        for case in cases.values():
-            self._stack = case.stack
+        cases: dict[Path, checks.SpooledCase] = {}
+        for directory in checks.finished_case_directories(spool):
+            cases[directory] = checks.read_spooled_case(directory)
+            self._stack = cases[directory].stack
         if turn.warm_up:
             return []
         # What was measured counts only if the aggressors ran during all of it.
@@ -203,13 +210,17 @@ class _InterferenceRunner(InterleavedRunner):
     def _execute_turn(self, batch: Batch, order: checks.RunOrder) -> str | None:
         """Run the victim while the aggressors of its level run; returns why they did not run as they should."""
         (turn,) = batch
-        level, jobs = int(turn.side), self.aggressors
+        level = int(turn.side)
         try:
-            if level and jobs:
-                jobs.start(level, self._starts_left(level))
-            self.execute_plan(batch, order, jobs.renew if jobs else lambda: None)
-            if level and jobs:
-                jobs.stop()
+            if self.aggressors is None:
+                self.execute_plan(batch, order, lambda: None)
+                return None
+            # Idle aggressors, too, must see that the session is alive.
+            if level:
+                self.aggressors.start(level, self._starts_left(level))
+            self.execute_plan(batch, order, self.aggressors.renew)
+            if level:
+                self.aggressors.stop()
         except AggressorError as error:
             return error.message
         return None
@@ -231,10 +242,14 @@ class _InterferenceRunner(InterleavedRunner):
         )
 
     def _launch(self) -> None:
+        """Submit all aggressors, for as long as the run can take and jobs may take."""
         budget_s = self.schedule.until.budget_s
-        time_limit_s = _DAY_S if budget_s is None else math.ceil(budget_s) + _EXTRA_S
+        time_limit_s = _DAY_S
+        if budget_s is not None:
+            time_limit_s = math.ceil(budget_s) + _EXTRA_S
         minutes = self.context.limits.minutes
-        time_limit_s = min(time_limit_s, 60 * minutes) if minutes else time_limit_s
+        if minutes:
+            time_limit_s = min(time_limit_s, 60 * minutes)
         self._launched += 1
         directory = self.directory / f"aggressors-{self._launched}"
         self.aggressors = Aggressors(self.context, self.plan.aggressor, max(self.plan.levels), directory, time_limit_s)
@@ -269,14 +284,16 @@ class _InterferenceRunner(InterleavedRunner):
 
     def _starts_left(self, level: int) -> int:
         """Starts of each aggressor that the byte budget allows in the next turn."""
-        budget, volume = self.interference.byte_budget, self.plan.aggressor.volume_bytes
-        started = self.aggressors.starts if self.aggressors else 0
+        budget = self.interference.byte_budget
         if budget is None:
             return _UNLIMITED
-        left = budget - self._written - started * volume - self.plan.volume_bytes
+        # Of the aggressors that still run, all starts so far are counted; the victim of the turn writes, too.
+        volume = self.plan.aggressor.volume_bytes
+        start_count = self.aggressors.starts if self.aggressors else 0
+        bytes_left = budget - self._written - start_count * volume - self.plan.volume_bytes
         if level and volume:
-            return left // (level * volume)
-        return _UNLIMITED if left >= 0 else 0
+            return bytes_left // (level * volume)
+        return _UNLIMITED if bytes_left >= 0 else 0
 
     def _store(self, directory: Path, case: checks.SpooledCase, level: int, fault: str | None) -> str | None:
         """Put a case of the victim into the spool of the session: with its aggressors' results, or failed.
@@ -284,7 +301,10 @@ class _InterferenceRunner(InterleavedRunner):
         Returns:
             Why its aggressors did not run as they should, if that is so.
         """
-        files = {kind: [directory / name for name in names] for kind, names in case.files.items()}
+        files: dict[str, list[Path]] = {}
+        for file_kind, names in case.files.items():
+            files[file_kind] = [directory / name for name in names]
+        # The load comes first: a result of the victim without one does not count.
         if level and self.aggressors and fault is None and case.output["status"] == "ok":
             try:
                 load = self._measure_load(case, level)
@@ -309,6 +329,7 @@ class _InterferenceRunner(InterleavedRunner):
         if "measured" not in case.facts:
             raise AggressorError("the times of the measurement are not known")
         starts = self.aggressors.check(level, *case.facts["measured"])
+        # All starts of an aggressor during the measurement must have worked.
         outputs: list[list[Output]] = []
         for number, starts_of_job in enumerate(starts, 1):
             outputs.append([self.aggressors.output(number, start) for start in starts_of_job])
@@ -316,19 +337,19 @@ class _InterferenceRunner(InterleavedRunner):
             for output in outputs_of_job:
                 if output.status != "ok":
                     raise AggressorError(f"the output of an aggressor is {output.status}: {output.reason}")
-        run = self.plan.aggressor
         rates = aggregate_rates(outputs)
         # Series of their own: level and victim are parameters of the case.
-        parameters: dict[str, Scalar] = {LEVEL.name: level, "victim": self.plan.runs[0].name}
+        run = self.plan.aggressor
+        parameters: dict[str, Scalar] = {"aggressors": level, "victim": self.plan.runs[0].name}
         results = tuple(replace(total, case={**total.case, **parameters}) for total in rates.totals)
-        output = Output(run.case.benchmark, outputs[0][0].version, "ok", None, results)
+        load = Output(run.case.benchmark, outputs[0][0].version, "ok", None, results)
         facts = {
             "pair": case.facts["pair"],
             "side": case.facts["side"],
             "nodes": self.aggressors.hosts(level),
-            "bandwidth_by_job": rates.means,
+            "bandwidth_by_job": rates.means_by_operation,
             "starts": [len(starts_of_job) for starts_of_job in starts],
             "tracing": "none",
         }
         name = checks.turn_run_name(run.name, facts) + "-aggressors"
-        return replace(case, name=name, benchmark=run.case.benchmark, output=output.to_json(), facts=facts, files={})
+        return replace(case, name=name, benchmark=run.case.benchmark, output=load.to_json(), facts=facts, files={})

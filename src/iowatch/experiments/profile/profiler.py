@@ -12,7 +12,7 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -75,18 +75,15 @@ _PERF_FRAME = re.compile(r" {20,}(\S+) \(.*\)")
 
 
 def parse_perf_trace(lines: Iterable[str]) -> Iterator[TracedCall]:
-    """Parse `perf trace --call-graph`: a call, then one indented line per function."""
-    name, seconds, callers = "", 0.0, []
-    for line in lines:
-        if frame := _PERF_FRAME.match(line):
-            callers.append(frame[1])  # an address where it has no name
-            continue
-        if name:
-            yield TracedCall(name, seconds, tuple(callers))
+    """Parse `perf trace --call-graph`: a call, then one indented line per function, an address where it has no name."""
+
+    def parse_call(line: str) -> TracedCall | None:
         call = _PERF_CALL.match(line)
-        name, seconds, callers = (call[2], float(call[1]) / 1000, []) if call else ("", 0.0, [])
-    if name:
-        yield TracedCall(name, seconds, tuple(callers))
+        if call is None:
+            return None
+        return TracedCall(call[2], float(call[1]) / 1000, ())
+
+    return _parse_trace(lines, parse_call, _PERF_FRAME)
 
 
 _STRACE_CALL = re.compile(r"(?:\[pid +\d+\] )?(\w+)\(.* <(\d+\.\d+)>$")
@@ -94,18 +91,40 @@ _STRACE_FRAME = re.compile(r" > \S+?\((\w[\w.@]*)\+0x[0-9a-f]+\) \[|( > )")
 
 
 def parse_strace(lines: Iterable[str]) -> Iterator[TracedCall]:
-    """Parse `strace -k -T`: a call with its seconds at the end, then one line per function that has a name."""
-    name, seconds, callers = "", 0.0, []
+    """Parse `strace -k -T`: a call with its seconds at the end, then one line per function, `?` without a name."""
+
+    def parse_call(line: str) -> TracedCall | None:
+        call = _STRACE_CALL.match(line)
+        if call is None:
+            return None
+        return TracedCall(call[1], float(call[2]), ())
+
+    return _parse_trace(lines, parse_call, _STRACE_FRAME)
+
+
+def _parse_trace(
+    lines: Iterable[str], parse_call: Callable[[str], TracedCall | None], frame_pattern: re.Pattern[str]
+) -> Iterator[TracedCall]:
+    """The calls of a trace, each with the functions of the lines below it.
+
+    Args:
+        parse_call: the call of a line, without callers; None if the line is something else.
+        frame_pattern: matches the line of a function; its first group is the name.
+    """
+    call: TracedCall | None = None
+    callers: list[str] = []
     for line in lines:
-        if frame := _STRACE_FRAME.match(line):
+        frame = frame_pattern.match(line)
+        if frame is not None:
             callers.append(frame[1] or "?")
             continue
-        if name:
-            yield TracedCall(name, seconds, tuple(callers))
-        call = _STRACE_CALL.match(line)
-        name, seconds, callers = (call[1], float(call[2]), []) if call else ("", 0.0, [])
-    if name:
-        yield TracedCall(name, seconds, tuple(callers))
+        # Any other line ends the stack of the call before it.
+        if call is not None:
+            yield replace(call, callers=tuple(callers))
+        call = parse_call(line)
+        callers = []
+    if call is not None:
+        yield replace(call, callers=tuple(callers))
 
 
 _LIST = ",".join(_CALLS)
@@ -149,22 +168,24 @@ def wrapper_script(names: Iterable[str] = ()) -> str:
     Args:
         names: only these profilers; empty means all.
     """
-    chosen = [one for one in PROFILERS if one.name in names] if names else PROFILERS
     lines = ["#!/bin/sh", f"mkdir -p {DIRECTORY}", "reasons="]
-    for number, one in enumerate(PROFILERS):
-        if one not in chosen:
+    # Each profiler is tried; `exec` ends the script with the first one that works.
+    for number, profiler in enumerate(PROFILERS):
+        if names and profiler.name not in names:
             continue
-        program = one.trial.partition(" ")[0]
+        program = profiler.trial.partition(" ")[0]
         lines += [
             f"if ! command -v {program} > /dev/null; then",
-            f'  reasons="$reasons; {one.name}: not installed (package {one.package})"',
-            f"elif {one.trial} true > /dev/null 2>&1; then",
-            f'  out={DIRECTORY}/{number}.$(uname -n).$$; exec {one.command} "$@"',
+            f'  reasons="$reasons; {profiler.name}: not installed (package {profiler.package})"',
+            f"elif {profiler.trial} true > /dev/null 2>&1; then",
+            f'  out={DIRECTORY}/{number}.$(uname -n).$$; exec {profiler.command} "$@"',
             "else",
-            f'  reasons="$reasons; {one.name}: {one.permission}"',
+            f'  reasons="$reasons; {profiler.name}: {profiler.permission}"',
             "fi",
         ]
-    return "\n".join([*lines, f'echo "${{reasons#; }}" > {_REFUSED}', "exit 97", ""])
+    # The script gets here only if none works.
+    lines += [f'echo "${{reasons#; }}" > {_REFUSED}', "exit 97", ""]
+    return "\n".join(lines)
 
 
 # Functions that a program calls, and the phase that they belong to; the outermost on a stack decides.
@@ -230,21 +251,49 @@ def attribute(calls: Iterable[TracedCall]) -> list[ChainTime]:
     The C library's function on the stack counts, not the system call: a wrapper of `ftruncate` that waits is
     `ftruncate`. Calls without callers are chains of themselves. The start and end of MPI are left out.
     """
-    found: dict[tuple[str, tuple[str, ...]], list[float]] = defaultdict(list)
+    seconds_by_chain: dict[tuple[str, ...], list[float]] = defaultdict(list)
     for call in calls:
-        names = [_plain_name(name) for name in reversed(call.callers)] or [_plain_name(call.name)]
-        start = next((n for n, name in enumerate(names) if name in _PHASE), None)
-        if start is None or any(_RUNTIME.fullmatch(name) for name in names):
-            continue
-        # The loader before `main`, and threads of MPI
-        if call.callers and names[start] in _SYSTEM and not any("libc_start" in name for name in call.callers):
-            continue
-        inner = [name for name in names[start + 1 :] if name in _SYSTEM or (_is_public(name))]
-        last = next((name for name in reversed(names[start:]) if name in _SYSTEM), _plain_name(call.name))
-        chain = [names[start], *(name for name in inner if name not in _SYSTEM), last]
-        found[_PHASE[names[start]], tuple(dict.fromkeys(chain))].append(call.seconds)
-    chains = [ChainTime(phase, chain, len(s), sum(s), max(s)) for (phase, chain), s in found.items()]
-    return sorted(chains, key=lambda one: -one.seconds)
+        chain = _chain_of_call(call)
+        if chain is not None:
+            seconds_by_chain[chain].append(call.seconds)
+    chain_times: list[ChainTime] = []
+    for chain, seconds in seconds_by_chain.items():
+        # The outermost function is the one that the program called.
+        phase = _PHASE[chain[0]]
+        chain_times.append(ChainTime(phase, chain, len(seconds), sum(seconds), max(seconds)))
+    return sorted(chain_times, key=lambda chain_time: -chain_time.seconds)
+
+
+def _chain_of_call(call: TracedCall) -> tuple[str, ...] | None:
+    """The functions that led to a system call, from the one that the program called to the one of the C library.
+
+    Returns:
+        the names, each once; None for a call of none of the phases, or of the start or end of MPI.
+    """
+    names = [_plain_name(name) for name in reversed(call.callers)]
+    if not names:
+        names = [_plain_name(call.name)]
+    if any(_RUNTIME.fullmatch(name) for name in names):
+        return None
+    # The outermost function that belongs to a phase is the one that the program called.
+    while names and names[0] not in _PHASE:
+        names.pop(0)
+    if not names:
+        return None
+    entry, *inner_names = names
+    # The loader before `main`, and threads of MPI.
+    has_main = any("libc_start" in name for name in call.callers)
+    if call.callers and entry in _SYSTEM and not has_main:
+        return None
+    # Between the entry and the C library only the public functions of libraries.
+    chain = [entry]
+    for name in inner_names:
+        if _is_public(name) and name not in _SYSTEM:
+            chain.append(name)
+    # The innermost function of the C library, or the system call where the stack has none.
+    system_names = [name for name in names if name in _SYSTEM]
+    chain.append(system_names[-1] if system_names else _plain_name(call.name))
+    return tuple(dict.fromkeys(chain))
 
 
 def _is_public(name: str) -> bool:
@@ -274,22 +323,44 @@ class Profile:
     chains: tuple[ChainTime, ...]
 
     def to_json(self) -> dict[str, Any]:
-        return {**asdict(self), "chains": [{**asdict(one), "chain": list(one.chain)} for one in self.chains]}
+        document = asdict(self)
+        # JSON has no tuples.
+        document["chains"] = [{**asdict(chain_time), "chain": list(chain_time.chain)} for chain_time in self.chains]
+        return document
 
 
 def read_profile(stage: Path) -> Profile | None:
     """Return the profile of a job from its directory; None if there is no trace."""
-    files = sorted(path for path in (stage / DIRECTORY).glob("[0-9].*") if path.is_file())
-    if not files:
+    trace_files = sorted(path for path in (stage / DIRECTORY).glob("[0-9].*") if path.is_file())
+    if not trace_files:
         return None
-    tool = PROFILERS[int(files[0].name[0])]
-    texts = [path.read_text(errors="replace") for path in files]
-    calls = [list(tool.parse(text.splitlines())) for text in texts]
-    chains = attribute(call for of_process in calls for call in of_process)
-    unknown = sum(not attribute(of_process) for of_process in calls) if tool.name == "perf" else 0
-    lost = sum(int(number) for text in texts for number in re.findall(r"(?m)^LOST (\d+) events", text))
-    seconds = {phase: sum(one.seconds for one in chains if one.phase == phase) for phase in PHASES}
-    return Profile(tool.name, tool.has_callers, len(files), lost, unknown, seconds, tuple(chains))
+    # The name of a file starts with the number of the profiler that wrote it: the same one for all processes.
+    profiler = PROFILERS[int(trace_files[0].name[0])]
+    all_calls: list[TracedCall] = []
+    unknown_count = 0
+    lost_count = 0
+    for path in trace_files:
+        trace = path.read_text(errors="replace")
+        process_calls = list(profiler.parse(trace.splitlines()))
+        all_calls += process_calls
+        # perf loses the callers of whole processes, without a report.
+        if profiler.name == "perf" and not attribute(process_calls):
+            unknown_count += 1
+        for number in re.findall(r"(?m)^LOST (\d+) events", trace):
+            lost_count += int(number)
+    chain_times = attribute(all_calls)
+    seconds: dict[str, float] = {}
+    for phase in PHASES:
+        seconds[phase] = sum(chain_time.seconds for chain_time in chain_times if chain_time.phase == phase)
+    return Profile(
+        tool=profiler.name,
+        has_callers=profiler.has_callers,
+        processes=len(trace_files),
+        lost=lost_count,
+        unknown=unknown_count,
+        seconds=seconds,
+        chains=tuple(chain_times),
+    )
 
 
 def refusal(stage: Path) -> str | None:
@@ -300,21 +371,23 @@ def refusal(stage: Path) -> str | None:
 
 def format_profile(document: Mapping[str, Any], limit: int = 12) -> list[str]:
     """Return lines that describe a profile as `Profile.to_json` has it: seconds by phase, then the longest chains."""
+    tool = document["tool"]
     seconds = ", ".join(f"{phase} {document['seconds'].get(phase, 0.0):.3f} s" for phase in PHASES)
-    lines = [f"{document['tool']}, {document['processes']} processes and threads, all together: {seconds}"]
+    lines = [f"{tool}, {document['processes']} processes and threads, all together: {seconds}"]
+    # What the trace lacks, before the numbers that are too small because of it.
     if document.get("lost"):
-        lines.append(f"{document['lost']} system calls are missing: {document['tool']} could not record them.")
+        lines.append(f"{document['lost']} system calls are missing: {tool} could not record them.")
     if document.get("unknown"):
         lines.append(
             f"The callers of {document['unknown']} of these processes are not known: perf lost their libraries."
         )
     if not document["has_callers"]:
         lines.append("The functions that called are not known: strace was built without libunwind.")
-    for one in document["chains"][:limit]:
-        text = " → ".join(one["chain"])
-        lines.append(
-            f"{one['phase']:8} {one['seconds']:9.3f} s {one['calls']:7} calls, longest {one['longest_s']:.3f} s  {text}"
-        )
+    for chain_time in document["chains"][:limit]:
+        phase_seconds = f"{chain_time['phase']:8} {chain_time['seconds']:9.3f} s"
+        longest = f"longest {chain_time['longest_s']:.3f} s"
+        functions = " → ".join(chain_time["chain"])
+        lines.append(f"{phase_seconds} {chain_time['calls']:7} calls, {longest}  {functions}")
     return lines
 
 

@@ -18,7 +18,15 @@ import numpy as np
 
 from iowatch.core import UsageError
 from iowatch.experiments.common.builds import recorded_stack
-from iowatch.experiments.common.pairs import PairedResult, PairGains, make_pair_context, measure_pairs, read_pairs
+from iowatch.experiments.common.pairs import (
+    PairDemand,
+    PairedResult,
+    PairGains,
+    PairOptions,
+    make_pair_context,
+    measure_pairs,
+    read_pairs,
+)
 from iowatch.findings import find_finding, find_stack_exchange
 from iowatch.session import reframe
 from iowatch.session.ab_run import AbContext, request_allocation
@@ -97,6 +105,7 @@ def find_change(history: History, name: str) -> RecordedChange:
 
 
 def _change_of_finding(history: History, name: str) -> RecordedChange:
+    """The change of the member of a finding whose stack changed."""
     finding = find_finding(history, name)
     exchange = find_stack_exchange(history, finding)
     if exchange is None:
@@ -104,27 +113,54 @@ def _change_of_finding(history: History, name: str) -> RecordedChange:
             f"finding {finding.id} cannot be reproduced: its runs recorded the same stack before and after",
             hint=f"`iowatch findings show {finding.id}` lists what else differs: that would have to be brought back.",
         )
-    member, before, after = exchange.member, exchange.before, exchange.after
-    operation = member.parameters.get("operation")
+    after_session = history.session(exchange.after.session_uuid)
+    operation = exchange.member.parameters.get("operation")
     return RecordedChange(
         source=f"finding {finding.id}",
         system=finding.system,
-        suite=history.session(after.session_uuid).suite,
-        before=before,
-        after=after,
-        run=after.name.partition("#")[0],
+        suite=after_session.suite,
+        before=exchange.before,
+        after=exchange.after,
+        run=exchange.after.name.partition("#")[0],
         operation=str(operation) if operation else None,
-        metric=member.metric,
-        log_gain=math.log(member.gain),
+        metric=exchange.member.metric,
+        log_gain=math.log(exchange.member.gain),
     )
 
 
 def _change_of_session(history: History, uuid: str) -> RecordedChange:
-    """The change of the result with most evidence."""
+    """The change of the result that differs most between the sides, of those that certainly differ."""
     session = history.session(uuid)
+    changes = _certain_changes(history, uuid)
+    largest = max(changes, key=lambda result: abs(changes[result]))
+    # Any run of each side has the stack of that side.
+    run_by_side: dict[str | None, RunRow] = {}
+    for run in history.runs(uuid):
+        if run.name.partition("#")[0] == largest.run:
+            run_by_side[run.facts.side] = run
+    operation = largest.case.parameters.get("operation")
+    return RecordedChange(
+        source=f"session {uuid}",
+        system=session.system,
+        suite=session.suite,
+        before=run_by_side["left"],
+        after=run_by_side["right"],
+        run=largest.run,
+        operation=str(operation) if operation else None,
+        metric=largest.metric,
+        log_gain=changes[largest],
+    )
+
+
+def _certain_changes(history: History, uuid: str) -> dict[PairedResult, float]:
+    """The log gains of the results of a session whose sides certainly differ.
+
+    Raises:
+        UsageError: there are no pairs, or no such result.
+    """
     gains: dict[PairedResult, list[float]] = defaultdict(list)
-    for pair in read_pairs(history, uuid).values():
-        for result, gain in pair.items():
+    for pair_gains in read_pairs(history, uuid).values():
+        for result, gain in pair_gains.items():
             gains[result].append(gain)
     if not gains:
         raise UsageError(
@@ -132,8 +168,8 @@ def _change_of_session(history: History, uuid: str) -> RecordedChange:
             hint="Name a finding, or a session of `iowatch run --ab` or `iowatch gate`.",
         )
     changes: dict[PairedResult, float] = {}
-    for result, values in gains.items():
-        change = _certain_change(values)
+    for result, gains_of_result in gains.items():
+        change = _certain_change(gains_of_result)
         if change is not None:
             changes[result] = change
     if not changes:
@@ -141,20 +177,7 @@ def _change_of_session(history: History, uuid: str) -> RecordedChange:
             f"session {uuid} has no difference to reproduce: no result is slower or faster with {1 - _ERROR:.0%}",
             hint=f"`iowatch compare session:{uuid[:8]},side=left session:{uuid[:8]},side=right` has its results.",
         )
-    result = max(changes, key=lambda result: abs(changes[result]))
-    sides = {run.facts.side: run for run in history.runs(uuid) if run.name.partition("#")[0] == result.run}
-    operation = result.case.parameters.get("operation")
-    return RecordedChange(
-        source=f"session {uuid}",
-        system=session.system,
-        suite=session.suite,
-        before=sides["left"],
-        after=sides["right"],
-        run=result.run,
-        operation=str(operation) if operation else None,
-        metric=result.metric,
-        log_gain=changes[result],
-    )
+    return changes
 
 
 def _certain_change(gains: list[float]) -> float | None:
@@ -166,6 +189,56 @@ def _certain_change(gains: list[float]) -> float | None:
     if low > 0 or high < 0:
         return centre.estimate
     return None
+
+
+class _ChangeTest:
+    """Whether a recorded change exists: a gate with half the recorded change as its margin.
+
+    A gate tests for losses, so a recorded gain is tested as the loss of the other direction.
+    """
+
+    def __init__(self, change: RecordedChange) -> None:
+        self._change = change
+        self._sign = -1 if change.log_gain > 0 else 1
+        margin = -math.expm1(-_SHARE * abs(change.log_gain))
+        self._test = GateResult(GateSettings(margin, _ERROR), _ERROR)
+
+    def record(self, gains: PairGains) -> None:
+        """Record the gain of the changed result; pairs after the decision do not count."""
+        for result, gain in gains.items():
+            operation = result.case.parameters.get("operation")
+            is_changed_result = result.metric == self._change.metric and operation == self._change.operation
+            if is_changed_result and self._test.state == "open":
+                self._test.record(self._sign * gain)
+
+    def pairs_needed(self) -> int:
+        """Further pairs until the decision; the first ones show the noise."""
+        if self._test.state != "open":
+            return 0
+        if not self.pairs:
+            return _FIRST_PAIRS
+        return max(2, self._test.pairs_left())
+
+    @property
+    def pairs(self) -> int:
+        return len(self._test.centre.log_ratios)
+
+    @property
+    def answer(self) -> Answer:
+        return _ANSWERS.get(self._test.state, "undecided")
+
+    @property
+    def gain(self) -> float | None:
+        """Measured gain of the performance, after / before; None without a pair."""
+        if not self.pairs:
+            return None
+        return math.exp(self._sign * self._test.centre.estimate)
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Interval of the gain."""
+        low, high = sorted(self._sign * end for end in self._test.interval())
+        return math.exp(low), math.exp(high)
 
 
 def reproduce(
@@ -181,40 +254,24 @@ def reproduce(
     """
     started = time.monotonic()
     change = find_change(history, name)
+    # The stacks of the two runs are those of the two sides.
     sides = _stack_of(change.system, change.before), _stack_of(change.system, change.after)
     context = _make_context(history, change, sides, scratch)
     request_allocation(context, StopRule(budget_s=budget_s))
-    sign = -1 if change.log_gain > 0 else 1  # a gain is tested as the loss of the other direction
-    test = GateResult(GateSettings(-math.expm1(-_SHARE * abs(change.log_gain)), _ERROR), _ERROR)
-
-    def record(gains: PairGains) -> None:
-        for result, gain in gains.items():
-            operation = result.case.parameters.get("operation")
-            if test.state == "open" and (result.metric, operation) == (change.metric, change.operation):
-                test.record(sign * gain)
-
-    def wanted() -> int:
-        if test.state != "open":
-            return 0
-        return max(2, test.pairs_left()) if test.centre.log_ratios else _FIRST_PAIRS
-
-    measured = measure_pairs(
-        history,
-        context,
-        wanted,
-        record,
+    # Preparing the stacks, and waiting for an allocation, is part of the budget.
+    test = _ChangeTest(change)
+    pair_options = PairOptions(
         seed=int(np.random.default_rng(seed).integers(2**31)),
-        budget_s=budget_s - (time.monotonic() - started),
         attributes={ATTRIBUTE: {"source": change.source, "log_gain": change.log_gain}},
+        budget_s=budget_s - (time.monotonic() - started),
     )
-    pairs = len(test.centre.log_ratios)
-    low, high = sorted(sign * end for end in test.interval())
+    measured = measure_pairs(history, context, PairDemand(test.pairs_needed, test.record), pair_options)
     return Reproduction(
         change=change,
-        answer=_ANSWERS.get(test.state, "undecided"),
-        gain=math.exp(sign * test.centre.estimate) if pairs else None,
-        interval=(math.exp(low), math.exp(high)),
-        pairs=pairs,
+        answer=test.answer,
+        gain=test.gain,
+        interval=test.interval,
+        pairs=test.pairs,
         seconds=time.monotonic() - started,
         session=measured.session,
         notes=tuple(_differences(change)),
@@ -231,22 +288,24 @@ def _make_context(
     history: History, change: RecordedChange, sides: tuple[Stack, Stack], scratch: Path | None
 ) -> AbContext:
     site = reframe.load_site(change.system)
-    stacks: tuple[str, ...] = ()
+    # The recorded stacks run in the partition of the run, as any of its stacks does.
+    partition_stacks: tuple[str, ...] = ()
     for partition in site.partitions:
         if partition.name == change.after.partition:
-            stacks = partition.stacks
-    if not stacks:
+            partition_stacks = partition.stacks
+    if not partition_stacks:
         raise UsageError(
             f"partition '{change.after.partition}' of '{change.system}' does not exist here any more, or has no stack",
             hint="`iowatch system show` lists partitions and stacks.",
         )
-    recorded = Path(history.session(change.after.session_uuid).facts.scratch or "")
-    if scratch is None and recorded.is_absolute() and recorded.parent.is_dir():
-        scratch = recorded
+    # The same scratch directory is the same file system, if the machine still has it.
+    recorded_scratch = Path(history.session(change.after.session_uuid).facts.scratch or "")
+    if scratch is None and recorded_scratch.is_absolute() and recorded_scratch.parent.is_dir():
+        scratch = recorded_scratch
     options = SessionOptions(
         system=change.system, suite=change.suite, case_names=(change.run,), scratch=scratch, darshan="off"
     )
-    return make_pair_context(options, sides, stacks[0], site)
+    return make_pair_context(options, sides, partition_stacks[0], site)
 
 
 def _differences(change: RecordedChange) -> list[str]:

@@ -27,7 +27,7 @@ from iowatch.output.dashboard.levels import (
     performance_ratio,
 )
 from iowatch.output.dashboard.pages import finding as finding_page
-from iowatch.output.dashboard.pages.coverage import CoverageCounts, _run_row
+from iowatch.output.dashboard.pages.coverage import CoverageCounts, ResultCounts, _run_row
 from iowatch.output.dashboard.pages.overview import _series_row, _session_kinds
 from iowatch.output.dashboard.scaling_curves import OwnCurves
 from iowatch.statistics import ChangePoint, Detection
@@ -232,7 +232,7 @@ def test_finding_plot_shows_performance_relative_to_the_level_before(monkeypatch
     held[3] = later.only(later.time >= 3 * DAY)
     drawn: list[Any] = []
     monkeypatch.setattr(finding_page, "finding_line", lambda _: "line")
-    monkeypatch.setattr(finding_page, "fan_picture", lambda lines, *_, **__: drawn.append(lines) or Markup(""))
+    monkeypatch.setattr(finding_page, "fan_picture", lambda content, *_: drawn.append(content.lines) or Markup(""))
     watched: Any = machine(member, other, new, series=[member, other, new], events=())
     finding_page.finding_figure(found, watched, held, UTC)
     wide, narrow = drawn
@@ -317,7 +317,7 @@ def test_series_row_is_late_after_six_hours_and_shows_shares_of_limits(hours: in
 def test_strip_of_a_run_shows_complete_partial_and_missing_sessions() -> None:
     """Four sessions with a gap of two before the third; the second and the fourth have one result of two."""
     sessions: Any = [session(number, number) for number in (1, 2, 3, 4)]
-    by_session = {1: (2, 2), 2: (2, 1), 3: (2, 0), 4: (2, 1)}
+    by_session = {number: ResultCounts(2, received) for number, received in ((1, 2), (2, 1), (3, 0), (4, 1))}
     found = _run_row("ior:a", by_session, CoverageCounts(sessions, {}, {}, {}, missed={3: 2}))
     assert (found.expected, found.received) == (8, 4)
     assert "4 sessions: 1 complete, 2 in part, 1 with none; 2 sessions missed" in found.strip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 
 from iowatch.output.dashboard.build import build_site
 from iowatch.output.dashboard.drawing import AxisScale, split_at_gaps, svg_line_with_gaps, svg_time_axis
-from iowatch.output.dashboard.pages.finding import NARROW, WIDE, FanLabel, FanLine, fan_picture
+from iowatch.output.dashboard.pages.finding import NARROW, WIDE, FanContent, FanLabel, FanLine, fan_picture
 from iowatch.store import History
 from tests.output.dashboard import shapes
 from tests.output.dashboard.browser import Browser
@@ -56,7 +57,7 @@ def test_date_labels_are_inside_the_plot() -> None:
             assert float(place) + (0 if "last" in kind else 24) <= 300
 
 
-def fan(*, fall: float, later: float = 1.0, others: list[tuple[int, str]] | None = None) -> str:
+def fan(*, fall: float, later: float = 1.0, event_times: Sequence[int] = ()) -> str:
     """Three changed series, one of which has a second loss after thirty days, and six series without change."""
     rng = np.random.default_rng(3)
     lines = []
@@ -67,7 +68,7 @@ def fan(*, fall: float, later: float = 1.0, others: list[tuple[int, str]] | None
         gains = level * np.exp(rng.normal(0, 0.02, len(DAYS)))
         lines.append(FanLine((MOMENT + DAYS * DAY_S).tolist(), gains.tolist(), number < 3))
     names = [FanLabel("changed", fall, True), FanLabel("a very long name of a control group", 1.08, False)]
-    return str(fan_picture(lines, MOMENT, names, "9 Oct 2025", "label", others or []))
+    return str(fan_picture(FanContent(lines, MOMENT, names, "9 Oct 2025", "label", event_times)))
 
 
 def test_every_level_of_a_changed_series_is_inside_the_plot() -> None:
@@ -86,7 +87,7 @@ def test_unchanged_series_are_labelled_independent_of_their_gain() -> None:
 
 
 def test_other_events_are_numbered_in_the_plot() -> None:
-    text = fan(fall=0.5, others=[(MOMENT + 20 * DAY_S, "1"), (MOMENT + 400 * DAY_S, "2")])
+    text = fan(fall=0.5, event_times=[MOMENT + 20 * DAY_S, MOMENT + 400 * DAY_S])
     assert re.findall(r'<text class="mark-name event"[^>]*>(\d)<', text) == ["1"]
 
 
@@ -132,9 +133,9 @@ def test_event_label_starts_with_the_date_and_is_inside_the_plot(day: int) -> No
     """The text is left or right of its line, at any position; letters are about 8 wide."""
     when = (MOMENT + DAYS * DAY_S).tolist()
     what = "9 Oct 2025, scheduled maintenance: an upgrade to everything at once"
-    for shape, width in ((WIDE, 960), (NARROW, 430)):
+    for layout, width in ((WIDE, 960), (NARROW, 430)):
         lines = [FanLine(when, [1.0] * len(when), True)]
-        text = str(fan_picture(lines, MOMENT + day * DAY_S, [], what, "label", shape=shape))
+        text = str(fan_picture(FanContent(lines, MOMENT + day * DAY_S, [], what, "label"), layout))
         (found,) = re.findall(r'<text class="moment-name (\w+)" x="([0-9.]+)"[^>]*>([^<]*)<', text)
         side, place, words = found[0], float(found[1]), found[2]
         assert words.startswith("9 Oct 2025")

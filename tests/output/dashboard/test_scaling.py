@@ -136,12 +136,13 @@ def test_published_curves_are_behind_own_ones_of_the_same_case_if_they_are_not_m
         return OwnCurve("archer", "benchio", "own", shared, [(24.0, value / 2), (96.0, value)])
 
     top = max(value for x, value in printed.points(printed.chosen) if 24 <= x <= 96)
-    (behind,), higher = scaling._published_behind([own(top / 1.9)], "writers", [printed])
-    assert (behind.behind, [x for x, _ in behind.points], higher) == (True, [24.0, 48.0, 96.0], 0)
-    assert scaling._published_behind([own(top / 2.1)], "writers", [printed]) == ([], 1)
+    drawn = scaling._published_behind([own(top / 1.9)], "writers", [printed])
+    (curve,) = drawn.curves
+    assert (curve.behind, [x for x, _ in curve.points], drawn.too_high) == (True, [24.0, 48.0, 96.0], 0)
+    assert scaling._published_behind([own(top / 2.1)], "writers", [printed]) == scaling.PublishedCurves([], 1)
     # Of another interface there is none.
     other = OwnCurve("archer", "benchio", "own", {"api": "HDF5", "operation": "write"}, [(24.0, top), (96.0, top)])
-    assert scaling._published_behind([other], "writers", [printed]) == ([], 0)
+    assert scaling._published_behind([other], "writers", [printed]) == scaling.PublishedCurves([], 0)
 
 
 def _measurements(source: str, name: str) -> list[Mapping[str, Any]]:

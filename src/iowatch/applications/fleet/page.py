@@ -84,5 +84,5 @@ def series_picture(series: production.ApplicationSeries, system: str, changed_s:
     if changed_s is not None:
         parts.append(drawing.svg_line("mark event", x(changed_s), _TOP, x(changed_s), _HEIGHT - _BOTTOM))
     parts.append(drawing.svg_repeat('<circle class="dot c1" cx="@" cy="@" r="2"/>', x.array(times), y.array(values)))
-    words = f"{len(values)} days, median {np.median(values):.0f} MiB/s"
-    return drawing.svg_picture(_WIDTH, _HEIGHT, words, parts, "picture curves")
+    description = f"{len(values)} days, median {np.median(values):.0f} MiB/s"
+    return drawing.svg_picture(_WIDTH, _HEIGHT, description, parts, "picture curves")

@@ -31,10 +31,20 @@ from iowatch.output.dashboard.data import SeriesEntry
 _MAX_RANKS = 8
 _MAX_OPERATIONS = 20_000
 _MAX_STROKES = 400
-# A wide and a narrow picture: width, and its classes.
-_WIDTHS = ((620.0, "picture curves for-wide"), (340.0, "picture curves for-narrow"))
 # Distances in pictures.
 _LEFT, _RIGHT, _TOP, _BOTTOM, _ROW, _GAP = 58.0, 26.0, 8.0, 42.0, 44.0, 6.0
+
+
+@dataclass(frozen=True)
+class _PictureLayout:
+    """Width of a picture, its style classes, and the maximum number of its ticks."""
+
+    width: float
+    classes: str
+    max_ticks: int
+
+
+_LAYOUTS = (_PictureLayout(620.0, "picture curves for-wide", 5), _PictureLayout(340.0, "picture curves for-narrow", 3))
 
 
 @dataclass(frozen=True)
@@ -66,7 +76,15 @@ class FileView:
 
 @dataclass(frozen=True)
 class WorkloadPage:
-    """One workload as its page shows it; `fault` is why it cannot be shown; `series` are those that measure it."""
+    """One workload as its page shows it.
+
+    Attributes:
+        page: path of its page.
+        fault: why it cannot be shown.
+        document: its description.
+        ranks: number of ranks for which files and phases are shown.
+        series: monitored series that measure it.
+    """
 
     name: str
     page: str
@@ -99,13 +117,15 @@ def _build_page(site: SiteBuild, name: str, path: Path) -> WorkloadPage:
         files = [_describe_file(workload, file_name) for file_name in document["files"]]
     except InputError as error:
         return WorkloadPage(name, page, fault=str(error))
-    series = []
+    measured_by: list[SeriesEntry] = []
     for system in site.catalogue.machines:
-        for entry in system.watched:
+        for series in system.watched:
             # The benchmark of a workload's cases is the workload (`Result.full_case`).
-            if entry.row.case.benchmark == document["name"]:
-                series.append(entry)
-    return WorkloadPage(name, page, None, document, workload.ranks, files, phases, series)
+            if series.row.case.benchmark == document["name"]:
+                measured_by.append(series)
+    return WorkloadPage(
+        name, page, document=document, ranks=workload.ranks, files=files, phases=phases, series=measured_by
+    )
 
 
 def _describe_file(workload: Workload, name: str) -> FileView:
@@ -153,21 +173,21 @@ def _picture_file(file: str, operations_of_rank: Mapping[int, Sequence[Operation
             strokes_of_rank[rank] = strokes
     caption = _picture_caption(file, strokes_of_rank)
     label = f"{caption}; offset from left to right, one row per rank, in each row time from top to bottom"
-    most_operations = max(len(operations) for operations in operations_of_rank.values())
-    pictures = [_draw_pattern(strokes_of_rank, most_operations, label, *width) for width in _WIDTHS]
+    max_operations = max(len(operations) for operations in operations_of_rank.values())
+    pictures = [_draw_pattern(strokes_of_rank, max_operations, label, layout) for layout in _LAYOUTS]
     return PatternPicture(file, caption, Markup().join(pictures))
 
 
 def _picture_caption(file: str, strokes_of_rank: Mapping[int, Sequence[_Stroke]]) -> str:
     strokes = list(chain.from_iterable(strokes_of_rank.values()))
     collective = sum(stroke.operation.collective for stroke in strokes)
-    how = "independent"
+    transfer_mode = "independent"
     if collective == len(strokes):
-        how = "all collective"
+        transfer_mode = "all collective"
     elif collective:
-        how = f"{collective} collective"
+        transfer_mode = f"{collective} collective"
     transfers = format_count(len(strokes), "transfer")
-    caption = f"{file}: {transfers} of {format_count(len(strokes_of_rank), 'rank')}, {how}"
+    caption = f"{file}: {transfers} of {format_count(len(strokes_of_rank), 'rank')}, {transfer_mode}"
     if max(map(len, strokes_of_rank.values())) > _MAX_STROKES:
         caption += f"; {_MAX_STROKES} of each rank are drawn"
     return caption
@@ -178,9 +198,9 @@ class _RowScale:
     """Where the accesses of a row are drawn.
 
     Attributes:
-        x: place in all files, in bytes, to the place in the picture.
+        x: from an offset in all files, one after the other, in bytes, to the position in the picture.
         file_bytes: bytes from the beginning of one file to that of the next.
-        operations: number of operations of the rank with most of them.
+        operations: number of operations of the rank with the largest number.
     """
 
     x: drawing.AxisScale
@@ -199,21 +219,22 @@ class _RowScale:
 
 
 def _draw_pattern(
-    strokes_of_rank: Mapping[int, Sequence[_Stroke]], most_operations: int, label: str, width: float, classes: str
+    strokes_of_rank: Mapping[int, Sequence[_Stroke]], max_operations: int, label: str, layout: _PictureLayout
 ) -> Markup:
     """Draw each access as a stroke: its bytes from left to right, its rank as row, its order downwards in the row."""
     operations = [stroke.operation for stroke in chain.from_iterable(strokes_of_rank.values())]
     file_bytes = max(operation.offset + operation.span for operation in operations)
     files = 1 + max(operation.number for operation in operations)
     bottom = _TOP + len(strokes_of_rank) * (_ROW + _GAP)
-    x = drawing.AxisScale(0.0, float(file_bytes * files), _LEFT, width - _RIGHT)
-    parts = list(_draw_axis(x, file_bytes, files, bottom, most_ticks=5 if width > _NARROW else 3))
-    scale = _RowScale(x, file_bytes, most_operations)
+    right = layout.width - _RIGHT
+    x = drawing.AxisScale(0.0, float(file_bytes * files), _LEFT, right)
+    parts = list(_draw_axis(x, file_bytes, files, bottom, layout.max_ticks))
+    scale = _RowScale(x, file_bytes, max_operations)
     row_top = _TOP
     for rank, strokes in strokes_of_rank.items():
         line = row_top + _ROW + _GAP / 2
         parts.append(drawing.svg_text("tick", _LEFT - 8, row_top + _ROW / 2 + 4, f"rank {rank}"))
-        parts.append(drawing.svg_line("grid", _LEFT, line, width - _RIGHT, line))
+        parts.append(drawing.svg_line("grid", _LEFT, line, right, line))
         # Every n-th stroke if there are too many.
         step = math.ceil(len(strokes) / _MAX_STROKES)
         for verb in ("write", "read"):
@@ -221,19 +242,15 @@ def _draw_pattern(
             if strokes_of_verb:
                 parts.append(_stroke_path(strokes_of_verb, verb, scale, row_top))
         row_top += _ROW + _GAP
-    return drawing.svg_picture(width, bottom + _BOTTOM, label, parts, classes)
+    return drawing.svg_picture(layout.width, bottom + _BOTTOM, label, parts, layout.classes)
 
 
-# Pictures that are not wider have fewer ticks.
-_NARROW = 400
-
-
-def _draw_axis(x: drawing.AxisScale, file_bytes: int, files: int, bottom: float, most_ticks: int) -> Iterator[str]:
+def _draw_axis(x: drawing.AxisScale, file_bytes: int, files: int, bottom: float, max_ticks: int) -> Iterator[str]:
     """The axis below the rows: offsets of one file, or the numbers of several."""
-    ticks = _offset_ticks(file_bytes, most_ticks)
+    ticks = _offset_ticks(file_bytes, max_ticks)
     title = "offset in the file"
     if files > 1:
-        ticks = _file_ticks(file_bytes, files, most_ticks)
+        ticks = _file_ticks(file_bytes, files, max_ticks)
         title = "number of the file"
     for file_position, text in ticks:
         yield drawing.svg_line("grid", x(file_position), _TOP, x(file_position), bottom)
@@ -241,28 +258,33 @@ def _draw_axis(x: drawing.AxisScale, file_bytes: int, files: int, bottom: float,
     yield drawing.svg_text("date", (x(0.0) + x(float(file_bytes * files))) / 2, bottom + 33, title)
 
 
-def _offset_ticks(file_bytes: int, most_ticks: int) -> list[tuple[float, str]]:
+def _offset_ticks(file_bytes: int, max_ticks: int) -> list[tuple[float, str]]:
     """Offsets in bytes, multiples of a power of two."""
-    step = 2.0 ** math.ceil(math.log2(max(file_bytes, 1) / most_ticks))
-    offsets = [step * turn for turn in range(int(file_bytes / step) + 1)]
+    step = 2.0 ** math.ceil(math.log2(max(file_bytes, 1) / max_ticks))
+    offsets = [step * number for number in range(int(file_bytes / step) + 1)]
     return [(offset, format_size(offset)) for offset in offsets]
 
 
-def _file_ticks(file_bytes: int, files: int, most_ticks: int) -> list[tuple[float, str]]:
+def _file_ticks(file_bytes: int, files: int, max_ticks: int) -> list[tuple[float, str]]:
     """Numbers of files, at the beginning of each."""
     numbers = drawing.value_ticks(float(files))
-    if most_ticks <= 3:
+    if max_ticks <= 3:
         numbers = numbers[::2]
     return [(number * file_bytes, f"{number:g}") for number in numbers]
 
 
 def _stroke_path(strokes: Sequence[_Stroke], verb: str, scale: _RowScale, row_top: float) -> str:
-    # The parts of a view each, unless they are too many.
-    parts_of_strokes = [stroke.operation.parts or _whole(stroke.operation) for stroke in strokes]
-    if sum(map(len, parts_of_strokes)) > _MAX_STROKES:
-        parts_of_strokes = [_whole(stroke.operation) for stroke in strokes]
-    positions, starts, sizes = [], [], []
-    for stroke, parts in zip(strokes, parts_of_strokes, strict=True):
+    """SVG path of the accesses of a rank that read, or write.
+
+    An access through a file view has a stroke for each part, unless these are too many.
+    """
+    parts_of_accesses = [stroke.operation.parts or _whole(stroke.operation) for stroke in strokes]
+    if sum(map(len, parts_of_accesses)) > _MAX_STROKES:
+        parts_of_accesses = [_whole(stroke.operation) for stroke in strokes]
+    positions: list[int] = []
+    starts: list[int] = []
+    sizes: list[int] = []
+    for stroke, parts in zip(strokes, parts_of_accesses, strict=True):
         file_start = stroke.operation.number * scale.file_bytes
         for offset, size in parts:
             positions.append(stroke.position)

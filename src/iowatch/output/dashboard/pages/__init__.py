@@ -13,15 +13,21 @@ from iowatch.output.dashboard import Page
 
 
 def discover_pages() -> tuple[Page, ...]:
-    """The product's own pages."""
+    """The product's own pages.
+
+    Raises:
+        ValueError: a file of this folder defines no page, or one with the name of another page.
+    """
     pages: dict[str, Page] = {}
-    for file in [import_module(f"{__name__}.{found.name}") for found in pkgutil.iter_modules(__path__)]:
-        found = [page for page in vars(file).values() if isinstance(page, Page)]
-        wrong = [page.name for page in found if page.name in pages]
-        if wrong or not found:
-            expected = "a `Page` with a name of its own"
-            raise ValueError(f"{file.__file__}: {', '.join(wrong) or 'no Page'}; expected {expected}")
-        pages |= {page.name: page for page in found}
+    for module_info in pkgutil.iter_modules(__path__):
+        module = import_module(f"{__name__}.{module_info.name}")
+        pages_of_module = [value for value in vars(module).values() if isinstance(value, Page)]
+        duplicates = [page.name for page in pages_of_module if page.name in pages]
+        if duplicates or not pages_of_module:
+            problem = ", ".join(duplicates) or "no Page"
+            raise ValueError(f"{module.__file__}: {problem}; expected a `Page` with a name of its own")
+        for page in pages_of_module:
+            pages[page.name] = page
     return tuple(pages.values())
 
 

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, combinations
 from typing import Any
 
-from iowatch.comparison import ComparisonOptions, Outcome, SideSpec, compare_sides, parse_side
-from iowatch.core import IowatchError, local_day, settings, yamlfile
-from iowatch.findings import short_case_names
+from markupsafe import Markup
+
+from iowatch.comparison import ComparisonOptions, Outcome, SideEntry, SideSpec, compare_sides, parse_side
+from iowatch.core import Case, IowatchError, local_day, settings, yamlfile
+from iowatch.findings import Finding, short_case_names
 from iowatch.output.comparison import (
     comparison_document,
     exclusion_lines,
@@ -25,13 +28,17 @@ from iowatch.output.comparison import (
     trace_comparison_lines,
 )
 from iowatch.output.dashboard import Page, SiteBuild, SystemEntry, drawing
+from iowatch.reference import Event
 from iowatch.site import system_zone
-from iowatch.statistics import ComparisonSettings, SideSamples
+from iowatch.statistics import ComparisonSettings, Pair, SideSamples
 
+# Stacks, findings with events and A/B runs of a system that are compared: the newest.
 _MAX_STACKS = 3
 _MAX_EVENTS = 3
 _MAX_AB_COMPARISONS = 3
+# Days before and after an event that are compared.
 _EVENT_DAYS = 28
+# An event within this time of a finding is near it.
 _NEAR_S = 3 * drawing.DAY_S
 
 
@@ -52,16 +59,14 @@ class ComparisonRequest:
 
 def publish_comparison_pages(site: SiteBuild) -> None:
     """Write `comparison/<digest>.html` for each comparison, and `comparisons.html`, which links to them."""
-    requests = list({one.page: one for one in _comparison_requests(site)}.values())
-    pages: dict[tuple[str, ...], str] = {}
-    for series in site.catalogue.by_id.values():
-        row = series.row
-        pages[row.system, row.partition, row.stack, row.case.key, row.metric] = series.page
-    rows = []
-    for one in requests:
-        values = _comparison_values(site, one, pages)
-        site.write_page(one.page, "comparison.html", **values)
-        rows.append(_make_index_row(one, values))
+    # Of two requests for the same sides the later one, whose title a person may have chosen.
+    request_of_page = {request.page: request for request in _comparison_requests(site)}
+    page_of_series = _pages_of_series(site)
+    rows: list[IndexRow] = []
+    for request in request_of_page.values():
+        values = _comparison_values(site, request, page_of_series)
+        site.write_page(request.page, "comparison.html", **values)
+        rows.append(_make_index_row(request, values))
     # Results of this site before those of papers.
     rows.sort(key=lambda row: (row.request.left.kind == "published", _VERDICTS.index(row.verdict)))
     site.write_page("comparisons.html", "comparisons.html", rows=rows)
@@ -92,6 +97,26 @@ class IndexRow:
     printed: bool = False
 
 
+@dataclass(frozen=True)
+class _SeriesKey:
+    """What identifies a series in the entries of a comparison."""
+
+    system: str
+    partition: str
+    stack: str
+    case_key: str
+    metric: str
+
+
+def _pages_of_series(site: SiteBuild) -> dict[_SeriesKey, str]:
+    """Paths of the pages of all series."""
+    pages: dict[_SeriesKey, str] = {}
+    for series in site.catalogue.by_id.values():
+        row = series.row
+        pages[_SeriesKey(row.system, row.partition, row.stack, row.case.key, row.metric)] = series.page
+    return pages
+
+
 def _make_index_row(request: ComparisonRequest, values: Mapping[str, Any]) -> IndexRow:
     if values["fault"] is not None:
         return IndexRow(request, "no comparison", (), values["fault"])
@@ -99,7 +124,7 @@ def _make_index_row(request: ComparisonRequest, values: Mapping[str, Any]) -> In
     # The sentence without its counts, which have a column of their own.
     sentence = values["lines"][0].partition(" By case: ")[0]
     verdict = next(name for name in _VERDICTS if overall["verdict"].startswith(name))
-    counts = [(name, n) for name, n in overall["counts"].items() if n]
+    counts = [(name, count) for name, count in overall["counts"].items() if count]
     return IndexRow(request, verdict, counts, sentence, printed=overall["basis"] == "cases")
 
 
@@ -113,44 +138,67 @@ def _comparison_requests(site: SiteBuild) -> Iterator[ComparisonRequest]:
 
 def _requests_around_findings(machine: SystemEntry) -> Iterator[ComparisonRequest]:
     """Before and after the event nearest to each open finding."""
-    for finding in [f for f in machine.findings if f.state == "open"][:_MAX_EVENTS]:
-        near = [e for e in machine.events if e.start - _NEAR_S <= finding.first_after <= e.end + _NEAR_S]
-        if near:
-            event = min(near, key=lambda e: (abs(e.start - finding.first_after), e.kind != "maintenance"))
-            several = sum(e.date == event.date for e in machine.events) > 1
-            name = f"{machine.name}/{event.date}" + (f"/{event.title}" if several else "")
-            side = SideSpec(f"event:{name}", "event", name)
-            title = f"{machine.name}: before and after {event.title}, {event.date}"
-            yield ComparisonRequest(title, side, side)
+    open_findings = [finding for finding in machine.findings if finding.state == "open"]
+    for finding in open_findings[:_MAX_EVENTS]:
+        event = _nearest_event(machine, finding)
+        if event is None:
+            continue
+        name = f"{machine.name}/{event.date}"
+        events_of_day = [other for other in machine.events if other.date == event.date]
+        if len(events_of_day) > 1:
+            name += f"/{event.title}"
+        # One side stands for both: an event is compared before and after.
+        side = SideSpec(f"event:{name}", "event", name)
+        title = f"{machine.name}: before and after {event.title}, {event.date}"
+        yield ComparisonRequest(title, side, side)
+
+
+def _nearest_event(machine: SystemEntry, finding: Finding) -> Event | None:
+    """The event nearest to a finding, a maintenance before others; None if none is near."""
+    near_events: list[Event] = []
+    for event in machine.events:
+        if event.start - _NEAR_S <= finding.first_after <= event.end + _NEAR_S:
+            near_events.append(event)
+    return min(
+        near_events,
+        key=lambda event: (abs(event.start - finding.first_after), event.kind != "maintenance"),
+        default=None,
+    )
 
 
 def _requests_between_stacks(machine: SystemEntry) -> Iterator[ComparisonRequest]:
     """Pairs of the newest stacks of a system that ran the same cases."""
-    cases: dict[str, set[str]] = {}
-    for one in machine.watched:
-        cases.setdefault(one.row.stack, set()).add(one.row.case.key)
-    newest = {use.name: use.last for use in sorted(machine.stacks, key=lambda u: u.last)}
-    ordered = sorted(cases, key=lambda name: (-newest.get(name, 0), name))[:_MAX_STACKS]
-    for position, right in enumerate(ordered):
-        for left in ordered[position + 1 :]:
-            if cases[left] & cases[right]:
-                sides = [SideSpec(f"stack:{name}", "stack", name, {"system": machine.name}) for name in (left, right)]
-                yield ComparisonRequest(f"{machine.name}: {left} against {right}", sides[0], sides[1])
+    cases_of_stack: dict[str, set[str]] = defaultdict(set)
+    for series in machine.watched:
+        cases_of_stack[series.row.stack].add(series.row.case.key)
+    last_use: dict[str, int] = {}
+    for use in machine.stacks:
+        last_use[use.name] = max(use.last, last_use.get(use.name, 0))
+    newest_first = sorted(cases_of_stack, key=lambda name: (-last_use.get(name, 0), name))
+    for right, left in combinations(newest_first[:_MAX_STACKS], 2):
+        if cases_of_stack[left].isdisjoint(cases_of_stack[right]):
+            continue
+        left_side = SideSpec(f"stack:{left}", "stack", left, {"system": machine.name})
+        right_side = SideSpec(f"stack:{right}", "stack", right, {"system": machine.name})
+        yield ComparisonRequest(f"{machine.name}: {left} against {right}", left_side, right_side)
 
 
 def _requests_of_ab_runs(machine: SystemEntry) -> Iterator[ComparisonRequest]:
     """The two sides of each of the newest interleaved runs (`iowatch run --ab`)."""
-    ended = [row for row in machine.sessions if row.facts.ab_run and row.status != "running"]
-    # Steps of an experiment have a report of their own.
-    ended = [row for row in ended if row.facts.experiment is None]
-    for row in ended[:_MAX_AB_COMPARISONS]:
-        left, right = (
-            SideSpec(f"session:{row.uuid},side={side}", "session", row.uuid, {"side": side})
-            for side in ("left", "right")
-        )
-        day = local_day(row.started_at, system_zone(machine.name))
-        stacks = " against ".join(getattr(row.facts.ab_run, side) for side in ("left", "right"))
-        yield ComparisonRequest(f"{machine.name}: {stacks}, A/B run of {day}", left, right)
+    compared = 0
+    for session in machine.sessions:
+        ab_run = session.facts.ab_run
+        # Steps of an experiment have a report of their own.
+        if not ab_run or session.status == "running" or session.facts.experiment is not None:
+            continue
+        if compared == _MAX_AB_COMPARISONS:
+            return
+        compared += 1
+        left = SideSpec(f"session:{session.uuid},side=left", "session", session.uuid, {"side": "left"})
+        right = SideSpec(f"session:{session.uuid},side=right", "session", session.uuid, {"side": "right"})
+        day = local_day(session.started_at, system_zone(machine.name))
+        title = f"{machine.name}: {ab_run.left} against {ab_run.right}, A/B run of {day}"
+        yield ComparisonRequest(title, left, right)
 
 
 class _ListedComparison(yamlfile.ClosedModel):
@@ -170,30 +218,35 @@ def _requests_from_list() -> Iterator[ComparisonRequest]:
     Raises:
         InputError: the file is not readable, or a row has no `left` and `right`.
     """
-    place = settings.find_file("comparisons")
-    listed = yamlfile.read_model(place, _ComparisonList).comparisons if place.is_file() else ()
-    for row in listed:
-        left, right = parse_side(row.left), parse_side(row.right)
-        yield ComparisonRequest(row.title or f"{left.text} against {right.text}", left, right)
+    file = settings.find_file("comparisons")
+    if not file.is_file():
+        return
+    for listed in yamlfile.read_model(file, _ComparisonList).comparisons:
+        left = parse_side(listed.left)
+        right = parse_side(listed.right)
+        yield ComparisonRequest(listed.title or f"{left.text} against {right.text}", left, right)
 
 
 def _comparison_values(
-    site: SiteBuild, wanted: ComparisonRequest, pages: Mapping[tuple[str, ...], str]
+    site: SiteBuild, request: ComparisonRequest, page_of_series: Mapping[_SeriesKey, str]
 ) -> dict[str, Any]:
+    """Values of the template; `fault` is why there is no comparison."""
+    options = ComparisonOptions(days=_EVENT_DAYS)
     try:
-        outcome = compare_sides(wanted.left, wanted.right, lambda: site.history, ComparisonOptions(days=_EVENT_DAYS))
+        outcome = compare_sides(request.left, request.right, lambda: site.history, options)
     except IowatchError as error:
-        is_ab_run = "side" in wanted.left.filters
-        fault = "the A/B run has no case with results of both stacks" if is_ab_run else str(error)
-        return {"wanted": wanted, "fault": fault, "pairs": [], "lines": [], "notes": [], "document": {}}
-    found = comparison_document(outcome)
-    sides = outcome.names
-    scale = drawing.forest_scale((pair["ratio"], pair["ci"]) for pair in found["pairs"])
-    pairs = sorted(_page_pair_rows(pages, outcome, found["pairs"], sides, scale), key=_importance_key)
+        fault = str(error)
+        if "side" in request.left.filters:
+            fault = "the A/B run has no case with results of both stacks"
+        return {"request": request, "fault": fault, "pairs": [], "lines": [], "notes": [], "document": {}}
+    document = comparison_document(outcome)
+    # All intervals have one axis, so that they can be compared.
+    scale = drawing.forest_scale((pair["ratio"], pair["ci"]) for pair in document["pairs"])
+    pairs = sorted(_pair_rows(page_of_series, outcome, document["pairs"], scale), key=_importance_key)
     return {
-        "wanted": wanted,
+        "request": request,
         "fault": None,
-        "document": found,
+        "document": document,
         "pairs": pairs,
         "axis": drawing.forest_axis(scale),
         "drawn": any(pair["samples"] for pair in pairs),
@@ -202,50 +255,83 @@ def _comparison_values(
         "measured": list(provenance_lines(outcome)),
         "darshan": list(trace_comparison_lines(outcome)),
         "notes": [*explanation_lines(outcome), *exclusion_lines(outcome)],
-        "sides": sides,
+        "sides": outcome.names,
         "selection": selection_text(outcome),
         "aim": ComparisonSettings().difference,
         "asks": any(pair["more"].isdigit() for pair in pairs),
-        "only": [
-            (name, len(entries)) for name, entries in zip(sides, found["unpaired"].values(), strict=True) if entries
-        ],
+        "only": _unpaired_counts(outcome, document),
     }
 
 
-def _page_pair_rows(
-    pages: Mapping[tuple[str, ...], str],
+def _unpaired_counts(outcome: Outcome, document: Mapping[str, Any]) -> list[tuple[str, int]]:
+    """Name of each side that has cases without a pair, and their number."""
+    counts: list[tuple[str, int]] = []
+    for side, entries in zip(outcome.names, document["unpaired"].values(), strict=True):
+        if entries:
+            counts.append((side, len(entries)))
+    return counts
+
+
+def _pair_rows(
+    page_of_series: Mapping[_SeriesKey, str],
     outcome: Outcome,
     documents: Sequence[Mapping[str, Any]],
-    sides: tuple[str, str],
     scale: drawing.AxisScale,
 ) -> Iterator[dict[str, Any]]:
     """Pairs with their pictures and the pages of the series of both sides."""
-    names, matched = short_case_names([pair["case"] for pair in documents]), outcome.matched
+    names = short_case_names([document["case"] for document in documents])
+    matched = outcome.matched
     rows = zip(names, documents, outcome.compared, matched.pairs, matched.entries, strict=True)
-    for name, pair, one, made, entries in rows:
-        samples = None
-        # Published figures have no samples.
-        if isinstance(made.left, SideSamples) and isinstance(made.right, SideSamples):
-            left, right = ([*chain.from_iterable(one.sessions.values())] for one in (made.left, made.right))
-            samples = drawing.samples_picture(left, right, sides)
-        axes = ("system", "partition", "stack")
-        keys = [(*(entry.axes.get(axis, "") for axis in axes), entry.case.key, entry.metric) for entry in entries]
-        yield {
-            **pair,
-            "name": name,
-            "unit_text": f"{pair['unit']} ({one.basis})",
-            "ratio_text": format_ratio(one.ratio),
-            "interval_text": format_interval(one.ci) if one.ci else "",
-            "more": format_more_runs(one),
+    for name, document, comparison, pair, entries in rows:
+        series_pages: list[tuple[str, str]] = []
+        for side, entry in zip(outcome.names, entries, strict=True):
+            page = page_of_series.get(_entry_key(entry))
             # Sides from files and published tables have no series page.
-            "pages": [(side, pages[key]) for side, key in zip(sides, keys, strict=True) if key in pages],
-            "forest": drawing.forest_picture(pair["ratio"], pair["ci"], str(pair["verdict"]).split()[0], scale),
-            "samples": samples,
+            if page is not None:
+                series_pages.append((side, page))
+        verdict = str(document["verdict"]).split()[0]
+        yield {
+            **document,
+            "name": name,
+            "unit_text": f"{document['unit']} ({comparison.basis})",
+            "ratio_text": format_ratio(comparison.ratio),
+            "interval_text": format_interval(comparison.ci) if comparison.ci else "",
+            "more": format_more_runs(comparison),
+            "pages": series_pages,
+            "forest": drawing.forest_picture(document["ratio"], document["ci"], verdict, scale),
+            "samples": _samples_picture(pair, outcome.names),
         }
+
+
+def _entry_key(entry: SideEntry) -> _SeriesKey:
+    axes = entry.axes
+    return _SeriesKey(
+        system=axes.get("system", ""),
+        partition=axes.get("partition", ""),
+        stack=axes.get("stack", ""),
+        case_key=entry.case.key,
+        metric=entry.metric,
+    )
+
+
+def _samples_picture(pair: Pair[Case], sides: tuple[str, str]) -> Markup | None:
+    """The samples of both sides; None if a side has none, as published figures."""
+    if not isinstance(pair.left, SideSamples) or not isinstance(pair.right, SideSamples):
+        return None
+    left = list(chain.from_iterable(pair.left.sessions.values()))
+    right = list(chain.from_iterable(pair.right.sessions.values()))
+    return drawing.samples_picture(left, right, sides)
 
 
 def _importance_key(pair: Mapping[str, Any]) -> tuple[int, float]:
     """Sort key: largest differences first, then pairs without enough data, then pairs without a difference."""
-    kinds = ("slower", "faster", "not enough data")
-    rank = next((n for n, kind in enumerate(kinds) if str(pair["verdict"]).startswith(kind)), len(kinds))
-    return max(0, rank - 1), -abs(math.log(pair["ratio"])) if pair["ratio"] else 0.0
+    verdict = str(pair["verdict"])
+    rank = 2
+    if verdict.startswith(("slower", "faster")):
+        rank = 0
+    elif verdict.startswith("not enough data"):
+        rank = 1
+    size = 0.0
+    if pair["ratio"]:
+        size = abs(math.log(pair["ratio"]))
+    return rank, -size

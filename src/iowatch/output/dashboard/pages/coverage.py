@@ -3,35 +3,48 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 from markupsafe import Markup
 
 from iowatch.core import format_count
 from iowatch.output.dashboard import data, drawing, safe_file_name
-from iowatch.store import SessionRow, bulk
+from iowatch.store import ExpectedResult, SessionRow, bulk
 
 COVERAGE_SESSIONS = 42
 _CELL, _HEIGHT = 9, 18
+# Height of a cell by its style class: cells of missing results are also lower, so that colour is not the only sign.
+_CELL_HEIGHTS = {"full": _HEIGHT, "part": _HEIGHT * 2 // 3, "gone": _HEIGHT // 3, "silent": 2, "missed": 3}
 # Maximum number of cells of one gap, to limit the length of a strip.
 _MAX_MISSED_CELLS = 14
-ExpectedReceived = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class ResultCounts:
+    """Number of expected and of received results, of a run or of a session."""
+
+    expected: int = 0
+    received: int = 0
 
 
 @dataclass(frozen=True)
 class CoverageCounts:
-    """Counts of expected and received results: by session, and by run name in each session.
+    """Counts of expected and received results of a system.
 
-    `counts[run name][session]` is (expected, received); a run that was not expected is not in it. `missed` are
-    the sessions that should have taken place before a session, by the usual interval of the system.
+    Attributes:
+        sessions: the newest sessions, oldest first.
+        totals: of all runs, by session id.
+        runs: by run name, and by session id; a run that was not expected in a session has no counts of it.
+        failed: number of failed runs by session id.
+        missed: number of sessions that should have taken place before a session, by the usual interval of the system,
+            by session id.
     """
 
     sessions: Sequence[SessionRow]
-    totals: Mapping[int, ExpectedReceived]
-    counts: Mapping[str, Mapping[int, ExpectedReceived]]
+    totals: Mapping[int, ResultCounts]
+    runs: Mapping[str, Mapping[int, ResultCounts]]
     failed: Mapping[int, int]
     missed: Mapping[int, int]
 
@@ -56,21 +69,48 @@ def coverage_page_path(machine: data.SystemEntry) -> str:
     return f"coverage/{safe_file_name(machine.name)}.html"
 
 
+@dataclass(frozen=True)
+class SessionCounts:
+    """A session in the table of sessions.
+
+    Attributes:
+        page: path of its page.
+        failed: number of failed runs.
+        missed: number of sessions that should have taken place between it and the one `before`.
+    """
+
+    session: SessionRow
+    before: SessionRow | None
+    page: str
+    expected: int
+    received: int
+    failed: int
+    missed: int
+
+
+@dataclass(frozen=True)
+class SystemCounts:
+    """A system in the table of systems; `total` is of all its runs, with the path of its page as name."""
+
+    machine: data.SystemEntry
+    total: RunCounts
+    counts: CoverageCounts
+    overdue: bool
+
+
 def publish_coverage_pages(site: data.SiteBuild) -> None:
     """Write `coverage/<system>.html` for each system, and `coverage.html`, which links to them."""
-    systems = []
+    systems: list[SystemCounts] = []
     for machine in site.catalogue.machines:
-        counts, overdue = count_coverage(site, machine), data.is_overdue(machine, site.now)
-        rows = [_run_row(name, by_session, counts) for name, by_session in sorted(counts.counts.items())]
+        counts = count_coverage(site, machine)
+        overdue = data.is_overdue(machine, site.now)
+        rows = [_run_row(name, by_session, counts) for name, by_session in sorted(counts.runs.items())]
+        rows.sort(key=lambda row: row.share or 0.0)
+        page = coverage_page_path(machine)
         site.write_page(
-            coverage_page_path(machine),
-            "coverage.html",
-            machine=machine,
-            rows=sorted(rows, key=lambda row: row.share or 0.0),
-            sessions=_session_rows(counts),
-            overdue=overdue,
+            page, "coverage.html", machine=machine, rows=rows, sessions=_session_rows(counts), overdue=overdue
         )
-        systems.append((machine, _run_row(coverage_page_path(machine), counts.totals, counts), counts, overdue))
+        systems.append(SystemCounts(machine, _run_row(page, counts.totals, counts), counts, overdue))
     site.write_page("coverage.html", "coverage_index.html", systems=systems, sessions=COVERAGE_SESSIONS)
 
 
@@ -83,73 +123,119 @@ def count_coverage(site: data.SiteBuild, machine: data.SystemEntry) -> CoverageC
 
 
 def _read_coverage(site: data.SiteBuild, machine: data.SystemEntry) -> CoverageCounts:
-    chosen = list(machine.sessions[:COVERAGE_SESSIONS])[::-1]
-    numbers = [session.id for session in chosen]
-    received: set[tuple[int, str, str, str, str, str]] = set()
-    expected: dict[int, list[tuple[str, bool]]] = defaultdict(list)
+    """Count the expected and received results of the newest sessions of a system."""
+    oldest_first = list(reversed(machine.sessions[:COVERAGE_SESSIONS]))
+    session_ids = [session.id for session in oldest_first]
+    received: dict[int, set[ExpectedResult]] = defaultdict(set)
+    expected: dict[int, list[ExpectedResult]] = defaultdict(list)
     failed: dict[int, int] = defaultdict(int)
     with site.history.reading() as connection:
-        for session, name, number in bulk.received_by_session(connection, numbers):
-            row = site.catalogue.by_id[number].row if number in site.catalogue.by_id else None
-            if row is not None:
+        for session_id, run_name, series_id in bulk.received_by_session(connection, session_ids):
+            series = site.catalogue.by_id.get(series_id)
+            if series is not None:
+                row = series.row
                 operation = str(row.case.parameters.get("operation", ""))
-                received.add((session, name, row.partition, row.stack, operation, row.metric))
-        for item in bulk.session_expectations(connection, numbers):
-            expected[item[0]].append((item[1], item in received))
-        for session, _name, status, _stack in bulk.run_statuses(connection, numbers):
-            failed[session] += status != "ok"
-    counts: dict[str, dict[int, ExpectedReceived]] = defaultdict(dict)
-    totals = {}
-    for session_id, items in expected.items():
-        totals[session_id] = (len(items), sum(ok for _, ok in items))
-        for name, ok in items:
-            wanted, got = counts[name].get(session_id, (0, 0))
-            counts[name][session_id] = (wanted + 1, got + ok)
-    return CoverageCounts(chosen, totals, counts, failed, _count_missed_sessions(chosen) if totals else {})
+                result = ExpectedResult(run_name, row.partition, row.stack, operation, row.metric)
+                received[session_id].add(result)
+        expectations = bulk.session_expectations(connection, session_ids)
+        for session_id, run_name, partition, stack, operation, metric in expectations:
+            expected[session_id].append(ExpectedResult(run_name, partition, stack, operation, metric))
+        for session_id, _name, status, _stack in bulk.run_statuses(connection, session_ids):
+            failed[session_id] += status != "ok"
+    totals: dict[int, ResultCounts] = {}
+    runs: dict[str, dict[int, ResultCounts]] = defaultdict(dict)
+    for session_id, expected_results in expected.items():
+        results_of_run: dict[str, list[ExpectedResult]] = defaultdict(list)
+        for result in expected_results:
+            results_of_run[result.run_name].append(result)
+        totals[session_id] = _count_results(expected_results, received[session_id])
+        for run_name, run_results in results_of_run.items():
+            runs[run_name][session_id] = _count_results(run_results, received[session_id])
+    # Without expected sets, as of imports, there is no schedule from which a session could be missing.
+    missed = _count_missed_sessions(oldest_first) if totals else {}
+    return CoverageCounts(oldest_first, totals, runs, failed, missed)
+
+
+def _count_results(expected: Sequence[ExpectedResult], received: Set[ExpectedResult]) -> ResultCounts:
+    return ResultCounts(len(expected), sum(result in received for result in expected))
 
 
 def _count_missed_sessions(sessions: Sequence[SessionRow]) -> dict[int, int]:
-    """Number of missed sessions before each session, by its number; sessions are given oldest first."""
-    usual = max(drawing.DAY_S, data.usual_interval_s(sessions[::-1]))
-    gaps = {b.id: b.started_at - a.started_at for a, b in pairwise(sessions)}
-    return {number: round(gap / usual) - 1 for number, gap in gaps.items() if gap > 1.5 * usual}
+    """Number of missed sessions before each session, by its id; sessions are given oldest first."""
+    usual_s = max(drawing.DAY_S, data.usual_interval_s(sessions[::-1]))
+    missed: dict[int, int] = {}
+    for before, session in pairwise(sessions):
+        gap_s = session.started_at - before.started_at
+        if gap_s > 1.5 * usual_s:
+            missed[session.id] = round(gap_s / usual_s) - 1
+    return missed
 
 
-def _session_rows(counts: CoverageCounts) -> list[dict[str, Any]]:
-    """The sessions, newest first; `missed` sessions should have taken place between one and the one `before`."""
-    rows: list[dict[str, Any]] = []
-    for before, session in zip([None, *counts.sessions], counts.sessions, strict=False):
-        expected, received = counts.totals.get(session.id, (0, 0))
-        failed, missed = counts.failed.get(session.id, 0), counts.missed.get(session.id, 0)
-        row = {"session": session, "page": data.session_page_path(session), "expected": expected, "received": received}
-        rows.insert(0, {**row, "failed": failed, "missed": missed, "before": before})
+def _session_rows(counts: CoverageCounts) -> list[SessionCounts]:
+    """The sessions, newest first."""
+    rows: list[SessionCounts] = []
+    before: SessionRow | None = None
+    for session in counts.sessions:
+        total = counts.totals.get(session.id, ResultCounts())
+        rows.append(
+            SessionCounts(
+                session=session,
+                before=before,
+                page=data.session_page_path(session),
+                expected=total.expected,
+                received=total.received,
+                failed=counts.failed.get(session.id, 0),
+                missed=counts.missed.get(session.id, 0),
+            )
+        )
+        before = session
+    rows.reverse()
     return rows
 
 
-def _run_row(name: str, by_session: Mapping[int, ExpectedReceived], counts: CoverageCounts) -> RunCounts:
+def _run_row(name: str, counts_of_session: Mapping[int, ResultCounts], counts: CoverageCounts) -> RunCounts:
     """Results of a run, with a strip of one cell per session."""
-    expected = sum(expected for expected, _ in by_session.values())
-    received = sum(received for _, received in by_session.values())
-    return RunCounts(name, expected, received, coverage_strip(by_session, counts))
+    expected = sum(session_counts.expected for session_counts in counts_of_session.values())
+    received = sum(session_counts.received for session_counts in counts_of_session.values())
+    return RunCounts(name, expected, received, coverage_strip(counts_of_session, counts))
 
 
-def coverage_strip(by_session: Mapping[int, ExpectedReceived], counts: CoverageCounts, newest: int = 0) -> Markup:
-    """One cell per session, oldest first; with `newest` only so many cells."""
-    kinds: list[str] = []
+def coverage_strip(
+    counts_of_session: Mapping[int, ResultCounts], counts: CoverageCounts, max_cells: int | None = None
+) -> Markup:
+    """One cell per session, oldest first.
+
+    Args:
+        counts_of_session: of a run or of all runs, by session id.
+        max_cells: number of newest cells that are drawn [default: all]; fewer are drawn at the right end.
+    """
+    cells: list[str] = []
     for session in counts.sessions:
-        kinds += ["missed"] * min(counts.missed.get(session.id, 0), _MAX_MISSED_CELLS)
-        wanted, got = by_session.get(session.id, (0, 0))
-        kinds.append("silent" if not wanted else "full" if got == wanted else "part" if got else "gone")
-    kinds = kinds[-newest:]
-    # The newest session is always at the right end.
-    first = max(0, newest - len(kinds))
-    full, part, gone, missed = (kinds.count(kind) for kind in ("full", "part", "gone", "missed"))
-    known = format_count(len(kinds) - missed, "session")
-    label = f"{known}: {full} complete, {part} in part, {gone} with none; {format_count(missed, 'session')} missed"
-    parts = []
-    for number, kind in enumerate(kinds):
-        # Cells of missing results are also lower, so that the state is not shown by colour only.
-        height = {"full": _HEIGHT, "part": _HEIGHT * 2 // 3, "gone": _HEIGHT // 3, "missed": 3}.get(kind, 2)
-        place = f'x="{(first + number) * _CELL}" y="{_HEIGHT - height}" width="{_CELL - 1}" height="{height}"'
-        parts.append(f'<rect class="{kind}" {place}/>')
-    return drawing.svg_picture(max(1, first + len(kinds)) * _CELL, _HEIGHT, label, parts, "strip")
+        missed_sessions = counts.missed.get(session.id, 0)
+        cells += ["missed"] * min(missed_sessions, _MAX_MISSED_CELLS)
+        cells.append(_cell_class(counts_of_session.get(session.id, ResultCounts())))
+    first = 0
+    if max_cells is not None:
+        cells = cells[-max_cells:]
+        # The newest session is always at the right end.
+        first = max_cells - len(cells)
+    missed = cells.count("missed")
+    session_count = format_count(len(cells) - missed, "session")
+    states = f"{cells.count('full')} complete, {cells.count('part')} in part, {cells.count('gone')} with none"
+    label = f"{session_count}: {states}; {format_count(missed, 'session')} missed"
+    parts: list[str] = []
+    for position, cell in enumerate(cells, start=first):
+        height = _CELL_HEIGHTS[cell]
+        size = f'width="{_CELL - 1}" height="{height}"'
+        parts.append(f'<rect class="{cell}" x="{position * _CELL}" y="{_HEIGHT - height}" {size}/>')
+    width = max(1, first + len(cells)) * _CELL
+    return drawing.svg_picture(width, _HEIGHT, label, parts, "strip")
+
+
+def _cell_class(counts: ResultCounts) -> str:
+    """Style class of the cell of a session."""
+    if not counts.expected:
+        return "silent"
+    if counts.received == counts.expected:
+        return "full"
+    return "part" if counts.received else "gone"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from iowatch.findings import Finding
@@ -41,32 +42,45 @@ class ListedFinding:
     @property
     def direction(self) -> str:
         """`loss`, `improvement`, or both on separate lines, as the filter reads them."""
-        return "\n".join(dict.fromkeys("loss" if one.size < 1 else "improvement" for one in self.finding.groups))
+        directions = ["loss" if group.size < 1 else "improvement" for group in self.finding.groups]
+        return "\n".join(dict.fromkeys(directions))
 
     @property
     def benchmarks(self) -> str:
         """Benchmarks of its series, one per line."""
-        return "\n".join(sorted({str(one.parameters.get("benchmark", "")) for one in self.finding.members} - {""}))
+        names = {str(member.parameters.get("benchmark", "")) for member in self.finding.members}
+        return "\n".join(sorted(names - {""}))
 
 
 def publish_findings_list(site: data.SiteBuild) -> None:
     """Write `findings.html`."""
     machines = site.catalogue.machines
-    rows = [_make_row(machine, finding) for machine in machines for finding in machine.findings]
+    rows: list[ListedFinding] = []
+    drifts: list[levels.TrendRow] = []
+    for machine in machines:
+        rows += [_make_row(machine, finding) for finding in machine.findings]
+        drifts += levels.system_trends(machine)
     rows.sort(key=_urgency_key)
-    trends = [trend for machine in machines for trend in levels.system_trends(machine)]
-    trends.sort(key=lambda trend: -abs(math.log(trend.gain)))
+    drifts.sort(key=lambda drift: -abs(math.log(drift.gain)))
+    choices = _filter_choices(rows)
+    calendar = year_calendar.calendar_years(machines, site.zone)
+    site.write_page("findings.html", "findings.html", rows=rows, trends=drifts, choices=choices, calendar=calendar)
+
+
+def _filter_choices(rows: Sequence[ListedFinding]) -> dict[str, list[str]]:
+    """Values of each filter of the list, without filters that have one value only."""
     states = {row.finding.state for row in rows}
+    benchmarks: set[str] = set()
+    for row in rows:
+        benchmarks.update(row.benchmarks.split("\n"))
     choices: dict[str, list[str]] = {
         "system": sorted({row.finding.system for row in rows}),
         "direction": ["loss", "improvement"],
         "state": [state for state in _STATES if state in states],
         "owner": sorted({row.finding.owner or "nobody" for row in rows}),
-        "benchmark": sorted({name for row in rows for name in row.benchmarks.split("\n")} - {""}),
+        "benchmark": sorted(benchmarks - {""}),
     }
-    shown = {name: values[:_MAX_CHOICES] for name, values in choices.items() if len(values) > 1}
-    calendar = year_calendar.calendar_years(machines, site.zone)
-    site.write_page("findings.html", "findings.html", rows=rows, trends=trends, choices=shown, calendar=calendar)
+    return {name: values[:_MAX_CHOICES] for name, values in choices.items() if len(values) > 1}
 
 
 PAGE = data.Page("findings.html", "Findings", 2, publish_findings_list)
@@ -74,9 +88,13 @@ PAGE = data.Page("findings.html", "Findings", 2, publish_findings_list)
 
 def _urgency_key(row: ListedFinding) -> tuple[bool, float, int]:
     """Sort key: undecided findings first, the largest loss first; then the others, the newest change first."""
-    return row.days is None, 0.0 if row.days is None else row.gain, -row.finding.first_after
+    if row.days is None:
+        return True, 0.0, -row.finding.first_after
+    return False, row.gain, -row.finding.first_after
 
 
 def _make_row(machine: data.SystemEntry, finding: Finding) -> ListedFinding:
-    waits = finding.state in levels.UNDECIDED_STATES
-    return ListedFinding(finding, cards.waiting_days(machine, finding) if waits else None)
+    days = None
+    if finding.state in levels.UNDECIDED_STATES:
+        days = cards.waiting_days(machine, finding)
+    return ListedFinding(finding, days)

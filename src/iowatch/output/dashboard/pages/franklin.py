@@ -55,38 +55,57 @@ def measured_case(series: SimulatedSeries) -> tuple[str, Mapping[str, Scalar]]:
 
 def replayed_rows(site: SiteBuild) -> list[ReplayedRow]:
     """Return all replayed series in their order."""
-    return [_build_row(site, one) for one in franklin_scenario().series]
+    return [_build_row(site, series) for series in franklin_scenario().series]
 
 
 def _build_row(site: SiteBuild, series: SimulatedSeries) -> ReplayedRow:
-    parameters, unit = series.parameters, METRICS[series.metric].unit
+    parameters = series.parameters
+    unit = METRICS[series.metric].unit
     before, after = (f"{format_number(level)} {unit}" for _, level in series.levels)
-    size = f", {parameters['transfer_bytes']} B" if "transfer_bytes" in parameters else ""
-    what = f"{parameters['operation']} {parameters['api']} {parameters['file']}{size}, {parameters['ranks']} ranks"
-    suite = f"franklin-small of {'ior' if series.benchmark == 'ior' else 'benchio'}"
-    return ReplayedRow(series.benchmark, what, before, after, series.source, suite, _newest(site, series))
+    operation = f"{parameters['operation']} {parameters['api']} {parameters['file']}"
+    if "transfer_bytes" in parameters:
+        operation += f", {parameters['transfer_bytes']} B"
+    operation += f", {parameters['ranks']} ranks"
+    benchmark = "ior" if series.benchmark == "ior" else "benchio"
+    return ReplayedRow(
+        program=series.benchmark,
+        operation=operation,
+        before=before,
+        after=after,
+        source=series.source,
+        suite=f"franklin-small of {benchmark}",
+        measured=_newest_value(site, series),
+    )
 
 
-def _newest(site: SiteBuild, series: SimulatedSeries) -> MeasuredValue | None:
-    """The newest value of any other system; None if none has measured the same."""
-    benchmark, same = measured_case(series)
-    found = [
-        (one, machine.sessions)
-        for machine in site.catalogue.machines
-        if machine.name != FRANKLIN_SYSTEM
-        for one in machine.series
-        if one.row.case.benchmark == benchmark
-        and one.row.metric == series.metric
-        and same.items() <= one.row.case.parameters.items()
-    ]
-    if not found:
+def _newest_value(site: SiteBuild, replayed: SimulatedSeries) -> MeasuredValue | None:
+    """The newest value of the same in any other system; None if none has measured it."""
+    series = _newest_series(site, replayed)
+    if series is None:
         return None
-    newest, sessions = max(found, key=lambda one: (one[0].stamp.last, -one[0].row.id))
-    since = newest.stamp.last - DAY_S  # the first run of an observation that ends with a retest
-    points = load_observations(site.history, [newest.row], since, sessions=sessions)[newest.row.id]
-    value = float(newest.metric.best_bound(points.min, points.max)[-1])
-    text = f"{format_number(value)} {newest.metric.unit}"
-    return MeasuredValue(newest, text, newest.row.case.parameters.get("ranks"), newest.stamp.last)
+    machine = next(machine for machine in site.catalogue.machines if machine.name == series.row.system)
+    # An observation that ends with a retest begins with an earlier run.
+    since = series.stamp.last - DAY_S
+    points = load_observations(site.history, [series.row], since, sessions=machine.sessions)[series.row.id]
+    headline = float(series.metric.best_bound(points.min, points.max)[-1])
+    value = f"{format_number(headline)} {series.metric.unit}"
+    return MeasuredValue(series, value, series.row.case.parameters.get("ranks"), series.stamp.last)
+
+
+def _newest_series(site: SiteBuild, replayed: SimulatedSeries) -> SeriesEntry | None:
+    """Of all series that measure the same as the replayed one, that with the newest observation."""
+    benchmark, parameters = measured_case(replayed)
+    same_series: list[SeriesEntry] = []
+    for machine in site.catalogue.machines:
+        # Franklin itself is the replay.
+        if machine.name == FRANKLIN_SYSTEM:
+            continue
+        for series in machine.series:
+            case = series.row.case
+            is_same_case = case.benchmark == benchmark and parameters.items() <= case.parameters.items()
+            if is_same_case and series.row.metric == replayed.metric:
+                same_series.append(series)
+    return max(same_series, key=lambda series: (series.stamp.last, -series.row.id), default=None)
 
 
 def publish_franklin_page(site: SiteBuild) -> None:

@@ -15,14 +15,30 @@ from iowatch.output.dashboard.heat_map import build_heat_map
 from iowatch.store import SeriesPoints
 
 OVERVIEW_SESSIONS = 30
+# Case parameters by which the table can be filtered.
 _COLUMNS = ("operation", "api", "file")
+# A filter with more choices would not help.
+_MAX_CHOICES = 60
+# Cells of the strip of a system.
+_MAX_STRIP_SERIES = 400
 # Outcomes of a series in the newest session, most urgent first; inactive: no result for `OVERVIEW_SESSIONS` days.
 SERIES_OUTCOMES = ("below", "without result", "above", "as accepted", "not assessed", "inactive")
 
 
 @dataclass(frozen=True)
 class SeriesTableRow:
-    """A series in the table; shares are newest value / limit, 1 is equal."""
+    """A series in the table.
+
+    Attributes:
+        newest, time: headline of the newest observation, and its time (epoch s).
+        late: whether it has no result in the newest session.
+        gone: whether it has no result for `OVERVIEW_SESSIONS` days.
+        accepted: the level that is normal for it.
+        position: of the newest observation in its normal band.
+        strip: the newest sessions as cells.
+        of_published, of_peak: newest value / limit, 1 is equal.
+        states: of its newest undecided finding; `suspected` if its newest observations differ.
+    """
 
     series: data.SeriesEntry
     newest: float
@@ -56,12 +72,15 @@ class SeriesTableRow:
     @property
     def strip_kind(self) -> str:
         """Style class of its cell in the strip of the system."""
-        return "none" if self.late else self.position.kind if self.position else levels.NO_BAND
+        if self.late:
+            return "none"
+        return self.position.kind if self.position else levels.NO_BAND
 
     @property
     def band_words(self) -> str:
         """The normal band in per cent of the accepted level."""
-        if (band := levels.normal_band(self.series)) is None:
+        band = levels.normal_band(self.series)
+        if band is None:
             return "no noise estimate"
         return f"normal band {100 * math.exp(-band):.0f} to {100 * math.exp(band):.0f} %"
 
@@ -73,18 +92,21 @@ def overview_page_path(machine: data.SystemEntry) -> str:
 
 def publish_overview_pages(site: data.SiteBuild) -> None:
     """Write `overview/<system>.html` for each system, and `overview.html`, which links to them."""
-    systems = []
+    systems: list[dict[str, Any]] = []
     for machine in site.catalogue.machines:
         rows = series_rows(site, machine)
+        page = overview_page_path(machine)
+        # What the page of the system and its row in the index have in common.
         state = {
             "machine": machine,
             "outcomes": {name: sum(row.outcome == name for row in rows) for name in SERIES_OUTCOMES},
             "overdue": data.is_overdue(machine, site.now),
             "running": data.is_session_running(machine, site.now),
         }
-        site.write_page(overview_page_path(machine), "overview.html", **state, **_overview_values(machine, rows))
-        strip = drawing.strip_picture([row.strip_kind for row in sorted(rows[:400], key=_position_key)], "series")
-        systems.append({**state, "page": overview_page_path(machine), "strip": strip})
+        site.write_page(page, "overview.html", **state, **_overview_values(machine, rows))
+        strip_rows = sorted(rows[:_MAX_STRIP_SERIES], key=_position_key)
+        strip = drawing.strip_picture([row.strip_kind for row in strip_rows], "series")
+        systems.append({**state, "page": page, "strip": strip})
     site.write_page("overview.html", "overview_index.html", systems=systems)
 
 
@@ -98,22 +120,40 @@ def _position_key(row: SeriesTableRow) -> tuple[bool, bool, float]:
 
 
 def _overview_values(machine: data.SystemEntry, rows: Sequence[SeriesTableRow]) -> dict[str, Any]:
-    shown = [row.series.row for row in rows]
-    choices = {name: {str(row.case.parameters.get(name, "")) for row in shown} - {""} for name in _COLUMNS}
-    choices |= {"benchmark": {row.case.benchmark for row in shown}, "stack": {row.stack for row in shown}}
+    """Values of the template for the table and the heat map of a system."""
+    active_rows = [row for row in rows if not row.gone]
     return {
         "rows": rows,
-        "heat": build_heat_map([row for row in rows if not row.gone], lambda row: row.series.row),
+        "heat": build_heat_map(active_rows, lambda row: row.series.row),
         "newest": machine.newest_session,
         "assessed": any(row.gain is not None for row in rows),
         "least": MIN_OBSERVATIONS,
-        "choices": {name: sorted(values) for name, values in choices.items() if 1 < len(values) <= 60},
+        "choices": _filter_choices(rows),
         "columns": _COLUMNS,
         "published": any(row.of_published is not None for row in rows),
         "peak": any(row.of_peak is not None for row in rows),
         "days": OVERVIEW_SESSIONS,
-        "others": [one for one in machine.series if not one.headline],
+        "others": [series for series in machine.series if not series.headline],
     }
+
+
+def _filter_choices(rows: Sequence[SeriesTableRow]) -> dict[str, list[str]]:
+    """Values of each filter of the table, without filters that have one value only or too many."""
+    values: dict[str, set[str]] = {name: set() for name in (*_COLUMNS, "benchmark", "stack")}
+    for row in rows:
+        case = row.series.row.case
+        for name in _COLUMNS:
+            values[name].add(str(case.parameters.get(name, "")))
+        values["benchmark"].add(case.benchmark)
+        values["stack"].add(row.series.row.stack)
+    choices: dict[str, list[str]] = {}
+    for name, names in values.items():
+        if name in _COLUMNS:
+            # Cases without the parameter.
+            names.discard("")
+        if 1 < len(names) <= _MAX_CHOICES:
+            choices[name] = sorted(names)
+    return choices
 
 
 def series_rows(site: data.SiteBuild, machine: data.SystemEntry) -> list[SeriesTableRow]:
@@ -126,44 +166,84 @@ def _read_series_rows(site: data.SiteBuild, machine: data.SystemEntry) -> list[S
         return []
     newest = machine.newest_session.started_at
     points = levels.recent_observations(site, machine)
-    suspected = {one.series.row.id for one in levels.find_suspected_series(machine)}
-    rows = [_series_row(one, points, newest, site, one.row.id in suspected) for one in machine.watched]
-    return sorted(rows, key=lambda r: (r.gone, r.gain is None, r.gain or 0.0))
+    suspected_ids = {suspected.series.row.id for suspected in levels.find_suspected_series(machine)}
+    rows: list[SeriesTableRow] = []
+    for series in machine.watched:
+        is_suspected = series.row.id in suspected_ids
+        rows.append(_series_row(series, points, newest, site, is_suspected))
+    return sorted(rows, key=lambda row: (row.gone, row.gain is None, row.gain or 0.0))
 
 
 def _series_row(
-    series: data.SeriesEntry, points: Mapping[int, SeriesPoints], newest: int, site: data.SiteBuild, suspected: bool
+    series: data.SeriesEntry,
+    recent_points: Mapping[int, SeriesPoints],
+    newest: int,
+    site: data.SiteBuild,
+    is_suspected: bool,
 ) -> SeriesTableRow:
-    found = points[series.row.id]
-    if not len(found.time):
-        found = load_observations(site.history, [series.row])[series.row.id]
-    values, times = series.metric.best_bound(found.min, found.max).tolist(), found.time.tolist()
-    last, limits, normal = values[-1], series.limits, levels.accepted_level(series, values)
-    # State of the newest undecided finding, and "suspected" if the newest observations differ in addition.
-    states = [f.state for f in series.findings if f.state in levels.UNDECIDED_STATES][:1] + ["suspected"] * suspected
+    """Row of a series.
+
+    Args:
+        recent_points: recent observations, by series id.
+        newest: start of the newest session, epoch seconds.
+        is_suspected: whether its newest observations differ, without a finding.
+    """
+    points = recent_points[series.row.id]
+    if not len(points.time):
+        # The series has ended before the recent observations.
+        points = load_observations(site.history, [series.row])[series.row.id]
+    times = points.time.tolist()
+    headlines = series.metric.best_bound(points.min, points.max).tolist()
+    newest_time = times[-1]
+    newest_value = headlines[-1]
+    accepted = levels.accepted_level(series, headlines)
+    position = None
+    if accepted is not None:
+        position = levels.band_position(series, newest_value, accepted.value)
+    cells = _session_kinds(series, zip(times, headlines, strict=True), accepted, newest)
+    published = series.limits.published
+    peak = series.limits.peak
     return SeriesTableRow(
         series=series,
-        newest=last,
-        time=times[-1],
-        late=times[-1] < newest - levels.SESSION_SLACK_S,
-        gone=times[-1] < newest - OVERVIEW_SESSIONS * drawing.DAY_S,
-        accepted=normal,
-        position=levels.band_position(series, last, normal.value) if normal else None,
-        strip=drawing.strip_picture(_session_kinds(series, zip(times, values, strict=True), normal, newest)),
-        of_published=last / limits.published.value if limits.published else None,
-        of_peak=last / limits.peak if limits.peak else None,
-        states=tuple(dict.fromkeys(states)),
+        newest=newest_value,
+        time=newest_time,
+        late=newest_time < newest - levels.SESSION_SLACK_S,
+        gone=newest_time < newest - OVERVIEW_SESSIONS * drawing.DAY_S,
+        accepted=accepted,
+        position=position,
+        strip=drawing.strip_picture(cells),
+        of_published=newest_value / published.value if published else None,
+        of_peak=newest_value / peak if peak else None,
+        states=_finding_states(series, is_suspected),
     )
 
 
+def _finding_states(series: data.SeriesEntry, is_suspected: bool) -> tuple[str, ...]:
+    """State of the newest undecided finding, and `suspected` if the newest observations differ in addition."""
+    undecided = [finding.state for finding in series.findings if finding.state in levels.UNDECIDED_STATES]
+    states = undecided[:1]
+    if is_suspected and "suspected" not in states:
+        states.append("suspected")
+    return tuple(states)
+
+
 def _session_kinds(
-    series: data.SeriesEntry, points: Iterable[tuple[int, float]], normal: levels.AcceptedLevel | None, newest: int
+    series: data.SeriesEntry, points: Iterable[tuple[int, float]], accepted: levels.AcceptedLevel | None, newest: int
 ) -> list[str]:
-    """Style class of each of the newest days, oldest first: `none` without data, `unassessed` without a band."""
+    """Style class of each of the newest days, oldest first: `none` without data, `unassessed` without a band.
+
+    Args:
+        points: time (epoch s) and headline of each observation.
+        newest: start of the newest session, epoch seconds.
+    """
     cells = ["none"] * OVERVIEW_SESSIONS
     for time, value in points:
-        place = OVERVIEW_SESSIONS - 1 + (time - newest + levels.SESSION_SLACK_S) // drawing.DAY_S
-        if 0 <= place < OVERVIEW_SESSIONS:
-            found = levels.band_position(series, value, normal.value) if normal else None
-            cells[place] = found.kind if found else levels.NO_BAND
+        days_from_newest = (time - newest + levels.SESSION_SLACK_S) // drawing.DAY_S
+        cell = OVERVIEW_SESSIONS - 1 + days_from_newest
+        if not 0 <= cell < OVERVIEW_SESSIONS:
+            continue
+        position = None
+        if accepted is not None:
+            position = levels.band_position(series, value, accepted.value)
+        cells[cell] = position.kind if position else levels.NO_BAND
     return cells

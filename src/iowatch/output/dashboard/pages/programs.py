@@ -20,7 +20,8 @@ from pydantic import TypeAdapter
 from iowatch.core import BetterDirection, Scalar, format_time, parse_time
 from iowatch.findings import Finding
 from iowatch.output.dashboard import data, levels
-from iowatch.output.dashboard.pages import coverage, finding, overview
+from iowatch.output.dashboard.pages import coverage, overview
+from iowatch.output.dashboard.pages.finding import finding_page_path
 from iowatch.output.finding_document import printed_finding
 from iowatch.site import system_zone
 from iowatch.store import SessionRow
@@ -155,27 +156,33 @@ DOCUMENTS = (SystemsDocument, SessionsDocument, SeriesDocument, FindingsDocument
 def document_schema() -> dict[str, Any]:
     """JSON Schema of all documents: each one matches one definition of `anyOf`."""
     schema = TypeAdapter(SystemsDocument | SessionsDocument | SeriesDocument | FindingsDocument).json_schema()
-    finding = TypeAdapter(Finding).json_schema()
-    own = {name: part for name, part in finding["properties"].items() if name not in _VOLATILE}
-    finding |= {
-        "properties": {**own, "page": {"type": "string"}},
-        "required": [*(name for name in finding["required"] if name in own), "page"],
-    }
-    schema["$defs"] |= {**finding.pop("$defs"), "Finding": finding}
+    # The class has the findings as mappings, because `publish_findings` adds and removes fields: so does their schema.
+    finding_schema = TypeAdapter(Finding).json_schema()
+    definitions = finding_schema.pop("$defs")
+    properties = finding_schema["properties"]
+    for name in _VOLATILE:
+        properties.pop(name, None)
+    finding_schema["required"] = [name for name in finding_schema["required"] if name in properties]
+    properties["page"] = {"type": "string"}
+    finding_schema["required"].append("page")
+    schema["$defs"].update(definitions)
+    schema["$defs"]["Finding"] = finding_schema
     schema["$defs"]["FindingsDocument"]["properties"]["findings"]["items"] = {"$ref": "#/$defs/Finding"}
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 
 
 def publish_systems(site: data.SiteBuild) -> None:
     """Write `systems.json`, `overview/<system>.json`, `coverage/<system>.json` and `schema.json`."""
-    systems = []
+    systems: list[SystemAnswer] = []
     for machine in site.catalogue.machines:
-        counts, rows = coverage.count_coverage(site, machine), overview.series_rows(site, machine)
-        sessions = [_session_answer(row, counts) for row in reversed(counts.sessions)]
+        rows = overview.series_rows(site, machine)
+        counts = coverage.count_coverage(site, machine)
+        sessions = [_session_answer(session, counts) for session in reversed(counts.sessions)]
         systems.append(_system_answer(site, machine, sessions, rows))
-        _write(site, _series_file(machine), SeriesDocument(system=machine.name, series=[*map(_series_answer, rows)]))
+        series = [_series_answer(row) for row in rows]
+        _write(site, _series_file(machine), SeriesDocument(system=machine.name, series=series))
         _write(site, _sessions_file(machine), SessionsDocument(system=machine.name, sessions=sessions))
-    _write(site, "systems.json", SystemsDocument(built=_time(site.now), systems=systems))
+    _write(site, "systems.json", SystemsDocument(built=_iso_time(site.now), systems=systems))
     site.writer.write("schema.json", json.dumps(document_schema(), indent=1))
 
 
@@ -191,11 +198,13 @@ def _sessions_file(machine: data.SystemEntry) -> str:
 
 
 def _write(site: data.SiteBuild, name: str, document: _AnswerDocument) -> None:
-    content = {"$schema": "../" * name.count("/") + "schema.json", **asdict(document)}
+    schema = "../" * name.count("/") + "schema.json"
+    content = {"$schema": schema, **asdict(document)}
     site.writer.write(name, json.dumps(content, indent=1, allow_nan=False))
 
 
-def _time(seconds: float) -> str:
+def _iso_time(seconds: float) -> str:
+    """A time (epoch s) as ISO 8601 in UTC."""
     return format_time(datetime.fromtimestamp(seconds, UTC))
 
 
@@ -205,41 +214,50 @@ def _system_answer(
     sessions: Sequence[SessionAnswer],
     rows: Sequence[overview.SeriesTableRow],
 ) -> SystemAnswer:
-    newest, due = machine.newest_session, data.overdue_after_s(machine)
-    undecided = [one for one in machine.findings if one.state in levels.UNDECIDED_STATES]
+    newest = machine.newest_session
+    newest_answer = None
+    for session in sessions:
+        if newest is not None and session.session == newest.uuid:
+            newest_answer = session
+    due = data.overdue_after_s(machine)
+    outcomes = Counter(row.outcome for row in rows)
+    undecided = [finding for finding in machine.findings if finding.state in levels.UNDECIDED_STATES]
+    undecided.sort(key=lambda finding: -finding.lost_performance)
     return SystemAnswer(
         system=machine.name,
         retired=machine.facts is not None and bool(machine.facts.retired),
-        newest_session=next((one for one in sessions if newest and one.session == newest.uuid), None),
+        newest_session=newest_answer,
         overdue=data.is_overdue(machine, site.now),
-        due=None if due is None else _time(due),
-        series={name: sum(row.outcome == name for row in rows) for name in overview.SERIES_OUTCOMES},
-        findings=dict(Counter(one.state for one in machine.findings)),
-        undecided=[one.id for one in sorted(undecided, key=lambda one: -one.lost_performance)],
+        due=None if due is None else _iso_time(due),
+        series={outcome: outcomes[outcome] for outcome in overview.SERIES_OUTCOMES},
+        findings=dict(Counter(finding.state for finding in machine.findings)),
+        undecided=[finding.id for finding in undecided],
         series_file=_series_file(machine),
         sessions_file=_sessions_file(machine),
     )
 
 
-def _session_answer(row: SessionRow, counts: coverage.CoverageCounts) -> SessionAnswer:
-    expected, received = counts.totals.get(row.id, (0, 0))
+def _session_answer(session: SessionRow, counts: coverage.CoverageCounts) -> SessionAnswer:
+    total = counts.totals.get(session.id, coverage.ResultCounts())
     return SessionAnswer(
-        session=row.uuid,
-        suite=row.suite,
-        status=row.status,
-        started=_time(row.started_at),
-        ended=None if row.ended_at is None else _time(row.ended_at),
-        runs=row.runs,
-        failed_runs=counts.failed.get(row.id, 0),
-        expected_results=expected,
-        received_results=received,
-        page=data.session_page_path(row),
+        session=session.uuid,
+        suite=session.suite,
+        status=session.status,
+        started=_iso_time(session.started_at),
+        ended=None if session.ended_at is None else _iso_time(session.ended_at),
+        runs=session.runs,
+        failed_runs=counts.failed.get(session.id, 0),
+        expected_results=total.expected,
+        received_results=total.received,
+        page=data.session_page_path(session),
     )
 
 
 def _series_answer(row: overview.SeriesTableRow) -> SeriesAnswer:
-    series, limits, level = row.series, row.series.limits, row.accepted
-    reference = limits.reference
+    series = row.series
+    level = row.accepted
+    reference = series.limits.reference
+    published = series.limits.published
     return SeriesAnswer(
         series=series.row.id,
         name=series.name,
@@ -251,41 +269,69 @@ def _series_answer(row: overview.SeriesTableRow) -> SeriesAnswer:
         unit=series.metric.unit,
         better=series.metric.direction,
         newest=row.newest,
-        newest_time=_time(row.time),
+        newest_time=_iso_time(row.time),
         outcome=row.outcome,
         level=level.value if level else None,
         level_source=level.source if level else None,
         gain=row.gain,
         normal_band=levels.normal_limits(series, level.value) if level else None,
         reference=(reference.lower, reference.value, reference.upper) if reference else None,
-        published=limits.published.value if limits.published else None,
-        peak=limits.peak,
-        findings=[one.id for one in series.findings],
+        published=published.value if published else None,
+        peak=series.limits.peak,
+        findings=[finding.id for finding in series.findings],
         page=series.page,
     )
 
 
 def publish_findings(site: data.SiteBuild) -> None:
     """Write `feed.xml` and `findings.json`."""
-    found = sorted((f for m in site.catalogue.machines for f in m.findings), key=lambda f: (-f.first_after, f.id))
-    documents = [{**printed_finding(f), "page": finding.finding_page_path(f)} for f in found]
-    for document in documents:
+    findings: list[Finding] = []
+    for machine in site.catalogue.machines:
+        findings += machine.findings
+    findings.sort(key=lambda finding: (-finding.first_after, finding.id))
+    documents: list[dict[str, Any]] = []
+    for finding in findings:
+        document = {**printed_finding(finding), "page": finding_page_path(finding)}
         for name in _VOLATILE:
             document.pop(name, None)
+        documents.append(document)
     _write(site, "findings.json", FindingsDocument(findings=documents))
-    listed = found[:_MAX_FEED_ENTRIES]
-    entries = [(f, uuid.uuid5(_NAMES, f.id).urn, _last_update(f), finding.finding_page_path(f)) for f in listed]
-    newest = max(map(_last_update, listed), default=format_time(datetime.fromtimestamp(0, UTC)))
-    feed = site.render("feed.xml", "feed.xml", entries=entries, updated=newest, id=uuid.uuid5(_NAMES, "feed").urn)
-    # XML 1.0 does not permit control characters, not even escaped.
-    site.writer.write("feed.xml", re.sub("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", "", feed))
+    site.writer.write("feed.xml", _render_feed(site, findings[:_MAX_FEED_ENTRIES]))
 
 
 FEED = data.Page("feed.xml", "Atom feed", None, publish_findings)
 
 
-def _last_update(one: Finding) -> str:
+@dataclass(frozen=True)
+class _FeedEntry:
+    """An entry of the feed; `urn` is the same in each build, and `updated` is ISO 8601 in UTC."""
+
+    finding: Finding
+    urn: str
+    updated: str
+    page: str
+
+
+# What XML 1.0 does not permit, not even escaped: control characters.
+_NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def _render_feed(site: data.SiteBuild, findings: Sequence[Finding]) -> str:
+    """The Atom feed of some findings."""
+    entries: list[_FeedEntry] = []
+    for finding in findings:
+        urn = uuid.uuid5(_NAMES, finding.id).urn
+        entries.append(_FeedEntry(finding, urn, _last_update(finding), finding_page_path(finding)))
+    # An empty feed needs a time that is the same in each build, too.
+    updated = max((entry.updated for entry in entries), default=_iso_time(0))
+    feed_urn = uuid.uuid5(_NAMES, "feed").urn
+    return _NOT_IN_XML.sub("", site.render("feed.xml", "feed.xml", entries=entries, updated=updated, id=feed_urn))
+
+
+def _last_update(finding: Finding) -> str:
     """Time of the last change of a finding: first detected, no longer detected, or decided."""
-    seen = datetime.fromtimestamp(max(one.first_seen_at, one.missed_since or 0), UTC)
-    decided = parse_time(one.review.date, system_zone(one.system)) if one.review else seen
+    seen = datetime.fromtimestamp(max(finding.first_seen_at, finding.missed_since or 0), UTC)
+    if finding.review is None:
+        return format_time(seen)
+    decided = parse_time(finding.review.date, system_zone(finding.system))
     return format_time(max(seen, decided))

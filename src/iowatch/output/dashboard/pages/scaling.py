@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import product
 from typing import Any
 
 from markupsafe import Markup
 
+from iowatch.core import Scalar
 from iowatch.output.dashboard import data, drawing
 from iowatch.output.dashboard.scaling_curves import (
     AXIS_LABELS,
@@ -25,12 +27,17 @@ from iowatch.output.dashboard.scaling_curves import (
 )
 from iowatch.reference import published
 
+# As `OwnCurve.kind`: what decides whether a curve of this site and a published one may be in one picture.
+CurveKind = Sequence[Scalar | None]
 _MAX_CURVES = 16
-# Curves of this site in a published figure; those that agree in most parameters are chosen.
+# Curves of this site in a published figure: those that agree in most parameters.
 _MAX_OWN_CURVES = 5
 # Published curves behind those of this site, and their largest height relative to them: a curve of a machine ten times
 # as fast would press the site's own against the axis.
-_MAX_BEHIND, _MAX_HEIGHT = 4, 2.0
+_MAX_PUBLISHED_CURVES, _MAX_HEIGHT = 4, 2.0
+_MAX_SYSTEMS_CHARACTERS = 120
+# Axes over which results of this site are drawn, and what is counted on them.
+_OWN_AXES = {"writers": "processes", "nodes": "nodes"}
 # Own figures that are open at first.
 _MAX_OPEN = 4
 
@@ -67,21 +74,42 @@ class ScalingFigure:
 
 def publish_scaling_page(site: data.SiteBuild) -> None:
     """Write `scaling.html`."""
-    ours = cache(OwnCurves(site.history, site.catalogue.machines).over)
-    tables: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
-    for row in (row for _, rows in sorted(data.published_measurements().items()) for row in rows):
-        tables[row["where"]].append(row)
-    printed = [read_table(rows) for _, rows in sorted(tables.items(), key=_figure_sort_key)]
-    figures = [_table_figure(table, ours) for table in printed]
-    own = [figure for machine in site.catalogue.machines for figure in _own_figures(machine.name, ours, printed)]
-    shown = [*own, *figures]
-    choices = {
-        "paper": list(dict.fromkeys(one.paper for one in shown)),
-        "system": sorted({name for one in shown for name in one.systems}),
-        "api": sorted({name for one in shown for name in one.apis}),
-    }
-    stated = {"statements": list(_published_statements()), "statements_source": _STATEMENTS_SOURCE}
-    site.write_page("scaling.html", "scaling.html", figures=figures, own=own, choices=choices, open=_MAX_OPEN, **stated)
+    curves_over = cache(OwnCurves(site.history, site.catalogue.machines).over)
+    published_tables = _published_tables()
+    published_figures = [_table_figure(table, curves_over) for table in published_tables]
+    own_figures: list[ScalingFigure] = []
+    for machine in site.catalogue.machines:
+        own_figures += _own_figures(machine.name, curves_over, published_tables)
+    site.write_page(
+        "scaling.html",
+        "scaling.html",
+        figures=published_figures,
+        own=own_figures,
+        choices=_filter_choices([*own_figures, *published_figures]),
+        open=_MAX_OPEN,
+        statements=list(_published_statements()),
+        statements_source=_STATEMENTS_SOURCE,
+    )
+
+
+def _published_tables() -> list[PublishedScaling]:
+    """All published tables of bandwidths, in the order of the sources and of the tables in each."""
+    rows_of_table: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
+    for _system, rows in sorted(data.published_measurements().items()):
+        for row in rows:
+            rows_of_table[row["where"]].append(row)
+    return [read_table(rows_of_table[where]) for where in sorted(rows_of_table, key=_table_order)]
+
+
+def _filter_choices(figures: Sequence[ScalingFigure]) -> dict[str, list[str]]:
+    """Values of each filter of the page."""
+    papers = dict.fromkeys(figure.paper for figure in figures)
+    systems: set[str] = set()
+    apis: set[str] = set()
+    for figure in figures:
+        systems.update(figure.systems)
+        apis.update(figure.apis)
+    return {"paper": list(papers), "system": sorted(systems), "api": sorted(apis)}
 
 
 PAGE = data.Page("scaling.html", "Scaling", 6, publish_scaling_page)
@@ -99,118 +127,199 @@ def _published_statements() -> Iterator[tuple[str, str]]:
             yield str(statement["Quantity"]), f"{statement['Printed']}"
 
 
-def _figure_sort_key(item: tuple[str, Any]) -> tuple[str, int, str]:
-    source, _, table = item[0].partition("/")
-    digits = "".join(c for c in table if c.isdigit())
+def _table_order(where: str) -> tuple[str, int, str]:
+    """Sort key of a source and table (`lawrence2017/2`): tables are in the order of their numbers."""
+    source, _, table = where.partition("/")
+    digits = "".join(character for character in table if character.isdigit())
     return published.source_number(source), int(digits or 0), table
 
 
-def _table_figure(table: PublishedScaling, ours: Callable[[str], list[OwnCurve]]) -> ScalingFigure:
+def _table_figure(table: PublishedScaling, curves_over: Callable[[str], list[OwnCurve]]) -> ScalingFigure:
     """Figure of a published table: curves if it has an axis, else one row per value."""
     if table.axis is None:
         return _ranges_figure(table)
-    own = _matching_own_curves(ours(table.axis), table.chosen)
-    found = [drawing.Curve(name, table.points(rows)) for name, rows in table.groups]
-    curves = [*found[:_MAX_CURVES], *(drawing.Curve(one.name, one.points, ours=True) for one in own)]
+    own_curves = _matching_own_curves(curves_over(table.axis), table.chosen)
+    curves: list[drawing.Curve] = []
+    for name, rows in table.groups[:_MAX_CURVES]:
+        curves.append(drawing.Curve(name, table.points(rows)))
+    for own_curve in own_curves:
+        curves.append(drawing.Curve(own_curve.name, own_curve.points, ours=True))
+    return _curves_figure(
+        curves,
+        table.axis,
+        title=table.title,
+        where=table.where,
+        note=_table_note(table, table.axis, own_curves),
+        systems=table.values("system"),
+        apis=table.values("api"),
+        matches=bool(own_curves),
+    )
+
+
+def _table_note(table: PublishedScaling, axis: str, own_curves: Sequence[OwnCurve]) -> str:
+    """What the caption says about a published table: statistic, what varies with the axis, what is not drawn."""
     note = f"{table.chosen[0]['statistic']} of each, as printed"
-    if along := distinguishing_columns(table.chosen, [table.axis])[1]:
-        note += f"; {', '.join(name.replace('_', ' ') for name in along)} changes with it"
-    if len(found) > _MAX_CURVES:
-        note += f"; {len(found) - _MAX_CURVES} more curves are in the table, not here"
-    others = {one.system for one in own} - set(table.values("system"))
-    if others:
-        note += f"; thick: the same case on {', '.join(sorted(others))[:120]}, another machine than the paper's"
-    shown = table.values("system"), table.values("api"), bool(own)
-    return _curves_figure(curves, table.axis, table.title, table.where, note, *shown)
+    _, dependent_columns = distinguishing_columns(table.chosen, [axis])
+    if dependent_columns:
+        note += f"; {', '.join(name.replace('_', ' ') for name in dependent_columns)} changes with it"
+    curves_left_out = len(table.groups) - _MAX_CURVES
+    if curves_left_out > 0:
+        note += f"; {curves_left_out} more curves are in the table, not here"
+    other_systems = {curve.system for curve in own_curves} - set(table.values("system"))
+    if other_systems:
+        names = ", ".join(sorted(other_systems))[:_MAX_SYSTEMS_CHARACTERS]
+        note += f"; thick: the same case on {names}, another machine than the paper's"
+    return note
 
 
-def _matching_own_curves(ours: Sequence[OwnCurve], printed: Rows) -> list[OwnCurve]:
+def _matching_own_curves(own_curves: Sequence[OwnCurve], published_rows: Rows) -> list[OwnCurve]:
     """Curves of this site of the same case as a published row; those that agree in most parameters first."""
-    kinds = {published_curve_kind(row) for row in printed}
-    systems = {row["system"] for row in printed}
-    agreed: dict[Any, int | None] = {}
-    ranked = []
-    for one in ours:
-        # Many curves share few kinds, so the result is kept per kind.
-        if one.kind not in agreed:
-            found = [n for kind in kinds if (n := count_agreeing_parameters(one.kind, kind)) is not None]
-            agreed[one.kind] = max(found, default=None)
-        score = agreed[one.kind]
-        if score is not None:
-            ranked.append((score + (one.system in systems), one))
-    return [one for _, one in sorted(ranked, key=lambda pair: -pair[0])[:_MAX_OWN_CURVES]]
+    published_kinds = {published_curve_kind(row) for row in published_rows}
+    systems = {row["system"] for row in published_rows}
+    # Many curves share few kinds, so the result is kept per kind.
+    agreement_of_kind: dict[Any, int | None] = {}
+    agreement_and_curve: list[tuple[int, OwnCurve]] = []
+    for curve in own_curves:
+        if curve.kind not in agreement_of_kind:
+            agreement_of_kind[curve.kind] = _best_agreement([curve.kind], published_kinds)
+        agreement = agreement_of_kind[curve.kind]
+        if agreement is not None:
+            # The machine of the paper counts like a parameter.
+            agreement_and_curve.append((agreement + (curve.system in systems), curve))
+    agreement_and_curve.sort(key=lambda entry: -entry[0])
+    return [curve for _, curve in agreement_and_curve[:_MAX_OWN_CURVES]]
+
+
+def _best_agreement(own_kinds: Iterable[CurveKind], published_kinds: Iterable[CurveKind]) -> int | None:
+    """Largest number of parameters in which a curve of this site and a published one agree; None if no case is equal.
+
+    Args:
+        own_kinds, published_kinds: as `OwnCurve.kind`.
+    """
+    agreements: list[int] = []
+    for own_kind, published_kind in product(own_kinds, published_kinds):
+        agreement = count_agreeing_parameters(own_kind, published_kind)
+        if agreement is not None:
+            agreements.append(agreement)
+    return max(agreements, default=None)
 
 
 def _ranges_figure(table: PublishedScaling) -> ScalingFigure:
     """Figure with one row per combination: mean, lowest and highest value as published."""
-    found, title = [], table.title
-    for name, members in group_rows(table.rows, distinguishing_columns(table.rows, [])[0]).items():
-        by = {str(row["statistic"]): float(row["value"]) for row in members}
-        value = by.get("mean", by.get("max", next(iter(by.values()))))
-        found.append(drawing.ValueRange(name, value, by.get("min"), by.get("max")))
-    drawn = drawing.ranges_picture(found, "MiB/s", f"{title}: {len(found)} printed values of bandwidth")
-    numbers = [(row.name, [row.low, row.value, row.high]) for row in found]
-    columns, note = [("", "lowest"), ("", "mean"), ("", "highest")], "dot: mean, line: lowest to highest, as printed"
-    shown = table.values("system"), table.values("api")
-    return ScalingFigure(title, table.where, drawn, columns, "case", numbers, note, *shown)
+    columns, _ = distinguishing_columns(table.rows, [])
+    ranges: list[drawing.ValueRange] = []
+    for name, rows in group_rows(table.rows, columns).items():
+        value_of_statistic = {str(row["statistic"]): float(row["value"]) for row in rows}
+        first_value = next(iter(value_of_statistic.values()))
+        value = value_of_statistic.get("mean", value_of_statistic.get("max", first_value))
+        ranges.append(
+            drawing.ValueRange(name, value, low=value_of_statistic.get("min"), high=value_of_statistic.get("max"))
+        )
+    label = f"{table.title}: {len(ranges)} printed values of bandwidth"
+    return ScalingFigure(
+        title=table.title,
+        where=table.where,
+        picture=drawing.ranges_picture(ranges, "MiB/s", label),
+        keys=[("", "lowest"), ("", "mean"), ("", "highest")],
+        axis="case",
+        table=[(row.name, [row.low, row.value, row.high]) for row in ranges],
+        note="dot: mean, line: lowest to highest, as printed",
+        systems=table.values("system"),
+        apis=table.values("api"),
+    )
 
 
 def _own_figures(
-    system: str, ours: Callable[[str], list[OwnCurve]], printed: Sequence[PublishedScaling]
+    system: str, curves_over: Callable[[str], list[OwnCurve]], published_tables: Sequence[PublishedScaling]
 ) -> Iterator[ScalingFigure]:
     """Results of a system over processes, and over nodes if these curves differ; published ones of the case behind."""
-    known: set[tuple[float, ...]] = set()
-    for axis, words in (("writers", "processes"), ("nodes", "nodes")):
-        all_own = [one for one in ours(axis) if one.system == system]
-        own = [one for one in all_own if tuple(value for _, value in one.points) not in known]
-        known.update(tuple(value for _, value in one.points) for one in all_own)
-        if own:
-            drawn = own[:_MAX_CURVES]
-            behind, higher = _published_behind(drawn, axis, printed)
-            note = "newest headline of each case"
-            if len(own) > _MAX_CURVES:
-                note += f"; {len(own) - _MAX_CURVES} more curves are not drawn"
-            if behind:
-                note += "; grey: published of the same case"
-            if higher:
-                note += (
-                    f"; more than {_MAX_HEIGHT:g} times as high, not drawn: {higher} published curves of the same case"
-                )
-            curves = [*behind, *(drawing.Curve(one.name.partition(": ")[2], one.points) for one in drawn)]
-            apis = sorted({str(one.shared["api"]) for one in own if "api" in one.shared})
-            title = f"{system}: own results over {words}"
-            yield _curves_figure(curves, axis, title, "", note, [system], apis, bool(behind))
+    drawn_values: set[tuple[float, ...]] = set()
+    for axis, counted in _OWN_AXES.items():
+        # With one process per node the curves over nodes are those over processes.
+        system_curves = [curve for curve in curves_over(axis) if curve.system == system]
+        new_curves = [curve for curve in system_curves if _values_of(curve) not in drawn_values]
+        drawn_values.update(_values_of(curve) for curve in system_curves)
+        if new_curves:
+            yield _own_figure(system, axis, counted, new_curves, published_tables)
+
+
+def _values_of(curve: OwnCurve) -> tuple[float, ...]:
+    return tuple(value for _, value in curve.points)
+
+
+def _own_figure(
+    system: str, axis: str, counted: str, own_curves: Sequence[OwnCurve], published_tables: Sequence[PublishedScaling]
+) -> ScalingFigure:
+    """Curves of a system over an axis; `counted` is what the axis counts."""
+    drawn_curves = own_curves[:_MAX_CURVES]
+    behind = _published_behind(drawn_curves, axis, published_tables)
+    note = "newest headline of each case"
+    if len(own_curves) > _MAX_CURVES:
+        note += f"; {len(own_curves) - _MAX_CURVES} more curves are not drawn"
+    if behind.curves:
+        note += "; grey: published of the same case"
+    if behind.too_high:
+        note += f"; more than {_MAX_HEIGHT:g} times as high, not drawn:"
+        note += f" {behind.too_high} published curves of the same case"
+    curves = list(behind.curves)
+    for own_curve in drawn_curves:
+        # The title names the site and the system.
+        _, _, name = own_curve.name.partition(": ")
+        curves.append(drawing.Curve(name, own_curve.points))
+    return _curves_figure(
+        curves,
+        axis,
+        title=f"{system}: own results over {counted}",
+        where="",
+        note=note,
+        systems=[system],
+        apis=sorted({str(curve.shared["api"]) for curve in own_curves if "api" in curve.shared}),
+        matches=bool(behind.curves),
+    )
+
+
+@dataclass(frozen=True)
+class PublishedCurves:
+    """Published curves behind those of this site, and the number of others that are too high to draw."""
+
+    curves: Sequence[drawing.Curve]
+    too_high: int
 
 
 def _published_behind(
-    own: Sequence[OwnCurve], axis: str, printed: Sequence[PublishedScaling]
-) -> tuple[list[drawing.Curve], int]:
-    """Published curves of the same case as one of `own`, over the same part of the axis, the best matches first.
-
-    Returns:
-        The curves, and the number of others that are too high to draw.
-    """
-    kinds, own_points = {one.kind for one in own}, [point for one in own for point in one.points]
-    top, first, last = max(y for _, y in own_points), min(own_points)[0], max(own_points)[0]
-    ranked, higher = [], 0
-    for table in (table for table in printed if table.axis == axis):
+    own_curves: Sequence[OwnCurve], axis: str, published_tables: Sequence[PublishedScaling]
+) -> PublishedCurves:
+    """Published curves of the same case as one of this site, over the same range of the axis, best matches first."""
+    own_kinds = {curve.kind for curve in own_curves}
+    positions = [x for curve in own_curves for x, _ in curve.points]
+    first = min(positions)
+    last = max(positions)
+    highest = max(max(_values_of(curve)) for curve in own_curves)
+    agreement_and_curve: list[tuple[int, drawing.Curve]] = []
+    too_high = 0
+    for table in published_tables:
+        if table.axis != axis:
+            continue
         for name, rows in table.groups:
-            stated = {published_curve_kind(row) for row in rows}
-            agreed = [n for a in kinds for b in stated if (n := count_agreeing_parameters(a, b)) is not None]
-            points = [point for point in table.points(rows) if first <= point[0] <= last]
-            if agreed and points and max(y for _, y in points) > _MAX_HEIGHT * top:
-                higher += 1
-            elif agreed and points:
-                words = "" if name == "published" else f" {name}"
-                curve = drawing.Curve(f"{table.where} {rows[0]['system']}{words}", points, behind=True)
-                ranked.append((max(agreed), curve))
-    ranked.sort(key=lambda pair: -pair[0])
-    return [curve for _, curve in ranked[:_MAX_BEHIND]], higher
+            points = [(x, value) for x, value in table.points(rows) if first <= x <= last]
+            agreement = _best_agreement(own_kinds, {published_curve_kind(row) for row in rows})
+            if agreement is None or not points:
+                continue
+            if max(value for _, value in points) > _MAX_HEIGHT * highest:
+                too_high += 1
+                continue
+            label = f"{table.where} {rows[0]['system']}"
+            if name != "published":
+                label += f" {name}"
+            agreement_and_curve.append((agreement, drawing.Curve(label, points, behind=True)))
+    agreement_and_curve.sort(key=lambda entry: -entry[0])
+    return PublishedCurves([curve for _, curve in agreement_and_curve[:_MAX_PUBLISHED_CURVES]], too_high)
 
 
 def _curves_figure(
     curves: Sequence[drawing.Curve],
     axis: str,
+    *,
     title: str,
     where: str,
     note: str,
@@ -218,10 +327,25 @@ def _curves_figure(
     apis: Sequence[str],
     matches: bool,
 ) -> ScalingFigure:
-    """Figure of curves with keys and table."""
+    """Figure of curves with keys and table; the arguments by name are fields of `ScalingFigure`."""
     label = AXIS_LABELS[axis]
-    xs = sorted({x for curve in curves for x, _ in curve.points})
-    numbers = [(f"{x:g}", [dict(curve.points).get(x) for curve in curves]) for x in xs]
-    keys = list(zip(drawing.curve_classes(curves), (curve.name for curve in curves), strict=True))
-    drawn = drawing.curves_picture(curves, label, "MiB/s", f"{title}: {len(curves)} curves of bandwidth over {label}")
-    return ScalingFigure(title, where, drawn, keys, label, numbers, note, systems, apis, matches)
+    value_at_position = [dict(curve.points) for curve in curves]
+    positions: set[float] = set()
+    for values in value_at_position:
+        positions.update(values)
+    # One row per position, one column per curve; a curve has no value where nothing was measured.
+    table = [(f"{x:g}", [values.get(x) for values in value_at_position]) for x in sorted(positions)]
+    names = [curve.name for curve in curves]
+    picture = drawing.curves_picture(curves, label, "MiB/s", f"{title}: {len(curves)} curves of bandwidth over {label}")
+    return ScalingFigure(
+        title=title,
+        where=where,
+        picture=picture,
+        keys=list(zip(drawing.curve_classes(curves), names, strict=True)),
+        axis=label,
+        table=table,
+        note=note,
+        systems=systems,
+        apis=apis,
+        matches=matches,
+    )

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 from functools import partial
-from itertools import groupby, islice
-from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -21,57 +20,70 @@ from iowatch.output.text.findings import finding_headline
 from iowatch.reference import has_peak
 from iowatch.store import SeriesSamples, bulk, fold_node_names
 
-_ROWS = 14
+# Newest observations in the table of a page.
+_MAX_ROWS = 14
 # Maximum length of the node names of a run.
 _MAX_NODE_CHARACTERS = 100
+_MAX_STACK_CHARACTERS = 80
 # Series in memory with their samples; the covariates of their runs are read at once.
 _SERIES_AT_ONCE = 50
 # Programs whose rate over repeated checkpoints is the harmonic mean, all data / all time ([antypas2009], section 5.3).
 _HARMONIC_MEAN = ("s3d",)
-# Most covariates of a page (20 KB each for ten years), and fewest runs with a value for a correlation.
-_MOST_COVARIATES, _MIN_CORRELATED = 6, 12
+# Maximum number of covariates of a page: 20 KB each for ten years.
+_MAX_COVARIATES = 6
+# Fewest runs with a value for a correlation.
+_MIN_CORRELATED = 12
+# A published figure or a peak this much above the data would make the plot flat.
+_MAX_LIMIT_RATIO = 1.5
 
 
 def publish_series_pages(site: data.SiteBuild) -> None:
     """Write `series/<number>.html` for each series."""
     with site.history.reading() as connection:
         session_of_run = bulk.run_sessions(connection, site.system)
-    readers = {
-        machine.name: older_samples.SeriesReader(
-            site,
-            session_of_run,
-            {row.id: row for row in machine.sessions},
-            older_samples.write_older_sessions(site, machine),
-        )
-        for machine in site.catalogue.machines
-    }
-    series = [(machine, one) for machine in site.catalogue.machines for one in machine.series]
-    write_in_processes(site.history, site.writer, partial(_write_pages, site, readers), series)
+    readers: dict[str, older_samples.SeriesReader] = {}
+    all_series: list[data.SeriesEntry] = []
+    for machine in site.catalogue.machines:
+        sessions = {session.id: session for session in machine.sessions}
+        older = older_samples.write_older_sessions(site, machine)
+        readers[machine.name] = older_samples.SeriesReader(site, session_of_run, sessions, older)
+        all_series += machine.series
+    write_in_processes(site.history, site.writer, partial(_write_pages, site, readers), all_series)
 
 
 PAGE = data.Page("series", "Series", None, publish_series_pages)
 
 
 def _write_pages(
-    site: data.SiteBuild,
-    readers: Mapping[str, older_samples.SeriesReader],
-    chosen: Sequence[tuple[data.SystemEntry, data.SeriesEntry]],
+    site: data.SiteBuild, readers: Mapping[str, older_samples.SeriesReader], all_series: Sequence[data.SeriesEntry]
 ) -> None:
-    for machine, group in groupby(chosen, key=itemgetter(0)):
-        reader = readers[machine.name]
-        full = [row.id for row in machine.sessions[: site.sessions]]
-        of_session = reader.session_of_run
-        with site.history.reading() as connection:
-            runs = of_session.run[np.isin(of_session.session, full)].tolist()
-            nodes = {
-                run: shorten_text(fold_node_names(names), _MAX_NODE_CHARACTERS)
-                for run, names in bulk.run_nodes(connection, runs).items()
-            }
-            left = (one for _, one in group)
-            while chunk := list(islice(left, _SERIES_AT_ONCE)):
-                for shown in reader.read(connection, chunk):
-                    page = _SeriesPage(site, machine, reader, shown, nodes)
-                    site.write_page(shown.series.page, "series.html", **page.values())
+    """Write the pages of some series of any system."""
+    series_of_system: dict[str, list[data.SeriesEntry]] = defaultdict(list)
+    for series in all_series:
+        series_of_system[series.row.system].append(series)
+    for machine in site.catalogue.machines:
+        if machine.name in series_of_system:
+            _write_pages_of_system(site, machine, readers[machine.name], series_of_system[machine.name])
+
+
+def _write_pages_of_system(
+    site: data.SiteBuild,
+    machine: data.SystemEntry,
+    reader: older_samples.SeriesReader,
+    all_series: Sequence[data.SeriesEntry],
+) -> None:
+    # Only runs of the newest sessions are shown with their nodes.
+    newest_sessions = [session.id for session in machine.sessions[: site.sessions]]
+    is_newest = np.isin(reader.session_of_run.session, newest_sessions)
+    newest_runs = reader.session_of_run.run[is_newest].tolist()
+    with site.history.reading() as connection:
+        nodes_of_run: dict[int, str] = {}
+        for run, names in bulk.run_nodes(connection, newest_runs).items():
+            nodes_of_run[run] = shorten_text(fold_node_names(names), _MAX_NODE_CHARACTERS)
+        for start in range(0, len(all_series), _SERIES_AT_ONCE):
+            for shown in reader.read(connection, all_series[start : start + _SERIES_AT_ONCE]):
+                page = _SeriesPage(site, machine, reader, shown, nodes_of_run)
+                site.write_page(shown.series.page, "series.html", **page.values())
 
 
 @dataclass(frozen=True)
@@ -90,6 +102,9 @@ class _PlottedCovariate:
     Attributes:
         why: why it is offered.
         values: of each observation in `unit`, NaN where not recorded, shape (n,).
+        correlation: rank correlation with the headlines of the series.
+        is_used: whether the detection adjusts the series for it.
+        includes_run: whether it includes what the run itself transferred.
     """
 
     name: str
@@ -97,6 +112,17 @@ class _PlottedCovariate:
     unit: str
     why: str
     values: NDArray[np.float64]
+    correlation: float
+    is_used: bool
+    includes_run: bool
+
+    @property
+    def order(self) -> tuple[bool, bool, float]:
+        """Sort key: the one that detection uses, then the most correlated.
+
+        Those that include the run come last: a slow run moves fewer bytes per second.
+        """
+        return not self.is_used, self.includes_run, -abs(self.correlation)
 
     def to_json(self) -> dict[str, str]:
         """Data of the plot."""
@@ -115,27 +141,65 @@ def rank_correlations(values: NDArray[np.float64], table: NDArray[np.float64]) -
     """
     from scipy.stats import rankdata  # takes a second, and most histories have no covariates
 
-    found, finite = np.full(table.shape[1], np.nan), np.isfinite(table)
+    correlations = np.full(table.shape[1], np.nan)
+    is_finite = np.isfinite(table)
     # Most covariates are recorded together: ranking their columns at once takes a fifth of the time.
-    for mask in {column.tobytes(): column for column in finite.T if column.sum() >= _MIN_CORRELATED}.values():
-        columns = np.flatnonzero((finite == mask[:, None]).all(axis=0))
+    masks: dict[bytes, NDArray[np.bool_]] = {}
+    for mask in is_finite.T:
+        if mask.sum() >= _MIN_CORRELATED:
+            masks[mask.tobytes()] = mask
+    for mask in masks.values():
+        columns = np.flatnonzero((is_finite == mask[:, None]).all(axis=0))
+        # The values first, then the covariates.
         ranks = rankdata(np.column_stack([values[mask], table[np.ix_(mask, columns)]]), axis=0)
         ranks -= ranks.mean(axis=0)
-        spread = np.sqrt((ranks**2).sum(axis=0))
+        norms = np.sqrt((ranks**2).sum(axis=0))
+        products = ranks[:, 0] @ ranks[:, 1:]
+        # The norm of a constant column is 0, which gives NaN.
         with np.errstate(invalid="ignore"):
-            found[columns] = ranks[:, 0] @ ranks[:, 1:] / (spread[0] * spread[1:])
-    return found
+            correlations[columns] = products / (norms[0] * norms[1:])
+    return correlations
+
+
+@dataclass(frozen=True)
+class _SeriesFinding:
+    """A finding of which the series is a member, its headline, and the change of this series as text."""
+
+    finding: Finding
+    headline: str
+    change: str
+
+
+@dataclass(frozen=True)
+class _SampleRow:
+    """A row of the table of observations.
+
+    Attributes:
+        time: epoch seconds.
+        max, median, min, samples: in the unit of the series.
+        nodes: names of the nodes of the run; None if they are not shown.
+        link: path of the run on the page of its session.
+    """
+
+    time: int
+    max: float
+    median: float
+    min: float
+    samples: Sequence[float]
+    nodes: str | None
+    link: str
+    run: int
 
 
 @dataclass(frozen=True)
 class _SeriesPage:
-    """One page of a series; `nodes` are the names of the nodes of the newest runs, by number of the run."""
+    """One page of a series; `nodes_of_run` are the names of the nodes of the newest runs, by run id."""
 
     site: data.SiteBuild
     machine: data.SystemEntry
     reader: older_samples.SeriesReader
     shown: older_samples.ShownSeries
-    nodes: Mapping[int, str]
+    nodes_of_run: Mapping[int, str]
 
     @property
     def series(self) -> data.SeriesEntry:
@@ -149,47 +213,73 @@ class _SeriesPage:
 
     def values(self) -> dict[str, Any]:
         """Values of the template."""
-        series, samples, marks = self.series, self.samples, self._marks()
-        observed = combine_retests(samples, retest_times(self.machine.sessions))
-        values, drawn = levels.sample_headlines(series, observed), levels.drawn_levels(series, samples)
-        recent, newest = levels.recent_part(self.machine, observed.time, values), float(values[-1])
-        accepted = levels.accepted_level(series, recent)
-        covariates, bands = self._covariates(), self._bands(values)
-        transients = {"transient"} if series.detection and series.detection.transients else set()
-        machine = self.machine
-        # A finding has many series, and each headline reads the files of the system for its zone.
-        headlines = self.site.compute_once(
-            "headlines", machine, lambda: {one.id: finding_headline(one) for one in machine.findings}
-        )
+        series = self.series
+        # A run and its retest are one observation in levels and bands; the table and the plot show both.
+        observations = combine_retests(self.samples, retest_times(self.machine.sessions))
+        headlines = levels.sample_headlines(series, observations)
+        newest = float(headlines[-1])
+        accepted = levels.accepted_level(series, levels.recent_part(self.machine, observations.time, headlines))
+        gain = None
+        if accepted is not None:
+            gain = levels.performance_ratio(series, newest, accepted.value)
+        marks = self._marks()
+        covariates = self._covariates()
+        bands = levels.drawn_bands(series, headlines, series.stamp.first, int(self.samples.time[-1]))
+        plot = self._plot(marks)
+        plot["normal"] = [astuple(band) for band in bands]
+        plot["covariates"] = [covariate.to_json() for covariate in covariates]
         return {
             "machine": self.machine,
             "series": series,
             "newest": newest,
-            "newest_time": int(samples.time[-1]),
+            "newest_time": int(self.samples.time[-1]),
             "per_rank": self._per_rank(newest),
             "harmonic_mean": self._harmonic_mean(),
             "accepted": accepted,
-            "gain": levels.performance_ratio(series, newest, accepted.value) if accepted else None,
+            "gain": gain,
             "marks": marks,
-            "findings": [(one, headlines[one.id], self._own_change(one)) for one in series.findings],
+            "findings": self._findings(),
             "notes": levels.detection_notes(series),
-            "drawn": {level.kind for level in drawn} | transients | set(self._limits()),
-            "rows": [self._row(i) for i in range(len(samples.time))[: -_ROWS - 1 : -1]],
+            "drawn": self._legend_names(),
+            "rows": self._newest_rows(),
             "normal": levels.describe_band(series) if bands else None,
             "covariates": covariates,
-            "older": [self.reader.older.file, self.shown.file] if self.reader.older and self.shown.file else [],
-            "plot": {
-                **self._plot(marks),
-                "normal": [astuple(one) for one in bands],
-                "covariates": [one.to_json() for one in covariates],
-            },
+            "older": self._older_files(),
+            "plot": plot,
         }
+
+    def _older_files(self) -> list[str]:
+        """Files with the names of the older sessions and with the older observations; empty if there are none."""
+        if self.reader.older is None or not self.shown.file:
+            return []
+        return [self.reader.older.file, self.shown.file]
+
+    def _legend_names(self) -> set[str]:
+        """What the legend of the plot explains: kinds of levels, transients, names of limits."""
+        names = {level.kind for level in levels.drawn_levels(self.series, self.samples)}
+        if self.series.detection is not None and self.series.detection.transients:
+            names.add("transient")
+        return names | set(self._limits())
+
+    def _findings(self) -> list[_SeriesFinding]:
+        """Findings of which the series is a member, newest first."""
+        # A finding has many series, and each headline reads the files of the system for its zone.
+        headlines = self.site.compute_once(
+            "headlines",
+            self.machine,
+            lambda: {finding.id: finding_headline(finding) for finding in self.machine.findings},
+        )
+        findings: list[_SeriesFinding] = []
+        for finding in self.series.findings:
+            findings.append(_SeriesFinding(finding, headlines[finding.id], self._change_in(finding)))
+        return findings
 
     def _per_rank(self, newest: float) -> float | None:
         """Bandwidth of the newest session divided by the number of ranks; None for other metrics and for one rank."""
         ranks = self.series.row.case.parameters.get("ranks")
-        shared = has_peak(self.series.row.metric) and isinstance(ranks, int) and ranks > 1
-        return newest / int(ranks or 1) if shared else None
+        if not has_peak(self.series.row.metric) or not isinstance(ranks, int) or ranks <= 1:
+            return None
+        return newest / ranks
 
     def _harmonic_mean(self) -> float | None:
         """Harmonic mean of the samples of the newest session, for programs that are assessed by it."""
@@ -198,100 +288,163 @@ class _SeriesPage:
             return None
         return float(len(newest) / np.sum(1 / newest))
 
-    def _bands(self, headlines: NDArray[np.float64]) -> list[levels.DrawnBand]:
-        return levels.drawn_bands(self.series, headlines, self.series.stamp.first, int(self.samples.time[-1]))
+    def _newest_rows(self) -> list[_SampleRow]:
+        """Table rows of the newest observations, newest first."""
+        newest = range(len(self.samples.time))[-_MAX_ROWS:]
+        return [self._row(position) for position in reversed(newest)]
 
-    def _row(self, i: int) -> dict[str, Any]:
-        """Table row of observation `i`."""
-        samples, run = self.samples, int(self.samples.run_id[i])
-        end = int(samples.count[: i + 1].sum())
-        return {
-            "time": int(samples.time[i]),
-            **{name: float(getattr(samples, name)[i]) for name in ("max", "median", "min")},
-            "samples": samples.samples[end - samples.count[i] : end].tolist(),
-            "nodes": self.nodes.get(run),
-            "link": f"{data.session_page_path(self.reader.sessions[int(self.shown.session_of[i])])}#run-{run}",
-            "run": run,
-        }
+    def _row(self, position: int) -> _SampleRow:
+        """Table row of the observation at a position of the samples, which are in order of time."""
+        samples = self.samples
+        run = int(samples.run_id[position])
+        session = self.reader.sessions[int(self.shown.session_of[position])]
+        # Samples of all observations are in one array, one observation after the other.
+        end = int(samples.count[: position + 1].sum())
+        start = end - samples.count[position]
+        return _SampleRow(
+            time=int(samples.time[position]),
+            max=float(samples.max[position]),
+            median=float(samples.median[position]),
+            min=float(samples.min[position]),
+            samples=samples.samples[start:end].tolist(),
+            nodes=self.nodes_of_run.get(run),
+            link=f"{data.session_page_path(session)}#run-{run}",
+            run=run,
+        )
 
     def _marks(self) -> list[TimelineMark]:
         """Events and changes of the stack between the first and the last observation, in order of time."""
-        first, last = self.series.stamp.first, int(self.samples.time[-1])
-        found = [TimelineMark(e.start, "event", f"{e.kind}: {e.title}") for e in self.machine.events]
-        found += [TimelineMark(use.first, "stack", f"stack {use.name} changed") for use in self.series.stacks[1:]]
-        return sorted((mark for mark in found if first <= mark.time <= last), key=lambda mark: mark.time)
+        marks: list[TimelineMark] = []
+        for event in self.machine.events:
+            marks.append(TimelineMark(event.start, "event", f"{event.kind}: {event.title}"))
+        # The first content of a stack is no change.
+        for use in self.series.stacks[1:]:
+            marks.append(TimelineMark(use.first, "stack", f"stack {use.name} changed"))
+        first = self.series.stamp.first
+        last = int(self.samples.time[-1])
+        shown_marks = [mark for mark in marks if first <= mark.time <= last]
+        return sorted(shown_marks, key=lambda mark: mark.time)
 
-    def _own_change(self, finding: Finding) -> str:
+    def _change_in(self, finding: Finding) -> str:
         """Change of this series in a finding: `×1.2 (17,701 to 21,980 MiB/s)`."""
-        own = next(member for member in finding.members if member.series_id == self.series.row.id)
-        levels_of_step = f"{format_number(own.before)} to {format_number(own.after)} {self.series.metric.unit}"
-        return f"{format_factor(own.ratio)} ({levels_of_step})"
+        member = next(member for member in finding.members if member.series_id == self.series.row.id)
+        step = f"{format_number(member.before)} to {format_number(member.after)} {self.series.metric.unit}"
+        return f"{format_factor(member.ratio)} ({step})"
 
     def _covariates(self) -> list[_PlottedCovariate]:
         """Covariates for the lower panel: the one that detection uses, then the most correlated with the headlines.
 
         Those that include what the run itself transferred come last: a slow run moves fewer bytes per second.
         """
-        table, found = self.shown.covariates, self.series.detection
+        table = self.shown.covariates
         if table is None:
             return []
-        used = found.adjustment if found else None
-        correlations = rank_correlations(levels.sample_headlines(self.series, self.samples), table.values)
-        made = []
+        adjustment = self.series.detection.adjustment if self.series.detection else None
+        headlines = levels.sample_headlines(self.series, self.samples)
+        correlations = rank_correlations(headlines, table.values)
+        covariates: list[_PlottedCovariate] = []
         for name, values, correlation in zip(table.names, table.values.T, correlations.tolist(), strict=True):
-            known, is_used = get_covariate(name), used is not None and used.covariate == name
-            if known is None or math.isnan(correlation):
+            facts = get_covariate(name)
+            if facts is None or math.isnan(correlation):
                 continue
+            is_used = False
             why = "rank correlation " + f"{correlation:+.2f}".replace("-", "−")
-            if known.includes_run:
+            if facts.includes_run:
                 why += ", includes the run itself"
-            if used is not None and is_used:
-                why = f"used by the detection, predicts {100 * used.explained:.0f} % of the variance"
-            key = (not is_used, known.includes_run, -abs(correlation))
-            made.append((key, _PlottedCovariate(name, covariate_label(name), known.run_unit, why, values)))
-        return [one for _, one in sorted(made, key=itemgetter(0))[:_MOST_COVARIATES]]
+            if adjustment is not None and adjustment.covariate == name:
+                is_used = True
+                why = f"used by the detection, predicts {100 * adjustment.explained:.0f} % of the variance"
+            covariates.append(
+                _PlottedCovariate(
+                    name=name,
+                    label=covariate_label(name),
+                    unit=facts.run_unit,
+                    why=why,
+                    values=values,
+                    correlation=correlation,
+                    is_used=is_used,
+                    includes_run=facts.includes_run,
+                )
+            )
+        covariates.sort(key=lambda covariate: covariate.order)
+        return covariates[:_MAX_COVARIATES]
 
     def _limits(self) -> dict[str, float]:
         """Published figure and peak, unless they are so far above the data that the plot would be flat."""
-        limits, found = self.series.limits, self.series.detection
-        levels_so_far = [level.value for level in found.levels] if found else []
-        top = 1.5 * max([float(self.samples.max.max()), *levels_so_far])
-        known = {"published": limits.published.value if limits.published else None, "peak": limits.peak}
-        return {name: value for name, value in known.items() if value is not None and value <= top}
+        highest = float(self.samples.max.max())
+        if self.series.detection is not None:
+            for level in self.series.detection.levels:
+                highest = max(highest, level.value)
+        max_limit = _MAX_LIMIT_RATIO * highest
+        limits: dict[str, float] = {}
+        published = self.series.limits.published
+        if published is not None and published.value <= max_limit:
+            limits["published"] = published.value
+        peak = self.series.limits.peak
+        if peak is not None and peak <= max_limit:
+            limits["peak"] = peak
+        return limits
 
     def _plot(self, marks: Sequence[TimelineMark]) -> dict[str, Any]:
         """Data of the plot (static/series.js). Arrays are base64 of little-endian numbers to reduce the size."""
-        series, samples = self.series, self.samples
-        reference, limits = series.limits.reference, self._limits()
+        series = self.series
+        samples = self.samples
+        inline = self.shown.inline
+        session_of = self.shown.session_of
         transients = series.detection.transients if series.detection else ()
-        inline, session_of, rows = self.shown.inline, self.shown.session_of, self.reader.sessions
-        ends = (series.stamp.first // drawing.DAY_S, int(samples.time[-1]) // drawing.DAY_S)
+        newest_runs = samples.run_id[-self.site.sessions :].tolist()
+        session_names: dict[int, list[str]] = {}
+        for session_id in np.unique(session_of[inline]).tolist():
+            session_names[session_id] = older_samples.session_name(self.reader.sessions[session_id])
+        reference = series.limits.reference
+        bounds = None
+        if reference is not None:
+            bounds = [reference.lower, reference.value, reference.upper]
+        first_day = series.stamp.first // drawing.DAY_S
+        last_day = int(samples.time[-1]) // drawing.DAY_S
         return {
             "unit": series.metric.unit,
             "label": series.metric.label,
-            "stack": series.row.stack[:80],
+            "stack": series.row.stack[:_MAX_STACK_CHARACTERS],
             "nodes": series.row.case.parameters.get("nodes"),
             **older_samples.plot_arrays(series, samples, session_of, inline),
             "older": series.stamp.n - int(inline.sum()) if self.shown.file else 0,
-            "hosts": [self.nodes.get(run) for run in samples.run_id[-self.site.sessions :].tolist()],
-            "sessions": {n: older_samples.session_name(rows[n]) for n in np.unique(session_of[inline]).tolist()},
+            "hosts": [self.nodes_of_run.get(run) for run in newest_runs],
+            "sessions": session_names,
             "levels": [list(astuple(level)) for level in levels.drawn_levels(series, samples)],
-            "transients": [[int(one.time), int(one.last_time)] for one in transients],
-            "marks": [[mark.time, mark.kind, numbers] for mark, numbers in group_marks_by_day(marks)],
-            "reference": reference and [reference.lower, reference.value, reference.upper],
-            "limits": limits,
+            "transients": [[int(transient.time), int(transient.last_time)] for transient in transients],
+            "marks": [[group.first.time, group.first.kind, group.numbers] for group in group_marks_by_day(marks)],
+            "reference": bounds,
+            "limits": self._limits(),
             "gap": [drawing.MIN_GAP_S, drawing.GAP_INTERVALS],
             "zone": str(self.site.zone),
-            "offsets": utc_offsets(self.site.zone, *ends),
+            "offsets": utc_offsets(self.site.zone, first_day, last_day),
         }
 
 
-def group_marks_by_day(marks: Sequence[TimelineMark]) -> list[tuple[TimelineMark, str]]:
-    """Merge the marks of each day, with their numbers in the list below the plot."""
-    found: list[tuple[TimelineMark, str]] = []
+@dataclass(frozen=True)
+class MarkGroup:
+    """The marks of one day: the first one, and the numbers of the first and the last in the list below the plot."""
+
+    first: TimelineMark
+    first_number: int
+    last_number: int
+
+    @property
+    def numbers(self) -> str:
+        """`3`, or `3–5` for several marks."""
+        if self.first_number == self.last_number:
+            return str(self.first_number)
+        return f"{self.first_number}–{self.last_number}"
+
+
+def group_marks_by_day(marks: Sequence[TimelineMark]) -> list[MarkGroup]:
+    """Merge the marks of each day; marks are in order of time."""
+    groups: list[MarkGroup] = []
     for number, mark in enumerate(marks, start=1):
-        if found and found[-1][0].time // drawing.DAY_S == mark.time // drawing.DAY_S:
-            found[-1] = (found[-1][0], f"{found[-1][1].partition('–')[0]}–{number}")
+        day = mark.time // drawing.DAY_S
+        if groups and groups[-1].first.time // drawing.DAY_S == day:
+            groups[-1] = replace(groups[-1], last_number=number)
         else:
-            found.append((mark, str(number)))
-    return found
+            groups.append(MarkGroup(mark, number, number))
+    return groups

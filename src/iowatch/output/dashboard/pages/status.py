@@ -12,7 +12,8 @@ from markupsafe import Markup
 from iowatch.core import RunProblem
 from iowatch.findings import Finding, HistoryExtent, history_extent
 from iowatch.output.dashboard import cards, data, first_session, levels
-from iowatch.output.dashboard.pages import coverage, finding, overview
+from iowatch.output.dashboard.pages import coverage, overview
+from iowatch.output.dashboard.pages import finding as finding_page
 from iowatch.output.text.changes import format_percent
 from iowatch.output.text.findings import finding_day, remaining_change_lines
 from iowatch.output.text.problems import lacking_run_sections
@@ -22,7 +23,15 @@ _STRIP_SESSIONS = 30
 # To keep the page small: pictures of the largest findings only, and this many cards of a group.
 _MAX_PICTURES = 3
 _MAX_CARDS = 12
-GroupedProblems = Mapping[str, Mapping[tuple[str, str], Sequence[str]]]
+
+
+@dataclass(frozen=True)
+class ProblemGroup:
+    """Runs of one stack that failed, or have missing results, for one reason."""
+
+    stack: str
+    reason: str
+    runs: Sequence[str]
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +61,8 @@ class SystemStatus:
     @property
     def session_page(self) -> str | None:
         """Path of the page of the newest session."""
-        return data.session_page_path(self.machine.newest_session) if self.machine.newest_session else None
+        newest = self.machine.newest_session
+        return None if newest is None else data.session_page_path(newest)
 
     @property
     def report(self) -> str | None:
@@ -72,30 +82,36 @@ class SystemStatus:
         return f"{format_percent(group.size)} since {finding_day(self.worst)}, {group.explanation.changed} series"
 
     @cached_property
-    def problems(self) -> GroupedProblems:
-        """Runs by title, and by stack and reason, in order of the first run."""
+    def problems(self) -> Mapping[str, Sequence[ProblemGroup]]:
+        """Problems of runs by title, without titles that have none."""
         if self.entry is None:
             return {}
         # A running session may still deliver missing results.
-        session_coverage = self.entry.coverage
-        found: dict[str, dict[tuple[str, str], list[str]]] = {}
-        for section in lacking_run_sections(
-            session_coverage.failed, session_coverage.missing, may_still_arrive=self.running
-        ):
-            _group_runs(found.setdefault(section.title, {}), section.problems)
-        return found
+        coverage_of_session = self.entry.coverage
+        sections = lacking_run_sections(
+            coverage_of_session.failed, coverage_of_session.missing, may_still_arrive=self.running
+        )
+        return {section.title: _group_problems(section.problems) for section in sections}
+
+    @property
+    def is_incomplete(self) -> bool:
+        """Whether the newest session has ended without all that was expected of it."""
+        return self.entry is not None and not self.entry.is_complete and not self.running
 
     @property
     def has_problem(self) -> bool:
         """Whether files of the system or its newest session need attention."""
-        entry = self.entry
-        ended = entry is not None and (bool(entry.problems) or (not entry.is_complete and not self.running))
-        return bool(self.machine.faults or self.problems) or ended
+        if self.machine.faults or self.problems or self.is_incomplete:
+            return True
+        return self.entry is not None and bool(self.entry.problems)
 
 
-def _group_runs(groups: dict[tuple[str, str], list[str]], problems: Sequence[RunProblem]) -> None:
-    for one in problems:
-        groups.setdefault((one.stack, one.reason), []).append(one.run)
+def _group_problems(problems: Sequence[RunProblem]) -> list[ProblemGroup]:
+    """Problems by stack and reason, in order of the first run of each group."""
+    runs_of_group: dict[tuple[str, str], list[str]] = {}
+    for problem in problems:
+        runs_of_group.setdefault((problem.stack, problem.reason), []).append(problem.run)
+    return [ProblemGroup(stack, reason, runs) for (stack, reason), runs in runs_of_group.items()]
 
 
 def publish_status_page(site: data.SiteBuild) -> None:
@@ -103,11 +119,10 @@ def publish_status_page(site: data.SiteBuild) -> None:
     machines = sorted(site.catalogue.machines, key=lambda machine: _urgency_key(machine, site.now))
     systems = [_system_status(site, machine) for machine in machines]
     groups = cards.status_cards(machines)
-    shown = [card for name in ("new", "waiting", "improvements") for card in groups.get(name, ())][:_MAX_PICTURES]
-    incomplete = 0
-    for status in systems:
-        if status.entry is not None and not status.entry.is_complete and not status.running:
-            incomplete += 1
+    running = [status for status in systems if status.running]
+    overdue = [status for status in systems if status.overdue]
+    incomplete = [status for status in systems if status.is_incomplete]
+    newest_starts = [machine.newest_session.started_at for machine in machines if machine.newest_session]
     site.write_page(
         "index.html",
         "status.html",
@@ -115,17 +130,58 @@ def publish_status_page(site: data.SiteBuild) -> None:
         groups=groups,
         titles=cards.GROUPS,
         most=_MAX_CARDS,
-        pictures={card.finding.id: finding.small_figure(site, card.finding, card.machine) for card in shown},
-        newest=max((m.newest_session.started_at for m in machines if m.newest_session), default=None),
+        pictures=_pictures_of_largest(site, groups),
+        newest=max(newest_starts, default=None),
         sessions=_STRIP_SESSIONS,
-        incomplete=incomplete,
-        running=sum(status.running for status in systems),
-        overdue=sum(one.overdue for one in systems),
-        remaining=[(m, text) for m in machines for text in remaining_change_lines(m.findings)],
-        moved=[(m, found) for m in machines if (found := levels.find_suspected_series(m))],
-        first=[first_session.summarise_first_session(site, one.machine, one.extent)
-               for one in systems if one.machine.newest_session and not one.extent.is_assessed],
-    )  # fmt: skip
+        incomplete=len(incomplete),
+        running=len(running),
+        overdue=len(overdue),
+        remaining=_remaining_changes(machines),
+        moved=_suspicions(machines),
+        first=_first_sessions(site, systems),
+    )
+
+
+def _pictures_of_largest(site: data.SiteBuild, groups: Mapping[str, Sequence[cards.FindingCard]]) -> dict[str, Markup]:
+    """Pictures of the first cards, by the id of their finding."""
+    all_cards: list[cards.FindingCard] = []
+    for name in ("new", "waiting", "improvements"):
+        all_cards += groups.get(name, ())
+    pictures: dict[str, Markup] = {}
+    for card in all_cards[:_MAX_PICTURES]:
+        pictures[card.finding.id] = finding_page.small_figure(site, card.finding, card.machine)
+    return pictures
+
+
+def _remaining_changes(machines: Sequence[data.SystemEntry]) -> list[str]:
+    """Each change that remains after its finding was closed, as a line of text."""
+    lines: list[str] = []
+    for machine in machines:
+        lines += remaining_change_lines(machine.findings)
+    return lines
+
+
+@dataclass(frozen=True)
+class SystemSuspicions:
+    """Series of a system that differ in the newest session and are in no finding."""
+
+    machine: data.SystemEntry
+    series: Sequence[levels.SuspectedSeries]
+
+
+def _suspicions(machines: Sequence[data.SystemEntry]) -> list[SystemSuspicions]:
+    """The systems with such series."""
+    systems = [SystemSuspicions(machine, levels.find_suspected_series(machine)) for machine in machines]
+    return [system for system in systems if system.series]
+
+
+def _first_sessions(site: data.SiteBuild, systems: Sequence[SystemStatus]) -> list[first_session.FirstSession]:
+    """What the first sessions of each system show, whose history is too short for findings."""
+    summaries: list[first_session.FirstSession] = []
+    for status in systems:
+        if status.machine.newest_session is not None and not status.extent.is_assessed:
+            summaries.append(first_session.summarise_first_session(site, status.machine, status.extent))
+    return summaries
 
 
 PAGE = data.Page("index.html", "Status", 1, publish_status_page)
@@ -133,28 +189,43 @@ PAGE = data.Page("index.html", "Status", 1, publish_status_page)
 
 def _urgency_key(machine: data.SystemEntry, now: int) -> tuple[int, float, str]:
     """Sort key: systems with problems first, then the largest loss."""
-    states = {f.state for f in machine.findings}
-    loss = max((f.lost_performance for f in machine.findings if f.needs_action), default=0.0)
+    losses = [finding.lost_performance for finding in machine.findings if finding.needs_action]
+    loss = max(losses, default=0.0)
+    return _urgency_rank(machine, loss, now), -loss, machine.name
+
+
+def _urgency_rank(machine: data.SystemEntry, loss: float, now: int) -> int:
+    """0 for a loss or an invalid file, 1 for a session with problems, 2 for a suspected finding, else 3."""
+    if loss > 0 or machine.faults:
+        return 0
     newest = machine.newest_session
-    incomplete = newest is not None and (newest.status != "ok" or bool(newest.facts.problems))
-    is_pending = data.is_overdue(machine, now) or incomplete
-    priorities = (loss > 0 or bool(machine.faults), is_pending, "suspected" in states)
-    return next((rank for rank, applies in enumerate(priorities) if applies), len(priorities)), -loss, machine.name
+    is_incomplete = newest is not None and (newest.status != "ok" or bool(newest.facts.problems))
+    if is_incomplete or data.is_overdue(machine, now):
+        return 1
+    if any(finding.state == "suspected" for finding in machine.findings):
+        return 2
+    return 3
 
 
 def _system_status(site: data.SiteBuild, machine: data.SystemEntry) -> SystemStatus:
-    newest, entry = machine.newest_session, None
+    newest = machine.newest_session
+    entry = None
     if newest is not None:
-        runs, received = site.history.runs(newest.uuid), set(site.history.received(newest.uuid))
+        runs = site.history.runs(newest.uuid)
+        received = set(site.history.received(newest.uuid))
         entry = data.session_entry(site.history, newest, runs, received)
     counts = coverage.count_coverage(site, machine)
-    undecided = [f for f in machine.findings if f.is_loss and (f.needs_action or f.state == "acknowledged")]
+    # An acknowledged loss needs no action now, but nobody has accepted it.
+    undecided_losses: list[Finding] = []
+    for finding in machine.findings:
+        if finding.is_loss and (finding.needs_action or finding.state == "acknowledged"):
+            undecided_losses.append(finding)
     return SystemStatus(
         machine=machine,
         entry=entry,
         strip=coverage.coverage_strip(counts.totals, counts, _STRIP_SESSIONS),
         outcomes=Counter(row.outcome for row in overview.series_rows(site, machine)),
-        worst=max(undecided, key=lambda f: f.lost_performance, default=None),
+        worst=max(undecided_losses, key=lambda finding: finding.lost_performance, default=None),
         extent=history_extent(site.history, [machine.name]),
         trends=len(levels.system_trends(machine)),
         running=data.is_session_running(machine, site.now),

@@ -21,6 +21,7 @@ from iowatch.benchmarks.registry import get_benchmark
 from iowatch.benchmarks.suites import SuiteCase
 from iowatch.checks import SpooledCase
 from iowatch.core import DAY_S, METRICS, Case, ExpectedResult, Output, OutputStatus, Result, Scalar, local_day
+from iowatch.darshan.log import ModuleRecords, load_library
 from iowatch.darshan.trace import Trace
 from iowatch.findings import AppliedDecision, EvidenceDifference, Finding, FindingMember, FindingState, FindingUpdate
 from iowatch.findings.finding import Outlook, PerformanceDirection, Resolution
@@ -103,6 +104,26 @@ def build_trace(
         derived: figures derived from the counters.
     """
     return Trace("ok", None, dict(job or {}), dict(modules or {}), {"performance": {}, **derived})
+
+
+def build_module_records(module: str, n: int, counters: Mapping[str, Sequence[float]]) -> ModuleRecords:
+    """The records of one module of a Darshan log, of `n` files.
+
+    Args:
+        counters: name to the value of each record; the others are 0.
+    """
+    library = load_library()
+    zeros = [0.0] * n
+    integers = [counters.get(name, zeros) for name in library.counter_names(module)]
+    floats = [counters.get(name, zeros) for name in library.fcounter_names(module)]
+    return ModuleRecords(
+        module=module,
+        ids=np.arange(n, dtype=np.uint64),
+        ranks=np.full(n, -1, dtype=np.int64),
+        integers=np.array(integers, dtype=np.int64).T,
+        floats=np.array(floats, dtype=np.float64).T,
+        raw=b"",
+    )
 
 
 # What the suite plans and the checks leave

@@ -28,7 +28,7 @@ from iowatch.store import (
     SessionRecord,
     StackRecord,
 )
-from tests.findings.builders import build_finding
+from tests.builders import build_finding
 
 STRANGE = 'rank 3 died: \x1b[31m\x00 <a href="x">|`*_ & "q" \ud800\nline two @all'
 

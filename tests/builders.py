@@ -164,18 +164,17 @@ def build_spooled_case(
     output: Output | None = None,
     facts: Mapping[str, Any] | None = None,
 ) -> SpooledCase:
-    """A finished case in the spool; its benchmark is the first word of its name.
+    """A finished case in the spool; without an output, its benchmark is the first word of its name.
 
     Args:
         results: of the output of the benchmark, if `output` is None.
         stack_document: content of stack.json.
     """
-    benchmark = name.partition(":")[0]
     if output is None:
-        output = build_output(*results, tool=benchmark)
+        output = build_output(*results, tool=name.partition(":")[0])
     return SpooledCase(
         name=name,
-        benchmark=benchmark,
+        benchmark=output.tool,
         partition=partition,
         stack_name=stack,
         stack=dict(stack_document or {}),

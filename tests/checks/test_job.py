@@ -25,8 +25,9 @@ from iowatch.checks import (
 from iowatch.checks.cases import ReframeTasks, changed_case, skip_reason
 from iowatch.checks.job import compose_job, job_time_limit_s, scheduler_options
 from iowatch.checks.outputs import missing_results_of
-from iowatch.core import Output, UsageError
+from iowatch.core import UsageError
 from iowatch.site import FileSystemIdentity
+from tests.builders import build_output
 from tests.checks.runs import make_run
 
 VERIFICATION = ExtraWork("verification", 1, 1.0, 30.0)
@@ -166,7 +167,7 @@ def test_extension_changes_the_job(numbered: RunOrder) -> None:
 
 
 def test_run_of_an_extension_that_does_not_measure_lacks_no_result(numbered: RunOrder) -> None:
-    output = Output("ior", "4.0.0", "ok", None, ())
+    output = build_output()
     assert missing_results_of(make_run(order=numbered), output) == []
     assert "write bandwidth" in missing_results_of(make_run(), output)
 

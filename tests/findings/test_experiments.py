@@ -6,8 +6,8 @@ import pytest
 
 from iowatch.findings import find_experiments
 from iowatch.output.text.evidence import experiment_lines
-from iowatch.store import ExperimentFacts, History, SessionFacts, SessionRecord
-from tests.builders import build_finding
+from iowatch.store import ExperimentFacts, History, SessionFacts
+from tests.builders import build_finding, build_session
 
 COMMAND = "iowatch replace-switch --finding local-20250210-down"
 
@@ -15,7 +15,7 @@ COMMAND = "iowatch replace-switch --finding local-20250210-down"
 def record_step(history: History, started_at: int, finding: str, answer: tuple[str, ...] = ()) -> None:
     step = ExperimentFacts(title="Which switch", command=COMMAND, finding=finding, answer=answer)
     facts = SessionFacts(experiment=step)
-    history.begin_session(SessionRecord(f"s{started_at}", "local", "smoke", "run", started_at, facts), ())
+    history.begin_session(build_session(f"s{started_at}", suite="smoke", started_at=started_at, facts=facts), ())
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,8 @@ from iowatch.session.reframe import ReframePartition, ReframeSite
 from iowatch.session.verdict import Verdict, assess_session
 from iowatch.site.stack.records import Stack
 from iowatch.site.system import NightlyPolicy
-from iowatch.store import AbRunFacts, ExpectedResult, History, SessionFacts, SessionRecord
+from iowatch.store import AbRunFacts, History, SessionFacts
+from tests.builders import build_expected_result, build_session
 from tests.conftest import ROOT
 from tests.session.test_run import FakeReframe, fake, tiny_context
 
@@ -342,12 +343,12 @@ def test_retests_ab_runs_and_the_first_session_are_no_memory(night: Night, histo
     assert night().added == ()  # the first session
     first = history.sessions("local")[0]
     retest = [replace(item, run_name=f"{item.run_name}#retest") for item in history.expected(first.uuid)]
-    history.begin_session(SessionRecord(first.uuid, "local", "tiny", "run", first.started_at), retest)
+    history.begin_session(build_session(first.uuid, suite="tiny", started_at=first.started_at), retest)
     assert len(history.expected(first.uuid)) == 12
-    ab_run = SessionRecord(
-        "ab", "local", "tiny", "run", first.started_at + 1, SessionFacts(ab_run=AbRunFacts(left="a", right="b"))
+    ab_run = build_session(
+        "ab", suite="tiny", started_at=first.started_at + 1, facts=SessionFacts(ab_run=AbRunFacts(left="a", right="b"))
     )
-    history.begin_session(ab_run, [ExpectedResult("ior:other", "default", "a", "write", "bandwidth")])
+    history.begin_session(ab_run, [build_expected_result("ior:other", stack="a")])
     verdict = night()
     assert (verdict.expected, verdict.exit_code, verdict.added) == (6, 0, ())
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from iowatch.core import Output, Result
 from iowatch.output.dashboard.build import build_site
 from iowatch.output.dashboard.drawing import forest_axis, forest_picture, forest_scale, samples_picture
-from iowatch.store import History, RunRecord, SessionFacts, SessionRecord, StackRecord
+from iowatch.store import History, SessionFacts, StackRecord
+from tests.builders import build_result, build_run, build_session
 from tests.output.dashboard.browser import Browser
 
 START = 1_700_000_000  # 2023-11-14
@@ -90,16 +90,29 @@ def test_ab_runs_have_a_page(tmp_path: Path, var: Path) -> None:
     with History.open(str(tmp_path / "history.db")) as history:
         interleaved = {"left": "old", "right": "new", "seed": 1}
         history.begin_session(
-            SessionRecord("fair-1", "local", "tiny", "run", START, SessionFacts.from_document({"ab_run": interleaved}))
+            build_session(
+                "fair-1", suite="tiny", started_at=START, facts=SessionFacts.from_document({"ab_run": interleaved})
+            )
         )
         for pair in range(1, 10):
             for side, level in (("left", 100.0), ("right", 150.0)):
                 facts = {"pair": pair, "side": side}
                 name, level = f"ior:a#{pair}{side}", level + pair
                 case = {"api": "POSIX", "ranks": 2, "ab_run": True}
-                output = Output("ior", "4.0.0", "ok", None, (Result("write", "bandwidth", "MiB/s", (level,), case),))
                 stack = StackRecord(str(interleaved[side]))
-                history.record_runs("fair-1", [RunRecord(name, "default", stack, name, START, output, facts=facts)])
+                history.record_runs(
+                    "fair-1",
+                    [
+                        build_run(
+                            build_result(level, case=case),
+                            name=name,
+                            stack=stack,
+                            fingerprint=name,
+                            started_at=START,
+                            facts=facts,
+                        )
+                    ],
+                )
         history.end_session("fair-1", "ok", START + 600)
         build_site(history, tmp_path / "site")
     listed = (tmp_path / "site" / "comparisons.html").read_text(encoding="utf-8")

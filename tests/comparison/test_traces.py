@@ -14,7 +14,7 @@ from iowatch.darshan import Trace, diff_trace_groups
 from iowatch.output import comparison
 from iowatch.output.comparison import comparison_document, comparison_markdown
 from iowatch.store import Artefact, History
-from tests.builders import build_result, build_run, build_session
+from tests.builders import build_result, build_run, build_session, store_session
 from tests.comparison.known_ratios import DAY_S, START
 from tests.darshan.conftest import LogSpec, build
 
@@ -29,10 +29,8 @@ def record_session(history: History, tmp_path: Path, number: int, stack: str, mp
     case = {"api": "MPIIO", "ranks": 4}
     results = tuple(build_result(100.0 + number, operation=operation, case=case) for operation in ("write", "read"))
     name, begin = f"night-{number}", START + number * DAY_S
-    history.begin_session(build_session(name, started_at=begin))
     run = build_run(*results, name="ior:a", stack=stack, started_at=begin, artefacts=(kept,))
-    history.record_runs(name, [run])
-    history.end_session(name, "ok", begin + 600)
+    store_session(history, build_session(name, started_at=begin), [run], duration_s=600)
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from iowatch.core import Scalar
 from iowatch.findings import Finding, update_findings
 from iowatch.output.text.findings import finding_line
 from iowatch.store import History
-from tests.builders import build_output, build_result, build_run, build_session
+from tests.builders import build_output, build_result, build_run, build_session, store_session
 from tests.session.test_file_systems import ONE, TWO
 
 DAY_S, START = 86_400, 1_750_000_000
@@ -34,7 +34,6 @@ def nights(history: History, file_systems: Sequence[str | None], changes: Callab
     noise = np.random.default_rng(1)
     for night in range(NIGHTS):
         uuid, time = f"night-{night}", START + night * DAY_S
-        history.begin_session(build_session(uuid, started_at=time))
         runs = []
         for where, api, ranks in product(file_systems, ("POSIX", "MPIIO"), (1, 2, 4)):
             case: dict[str, Scalar] = {"api": api, "ranks": ranks, **({"file_system": where} if where else {})}
@@ -43,8 +42,7 @@ def nights(history: History, file_systems: Sequence[str | None], changes: Callab
             result = build_result(*tuple(samples.tolist()), case=case)
             name, output = f"ior:{api}-{ranks}-{where}", build_output(result)
             runs.append(build_run(name=name, started_at=time, output=output))
-        history.record_runs(uuid, runs)
-        history.end_session(uuid, "ok", time + 60)
+        store_session(history, build_session(uuid, started_at=time), runs, duration_s=60)
 
 
 def identity(found: Sequence[Finding]) -> list[tuple[str, str, list[int]]]:

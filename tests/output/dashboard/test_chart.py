@@ -16,7 +16,7 @@ from iowatch.findings import update_findings
 from iowatch.output.dashboard.build import build_site
 from iowatch.output.dashboard.pages.series import rank_correlations
 from iowatch.store import History
-from tests.builders import build_result, build_run, build_session
+from tests.builders import build_result, build_run, build_session, store_session
 from tests.output.dashboard.browser import Browser
 from tests.output.dashboard.test_series import plotted
 
@@ -332,10 +332,8 @@ def loaded_site(tmp_path_factory: pytest.TempPathFactory) -> Path:
             after = {"time_s": begin + 10, "client_written_bytes": 1e9 * value}
             facts = {"covariates": {"before": {**before, **own}, "after": after}}
             session = build_session(f"day-{day:03d}", system="site", started_at=begin)
-            history.begin_session(session, [])
             run = build_run(build_result(value, case={"ranks": 4}), name="ior:x", started_at=begin, facts=facts)
-            history.record_runs(session.uuid, [run])
-            history.end_session(session.uuid, "ok", begin + 60)
+            store_session(history, session, [run], duration_s=60)
         update_findings(history, "site", datetime.fromtimestamp(1_735_700_000 + LOADED_DAYS * DAY_S, UTC))
         build_site(history, place / "site")
     return place / "site"

@@ -137,10 +137,8 @@ def test_short_page_is_linked_until_something_in_it_changes(tmp_path: Path, monk
 
     with History.open(str(tmp_path / "history.db")) as history:
         for day in range(4):
-            history.begin_session(build_session(f"s{day}", started_at=START + day * DAY_S))
             one = replace(_run(1, day, START + day * DAY_S), artefacts=(Artefact("stdout", "out", "0" * 64, 1),))
-            history.record_runs(f"s{day}", [one])
-            history.end_session(f"s{day}", "ok", START + day * DAY_S + 60)
+            store_session(history, build_session(f"s{day}", started_at=START + day * DAY_S), [one], duration_s=60)
         known = [short_pages()]
         assert changed() == set()
         history.record_runs("s1", [replace(_run(1, 1, START + DAY_S + 60), name="second", fingerprint="second")])

@@ -16,7 +16,7 @@ from iowatch.darshan import DarshanReader, add_trace_results
 from iowatch.findings import Finding, load_findings, update_findings
 from iowatch.output.dashboard.build import build_site
 from iowatch.store import Artefact, History, RunRecord
-from tests.builders import build_output, build_result, build_run, build_session
+from tests.builders import build_output, build_result, build_run, build_session, store_session
 from tests.datasets import unpacked
 
 DAY_S = 86400
@@ -40,10 +40,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for number in range(16):
             begin = START + number * DAY_S
             session = build_session(f"night-{number:02d}", system="traced", started_at=begin)
-            history.begin_session(session, [])
             log = {STEP - 1: logs[0], STEP: logs[1], 15: logs[1]}.get(number)
-            history.record_runs(session.uuid, [_run(number, log)])
-            history.end_session(session.uuid, "ok", begin + 600)
+            store_session(history, session, [_run(number, log)], duration_s=600)
         update_findings(history, "traced", datetime.fromtimestamp(START + 17 * DAY_S, UTC))
         build_site(history, place / "site", reports=1)
     return place / "site"

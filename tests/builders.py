@@ -9,6 +9,7 @@ Times are epoch seconds UTC, bandwidths MiB/s.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, date
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,9 @@ from numpy.typing import ArrayLike
 from iowatch.benchmarks.registry import get_benchmark
 from iowatch.benchmarks.suites import SuiteCase
 from iowatch.checks import SpooledCase
-from iowatch.core import DAY_S, METRICS, Case, ExpectedResult, Output, OutputStatus, Result, Scalar, local_day
+from iowatch.checks.order import RunOrder
+from iowatch.checks.run import CheckedRun
+from iowatch.core import DAY_S, METRICS, Case, ExpectedResult, Output, OutputStatus, Result, RunKey, Scalar, local_day
 from iowatch.darshan.log import ModuleRecords, load_library
 from iowatch.darshan.trace import Trace
 from iowatch.findings import AppliedDecision, EvidenceDifference, Finding, FindingMember, FindingState, FindingUpdate
@@ -31,7 +34,7 @@ from iowatch.output.dashboard.site import SiteWriter
 from iowatch.reference.events import Event
 from iowatch.session.plan import PlannedRun
 from iowatch.site import System
-from iowatch.site.stack.records import Stack, StackPart
+from iowatch.site.stack.records import Stack, StackKind, StackPart, StackStatus
 from iowatch.site.system import NightlyPolicy
 from iowatch.statistics import ChangePoint, Detection, Explanation
 from iowatch.statistics.method import StepDirection
@@ -87,10 +90,38 @@ def build_output(
 
 
 def build_stack(
-    *parts: StackPart, name: str = "gnu", system: str = "local", settings: Mapping[str, str] | None = None
+    *parts: StackPart,
+    name: str = "gnu",
+    system: str = "local",
+    kind: StackKind = "spack",
+    status: StackStatus = "installed",
+    features: tuple[str, ...] = (),
+    settings: Mapping[str, str] | None = None,
+    paths: Mapping[str, tuple[str, ...]] | None = None,
+    modules: tuple[str, ...] = (),
+    tools: Mapping[str, str] | None = None,
+    note: str | None = None,
 ) -> Stack:
-    """A stack that Spack installed, of these parts."""
-    return Stack(name, system, "spack", "installed", parts, settings=dict(settings or {}))
+    """A stack that Spack installed, of these parts.
+
+    Args:
+        settings: environment variables.
+        paths: environment variables to directories that are prepended.
+        tools: names that jobs use to programs.
+    """
+    return Stack(
+        name=name,
+        system=system,
+        kind=kind,
+        status=status,
+        parts=parts,
+        features=features,
+        settings=dict(settings or {}),
+        paths=dict(paths or {}),
+        modules=modules,
+        tools=dict(tools or {}),
+        note=note,
+    )
 
 
 def build_trace(
@@ -134,6 +165,42 @@ def build_suite_case(
 ) -> SuiteCase:
     """A case of a suite; `options` are those of the benchmark that differ from its defaults."""
     return SuiteCase(suite, benchmark, name, get_benchmark(benchmark).read_options(options), "optional", time_limit_s)
+
+
+def build_checked_run(
+    stage: Path = Path("/stage"), *, options: Mapping[str, Scalar] | None = None, **fields: Any
+) -> CheckedRun:
+    """A run of a check, of a case of IOR that writes with 4 ranks, on an unknown system; without ReFrame.
+
+    Args:
+        stage: directory of the job.
+        options: of the case, besides or instead of these.
+        fields: of `CheckedRun` that have other values.
+    """
+    case_options: dict[str, Scalar] = {"op": "write", "ranks": 4, "nodes": 1, "repeat": 3, **(options or {})}
+    case = build_suite_case(suite="mine", benchmark="ior", **case_options)
+    run = CheckedRun(
+        case=case,
+        key=RunKey("default", "gnu", case.run_name),
+        order=RunOrder(session="s1"),
+        turn=None,
+        system="unknown",
+        environment="gnu",
+        scheduler="local",
+        test="IorCheck_1",
+        stack={},
+        program="ior",
+        built_version=None,
+        stage=stage,
+        scratch_base=Path("/var/scratch/x.y"),
+        stdout="rfm_job.out",
+        stderr="rfm_job.err",
+        run_id="0123",
+        is_traced=False,
+        traces_accesses=False,
+        launcher="mpirun -np 4",
+    )
+    return replace(run, **fields)
 
 
 def build_planned_run(case: SuiteCase | None = None, *, partition: str = "default", stack: str = "gnu") -> PlannedRun:

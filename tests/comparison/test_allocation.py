@@ -20,8 +20,7 @@ from iowatch.site.schedulers import Allocation, current_allocation
 from iowatch.site.system import SystemLimits
 from iowatch.statistics.interleaving import StopRule
 from iowatch.store import History
-from tests.builders import build_planned_run, build_suite_case
-from tests.checks.runs import make_run
+from tests.builders import build_checked_run, build_planned_run, build_suite_case
 from tests.comparison.known_ratios import record
 
 ALLOCATION = Allocation("Slurm", "42", "standard", ("n3", "n4", "n7"))
@@ -158,7 +157,7 @@ def test_page_caches_are_dropped_on_the_nodes_of_the_case() -> None:
     """`salloc` leaves the job's shell on the login node, whose page cache does not contain the file."""
 
     def before(in_allocation: bool, nodes: int) -> list[str]:
-        run = make_run(options={"nodes": nodes}, launcher="srun", places_tasks=in_allocation)
+        run = build_checked_run(options={"nodes": nodes}, launcher="srun", places_tasks=in_allocation)
         return on_every_node(run, "drop 'a b'")
 
     everywhere = ["srun sh -c 'drop '\"'\"'a b'\"'\"'' >> prepare.out 2>> prepare.err"]

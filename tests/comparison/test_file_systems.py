@@ -18,7 +18,7 @@ from iowatch.reference.bandwidth import Provenance, Reference, References
 from iowatch.session.imports import run_record
 from iowatch.site import load_system
 from iowatch.store import History, SeriesRow
-from tests.builders import build_output, build_result, build_run, build_session
+from tests.builders import build_output, build_result, build_run, build_series_row, build_session
 from tests.comparison.known_ratios import DAY_S, START
 
 PROJECT = """
@@ -52,7 +52,7 @@ def two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def row(number: int = 1, benchmark: str = "ior", metric: str = "bandwidth", **parameters: Scalar) -> SeriesRow:
     case = Case(benchmark, {"operation": "write", "api": "POSIX", "ranks": 4, **parameters})
-    return SeriesRow(number, "local", "default", "gnu", case, metric, 9, 0, 1)
+    return build_series_row(number, case=case, metric=metric)
 
 
 def nights(history: History) -> None:
@@ -64,8 +64,8 @@ def nights(history: History) -> None:
             for ranks in (1, 4):
                 samples = tuple(ranks * level * (1 - 0.01 * night) * (1 + 0.001 * i) for i in range(5))
                 result = build_result(*samples, case={"api": "POSIX", "ranks": ranks, **where})
-                name, output = f"ior:{ranks}-{number}", build_output(result)
-                history.record_runs(uuid, [build_run(name=name, started_at=time, output=output)])
+                name = f"ior:{ranks}-{number}"
+                history.record_runs(uuid, [build_run(result, name=name, started_at=time)])
         history.end_session(uuid, "ok", time + 60)
 
 

@@ -9,9 +9,9 @@ import pytest
 
 from iowatch.comparison import ComparisonOptions, Outcome, compare_sides, parse_side
 from iowatch.output.comparison import comparison_document, comparison_markdown, provenance_lines
-from iowatch.site.stack.records import Stack, StackPart
+from iowatch.site.stack.records import StackPart
 from iowatch.store import History, StackRecord
-from tests.builders import build_output, build_result, build_run, build_session
+from tests.builders import build_output, build_result, build_run, build_session, build_stack
 from tests.comparison.known_ratios import DAY_S, START
 
 
@@ -23,7 +23,7 @@ def history(tmp_path: Path) -> Iterator[History]:
 
 
 def stack(name: str, *parts: StackPart) -> StackRecord:
-    return StackRecord(name, Stack(name, "local", "spack", "installed", parts).to_json())
+    return StackRecord(name, build_stack(*parts, name=name).to_json())
 
 
 HDF5 = StackPart("hdf5", "1.8.16", hash="aaaa")

@@ -14,7 +14,7 @@ from iowatch.darshan import Trace, diff_trace_groups
 from iowatch.output import comparison
 from iowatch.output.comparison import comparison_document, comparison_markdown
 from iowatch.store import Artefact, History
-from tests.builders import build_result, build_run, build_session, store_session
+from tests.builders import build_result, build_run, build_session, build_trace, store_session
 from tests.comparison.known_ratios import DAY_S, START
 from tests.darshan.conftest import LogSpec, build
 
@@ -95,7 +95,7 @@ def test_missing_or_damaged_logs_are_ignored(history: History, tmp_path: Path, v
 
 
 def trace(**counters: float) -> Trace:
-    return Trace("ok", None, {"ranks": 4, "exe": "x"}, {"POSIX": counters}, {"performance": {}}, ())
+    return build_trace(modules={"POSIX": counters}, job={"ranks": 4, "exe": "x"})
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from iowatch.core import Scalar
 from iowatch.findings import Finding, update_findings
 from iowatch.output.text.findings import finding_line
 from iowatch.store import History
-from tests.builders import build_output, build_result, build_run, build_session, store_session
+from tests.builders import build_result, build_run, build_session, store_session
 from tests.session.test_file_systems import ONE, TWO
 
 DAY_S, START = 86_400, 1_750_000_000
@@ -39,9 +39,9 @@ def nights(history: History, file_systems: Sequence[str | None], changes: Callab
             case: dict[str, Scalar] = {"api": api, "ranks": ranks, **({"file_system": where} if where else {})}
             factor = 0.5 if night >= NIGHTS / 2 and changes(api, where) else 1.0
             samples = 1000 * ranks * factor * np.exp(0.01 * noise.standard_normal(3))
-            result = build_result(*tuple(samples.tolist()), case=case)
-            name, output = f"ior:{api}-{ranks}-{where}", build_output(result)
-            runs.append(build_run(name=name, started_at=time, output=output))
+            result = build_result(*samples.tolist(), case=case)
+            name = f"ior:{api}-{ranks}-{where}"
+            runs.append(build_run(result, name=name, started_at=time))
         store_session(history, build_session(uuid, started_at=time), runs, duration_s=60)
 
 

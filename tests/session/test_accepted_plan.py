@@ -26,7 +26,7 @@ from iowatch.session.verdict import Verdict, assess_session
 from iowatch.site.stack.records import Stack
 from iowatch.site.system import NightlyPolicy
 from iowatch.store import AbRunFacts, History, SessionFacts
-from tests.builders import build_expected_result, build_session
+from tests.builders import build_expected_result, build_session, build_stack
 from tests.conftest import ROOT
 from tests.session.test_run import FakeReframe, fake, tiny_context
 
@@ -152,11 +152,11 @@ def test_restored_library_needs_no_decision(night: Night) -> None:
     [
         (None, "the stack no longer exists"),
         (
-            Stack("site", "local", "modules", "broken", (), note="its modules do not load: no module mpi/6"),
+            build_stack(name="site", kind="modules", status="broken", note="its modules do not load: no module mpi/6"),
             "the stack is broken: its modules do not load: no module mpi/6",
         ),
         (
-            Stack("site", "local", "spack", "locked", (), note="not installed; iowatch stack install site"),
+            build_stack(name="site", status="locked", note="not installed; iowatch stack install site"),
             "the stack is locked: not installed; iowatch stack install site",
         ),
     ],
@@ -174,7 +174,7 @@ def test_lost_stack_is_red_in_every_session(night: Night, stack: Stack | None, r
 
 
 def test_broken_stack_that_was_never_used_is_unavailable(night: Night) -> None:
-    verdict = night(broken=[Stack("site", "local", "modules", "broken", (), note="no module mpi/6")])
+    verdict = night(broken=[build_stack(name="site", kind="modules", status="broken", note="no module mpi/6")])
     assert (verdict.status, verdict.expected, verdict.exit_code) == ("ok", 6, 0)
     assert [(one.stack, one.run, one.reason) for one in verdict.unavailable] == [
         ("site", "3 cases", "the stack is broken: no module mpi/6")

@@ -22,7 +22,7 @@ from iowatch.site.program import (
     used_parts,
     version_mismatches,
 )
-from tests.builders import build_output
+from tests.builders import build_output, build_stack
 
 
 def test_a_job_records_the_program_that_it_finds(tmp_path: Path) -> None:
@@ -59,7 +59,7 @@ def stack(tmp_path: Path) -> Stack:
         StackPart("ior", "4.0.0", files=(ior,), checksums={ior: "aa"}),
         StackPart("openmpi", "4.1.4", prefix=str(tmp_path / "ompi"), files=(mpirun,)),
     )
-    return Stack("s", "here", "modules", "installed", parts)
+    return build_stack(*parts, name="s", system="here", kind="modules")
 
 
 def facts_of(root: Path, **changes: Any) -> ProgramFacts:

@@ -8,14 +8,13 @@ from iowatch.checks import JobScript, RunOrder
 from iowatch.checks.job import compose_job
 from iowatch.darshan import DarshanReader
 from iowatch.experiments.gate.extension import add_operation_counts
-from tests.builders import build_output
-from tests.checks.runs import make_run
+from tests.builders import build_checked_run, build_output
 from tests.darshan.test_use import BUSY, MakeLog
 
 
 def test_counter_starts_the_program_under_its_counters() -> None:
     order = RunOrder(session="s1", extensions={"counter": {"counter": "valgrind"}})
-    script = compose_job(make_run(order=order), JobScript())
+    script = compose_job(build_checked_run(order=order), JobScript())
     assert list(script.command[:3]) == ["sh", "profile.sh", "ior"]
     assert "valgrind" in script.files["profile.sh"]
 

@@ -23,15 +23,15 @@ from iowatch.experiments.gate import run as gate
 from iowatch.experiments.reproduce import run as reproduce
 from iowatch.session import reframe
 from iowatch.session.reframe import ReframePartition, ReframeSite
-from iowatch.site import Stack, StackPart
+from iowatch.site import StackPart
 from iowatch.store import History
-from tests.builders import build_output, build_result, build_session, build_spooled_case
+from tests.builders import build_output, build_result, build_session, build_spooled_case, build_stack
 from tests.checks.orders import order_of
 
 Cli = Callable[..., CliResult]
 FEATURES = frozenset({"mpi", "hdf5", "netcdf4"})
 STACKS = {
-    name: Stack(name, "local", "modules", "installed", (StackPart("hdf5", version),))
+    name: build_stack(StackPart("hdf5", version), name=name, kind="modules")
     for name, version in (("old", "1.10.8"), ("new", "1.14.5"))
 }
 WORDS = ("gate", "--base", "old", "--head", "prefix:/opt/new", "--seed", 1)
@@ -277,7 +277,7 @@ def test_change_of_a_session_is_reproduced_or_not(
 def test_recorded_stack_that_is_gone_is_refused(tmp_path: Path) -> None:
     """It names what is missing; with all files it is the stack under a name of its own."""
     library = tmp_path / "libhdf5.so"
-    stack = Stack("old", "local", "spack", "installed", (StackPart("hdf5", "1.10.8", files=(str(library),)),))
+    stack = build_stack(StackPart("hdf5", "1.10.8", files=(str(library),)), name="old")
     with pytest.raises(UsageError, match=r"no longer on this machine: .*/libhdf5\.so is missing"):
         recorded_stack("local", stack)
     library.touch()

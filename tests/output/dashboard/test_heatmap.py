@@ -19,7 +19,7 @@ from iowatch.output.dashboard.build import build_site
 from iowatch.output.dashboard.heat_map import build_heat_map
 from iowatch.output.dashboard.pages import overview
 from iowatch.store import History, RunRecord, SeriesRow, SessionFacts
-from tests.builders import build_result, build_run, build_session
+from tests.builders import build_case, build_result, build_run, build_series_row, build_session
 from tests.output.dashboard.browser import Browser
 
 Status = Literal["ok", "incomplete", "running"]
@@ -28,7 +28,7 @@ START = 1_735_700_000
 
 
 def _row(number: int, parameters: Mapping[str, Scalar], benchmark: str = "ior", stack: str = "gnu") -> SeriesRow:
-    return SeriesRow(number, "x", "compute", stack, Case(benchmark, dict(parameters)), "bandwidth", 1, 0, 0)
+    return build_series_row(number, system="x", stack=stack, case=build_case(benchmark, **parameters))
 
 
 def _ior(stripes: tuple[int, ...] = (1, -1)) -> list[SeriesRow]:

@@ -8,9 +8,9 @@ import re
 import pytest
 
 from iowatch.output.dashboard.build import build_site
-from iowatch.site.stack.records import Stack, StackPart
+from iowatch.site.stack.records import StackPart
 from iowatch.store import History, StackRecord
-from tests.builders import build_result, build_run, build_session
+from tests.builders import build_result, build_run, build_session, build_stack
 
 DAY_S = 86400
 START = 1_700_000_000  # 14 November 2023
@@ -22,7 +22,7 @@ def _stack(hdf5: str, digest: str) -> StackRecord:
         StackPart("openmpi", "4.1.6", hash="m" * 32),
         StackPart("zlib", "1.3", hash=f"z{digest * 4}"),
     )
-    return StackRecord("prod", Stack("prod", "x", "spack", "installed", parts).to_json())
+    return StackRecord("prod", build_stack(*parts, name="prod", system="x").to_json())
 
 
 @pytest.fixture(scope="module")

@@ -32,15 +32,8 @@ def record(
     for ranks, values in samples.items():
         name = f"ior:{ranks}{suffix}"
         result = Result("write", metric, "MiB/s", values, {"api": "MPIIO", "ranks": ranks})
-        output = build_output(result, status=status, reason=None if status == "ok" else "cut off")
-        run = build_run(
-            name=name,
-            stack=stack,
-            fingerprint=f"{session}/{stack}/{name}",
-            started_at=time,
-            output=output,
-            facts=facts or {},
-        )
+        output, fingerprint = build_output(result, status=status), f"{session}/{stack}/{name}"
+        run = build_run(name=name, stack=stack, fingerprint=fingerprint, started_at=time, output=output, facts=facts)
         history.record_runs(session, [run])
     history.end_session(session, "ok", time + 600)
 

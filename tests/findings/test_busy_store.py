@@ -11,7 +11,7 @@ import pytest
 
 from iowatch.findings import Finding, update_findings
 from iowatch.output.text.losses import format_outlook
-from iowatch.store import History, StackRecord, write
+from iowatch.store import History, write
 from tests.builders import build_output, build_result, build_run, build_session
 
 START = datetime(2025, 1, 1, 2, tzinfo=UTC)
@@ -38,17 +38,9 @@ def mornings(history: History, seed: int, own_change: float = 1.0) -> list[list[
                 for side in ("before", "after")
             }
             result = build_result(value, case={"transfer": name, "ranks": 1})
-            output, start = build_output(result, tool="benchio"), time + 60 * position
-            stack = StackRecord("one")
+            started_at = time + 60 * position
             runs.append(
-                build_run(
-                    name=name,
-                    partition="node",
-                    stack=stack,
-                    started_at=start,
-                    output=output,
-                    facts={"covariates": facts},
-                )
+                build_run(result, name=name, partition="node", started_at=started_at, facts={"covariates": facts})
             )
         with history.writing() as connection:
             write.insert_session(connection, build_session(f"{number}", system="site", started_at=time), ())

@@ -11,7 +11,7 @@ from iowatch.core import Result
 from iowatch.findings import combine_retests, find_retests, headline_series
 from iowatch.findings.series import observation_starts
 from iowatch.output.text.sessions import format_retest
-from iowatch.store import History, SeriesPoints, StackRecord
+from iowatch.store import History, SeriesPoints
 from tests.builders import build_output, build_result, build_run, build_session
 
 UNITS = {"time": "s", "rate": "1/s"}
@@ -29,13 +29,7 @@ UNITS = {"time": "s", "rate": "1/s"}
 )
 def test_one_series_per_case_is_monitored(tmp_path: Path, tool: str, metrics: tuple[str, ...], watched: str) -> None:
     results = tuple(Result("write", m, UNITS.get(m, "MiB/s"), (1.0, 2.0), {"ranks": 2}) for m in metrics)
-    run = build_run(
-        name=f"{tool}:a",
-        partition="work",
-        stack=StackRecord("gnu", {}),
-        started_at=5,
-        output=build_output(*results, tool=tool),
-    )
+    run = build_run(name=f"{tool}:a", started_at=5, output=build_output(*results, tool=tool))
     with History.open(str(tmp_path / "h.db")) as history:
         history.begin_session(build_session("s", system="here", started_at=5))
         history.record_runs("s", [run])
@@ -89,19 +83,7 @@ def test_place_of_a_retest_is_stated(tmp_path: Path, first: list[str], second: l
     with History.open(str(tmp_path / "h.db")) as history:
         history.begin_session(build_session("s", system="here", started_at=5))
         for name, moment, nodes in (("ior:a", 5, first), ("ior:a#retest", 725, second), ("ior:b", 6, first)):
-            stack = StackRecord("gnu", {})
-            history.record_runs(
-                "s",
-                [
-                    build_run(
-                        build_result(1.0, case={"ranks": 2}),
-                        name=name,
-                        partition="work",
-                        stack=stack,
-                        started_at=moment,
-                        facts={"nodes": nodes},
-                    )
-                ],
-            )
+            result = build_result(1.0, case={"ranks": 2})
+            history.record_runs("s", [build_run(result, name=name, started_at=moment, facts={"nodes": nodes})])
         (found,) = find_retests(history.runs("s"))
     assert (found.name, found.stack, format_retest(found)) == ("ior:a", "gnu", text)

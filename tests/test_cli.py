@@ -22,7 +22,8 @@ from iowatch.cli.common import stdout_console
 from iowatch.cli.main import COMMANDS, iowatch, restrict_permissions, walk_commands
 from iowatch.site import machine
 from iowatch.site.system import load_system, system_names
-from iowatch.store import FindingRow, History, SessionRecord
+from iowatch.store import FindingRow, History
+from tests.builders import build_session
 
 
 @cache
@@ -127,7 +128,7 @@ COMPLETIONS = [
 
 @pytest.mark.parametrize(("words", "expected"), COMPLETIONS, ids=[" ".join(words) for words, _ in COMPLETIONS])
 def test_names_are_completed(words: list[str], expected: set[str], history: History) -> None:
-    history.begin_session(SessionRecord("first", "franklin", "nightly", "demo", 1_237_248_000))
+    history.begin_session(build_session("first", system="franklin", origin="demo", started_at=1_237_248_000))
     history.save_findings([FindingRow("franklin-20090317-up", "franklin", 1_237_248_000, 1_237_248_000, "open", {})])
     found = ShellComplete(iowatch, {}, "iowatch", "_IOWATCH_COMPLETE").get_completions(words[:-1], words[-1])
     assert {item.value for item in found} == expected

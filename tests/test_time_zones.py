@@ -28,7 +28,8 @@ from iowatch.session.budget import session_budget
 from iowatch.session.imports import time_in_name
 from iowatch.site import shared_zone, system_today, system_zone
 from iowatch.site.system import Blackout, NightlyPolicy
-from iowatch.store import History, SessionRecord
+from iowatch.store import History
+from tests.builders import build_session
 from tests.findings.conftest import RecordAndUpdate, level, record_and_update, root, scenario_of, update_time
 from tests.output.notify.conftest import settings
 
@@ -233,7 +234,7 @@ def test_decision_holds_until_the_end_of_its_last_local_day(
 
 def test_digest_is_sent_on_the_local_day(declared: Declare, history: History) -> None:
     """Monday, 5 January 2026, begins in Tokyo at 15:00 UTC on Sunday."""
-    history.begin_session(SessionRecord("one", "here", "smoke", "run", epoch("2026-01-04T10:00")))
+    history.begin_session(build_session("one", system="here", suite="smoke", started_at=epoch("2026-01-04T10:00")))
     weekly = settings(digest="monday")
 
     declared(here="Asia/Tokyo")

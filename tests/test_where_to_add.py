@@ -19,12 +19,13 @@ from click.testing import Result as CliResult
 
 from iowatch.cli import commands
 from iowatch.cli.main import COMMANDS
-from iowatch.core import METRICS, Metric, Output, Result
+from iowatch.core import METRICS, Metric, Result
 from iowatch.core.plugins import Command, capabilities
 from iowatch.findings.detections import detect_series
 from iowatch.output.dashboard.build import build_site
 from iowatch.site.system import load_system
-from iowatch.store import History, RunRecord, SessionRecord, StackRecord
+from iowatch.store import History
+from tests.builders import build_run, build_session
 from tests.conftest import ROOT
 
 Cli = Callable[..., CliResult]
@@ -50,9 +51,8 @@ def record_latency(history: History, days: int, step_on: int) -> None:
         noise = 1 + 0.01 * (day % 3)
         samples = (best * noise * 1.5, best * noise, best * noise * 1.2)
         result = Result("read", LATENCY.name, LATENCY.unit, samples, {"api": "POSIX", "ranks": 4})
-        output = Output("ior", "4.0.0", "ok", None, (result,))
-        history.begin_session(SessionRecord(f"day-{day}", "local", "nightly", "run", time))
-        history.record_runs(f"day-{day}", [RunRecord("ior:a", "default", StackRecord("one"), f"{day}", time, output)])
+        history.begin_session(build_session(f"day-{day}", started_at=time))
+        history.record_runs(f"day-{day}", [build_run(result, name="ior:a", stack="one", started_at=time)])
         history.end_session(f"day-{day}", "ok", time + 60)
 
 

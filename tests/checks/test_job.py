@@ -25,9 +25,9 @@ from iowatch.checks import (
 from iowatch.checks.cases import ReframeTasks, changed_case, skip_reason
 from iowatch.checks.job import compose_job, job_time_limit_s, scheduler_options
 from iowatch.checks.outputs import missing_results_of
-from iowatch.core import Output, UsageError
+from iowatch.core import UsageError
 from iowatch.site import FileSystemIdentity
-from tests.checks.runs import make_run
+from tests.builders import build_checked_run, build_output
 
 VERIFICATION = ExtraWork("verification", 1, 1.0, 30.0)
 
@@ -45,7 +45,7 @@ def position(lines: list[str], words: str) -> int:
 
 
 def test_script_is_of_the_shell_and_in_its_order() -> None:
-    run = make_run()
+    run = build_checked_run()
     lines = lines_of(compose_job(run, JobScript()))
     assert subprocess.run(["bash", "-n"], input="\n".join(lines), text=True, check=False).returncode == 0
     start = position(lines, "mpirun -np 4 ior ")
@@ -66,19 +66,19 @@ def test_script_is_of_the_shell_and_in_its_order() -> None:
 
 
 def test_lines_of_the_user_are_kept() -> None:
-    script = compose_job(make_run(), JobScript(before=["module load x"], after=["echo end"]))
+    script = compose_job(build_checked_run(), JobScript(before=["module load x"], after=["echo end"]))
     assert "module load x" in script.before
     assert "echo end" in script.after
 
 
 def test_read_starts_once_per_sample_and_each_has_its_exit_code() -> None:
-    lines = lines_of(compose_job(make_run(options={"op": "read"}), JobScript()))
+    lines = lines_of(compose_job(build_checked_run(options={"op": "read"}), JobScript()))
     assert [line for line in lines if line.endswith(".rc")] == [f"echo $? > start-{n}.rc" for n in range(3)]
     assert sum(line.startswith("mpirun -np 4 ior ") and line.endswith(" 2>> start-1.err") for line in lines) == 1
 
 
 def test_verification_follows_the_measurement() -> None:
-    run = make_run()
+    run = build_checked_run()
     assert not any("verification" in line for line in lines_of(compose_job(run, JobScript())))
     run = replace(run, order=RunOrder(session="s1", runs=(OrderedRun(run.key, (VERIFICATION,)),)))
     lines = lines_of(compose_job(run, JobScript()))
@@ -87,19 +87,19 @@ def test_verification_follows_the_measurement() -> None:
 
 
 def test_job_has_the_limit_of_its_case() -> None:
-    assert job_time_limit_s(make_run()) is None
+    assert job_time_limit_s(build_checked_run()) is None
 
 
 def test_directory_of_the_session_is_used() -> None:
     identity = FileSystemIdentity(type="lustre")
     file_systems = (OrderedFileSystem(None, Path("/lustre"), {"default": identity}),)
-    run = make_run(order=RunOrder(session="s1", file_systems=file_systems), scratch_base=Path("/lustre"))
+    run = build_checked_run(order=RunOrder(session="s1", file_systems=file_systems), scratch_base=Path("/lustre"))
     assert run.scratch.parent == Path("/lustre/iowatch-s1")
     assert any("expected type lustre" in line for line in compose_job(run, JobScript()).before)
 
 
 def test_only_ordered_runs_are_executed() -> None:
-    run = make_run()
+    run = build_checked_run()
     ordered = replace(run, order=RunOrder(runs=(OrderedRun(run.key),)))
     assert skip_reason(ordered) is None
     others = (OrderedRun(run.key._replace(stack="other")),)
@@ -109,7 +109,7 @@ def test_only_ordered_runs_are_executed() -> None:
 
 
 def test_session_runs_cases_as_the_suite_says(tmp_path: Path) -> None:
-    case = make_run().case
+    case = build_checked_run().case
     changed = changed_case(case, RunOrder(), ReframeTasks({"repeat": "5"}, 8, 4))
     assert (changed.options["repeat"], changed.ranks, changed.nodes) == (5, 8, 2)
     with pytest.raises(UsageError, match="ranks of a case"):
@@ -118,7 +118,7 @@ def test_session_runs_cases_as_the_suite_says(tmp_path: Path) -> None:
 
 
 def test_retest_avoids_nodes() -> None:
-    run = make_run(scheduler="slurm")
+    run = build_checked_run(scheduler="slurm")
     assert scheduler_options(run) == []
     run = replace(run, order=RunOrder(runs=(OrderedRun(run.key, (), ("n3", "n4")),)))
     assert scheduler_options(run) == ["--exclude=n3,n4"]
@@ -156,7 +156,7 @@ def numbered(monkeypatch: pytest.MonkeyPatch) -> RunOrder:
 
 
 def test_extension_changes_the_job(numbered: RunOrder) -> None:
-    run = make_run(options={"op": "read"}, order=numbered)
+    run = build_checked_run(options={"op": "read"}, order=numbered)
     lines = lines_of(compose_job(run, JobScript()))
     assert (lines[0], lines[-1]) == ("echo begin", "echo end")
     assert sum(line.startswith("mpirun -np 4 nl ior ") for line in lines) == 3, "every start"
@@ -166,12 +166,12 @@ def test_extension_changes_the_job(numbered: RunOrder) -> None:
 
 
 def test_run_of_an_extension_that_does_not_measure_lacks_no_result(numbered: RunOrder) -> None:
-    output = Output("ior", "4.0.0", "ok", None, ())
-    assert missing_results_of(make_run(order=numbered), output) == []
-    assert "write bandwidth" in missing_results_of(make_run(), output)
+    output = build_output()
+    assert missing_results_of(build_checked_run(order=numbered), output) == []
+    assert "write bandwidth" in missing_results_of(build_checked_run(), output)
 
 
 def test_unknown_extension_is_refused() -> None:
-    run = make_run(order=RunOrder(extensions={"nonsense": {}}))
+    run = build_checked_run(order=RunOrder(extensions={"nonsense": {}}))
     with pytest.raises(UsageError, match="no check extension 'nonsense'"):
         compose_job(run, JobScript())

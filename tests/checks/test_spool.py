@@ -8,12 +8,13 @@ import pytest
 
 from iowatch import checks
 from iowatch.checks import spool
-from iowatch.core import InputError, Output, Result
+from iowatch.core import InputError
+from tests.builders import build_output, build_result, build_spooled_case
 
 
 def case(name: str = "benchio:api=posix") -> checks.SpooledCase:
-    output = Output("benchio", "1", "ok", None, (Result("write", "bandwidth", "MiB/s", (1.5, 2.5), {"ranks": 4}),))
-    return checks.SpooledCase(name, "benchio", "default", "gnu", {"name": "gnu"}, 1000, 1.5, output.to_json())
+    output = build_output(build_result(1.5, 2.5, case={"ranks": 4}), tool="benchio")
+    return build_spooled_case(name=name, stack_document={"name": "gnu"}, started_at=1000, wall_s=1.5, output=output)
 
 
 def test_spooled_case_is_read_back(tmp_path: Path) -> None:

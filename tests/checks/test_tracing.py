@@ -12,7 +12,7 @@ import pytest
 from iowatch.checks import ExtraWork, OrderedRun, RunOrder
 from iowatch.checks.run import CheckedRun, JobScript
 from iowatch.checks.tracing import missing_trace, trace_program
-from tests.checks.runs import make_run
+from tests.builders import build_checked_run
 
 PROGRAM = ("/apps/bench", "-w")
 
@@ -22,7 +22,7 @@ def traced_run(directory: Path, **fields: object) -> CheckedRun:
     library = directory / "libdarshan.so"
     library.touch()
     stack = {"parts": [{"name": "darshan-runtime", "files": [str(library)]}]}
-    return make_run(directory, stack=stack, is_traced=True, **fields)
+    return build_checked_run(directory, stack=stack, is_traced=True, **fields)
 
 
 def traced_command(run: CheckedRun) -> str:
@@ -99,5 +99,5 @@ def test_traced_run_without_a_log_of_each_start_fails(
     """The first start left its log, the second did not."""
     (tmp_path / "darshan").mkdir()
     (tmp_path / "darshan" / "start-0.darshan").touch()
-    found = missing_trace(make_run(tmp_path, is_traced=traced), starts)
+    found = missing_trace(build_checked_run(tmp_path, is_traced=traced), starts)
     assert found is None if reason is None else found is not None and reason in found

@@ -14,6 +14,7 @@ from iowatch.benchmarks.registry import parse_output_file
 from iowatch.benchmarks.suites import SuiteCase
 from iowatch.checks import validation
 from iowatch.core import InputError, Output, Result, Scalar
+from tests.builders import build_output
 from tests.datasets import unpacked
 
 
@@ -26,7 +27,7 @@ def complete_output(case: SuiteCase, **others: Scalar) -> Output:
     shown = {**case.tool.shows(case.options), **others}
     samples = tuple(float(n + 1) for n in range(case.tool.samples(case.options)))
     results = tuple(Result(operation, metric, "x", samples, shown) for operation, metric in case.expects)
-    return Output(case.benchmark, "1", "ok", None, results)
+    return build_output(*results, tool=case.benchmark)
 
 
 TOOLS = ("benchio", "ior", "mdtest", "h5bench")

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from iowatch.core import Output, OutputStatus, Result, Scalar
-from iowatch.store import History, RunRecord, SessionRecord, StackRecord
+from iowatch.core import OutputStatus, Result, Scalar
+from iowatch.store import History
+from tests.builders import build_output, build_run, build_session
 
 DAY_S = 86_400
 START = 1_700_000_000  # 2023-11-14, 22:13 UTC
@@ -27,14 +28,12 @@ def record(
     suffix: str = "",
 ) -> None:
     """Record the runs of one session of `ior write` with `ranks` from the keys of `samples`."""
-    history.begin_session(SessionRecord(session, system, "nightly", "run", time))
+    history.begin_session(build_session(session, system=system, started_at=time))
     for ranks, values in samples.items():
         name = f"ior:{ranks}{suffix}"
         result = Result("write", metric, "MiB/s", values, {"api": "MPIIO", "ranks": ranks})
-        output = Output("ior", "4.0.0", status, None if status == "ok" else "cut off", (result,))
-        run = RunRecord(
-            name, "default", StackRecord(stack), f"{session}/{stack}/{name}", time, output, facts=facts or {}
-        )
+        output, fingerprint = build_output(result, status=status), f"{session}/{stack}/{name}"
+        run = build_run(name=name, stack=stack, fingerprint=fingerprint, started_at=time, output=output, facts=facts)
         history.record_runs(session, [run])
     history.end_session(session, "ok", time + 600)
 

@@ -12,10 +12,11 @@ import pytest
 from click.testing import Result as CliResult
 
 from iowatch import checks
-from iowatch.core import Output, Result, UsageError
+from iowatch.core import UsageError
 from iowatch.session import ab_run, plan, reframe
 from iowatch.session.reframe import ReframePartition, ReframeSite
 from iowatch.store import History
+from tests.builders import build_result, build_spooled_case
 from tests.checks.orders import order_of
 
 Cli = Callable[..., CliResult]
@@ -23,7 +24,10 @@ FEATURES = frozenset({"mpi", "hdf5", "netcdf4", "pnetcdf", "ior", "mdtest", "h5b
 
 
 class FakeReframe:
-    """Writes one case of `ior` per execution, 30 % faster on `new`; except for those in `missing`."""
+    """A stand-in for the program ReFrame, because tests measure nothing.
+
+    Writes one case of `ior` per execution, 30 % faster on `new`; except for those in `missing`.
+    """
 
     def __init__(self) -> None:
         self.case = ""
@@ -57,9 +61,10 @@ class FakeReframe:
         # Seeded by pair and side: the order is random in each session, the samples must be the same.
         noise = np.random.default_rng([int(pair), side == "left"]).standard_normal(5)
         samples = tuple(level * np.exp(0.02 * noise))
-        output = Output("ior", "4.0.0", "ok", None, (Result("write", "bandwidth", "MiB/s", samples, {"api": "POSIX"}),))
         name = checks.turn_run_name(self.case, facts)
-        case = checks.SpooledCase(name, "ior", "default", stack, {}, 1_700_000_000, 1.0, output.to_json(), facts)
+        case = build_spooled_case(
+            build_result(*samples, case={"api": "POSIX"}), name=name, stack=stack, started_at=1_700_000_000, facts=facts
+        )
         checks.spool_case(session, case, {})
 
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -16,14 +14,13 @@ from iowatch.core import MachineError, UsageError
 from iowatch.output.comparison import comparison_document, provenance_lines
 from iowatch.session import placement as placement_module
 from iowatch.session.ab_run import place_in_allocation, salloc_command
-from iowatch.session.plan import PlannedRun
 from iowatch.session.reframe import ReframePartition, ReframeSite
 from iowatch.site import schedulers
 from iowatch.site.schedulers import Allocation, current_allocation
 from iowatch.site.system import SystemLimits
 from iowatch.statistics.interleaving import StopRule
 from iowatch.store import History
-from tests.checks.runs import make_run
+from tests.builders import build_checked_run, build_planned_run, build_suite_case
 from tests.comparison.known_ratios import record
 
 ALLOCATION = Allocation("Slurm", "42", "standard", ("n3", "n4", "n7"))
@@ -116,8 +113,8 @@ def test_allocation_of_another_queue_is_refused() -> None:
 def test_salloc_requests_the_size_of_the_largest_case(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(placement_module.shutil, "which", lambda _: "/usr/bin/salloc")
     sizes = [(2, 2), (8, 4), (6, 1)]
-    cases: list[Any] = [SimpleNamespace(ranks=ranks, nodes=nodes) for ranks, nodes in sizes]
-    runs = [PlannedRun(case, "a", "old") for case in cases]
+    cases = [build_suite_case(ranks=ranks, nodes=nodes) for ranks, nodes in sizes]
+    runs = [build_planned_run(case, partition="a", stack="old") for case in cases]
     site_ = site(
         partition("a", "slurm", "--no-requeue", "--partition=standard", "--exclusive"), partition("b", "slurm")
     )
@@ -133,29 +130,34 @@ def test_salloc_requests_the_size_of_the_largest_case(monkeypatch: pytest.Monkey
 # The launchers
 
 
-def job(tmp_path: Path, tasks: int, per_node: int) -> SimpleNamespace:
-    return SimpleNamespace(num_tasks=tasks, num_tasks_per_node=per_node, workdir=str(tmp_path))
+@dataclass(frozen=True)
+class ReframeJob:
+    """What launchers use of a job of ReFrame, whose class needs a scheduler: a stand-in for that program."""
+
+    num_tasks: int
+    num_tasks_per_node: int
+    workdir: str
 
 
 def test_every_case_gets_the_first_nodes_of_the_allocation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from iowatch.site.reframe_config import MpirunInAllocation, SrunInAllocation
 
     monkeypatch.setenv("IOWATCH_NODES", "n3,n4,n7")
-    asked = job(tmp_path, 5, 3)
+    asked = ReframeJob(5, 3, str(tmp_path))
     assert SrunInAllocation().command(asked) == [
         "srun", "--ntasks=5", "--nodes=2", "--ntasks-per-node=3", "--nodelist=n3,n4"
     ]  # fmt: skip
     words = MpirunInAllocation().command(asked)
     assert words == ["mpirun", "-np", "5", "-machinefile", str(tmp_path / "hosts")]
     assert (tmp_path / "hosts").read_text().split() == ["n3", "n3", "n3", "n4", "n4"]
-    assert MpirunInAllocation().nodes(job(tmp_path, 3, 3)) == ["n3"]
+    assert MpirunInAllocation().nodes(ReframeJob(3, 3, str(tmp_path))) == ["n3"]
 
 
 def test_page_caches_are_dropped_on_the_nodes_of_the_case() -> None:
     """`salloc` leaves the job's shell on the login node, whose page cache does not contain the file."""
 
     def before(in_allocation: bool, nodes: int) -> list[str]:
-        run = make_run(options={"nodes": nodes}, launcher="srun", places_tasks=in_allocation)
+        run = build_checked_run(options={"nodes": nodes}, launcher="srun", places_tasks=in_allocation)
         return on_every_node(run, "drop 'a b'")
 
     everywhere = ["srun sh -c 'drop '\"'\"'a b'\"'\"'' >> prepare.out 2>> prepare.err"]

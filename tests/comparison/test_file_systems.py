@@ -10,14 +10,15 @@ import pytest
 
 from iowatch.benchmarks.tables import MappedRun
 from iowatch.comparison import ComparisonOptions, compare_sides, parse_side
-from iowatch.core import Case, Output, Result, Scalar, UsageError
+from iowatch.core import Case, Scalar, UsageError
 from iowatch.findings.grouping import series_parameters
 from iowatch.output.dashboard.data import find_limits
 from iowatch.output.dashboard.heat_map import build_heat_map
 from iowatch.reference.bandwidth import Provenance, Reference, References
 from iowatch.session.imports import run_record
 from iowatch.site import load_system
-from iowatch.store import History, RunRecord, SeriesRow, SessionRecord, StackRecord
+from iowatch.store import History, SeriesRow
+from tests.builders import build_output, build_result, build_run, build_series_row, build_session
 from tests.comparison.known_ratios import DAY_S, START
 
 PROJECT = """
@@ -51,22 +52,20 @@ def two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def row(number: int = 1, benchmark: str = "ior", metric: str = "bandwidth", **parameters: Scalar) -> SeriesRow:
     case = Case(benchmark, {"operation": "write", "api": "POSIX", "ranks": 4, **parameters})
-    return SeriesRow(number, "local", "default", "gnu", case, metric, 9, 0, 1)
+    return build_series_row(number, case=case, metric=metric)
 
 
 def nights(history: History) -> None:
     """Ten nights: project has half the bandwidth of scratch, of which each night has a little less."""
     for night in range(10):
         uuid, time = f"night-{night}", START + night * DAY_S
-        history.begin_session(SessionRecord(uuid, "local", "nightly", "run", time))
+        history.begin_session(build_session(uuid, started_at=time))
         for number, (where, level) in enumerate((({}, 800.0), (ELSEWHERE, 400.0))):
             for ranks in (1, 4):
                 samples = tuple(ranks * level * (1 - 0.01 * night) * (1 + 0.001 * i) for i in range(5))
-                result = Result("write", "bandwidth", "MiB/s", samples, {"api": "POSIX", "ranks": ranks, **where})
-                name, output = f"ior:{ranks}-{number}", Output("ior", "4.0.0", "ok", None, (result,))
-                history.record_runs(
-                    uuid, [RunRecord(name, "default", StackRecord("gnu"), f"{uuid} {name}", time, output)]
-                )
+                result = build_result(*samples, case={"api": "POSIX", "ranks": ranks, **where})
+                name = f"ior:{ranks}-{number}"
+                history.record_runs(uuid, [build_run(result, name=name, started_at=time)])
         history.end_session(uuid, "ok", time + 60)
 
 
@@ -144,8 +143,8 @@ def test_reference_without_file_system_is_of_the_default_one(two: None) -> None:
 def test_imported_results_of_the_default_file_system_continue_its_series(
     two: None, name: str, kept: str | None
 ) -> None:
-    result = Result("write", "bandwidth", "MiB/s", (1.0,), {"api": "POSIX", "file_system": name})
-    output = Output("ior", None, "ok", None, (result,))
+    result = build_result(1.0, case={"api": "POSIX", "file_system": name})
+    output = build_output(result)
     run = MappedRun(2, "ior", "default", "gnu", START, None, "table", "table\0row", output, {})
     (result,) = run_record(run, "local").output.results
     assert result.case.get("file_system") == kept

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from iowatch.comparison import ComparisonOptions, Outcome, compare_sides, parse_side
-from iowatch.core import Output, Result
 from iowatch.output.comparison import comparison_document, comparison_markdown, provenance_lines
-from iowatch.site.stack.records import Stack, StackPart
-from iowatch.store import History, RunRecord, SessionRecord, StackRecord
+from iowatch.site.stack.records import StackPart
+from iowatch.store import History, StackRecord
+from tests.builders import build_output, build_result, build_run, build_session, build_stack
 from tests.comparison.known_ratios import DAY_S, START
 
 
@@ -23,7 +23,7 @@ def history(tmp_path: Path) -> Iterator[History]:
 
 
 def stack(name: str, *parts: StackPart) -> StackRecord:
-    return StackRecord(name, Stack(name, "local", "spack", "installed", parts).to_json())
+    return StackRecord(name, build_stack(*parts, name=name).to_json())
 
 
 HDF5 = StackPart("hdf5", "1.8.16", hash="aaaa")
@@ -36,11 +36,11 @@ REBUILT = stack("netcdf-4.4.0", StackPart("hdf5", "1.10.0", hash="dddd"), StackP
 def record_session(history: History, number: int, *stacks: StackRecord) -> None:
     """One session with a run of each stack."""
     begin, name = START + number * DAY_S, f"night-{number:03d}"
-    history.begin_session(SessionRecord(name, "local", "nightly", "run", begin))
+    history.begin_session(build_session(name, started_at=begin))
     for one in stacks:
-        result = Result("write", "bandwidth", "MiB/s", (1000.0 + number, 1010.0), {"api": "NETCDF4", "ranks": 4})
-        output = Output("benchio", "1.0.0", "ok", None, (result,))
-        run = RunRecord("benchio:4", "default", one, f"{name}/{one.name}", begin, output)
+        result = build_result(1000.0 + number, 1010.0, case={"api": "NETCDF4", "ranks": 4})
+        output = build_output(result, tool="benchio")
+        run = build_run(name="benchio:4", stack=one, started_at=begin, output=output)
         history.record_runs(name, [run])
     history.end_session(name, "ok", begin + 600)
 

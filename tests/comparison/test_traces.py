@@ -10,11 +10,12 @@ import pytest
 from click.testing import Result as CliResult
 
 from iowatch.comparison import ComparisonOptions, Outcome, compare_sides, parse_side
-from iowatch.core import Output, Result, artefacts
+from iowatch.core import artefacts
 from iowatch.darshan import Trace, diff_trace_groups
 from iowatch.output import comparison
 from iowatch.output.comparison import comparison_document, comparison_markdown
-from iowatch.store import Artefact, History, RunRecord, SessionRecord, StackRecord
+from iowatch.store import Artefact, History
+from tests.builders import build_result, build_run, build_session, build_trace, store_session
 from tests.comparison.known_ratios import DAY_S, START
 from tests.darshan.conftest import LogSpec, build
 
@@ -27,13 +28,10 @@ def record_session(history: History, tmp_path: Path, number: int, stack: str, mp
     log.write_bytes(build(LogSpec(mpiio=[("/lus/a", -1, mpiio)], posix=[("/lus/a", -1, posix)])))
     kept = Artefact("darshan", "trace.darshan", *astuple(artefacts.store_artefact(log)))
     case = {"api": "MPIIO", "ranks": 4}
-    results = tuple(Result(operation, "bandwidth", "MiB/s", (100.0 + number,), case) for operation in ("write", "read"))
+    results = tuple(build_result(100.0 + number, operation=operation, case=case) for operation in ("write", "read"))
     name, begin = f"night-{number}", START + number * DAY_S
-    history.begin_session(SessionRecord(name, "local", "nightly", "run", begin))
-    output = Output("ior", "4.0.0", "ok", None, results)
-    run = RunRecord("ior:a", "default", StackRecord(stack), f"{name}/{stack}", begin, output, artefacts=(kept,))
-    history.record_runs(name, [run])
-    history.end_session(name, "ok", begin + 600)
+    run = build_run(*results, name="ior:a", stack=stack, started_at=begin, artefacts=(kept,))
+    store_session(history, build_session(name, started_at=begin), [run], duration_s=600)
 
 
 @pytest.fixture
@@ -98,7 +96,7 @@ def test_missing_or_damaged_logs_are_ignored(history: History, tmp_path: Path, v
 
 
 def trace(**counters: float) -> Trace:
-    return Trace("ok", None, {"ranks": 4, "exe": "x"}, {"POSIX": counters}, {"performance": {}}, ())
+    return build_trace(modules={"POSIX": counters}, job={"ranks": 4, "exe": "x"})
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,9 @@ from pathlib import Path
 from click.testing import Result
 from rich.text import Text
 
-from iowatch.core import Output, SafeConsole, escape_controls, escape_json_controls, make_table
-from iowatch.store import History, RunRecord, SessionRecord, StackRecord
+from iowatch.core import SafeConsole, escape_controls, escape_json_controls, make_table
+from iowatch.store import History
+from tests.builders import build_output, build_run, build_session
 
 Cli = Callable[..., Result]
 # Open MPI's own form: host and process, then what happened.
@@ -22,9 +23,9 @@ REASON = "[vm:04711] *** Process received signal *** [/lustre/u] [bold]"
 
 def test_reason_of_a_failed_run_is_shown_unchanged(cli: Cli, var: Path) -> None:
     with History.open() as history:
-        history.begin_session(SessionRecord("s", "local", "smoke", "run", 1_767_225_600))
-        output = Output("benchio", None, "failed", REASON, ())
-        run = RunRecord("benchio:x", "default", StackRecord("[gnu]"), "x", 1_767_225_600, output)
+        history.begin_session(build_session("s", suite="smoke", started_at=1_767_225_600))
+        output = build_output(tool="benchio", status="failed", reason=REASON)
+        run = build_run(name="benchio:x", stack="[gnu]", started_at=1_767_225_600, output=output)
         history.record_runs("s", [run])
     shown = cli("history", "show", "s")
     assert shown.exit_code == 0, shown.output

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from iowatch.core import Case, Output, Result, Scalar
+from iowatch.core import Case, Result, Scalar
 from iowatch.reference.published import published_counts
 from iowatch.session.verdict import _transfer_counts
-from iowatch.store import History, RunRecord, SessionRecord, StackRecord
+from iowatch.store import History
+from tests.builders import build_output, build_run, build_session
 
 CASE: dict[str, Scalar] = {"operation": "write", "file": "shared", "collective": True, "ranks": 4}
 
@@ -42,14 +43,9 @@ def test_verdict_has_measured_and_published_counts(tmp_path: Path) -> None:
         for metric, value in (("collective_count", 4.0), ("independent_count", 7.0))
     )
     with History.open(str(tmp_path / "history.db")) as history:
-        history.begin_session(SessionRecord("one", "local", "smoke", "run", 1_700_000_000), [])
-        run = RunRecord(
-            name="benchio:hdf5",
-            partition="default",
-            stack=StackRecord("one"),
-            fingerprint="one",
-            started_at=1_700_000_000,
-            output=Output("benchio", "1", "ok", None, counts),
+        history.begin_session(build_session("one", suite="smoke", started_at=1_700_000_000), [])
+        run = build_run(
+            name="benchio:hdf5", stack="one", started_at=1_700_000_000, output=build_output(*counts, tool="benchio")
         )
         history.record_runs("one", [run])
         (found,) = _transfer_counts(history, history.runs("one"))

@@ -13,7 +13,8 @@ from iowatch.darshan import DarshanReader, read_trace
 from iowatch.darshan.privacy import keep_darshan_log
 from iowatch.session.directory import start_session
 from iowatch.session.ingest import ingest_spool
-from iowatch.store import History, SessionRecord
+from iowatch.store import History
+from tests.builders import build_session
 
 MakeLog = Callable[..., Path]
 PATH = "/home/alice/secret/a"
@@ -35,7 +36,7 @@ def test_names_are_not_stored_with_privacy_setting(
     monkeypatch.setenv("IOWATCH_DARSHAN_PRIVACY", mode)
     log = make_log(posix=POSIX, exe="/home/alice/bin/program")
     with History.open(str(tmp_path / "history.db")) as history:
-        place = start_session(history, SessionRecord("one", "local", "smoke", "run", 1_700_000_000), [])
+        place = start_session(history, build_session("one", suite="smoke", started_at=1_700_000_000), [])
         checks.spool_case(place, _case(), {"darshan": [log]})
         ingest_spool(history, place, reader)
         assert checks.finished_case_directories(place) == []
@@ -53,7 +54,7 @@ def test_misspelt_privacy_setting_is_refused_before_the_session(
 ) -> None:
     monkeypatch.setenv("IOWATCH_DARSHAN_PRIVACY", "hashed")
     with History.open(str(tmp_path / "history.db")) as history, pytest.raises(UsageError, match="hashed"):
-        start_session(history, SessionRecord("one", "local", "smoke", "run", 1_700_000_000), [])
+        start_session(history, build_session("one", suite="smoke", started_at=1_700_000_000), [])
     assert not (var / "runs").exists()
 
 

@@ -5,16 +5,14 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
-import numpy as np
 import pytest
 
 from iowatch.core import InputError, MachineError
 from iowatch.darshan import DarshanReader, Trace, diff_trace_groups, diff_traces, read_trace
 from iowatch.darshan.figures import combine_counters, derive_figures, find_mount, rank_imbalance
 from iowatch.site import machine
+from tests.builders import build_module_records, build_trace
 
 MakeLog = Callable[..., Path]
 
@@ -139,14 +137,9 @@ def test_file_belongs_to_the_longest_matching_mount_point(path: str, mount: tupl
 
 
 def combined(**columns: list[float]) -> dict[str, float]:
-    """Totals of the records of an HDF5 module; each column has one value per record."""
-    names = [name for name in columns if "_F_" not in name], [name for name in columns if "_F_" in name]
-    kinds = zip(names, (np.int64, np.float64), strict=True)
-    integers, floats = (
-        np.array([columns[name] for name in some], dtype=kind).T.reshape(3, len(some)) for some, kind in kinds
-    )
-    records: Any = SimpleNamespace(names=names, integers=integers, floats=floats)
-    return dict(combine_counters(records))
+    """Totals of three records of the module that the names begin with; each column has one value per record."""
+    module = next(iter(columns)).partition("_")[0]
+    return dict(combine_counters(build_module_records(module, 3, columns)))
 
 
 @pytest.mark.parametrize(
@@ -159,7 +152,7 @@ def combined(**columns: list[float]) -> dict[str, float]:
         ("H5D_F_OPEN_START_TIMESTAMP", [0.0, 0.0, 0.0], 0.0),
         ("H5D_F_CLOSE_END_TIMESTAMP", [4.0, 9.0, 8.0], 9.0),
         ("H5D_F_MAX_WRITE_TIME", [0.1, 0.3, 0.2], 0.3),
-        ("H5D_MAX_BYTE_WRITTEN", [10, 30, 20], 30),
+        ("POSIX_MAX_BYTE_WRITTEN", [10, 30, 20], 30),
         ("H5D_CHUNK_SIZE_D1", [64, 64, 64], 64),
         ("H5D_CHUNK_SIZE_D1", [64, 64, 32], -1),  # no chunk size is common
     ],
@@ -204,16 +197,14 @@ def test_most_frequent_accesses_are_counted_over_all_records() -> None:
 def test_differences_are_reported_above_their_threshold(
     counter: str, left: float, right: float, reported: bool
 ) -> None:
-    sides = [
-        Trace("ok", None, modules={"POSIX": {counter: value}}, derived={"performance": {}}) for value in (left, right)
-    ]
+    sides = [build_trace(modules={"POSIX": {counter: value}}) for value in (left, right)]
     assert [c.name for c in diff_traces(*sides).changes] == ([counter] if reported else [])
     assert [c.name for c in diff_traces(*sides[::-1]).changes] == ([counter] if reported else [])
 
 
 @pytest.mark.parametrize(("left", "right", "reported"), [(0.30, 0.34, False), (0.30, 0.36, True)])
 def test_shares_differ_by_five_points_up_or_down(left: float, right: float, reported: bool) -> None:
-    sides = [Trace("ok", None, derived={"performance": {}, "unaligned_share": value}) for value in (left, right)]
+    sides = [build_trace(unaligned_share=value) for value in (left, right)]
     for both in (sides, sides[::-1]):
         assert [c.name for c in diff_traces(*both).changes] == (["unaligned_share"] if reported else [])
 
@@ -233,10 +224,7 @@ def test_sides_differ_if_their_nearest_runs_differ(
     left: list[int], right: list[int], reported: list[tuple[float, float]]
 ) -> None:
     """The values are the median over the runs of each side."""
-    sides = [
-        [Trace("ok", None, modules={"POSIX": {"POSIX_WRITES": n}}, derived={"performance": {}}) for n in side]
-        for side in (left, right)
-    ]
+    sides = [[build_trace(modules={"POSIX": {"POSIX_WRITES": n}}) for n in side] for side in (left, right)]
     assert [(change.left, change.right) for change in diff_trace_groups(*sides)] == reported
 
 

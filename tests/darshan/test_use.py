@@ -22,6 +22,7 @@ from iowatch.darshan import (
     render_trace,
 )
 from iowatch.darshan.results import results_from_trace, tracing_overhead
+from tests.builders import build_output, build_result
 
 MakeLog = Callable[..., Path]
 KEY = b"a key of the tests"
@@ -127,12 +128,12 @@ def test_zero_counts_and_shares_are_results_but_zero_times_are_not() -> None:
 
 
 def output(*found: Result) -> Output:
-    return Output("ior", "4.0.0", "ok", None, found)
+    return build_output(*found)
 
 
 def test_trace_results_are_added_to_benchmark_results(make_log: MakeLog, reader: DarshanReader) -> None:
     case = {"api": "MPIIO", "ranks": 4}
-    own = [Result(op, "bandwidth", "MiB/s", (100.0,), {**case, "order": op}) for op in ("write", "read")]
+    own = [build_result(100.0, operation=op, case={**case, "order": op}) for op in ("write", "read")]
     log = make_log(posix=[("/a", -1, BUSY)], mpiio=[("/a", -1, {"MPIIO_COLL_WRITES": 24})])
     helper = make_log(posix=[("/b", 0, {"POSIX_WRITES": 1})], ranks=1)
     joined = add_trace_results(output(*own), [helper, log], reader)
@@ -147,7 +148,7 @@ def test_trace_results_are_added_to_benchmark_results(make_log: MakeLog, reader:
 
 def test_every_log_of_a_run_gives_a_sample(make_log: MakeLog, reader: DarshanReader) -> None:
     logs = [make_log(mpiio=[("/a", -1, {"MPIIO_COLL_WRITES": n})]) for n in (24, 48)]
-    own = Result("write", "bandwidth", "MiB/s", (100.0,), {})
+    own = build_result(100.0)
     joined = add_trace_results(output(own), logs, reader)
     counts = next(r for r in joined.results if (r.operation, r.metric) == ("write", "collective_count"))
     assert counts.samples == (24.0, 48.0)
@@ -171,7 +172,7 @@ def test_data_read_back_are_counted_per_repetition(
 ) -> None:
     """Of `ior -w -W -i 5`: 64 transfers per repetition, each written and read back; a read case is written once."""
     log = make_log(posix=[("/a", -1, {"POSIX_WRITES": 320, "POSIX_READS": 320})])
-    joined = add_trace_results(output(Result(timed, "bandwidth", "MiB/s", (1.0,) * 5, {})), [log], reader)
+    joined = add_trace_results(output(build_result(*(1.0,) * 5, operation=timed)), [log], reader)
     found = {r.operation: r.samples for r in joined.results if r.metric == "posix_count"}
     assert found == {"write": (writes,), "read": (reads,)}
 
@@ -179,7 +180,7 @@ def test_data_read_back_are_counted_per_repetition(
 def test_overhead_is_one_ratio_per_complete_pair(tmp_path: Path) -> None:
     pairs = tmp_path / "pairs"
     pairs.write_text("untraced 0 10.0 12.0\ntraced 0 12.0 14.5\ntraced 1 20 21\nuntraced 0 21 22\ntraced 0 30 33\n")
-    joined = add_overhead_result(output(Result("write", "bandwidth", "MiB/s", (1.0,), {"ranks": 2})), pairs)
+    joined = add_overhead_result(output(build_result(1.0, case={"ranks": 2})), pairs)
     found = joined.results[-1]
     assert (found.operation, found.metric, found.samples) == ("run", "overhead_ratio", (1.25,))
     assert found.case == {"ranks": 2}
@@ -203,7 +204,7 @@ def test_run_without_log_has_no_trace() -> None:
 def test_damaged_log_does_not_fail_the_run(tmp_path: Path, reader: DarshanReader) -> None:
     bad = tmp_path / "bad.darshan"
     bad.write_bytes(b"nothing")
-    own = Result("write", "bandwidth", "MiB/s", (100.0,), {})
+    own = build_result(100.0)
     joined = add_trace_results(output(own), [bad], reader)
     assert joined.results == (own,)
     assert joined.facts["darshan"]["status"] == "unreadable"

@@ -27,7 +27,8 @@ from iowatch.demo.scenarios import (
 )
 from iowatch.findings import Finding
 from iowatch.output.text.findings import finding_line
-from iowatch.store import History, SeriesFilter, SessionRecord
+from iowatch.store import History, SeriesFilter
+from tests.builders import build_session
 from tests.datasets import EDISON
 
 SEED = 2009
@@ -164,7 +165,7 @@ def test_sessions_during_the_shutdown_are_missing() -> None:
 def test_history_with_measurements_is_not_replaced(tmp_path: Path) -> None:
     path = tmp_path / "iowatch.db"
     with History.open(str(path)) as history:
-        history.begin_session(SessionRecord("u", "here", "nightly", "run", 0))
+        history.begin_session(build_session("u", system="here", started_at=0))
     with pytest.raises(InputError, match="is not replaced"):
         prepare_demo_path(path)
     assert path.exists()

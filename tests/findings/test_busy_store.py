@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from iowatch.core import Output, Result
 from iowatch.findings import Finding, update_findings
 from iowatch.output.text.losses import format_outlook
-from iowatch.store import History, RunRecord, SessionRecord, StackRecord, write
+from iowatch.store import History, write
+from tests.builders import build_output, build_result, build_run, build_session
 
 START = datetime(2025, 1, 1, 2, tzinfo=UTC)
 SESSIONS, CHANGED_AT = 40, 25
@@ -37,12 +37,13 @@ def mornings(history: History, seed: int, own_change: float = 1.0) -> list[list[
                 side: {"time_s": time, "processes_blocked": blocked, "load_1m": float(rng.normal(4, 1))}
                 for side in ("before", "after")
             }
-            result = Result("write", "bandwidth", "MiB/s", (value,), {"transfer": name, "ranks": 1})
-            output, start = Output("benchio", None, "ok", None, (result,)), time + 60 * position
-            stack = StackRecord("one")
-            runs.append(RunRecord(name, "node", stack, f"{number} {name}", start, output, facts={"covariates": facts}))
+            result = build_result(value, case={"transfer": name, "ranks": 1})
+            started_at = time + 60 * position
+            runs.append(
+                build_run(result, name=name, partition="node", started_at=started_at, facts={"covariates": facts})
+            )
         with history.writing() as connection:
-            write.insert_session(connection, SessionRecord(f"{number}", "site", "nightly", "run", time), ())
+            write.insert_session(connection, build_session(f"{number}", system="site", started_at=time), ())
             write.insert_runs(connection, f"{number}", runs)
         found.append(update_findings(history, "site", moment + timedelta(hours=1)))
     return found
@@ -88,13 +89,11 @@ def test_traffic_of_the_runs_themselves_explains_no_longer_times(history: Histor
             duration = 10 * np.exp(0.03 * rng.standard_normal()) * (1.15 if number >= 28 else 1.0)
             facts = {"before": {"time_s": time, "client_written_bytes": 0.0}}
             facts["after"] = {"time_s": time + 10, "client_written_bytes": 1e10 / duration}
-            output = Output(
-                "benchio", None, "ok", None, (Result("write", "time", "s", (duration,), {"transfer": name}),)
-            )
-            run = RunRecord(name, "node", StackRecord("one"), f"{number} {name}", time, output)
+            output = build_output(build_result(duration, metric="time", case={"transfer": name}), tool="benchio")
+            run = build_run(name=name, partition="node", stack="one", started_at=time, output=output)
             runs.append(replace(run, facts={"covariates": facts}))
         with history.writing() as connection:
-            write.insert_session(connection, SessionRecord(f"{number}", "site", "nightly", "run", time), ())
+            write.insert_session(connection, build_session(f"{number}", system="site", started_at=time), ())
             write.insert_runs(connection, f"{number}", runs)
     (finding,) = update_findings(history, "site", moment + timedelta(hours=1))
     assert finding.direction == "down"

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
-from iowatch.findings import FindingMember
 from iowatch.findings.evidence import (
     RunsAroundChange,
     counter_differences,
@@ -16,13 +14,21 @@ from iowatch.findings.evidence import (
     runs_around_change,
     stack_differences,
 )
-from iowatch.site.stack.records import Stack, StackPart
-from iowatch.store import NO_RUN_FACTS, DarshanFacts, History, RunFacts, SeriesPoints
-from tests.findings.builders import build_member
+from iowatch.site.stack.records import StackPart
+from iowatch.store import NO_RUN_FACTS, DarshanFacts, History, RunFacts, StackRecord
+from tests.builders import (
+    build_member,
+    build_points,
+    build_result,
+    build_run,
+    build_session,
+    build_stack,
+    store_session,
+)
 
 
 def document(*parts: StackPart) -> dict[str, Any]:
-    return Stack("s", "here", "spack", "installed", parts).to_json()
+    return build_stack(*parts, name="s").to_json()
 
 
 def test_only_parts_that_differ_are_reported() -> None:
@@ -40,22 +46,22 @@ def test_rebuild_of_the_same_version_is_a_difference() -> None:
     assert "build_type=Debug" in found.after
 
 
-def test_program_of_another_benchmark_is_no_difference_of_a_member() -> None:
+def test_program_of_another_benchmark_is_no_difference_of_a_member(history: History) -> None:
     """fio was installed, or iowatch learned of it, and hpcc was replaced; the member is of IOR."""
-    documents = {
-        1: document(StackPart("ior", "3.3.0"), StackPart("hpcc", "1.4.3")),
-        2: document(StackPart("ior", "4.0.0"), StackPart("hpcc", "1.5.0"), StackPart("fio", "3.33")),
-    }
-    history = SimpleNamespace(
-        run=lambda run: SimpleNamespace(stack_document=documents[run], facts=NO_RUN_FACTS),
-        run_facts=lambda runs, _names: dict.fromkeys(runs, NO_RUN_FACTS),
+    documents = (
+        document(StackPart("ior", "3.3.0"), StackPart("hpcc", "1.4.3")),
+        document(StackPart("ior", "4.0.0"), StackPart("hpcc", "1.5.0"), StackPart("fio", "3.33")),
     )
-    member = build_member(
-        series_id=1, last_before=1, first_after=2, run_before=1, run_after=2, stack="s", parameters={"benchmark": "ior"}
-    )
-    values = np.array([1.0, 1.0])
-    points = SeriesPoints(1, np.array([1, 2]), values, values, values, values, np.array([1, 2]), np.array([1, 2]))
-    found = evidence_differences(cast("History", history), [member], {1: points})
+    runs = [
+        build_run(build_result(), stack=StackRecord("s", documents[0]), started_at=1),
+        build_run(build_result(), stack=StackRecord("s", documents[1]), started_at=2),
+    ]
+    store_session(history, build_session(), runs)
+    (row,) = history.series()
+    points = history.points([row.id])
+    run_before, run_after = points[row.id].run_id.tolist()
+    member = build_member(row.id, last_before=1, first_after=2, run_before=run_before, run_after=run_after, stack="s")
+    found = evidence_differences(history, [member], points)
     assert [(one.what, one.before, one.after) for one in found] == [("ior", "3.3.0", "4.0.0")]
 
 
@@ -112,7 +118,6 @@ def test_node_used_on_both_sides_is_not_reported() -> None:
 def test_runs_next_to_the_change_are_compared() -> None:
     """Runs 1 to 40, one per second; the change is between 20 and 21."""
     numbers = np.arange(1, 41)
-    values = numbers.astype(np.float64)
-    points = SeriesPoints(1, numbers, values, values, values, values, numbers, numbers)
-    member = cast("FindingMember", SimpleNamespace(last_before=20, first_after=21))
+    points = build_points(numbers, times=numbers, run_ids=numbers)
+    member = build_member(last_before=20, first_after=21)
     assert runs_around_change(member, points) == RunsAroundChange([*range(14, 21)], [*range(21, 28)])

@@ -9,10 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from iowatch.core import Output, Result, Scalar
+from iowatch.core import Scalar
 from iowatch.findings import Finding, update_findings
 from iowatch.output.text.findings import finding_line
-from iowatch.store import History, RunRecord, SessionRecord, StackRecord
+from iowatch.store import History
+from tests.builders import build_result, build_run, build_session, store_session
 from tests.session.test_file_systems import ONE, TWO
 
 DAY_S, START = 86_400, 1_750_000_000
@@ -33,17 +34,15 @@ def nights(history: History, file_systems: Sequence[str | None], changes: Callab
     noise = np.random.default_rng(1)
     for night in range(NIGHTS):
         uuid, time = f"night-{night}", START + night * DAY_S
-        history.begin_session(SessionRecord(uuid, "local", "nightly", "run", time))
         runs = []
         for where, api, ranks in product(file_systems, ("POSIX", "MPIIO"), (1, 2, 4)):
             case: dict[str, Scalar] = {"api": api, "ranks": ranks, **({"file_system": where} if where else {})}
             factor = 0.5 if night >= NIGHTS / 2 and changes(api, where) else 1.0
             samples = 1000 * ranks * factor * np.exp(0.01 * noise.standard_normal(3))
-            result = Result("write", "bandwidth", "MiB/s", tuple(samples.tolist()), case)
-            name, output = f"ior:{api}-{ranks}-{where}", Output("ior", "4.0.0", "ok", None, (result,))
-            runs.append(RunRecord(name, "default", StackRecord("gnu"), f"{uuid} {name}", time, output))
-        history.record_runs(uuid, runs)
-        history.end_session(uuid, "ok", time + 60)
+            result = build_result(*samples.tolist(), case=case)
+            name = f"ior:{api}-{ranks}-{where}"
+            runs.append(build_run(result, name=name, started_at=time))
+        store_session(history, build_session(uuid, started_at=time), runs, duration_s=60)
 
 
 def identity(found: Sequence[Finding]) -> list[tuple[str, str, list[int]]]:

@@ -4,38 +4,26 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pytest
 
-from iowatch.core import Case
 from iowatch.findings.grouping import ChangeGroup, compare_around_date, group_changes, make_member
 from iowatch.statistics import ChangePoint, SeriesResponse
 from iowatch.store import SeriesPoints, SeriesRow
+from tests.builders import build_case, build_change_point, build_points, build_series_row
 
 DAY = 86_400
 
 
 def on(file_system: str, numbers: range) -> list[SeriesRow]:
     """Series of one file system, half of them reads."""
-    return cast(
-        "list[SeriesRow]",
-        [
-            SimpleNamespace(
-                id=number,
-                system="none",
-                metric="bandwidth",
-                stack="one",
-                partition="compute",
-                case=SimpleNamespace(
-                    benchmark="ior", parameters={"operation": ("write", "read")[number % 2], "file_system": file_system}
-                ),
-            )
-            for number in numbers
-        ],
-    )
+    rows: list[SeriesRow] = []
+    for number in numbers:
+        case = build_case(operation=("write", "read")[number % 2], file_system=file_system)
+        rows.append(build_series_row(number, system="none", case=case))
+    return rows
 
 
 def rows(n: int) -> list[SeriesRow]:
@@ -46,8 +34,16 @@ def step(
     day: int, gain: float, suspected: bool = False, before: int | None = None, confidence: float = 0.9
 ) -> tuple[ChangePoint, ...]:
     """A step between the runs of the days `before` (default: the day before) and `day`; `gain` is a logarithm."""
-    ratio, times = math.exp(gain), (day * DAY, (day - 1 if before is None else before) * DAY)
-    return (ChangePoint(day, *times, "up" if gain > 0 else "down", ratio, 1.0, ratio, confidence, 7, suspected),)
+    change = build_change_point(
+        day * DAY,
+        math.exp(gain),
+        last_before=None if before is None else before * DAY,
+        before=1.0,
+        confidence=confidence,
+        observations=7,
+        suspected=suspected,
+    )
+    return (change,)
 
 
 def test_gains_and_losses_of_one_day_are_one_event() -> None:
@@ -133,8 +129,8 @@ def test_suspected_change_of_half_the_typical_size_joins_the_group() -> None:
 def test_runs_of_one_session_are_one_event() -> None:
     """Series 0 changed by its run at 02:00; series 1, 04:00 still at the old level, by its run at 06:00."""
     hour = 3600
-    early = ChangePoint(8, 8 * DAY + 2 * hour, 7 * DAY + 2 * hour, "down", 0.5, 2.0, 1.0, 0.9, 5)
-    late = ChangePoint(8, 8 * DAY + 6 * hour, 8 * DAY + 4 * hour, "down", 0.5, 2.0, 1.0, 0.9, 5)
+    early = build_change_point(8 * DAY + 2 * hour, last_before=7 * DAY + 2 * hour)
+    late = build_change_point(8 * DAY + 6 * hour, last_before=8 * DAY + 4 * hour)
     (found,) = group_changes(rows(2), {0: (early,), 1: (late,)})
     assert (found.last_before, found.first_after) == (8 * DAY + 4 * hour, 8 * DAY + 6 * hour)
 
@@ -160,14 +156,12 @@ def grouped(
 
     Neither has a run on the day `absent`; the id of a run is its time.
     """
-    row, other = (
-        SeriesRow(number, "here", "compute", "one", Case("ior", {"api": api}), metric, 90, 0, 89 * DAY)
-        for number, api in ((0, "MPIIO"), (1, "POSIX"))
-    )
+    row = build_series_row(0, case=build_case(api="MPIIO"), metric=metric)
+    other = build_series_row(1, case=build_case(api="POSIX"), metric=metric)
     changes = {0: step(CHANGED, gain), 1: tuple(one for day, size in steps for one in step(day, size))}
     kept = np.arange(len(values)) != absent
-    days, array = (np.arange(len(values)) * DAY)[kept], np.asarray(values)[kept]
-    points = {n: SeriesPoints(n, days, array, array, array, array, days, days) for n in (0, 1)}
+    days, measured = (np.arange(len(values)) * DAY)[kept], np.asarray(values)[kept]
+    points = {n: build_points(measured, series_id=n, times=days, run_ids=days) for n in (0, 1)}
     (found,) = (one for one in group_changes([row, other], changes) if one.first_after == CHANGED * DAY)
     return found, [row, other], changes, points
 

@@ -7,11 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from iowatch.core import Output, Result
+from iowatch.core import Result
 from iowatch.findings import combine_retests, find_retests, headline_series
 from iowatch.findings.series import observation_starts
 from iowatch.output.text.sessions import format_retest
-from iowatch.store import History, RunRecord, SeriesPoints, SessionRecord, StackRecord
+from iowatch.store import History, SeriesPoints
+from tests.builders import build_output, build_result, build_run, build_session
 
 UNITS = {"time": "s", "rate": "1/s"}
 
@@ -28,9 +29,9 @@ UNITS = {"time": "s", "rate": "1/s"}
 )
 def test_one_series_per_case_is_monitored(tmp_path: Path, tool: str, metrics: tuple[str, ...], watched: str) -> None:
     results = tuple(Result("write", m, UNITS.get(m, "MiB/s"), (1.0, 2.0), {"ranks": 2}) for m in metrics)
-    run = RunRecord(f"{tool}:a", "work", StackRecord("gnu", {}), "f", 5, Output(tool, "1", "ok", None, results))
+    run = build_run(name=f"{tool}:a", started_at=5, output=build_output(*results, tool=tool))
     with History.open(str(tmp_path / "h.db")) as history:
-        history.begin_session(SessionRecord("s", "here", "nightly", "run", 5))
+        history.begin_session(build_session("s", system="here", started_at=5))
         history.record_runs("s", [run])
         assert [row.metric for row in headline_series(history, "here")] == [watched]
 
@@ -79,11 +80,10 @@ def test_observation_is_the_geometric_mean_of_run_and_retest(first_is_better: bo
     ],
 )
 def test_place_of_a_retest_is_stated(tmp_path: Path, first: list[str], second: list[str], text: str) -> None:
-    output = Output("ior", "4", "ok", None, (Result("write", "bandwidth", "MiB/s", (1.0,), {"ranks": 2}),))
     with History.open(str(tmp_path / "h.db")) as history:
-        history.begin_session(SessionRecord("s", "here", "nightly", "run", 5))
+        history.begin_session(build_session("s", system="here", started_at=5))
         for name, moment, nodes in (("ior:a", 5, first), ("ior:a#retest", 725, second), ("ior:b", 6, first)):
-            stack = StackRecord("gnu", {})
-            history.record_runs("s", [RunRecord(name, "work", stack, name, moment, output, facts={"nodes": nodes})])
+            result = build_result(1.0, case={"ranks": 2})
+            history.record_runs("s", [build_run(result, name=name, started_at=moment, facts={"nodes": nodes})])
         (found,) = find_retests(history.runs("s"))
     assert (found.name, found.stack, format_retest(found)) == ("ior:a", "gnu", text)

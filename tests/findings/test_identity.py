@@ -3,41 +3,36 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from iowatch.findings import Finding
 from iowatch.findings.grouping import ChangeGroup, match_findings, new_finding_id
+from tests.builders import (
+    build_change_point,
+    build_finding,
+    build_member,
+    build_panel_event,
+    build_series_change,
+    build_series_row,
+)
 
 DAY = 86_400
 
 
-def changed(*series: int, day: int, before: int | None = None) -> ChangeGroup:
+def changed(*series: int, day: int, before: int | None = None, suspected: bool = False) -> ChangeGroup:
     """A loss of some series on a day, after a run on the day `before` (default: the day before)."""
-    sure = SimpleNamespace(suspected=False)
-    moved = tuple(
-        SimpleNamespace(row=SimpleNamespace(id=n), direction="down", log_gain=-0.5, change=sure) for n in series
-    )
-    last = (day - 1 if before is None else before) * DAY
-    return ChangeGroup(cast("Any", moved), last, day * DAY)
+    last_before = (day - 1 if before is None else before) * DAY
+    change = build_change_point(day * DAY, last_before=last_before, suspected=suspected)
+    changes = tuple(build_series_change(build_series_row(number), change) for number in series)
+    return ChangeGroup(changes, last_before, day * DAY)
 
 
 def known(group: ChangeGroup, **facts: Any) -> Finding:
-    """The known finding of a group."""
-    fields = {
-        "id": "known",
-        "state": "open",
-        "direction": group.direction,
-        "last_before": group.last_before,
-        "first_after": group.first_after,
-        "anchor": group.first_after,
-        "missed_since": None,
-        "resolution": None,
-        "members": [SimpleNamespace(series_id=m.row.id, direction=m.direction) for m in group.changes],
-    }
-    return cast("Finding", SimpleNamespace(**(fields | facts)))
+    """The known finding of a group; `facts` as for the builder."""
+    members = [build_member(change.row.id) for change in group.changes]
+    return build_finding(*members, last_before=group.last_before, first_after=group.first_after, **facts)
 
 
 def test_changes_at_both_ends_of_a_pause_are_one_event() -> None:
@@ -59,9 +54,8 @@ def test_date_of_a_finding_may_change_only_by_a_few_days(days: int, same: bool) 
 @pytest.mark.parametrize(("day", "same"), [(10, True), (11, True), (12, False), (13, False)])
 def test_bad_sessions_of_one_week_are_different_events(day: int, same: bool) -> None:
     """What only the newest sessions show continues a finding of its date or of the session beside it."""
-    newest = replace(changed(1, 2, day=day), event=cast("Any", SimpleNamespace()))
-    for one in newest.changes:
-        one.change = SimpleNamespace(suspected=True)  # type: ignore[misc]
+    event = build_panel_event({1: -0.5, 2: -0.5}, day * DAY)
+    newest = replace(changed(1, 2, day=day, suspected=True), event=event)
     assert bool(match_findings([newest], [known(changed(1, 2, day=10))])) is same
 
 

@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from iowatch.core import Output, Result
 from iowatch.findings import (
     finding_document,
     finding_from_document,
@@ -19,7 +18,8 @@ from iowatch.findings import (
 from iowatch.findings.detections import detect_series, load_covariates
 from iowatch.findings.finding import LoadShare
 from iowatch.output.text.findings import finding_line, finding_lines
-from iowatch.store import History, RunRecord, SessionRecord, StackRecord, write
+from iowatch.store import History, write
+from tests.builders import build_result, build_run, build_session
 from tests.findings.test_commands import Cli
 
 DAY = 86400
@@ -33,20 +33,23 @@ def record_days(history: History, own_change: float = 1.0) -> None:
     with history.writing() as connection:
         for day in range(DAYS):
             time, jobs = START + day * DAY, float(rng.integers(10, 30) + 40 * (day >= STEP))
-            session = SessionRecord(f"day-{day}", "site", "nightly", "run", time)
+            session = build_session(f"day-{day}", system="site", started_at=time)
             write.insert_session(connection, session, ())
             runs = []
             for operation in ("write", "read"):
                 speed = 1000 * np.exp(-0.01 * jobs + 0.02 * rng.standard_normal()) * (own_change if day >= STEP else 1)
-                output = Output(
-                    "ior", "4", "ok", None, (Result(operation, "bandwidth", "MiB/s", (speed,), {"ranks": 4}),)
-                )
                 # A run that waits longer is slower: no reason to call the load the cause.
                 before = {"time_s": time, "jobs_running": jobs, "client_wait_s": 0.0, "client_written_bytes": 0}
                 after = {"time_s": time + 10, "client_wait_s": 1e4 / speed, "client_written_bytes": 1e9 * speed}
                 facts = {"covariates": {"before": before, "after": after}}
                 runs.append(
-                    RunRecord(operation, "default", StackRecord("one"), f"{day} {operation}", time, output, facts=facts)
+                    build_run(
+                        build_result(speed, operation=operation, case={"ranks": 4}),
+                        name=operation,
+                        stack="one",
+                        started_at=time,
+                        facts=facts,
+                    )
                 )
             write.insert_runs(connection, session.uuid, runs)
 
@@ -119,9 +122,8 @@ def test_runs_without_covariates_are_not_read(history: History, monkeypatch: pyt
     """Only the newest runs are examined."""
     with history.writing() as connection:
         for day in range(20):
-            write.insert_session(connection, SessionRecord(f"{day}", "site", "nightly", "run", START + day * DAY), ())
-            output = Output("ior", "4", "ok", None, (Result("write", "bandwidth", "MiB/s", (100.0 + day % 3,), {}),))
-            run = RunRecord("w", "default", StackRecord("one"), f"{day}", START + day * DAY, output)
+            write.insert_session(connection, build_session(f"{day}", system="site", started_at=START + day * DAY), ())
+            run = build_run(build_result(100.0 + day % 3), name="w", stack="one", started_at=START + day * DAY)
             write.insert_runs(connection, f"{day}", [run])
     read: list[int] = []
     whole = History.run_facts

@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from iowatch.core import Output, Result
 from iowatch.findings import Finding, chart_past_year, load_findings, outside_results, update_findings
 from iowatch.output.text.decisions import format_resolution, format_updates
 from iowatch.output.text.findings import finding_line
 from iowatch.output.text.losses import format_session_loss
 from iowatch.output.text.sessions import describe_newest_session
 from iowatch.reference import reviews
-from iowatch.store import History, RunRecord, SessionFacts, SessionRecord, StackRecord, write
+from iowatch.store import History, RunRecord, SessionFacts, write
+from tests.builders import build_result, build_run, build_session
 
 START = datetime(2025, 1, 1, 2, tzinfo=UTC)
 SERIES = tuple((interface, operation) for interface in ("POSIX", "HDF5", "MPIIO") for operation in ("write", "read"))
@@ -41,8 +41,8 @@ def record(
             noise = np.random.default_rng([night, 5]).normal(0, spread, len(SERIES))
             is_retested = retest is not None and night == nights[-1]
             attributes = {"retest_since": moment + 900} if is_retested else {}
-            session = SessionRecord(
-                f"night-{night}", "site", "nightly", "run", moment, SessionFacts.from_document(attributes)
+            session = build_session(
+                f"night-{night}", system="site", started_at=moment, facts=SessionFacts.from_document(attributes)
             )
             write.insert_session(connection, session, ())
             values = [1000 * factor(night, number) * float(np.exp(noise[number])) for number in range(len(SERIES))]
@@ -62,17 +62,16 @@ def record_some(history: History, night: int, measured: Sequence[int], factor: F
         value = 1000 * factor(night, number) * float(np.exp(noise[number]))
         runs.append(_run(night, number, value, moment + 60 * number))
     with history.writing() as connection:
-        write.insert_session(connection, SessionRecord(f"night-{night}", "site", "nightly", "run", moment), ())
+        write.insert_session(connection, build_session(f"night-{night}", system="site", started_at=moment), ())
         write.insert_runs(connection, f"night-{night}", runs)
         write.update_session_end(connection, f"night-{night}", "ok", moment + 1800)
 
 
 def _run(night: int, number: int, value: float, moment: int, suffix: str = "") -> RunRecord:
     interface, operation = SERIES[number]
-    result = Result(operation, "bandwidth", "MiB/s", (value,), {"api": interface, "file": "shared", "ranks": 4})
+    result = build_result(value, operation=operation, case={"api": interface, "file": "shared", "ranks": 4})
     name = f"ior:{interface}-{operation}{suffix}"
-    output = Output("ior", "4.0.0", "ok", None, (result,))
-    return RunRecord(name, "compute", StackRecord("one"), f"{night} {name}", moment, output)
+    return build_run(result, name=name, partition="compute", stack="one", started_at=moment)
 
 
 def record_with_load(history: History, nights: Sequence[int], factor: Factors) -> None:
@@ -87,7 +86,7 @@ def record_with_load(history: History, nights: Sequence[int], factor: Factors) -
             for number in range(len(SERIES)):
                 value = 1000 * (0.5 if is_loaded(night) else 1.0) * factor(night, number) * float(np.exp(noise[number]))
                 runs.append(replace(_run(night, number, value, moment + 60 * number), facts=facts))
-            write.insert_session(connection, SessionRecord(f"night-{night}", "site", "nightly", "run", moment), ())
+            write.insert_session(connection, build_session(f"night-{night}", system="site", started_at=moment), ())
             write.insert_runs(connection, f"night-{night}", runs)
             write.update_session_end(connection, f"night-{night}", "ok", moment + 1800)
 
@@ -158,7 +157,7 @@ def test_series_that_is_not_measured_keeps_its_loss(history: History, root: Path
     update(history, 40)
     with history.writing() as connection:
         moment = int((START + timedelta(days=41)).timestamp())
-        write.insert_session(connection, SessionRecord("night-41", "site", "nightly", "run", moment), ())
+        write.insert_session(connection, build_session("night-41", system="site", started_at=moment), ())
         write.insert_runs(connection, "night-41", [_run(41, 0, 1000.0, moment)])
     (kept,) = update(history, 41)
     assert kept.needs_action

@@ -14,9 +14,10 @@ from typing import Any
 import pytest
 from click.testing import Result
 
-from iowatch.core import Output, escape_controls, settings
+from iowatch.core import escape_controls, settings
 from iowatch.output.monitoring import FAMILIES, write_metrics
-from iowatch.store import ExpectedResult, History, ResultFilter, RunRecord, SeriesFilter, SessionRecord, StackRecord
+from iowatch.store import History, ResultFilter, SeriesFilter
+from tests.builders import build_expected_result, build_output, build_run, build_session
 from tests.comparison.known_ratios import START, nightly, record
 from tests.conftest import ROOT
 from tests.findings.conftest import STEP, RecordAndUpdate, slower_mpiio
@@ -84,15 +85,15 @@ def test_names_and_units_follow_prometheus(history: History) -> None:
 
 
 def test_sessions_show_what_is_missing(history: History) -> None:
-    expected = [ExpectedResult(f"run-{n}", "default", "old", "write", "bandwidth") for n in range(3)]
-    history.begin_session(SessionRecord("one", "local", "nightly", "run", START), expected)
-    output = Output("ior", None, "failed", "no space", ())
-    history.record_runs("one", [RunRecord("run-0", "default", StackRecord("old"), "one/0", START, output)])
+    expected = [build_expected_result(f"run-{n}", stack="old") for n in range(3)]
+    history.begin_session(build_session("one", started_at=START), expected)
+    output = build_output(status="failed", reason="no space")
+    history.record_runs("one", [build_run(name="run-0", stack="old", started_at=START, output=output)])
     text = export(history)
     assert "iowatch_session_missing_results{" not in text  # results of a running session may still arrive
     assert values(text, "iowatch_session_failed_runs", "suite") == {"nightly": 1.0}
     history.end_session("one", "incomplete", START + 60)
-    history.begin_session(SessionRecord("two", "local", "nightly", "run", START + 100), expected[:1])
+    history.begin_session(build_session("two", started_at=START + 100), expected[:1])
     text = export(history)
     assert values(text, "iowatch_session_expected_results", "suite") == {"nightly": 1.0}
     assert values(text, "iowatch_session_end_timestamp_seconds", "suite") == {"nightly": START + 60}

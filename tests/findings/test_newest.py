@@ -6,16 +6,14 @@ import math
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import date, timedelta
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from iowatch.core import Case
 from iowatch.core.settings import Thresholds
 from iowatch.demo.scenarios import Scenario
-from iowatch.findings import Finding, state, update_findings
+from iowatch.findings import Finding, FindingState, state, update_findings
 from iowatch.findings.build import _outlook
 from iowatch.findings.finding import Outlook, Resolution
 from iowatch.findings.grouping import ChangeGroup, group_changes
@@ -25,8 +23,9 @@ from iowatch.output.text.findings import finding_line
 from iowatch.output.text.sessions import describe_newest_session
 from iowatch.site import NightlyPolicy
 from iowatch.statistics import ChangePoint, Detection
-from iowatch.statistics.panel import PanelEvent, PanelGroup, PanelMember, PanelReport
-from iowatch.store import History, NewestSessionReport, SeriesRow
+from iowatch.statistics.panel import PanelEvent, PanelReport
+from iowatch.store import History, NewestSessionReport
+from tests.builders import build_finding, build_member, build_panel_event, build_series_row, build_system
 from tests.findings.conftest import STEP, RecordAndUpdate, level, scenario_of, update_time
 from tests.findings.test_grouping import DAY, rows, step
 
@@ -99,14 +98,7 @@ def test_two_bad_sessions_are_a_transient_with_their_length(record_and_update: R
 
 def event(*members: tuple[int, float], day: int = 10, sessions: int = 1, before: float = -2.0) -> PanelEvent:
     """An event of a day: series with their log gains."""
-    sides = {
-        side: tuple(
-            PanelMember(n, (day - 1) * DAY, day * DAY, before, gain, 5.0) for n, gain in members if gain * sign > 0
-        )
-        for side, sign in (("down", -1), ("up", 1))
-    }
-    groups = tuple(PanelGroup(side, found, None, 0.6) for side, found in sides.items() if found)  # type: ignore[arg-type]
-    return PanelEvent((day - 1) * DAY, day * DAY, groups, sessions, 0.8, 0.6, False, 9, 8)
+    return build_panel_event(dict(members), day * DAY, sessions=sessions, before=before)
 
 
 def report(*events: PanelEvent, unusual: tuple[int, ...] = ()) -> PanelReport:
@@ -199,22 +191,17 @@ def test_event_that_repeats_the_last_change_of_its_series_is_left_out(
     ("since", "was", "reported"), [(10, "suspected", False), (10, "open", True), (11, "suspected", True)]
 )
 def test_uncertain_changes_do_not_open_an_event_that_the_newest_sessions_dropped(
-    since: int, was: str, reported: bool
+    since: int, was: FindingState, reported: bool
 ) -> None:
     """On the morning after a transient its six sessions may look like confirmed changes of single series.
 
     `since`: day from which on the newest sessions would show the event, of day 10; `was`: its state a morning before.
     """
-    known = SimpleNamespace(
-        state=was,
-        resolution=None,
-        outlook=Outlook(0.6, 1, False, 9, 8),
-        first_after=10 * DAY,
-        members=tuple(SimpleNamespace(series_id=n, direction="down") for n in (0, 1)),
-    )
+    members = (build_member(0), build_member(1))
+    known = build_finding(*members, state=was, outlook=Outlook(0.6, 1, False, 9, 8), first_after=10 * DAY)
     changes = {n: tuple(replace(one, observations=6) for one in step(10, -0.5, confidence=0.9)) for n in (0, 1)}
     seen = replace(report(), since=since * DAY)
-    found = join_events(group_changes(rows(8), changes), seen, rows(8), [known])  # type: ignore[list-item]
+    found = join_events(group_changes(rows(8), changes), seen, rows(8), [known])
     assert bool(found) is reported
 
 
@@ -277,7 +264,7 @@ def test_short_change_of_a_series_that_is_back_is_no_finding(left: float, observ
 
 def test_levels_of_a_time_are_in_seconds_although_the_event_is_about_performance() -> None:
     """ln performance 2.0 is a time of exp(-2) s; a gain of 0.7 halves it."""
-    row = SeriesRow(0, "here", "compute", "one", Case("ior", {}), "time", 90, 0, 89 * DAY)
+    row = build_series_row(0, metric="time")
     (found,) = join_events([], report(event((0, 0.7), before=2.0)), [row])
     (member,) = found.changes
     assert member.change.before == pytest.approx(math.exp(-2.0))
@@ -311,7 +298,7 @@ def test_probability_from_which_a_suspicion_counts_is_the_site_s(
     for least, counts in ((0.01, True), (1.0, False)):
         # Without the control chart, which reports a loss of this size in its second session.
         policy = NightlyPolicy(suspected_probability=least, smallest_loss=0.9)
-        monkeypatch.setattr(state, "load_system", lambda _, policy=policy: SimpleNamespace(night=policy))
+        monkeypatch.setattr(state, "load_system", lambda name, policy=policy: build_system(name, night=policy))
         (found,) = update_findings(history, "planted", update_time(STEP + timedelta(days=1)))
         assert found.needs_action is counts
 

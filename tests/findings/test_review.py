@@ -9,14 +9,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import date, timedelta
 from pathlib import Path
-from types import SimpleNamespace
-from typing import cast
 
 import pytest
 from click.testing import Result
 
 from iowatch.core import InputError
-from iowatch.findings import Finding, finding_document, state, update_findings
+from iowatch.findings import finding_document, state, update_findings
 from iowatch.findings.state import accepted_since_by_series
 from iowatch.output.notices import compose_notices
 from iowatch.output.text.decisions import describe_orphaned_decision, format_updates
@@ -24,6 +22,7 @@ from iowatch.output.text.findings import finding_lines, finding_list_lines, rema
 from iowatch.reference import events, reviews
 from iowatch.reference.reviews import Decision
 from iowatch.store import History
+from tests.builders import build_finding, build_member
 from tests.findings.conftest import STEP, RecordAndUpdate, level, scenario_of, slower_mpiio, update_time
 from tests.output.notify.conftest import prevent_overdue_notice, settings
 
@@ -334,8 +333,7 @@ def test_newer_of_two_accepted_levels_applies() -> None:
         for name in ("old", "new")
     ]
     findings = [
-        cast("Finding", SimpleNamespace(id=name, members=[SimpleNamespace(series_id=1, first_after=moment)]))
-        for name, moment in (("new", 200), ("old", 100))
+        build_finding(build_member(1, first_after=moment), id=name) for name, moment in (("new", 200), ("old", 100))
     ]
     assert accepted_since_by_series(findings, decisions, date(2025, 3, 2)) == {1: 200}
     assert accepted_since_by_series(findings[::-1], decisions, date(2025, 3, 2)) == {1: 200}

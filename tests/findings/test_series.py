@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from iowatch.core import Output, Result, UsageError
+from iowatch.core import UsageError
 from iowatch.findings import (
     DETECTORS,
     MIN_OBSERVATIONS,
@@ -26,7 +26,8 @@ from iowatch.output.dashboard import data
 from iowatch.output.dashboard.levels import drawn_levels
 from iowatch.output.dashboard.pages.finding import points_around_change
 from iowatch.statistics import ChangePoint, Detection, Detector, DetectorSettings, ObservedSeries, detect_many
-from iowatch.store import History, RunRecord, SessionFacts, SessionRecord, StackRecord, bulk
+from iowatch.store import History, SessionFacts, bulk
+from tests.builders import build_output, build_result, build_run, build_session
 from tests.findings.test_commands import Cli
 
 DAY = 86400
@@ -45,18 +46,23 @@ def measure(
 ) -> None:
     """Record one session; each operation has a run at its level (MiB/s), and a second run if it has a retest."""
     retest = {"retest_since": time + 600} if retests else {}
-    session = SessionRecord(
-        f"at-{time}{turn or partition}", "site", "tiny", "run", time, SessionFacts.from_document(retest)
+    session = build_session(
+        f"at-{time}{turn or partition}",
+        system="site",
+        suite="tiny",
+        started_at=time,
+        facts=SessionFacts.from_document(retest),
     )
     history.begin_session(session)
     for suffix, offset, values in (("", 0, levels), ("#retest", 600, retests or {})):
         for operation, value in values.items():
             noise = np.random.default_rng([time + offset, len(operation)]).normal(0, 0.02)
             case = {"api": "MPIIO", **({"ab_run": "left"} if turn else {})}
-            result = Result(operation, "bandwidth", "MiB/s", (value * float(np.exp(noise)),), case)
+            result = build_result(value * float(np.exp(noise)), operation=operation, case=case)
             name = f"ior:{operation}{suffix}"
-            output = Output("ior", "4.0.0", "ok", None, (result,))
-            run = RunRecord(name, partition, StackRecord("gnu"), f"{session.uuid} {name}", time + offset, output)
+            run = build_run(
+                result, name=name, partition=partition, fingerprint=f"{session.uuid} {name}", started_at=time + offset
+            )
             history.record_runs(session.uuid, [run])
     history.end_session(session.uuid, "ok", time + 1200)
 
@@ -118,16 +124,21 @@ def test_detect_and_findings_use_the_same_series(history: History, root: Path, c
 
 def record(history: History, session: str, time: int, suffix: str = "") -> None:
     """One run of 1,000 MiB/s."""
-    result = Result("write", "bandwidth", "MiB/s", (1000.0,), {"api": "MPIIO"})
-    name, output = f"ior:write{suffix}", Output("ior", "4.0.0", "ok", None, (result,))
-    history.record_runs(session, [RunRecord(name, "compute", StackRecord("gnu"), f"{session} {name}", time, output)])
+    result = build_result(1000.0, case={"api": "MPIIO"})
+    name, output = f"ior:write{suffix}", build_output(result)
+    history.record_runs(
+        session,
+        [build_run(name=name, partition="compute", fingerprint=f"{session} {name}", started_at=time, output=output)],
+    )
 
 
 def test_a_run_and_its_retest_are_one_observation_before_the_session_ends(history: History) -> None:
     """It may have been killed; the same observations after its end outdate no stored detection."""
     days(history, 0, FIRST_DAYS, {"write": 1000.0})
     now = START + FIRST_DAYS * DAY
-    history.begin_session(SessionRecord("killed", "site", "tiny", "run", now, SessionFacts(retest_since=now + 600)))
+    history.begin_session(
+        build_session("killed", system="site", suite="tiny", started_at=now, facts=SessionFacts(retest_since=now + 600))
+    )
     record(history, "killed", now)
     record(history, "killed", now + 600, "#retest")
     rows = headline_series(history, "site")
@@ -140,7 +151,9 @@ def test_a_retest_of_the_last_assessed_run_is_no_new_observation(history: Histor
     """The run was assessed while its session went on; the detection then has as many observations as the series."""
     days(history, 0, FIRST_DAYS, {"write": 1000.0})
     now = START + FIRST_DAYS * DAY
-    history.begin_session(SessionRecord("last", "site", "tiny", "run", now, SessionFacts(retest_since=now + 600)))
+    history.begin_session(
+        build_session("last", system="site", suite="tiny", started_at=now, facts=SessionFacts(retest_since=now + 600))
+    )
     record(history, "last", now)
     update_findings(history, "site", datetime.fromtimestamp(now + 60, UTC))
     record(history, "last", now + 600, "#retest")

@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 from click.testing import Result as CliResult
 
-from iowatch.core import Output, Result, artefacts
+from iowatch.core import artefacts
 from iowatch.findings import Finding, find_log_differences, update_findings
-from iowatch.store import Artefact, History, RunRecord, SessionRecord, StackRecord
+from iowatch.store import Artefact, History
+from tests.builders import build_result, build_run, build_session, store_session
 from tests.darshan.conftest import LogSpec, build
 
 START, DAY_S, STEP, SESSIONS = 1_760_000_000, 86_400, 12, 20
@@ -33,14 +34,11 @@ def found(history: History, tmp_path: Path, var: Path) -> Finding:
     """Half the bandwidth from the thirteenth session on; writes are independent since then."""
     for number in range(SESSIONS):
         begin, after = START + number * DAY_S, number >= STEP
-        history.begin_session(SessionRecord(f"n{number}", "local", "nightly", "run", begin))
         value = (500.0 if after else 1000.0) + number % 3
         case = {"api": "MPIIO", "file": "shared", "ranks": 4}
-        output = Output("ior", "4.0.0", "ok", None, (Result("write", "bandwidth", "MiB/s", (value,), case),))
         kept = log(tmp_path, number, {"MPIIO_INDEP_WRITES" if after else "MPIIO_COLL_WRITES": 24})
-        run = RunRecord("ior:a", "default", StackRecord("old"), f"n{number}", begin, output, artefacts=(kept,))
-        history.record_runs(f"n{number}", [run])
-        history.end_session(f"n{number}", "ok", begin + 600)
+        run = build_run(build_result(value, case=case), name="ior:a", stack="old", started_at=begin, artefacts=(kept,))
+        store_session(history, build_session(f"n{number}", started_at=begin), [run], duration_s=600)
     (finding,) = update_findings(history, "local", datetime.fromtimestamp(START + (SESSIONS + 1) * DAY_S, UTC))
     return finding
 

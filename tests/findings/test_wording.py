@@ -6,7 +6,7 @@ import pytest
 
 from iowatch.findings.finding import EvidenceDifference
 from iowatch.output.text.findings import finding_line
-from tests.findings.builders import build_finding
+from tests.builders import build_finding
 
 
 def line_of(*differences: EvidenceDifference) -> str:

@@ -10,7 +10,7 @@ import pytest
 from iowatch.checks import EXTENSIONS, JobScript, RunOrder
 from iowatch.checks.job import compose_job
 from iowatch.core import plugins
-from tests.checks.runs import make_run
+from tests.builders import build_checked_run
 from tests.plugins.examples import example_files
 
 
@@ -31,7 +31,7 @@ def site(tmp_path: Path, var: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator
 
 def test_extension_of_a_site_is_switched_on_by_an_order(site: Path) -> None:
     settings = {"bytes": 2**30}
-    run = make_run(order=RunOrder(session="s1", extensions={"memory_limit": settings}))
+    run = build_checked_run(order=RunOrder(session="s1", extensions={"memory_limit": settings}))
     words = compose_job(run, JobScript()).command
     assert list(words[3:6]) == ["-p", "MemoryMax=1073741824", "ior"]
     assert EXTENSIONS["memory_limit"].facts(run, settings) == {"memory_limit_bytes": 2**30}

@@ -13,11 +13,12 @@ import pytest
 from click.testing import CliRunner, Result
 
 from iowatch.cli.main import iowatch, main
-from iowatch.core import IowatchError, MachineError, Output
+from iowatch.core import IowatchError, MachineError
 from iowatch.core import Result as Measurement
 from iowatch.findings import proposals
 from iowatch.reference import bandwidth
-from iowatch.store import History, RunRecord, SessionRecord, StackRecord
+from iowatch.store import History, StackRecord
+from tests.builders import build_output, build_run, build_session
 
 ROOT = Path(__file__).resolve().parents[2]
 DAY_S = 86400
@@ -44,11 +45,9 @@ def _fill(values: Sequence[float], operation: str = "write", benchmark: str = "b
         for number, value in enumerate(values):
             time = FIRST + number * DAY_S
             result = Measurement(operation, "bandwidth", "MiB/s", (value * 0.9, value), CASE)
-            output = Output(benchmark, None, "ok", None, (result,))
-            history.begin_session(SessionRecord(f"night-{number}", "local", "nightly", "import", time))
-            run = RunRecord(
-                f"{benchmark}:{operation}", "default", STACK, f"{benchmark} {operation} {number}", time, output
-            )
+            output = build_output(result, tool=benchmark)
+            history.begin_session(build_session(f"night-{number}", origin="import", started_at=time))
+            run = build_run(name=f"{benchmark}:{operation}", stack=STACK, started_at=time, output=output)
             history.record_runs(f"night-{number}", [run])
             history.end_session(f"night-{number}", "ok", time + 60)
 

@@ -25,7 +25,8 @@ from iowatch.session.reframe import ReframePartition, ReframeSite
 from iowatch.session.verdict import Verdict, assess_session
 from iowatch.site.stack.records import Stack
 from iowatch.site.system import NightlyPolicy
-from iowatch.store import AbRunFacts, ExpectedResult, History, SessionFacts, SessionRecord
+from iowatch.store import AbRunFacts, History, SessionFacts
+from tests.builders import build_expected_result, build_session, build_stack
 from tests.conftest import ROOT
 from tests.session.test_run import FakeReframe, fake, tiny_context
 
@@ -151,11 +152,11 @@ def test_restored_library_needs_no_decision(night: Night) -> None:
     [
         (None, "the stack no longer exists"),
         (
-            Stack("site", "local", "modules", "broken", (), note="its modules do not load: no module mpi/6"),
+            build_stack(name="site", kind="modules", status="broken", note="its modules do not load: no module mpi/6"),
             "the stack is broken: its modules do not load: no module mpi/6",
         ),
         (
-            Stack("site", "local", "spack", "locked", (), note="not installed; iowatch stack install site"),
+            build_stack(name="site", status="locked", note="not installed; iowatch stack install site"),
             "the stack is locked: not installed; iowatch stack install site",
         ),
     ],
@@ -173,7 +174,7 @@ def test_lost_stack_is_red_in_every_session(night: Night, stack: Stack | None, r
 
 
 def test_broken_stack_that_was_never_used_is_unavailable(night: Night) -> None:
-    verdict = night(broken=[Stack("site", "local", "modules", "broken", (), note="no module mpi/6")])
+    verdict = night(broken=[build_stack(name="site", kind="modules", status="broken", note="no module mpi/6")])
     assert (verdict.status, verdict.expected, verdict.exit_code) == ("ok", 6, 0)
     assert [(one.stack, one.run, one.reason) for one in verdict.unavailable] == [
         ("site", "3 cases", "the stack is broken: no module mpi/6")
@@ -342,12 +343,12 @@ def test_retests_ab_runs_and_the_first_session_are_no_memory(night: Night, histo
     assert night().added == ()  # the first session
     first = history.sessions("local")[0]
     retest = [replace(item, run_name=f"{item.run_name}#retest") for item in history.expected(first.uuid)]
-    history.begin_session(SessionRecord(first.uuid, "local", "tiny", "run", first.started_at), retest)
+    history.begin_session(build_session(first.uuid, suite="tiny", started_at=first.started_at), retest)
     assert len(history.expected(first.uuid)) == 12
-    ab_run = SessionRecord(
-        "ab", "local", "tiny", "run", first.started_at + 1, SessionFacts(ab_run=AbRunFacts(left="a", right="b"))
+    ab_run = build_session(
+        "ab", suite="tiny", started_at=first.started_at + 1, facts=SessionFacts(ab_run=AbRunFacts(left="a", right="b"))
     )
-    history.begin_session(ab_run, [ExpectedResult("ior:other", "default", "a", "write", "bandwidth")])
+    history.begin_session(ab_run, [build_expected_result("ior:other", stack="a")])
     verdict = night()
     assert (verdict.expected, verdict.exit_code, verdict.added) == (6, 0, ())
 

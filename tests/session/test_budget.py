@@ -14,8 +14,6 @@ from click.testing import Result
 from hypothesis import given
 from hypothesis import strategies as st
 
-from iowatch.benchmarks.benchio import BENCHIO
-from iowatch.benchmarks.suites import SuiteCase
 from iowatch.core import InputError
 from iowatch.core.yamlfile import YamlDocument
 from iowatch.session.blackouts import current_blackout, jitter_s, next_blackout, wait_for_start
@@ -29,6 +27,7 @@ from iowatch.session.budget import (
 )
 from iowatch.session.plan import PlannedRun
 from iowatch.site.system import Blackout, NightlyPolicy
+from tests.builders import build_planned_run, build_suite_case
 from tests.conftest import ROOT
 
 POLICY = """
@@ -164,9 +163,10 @@ def test_faults_are_reported_with_line_and_field(tmp_path: Path, text: str, mess
 
 def run(name: str, nodes: int = 1) -> PlannedRun:
     """A run written and read once by 4 ranks: 2 x 4 x 8^3 doubles = 32 KiB; at most 600 s."""
-    values = {"api": "posix", "op": "both", "local": "8x8x8", "ranks": 4, "nodes": nodes, "repeat": 1}
-    options = BENCHIO.read_options(values)
-    return PlannedRun(SuiteCase("nightly", "benchio", name, options, "optional", 600), "default", "gnu")
+    case = build_suite_case(
+        name, time_limit_s=600, api="posix", op="both", local="8x8x8", ranks=4, nodes=nodes, repeat=1
+    )
+    return build_planned_run(case)
 
 
 RUNS = [run("a"), run("b"), run("c", nodes=2), run("d")]

@@ -15,7 +15,8 @@ from iowatch.core import Result as Measured
 from iowatch.session import reframe
 from iowatch.session.reframe import ReframePartition, ReframeSite
 from iowatch.site.system import NightlyPolicy
-from iowatch.store import History, RunRecord, SessionRecord, StackRecord
+from iowatch.store import History
+from tests.builders import build_output, build_run, build_session
 
 TINY = load_suite("tiny")
 
@@ -96,12 +97,9 @@ def test_dry_run_uses_the_run_history_and_lists_deferred_runs(
     """Runs without history are first, with their limit (60 s each): a case of 90 s exceeds the two minutes."""
     first = TINY[0]
     with History.open() as history:
-        session = SessionRecord("s", "local", "tiny", "run", 1_000_000)
+        session = build_session("s", suite="tiny", started_at=1_000_000)
         history.begin_session(session, [])
-        record = RunRecord(
-            f"{first.benchmark}:{first.name}", "default", StackRecord("gnu"), "f", 1_000_000,
-            _output(), wall_s=90.0,
-        )  # fmt: skip
+        record = build_run(name=first.run_name, started_at=1_000_000, output=_output(), wall_s=90.0)
         history.record_runs("s", [record])
         history.end_session("s", "ok", 1_000_100)
     document = dry_run(cli, "--stack", "gnu")
@@ -117,4 +115,4 @@ def test_dry_run_uses_the_run_history_and_lists_deferred_runs(
 
 
 def _output() -> Output:
-    return Output("benchio", "1", "ok", None, (Measured("write", "bandwidth", "MiB/s", (1.0,), {}),))
+    return build_output(Measured("write", "bandwidth", "MiB/s", (1.0,), {}), tool="benchio")

@@ -10,8 +10,9 @@ from iowatch.session.extra_work import ROTATION_SESSIONS, add_extra_work
 from iowatch.session.plan import PlannedRun
 from iowatch.session.reframe import ReframeFailure
 from iowatch.session.run import _name_extra_work
+from tests.builders import build_planned_run
 
-RUNS = tuple(PlannedRun(case, "default", stack) for stack in ("bare", "traced") for case in load_suite("nightly"))
+RUNS = tuple(build_planned_run(case, stack=stack) for stack in ("bare", "traced") for case in load_suite("nightly"))
 WALL_S = 20.0
 HISTORY = {run.key: RunHistory(1, WALL_S) for run in RUNS}
 

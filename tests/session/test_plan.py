@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from iowatch.benchmarks.benchio import BENCHIO
 from iowatch.benchmarks.suites import SuiteCase
 from iowatch.core import UsageError
 from iowatch.session.plan import check_byte_budget, lacking_features, make_session_plan, require_runs
 from iowatch.session.reframe import ReframePartition, ReframeSite
 from iowatch.site.system import SystemLimits
+from tests.builders import build_suite_case
 
 SITE = ReframeSite(
     "here",
@@ -22,9 +22,9 @@ SITE = ReframeSite(
 
 
 def case(api: str, ranks: int = 4, nodes: int = 1) -> SuiteCase:
-    values = {"api": api, "op": "both", "local": "8x8x8", "ranks": ranks, "nodes": nodes, "repeat": 2}
-    options = BENCHIO.read_options(values)
-    return SuiteCase("smoke", "benchio", f"api={api},ranks={ranks}", options, "optional", 60)
+    return build_suite_case(
+        f"api={api},ranks={ranks}", api=api, op="both", local="8x8x8", ranks=ranks, nodes=nodes, repeat=2
+    )
 
 
 def test_case_runs_on_every_stack_that_has_its_libraries() -> None:
@@ -64,8 +64,7 @@ def test_case_beyond_the_limits_is_unavailable() -> None:
     ],
 )
 def test_files_and_minutes_of_one_case_are_limited(limits: SystemLimits, reason: str) -> None:
-    options = BENCHIO.read_options({"api": "posix", "file": "per-process", "op": "write", "ranks": 4})
-    long = SuiteCase("smoke", "benchio", "long", options, "optional", 61)
+    long = build_suite_case("long", time_limit_s=61, api="posix", file="per-process", op="write", ranks=4)
     plan = make_session_plan(SITE, [case("posix"), long], ["gnu"], limits)
     assert [item.reason for item in plan.unavailable] == ([reason] if reason else [])
 

@@ -12,14 +12,13 @@ from typing import Any
 
 import pytest
 
-from iowatch.benchmarks.benchio import BENCHIO
-from iowatch.benchmarks.suites import SuiteCase
 from iowatch.checks import RunOrder, ordered_runs
 from iowatch.core import InputError, settings
 from iowatch.session import reframe
 from iowatch.session.plan import make_session_plan
 from iowatch.session.reframe import ReframeSite, load_site
 from iowatch.site import machine
+from tests.builders import build_suite_case
 
 CONFIGURATION = """
 site_configuration = {
@@ -52,10 +51,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ReframeSite:
 def test_stacks_keep_their_names_with_reframe_environment_names(
     site: ReframeSite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    options = {"api": "posix", "op": "both", "local": "8x8x8", "ranks": 2, "repeat": 2}
-    plan = make_session_plan(
-        site, [SuiteCase("smoke", "benchio", "api=posix", BENCHIO.read_options(options), "optional", 60)]
-    )
+    plan = make_session_plan(site, [build_suite_case("api=posix", api="posix", local="8x8x8", ranks=2)])
     assert [run.stack for run in plan.runs] == ["n-4.4.0"]
     monkeypatch.setattr(reframe, "check_path", lambda name: tmp_path / f"{name}.py")
     order = RunOrder(suite="smoke", runs=ordered_runs(run.key for run in plan.runs))

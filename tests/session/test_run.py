@@ -7,8 +7,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import SimpleNamespace
-from typing import cast
 
 import numpy as np
 import pytest
@@ -30,7 +28,8 @@ from iowatch.session.verdict import assess_session
 from iowatch.site import load_system, schedulers, storage, suite_on_system
 from iowatch.site.file_system import Scratch
 from iowatch.site.system import NightlyPolicy
-from iowatch.store import History, RunRecord, SessionRecord, StackRecord, locks
+from iowatch.store import History, RunRecord, locks
+from tests.builders import build_output, build_result, build_run, build_session, build_spooled_case, store_session
 from tests.checks.orders import order_of
 from tests.faults.places import small
 
@@ -43,16 +42,42 @@ def output_of(case: SuiteCase, level: float, seed: int, **others: Scalar) -> Out
     noise = np.random.default_rng(seed).standard_normal((2, 5))
     name = case.name.removesuffix(f",file_system={case.file_system}")
     where = {"file_system": case.file_system} if case.file_system else {}
-    results = tuple(
-        Result(operation, "bandwidth", "MiB/s", tuple(level * np.exp(0.01 * row)), {"name": name, **where, **others})
-        for operation, row in zip(("write", "read"), noise, strict=True)
-    )
-    return Output("benchio", "1", "ok", None, results)
+    parameters = {"name": name, **where, **others}
+    results: list[Result] = []
+    for operation, row in zip(("write", "read"), noise, strict=True):
+        samples = level * np.exp(0.01 * row)
+        results.append(build_result(*samples.tolist(), operation=operation, case=parameters))
+    return build_output(*results, tool="benchio", version="1")
+
+
+@dataclass(frozen=True)
+class ClockWithoutWaiting:
+    """A stand-in for the module `time`, because the test would wait for half an hour: `sleep` only moves the clock.
+
+    Attributes:
+        waited: seconds of each call of `sleep`.
+    """
+
+    waited: list[float]
+
+    def monotonic(self) -> float:
+        """Seconds of the clock, with those waited."""
+        return time.monotonic() + sum(self.waited)
+
+    def time(self) -> float:
+        """Epoch seconds."""
+        return time.time()
+
+    def sleep(self, seconds: float) -> None:
+        """Wait."""
+        self.waited.append(seconds)
 
 
 @dataclass
 class FakeReframe:
-    """Writes the selected cases at `level`, or at the level of a start (`""`, `retest`).
+    """A stand-in for the program ReFrame, because tests measure nothing.
+
+    Writes the selected cases at `level`, or at the level of a start (`""`, `retest`).
 
     `achieved` are further parameters of every case; `nodes` are those of a start, `avoided` those that it must not use.
     `slow_s` is how long each start continues after its results; `starts` lists the selection of each start.
@@ -86,9 +111,12 @@ class FakeReframe:
             time.sleep(1.1)
         for number, (partition, stack, name) in enumerate(chosen):
             output = output_of(cases[name], self.levels.get(turn, 1000.0), number, **self.achieved)
-            case = checks.SpooledCase(
-                checks.turn_run_name(name, facts),
-                *("benchio", partition, stack, {}, int(time.time()), 1.0, output.to_json()),
+            case = build_spooled_case(
+                name=checks.turn_run_name(name, facts),
+                partition=partition,
+                stack=stack,
+                started_at=int(time.time()),
+                output=output,
                 facts={**facts, "nodes": self.nodes.get(turn, [])},
             )
             checks.spool_case(order.spool, case, {})
@@ -125,24 +153,12 @@ def history_with_sessions(history: History) -> History:
     now = int(utc_now().timestamp())
     for day in range(SESSIONS):
         moment = now - (SESSIONS - day) * DAY
-        session = SessionRecord(f"night-{day}", "local", "tiny", "run", moment)
-        history.begin_session(session)
-        history.record_runs(
-            session.uuid,
-            [
-                RunRecord(
-                    f"benchio:{case.name}",
-                    "default",
-                    StackRecord("gnu"),
-                    f"{day} {case.name}",
-                    moment + number,
-                    output_of(case, 1000.0, 100 * day + number),
-                    wall_s=2.0,
-                )
-                for number, case in enumerate(load_suite("tiny"))
-            ],
-        )
-        history.end_session(session.uuid, "ok", moment + 60)
+        runs: list[RunRecord] = []
+        for number, case in enumerate(load_suite("tiny")):
+            output = output_of(case, 1000.0, 100 * day + number)
+            runs.append(build_run(name=case.run_name, started_at=moment + number, output=output, wall_s=2.0))
+        session = build_session(f"night-{day}", suite="tiny", started_at=moment)
+        store_session(history, session, runs, duration_s=60)
     return history
 
 
@@ -281,8 +297,7 @@ def test_retest_on_the_same_nodes_waits_if_the_budget_permits(
     messages: list[str],
 ) -> None:
     waited: list[float] = []
-    clock = SimpleNamespace(monotonic=lambda: time.monotonic() + sum(waited), sleep=waited.append, time=time.time)
-    monkeypatch.setattr(run, "time", clock)
+    monkeypatch.setattr(run, "time", ClockWithoutWaiting(waited))
     monkeypatch.setattr(run, "_WAIT_STEP_S", 600.0)
     fake.levels = {"": 500.0, "retest": 500.0}
     policy = NightlyPolicy(retest_delay_minutes=30, minutes=minutes)
@@ -360,20 +375,19 @@ def test_systems_on_one_file_system_exclude_each_other(history: History, fake: F
 
 
 @pytest.mark.parametrize(
-    ("metric", "unit", "samples", "expected"),
+    ("metric", "samples", "expected"),
     [
-        ("bandwidth", "MiB/s", (5.0, 7.0, 6.0), "write 7 MiB/s"),
-        ("rate", "1/s", (100.0, 300.0), "write 300 1/s"),
-        ("time", "s", (2.0, 1.5, 3.0), "write 1.5 s"),
-        ("collective_count", "1", (4.0,), "ok"),
+        ("bandwidth", (5.0, 7.0, 6.0), "write 7 MiB/s"),
+        ("rate", (100.0, 300.0), "write 300 1/s"),
+        ("time", (2.0, 1.5, 3.0), "write 1.5 s"),
+        ("collective_count", (4.0,), "ok"),
     ],
 )
 def test_progress_shows_the_best_sample_of_the_headline_metric(
-    metric: str, unit: str, samples: tuple[float, ...], expected: str
+    metric: str, samples: tuple[float, ...], expected: str
 ) -> None:
     """The best is the lowest of times, the highest of bandwidths and rates (core.metrics)."""
-    result = {"operation": "write", "metric": metric, "unit": unit, "samples": samples}
-    case = cast("checks.SpooledCase", SimpleNamespace(output={"results": [result]}))
+    case = build_spooled_case(build_result(*samples, metric=metric))
     assert run._format_headline(case) == expected
 
 
@@ -407,13 +421,14 @@ def test_unmounted_scratch_is_refused_until_it_is_declared(
 def test_file_system_of_failed_runs_is_not_expected_later(history: History) -> None:
     """The newest successful run of each partition counts; the host that starts sessions may differ from the nodes."""
     good, bad = {"mount": "/lustre", "type": "lustre"}, {"mount": "/", "type": "ext4"}
-    for number, (status, found) in enumerate((("ok", good), ("failed", bad))):
-        record = SessionRecord(f"s{number}", "local", "tiny", "run", 1_700_000_000 + number)
+    statuses: tuple[OutputStatus, OutputStatus] = ("ok", "failed")
+    for number, (status, found) in enumerate(zip(statuses, (good, bad), strict=True)):
+        record = build_session(f"s{number}", started_at=1_700_000_000 + number)
         history.begin_session(record)
-        output = replace(output_of(load_suite("tiny")[0], 1.0, 0), status=cast(OutputStatus, status), reason="x")
-        stack, facts = StackRecord("gnu"), {storage.IDENTITY_FACT: found}
-        row = RunRecord("benchio:x", "batch", stack, record.uuid, record.started_at, output, facts=facts)
-        history.record_runs(record.uuid, [row])
+        output = replace(output_of(load_suite("tiny")[0], 1.0, 0), status=status, reason="x")
+        facts = {storage.IDENTITY_FACT: found}
+        ended = build_run(partition="batch", started_at=record.started_at, output=output, facts=facts)
+        history.record_runs(record.uuid, [ended])
     places = [ReframePartition("batch", "slurm", ("gnu",), None)]
     expected = conditions.expected_file_systems(history, load_system("local"), places)
     assert {place: found.declared for place, found in expected.items()} == {"": {}, "batch": good}
@@ -425,9 +440,8 @@ def test_session_before_the_newest_one_is_refused(
 ) -> None:
     """Results are ordered by time: with a clock in the past a regression would look like a gain."""
     monkeypatch.setenv("IOWATCH_WRONG_CLOCK", known)
-    newest = SessionRecord("ahead", "local", "tiny", "run", int(utc_now().timestamp()) + ahead_s)
-    history.begin_session(newest)
-    history.end_session("ahead", "ok", newest.started_at)
+    newest = build_session("ahead", suite="tiny", started_at=int(utc_now().timestamp()) + ahead_s)
+    store_session(history, newest, [], duration_s=0)
     if not refused:
         run_session(history, None)
         return

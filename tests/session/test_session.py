@@ -7,12 +7,13 @@ from pathlib import Path
 import pytest
 
 from iowatch import checks
-from iowatch.core import Output, Result, UsageError
+from iowatch.core import UsageError
 from iowatch.session.directory import start_session
 from iowatch.session.ingest import ingest_spool
-from iowatch.store import History, SessionRecord
+from iowatch.store import History
+from tests.builders import build_result, build_session, build_spooled_case
 
-RECORD = SessionRecord("one", "local", "smoke", "run", 1_700_000_000)
+RECORD = build_session("one", suite="smoke", started_at=1_700_000_000)
 
 
 def test_path_with_a_blank_is_refused_before_the_session_starts(
@@ -30,8 +31,7 @@ def test_spooled_case_that_is_already_stored_is_not_duplicated(
     history: History, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = start_session(history, RECORD, [])
-    output = Output("ior", "4", "ok", None, (Result("write", "bandwidth", "MiB/s", (1.5,), {"ranks": 4}),))
-    case = checks.SpooledCase("ior:x", "ior", "default", "gnu", {}, 1_700_000_000, 1.0, output.to_json())
+    case = build_spooled_case(build_result(1.5, case={"ranks": 4}), name="ior:x", started_at=1_700_000_000)
     checks.spool_case(place, case, {})
     with monkeypatch.context() as patch:
         patch.setattr(checks, "remove_spooled_case", lambda _: None)  # a kill falls here

@@ -22,8 +22,9 @@ from iowatch.benchmarks.registry import BENCHMARKS
 from iowatch.site import reframe_config
 from iowatch.site.stack import probe as stack_probe
 from iowatch.site.stack.probe import FEATURE_OF_PART, FEATURE_VARIANTS
-from iowatch.site.stack.records import Stack, StackPart
+from iowatch.site.stack.records import StackPart
 from iowatch.site.system import system_names
+from tests.builders import build_stack
 
 ROOT = Path(__file__).resolve().parents[2]
 GOLDEN = Path(__file__).with_name("cases.txt")
@@ -38,8 +39,8 @@ _FEATURES = {*FEATURE_OF_PART.values(), *(benchmark.name for benchmark in BENCHM
 _FEATURES |= {variant for variants in FEATURE_VARIANTS.values() for variant in variants}
 _STACKS = [
     # With an MPI whose MPI-IO is ROMIO, which understands every hint.
-    Stack("full", "any", "system", "installed", (StackPart("mpich", "4"),), tuple(sorted(_FEATURES))),
-    Stack("bare", "any", "system", "installed", (), ("openmpi",)),
+    build_stack(StackPart("mpich", "4"), name="full", system="any", kind="system", features=tuple(sorted(_FEATURES))),
+    build_stack(name="bare", system="any", kind="system", features=("openmpi",)),
 ]
 Case = tuple[str, str, str]
 

@@ -15,6 +15,7 @@ from iowatch.site import doctor, load_system, machine, reframe_config, storage, 
 from iowatch.site.file_system import Scratch
 from iowatch.site.stack.records import Stack, StackPart
 from iowatch.site.system import CovariateSettings, PrometheusSettings, System
+from tests.builders import build_stack
 from tests.conftest import ROOT
 
 
@@ -23,7 +24,7 @@ def stack(*names: str) -> Stack:
     parts = tuple(StackPart(name, "1.2.3", files=programs.get(name, ())) for name in names)
     from iowatch.site.stack.probe import features_of_parts
 
-    return Stack("system-x", "local", "system", "installed", parts, features_of_parts(parts))
+    return build_stack(*parts, name="system-x", kind="system", features=features_of_parts(parts))
 
 
 @pytest.fixture
@@ -126,7 +127,7 @@ def test_complete_machine_has_no_missing_parts(machine_with, monkeypatch: pytest
 
 def test_mdtest_is_missing_if_only_ior_is_installed(machine_with, monkeypatch: pytest.MonkeyPatch) -> None:
     machine_with("gcc", "openmpi")
-    only_ior = Stack("x", "local", "system", "installed", (StackPart("ior", "4.0.0", files=("/opt/ior",)),), ("ior",))
+    only_ior = build_stack(StackPart("ior", "4.0.0", files=("/opt/ior",)), name="x", kind="system", features=("ior",))
     monkeypatch.setattr(doctor, "discover_stacks", lambda system: [only_ior])
     missing = {finding.title for finding in doctor.examine_machine().missing}
     assert "mdtest" in missing

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from iowatch.core import Output
 from iowatch.site import Stack, StackPart
 from iowatch.site.program import (
     ProgramFacts,
@@ -23,6 +22,7 @@ from iowatch.site.program import (
     used_parts,
     version_mismatches,
 )
+from tests.builders import build_output, build_stack
 
 
 def test_a_job_records_the_program_that_it_finds(tmp_path: Path) -> None:
@@ -59,7 +59,7 @@ def stack(tmp_path: Path) -> Stack:
         StackPart("ior", "4.0.0", files=(ior,), checksums={ior: "aa"}),
         StackPart("openmpi", "4.1.4", prefix=str(tmp_path / "ompi"), files=(mpirun,)),
     )
-    return Stack("s", "here", "modules", "installed", parts)
+    return build_stack(*parts, name="s", system="here", kind="modules")
 
 
 def facts_of(root: Path, **changes: Any) -> ProgramFacts:
@@ -124,7 +124,7 @@ RECORD = {
 
 
 def reasons(facts: dict[str, Any], zone: str = "+0000", origin: RunOrigin = ORIGIN) -> list[str]:
-    return list(origin_mismatches(Output("benchio", "1.0.0", "ok", None, (), facts), origin, zone))
+    return list(origin_mismatches(build_output(tool="benchio", version="1.0.0", facts=facts), origin, zone))
 
 
 def test_output_of_this_run_is_accepted() -> None:
@@ -165,7 +165,7 @@ def test_local_times_are_read_in_the_zone_of_the_node(began: str, zone: str, kno
 
 def test_versions_are_those_of_the_stack(stack: Stack) -> None:
     facts = {"mpi": {"implementation": "Open MPI", "version": "4.1.4"}, "libraries": {"hdf5": "1.14.6"}}
-    output = Output("benchio", "1.0.0", "ok", None, (), facts)
+    output = build_output(tool="benchio", version="1.0.0", facts=facts)
     assert list(version_mismatches(stack, output, "1.0.0", USED)) == []
     assert list(version_mismatches(stack, output, "1.0", USED)) == []
     assert list(version_mismatches(stack, output, None, USED)) == []

@@ -11,12 +11,13 @@ from iowatch.core import InputError, MachineError
 from iowatch.site import reframe_config
 from iowatch.site.schedulers import SCHEDULER_OPTIONS, access_options
 from iowatch.site.stack import probe as stack_probe
-from iowatch.site.stack.records import Stack, StackPart
+from iowatch.site.stack.records import StackPart
 from iowatch.site.system import load_system, system_names
+from tests.builders import build_stack
 from tests.site.cases import load_configuration
 
 ROOT = Path(__file__).resolve().parents[2]
-STACK = Stack("one", "any", "system", "installed", (), ("hdf5", "openmpi"), {"A": "1"})
+STACK = build_stack(name="one", system="any", kind="system", features=("hdf5", "openmpi"), settings={"A": "1"})
 
 
 @pytest.fixture
@@ -66,7 +67,7 @@ def test_environment_activates_the_stack(var: Path) -> None:
 def test_stack_offers_romio_where_its_mpi_uses_it(mpi: str, setting: str, expected: str) -> None:
     """Open MPI has both; OMPIO is its default."""
     settings = {"OMPI_MCA_io": setting} if setting else {}
-    stack = Stack("one", "any", "system", "installed", (StackPart(mpi, "1"),), settings=settings)
+    stack = build_stack(StackPart(mpi, "1"), name="one", system="any", kind="system", settings=settings)
     assert stack.mpi_io == expected
     assert ("romio" in reframe_config.reframe_environment(stack)["features"]) is (expected == "ROMIO")
 
@@ -86,7 +87,7 @@ def test_stack_runs_workloads_where_its_benchio_has_libyaml(
 ) -> None:
     """Spack's benchio has it by its variant; a session builds others with the library that the compiler finds."""
     monkeypatch.setattr(stack_probe, "find_compiler_library", lambda *_: library)
-    stack = Stack("one", "any", "system", "installed", (part,))
+    stack = build_stack(part, name="one", system="any", kind="system")
     assert ("libyaml" in reframe_config.reframe_environment(stack)["features"]) is expected
 
 
@@ -101,7 +102,7 @@ def test_committed_stacks_have_valid_reframe_names() -> None:
 
 
 def test_stacks_with_equal_reframe_names_are_refused(var: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    stacks = [Stack(name, "local", "system", "installed", ()) for name in ("a.1", "a_1")]
+    stacks = [build_stack(name=name, kind="system") for name in ("a.1", "a_1")]
     monkeypatch.setattr(reframe_config, "discover_stacks", lambda system: stacks)
     with pytest.raises(InputError, match=r"'a\.1' and 'a_1'"):
         reframe_config.reframe_environments("local")

@@ -17,7 +17,7 @@ from iowatch.session.reframe import ReframeSite
 from iowatch.site.show import render_stack_list
 from iowatch.site.stack import install as stack_install
 from iowatch.site.stack.install import install_stack
-from iowatch.site.stack.records import Stack
+from tests.builders import build_stack
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -51,7 +51,7 @@ def test_list_marks_locked_stacks(var: Path) -> None:
 def test_list_shows_why_a_stack_is_broken() -> None:
     note = "its modules do not load: no module mpi/6"
     console = Console(width=100, record=True, file=io.StringIO())
-    render_stack_list([Stack("site", "local", "modules", "broken", (), note=note)], console)
+    render_stack_list([build_stack(name="site", kind="modules", status="broken", note=note)], console)
     assert note in console.export_text()
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from iowatch.site.stack.records import PartDifference, Stack, StackPart, diff_stacks
+from tests.builders import build_stack
 
 
 def stack(name: str, *parts: StackPart) -> Stack:
-    return Stack(name, "local", "spack", "locked", parts)
+    return build_stack(*parts, name=name, status="locked")
 
 
 def test_equal_stacks_have_no_difference() -> None:
@@ -57,7 +58,7 @@ def test_settings_alone_are_a_difference() -> None:
     """Two stacks of the same modules that differ in a hint."""
 
     def with_settings(**settings: str) -> Stack:
-        return Stack("s", "local", "modules", "installed", (StackPart("hdf5", "1.14.6"),), settings=settings)
+        return build_stack(StackPart("hdf5", "1.14.6"), name="s", kind="modules", settings=settings)
 
     left, right = with_settings(ROMIO_HINTS="/a", OMPI_MCA_io="ompio"), with_settings(OMPI_MCA_io="romio321")
     result = diff_stacks(left, right)

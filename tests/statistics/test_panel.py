@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -46,14 +45,18 @@ def noise(seed: int, sessions: int = SESSIONS) -> Table:
     return np.asarray(SCATTER * np.random.default_rng(seed).standard_t(5, (len(CASES), sessions)))
 
 
-def assess(logs: Table, **options: object) -> PanelReport:
-    """The report of the last session of a table of series by sessions; NaN was not measured."""
+def series_of(logs: Table) -> list[PanelSeries]:
+    """A table of series by sessions as series; NaN was not measured."""
     times = DAY_S * np.arange(logs.shape[1], dtype=np.float64)
-    series = [
+    return [
         PanelSeries((times + 60 * i)[np.isfinite(row)], 7 + row[np.isfinite(row)], case)
         for i, (row, case) in enumerate(zip(logs, CASES, strict=True))
     ]
-    return assess_panel(series, **options, vocabulary=CASE_PARAMETERS)  # type: ignore[arg-type]
+
+
+def assess(logs: Table, **options: object) -> PanelReport:
+    """The report of the last session of a table of series by sessions."""
+    return assess_panel(series_of(logs), **options, vocabulary=CASE_PARAMETERS)  # type: ignore[arg-type]
 
 
 def members(event: PanelEvent, direction: str) -> list[int]:
@@ -421,10 +424,10 @@ def test_short_histories_report_nothing(sessions: int) -> None:
     [(0, 0, 1, 1.176), (10, 0, 1, 0.0), (0, 0, 2, 0.896), (0, 0, 4, 1.344), (40, 0, 4, 0.0), (0, 1, 1, 0.448)],
 )
 def test_events_on_a_system_with_few_bad_sessions_are_more_often_real(
-    bad: int, direction: int, sessions: int, added: float
+    bad: int, direction: int, sessions: int, added: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`bad` of 100 past windows: exponent x ln(120 x share / (bad + 20 x share)), first losses .5 ln(.5 x 105 / 5)."""
     past = np.where(np.arange(100) < bad, 20.0, 0.0)
-    table = SimpleNamespace(past_evidence=lambda _: np.asarray([past, past]))
-    found = _quietness(table, group(direction, 50, sessions))  # type: ignore[arg-type]
-    assert found == pytest.approx(added, abs=0.005)
+    table = PanelTable(series_of(noise(0)), CASE_PARAMETERS)
+    monkeypatch.setattr(table, "past_evidence", lambda _: np.asarray([past, past]))
+    assert _quietness(table, group(direction, 50, sessions)) == pytest.approx(added, abs=0.005)

@@ -16,13 +16,14 @@ from sqlalchemy import Connection, text
 from sqlalchemy.exc import OperationalError
 
 from iowatch.core import InputError, MachineError, UsageError
-from iowatch.store import History, HistoryUnavailableError, SessionRecord, engine
+from iowatch.store import History, HistoryUnavailableError, engine
 from iowatch.store.history import _reads
+from tests.builders import build_session
 from tests.faults.concurrency import same_runs
 from tests.store.test_maintenance import KINDS, fill, run
 
 Cli = Callable[..., Result]
-SESSION = SessionRecord("s", "local", "smoke", "run", 1000)
+SESSION = build_session("s", suite="smoke", started_at=1000)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -12,8 +12,9 @@ from click.testing import Result
 from sqlalchemy.exc import OperationalError
 
 from iowatch.core import InputError, MachineError, UsageError
-from iowatch.store import History, SessionRecord, engine
+from iowatch.store import History, engine
 from iowatch.store.engine import database_error_reason
+from tests.builders import build_session
 
 Cli = Callable[..., Result]
 
@@ -90,7 +91,7 @@ def test_misspelt_system_is_reported_by_every_command(cli: Cli, history: History
     empty = cli(*words, "--system", "arhcer")
     assert (empty.exit_code, empty.stdout) == (2, "")
     assert "Nothing is in it yet" in empty.stderr
-    history.begin_session(SessionRecord("s", "archer", "nightly", "run", 0))
+    history.begin_session(build_session("s", system="archer", started_at=0))
     found = cli(*words, "--system", "arhcer")
     assert (found.exit_code, found.stdout) == (2, "")
     assert "the history has no system 'arhcer'" in found.stderr
@@ -98,7 +99,7 @@ def test_misspelt_system_is_reported_by_every_command(cli: Cli, history: History
 
 
 def test_system_of_the_history_is_accepted(history: History) -> None:
-    history.begin_session(SessionRecord("s", "archer", "nightly", "run", 0))
+    history.begin_session(build_session("s", system="archer", started_at=0))
     history.require_system("archer")
     with pytest.raises(UsageError):
         history.require_system("franklin")

@@ -8,16 +8,8 @@ from typing import Any
 import pytest
 
 from iowatch.core import MissingReason, RunKey, RunProblem, UnplannedRun
-from iowatch.store import (
-    AbRunFacts,
-    History,
-    OutsideResult,
-    RunFacts,
-    SessionChoice,
-    SessionFacts,
-    SessionRecord,
-    UsedFileSystem,
-)
+from iowatch.store import AbRunFacts, History, OutsideResult, RunFacts, SessionChoice, SessionFacts, UsedFileSystem
+from tests.builders import build_session
 
 LOST = UnplannedRun("compute", "gnu", "ior:write", (("write", "bandwidth"),), "the stack is broken")
 STORED: dict[str, Any] = {
@@ -69,7 +61,7 @@ def test_facts_of_a_session_are_read_back() -> None:
 
 def test_facts_of_plugins_are_kept_in_their_order(history: History) -> None:
     document = {"bisect": {"seed": 7}, "host": "login1", "of a plugin": [1, None]}
-    history.begin_session(SessionRecord("s", "local", "tiny", "run", 1000, SessionFacts.from_document(document)))
+    history.begin_session(build_session("s", suite="tiny", started_at=1000, facts=SessionFacts.from_document(document)))
     history.add_facts("s", SessionFacts(problems=("late",)))
     facts = history.session("s").facts
     assert json.dumps(facts.document) == json.dumps({**document, "problems": ["late"]})

@@ -14,10 +14,10 @@ import psycopg
 import pytest
 
 from iowatch.cli.main import _run_command
-from iowatch.core import Output, Result
 from iowatch.findings import update_findings
-from iowatch.store import History, RunRecord, SessionRecord, write
+from iowatch.store import History, write
 from iowatch.store.schema import VIEW_NAMES
+from tests.builders import build_result, build_run, build_session
 from tests.conftest import ROOT
 from tests.faults.material import STACK, SYSTEM, expected
 
@@ -53,17 +53,20 @@ def fill(history: History, sessions: int = SESSIONS) -> None:
     with history.writing() as connection:  # one transaction: those of a session are tested elsewhere
         for number in range(sessions):
             uuid, moment = f"night-{number}", 1_700_000_000 + number * 86400
-            write.insert_session(connection, SessionRecord(uuid, SYSTEM, "nightly", "run", moment), expected(4))
+            write.insert_session(connection, build_session(uuid, system=SYSTEM, started_at=moment), expected(4))
             level = {"write": 500.0 if number >= 0.6 * sessions else 1000.0, "read": 2000.0}
             runs = []
             for ranks in (1, 2, 3, 4):
                 case = {"api": "POSIX", "file": "shared", "ranks": ranks}
                 results = tuple(
-                    Result(name, "bandwidth", "MiB/s", tuple(value * draw.gauss(1, 0.02) for _ in range(10)), case)
+                    build_result(*tuple(value * draw.gauss(1, 0.02) for _ in range(10)), operation=name, case=case)
                     for name, value in level.items()
                 )
-                output = Output("ior", "4.0.0", "ok", None, results)
-                runs.append(RunRecord(f"ior:{ranks}", "compute", STACK, f"{uuid}-{ranks}", moment + ranks, output))
+                runs.append(
+                    build_run(
+                        *results, name=f"ior:{ranks}", partition="compute", stack=STACK, started_at=moment + ranks
+                    )
+                )
             write.insert_runs(connection, uuid, runs)
             write.update_session_end(connection, uuid, "ok", moment + 60)
 

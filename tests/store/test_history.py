@@ -15,20 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import inspect
 
-from iowatch.core import InputError, MachineError, Output, Result, UsageError
-from iowatch.store import (
-    ExpectedResult,
-    History,
-    ResultFilter,
-    RunRecord,
-    RunSessions,
-    SeriesFilter,
-    SessionRecord,
-    StackRecord,
-    bulk,
-)
+from iowatch.core import InputError, MachineError, UsageError
+from iowatch.store import History, ResultFilter, RunRecord, RunSessions, SeriesFilter, SessionRecord, StackRecord, bulk
 from iowatch.store.engine import SCHEMA_HEAD, schema_revision
 from iowatch.store.schema import VIEW_NAMES, Base
+from tests.builders import build_expected_result, build_output, build_result, build_run, build_session
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -46,7 +37,7 @@ def history(place: str) -> Iterator[History]:
 
 
 def session(uuid: str = "s1", system: str = "local", started_at: int = 1000) -> SessionRecord:
-    return SessionRecord(uuid, system, "smoke", "run", started_at)
+    return build_session(uuid, system=system, suite="smoke", started_at=started_at)
 
 
 def run(
@@ -57,13 +48,19 @@ def run(
     started_at: int = 1000,
     status: str = "ok",
 ) -> RunRecord:
-    result = Result("write", "bandwidth", "MiB/s", samples, {"api": "POSIX", "ranks": 4})
-    output = Output("benchio", "1", status, None if status == "ok" else "cut", (result,))  # type: ignore[arg-type]
-    return RunRecord(name, "default", StackRecord("gnu", {"mpi": "4.1.4"}), fingerprint, started_at, output)
+    result = build_result(*samples, case={"api": "POSIX", "ranks": 4})
+    output = build_output(result, tool="benchio", status=status, reason=None if status == "ok" else "cut")  # type: ignore[arg-type]
+    return build_run(
+        name=name,
+        stack=StackRecord("gnu", {"mpi": "4.1.4"}),
+        fingerprint=fingerprint,
+        started_at=started_at,
+        output=output,
+    )
 
 
 def test_recorded_session_is_read_back(history: History) -> None:
-    expected = [ExpectedResult("a", "default", "gnu", "write", "bandwidth")]
+    expected = [build_expected_result("a")]
     history.begin_session(session(), expected)
     assert history.record_runs("s1", [run("f1")]) == 1
     history.end_session("s1", "ok", 1100)
@@ -79,7 +76,7 @@ def test_recorded_session_is_read_back(history: History) -> None:
 
 def test_ingestion_is_idempotent(history: History) -> None:
     for _ in range(2):
-        history.begin_session(session(), [ExpectedResult("a", "default", "gnu", "write", "bandwidth")])
+        history.begin_session(session(), [build_expected_result("a")])
         history.record_runs("s1", [run("f1"), run("f1")])
     assert len(history.runs("s1")) == 1
     assert len(history.expected("s1")) == 1

@@ -15,42 +15,38 @@ import pytest
 from click.testing import Result as Done
 from sqlalchemy import event, update
 
-from iowatch.core import InputError, MachineError, Output, Result, UsageError, artefacts
-from iowatch.store import (
-    Artefact,
-    ExpectedResult,
-    FindingRow,
-    History,
-    RunRecord,
-    SessionFacts,
-    SessionRecord,
-    StackRecord,
-    maintenance,
-)
+from iowatch.core import InputError, MachineError, UsageError, artefacts
+from iowatch.store import Artefact, FindingRow, History, RunRecord, SessionFacts, StackRecord, maintenance
 from iowatch.store.maintenance import CopyResult, copy_history
 from iowatch.store.schema import ArtefactTable
+from tests.builders import build_expected_result, build_output, build_result, build_run, build_session
 
 KINDS = ["sqlite", "postgresql"]
 
 
 def run(number: int, status: str = "ok", samples: tuple[float, ...] = (1.0, 3.0, 2.0)) -> RunRecord:
     case = {"api": ("POSIX", "MPIIO")[number % 2], "ranks": 4}
-    results = (
-        Result("write", "bandwidth", "MiB/s", samples, case),
-        Result("read", "bandwidth", "MiB/s", samples, case),
-    )
-    output = Output("ior", "4", status, None if status == "ok" else "cut", results)  # type: ignore[arg-type]
+    results = (build_result(*samples, case=case), build_result(*samples, operation="read", case=case))
+    output = build_output(*results, status=status, reason=None if status == "ok" else "cut")  # type: ignore[arg-type]
     stack = StackRecord("gnu", {"mpi": f"4.1.{number % 3}"})
     log = Artefact("darshan", "log", f"{number:064x}", 10)
-    return RunRecord(f"r{number}", "compute", stack, f"fp{number}", 1000 + number // 4, output, artefacts=(log,))
+    return build_run(
+        name=f"r{number}",
+        partition="compute",
+        stack=stack,
+        fingerprint=f"fp{number}",
+        started_at=1000 + number // 4,
+        output=output,
+        artefacts=(log,),
+    )
 
 
 def fill(history: History, sessions: int = 3, system: str = "local") -> None:
     """Sessions of four runs, one of them failed; the last session is running."""
     for number in range(sessions):
         uuid = f"{system}-{number}"
-        expected = [ExpectedResult(f"r{n}", "compute", "gnu", "write", "bandwidth") for n in range(4)]
-        history.begin_session(SessionRecord(uuid, system, "smoke", "run", 1000 + number), expected)
+        expected = [build_expected_result(f"r{n}", partition="compute") for n in range(4)]
+        history.begin_session(build_session(uuid, system=system, suite="smoke", started_at=1000 + number), expected)
         numbers = range(4 * number, 4 * number + 4)
         history.record_runs(uuid, [run(n, "failed" if n % 4 == 3 else "ok") for n in numbers])
         if number < sessions - 1:
@@ -81,7 +77,7 @@ def test_copy_is_equal_and_idempotent(new_database: Callable[[str], str], left: 
     with History.open(new_database(left)) as source, History.open(new_database(right)) as target:
         fill(source)
         # Row ids of the target collide with those of the source.
-        target.begin_session(SessionRecord("other", "other", "smoke", "run", 5))
+        target.begin_session(build_session("other", system="other", suite="smoke", started_at=5))
         target.record_runs("other", [run(77)])
         assert copy_history(source, target) == CopyResult(sessions=3, runs=12, results=18, findings=0)
         assert copy_history(source, target) == CopyResult(sessions=3, runs=0, results=0, findings=0)
@@ -127,7 +123,7 @@ def test_two_histories_merge_the_same_in_any_order(new_database: Callable[[str],
     runs = [(draw.randrange(2), number, draw.uniform(0.001, 1e9)) for number in draw.sample(range(9), 6)]
     with History.open(new_database("sqlite")) as one, History.open(new_database("sqlite")) as two:
         for history in (one, two):
-            history.begin_session(SessionRecord("s", "local", "smoke", "run", 1000))
+            history.begin_session(build_session("s", suite="smoke", started_at=1000))
         for side, number, value in runs:
             (one, two)[side].record_runs("s", [run(number, samples=(value, value / 2))])
         copy_history(one, two)
@@ -178,7 +174,7 @@ def test_single_system_can_be_copied(new_database: Callable[[str], str]) -> None
     with History.open(new_database("sqlite")) as source, History.open(new_database("sqlite")) as target:
         fill(source)
         source.save_findings([finding(source)])
-        source.begin_session(SessionRecord("x", "other", "smoke", "run", 1))
+        source.begin_session(build_session("x", system="other", suite="smoke", started_at=1))
         copy_history(source, target, "other")
         assert target.systems() == ["other"]
         assert target.findings("local") == []
@@ -208,7 +204,7 @@ def test_check_notes_sessions_open_for_two_days_and_missing_files(new_database: 
         fill(history)
         history.end_session("local-2", "ok", 3000)
         for hours in (47, 49):
-            history.begin_session(SessionRecord(f"{hours}-hours", "local", "smoke", "run", now - hours * 3600))
+            history.begin_session(build_session(f"{hours}-hours", suite="smoke", started_at=now - hours * 3600))
         notes = maintenance.check_history(history).notes
     assert "12 files of runs (120 B)" in notes[-1]
     assert [note for note in notes if "never ended" in note] == [
@@ -226,7 +222,7 @@ def test_damaged_kept_files_are_reported(var: Path, tmp_path: Path, new_database
     artefacts.artefact_path(stored[1].sha256).write_text("out")
     artefacts.artefact_path(stored[2].sha256).write_text("output X")
     with History.open(new_database("sqlite")) as history:
-        history.begin_session(SessionRecord("s", "local", "smoke", "run", 1000))
+        history.begin_session(build_session("s", suite="smoke", started_at=1000))
         history.record_runs("s", [replace(run(0), artefacts=tuple(stored))])
         (fault,) = maintenance.check_history(history).faults
     assert fault.startswith("2 kept files do not have the content that their names state")
@@ -427,7 +423,7 @@ def test_history_with_text_that_a_database_refuses_can_be_copied(new_database: C
     damaged = replace(run(3, "failed"), facts={"command": "ior \0 \udcff"})
     damaged = replace(damaged, output=replace(damaged.output, reason="killed\0"))
     with History.open(new_database("sqlite")) as source, History.open(new_database(kind)) as target:
-        source.begin_session(SessionRecord("s", "local", "smoke", "run", 1000, SessionFacts(scratch="/a\0b")))
+        source.begin_session(build_session("s", suite="smoke", started_at=1000, facts=SessionFacts(scratch="/a\0b")))
         source.record_runs("s", [damaged])
         assert [copy_history(source, target).runs for _ in range(2)] == [1, 0]
         (copied,) = target.runs("s")

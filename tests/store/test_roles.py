@@ -14,9 +14,10 @@ from iowatch.reference import reviews
 from iowatch.session.directory import start_session
 from iowatch.session.runner import lock_system
 from iowatch.site import load_system
-from iowatch.store import ROLES_FILE, History, NotPermittedError, SessionRecord, maintenance
+from iowatch.store import ROLES_FILE, History, NotPermittedError, maintenance
 from iowatch.store.schema import Base
 from tests import postgresql
+from tests.builders import build_session
 from tests.faults.outages import Session
 from tests.store.test_grafana import SYSTEM, fill
 
@@ -59,13 +60,13 @@ def test_writer_runs_sessions(common: str, var: Path, tmp_path: Path) -> None:
         with lock_system(history, load_system("local")):
             one = Session(history, tmp_path, 2, "of-wendy")
             one.run()
-            start_session(history, SessionRecord("killed", "local", "smoke", "run", 1_700_000_100), [])
+            start_session(history, build_session("killed", suite="smoke", started_at=1_700_000_100), [])
         with lock_system(history, load_system("local")) as recovered:
             assert recovered == ("killed",)
         assert (history.session("of-wendy").status, one.missing()) == ("ok", [])
         update_findings(history, SYSTEM)
         with History.open(str(tmp_path / "earlier.db")) as earlier:
-            earlier.begin_session(SessionRecord("earlier", SYSTEM, "smoke", "run", 1_600_000_000))
+            earlier.begin_session(build_session("earlier", system=SYSTEM, suite="smoke", started_at=1_600_000_000))
             assert maintenance.copy_history(earlier, history).sessions == 1
 
 
@@ -90,7 +91,7 @@ def test_reviewer_decides_and_adds_no_results(common: str, cli: Cli, site: Path)
     with History.existing(place) as history:
         (finding, *_) = load_findings(history, SYSTEM)
         with pytest.raises(NotPermittedError):
-            history.begin_session(SessionRecord("of-ralf", SYSTEM, "smoke", "run", 1_700_000_000))
+            history.begin_session(build_session("of-ralf", system=SYSTEM, suite="smoke", started_at=1_700_000_000))
     done = cli("review", "dismiss", finding.id, "--reason", "a test", "--by", "R", "--db", place)
     assert done.exit_code == 0, done.output
     assert f"{finding.id} is now dismissed" in done.stdout

@@ -13,18 +13,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from iowatch.core import Output, Result
-from iowatch.store import (
-    History,
-    ResultFilter,
-    RunRecord,
-    SessionFacts,
-    SessionRecord,
-    StackRecord,
-    bulk,
-    fold_node_names,
-)
+from iowatch.store import History, ResultFilter, RunRecord, SessionFacts, StackRecord, bulk, fold_node_names
 from iowatch.store.schema import decode_many_samples, decode_samples, encode_samples
+from tests.builders import build_output, build_result, build_run, build_session
 
 KINDS = ["sqlite", "postgresql"]
 samples = st.lists(st.floats(allow_nan=False), min_size=1, max_size=40)
@@ -46,14 +37,22 @@ def test_many_results_are_decoded_together(results: list[list[float]]) -> None:
 
 
 def run(fingerprint: str, values: tuple[float, ...], facts: dict[str, Any], started_at: int = 1000) -> RunRecord:
-    output = Output("benchio", None, "ok", None, (Result("write", "bandwidth", "MiB/s", values, {}),))
-    return RunRecord("benchio:a", "compute", StackRecord("gnu", {}), fingerprint, started_at, output, facts=facts)
+    output = build_output(build_result(*values), tool="benchio")
+    return build_run(
+        name="benchio:a",
+        partition="compute",
+        stack=StackRecord("gnu", {}),
+        fingerprint=fingerprint,
+        started_at=started_at,
+        output=output,
+        facts=facts,
+    )
 
 
 @pytest.fixture(params=KINDS)
 def history_of_kind(request: pytest.FixtureRequest, new_database: Callable[[str], str]) -> Iterator[History]:
     with History.open(new_database(request.param)) as history:
-        history.begin_session(SessionRecord("s", "local", "nightly", "run", 1000))
+        history.begin_session(build_session("s", started_at=1000))
         yield history
 
 
@@ -96,10 +95,8 @@ def test_points_of_one_second_are_in_the_order_of_their_runs(history_of_kind: Hi
 
 
 def test_sessions_are_selected_by_an_attribute(history_of_kind: History) -> None:
-    history_of_kind.begin_session(SessionRecord("t", "local", "nightly", "run", 2000, SessionFacts(retest_since=2100)))
-    history_of_kind.begin_session(
-        SessionRecord("u", "local", "nightly", "run", 3000, SessionFacts(host="retest_since"))
-    )
+    history_of_kind.begin_session(build_session("t", started_at=2000, facts=SessionFacts(retest_since=2100)))
+    history_of_kind.begin_session(build_session("u", started_at=3000, facts=SessionFacts(host="retest_since")))
     assert [one.uuid for one in history_of_kind.sessions("local", retested=True)] == ["t"]
     assert len(history_of_kind.sessions("local")) == 3
 

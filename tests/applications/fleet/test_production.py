@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -18,10 +17,11 @@ from iowatch.applications.fleet.batch import COUNTED, log_schema
 from iowatch.applications.fleet.report import build_log_report
 from iowatch.applications.fleet.tables import LogStore
 from iowatch.core import DAY_S, MIB, Case
-from iowatch.findings import grouping
+from iowatch.findings import Finding, grouping
+from iowatch.findings.finding import PerformanceDirection
 from iowatch.output.dashboard.build import build_site
-from iowatch.statistics import ChangePoint
-from iowatch.store import History, SeriesPoints, SeriesRow
+from iowatch.store import History
+from tests.builders import build_change_point, build_finding, build_points, build_series_change, build_series_row
 
 START_S = 20_454 * DAY_S  # 1 January 2026
 _ZERO = {field.name: 0 for field in log_schema().field("layers").type.value_type}
@@ -97,8 +97,25 @@ def store_rows(system: str, rows: list[dict[str, Any]]) -> LogStore:
     return store
 
 
+@dataclass(frozen=True)
+class Year:
+    """Logs of a simulated time and what is found in them.
+
+    Attributes:
+        place: `var/` with the logs.
+        rows: the logs, as they are stored.
+        short: number of applications with too few runs for a series.
+    """
+
+    place: Path
+    rows: list[dict[str, Any]]
+    series: list[production.ApplicationSeries]
+    short: int
+    changes: list[production.ProductionChange]
+
+
 @pytest.fixture(scope="module")
-def year(tmp_path_factory: pytest.TempPathFactory) -> Any:
+def year(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Year]:
     """A quarter of twelve applications, four of which are slower from day 60 on."""
     place = tmp_path_factory.mktemp("year")
     with pytest.MonkeyPatch.context() as patch:
@@ -109,22 +126,21 @@ def year(tmp_path_factory: pytest.TempPathFactory) -> Any:
             selection = production.application_series(store, database)
         series = selection.series
         changes = production.find_changes(series)
-        yield SimpleNamespace(place=place, rows=rows, series=series, short=selection.too_short_count, changes=changes)
+        yield Year(place, rows, series, selection.too_short_count, changes)
 
 
 @pytest.fixture
-def in_year(year: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+def in_year(year: Year, monkeypatch: pytest.MonkeyPatch) -> Year:
     monkeypatch.setenv("IOWATCH_VAR", str(year.place))
     return year
 
 
-def finding(direction: str, day: int) -> Any:
-    return SimpleNamespace(
-        id="x", direction=direction, last_before=START_S + (day - 1) * DAY_S, first_after=START_S + day * DAY_S
-    )
+def finding(direction: PerformanceDirection, day: int) -> Finding:
+    first_after = START_S + day * DAY_S
+    return build_finding(direction=direction, last_before=first_after - DAY_S, first_after=first_after)
 
 
-def test_runs_of_one_pattern_are_one_series(year: Any) -> None:
+def test_runs_of_one_pattern_are_one_series(year: Year) -> None:
     """Twelve applications with two amounts each; the larger amount is written by a fifth of the runs: about 24."""
     assert (len(year.series), year.short) == (12, 12)
     assert {one.row.case.parameters["application"] for one in year.series} == {f"app{i:02d}" for i in range(12)}
@@ -136,7 +152,7 @@ def test_runs_of_one_pattern_are_one_series(year: Any) -> None:
     assert all(one.runs == int(one.points.count.sum()) >= 40 for one in year.series)
 
 
-def test_applications_that_changed_together_are_found_with_their_common_factor(year: Any) -> None:
+def test_applications_that_changed_together_are_found_with_their_common_factor(year: Year) -> None:
     (change,) = production.common_changes(year.changes)
     assert change.changed == ("app00", "app01", "app02", "app03")
     assert abs(change.group.first_after - (START_S + 60 * DAY_S)) <= 2 * DAY_S
@@ -180,21 +196,22 @@ def test_a_third_of_the_nodes_is_felt_by_all_applications_of_the_kind(
         (60, 125, "down", False),  # more than 60 days later
     ],
 )
-def test_a_badly_dated_change_is_one_of_the_date_of_others(true: int, dated: int, direction: str, same: bool) -> None:
+def test_a_badly_dated_change_is_one_of_the_date_of_others(
+    true: int, dated: int, direction: PerformanceDirection, same: bool
+) -> None:
     """A loss of a fifth on day `true`, noise 12 %, dated on day `dated`; the others changed on day 60."""
     times = START_S + np.arange(160) * DAY_S
     levels = np.where(np.arange(160) < true, 1000.0, 800.0)
     values = levels * np.exp(np.random.default_rng(8).normal(0, 0.12, 160))
-    zero = np.zeros(160, dtype=np.int64)
-    points = SeriesPoints(1, times, values, values, values, values, zero, zero)
-    own = ChangePoint(dated, times[dated], times[dated - 1], "down", 0.8, 1000.0, 800.0, 0.99, 160 - dated)
-    row = SeriesRow(2, "here", "default", "production", Case("application", {}), "bandwidth", 160, 0, 0)
-    other = grouping.SeriesChange(row, own, -0.2 if direction == "down" else 0.2)
+    points = build_points(values, times=times)
+    own = build_change_point(times[dated], 0.8, before=1000.0, observations=160 - dated)
+    opposite = build_change_point(times[dated], 1.25, before=800.0)
+    other = build_series_change(build_series_row(2), own if direction == "down" else opposite)
     group = grouping.ChangeGroup((other,), START_S + 59 * DAY_S, START_S + 60 * DAY_S)
     assert production._may_be_of_date(own, points, group) is same
 
 
-def test_constant_series_do_not_end_the_comparison(year: Any) -> None:
+def test_constant_series_do_not_end_the_comparison(year: Year) -> None:
     """Beside applications that changed together; without noise there is no test of its own."""
     first = year.series[-1]
     flat = np.ones(len(first.points.time))  # their logarithms have no rounding, either
@@ -206,7 +223,7 @@ def test_constant_series_do_not_end_the_comparison(year: Any) -> None:
     assert "flat" in change.unchanged
 
 
-def test_a_finding_is_compared_with_production(year: Any) -> None:
+def test_a_finding_is_compared_with_production(year: Year) -> None:
     felt = production.felt_by_production(finding("down", 60), year.changes, year.series)
     assert felt.changed == ("app00", "app01", "app02", "app03")
     for other in (finding("up", 60), finding("down", 30)):
@@ -220,7 +237,7 @@ def test_a_finding_is_compared_with_production(year: Any) -> None:
     assert early.text("here") == "no application has runs on both sides"
 
 
-def test_report_adds_up_what_the_logs_say(in_year: Any) -> None:
+def test_report_adds_up_what_the_logs_say(in_year: Year) -> None:
     document = build_log_report("here").document
     written = sum(one["bytes_written"] for row in in_year.rows for one in row["layers"] if one["layer"] == "POSIX")
     assert document["logs"]["bytes_written"] == written
@@ -263,7 +280,7 @@ def test_remedies_follow_from_counters(facts: dict[str, Any], keys: list[str]) -
     assert [one.key for one in production.remedies({**PATTERN, **facts})] == keys
 
 
-def test_the_command_reports_and_explains(cli: Callable[..., Result], in_year: Any, tmp_path: Path) -> None:
+def test_the_command_reports_and_explains(cli: Callable[..., Result], in_year: Year, tmp_path: Path) -> None:
     found = cli("logs", "report", "--system", "here", "--json")
     document = json.loads(found.stdout)
     assert found.exit_code == 1
@@ -275,7 +292,7 @@ def test_the_command_reports_and_explains(cli: Callable[..., Result], in_year: A
     assert (absent.exit_code, "no Darshan logs of 'elsewhere'" in absent.output) == (2, True)
 
 
-def test_the_page_shows_what_changed(in_year: Any, tmp_path: Path) -> None:
+def test_the_page_shows_what_changed(in_year: Year, tmp_path: Path) -> None:
     with History.open(str(tmp_path / "history.db")) as history:
         build_site(history, tmp_path / "site")
     page = (tmp_path / "site" / "applications.html").read_text()

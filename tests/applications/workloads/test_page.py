@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
+import pytest
 import yaml
 
 from iowatch.applications.workloads.page import FileView, WorkloadPage, _build_page
 from iowatch.applications.workloads.report import workload_files
+from iowatch.store import History
+from tests.builders import build_site_build
 
 DOCUMENT: dict[str, Any] = {
     "name": "two-files",
@@ -41,9 +44,19 @@ DOCUMENT: dict[str, Any] = {
 }  # fmt: skip
 
 
-def build(document: Any, path: Path) -> WorkloadPage:
-    path.write_text(yaml.safe_dump(document, sort_keys=False))
-    return _build_page(SimpleNamespace(catalogue=SimpleNamespace(machines=[])), "two-files", path)  # type: ignore[arg-type]
+Build = Callable[[Any, str], WorkloadPage]
+
+
+@pytest.fixture
+def build(history: History, tmp_path: Path) -> Build:
+    """The page of a description with this file name, on a site without systems."""
+
+    def build_from(document: Any, name: str) -> WorkloadPage:
+        path = tmp_path / name
+        path.write_text(yaml.safe_dump(document, sort_keys=False))
+        return _build_page(build_site_build(history, tmp_path), "two-files", path)
+
+    return build_from
 
 
 def strokes(picture: str) -> list[tuple[float, float]]:
@@ -52,9 +65,9 @@ def strokes(picture: str) -> list[tuple[float, float]]:
     return [(float(x), float(w)) for x, w in re.findall(r"M(\S+) \S+h(\d+\.\d)", wide)]
 
 
-def test_each_access_is_drawn_at_its_offset(tmp_path: Path) -> None:
+def test_each_access_is_drawn_at_its_offset(build: Build) -> None:
     """The file of 800 bytes is as wide as the picture between its margins: 536 units, 67 per access."""
-    page = build(DOCUMENT, tmp_path / "two-files.yaml")
+    page = build(DOCUMENT, "two-files.yaml")
     assert page.fault is None
     assert page.files == [
         FileView("field", "mpiio", "shared", "800 B"),
@@ -70,12 +83,12 @@ def test_each_access_is_drawn_at_its_offset(tmp_path: Path) -> None:
     assert len(strokes(log.picture)) == 6
 
 
-def test_each_part_of_a_file_view_is_drawn(tmp_path: Path) -> None:
+def test_each_part_of_a_file_view_is_drawn(build: Build) -> None:
     """The accesses of above as one operation per rank."""
     parts = [[f"rank * 100 + {200 * i}", 100] for i in range(4)]
     write = {"write": "field", "list": parts, "view": True, "collective": True}
     phase = {"name": "write", "actions": [{"create": "field"}, write, {"close": "field"}]}
-    page = build({**DOCUMENT, "phases": [phase]}, tmp_path / "two-files.yaml")
+    page = build({**DOCUMENT, "phases": [phase]}, "two-files.yaml")
     assert page.fault is None
     (phase_view,) = page.phases
     summary, (field,) = phase_view.summary, phase_view.pictures
@@ -84,11 +97,11 @@ def test_each_part_of_a_file_view_is_drawn(tmp_path: Path) -> None:
     assert field.caption == "field: 2 transfers of 2 ranks, all collective"
 
 
-def test_a_description_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+def test_a_description_that_cannot_be_read_is_named(build: Build) -> None:
     field = {"api": "mpiio", "bytes": "nx"}
-    unknown = build({**DOCUMENT, "files": {**DOCUMENT["files"], "field": field}}, tmp_path / "a.yaml")
+    unknown = build({**DOCUMENT, "files": {**DOCUMENT["files"], "field": field}}, "a.yaml")
     assert "unknown name 'nx'" in str(unknown.fault)
-    assert "phases" in str(build({**DOCUMENT, "phases": []}, tmp_path / "b.yaml").fault)
+    assert "phases" in str(build({**DOCUMENT, "phases": []}, "b.yaml").fault)
 
 
 def test_every_workload_has_a_page(franklin_site: Path) -> None:
@@ -98,7 +111,7 @@ def test_every_workload_has_a_page(franklin_site: Path) -> None:
         assert "<svg" in (franklin_site / "workload" / f"{name}.html").read_text()
 
 
-def test_a_file_with_datasets_is_as_large_as_these(tmp_path: Path) -> None:
+def test_a_file_with_datasets_is_as_large_as_these(build: Build) -> None:
     """Two ranks: 2 * 1024 doubles, and five data sets of 512 floats."""
     datasets = {
         "density": {"type": "double", "shape": ["ranks", 1024]},
@@ -111,6 +124,6 @@ def test_a_file_with_datasets_is_as_large_as_these(tmp_path: Path) -> None:
         "files": {"field": {"api": "hdf5", "datasets": datasets}},
         "phases": [{"name": "write", "actions": actions}],
     }
-    page = build(document, tmp_path / "two-files.yaml")
+    page = build(document, "two-files.yaml")
     assert page.fault is None
     assert page.files == [FileView("field", "hdf5", "shared", "26 KiB")]

@@ -14,7 +14,7 @@ import pytest
 from click.testing import Result as Invocation
 
 from iowatch.comparison.sides import SideEntry
-from iowatch.core import DAY_S, MIB, Case, Output, Result, Scalar
+from iowatch.core import DAY_S, MIB, Case, Scalar
 from iowatch.experiments.advice.advice import Advice, AdvicePart, ChoiceAdvice, MeasuredSize, advise
 from iowatch.experiments.advice.choices import (
     CHOICES,
@@ -30,7 +30,8 @@ from iowatch.experiments.advice.report import hints_file
 from iowatch.findings import headline_series
 from iowatch.findings.detections import detect_series
 from iowatch.statistics import SideSamples
-from iowatch.store import History, RunRecord, SessionRecord, StackRecord
+from iowatch.store import History
+from tests.builders import build_result, build_run, build_session
 from tests.experiments.advice.planted_advice import (
     AXES,
     GIB,
@@ -311,15 +312,12 @@ def store(path: Path, sessions: int, levels: Callable[[int], Mapping[int, float]
     with History.open(str(path)) as history:
         for night in range(sessions):
             session, time = f"night-{night:03}", START + night * DAY_S
-            history.begin_session(SessionRecord(session, "here", "nightly", "run", time))
+            history.begin_session(build_session(session, system="here", started_at=time))
             for count, level in levels(night).items():
                 case: dict[str, Scalar] = {"api": "MPIIO", "ranks": 64, "total_bytes": GIB, "stripe_count": count}
                 value = level * float(np.exp(0.02 * rng.standard_normal()))
-                output = Output("ior", "4.0.0", "ok", None, (Result("write", "bandwidth", "MiB/s", (value,), case),))
                 name = f"ior:{count}"
-                history.record_runs(
-                    session, [RunRecord(name, "default", StackRecord("gnu"), f"{session}/{name}", time, output)]
-                )
+                history.record_runs(session, [build_run(build_result(value, case=case), name=name, started_at=time)])
             history.end_session(session, "ok", time + 600)
 
 

@@ -16,7 +16,7 @@ from click.testing import Result as CliResult
 
 from iowatch import checks
 from iowatch.benchmarks.suites import SuiteCase
-from iowatch.core import Output, Result, Scalar
+from iowatch.core import Scalar
 from iowatch.demo.scenarios import Scenario, SimulatedSeries, generate_sessions
 from iowatch.experiments.bisect.run import group_parts
 from iowatch.experiments.common import commits as commit_builds
@@ -27,6 +27,7 @@ from iowatch.session.reframe import ReframePartition, ReframeSite
 from iowatch.site import Stack, StackPart
 from iowatch.site.stack import probe as stack_probe
 from iowatch.store import History, StackRecord
+from tests.builders import build_result, build_spooled_case
 from tests.checks.orders import order_of
 from tests.experiments.bisect.test_commits import Repository
 
@@ -43,7 +44,10 @@ WORDS = ("bisect", "good", "bad", "--benchmark", "ior", "--error-rate", "90%", "
 
 
 class FakeReframe:
-    """Writes one case of `ior` per execution; `slow` modules cost 20 %, together with all others of the set."""
+    """A stand-in for the program ReFrame, because tests measure nothing.
+
+    Writes one case of `ior` per execution; `slow` modules cost 20 %, together with all others of the set.
+    """
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -77,9 +81,10 @@ class FakeReframe:
         best = level * float(np.exp(rng.normal(0, 0.004)))
         # Others slow most repetitions down: only the best ones tell the stacks apart.
         samples = (best, *(best * rng.uniform(0.2, 0.9, 2)).tolist())
-        output = Output("ior", "4.0.0", "ok", None, (Result("write", "bandwidth", "MiB/s", samples, {"api": "POSIX"}),))
         name = checks.turn_run_name(self.case, facts)
-        case = checks.SpooledCase(name, "ior", "default", stack, {}, 1_700_000_000, 1.0, output.to_json(), facts)
+        case = build_spooled_case(
+            build_result(*samples, case={"api": "POSIX"}), name=name, stack=stack, started_at=1_700_000_000, facts=facts
+        )
         checks.spool_case(session, case, {})
 
 

@@ -15,7 +15,7 @@ from jsonschema import Draft202012Validator
 from junitparser import JUnitXml
 
 from iowatch import checks
-from iowatch.core import Output, Result, UsageError
+from iowatch.core import Output, UsageError
 from iowatch.experiments.common import pairs
 from iowatch.experiments.common.builds import Build, recorded_stack
 from iowatch.experiments.common.counters import CounterReadings
@@ -23,21 +23,24 @@ from iowatch.experiments.gate import run as gate
 from iowatch.experiments.reproduce import run as reproduce
 from iowatch.session import reframe
 from iowatch.session.reframe import ReframePartition, ReframeSite
-from iowatch.site import Stack, StackPart
-from iowatch.store import History, SessionRecord
+from iowatch.site import StackPart
+from iowatch.store import History
+from tests.builders import build_output, build_result, build_session, build_spooled_case, build_stack
 from tests.checks.orders import order_of
 
 Cli = Callable[..., CliResult]
 FEATURES = frozenset({"mpi", "hdf5", "netcdf4"})
 STACKS = {
-    name: Stack(name, "local", "modules", "installed", (StackPart("hdf5", version),))
+    name: build_stack(StackPart("hdf5", version), name=name, kind="modules")
     for name, version in (("old", "1.10.8"), ("new", "1.14.5"))
 }
 WORDS = ("gate", "--base", "old", "--head", "prefix:/opt/new", "--seed", 1)
 
 
 class FakeReframe:
-    """Writes each selected run; the stack `new` has `gain` of the performance in cases of HDF5.
+    """A stand-in for the program ReFrame, because tests measure nothing.
+
+    Writes each selected run; the stack `new` has `gain` of the performance in cases of HDF5.
 
     Attributes:
         noise: of a run; 0.01 decides with the fewest pairs.
@@ -69,7 +72,7 @@ class FakeReframe:
                 traced = order.is_traced and self.collective[stack]
                 operations = {"MPIIO_COLL_WRITES": traced} if traced else None
                 counts = CounterReadings({"pwrite64": self.writes[stack]}, {}, None, True, "", operations)
-                self._spool(spool, run, stack, {}, Output("benchio", "1", "ok", None, (), {"counts": counts.to_json()}))
+                self._spool(spool, run, stack, {}, build_output(tool="benchio", facts={"counts": counts.to_json()}))
         else:
             if order.turns[0].pair:
                 self.starts.append({run for _, _, run in selected})
@@ -81,17 +84,17 @@ class FakeReframe:
 
     def _output(self, run: str, stack: str, seed: list[int]) -> Output:
         if stack in self.failing and "netcdf4" in run:
-            return Output("benchio", "1", "failed", "NC_EHDFERR", ())
+            return build_output(tool="benchio", status="failed", reason="NC_EHDFERR")
         gain = self.gain if stack == "new" and "hdf5" in run else 1.0
         level = 1000 * gain * float(np.exp(np.random.default_rng([*seed, len(run)]).normal(0, self.noise)))
         case = {"api": run.partition("api=")[2], "ab_run": True}
-        return Output("benchio", "1", "ok", None, (Result("write", "bandwidth", "MiB/s", (level,) * 3, case),))
+        return build_output(build_result(*(level,) * 3, case=case), tool="benchio")
 
     def _spool(self, spool: Path, run: str, stack: str, facts: dict[str, object], output: Output) -> None:
         name = checks.turn_run_name(run, facts) if facts else run
-        case = checks.SpooledCase(
-            name, "benchio", "default", stack, STACKS[stack].to_json(), 1_700_000_000, 1.0, output.to_json(), facts
-        )  # fmt: skip
+        case = build_spooled_case(
+            name=name, stack=stack, stack_document=STACKS[stack].to_json(), output=output, facts=facts
+        )
         checks.spool_case(spool, case, {})
 
 
@@ -274,7 +277,7 @@ def test_change_of_a_session_is_reproduced_or_not(
 def test_recorded_stack_that_is_gone_is_refused(tmp_path: Path) -> None:
     """It names what is missing; with all files it is the stack under a name of its own."""
     library = tmp_path / "libhdf5.so"
-    stack = Stack("old", "local", "spack", "installed", (StackPart("hdf5", "1.10.8", files=(str(library),)),))
+    stack = build_stack(StackPart("hdf5", "1.10.8", files=(str(library),)), name="old")
     with pytest.raises(UsageError, match=r"no longer on this machine: .*/libhdf5\.so is missing"):
         recorded_stack("local", stack)
     library.touch()
@@ -284,7 +287,7 @@ def test_recorded_stack_that_is_gone_is_refused(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_reproduced_is_refused(cli: Cli, history: History) -> None:
-    history.begin_session(SessionRecord("a" * 36, "local", "smoke", "run", 1_700_000_000))
+    history.begin_session(build_session("a" * 36, suite="smoke", started_at=1_700_000_000))
     for name, message in (("nonsense", "no finding"), ("aaaa", "it has no pairs of two stacks")):
         found = cli("reproduce", name)
         assert found.exit_code == 2

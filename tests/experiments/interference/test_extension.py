@@ -6,12 +6,12 @@ from pathlib import Path
 
 from iowatch.checks import JobScript, RunOrder
 from iowatch.checks.job import compose_job, job_time_limit_s, scheduler_options
-from tests.checks.runs import make_run
+from tests.builders import build_checked_run
 
 
 def test_aggressors_replace_the_job(tmp_path: Path) -> None:
     settings = {"count": 2, "directory": str(tmp_path / "aggressors"), "time_limit_s": 300}
-    run = make_run(order=RunOrder(session="s1", extensions={"aggressor": settings}), scheduler="slurm")
+    run = build_checked_run(order=RunOrder(session="s1", extensions={"aggressor": settings}), scheduler="slurm")
     script = compose_job(run, JobScript())
     assert (script.before, script.after, script.is_launched) == ((), (), False)
     assert list(script.command) == ["sh", f"{tmp_path}/aggressors/start.sh"]

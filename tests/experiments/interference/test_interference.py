@@ -12,8 +12,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from click.testing import Result as CliResult
@@ -21,7 +19,7 @@ from click.testing import Result as CliResult
 from iowatch import checks
 from iowatch.benchmarks.ior import IOR
 from iowatch.benchmarks.suites import SuiteCase, load_suite
-from iowatch.core import Output, OutputStatus, Result, UsageError
+from iowatch.core import UsageError
 from iowatch.experiments.interference import aggressors as jobs
 from iowatch.experiments.interference import jobs as aggressors
 from iowatch.experiments.interference import page as page
@@ -32,14 +30,19 @@ from iowatch.findings.series import monitored_series
 from iowatch.output.dashboard.build import build_site
 from iowatch.session import reframe
 from iowatch.session.context import CaseSelection, SessionContext
+from iowatch.session.file_systems import LockedSession
+from iowatch.session.options import SessionOptions
 from iowatch.session.reframe import ReframePartition, ReframeSite
+from iowatch.statistics.interleaving import AbSchedule, StopRule
 from iowatch.store import History, SeriesFilter
+from tests.builders import build_output, build_planned_run, build_result, build_spooled_case
 from tests.checks.orders import order_of
 
 Cli = Callable[..., CliResult]
 # Record of one start of the case `op=write` of the suite on ext4; benchio printed the mean of its ten repetitions.
 CAPTURED = Path(__file__).parent / "data" / "aggressor.json"
 MEAN = 893.43
+START_BYTES = 10 * (64 << 20)  # of one start of it
 RUN = ("interference", "--suite", "interference", "victim=op=write", "aggressor=op=write")
 
 
@@ -49,7 +52,7 @@ def turn_of(environment: dict[str, str]) -> tuple[int, int]:
 
 
 class Machine:
-    """ReFrame replaced: aggressors are processes whose start lasts until the victim has ended.
+    """A stand-in for ReFrame, because nothing is measured: aggressors are processes that last until the victim ended.
 
     Attributes:
         turns: (pair, level) of the victims.
@@ -116,18 +119,18 @@ class Machine:
         samples = tuple(1000 * (1 + 0.01 * pair) / (1 + level) * factor for factor in (0.98, 1.0, 1.02))
         case = {"api": "POSIX", **order.turns[0].parameters}
         assert case["aggressors"] == level
-        results = (Result("write", "bandwidth", "MiB/s", samples, case),)
-        facts = {"pair": pair, "side": str(level), "measured": measured}
-        name = checks.turn_run_name("benchio:op=write", facts)
+        output = build_output(build_result(*samples, case=case), tool="benchio")
         if (pair, level) == self.fails:
-            results = ()
-        status: OutputStatus = "ok" if results else "failed"
-        output = Output("benchio", "1.0.0", status, None if results else "no space left", results).to_json()
-        checks.spool_case(
-            order.spool,
-            checks.SpooledCase(name, "benchio", "default", "one", {}, int(time.time()), 0.1, output, facts),
-            {},
+            output = build_output(tool="benchio", status="failed", reason="no space left")
+        facts = {"pair": pair, "side": str(level), "measured": measured}
+        victim = build_spooled_case(
+            name=checks.turn_run_name("benchio:op=write", facts),
+            stack="one",
+            started_at=int(time.time()),
+            output=output,
+            facts=facts,
         )
+        checks.spool_case(order.spool, victim, {})
 
 
 @pytest.fixture
@@ -160,6 +163,13 @@ def limits(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
         monkeypatch.setattr(plan, "make_context", make_limited_context)
 
     return change
+
+
+def interference_context() -> plan.InterferenceContext:
+    """The case `op=write` as victim of one aggressor of the same case."""
+    return plan.make_interference_context(
+        SessionOptions(system="local", suite="interference"), "op=write", "op=write", (0, 1)
+    )
 
 
 # Levels
@@ -259,7 +269,7 @@ def test_aggressors_that_always_fail_end_the_session(machine: Machine, cli: Cli,
 
 
 def test_byte_budget_counts_all_jobs(machine: Machine, cli: Cli, limits: Callable[..., None]) -> None:
-    """One start, of the victim or of an aggressor, writes ten times 64 MiB."""
+    """The victim writes as much in one start as an aggressor."""
     limits(total_bytes=6 << 30)
     result = cli(*RUN, "--levels", "2", "--budget", 5, "--json")
     assert result.exit_code == 0, result.stderr
@@ -267,18 +277,25 @@ def test_byte_budget_counts_all_jobs(machine: Machine, cli: Cli, limits: Callabl
     assert (run["stopped"], run["pairs"] >= 1) == ("bytes", True)
     assert machine.jobs is not None
     started = sum((machine.jobs / f"job-{n}" / "starts").read_text().count("\n") for n in (1, 2))
-    assert (len(machine.turns) + started) * 10 * (64 << 20) <= 6 << 30
+    assert (len(machine.turns) + started) * START_BYTES <= 6 << 30
 
 
-def test_starts_are_limited_by_what_is_left_of_the_byte_budget() -> None:
-    """100 bytes, of which 20 are written, 4 starts of 5 bytes were made, and the victim writes 10: 50 are left."""
-    runner: Any = object.__new__(interference._InterferenceRunner)
-    runner.interference, runner._written = SimpleNamespace(byte_budget=100), 20
-    runner.plan = SimpleNamespace(volume_bytes=10, aggressor=SimpleNamespace(volume_bytes=5))
-    runner.aggressors = SimpleNamespace(starts=4)
+def test_starts_are_limited_by_what_is_left_of_the_byte_budget(
+    machine: Machine, limits: Callable[..., None], history: History, tmp_path: Path
+) -> None:
+    """Of 17 starts 2 are written, aggressors made 4, and the victim needs one: 10 are left."""
+    limits(total_bytes=17 * START_BYTES)
+    context = interference_context()
+    session = LockedSession(context.session, {}, {})
+    schedule = AbSchedule(StopRule(pairs=1), 0, sides=["0", "1"])
+    runner = interference._InterferenceRunner(history, session, context, context.plan(), schedule)
+    runner.aggressors = jobs.Aggressors(context.session, runner.plan.aggressor, 1, tmp_path, 3600)
+    (tmp_path / "job-1").mkdir()
+    (tmp_path / "job-1" / "starts").write_text("".join(f"0 {number} 0.0 1.0 0\n" for number in range(4)))
+    runner._written = 2 * START_BYTES
     assert [runner._starts_left(level) for level in (1, 2, 5, 11)] == [10, 5, 2, 0]
     assert runner._starts_left(0) > 1000
-    runner._written = 71
+    runner._written = 13 * START_BYTES
     assert [runner._starts_left(level) for level in (0, 1)] == [0, -1]
 
 
@@ -372,9 +389,8 @@ def test_covered_share_counts_only_what_is_inside() -> None:
     assert aggressors.covered_share([], 2.0, 10.0) == 0
 
 
-def test_level_needs_each_aggressor_during_nine_tenths_of_the_measurement(tmp_path: Path) -> None:
-    run: Any = SimpleNamespace(case=SimpleNamespace(time_limit_s=60))
-    load = jobs.Aggressors(SimpleNamespace(), run, 2, tmp_path, 3600)  # type: ignore[arg-type]
+def test_level_needs_each_aggressor_during_nine_tenths_of_the_measurement(machine: Machine, tmp_path: Path) -> None:
+    load = jobs.Aggressors(interference_context().session, build_planned_run(), 2, tmp_path, 3600)
     for number, end in ((1, 9.5), (2, 8.9)):
         (tmp_path / f"job-{number}").mkdir()
         rows = ["0 1 0.0 4.0 0", f"0 2 4.0 {end} 0", "7 3 0.0 10.0 0", "0 4 8.0 1"]  # another turn; half a line

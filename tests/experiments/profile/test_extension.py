@@ -11,13 +11,13 @@ import pytest
 from iowatch.checks import JobScript, RunOrder
 from iowatch.checks.cases import ReframeTasks, changed_case
 from iowatch.checks.job import compose_job, job_time_limit_s
-from tests.checks.runs import make_run
+from tests.builders import build_checked_run
 from tests.checks.test_reframe import WRITE, check, replay
 
 
 def test_profiler_starts_the_traced_program() -> None:
     order = RunOrder(session="s1", extensions={"profiler": {"profilers": ["perf"]}})
-    run = make_run(order=order, is_traced=True)
+    run = build_checked_run(order=order, is_traced=True)
     script = compose_job(run, JobScript())
     assert list(script.command[:3]) == ["sh", "profile.sh", "env"]
     assert "perf trace" in script.files["profile.sh"]

@@ -10,14 +10,14 @@ import pytest
 from click.testing import Result
 
 from iowatch import checks
-from iowatch.core import Output
 from iowatch.session import ingest
 from iowatch.session.budget import load_run_history
-from iowatch.store import History, RunRecord, SessionRecord, StackRecord
+from iowatch.store import History
+from tests.builders import build_output, build_run, build_session
 
-RECORD = SessionRecord("a" * 36, "local", "smoke", "run", 1_000_000)
-OUTPUT = Output("ior", "4.0.0", "ok", None, (), {"profile": None})
-RUN = RunRecord("ior:single", "default", StackRecord("x"), "print", 1_000_000, OUTPUT, wall_s=500.0)
+RECORD = build_session("a" * 36, suite="smoke", started_at=1_000_000)
+OUTPUT = build_output(facts={"profile": None})
+RUN = build_run(name="ior:single", stack="x", started_at=1_000_000, output=OUTPUT, wall_s=500.0)
 
 
 @pytest.mark.parametrize(("origin", "known"), [("run", 1), ("profile", 0)])

@@ -6,9 +6,10 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
-from iowatch.core import Output, Result, UsageError, artefacts
+from iowatch.core import UsageError, artefacts
 from iowatch.findings import update_findings
-from iowatch.store import Artefact, ExpectedResult, History, RunRecord, SessionFacts, SessionRecord, StackRecord
+from iowatch.store import Artefact, History, RunRecord, SessionFacts, StackRecord
+from tests.builders import build_expected_result, build_output, build_result, build_run, build_session
 
 DAY_S = 86400
 START = 1_735_700_000
@@ -41,17 +42,16 @@ def _system(history: History, number: int, attack: str, place: Path) -> None:
     name = attack[:180]
     for day in range(14):
         begin = START + day * DAY_S
-        session = SessionRecord(
+        session = build_session(
             f"{attack[:40]}{number}-{day}"[-60:],
-            name,
-            attack[:180],
-            "run",
-            begin,
-            SessionFacts.from_document({"note": attack}),
+            system=name,
+            suite=attack[:180],
+            started_at=begin,
+            facts=SessionFacts.from_document({"note": attack}),
         )
         expected = [
-            ExpectedResult(attack, name, name, "write", "bandwidth"),
-            ExpectedResult(f"{attack}2", name, name, "read", "bandwidth"),
+            build_expected_result(attack, partition=name, stack=name),
+            build_expected_result(f"{attack}2", partition=name, stack=name, operation="read"),
         ]
         history.begin_session(session, expected)
         history.record_runs(session.uuid, [_run(number, day, attack, place)])
@@ -63,19 +63,20 @@ def _system(history: History, number: int, attack: str, place: Path) -> None:
 def _run(number: int, day: int, attack: str, place: Path) -> RunRecord:
     value = 100.0 * (3.0 if day >= 7 else 1.0) + day % 3
     case = {"api": attack, "file": attack[:100], "ranks": 4, attack[:50]: attack}
-    results = (Result("write", "bandwidth", "MiB/s", (value, value * 0.97), case),)
+    results = (build_result(value, value * 0.97, case=case),)
     output = place / "output.txt"
     output.write_text(f"{attack}\n", encoding="utf-8", errors="replace")
     stored = artefacts.store_artefact(output)
     parts = [{"name": attack, "version": attack, "hash": attack, "compiler": attack}]
     failed = day == 13
-    return RunRecord(
+    return build_run(
         name=attack,
         partition=attack[:180],
         stack=StackRecord(attack[:180], {"parts": parts, "note": attack, "night": day // 7}),
-        fingerprint=f"{number}-{day}",
         started_at=START + day * DAY_S + 60,
-        output=Output("ior", attack[:180], "failed" if failed else "ok", attack if failed else None, results),
+        output=build_output(
+            *results, version=attack[:180], status="failed" if failed else "ok", reason=attack if failed else None
+        ),
         facts={
             "nodes": [attack],
             "command": attack,

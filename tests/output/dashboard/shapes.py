@@ -9,9 +9,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from iowatch.core import Output, Result, Scalar
+from iowatch.core import Scalar
 from iowatch.findings import update_findings
-from iowatch.store import History, RunRecord, SessionRecord, StackRecord
+from iowatch.store import History, RunRecord
+from tests.builders import build_output, build_result, build_run, build_session
 
 DAY_S = 86400
 START = 1_735_700_000
@@ -54,7 +55,7 @@ def fill(database: Path | str, days: int = SESSIONS, without: Container[int] = (
     with History.open(str(database)) as history:
         for day in (n for n in range(days) if n not in without):
             begin = START + day * DAY_S
-            session = SessionRecord(f"archer-{day:03d}", "archer", "nightly", "run", begin)
+            session = build_session(f"archer-{day:03d}", system="archer", started_at=begin)
             history.begin_session(session, [])
             history.record_runs(
                 session.uuid,
@@ -67,12 +68,7 @@ def fill(database: Path | str, days: int = SESSIONS, without: Container[int] = (
 def make_run(shape: str, value: float, day: int, begin: int) -> RunRecord:
     """A run of benchio with three samples, the largest `value` (MiB/s), at `begin` (epoch s)."""
     case = dict(CASE) if shape == "reference" else {**CASE, "mode": shape}
-    result = Result("write", "bandwidth", "MiB/s", (value, value * 0.97, value * 0.93), case)
-    return RunRecord(
-        name=f"benchio:{shape}",
-        partition="default",
-        stack=StackRecord("published"),
-        fingerprint=f"{shape}-{day}",
-        started_at=begin,
-        output=Output("benchio", "1.0.0", "ok", None, (result,)),
+    result = build_result(value, value * 0.97, value * 0.93, case=case)
+    return build_run(
+        name=f"benchio:{shape}", stack="published", started_at=begin, output=build_output(result, tool="benchio")
     )

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from iowatch.core import Output, Result
 from iowatch.findings import update_findings
 from iowatch.output.dashboard.build import build_site
 from iowatch.output.dashboard.pages.series import rank_correlations
-from iowatch.store import History, RunRecord, SessionRecord, StackRecord
+from iowatch.store import History
+from tests.builders import build_result, build_run, build_session, store_session
 from tests.output.dashboard.browser import Browser
 from tests.output.dashboard.test_series import plotted
 
@@ -331,12 +331,9 @@ def loaded_site(tmp_path_factory: pytest.TempPathFactory) -> Path:
             own = {"client_written_bytes": 0.0, "unknown": 1.0}
             after = {"time_s": begin + 10, "client_written_bytes": 1e9 * value}
             facts = {"covariates": {"before": {**before, **own}, "after": after}}
-            session = SessionRecord(f"day-{day:03d}", "site", "nightly", "run", begin)
-            history.begin_session(session, [])
-            output = Output("ior", "4", "ok", None, (Result("write", "bandwidth", "MiB/s", (value,), {"ranks": 4}),))
-            run = RunRecord("ior:x", "default", StackRecord("gnu"), session.uuid, begin, output, facts=facts)
-            history.record_runs(session.uuid, [run])
-            history.end_session(session.uuid, "ok", begin + 60)
+            session = build_session(f"day-{day:03d}", system="site", started_at=begin)
+            run = build_run(build_result(value, case={"ranks": 4}), name="ior:x", started_at=begin, facts=facts)
+            store_session(history, session, [run], duration_s=60)
         update_findings(history, "site", datetime.fromtimestamp(1_735_700_000 + LOADED_DAYS * DAY_S, UTC))
         build_site(history, place / "site")
     return place / "site"

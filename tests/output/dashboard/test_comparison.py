@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from iowatch.core import Output, Result
 from iowatch.output.dashboard.build import build_site
 from iowatch.output.dashboard.drawing import forest_axis, forest_picture, forest_scale, samples_picture
-from iowatch.store import History, RunRecord, SessionFacts, SessionRecord, StackRecord
+from iowatch.store import History, SessionFacts
+from tests.builders import build_result, build_run, build_session
 from tests.output.dashboard.browser import Browser
 
 START = 1_700_000_000  # 2023-11-14
@@ -89,17 +89,16 @@ def test_all_samples_of_a_side_are_drawn() -> None:
 def test_ab_runs_have_a_page(tmp_path: Path, var: Path) -> None:
     with History.open(str(tmp_path / "history.db")) as history:
         interleaved = {"left": "old", "right": "new", "seed": 1}
-        history.begin_session(
-            SessionRecord("fair-1", "local", "tiny", "run", START, SessionFacts.from_document({"ab_run": interleaved}))
-        )
+        facts_of_session = SessionFacts.from_document({"ab_run": interleaved})
+        history.begin_session(build_session("fair-1", started_at=START, facts=facts_of_session))
         for pair in range(1, 10):
             for side, level in (("left", 100.0), ("right", 150.0)):
                 facts = {"pair": pair, "side": side}
                 name, level = f"ior:a#{pair}{side}", level + pair
                 case = {"api": "POSIX", "ranks": 2, "ab_run": True}
-                output = Output("ior", "4.0.0", "ok", None, (Result("write", "bandwidth", "MiB/s", (level,), case),))
-                stack = StackRecord(str(interleaved[side]))
-                history.record_runs("fair-1", [RunRecord(name, "default", stack, name, START, output, facts=facts)])
+                stack, result = str(interleaved[side]), build_result(level, case=case)
+                run = build_run(result, name=name, stack=stack, started_at=START, facts=facts)
+                history.record_runs("fair-1", [run])
         history.end_session("fair-1", "ok", START + 600)
         build_site(history, tmp_path / "site")
     listed = (tmp_path / "site" / "comparisons.html").read_text(encoding="utf-8")

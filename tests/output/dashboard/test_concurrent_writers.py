@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from iowatch.core import Output, Result
 from iowatch.output.dashboard import build
 from iowatch.output.dashboard.data import Catalogue, collect_catalogue
-from iowatch.store import History, RunRecord, SessionRecord, StackRecord
+from iowatch.store import History
 from tests import postgresql
+from tests.builders import build_result, build_run, build_session
 
 DAY_S = 86400
 START = 1_760_000_400
@@ -21,11 +21,10 @@ SESSIONS = 9
 def record_session(history: History, number: int, *apis: str) -> None:
     """A session with a run of each interface."""
     begin, name = START + number * DAY_S, f"night-{number}"
-    history.begin_session(SessionRecord(name, "busy", "nightly", "run", begin))
+    history.begin_session(build_session(name, system="busy", started_at=begin))
     for api in apis:
-        result = Result("write", "bandwidth", "MiB/s", (1000.0 + number, 990.0), {"api": api, "ranks": 4})
-        output = Output("ior", "4.0.0", "ok", None, (result,))
-        run = RunRecord(f"ior:{api}", "default", StackRecord("gcc"), f"{name}/{api}", begin, output)
+        result = build_result(1000.0 + number, 990.0, case={"api": api, "ranks": 4})
+        run = build_run(result, name=f"ior:{api}", stack="gcc", started_at=begin)
         history.record_runs(name, [run])
     history.end_session(name, "ok", begin + 600)
 

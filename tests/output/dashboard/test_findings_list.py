@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import shutil
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,9 +14,11 @@ from iowatch.findings import finding_document, load_findings
 from iowatch.findings.finding import Resolution
 from iowatch.output.dashboard import year_calendar
 from iowatch.output.dashboard.build import build_site
+from iowatch.output.dashboard.data import SystemEntry
 from iowatch.output.dashboard.pages import finding as finding_page
 from iowatch.output.dashboard.pages import findings as list_page
 from iowatch.store import FindingRow, History
+from tests.builders import build_event, build_session_row, build_system_entry
 from tests.output.dashboard.browser import Browser
 
 SYSTEM, GAIN = "franklin", "franklin-20090317-up"
@@ -141,12 +142,10 @@ def test_marks_of_near_days_do_not_cover_each_other() -> None:
 def test_systems_share_the_axis_of_the_newest_session() -> None:
     """A system that stopped in January is shown beside one of March, both up to March."""
 
-    def machine(name: str, *month: int) -> Any:
-        session = SimpleNamespace(started_at=_time(2025, month[-1], 10))
-        event = SimpleNamespace(
-            start=_time(2025, month[0], 5), end=_time(2025, month[0], 6), kind="outage", title="<b>"
-        )
-        return SimpleNamespace(name=name, sessions=(session,), findings=(), events=(event,))
+    def machine(name: str, *month: int) -> SystemEntry:
+        session = build_session_row(started_at=_time(2025, month[-1], 10))
+        event = build_event(date(2025, month[0], 5), title="<b>")
+        return build_system_entry(name, sessions=[session], events=[event])
 
     (year,) = year_calendar.calendar_years([machine("old", 1), machine("new", 2, 3)])
     assert year.title == "Apr 2024 to Mar 2025"

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from iowatch.benchmarks import suites
-from iowatch.core import Output, Result
 from iowatch.demo.scenarios import franklin_scenario
 from iowatch.output.dashboard.build import build_site
 from iowatch.output.dashboard.pages.franklin import measured_case
-from iowatch.store import History, RunRecord, SessionRecord, StackRecord
+from iowatch.store import History
+from tests.builders import build_output, build_result, build_run, build_session
 
 
 def test_franklin_page_has_the_newest_measured_value_beside_the_replayed_ones(tmp_path: Path) -> None:
@@ -17,10 +17,10 @@ def test_franklin_page_has_the_newest_measured_value_beside_the_replayed_ones(tm
     with History.open(str(tmp_path / "history.db")) as history:
         for number, (api, value) in enumerate([("HDF5", 150.0), ("HDF5", 222.0), ("PNETCDF", 333.0)]):
             case = {"workload": "flash-io", "api": api, "file": "shared", "ranks": 4}
-            result = Result("checkpoint write", "bandwidth", "MiB/s", (value,), case)
-            begin, output = 1_760_000_400 + number * 86400, Output("benchio", "1.0", "ok", None, (result,))
-            run = RunRecord(f"f{number}", "default", StackRecord("gcc"), f"run-{number}", begin, output)
-            history.begin_session(SessionRecord(f"s{number}", "here", "nightly", "run", run.started_at))
+            result = build_result(value, operation="checkpoint write", case=case)
+            begin, output = 1_760_000_400 + number * 86400, build_output(result, tool="benchio")
+            run = build_run(name=f"f{number}", stack="gcc", started_at=begin, output=output)
+            history.begin_session(build_session(f"s{number}", system="here", started_at=run.started_at))
             history.record_runs(f"s{number}", [run])
             history.end_session(f"s{number}", "ok", run.started_at + 60)
         build_site(history, tmp_path / "site")

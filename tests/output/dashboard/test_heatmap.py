@@ -13,12 +13,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from iowatch.core import Case, Output, Result, Scalar
+from iowatch.core import Case, Scalar
 from iowatch.findings import update_findings
 from iowatch.output.dashboard.build import build_site
 from iowatch.output.dashboard.heat_map import build_heat_map
 from iowatch.output.dashboard.pages import overview
-from iowatch.store import History, RunRecord, SeriesRow, SessionFacts, SessionRecord, StackRecord
+from iowatch.store import History, RunRecord, SeriesRow, SessionFacts
+from tests.builders import build_case, build_result, build_run, build_series_row, build_session
 from tests.output.dashboard.browser import Browser
 
 Status = Literal["ok", "incomplete", "running"]
@@ -27,7 +28,7 @@ START = 1_735_700_000
 
 
 def _row(number: int, parameters: Mapping[str, Scalar], benchmark: str = "ior", stack: str = "gnu") -> SeriesRow:
-    return SeriesRow(number, "x", "compute", stack, Case(benchmark, dict(parameters)), "bandwidth", 1, 0, 0)
+    return build_series_row(number, system="x", stack=stack, case=build_case(benchmark, **parameters))
 
 
 def _ior(stripes: tuple[int, ...] = (1, -1)) -> list[SeriesRow]:
@@ -128,7 +129,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with History.open(str(place / "history.db")) as history:
         for number in range(10):
             uuid, begin = f"night-{number}", START + number * DAY_S
-            history.begin_session(SessionRecord(uuid, "local", "nightly", "run", begin))
+            history.begin_session(build_session(uuid, started_at=begin))
             sizes = [1, 2, *([4] if number < 9 else [8])]
             history.record_runs(uuid, [_run(nodes, number, begin + 60 * nodes) for nodes in sizes])
             history.end_session(uuid, "ok", begin + 900)
@@ -141,15 +142,8 @@ def _run(nodes: int, number: int, begin: int) -> RunRecord:
     fell = number == 9 and nodes == 2
     case: dict[str, Scalar] = {"api": "POSIX", "nodes": nodes}
     values = {"write": 40.0 if fell else 100.0, "read": 200.0}
-    results = tuple(Result(op, "bandwidth", "MiB/s", (value,), case) for op, value in values.items())
-    return RunRecord(
-        f"ior:{nodes}",
-        "default",
-        StackRecord("gnu"),
-        f"{nodes}-{number}",
-        begin,
-        Output("ior", "4", "ok", None, results),
-    )
+    results = tuple(build_result(value, operation=op, case=case) for op, value in values.items())
+    return build_run(*results, name=f"ior:{nodes}", started_at=begin)
 
 
 def test_cells_show_the_results_of_the_newest_session(site: Path) -> None:
@@ -175,7 +169,7 @@ def test_cells_show_the_results_of_the_newest_session(site: Path) -> None:
 def test_cells_of_a_first_session_are_values(tmp_path: Path) -> None:
     """One session with writes of 100 and reads of 200 MiB/s on one node."""
     with History.open(str(tmp_path / "history.db")) as history:
-        history.begin_session(SessionRecord("first", "local", "nightly", "run", START))
+        history.begin_session(build_session("first", started_at=START))
         history.record_runs("first", [_run(1, 0, START)])
         history.end_session("first", "ok", START + 900)
         build_site(history, tmp_path / "site", pages=[overview.PAGE])
@@ -240,12 +234,12 @@ def test_manual_session_after_the_nightly_one_is_not_the_newest(
     with History.open(str(tmp_path / "history.db")) as history:
         for number in range(10):
             uuid, begin = f"night-{number}", START + number * DAY_S
-            history.begin_session(SessionRecord(uuid, "local", "nightly", "run", begin))
+            history.begin_session(build_session(uuid, started_at=begin))
             history.record_runs(uuid, [_run(nodes, number, begin + 60 * nodes) for nodes in (1, 2, 4, 8)])
             history.end_session(uuid, "ok", begin + 900)
         begin += 8 * 3600
         history.begin_session(
-            SessionRecord("later", "local", suite, "run", begin, SessionFacts.from_document(attributes))
+            build_session("later", suite=suite, started_at=begin, facts=SessionFacts.from_document(attributes))
         )
         history.record_runs("later", [_run(1, 10, begin)])
         if status != "running":
@@ -263,7 +257,7 @@ def test_series_that_ended_long_ago_are_not_in_the_map(tmp_path: Path) -> None:
     with History.open(str(tmp_path / "history.db")) as history:
         for number in (0, *range(40, 50)):
             uuid, begin = f"night-{number}", START + number * DAY_S
-            history.begin_session(SessionRecord(uuid, "local", "nightly", "run", begin))
+            history.begin_session(build_session(uuid, started_at=begin))
             history.record_runs(uuid, [_run(1 if number else 64, number, begin)])
             history.end_session(uuid, "ok", begin + 900)
         build_site(history, tmp_path / "site")

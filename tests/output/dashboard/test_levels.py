@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC
-from types import SimpleNamespace
-from typing import Any, cast
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from markupsafe import Markup
 
-from iowatch.core import METRICS, Case
-from iowatch.output.dashboard.data import SystemEntry
+from iowatch.core import Scalar
+from iowatch.findings import Finding, FindingState
+from iowatch.output.dashboard.data import PublishedLimit, SeriesEntry, SeriesLimits, SystemEntry
 from iowatch.output.dashboard.levels import (
     BAND_CLASSES,
     AcceptedLevel,
@@ -32,7 +34,23 @@ from iowatch.output.dashboard.pages.overview import _series_row, _session_kinds
 from iowatch.output.dashboard.scaling_curves import OwnCurves
 from iowatch.statistics import ChangePoint, Detection
 from iowatch.statistics.method import Adjustment, Drift
-from iowatch.store import NO_SESSION_FACTS, AbRunFacts, SeriesPoints, SeriesSamples, SessionFacts, SessionRow
+from iowatch.store import AbRunFacts, History, RunRecord, SessionFacts, SessionRow
+from tests.builders import (
+    build_change_point,
+    build_finding,
+    build_member,
+    build_points,
+    build_result,
+    build_run,
+    build_samples,
+    build_series_entry,
+    build_series_row,
+    build_session,
+    build_session_row,
+    build_site_build,
+    build_system_entry,
+    store_session,
+)
 
 
 @pytest.mark.parametrize(
@@ -46,8 +64,7 @@ from iowatch.store import NO_SESSION_FACTS, AbRunFacts, SeriesPoints, SeriesSamp
     ],
 )
 def test_gain_is_performance_or_none(metric: str, value: float, level: float, expected: float | None) -> None:
-    series: Any = SimpleNamespace(metric=METRICS[metric])
-    assert performance_ratio(series, value, level) == expected
+    assert performance_ratio(series(metric=metric), value, level) == expected
 
 
 DAY = 86_400
@@ -55,18 +72,7 @@ DAY = 86_400
 
 def step(day: int, ratio: float, *, before: float = 100.0, suspected: bool = False) -> ChangePoint:
     """A change on a day."""
-    return ChangePoint(
-        index=day,
-        time=day * DAY,
-        last_before=(day - 1) * DAY,
-        direction="up" if ratio > 1 else "down",
-        ratio=ratio,
-        before=before,
-        after=before * ratio,
-        confidence=0.9,
-        observations=10,
-        suspected=suspected,
-    )
+    return build_change_point(day * DAY, ratio, before=before, suspected=suspected)
 
 
 def drift(first: int, last: int, ratio: float) -> Drift:
@@ -76,49 +82,38 @@ def drift(first: int, last: int, ratio: float) -> Drift:
 
 def series(
     *steps: ChangePoint,
+    number: int = 1,
     metric: str = "bandwidth",
-    findings: tuple[Any, ...] = (),
+    findings: tuple[Finding, ...] = (),
     drifts: tuple[Drift, ...] = (),
     noise: float | None = None,
     explained: float | None = None,
-) -> Any:
-    """A series in which detection found steps and drifts; `explained` by a covariate."""
-    changes = tuple(one for one in steps if not one.suspected)
-    suspected = tuple(one for one in steps if one.suspected)
-    return SimpleNamespace(
-        row=SimpleNamespace(id=1, metric=metric),
-        metric=METRICS[metric],
-        detection=Detection(
-            100,
-            "ok",
-            noise,
-            changes=changes,
-            suspected=suspected,
-            drifts=drifts,
-            adjustment=None if explained is None else Adjustment("load", explained),
-        ),
-        findings=findings,
-        limits=SimpleNamespace(reference=None),
-        headline=True,
-        stamp=SimpleNamespace(last=99 * DAY),
+    last: int = 99 * DAY,
+) -> SeriesEntry:
+    """A series in which detection found steps and drifts; `explained` by a covariate, `last` result at that time."""
+    detection = Detection(
+        100,
+        "ok",
+        noise,
+        changes=tuple(one for one in steps if not one.suspected),
+        suspected=tuple(one for one in steps if one.suspected),
+        drifts=drifts,
+        adjustment=None if explained is None else Adjustment("load", explained),
+    )
+    return build_series_entry(
+        build_series_row(number, metric=metric), last=last, detection=detection, findings=findings
     )
 
 
-def samples(*values: float) -> SeriesSamples:
-    """One value per day."""
-    days = np.arange(len(values)) * DAY
-    array = np.asarray(values)
-    return SeriesSamples(1, days, days, array, array, array, np.ones_like(days), array)
-
-
-def finding(day: int, state: str, before: float, series_id: int = 1) -> Any:
-    member = SimpleNamespace(series_id=series_id, before=before, first_after=day * DAY)
-    return SimpleNamespace(id=f"day-{day}", system="local", state=state, first_after=day * DAY, members=(member,))
+def finding(day: int, state: FindingState, before: float) -> Finding:
+    """A finding of a day with the series 1, whose level was `before`."""
+    member = build_member(1, before=before, first_after=day * DAY)
+    return build_finding(member, id=f"day-{day}", system="local", state=state, first_after=day * DAY)
 
 
 def test_drift_line_goes_through_the_median_of_its_observations() -> None:
     """From 50 to 200 (a factor of 4) around a median of 100; observations outside of the drift are ignored."""
-    (found,) = drawn_levels(series(drifts=(drift(2, 6, 4.0),)), samples(900, 900, 100, 100, 100, 100, 100, 900))
+    (found,) = drawn_levels(series(drifts=(drift(2, 6, 4.0),)), build_samples([900, 900, 100, 100, 100, 100, 100, 900]))
     assert (found.kind, found.value, found.end) == ("drift", 50.0, 200.0)
 
 
@@ -130,7 +125,7 @@ def test_only_suspected_steps_are_replaced_by_the_drift_that_covers_them() -> No
 
 
 def test_accepted_level_is_the_one_before_the_first_open_change() -> None:
-    states = ("open", "suspected", "acknowledged")
+    states: tuple[FindingState, ...] = ("open", "suspected", "acknowledged")
     disputed = [finding(20 + day, state, before=100.0 + day) for day, state in enumerate(states)]
     settled = [finding(10, "accepted", before=1.0), finding(11, "resolved", before=2.0)]
     found = accepted_level(series(step(20, 0.5), findings=(*disputed[::-1], *settled)), [7.0] * 90)
@@ -138,7 +133,7 @@ def test_accepted_level_is_the_one_before_the_first_open_change() -> None:
     assert (found.value, found.source) == (100.0, "level before day-20, which is open")
 
 
-def bands(one: Any, last: int = 60) -> list[tuple[int, int, float]]:
+def bands(one: SeriesEntry, last: int = 60) -> list[tuple[int, int, float]]:
     """First and last day, and the level in the middle of the normal band."""
     found = drawn_bands(one, np.full(60, 25.0), 0, last * DAY)
     return [(b.first // DAY, b.last // DAY, round((b.low * b.high) ** 0.5, 6)) for b in found]
@@ -148,7 +143,9 @@ def test_drawn_band_follows_accepted_changes_only() -> None:
     """From the level before an undecided change on it stays, so that the change is outside of it."""
     changes = step(20, 0.5), step(40, 0.5, before=50.0), step(50, 3.0, before=25.0, suspected=True)
     assert bands(series(*changes, noise=0.02)) == [(0, 20, 100), (20, 40, 50), (40, 60, 25)]
-    for state, expected in {"accepted": [(20, 40, 50), (40, 60, 25)], "open": [(20, 60, 50)]}.items():
+    decisions: dict[FindingState, list[tuple[int, int, float]]]
+    decisions = {"accepted": [(20, 40, 50), (40, 60, 25)], "open": [(20, 60, 50)]}
+    for state, expected in decisions.items():
         decided = series(*changes, noise=0.02, findings=(finding(40, state, before=50.0),))
         assert bands(decided) == [(0, 20, 100), *expected]
     assert bands(series(noise=0.02)) == [(0, 60, 25)]
@@ -182,7 +179,7 @@ def test_accepted_level_without_change_is_the_median_of_60_observations() -> Non
 
 def test_results_are_compared_with_the_level_of_their_time() -> None:
     """Levels of 100, 50 (accepted) and 25 (open) from days 0, 20 and 40."""
-    one: Any = series(step(20, 0.5), step(40, 0.5, before=50.0), findings=(finding(40, "open", 50.0),))
+    one = series(step(20, 0.5), step(40, 0.5, before=50.0), findings=(finding(40, "open", 50.0),))
     found = {day: accepted_level(one, [25.0] * 60, at=day * DAY) for day in (10, 20, 30, 50)}
     assert {day: level.value for day, level in found.items() if level} == {10: 100.0, 20: 50.0, 30: 50.0, 50: 50.0}
 
@@ -192,18 +189,15 @@ def test_fewer_than_seven_observations_have_no_accepted_level(observations: int,
     assert (accepted_level(series(), [100.0] * observations) is not None) is known
 
 
-def machine(*watched: Any, newest: float = 99, **more: Any) -> Any:
+def machine(*watched: SeriesEntry, newest: int = 99) -> SystemEntry:
     """A system whose newest session began on the day `newest`."""
-    return SimpleNamespace(
-        name="local", watched=list(watched), newest_session=SimpleNamespace(started_at=int(newest * DAY)), **more
-    )
+    return build_system_entry(sessions=[build_session_row(started_at=newest * DAY)], series=watched)
 
 
 @pytest.mark.parametrize(("hours", "expected"), [(-7, 0), (-5, 1), (0, 1), (5, 1)])
 def test_suspected_series_are_of_the_newest_session(hours: float, expected: int) -> None:
     """A session may begin up to six hours later than the last result of a series."""
-    one = series(step(98, 0.5, suspected=True))
-    one.stamp.last = int(99 * DAY + hours * 3600)
+    one = series(step(98, 0.5, suspected=True), last=int(99 * DAY + hours * 3600))
     assert len(find_suspected_series(machine(one))) == expected
 
 
@@ -221,20 +215,17 @@ def test_suspected_series_exclude_those_in_findings_and_start_with_the_largest()
 
 def test_finding_plot_shows_performance_relative_to_the_level_before(monkeypatch: pytest.MonkeyPatch) -> None:
     """For seconds half the value is a gain of 2. Members use the level of detection, others the median before."""
-    member, other, new = (series(metric=name) for name in ("time", "bandwidth", "bandwidth"))
-    for number, one in enumerate((member, other, new), start=1):
-        one.row.id = number
-    found = finding(3, "open", before=100.0)
-    found.size, found.causes = 2.0, ()
-    found.opposite, found.explanation = None, SimpleNamespace(magnitudes=(), second_magnitudes=(), control=None)
-    held = {1: samples(90, 100, 110, 50, 50), 2: samples(80, 100, 120, 200, 50)}
-    later = samples(0, 0, 0, 10, 10)
+    metrics = ("time", "bandwidth", "bandwidth")
+    shown = [series(number=number, metric=metric) for number, metric in enumerate(metrics, start=1)]
+    member = build_member(1, metric="time", before=100.0, first_after=3 * DAY)
+    found = build_finding(member, direction="up", first_after=3 * DAY)
+    held = {1: build_samples([90, 100, 110, 50, 50]), 2: build_samples([80, 100, 120, 200, 50])}
+    later = build_samples([0, 0, 0, 10, 10])
     held[3] = later.only(later.time >= 3 * DAY)
     drawn: list[Any] = []
     monkeypatch.setattr(finding_page, "finding_line", lambda _: "line")
     monkeypatch.setattr(finding_page, "fan_picture", lambda content, *_: drawn.append(content.lines) or Markup(""))
-    watched: Any = machine(member, other, new, series=[member, other, new], events=())
-    finding_page.finding_figure(found, watched, held, UTC)
+    finding_page.finding_figure(found, machine(*shown), held, UTC)
     wide, narrow = drawn
     assert wide == narrow
     assert [(line.changed, line.gains) for line in wide] == [
@@ -304,51 +295,58 @@ def test_strip_of_a_series_has_thirty_days_up_to_the_newest_session() -> None:
 
 
 @pytest.mark.parametrize(("hours", "late"), [(6, False), (7, True)])
-def test_series_row_is_late_after_six_hours_and_shows_shares_of_limits(hours: int, late: bool) -> None:
+def test_series_row_is_late_after_six_hours_and_shows_shares_of_limits(
+    hours: int, late: bool, history: History, tmp_path: Path
+) -> None:
     """Newest observation 80 MiB/s: 80 % of the published 100, 20 % of the peak of 400."""
-    entry = series()
-    entry.limits = SimpleNamespace(reference=None, published=SimpleNamespace(value=100.0), peak=400.0)
-    times, values = np.arange(10) * DAY, np.array([50.0] * 9 + [80.0])
-    points = {1: SeriesPoints(1, times, values, values, values, values, times, times)}
-    row = _series_row(entry, points, 9 * DAY + hours * 3600, cast("Any", None), False)
+    published = PublishedLimit(100.0, "max", "lawrence2017/2", "Bandwidth")
+    entry = build_series_entry(limits=SeriesLimits(published=published, peak=400.0))
+    points = {1: build_points([50.0] * 9 + [80.0])}
+    row = _series_row(entry, points, 9 * DAY + hours * 3600, build_site_build(history, tmp_path), False)
     assert (row.late, row.gone, row.of_published, row.of_peak) == (late, False, 0.8, 0.2)
 
 
 def test_strip_of_a_run_shows_complete_partial_and_missing_sessions() -> None:
     """Four sessions with a gap of two before the third; the second and the fourth have one result of two."""
-    sessions: Any = [session(number, number) for number in (1, 2, 3, 4)]
+    sessions = [session(number, number) for number in (1, 2, 3, 4)]
     by_session = {number: ResultCounts(2, received) for number, received in ((1, 2), (2, 1), (3, 0), (4, 1))}
     found = _run_row("ior:a", by_session, CoverageCounts(sessions, {}, {}, {}, missed={3: 2}))
     assert (found.expected, found.received) == (8, 4)
     assert "4 sessions: 1 complete, 2 in part, 1 with none; 2 sessions missed" in found.strip
 
 
-def curves(axis: str, *cases: tuple[dict[str, Any], int, float]) -> list[list[tuple[float, float]]]:
-    """Points of the curves of cases with their last day and newest bandwidth."""
-    watched = []
-    newest = {}
-    for number, (parameters, day, value) in enumerate(cases):
-        row = SimpleNamespace(id=number, metric="bandwidth", partition="p", stack="s", case=Case("ior", parameters))
-        watched.append(SimpleNamespace(row=row, stamp=SimpleNamespace(last=day * DAY)))
-        array = np.asarray([value])
-        days = np.asarray([day * DAY])
-        newest[number] = SeriesPoints(number, days, array, array, array, array, days, days)
-    history: Any = SimpleNamespace(points=lambda numbers, since: {n: newest[n] for n in numbers})
-    found = OwnCurves(history, [machine(*watched)]).over(axis)
-    return [list(curve.points) for curve in found]
+Curves = Callable[..., list[list[tuple[float, float]]]]
 
 
-def test_curves_over_sizes_use_the_unit_of_the_published_axis() -> None:
-    cases = [({"api": "POSIX", "ranks": 4, "transfer_bytes": mib * 2**20}, 5, 10.0 * mib) for mib in (4, 1)]
+@pytest.fixture
+def curves(history: History) -> Curves:
+    """Points of the curves over an axis, of cases with their last day and newest bandwidth."""
+
+    def points_over(axis: str, *cases: tuple[dict[str, Scalar], int, float]) -> list[list[tuple[float, float]]]:
+        runs: list[RunRecord] = []
+        for number, (parameters, day, value) in enumerate(cases):
+            result = build_result(value, case=parameters)
+            runs.append(build_run(result, name=f"ior:{number}", started_at=day * DAY))
+        store_session(history, build_session(), runs)
+        watched = [build_series_entry(row, last=row.last or 0) for row in history.series()]
+        return [list(curve.points) for curve in OwnCurves(history, [machine(*watched)]).over(axis)]
+
+    return points_over
+
+
+def test_curves_over_sizes_use_the_unit_of_the_published_axis(curves: Curves) -> None:
+    cases: list[tuple[dict[str, Scalar], int, float]] = []
+    for mib in (4, 1):
+        cases.append(({"api": "POSIX", "ranks": 4, "transfer_bytes": mib * 2**20}, 5, 10.0 * mib))
     assert curves("transfer_mib", *cases) == [[(1.0, 10.0), (4.0, 40.0)]]
 
 
-def test_curve_point_is_of_the_newest_case_then_of_most_ranks() -> None:
-    def case(nodes: int, ranks: int) -> dict[str, Any]:
+def test_curve_point_is_of_the_newest_case_then_of_most_ranks(curves: Curves) -> None:
+    def case(nodes: int, ranks: int) -> dict[str, Scalar]:
         return {"api": "POSIX", "nodes": nodes, "ranks": ranks}
 
     cases = [
-        (case(1, 8), 3, 10.0),
+        (case(1, 16), 3, 10.0),
         (case(1, 4), 5, 20.0),
         (case(1, 8), 5, 30.0),
         (case(1, 2), 5, 40.0),
@@ -357,14 +355,9 @@ def test_curve_point_is_of_the_newest_case_then_of_most_ranks() -> None:
     assert curves("nodes", *cases) == [[(1.0, 30.0), (2.0, 50.0)]]
 
 
-def session(number: int, day: float, **more: Any) -> Any:
-    facts: dict[str, Any] = {"status": "ok", "suite": "nightly", "runs": 4, "origin": "run", "facts": NO_SESSION_FACTS}
-    begin = int(day * DAY)
-    return SessionRow(number, str(number), "local", started_at=begin, ended_at=begin + 3600, **(facts | more))
-
-
-def system(*sessions: Any) -> SystemEntry:
-    return SystemEntry("local", None, cast("Any", sessions), (), (), (), (), None, (), ())
+def session(number: int, day: float, **fields: Any) -> SessionRow:
+    """A nightly session of four runs on a day; `fields` as for the builder."""
+    return build_session_row(number, started_at=int(day * DAY), **fields)
 
 
 @pytest.mark.parametrize(
@@ -381,8 +374,8 @@ def system(*sessions: Any) -> SystemEntry:
         (session(2, 10.9, status="failed", facts=SessionFacts(ab_run=AbRunFacts(left="gnu", right="cray"))), 1),
     ],
 )
-def test_small_session_of_another_suite_is_not_the_newest_nightly_session(later: Any, newest: int) -> None:
+def test_small_session_of_another_suite_is_not_the_newest_nightly_session(later: SessionRow, newest: int) -> None:
     """Sessions of four runs on each of the days before."""
-    found = system(later, session(1, 10), session(0, 9)).newest_session
+    found = build_system_entry(sessions=[later, session(1, 10), session(0, 9)]).newest_session
     assert found is not None
     assert found.id == newest

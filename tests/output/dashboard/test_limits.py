@@ -9,7 +9,7 @@ import pytest
 from iowatch.core import Case, Scalar
 from iowatch.output.dashboard.data import _matches_case, find_limits, published_measurements
 from iowatch.site.system import load_system
-from iowatch.store import SeriesRow
+from tests.builders import build_series_row
 
 
 @pytest.mark.parametrize(
@@ -24,7 +24,7 @@ from iowatch.store import SeriesRow
 )
 def test_bandwidths_of_all_ranks_have_the_peak_of_the_file_system(metric: str, peak: float | None) -> None:
     case = Case("h5bench", {"operation": "write", "file_system": "fs3", "ranks": 4})
-    row = SeriesRow(1, "archer", "default", "published", case, metric, 9, 0, 1)
+    row = build_series_row(system="archer", case=case, metric=metric)
     found = find_limits(row, load_system("archer"), None).peak
     assert found == (None if peak is None else pytest.approx(peak))
 
@@ -50,7 +50,7 @@ def test_published_figure_is_the_printed_maximum_of_the_same_case(
         **{"api": "MPIIO", "operation": "write", "pattern": "block3d", "local_size": "128x128x128"},
         **{"ranks": 24, "stripe_count": 4, "stripe_bytes": 2**20, "file_system": "fs3"},
     }
-    row = SeriesRow(1, "archer", "default", "ours", Case("benchio", case | changed), "bandwidth", 9, 0, 1)
+    row = build_series_row(system="archer", case=Case("benchio", case | changed))
     found = find_limits(row, None, None).published
     assert (None if found is None else found.value) == value
 

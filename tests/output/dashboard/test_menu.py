@@ -6,17 +6,16 @@ import re
 import shutil
 import sys
 from pathlib import Path
-from types import SimpleNamespace
-from typing import cast
 
 import pytest
 from jinja2 import DictLoader, Environment, StrictUndefined
 
 from iowatch.core import MachineError
-from iowatch.output.dashboard import data, pages
+from iowatch.output.dashboard import pages
 from iowatch.output.dashboard.build import build_site
 from iowatch.output.dashboard.pages import all_pages
 from iowatch.store import History
+from tests.builders import build_site_build
 from tests.conftest import ROOT
 
 # A file in `pages/` as a contributor would add it.
@@ -84,16 +83,18 @@ def test_file_without_a_usable_page_is_refused(
 
 
 @pytest.mark.parametrize("template", [None, "{{ nothing.here }}", "{% if %}"])
-def test_mistake_in_a_template_is_reported_with_its_name(template: str | None) -> None:
+def test_mistake_in_a_template_is_reported_with_its_name(
+    template: str | None, history: History, tmp_path: Path
+) -> None:
     """None: the file is missing."""
     environment = Environment(
         loader=DictLoader({} if template is None else {"quotas.html": template}),
         undefined=StrictUndefined,
         autoescape=True,
     )
-    site = cast("data.SiteBuild", SimpleNamespace(templates=environment))
+    site = build_site_build(history, tmp_path, templates=environment)
     with pytest.raises(MachineError, match=r"dashboards/templates/quotas\.html: \w+"):
-        data.SiteBuild.render(site, "quotas.html", "quotas.html")
+        site.render("quotas.html", "quotas.html")
 
 
 def test_menu_links_to_pages_of_the_site(franklin_site: Path) -> None:

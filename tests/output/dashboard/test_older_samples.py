@@ -14,7 +14,8 @@ import pytest
 from iowatch.core import DAY_S
 from iowatch.output.dashboard import older_samples
 from iowatch.output.dashboard.build import build_site
-from iowatch.store import History, SessionRecord, bulk
+from iowatch.store import History, bulk
+from tests.builders import build_session
 from tests.output.dashboard import shapes
 from tests.output.dashboard.browser import Browser
 from tests.output.dashboard.test_series import plotted
@@ -148,7 +149,7 @@ def test_older_run_that_arrives_late_is_in_a_new_file(history: Path, tmp_path: P
     site = tmp_path / "site"
     before = files_of(site, build(history, site)["transient"])
     with History.open(str(history)) as written:
-        session = SessionRecord("late", "archer", "nightly", "run", NEW_YEAR - 1800)
+        session = build_session("late", system="archer", started_at=NEW_YEAR - 1800)
         written.begin_session(session, [])
         written.record_runs("late", [shapes.make_run("transient", 4000.0, 999, NEW_YEAR - 1700)])
         written.end_session("late", "ok", NEW_YEAR - 60)

@@ -12,11 +12,12 @@ from xml.etree import ElementTree
 
 import pytest
 
-from iowatch.core import Output, Result, Scalar
+from iowatch.core import Scalar
 from iowatch.output.dashboard.build import BuildOptions, build_site, format_samples
 from iowatch.output.dashboard.data import collect_catalogue
 from iowatch.output.dashboard.pages.session import to_readable_unit
-from iowatch.store import History, RunRecord, SessionRecord, StackRecord
+from iowatch.store import History
+from tests.builders import build_result, build_run, build_session, store_session
 from tests.output.dashboard import hostile
 
 ATOM = "{http://www.w3.org/2005/Atom}"
@@ -232,12 +233,9 @@ def test_ab_runs_are_shown_but_not_monitored(history: History, tmp_path: Path) -
     case: dict[str, Scalar] = {"api": "POSIX", "ranks": 4}
     for number, added in enumerate(({}, {"ab_run": True})):
         uuid, begin = f"session-{number}", 1_700_000_000 + number * 86400
-        history.begin_session(SessionRecord(uuid, "local", "smoke", "run", begin))
-        result = Result("write", "bandwidth", "MiB/s", (100.0,), {**case, **added})
-        output = Output("ior", "4", "ok", None, (result,))
-        record = RunRecord("ior:x", "default", StackRecord("gnu"), uuid, begin, output)
-        history.record_runs(uuid, [record])
-        history.end_session(uuid, "ok", begin + 60)
+        result = build_result(100.0, case={**case, **added})
+        record = build_run(result, name="ior:x", started_at=begin)
+        store_session(history, build_session(uuid, suite="smoke", started_at=begin), [record], duration_s=60)
     series = collect_catalogue(history).machines[0].series
     assert {one.row.case.parameters.get("ab_run"): one.headline for one in series} == {None: True, True: False}
     build_site(history, tmp_path / "site")
@@ -276,13 +274,10 @@ def test_more_than_twenty_samples_are_collapsed_and_omissions_are_stated(many: i
 def test_series_page_names_the_nodes_of_the_newest_sessions(history: History, tmp_path: Path) -> None:
     for number in range(4):
         uuid, begin = f"session-{number}", 1_700_000_000 + number * 86400
-        history.begin_session(SessionRecord(uuid, "local", "nightly", "run", begin))
-        result = Result("write", "bandwidth", "MiB/s", (100.0,), {"api": "POSIX", "nodes": 2})
-        output = Output("ior", "4", "ok", None, (result,))
+        result = build_result(100.0, case={"api": "POSIX", "nodes": 2})
         facts = {"nodes": [f"nid{n:05d}" for n in (number, number + 1)]} if number != 2 else {}
-        record = RunRecord("ior:x", "default", StackRecord("gnu"), uuid, begin, output, facts=facts)
-        history.record_runs(uuid, [record])
-        history.end_session(uuid, "ok", begin + 60)
+        record = build_run(result, name="ior:x", started_at=begin, facts=facts)
+        store_session(history, build_session(uuid, started_at=begin), [record], duration_s=60)
     build_site(history, tmp_path / "site", BuildOptions(sessions=3))
     text = (tmp_path / "site/series/1.html").read_text(encoding="utf-8")
     data = json.loads(re.search(r'id="data">(.*?)</script>', text, re.DOTALL)[1])  # type: ignore[index]

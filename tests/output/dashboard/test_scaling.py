@@ -10,13 +10,14 @@ from typing import Any
 
 import pytest
 
-from iowatch.core import Output, Result, Scalar, format_number
+from iowatch.core import Scalar, format_number
 from iowatch.output.dashboard.build import build_site
 from iowatch.output.dashboard.data import published_measurements
 from iowatch.output.dashboard.pages import scaling
 from iowatch.output.dashboard.scaling_curves import OwnCurve, read_table
 from iowatch.reference import published
-from iowatch.store import History, RunRecord, SessionRecord, StackRecord
+from iowatch.store import History, RunRecord
+from tests.builders import build_output, build_result, build_run, build_session
 from tests.output.dashboard.browser import Browser
 
 START = 1_700_000_000
@@ -31,7 +32,7 @@ def figures(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         _run(ranks, api, START + ranks + shift) for ranks in (4, 16) for shift, api in enumerate(("MPIIO", "NETCDF4"))
     ]
     with History.open(str(folder / "history.db")) as history:
-        history.begin_session(SessionRecord("one", "archer", "nightly", "run", START), [])
+        history.begin_session(build_session("one", system="archer", started_at=START), [])
         history.record_runs("one", runs)
         history.end_session("one", "ok", START + 60)
         build_site(history, folder / "site")
@@ -46,7 +47,7 @@ def other_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("other")
     shapes = ((4, 1), (16, 1), (64, 4))
     with History.open(str(folder / "history.db")) as history:
-        history.begin_session(SessionRecord("one", "mycluster", "nightly", "run", START), [])
+        history.begin_session(build_session("one", system="mycluster", started_at=START), [])
         history.record_runs("one", [_run(ranks, "MPIIO", START + ranks, nodes) for ranks, nodes in shapes])
         history.end_session("one", "ok", START + 600)
         build_site(history, folder / "site", pages=[scaling.PAGE])
@@ -63,9 +64,9 @@ def _run(ranks: int, api: str, time: int, nodes: int | None = None) -> RunRecord
     case: dict[str, Scalar] = {"api": api, "file": "shared", "ranks": ranks}
     if nodes is not None:
         case["nodes"] = nodes
-    results = tuple(Result(op, "bandwidth", "MiB/s", (v * ranks,), case) for op, v in SPEEDS.items())
-    output = Output("benchio", "1", "ok", None, results)
-    return RunRecord(f"{api}{ranks}", "default", StackRecord("gnu"), f"{api}{ranks}", time, output)
+    results = tuple(build_result(v * ranks, operation=op, case=case) for op, v in SPEEDS.items())
+    output = build_output(*results, tool="benchio")
+    return build_run(name=f"{api}{ranks}", fingerprint=f"{api}{ranks}", started_at=time, output=output)
 
 
 def test_own_curves_are_in_published_figures_of_the_same_quantity(figures: dict[str, str]) -> None:

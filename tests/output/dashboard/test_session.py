@@ -6,18 +6,28 @@ import re
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from sqlalchemy import delete
 
-from iowatch.core import Output, Result, Scalar
+from iowatch.core import Scalar
 from iowatch.findings import update_findings
 from iowatch.output.dashboard.build import BuildOptions, build_site
 from iowatch.output.dashboard.pages import session
-from iowatch.store import Artefact, History, RunRecord, SessionRecord, StackRecord
+from iowatch.statistics import Detection
+from iowatch.store import Artefact, History, RunRecord
 from iowatch.store.schema import ArtefactTable
+from tests.builders import (
+    build_change_point,
+    build_output,
+    build_result,
+    build_run,
+    build_series_entry,
+    build_session,
+    build_session_row,
+    build_system_entry,
+    store_session,
+)
 from tests.output.dashboard.browser import Browser
 
 DAY_S = 86400
@@ -31,17 +41,14 @@ def _run(number: int, day: int, begin: int) -> RunRecord:
     newest = day == SESSIONS - 1
     factor = {SLOW: 0.4, FAST: 1.5}.get(number, 1.0) if newest else 1.0
     case: dict[str, Scalar] = {"api": "POSIX", "nodes": number + 1}
-    failed = newest and number == FAILED
-    results = (
-        ()
-        if failed
-        else (
-            Result("write", "bandwidth", "MiB/s", (1000.0 * factor,), case),
-            *(Result("write", name, "s", (2.0,), case) for name in ("open_time", "close_time")),
-        )
+    output = build_output(
+        build_result(1000.0 * factor, case=case),
+        build_result(2.0, metric="open_time", case=case),
+        build_result(2.0, metric="close_time", case=case),
     )
-    output = Output("ior", "4", "failed" if failed else "ok", "No space left" if failed else None, results)
-    return RunRecord(f"ior:{number}", "default", StackRecord("gnu"), f"{number}-{day}", begin, output)
+    if newest and number == FAILED:
+        output = build_output(status="failed", reason="No space left")
+    return build_run(name=f"ior:{number}", started_at=begin, output=output)
 
 
 @pytest.fixture(scope="module")
@@ -51,9 +58,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with History.open(str(place / "history.db")) as history:
         for day in range(SESSIONS):
             uuid, begin = f"night-{day}", START + day * DAY_S
-            history.begin_session(SessionRecord(uuid, "local", "nightly", "run", begin))
-            history.record_runs(uuid, [_run(number, day, begin + 60 * number) for number in range(CASES)])
-            history.end_session(uuid, "ok", begin + 3600)
+            runs = [_run(number, day, begin + 60 * number) for number in range(CASES)]
+            store_session(history, build_session(uuid, started_at=begin), runs)
         update_findings(history, "local", datetime.fromtimestamp(START + SESSIONS * DAY_S, UTC))
         build_site(history, place / "site", BuildOptions(sessions=2))
     return place / "site"
@@ -108,9 +114,8 @@ def test_link_of_a_bar_opens_the_folds_of_its_run(browser: Browser, site: Path) 
 def test_first_session_lists_its_runs_without_bars(tmp_path: Path) -> None:
     """No series has an accepted level: bars would have nothing to compare with."""
     with History.open(str(tmp_path / "history.db")) as history:
-        history.begin_session(SessionRecord("first", "local", "nightly", "run", START))
-        history.record_runs("first", [_run(number, 0, START + 60 * number) for number in range(3)])
-        history.end_session("first", "ok", START + 3600)
+        runs = [_run(number, 0, START + 60 * number) for number in range(3)]
+        store_session(history, build_session("first", started_at=START), runs)
         build_site(history, tmp_path / "site", pages=[session.PAGE])
     text = (tmp_path / "site/session/first.html").read_text(encoding="utf-8")
     assert 'class="bars"' not in text
@@ -133,10 +138,8 @@ def test_short_page_is_linked_until_something_in_it_changes(tmp_path: Path, monk
 
     with History.open(str(tmp_path / "history.db")) as history:
         for day in range(4):
-            history.begin_session(SessionRecord(f"s{day}", "local", "nightly", "run", START + day * DAY_S))
             one = replace(_run(1, day, START + day * DAY_S), artefacts=(Artefact("stdout", "out", "0" * 64, 1),))
-            history.record_runs(f"s{day}", [one])
-            history.end_session(f"s{day}", "ok", START + day * DAY_S + 60)
+            store_session(history, build_session(f"s{day}", started_at=START + day * DAY_S), [one], duration_s=60)
         known = [short_pages()]
         assert changed() == set()
         history.record_runs("s1", [replace(_run(1, 1, START + DAY_S + 60), name="second", fingerprint="second")])
@@ -165,11 +168,10 @@ def test_a_full_page_is_written_again_when_another_level_applies(steps: list[int
     """Levels that begin on days 20 and 200: a new observation may move the date of an old one a little."""
 
     def basis(days: list[int]) -> list[object]:
-        changes = [SimpleNamespace(time=float(day * DAY_S)) for day in days]
-        entry = SimpleNamespace(row=SimpleNamespace(id=7), detection=SimpleNamespace(changes=changes))
-        machine: Any = SimpleNamespace(series=[entry], findings=())
-        row: Any = SimpleNamespace(started_at=294 * DAY_S, ended_at=294 * DAY_S + 3600)
-        return session._assessment_basis(machine, row)
+        changes = tuple(build_change_point(day * DAY_S) for day in days)
+        entry = build_series_entry(detection=Detection(300, "ok", changes=changes))
+        row = build_session_row(started_at=294 * DAY_S)
+        return session._assessment_basis(build_system_entry(series=[entry]), row)
 
     assert (basis(steps) == basis([20, 200])) is same
 

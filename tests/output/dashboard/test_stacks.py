@@ -7,10 +7,10 @@ import re
 
 import pytest
 
-from iowatch.core import Output, Result
 from iowatch.output.dashboard.build import build_site
-from iowatch.site.stack.records import Stack, StackPart
-from iowatch.store import History, RunRecord, SessionRecord, StackRecord
+from iowatch.site.stack.records import StackPart
+from iowatch.store import History, StackRecord
+from tests.builders import build_result, build_run, build_session, build_stack
 
 DAY_S = 86400
 START = 1_700_000_000  # 14 November 2023
@@ -22,7 +22,7 @@ def _stack(hdf5: str, digest: str) -> StackRecord:
         StackPart("openmpi", "4.1.6", hash="m" * 32),
         StackPart("zlib", "1.3", hash=f"z{digest * 4}"),
     )
-    return StackRecord("prod", Stack("prod", "x", "spack", "installed", parts).to_json())
+    return StackRecord("prod", build_stack(*parts, name="prod", system="x").to_json())
 
 
 @pytest.fixture(scope="module")
@@ -38,10 +38,11 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> str:
     with History.open(str(place / "history.db")) as history:
         for number, partition, stack in sessions:
             begin = START + number * DAY_S
-            history.begin_session(SessionRecord(f"s{number}", "x", "nightly", "run", begin), [])
-            result = Result("write", "bandwidth", "MiB/s", (100.0,), {"api": "POSIX"})
-            output = Output("ior", "4", "ok", None, (result,))
-            history.record_runs(f"s{number}", [RunRecord("ior", partition, stack, f"{number}", begin, output)])
+            history.begin_session(build_session(f"s{number}", system="x", started_at=begin), [])
+            result = build_result(100.0, case={"api": "POSIX"})
+            history.record_runs(
+                f"s{number}", [build_run(result, name="ior", partition=partition, stack=stack, started_at=begin)]
+            )
             history.end_session(f"s{number}", "ok", begin + 60)
         build_site(history, place / "site")
     return html.unescape((place / "site/stacks.html").read_text(encoding="utf-8"))

@@ -8,28 +8,26 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from html.parser import HTMLParser
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
-from iowatch.core import Output, Result
 from iowatch.findings import finding_document, update_findings
 from iowatch.output.dashboard.build import build_site
-from iowatch.output.dashboard.data import evidence_sessions, is_overdue, overdue_after_s, session_entry
+from iowatch.output.dashboard.data import SystemEntry, evidence_sessions, is_overdue, overdue_after_s, session_entry
 from iowatch.reference import reviews
-from iowatch.store import (
-    NO_SESSION_FACTS,
-    ExpectedResult,
-    FindingRow,
-    History,
-    RunRecord,
-    SessionFacts,
-    SessionRecord,
-    SessionStatus,
-    StackRecord,
-)
+from iowatch.store import FindingRow, History, RunRecord, SessionFacts, SessionRow, SessionStatus
 from iowatch.store.records import Origin
+from tests.builders import (
+    build_expected_result,
+    build_finding,
+    build_result,
+    build_run,
+    build_session,
+    build_session_row,
+    build_system,
+    build_system_entry,
+    store_session,
+)
 from tests.conftest import ROOT
 from tests.findings.conftest import STEP, RecordAndUpdate, record_and_update, root, slower_mpiio, update_time
 from tests.output.dashboard.browser import Browser
@@ -53,19 +51,16 @@ def _fill(
     """Sessions `ages` days before the last; the newest one received only `received`, and its status is `end`."""
     for age in ages:
         begin, newest = LAST - age * DAY_S, age == ages[-1]
-        session = SessionRecord(f"{system}-{age:03d}", system, "nightly", origin, begin)
+        session = build_session(f"{system}-{age:03d}", system=system, origin=origin, started_at=begin)
         wanted = [] if origin == "import" else NAMES
-        history.begin_session(session, [ExpectedResult(n, "default", "gcc", "write", "bandwidth") for n in wanted])
-        runs = [_run(session, name, begin) for name in (received if newest else NAMES)]
+        history.begin_session(session, [build_expected_result(name) for name in wanted])
+        runs: list[RunRecord] = []
+        for name in received if newest else NAMES:
+            result = build_result(case={"api": name, "ranks": 4})
+            runs.append(build_run(result, name=name, fingerprint=f"{session.uuid}-{name}", started_at=begin + 60))
         history.record_runs(session.uuid, runs)
         if end is not None or not newest:
             history.end_session(session.uuid, (end or "ok") if newest else "ok", begin + 3600)
-
-
-def _run(session: SessionRecord, name: str, begin: int) -> RunRecord:
-    result = Result("write", "bandwidth", "MiB/s", (1000.0,), {"api": name, "ranks": 4})
-    output = Output("ior", "4.0.0", "ok", None, (result,))
-    return RunRecord(name, "default", StackRecord("gcc"), f"{session.uuid}-{name}", begin + 60, output)
 
 
 @pytest.fixture(scope="module")
@@ -251,18 +246,13 @@ def test_slow_trends_are_on_the_findings_page(shapes_site: Path) -> None:
     assert "1 slow trend" in shown((shapes_site / "index.html").read_text(encoding="utf-8"))
 
 
-def system(*days: float, origin: str = "run", hours: float | None = 1.0) -> Any:
-    """A system with sessions that began on these days, the newest first, and took `hours`."""
-    sessions = [
-        SimpleNamespace(
-            id=number,
-            origin=origin,
-            started_at=int(day * DAY_S),
-            ended_at=None if hours is None else int(day * DAY_S + hours * 3600),
-        )
-        for number, day in enumerate(days)
-    ]
-    return SimpleNamespace(sessions=sessions, facts=None, findings=())
+def system(*days: float, origin: Origin = "run", is_running: bool = False) -> SystemEntry:
+    """A system with sessions of an hour that began on these days, the newest first."""
+    sessions: list[SessionRow] = []
+    for number, day in enumerate(days):
+        duration_s = None if is_running else 3600
+        sessions.append(build_session_row(number, origin=origin, started_at=int(day * DAY_S), duration_s=duration_s))
+    return build_system_entry(sessions=sessions)
 
 
 @pytest.mark.parametrize(
@@ -287,33 +277,32 @@ def test_session_is_overdue_after_the_usual_interval_and_a_tenth(days: list[floa
 
 
 def test_running_session_is_overdue_by_its_start() -> None:
-    assert overdue_after_s(system(9, 8, hours=None)) == 9 * DAY_S + 26 * 3600 + round(0.4 * 3600)
+    assert overdue_after_s(system(9, 8, is_running=True)) == 9 * DAY_S + 26 * 3600 + round(0.4 * 3600)
 
 
 def test_retired_systems_and_imports_are_never_overdue() -> None:
     one = system(9, 8)
-    for retired, due in ((None, True), (False, True), (True, False)):
-        one.facts = None if retired is None else SimpleNamespace(retired=retired)
-        assert (overdue_after_s(one) is not None) is due
+    assert overdue_after_s(one) is not None
+    assert overdue_after_s(replace(one, facts=build_system())) is not None
+    assert overdue_after_s(replace(one, facts=build_system(retired="replaced by another"))) is None
     assert overdue_after_s(system(9, 8, origin="import")) is None
     assert overdue_after_s(system(9, 8, origin="demo")) is None
 
 
-def test_only_expected_results_count_as_received() -> None:
+def test_only_expected_results_count_as_received(history: History) -> None:
     """Three results are expected; two of them and two unexpected ones are received."""
-    wanted = [ExpectedResult(name, "default", "gcc", "write", "bandwidth") for name in NAMES]
-    others = [ExpectedResult(name, "default", "gcc", "read", "bandwidth") for name in NAMES[:2]]
-    history: Any = SimpleNamespace(expected=lambda _uuid: wanted)
-    session: Any = SimpleNamespace(uuid="one", status="ok", facts=NO_SESSION_FACTS)
+    wanted = [build_expected_result(name) for name in NAMES]
+    others = [build_expected_result(name, operation="read") for name in NAMES[:2]]
+    store_session(history, build_session(), [], expected=wanted)
+    (session,) = history.sessions()
     found = session_entry(history, session, [], {*wanted[:2], *others}).coverage
     assert (found.expected, found.received, found.is_complete) == (3, 2, False)
     assert [(one.run, one.reason) for one in found.missing] == [("hdf5", "no write bandwidth")]
 
 
 @pytest.mark.parametrize(("problems", "complete"), [([], True), (["deferred in 3 sessions"], False)])
-def test_session_with_a_problem_is_not_complete(problems: list[str], complete: bool) -> None:
-    history: Any = SimpleNamespace(expected=lambda _uuid: [])
-    session: Any = SimpleNamespace(uuid="one", status="ok", facts=SessionFacts(problems=tuple(problems)))
+def test_session_with_a_problem_is_not_complete(problems: list[str], complete: bool, history: History) -> None:
+    session = build_session_row(facts=SessionFacts(problems=tuple(problems)))
     assert session_entry(history, session, [], set()).is_complete is complete
 
 
@@ -322,10 +311,11 @@ def test_evidence_of_a_finding_is_in_the_sessions_of_its_runs(hours: float, held
     """From the first to the last second of a session."""
     one = system(3, 2, 1)
     moment = int(2 * DAY_S + hours * 3600)
-    one.findings = (SimpleNamespace(last_before=-1, first_after=moment),)
-    assert evidence_sessions(one) == ({1} if held else set())
-    one.findings = (SimpleNamespace(last_before=moment, first_after=-1),)
-    assert evidence_sessions(one) == ({1} if held else set())
+    for finding in (
+        build_finding(last_before=-1, first_after=moment),
+        build_finding(last_before=moment, first_after=-1),
+    ):
+        assert evidence_sessions(replace(one, findings=(finding,))) == ({1} if held else set())
 
 
 def test_dismissed_loss_that_remains_is_shown(

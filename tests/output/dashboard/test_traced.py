@@ -11,11 +11,12 @@ from xml.etree import ElementTree
 
 import pytest
 
-from iowatch.core import Output, Result, Scalar, artefacts
+from iowatch.core import Scalar, artefacts
 from iowatch.darshan import DarshanReader, add_trace_results
 from iowatch.findings import Finding, load_findings, update_findings
 from iowatch.output.dashboard.build import BuildOptions, build_site
-from iowatch.store import Artefact, History, RunRecord, SessionRecord, StackRecord
+from iowatch.store import Artefact, History, RunRecord
+from tests.builders import build_output, build_result, build_run, build_session, store_session
 from tests.datasets import unpacked
 
 DAY_S = 86400
@@ -38,11 +39,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
         patch.setattr("iowatch.darshan.write_pydarshan_report", _report)
         for number in range(16):
             begin = START + number * DAY_S
-            session = SessionRecord(f"night-{number:02d}", "traced", "nightly", "run", begin)
-            history.begin_session(session, [])
+            session = build_session(f"night-{number:02d}", system="traced", started_at=begin)
             log = {STEP - 1: logs[0], STEP: logs[1], 15: logs[1]}.get(number)
-            history.record_runs(session.uuid, [_run(number, log)])
-            history.end_session(session.uuid, "ok", begin + 600)
+            store_session(history, session, [_run(number, log)], duration_s=600)
         update_findings(history, "traced", datetime.fromtimestamp(START + 17 * DAY_S, UTC))
         build_site(history, place / "site", BuildOptions(reports=1))
     return place / "site"
@@ -55,7 +54,7 @@ def _report(logs: list[Path], target: Path, reader: DarshanReader, name: str) ->
 
 def _run(number: int, log: Path | None) -> RunRecord:
     value = (1000.0 if number < STEP else 500.0) + number % 3
-    output = Output("benchio", "1.0.0", "ok", None, (Result("write", "bandwidth", "MiB/s", (value,), CASE),))
+    output = build_output(build_result(value, case=CASE), tool="benchio")
     kept: tuple[Artefact, ...] = ()
     facts: dict[str, object] = {"command": COMMAND, "nodes": ["n1"]}
     if log is not None:
@@ -65,11 +64,9 @@ def _run(number: int, log: Path | None) -> RunRecord:
         # The program was started twice; the tests use either start.
         names = ("trace.darshan", "trace.second.darshan")
         kept = tuple(Artefact("darshan", name, stored.sha256, stored.size_bytes) for name in names)
-    return RunRecord(
+    return build_run(
         name="benchio:hdf5",
-        partition="default",
-        stack=StackRecord("openmpi-hdf5"),
-        fingerprint=f"run-{number}",
+        stack="openmpi-hdf5",
         started_at=START + number * DAY_S + 60,
         output=output,
         facts=facts,

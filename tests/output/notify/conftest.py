@@ -6,7 +6,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from iowatch.output.notice_channels import Notice, NotifySettings, UndeliveredError, notify_settings_model
-from iowatch.store import History, SessionRecord
+from iowatch.store import History
+from tests.builders import build_session
 from tests.findings.conftest import record_and_update, root
 
 __all__ = ["record_and_update", "root"]
@@ -40,4 +41,4 @@ class Post:
 def prevent_overdue_notice(history: History, system: str = "planted") -> None:
     """Record a session, so that no overdue notice is sent."""
     started = int(datetime(2025, 1, 1, tzinfo=UTC).timestamp())
-    history.begin_session(SessionRecord("living", system, "smoke", "run", started))
+    history.begin_session(build_session("living", system=system, suite="smoke", started_at=started))

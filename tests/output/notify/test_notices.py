@@ -11,7 +11,8 @@ from iowatch.output import notices
 from iowatch.output.text.decisions import format_updates
 from iowatch.output.text.findings import finding_line, finding_list_lines, verdict_finding_line
 from iowatch.reference import reviews
-from iowatch.store import FindingRow, History, SessionFacts, SessionRecord
+from iowatch.store import FindingRow, History, SessionFacts
+from tests.builders import build_session
 from tests.findings.conftest import STEP, RecordAndUpdate, slower_mpiio, update_time
 
 from .conftest import Post, prevent_overdue_notice, settings
@@ -21,7 +22,7 @@ def record_session(history: History, uuid: str, moment: datetime, status: str = 
     from tests.output.report.test_session_reports import ran
 
     started = int(moment.timestamp())
-    history.begin_session(SessionRecord(uuid, "local", "nightly", "run", started))
+    history.begin_session(build_session(uuid, started_at=started))
     for number in range(runs):
         history.record_runs(uuid, [ran(f"{uuid}-{number}")])
     history.end_session(uuid, status, started + 600)  # type: ignore[arg-type]
@@ -170,7 +171,7 @@ def test_problems_of_a_session_are_sent_until_they_change(history: History) -> N
 def test_imports_are_no_sessions_that_never_started(history: History) -> None:
     """A history of imports: nothing is overdue, as on the pages; the digest counts them."""
     now = datetime(2025, 6, 2, 6, tzinfo=UTC)  # a Monday
-    history.begin_session(SessionRecord("import", "local", "ior", "import", int(now.timestamp()) - 3600))
+    history.begin_session(build_session("import", suite="ior", origin="import", started_at=int(now.timestamp()) - 3600))
     history.end_session("import", "ok", int(now.timestamp()) - 3600)
     post = Post()
     notices.send_notices(history, "local", settings(digest="monday", overdue_hours=26), now, post)

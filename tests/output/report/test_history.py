@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from iowatch.core import Output, artefacts
 from iowatch.core import Result as Measured
-from iowatch.store import Artefact, History, RunRecord, SessionRecord, StackRecord
+from iowatch.core import artefacts
+from iowatch.store import Artefact, History, RunRecord
+from tests.builders import build_output, build_run, build_session
 
 Cli = Callable[..., Result]
 BEGIN = 1_767_225_600
@@ -22,7 +23,7 @@ BEGIN = 1_767_225_600
 def session(var: Path, tmp_path: Path) -> str:
     """A session with a successful and a failed run, with an output and a log each."""
     with History.open() as history:
-        history.begin_session(SessionRecord("s", "local", "smoke", "run", BEGIN))
+        history.begin_session(build_session("s", suite="smoke", started_at=BEGIN))
         history.record_runs("s", [_run("good", "ok", tmp_path), _run("[bad]", "failed", tmp_path)])
         history.end_session("s", "incomplete", BEGIN + 60)
     return "s"
@@ -35,8 +36,8 @@ def _run(name: str, status: str, place: Path) -> RunRecord:
         kept.append(Artefact(kind, f"rfm.{kind}", *astuple(artefacts.store_artefact(place / kind))))
     ok = status == "ok"
     results = (Measured("write", "bandwidth", "MiB/s", (100.0,), {"api": "POSIX"}),) if ok else ()
-    output = Output("ior", "4", "ok" if ok else "failed", None if ok else "killed", results)
-    return RunRecord(name, "compute", StackRecord("gnu"), name, BEGIN, output, artefacts=tuple(kept))
+    output = build_output(*results, status="ok" if ok else "failed", reason=None if ok else "killed")
+    return build_run(name=name, partition="compute", started_at=BEGIN, output=output, artefacts=tuple(kept))
 
 
 def _shown(text: str) -> dict[str, list[str]]:

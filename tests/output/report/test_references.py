@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 
 from iowatch.benchmarks import suites
-from iowatch.core import METRICS, Output, Result
+from iowatch.core import METRICS, Result
 from iowatch.output.report import junit_document, render_verdict, verdict_line, verdict_markdown
 from iowatch.output.text.findings import finding_line
 from iowatch.output.text.verdict import verdict_document
@@ -21,7 +21,8 @@ from iowatch.reference.bandwidth import Provenance, Reference
 from iowatch.session.reframe import ReframeFailure
 from iowatch.session.run import SessionSummary
 from iowatch.session.verdict import Verdict, assess_session
-from iowatch.store import ExpectedResult, History, RunRecord, SessionRecord, StackRecord
+from iowatch.store import History
+from tests.builders import build_expected_result, build_result, build_run, build_session
 
 BY = Provenance(statistic="max", n=9, date=dt.date(2026, 6, 1), origin=["x"], by="Ada", why="first")
 CASE = {"api": "POSIX", "ranks": 4}
@@ -41,13 +42,14 @@ def session(
     history: History, write: tuple[float, ...], failures: tuple[ReframeFailure, ...] = (), metric: str = "bandwidth"
 ) -> Verdict:
     """One complete run with these samples of writing and a fast read."""
-    expected = [ExpectedResult("ior:a", "compute", "gnu", op, metric) for op in ("write", "read")]
-    history.begin_session(SessionRecord("s", "local", "nightly", "run", 1000), expected)
+    expected = [
+        build_expected_result("ior:a", partition="compute", operation=op, metric=metric) for op in ("write", "read")
+    ]
+    history.begin_session(build_session("s", started_at=1000), expected)
     results = tuple(
         Result(op, metric, METRICS[metric].unit, samples, CASE) for op, samples in (("write", write), ("read", (9e4,)))
     )
-    output = Output("ior", "4", "ok", None, results)
-    history.record_runs("s", [RunRecord("ior:a", "compute", StackRecord("gnu"), "f", 1000, output)])
+    history.record_runs("s", [build_run(*results, name="ior:a", partition="compute", started_at=1000)])
     history.end_session("s", "ok", 1100)
     return assess_session(history, SessionSummary("s", (), failures, (), 12.0, 7.5, 1))
 
@@ -136,20 +138,13 @@ def test_usual_range_is_the_reference_until_a_person_accepts_one(history: Histor
     day = 86_400
     for night in range(21):
         share = 0.5 if night == 20 else 1.0
-        expected = [ExpectedResult("ior:a", "compute", "gnu", op, "bandwidth") for op in ("write", "read")]
-        history.begin_session(SessionRecord(f"s{night}", "local", "nightly", "run", 1000 + day * night), expected)
+        expected = [build_expected_result("ior:a", partition="compute", operation=op) for op in ("write", "read")]
+        history.begin_session(build_session(f"s{night}", started_at=1000 + day * night), expected)
         results = tuple(
-            Result(op, "bandwidth", "MiB/s", (level * share * (1 + 0.01 * (night % 3)),), CASE)
+            build_result(level * share * (1 + 0.01 * (night % 3)), operation=op, case=CASE)
             for op, level in (("write", 100.0), ("read", 400.0))
         )
-        run = RunRecord(
-            "ior:a",
-            "compute",
-            StackRecord("gnu"),
-            f"f{night}",
-            1000 + day * night,
-            Output("ior", "4", "ok", None, results),
-        )
+        run = build_run(*results, name="ior:a", partition="compute", started_at=1000 + day * night)
         history.record_runs(f"s{night}", [run])
         history.end_session(f"s{night}", "ok", 1100 + day * night)
     verdict = assess_session(history, SessionSummary("s20", (), (), (), 12.0, 7.5, 1))

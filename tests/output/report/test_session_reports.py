@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from iowatch.core import Output, Result, RunProblem, artefacts
+from iowatch.core import RunProblem, artefacts
 from iowatch.findings import Finding, HistoryExtent
 from iowatch.findings.finding import AppliedDecision
 from iowatch.output.report import change_lines, escape_markdown, junit_document, verdict_markdown
@@ -20,28 +20,20 @@ from iowatch.session import verdict as verdict_module
 from iowatch.session.coverage import MissingRun
 from iowatch.session.run import SessionSummary
 from iowatch.session.verdict import Verdict, assess_session
-from iowatch.store import (
-    ExpectedResult,
-    History,
-    NewestSessionReport,
-    RunRecord,
-    SessionFacts,
-    SessionRecord,
-    StackRecord,
-)
-from tests.findings.builders import build_finding
+from iowatch.store import ExpectedResult, History, NewestSessionReport, RunRecord, SessionFacts
+from tests.builders import build_expected_result, build_finding, build_output, build_result, build_run, build_session
 
 STRANGE = 'rank 3 died: \x1b[31m\x00 <a href="x">|`*_ & "q" \ud800\nline two @all'
 
 
 def expected(name: str, operation: str = "write") -> ExpectedResult:
-    return ExpectedResult(name, "compute", "gnu", operation, "bandwidth")
+    return build_expected_result(name, partition="compute", operation=operation)
 
 
 def ran(name: str, status: str = "ok", reason: str | None = None) -> RunRecord:
-    results = (Result("write", "bandwidth", "MiB/s", (1.0, 3.0), {"api": "POSIX"}),) if status == "ok" else ()
-    output = Output("ior", "4", status, reason, results)  # type: ignore[arg-type]
-    return RunRecord(name, "compute", StackRecord("gnu"), f"fp-{name}", 1000, output, wall_s=2.5)
+    results = (build_result(1.0, 3.0, case={"api": "POSIX"}),) if status == "ok" else ()
+    output = build_output(*results, status=status, reason=reason)  # type: ignore[arg-type]
+    return build_run(name=name, partition="compute", started_at=1000, output=output, wall_s=2.5)
 
 
 @pytest.fixture
@@ -49,7 +41,7 @@ def verdict(history: History) -> Verdict:
     """One complete run, one failed, one missing, one without one of its results."""
     wanted = [expected("whole"), expected("failed"), expected("absent")]
     wanted += [expected("partial"), expected("partial", "read")]
-    history.begin_session(SessionRecord("s1", "local", "smoke", "run", 1000), wanted)
+    history.begin_session(build_session("s1", suite="smoke", started_at=1000), wanted)
     reason = STRANGE.encode(errors="replace").decode().replace("\x00", "")
     history.record_runs("s1", [ran("whole"), ran("failed", "failed", reason), ran("partial")])
     history.end_session("s1", "incomplete", 1100)
@@ -73,8 +65,8 @@ def test_junit_has_one_case_per_expected_run(history: History, verdict: Verdict)
 
 
 def test_failure_on_one_partition_does_not_hide_missing_runs_on_another(history: History) -> None:
-    wanted = [ExpectedResult("same", part, "gnu", "write", "bandwidth") for part in ("compute", "debug", "old")]
-    history.begin_session(SessionRecord("s1", "local", "smoke", "run", 1000), wanted)
+    wanted = [build_expected_result("same", partition=part) for part in ("compute", "debug", "old")]
+    history.begin_session(build_session("s1", suite="smoke", started_at=1000), wanted)
     history.record_runs("s1", [ran("same", "failed", "died"), replace(ran("same"), partition="debug", fingerprint="f")])
     history.end_session("s1", "incomplete", 1100)
     verdict = assess_session(history, SessionSummary("s1", (), (), (), 12.0, 7.5, 2))
@@ -166,7 +158,7 @@ def test_junit_option_is_refused_with_ab(cli, tmp_path: Path) -> None:  # type: 
 def test_problem_makes_a_complete_session_red_in_every_report(history: History) -> None:
     """Problems known at the start (attribute of the session) and those of the summary are reported once each."""
     history.begin_session(
-        SessionRecord("s1", "local", "smoke", "run", 1000, SessionFacts(problems=("known.",))), [expected("a")]
+        build_session("s1", suite="smoke", started_at=1000, facts=SessionFacts(problems=("known.",))), [expected("a")]
     )
     history.record_runs("s1", [ran("a")])
     history.end_session("s1", "ok", 1100)
@@ -216,7 +208,7 @@ def test_probable_suspicion_makes_a_session_red(
         return [found]
 
     monkeypatch.setattr(verdict_module, "update_findings", update)
-    history.begin_session(SessionRecord("s1", "local", "smoke", "run", 1000), [expected("a")])
+    history.begin_session(build_session("s1", suite="smoke", started_at=1000), [expected("a")])
     history.record_runs("s1", [ran("a")])
     history.end_session("s1", "ok", 1100)
     verdict = assess_session(history, SessionSummary("s1"))
@@ -238,7 +230,7 @@ def test_session_verifies_a_sample_of_the_kept_files(history: History, tmp_path:
         next(text for text in map(str, itertools.count()) if sha256(text.encode()).hexdigest()[:2] == "00")
     )
     digest = artefacts.store_artefact(source).sha256
-    history.begin_session(SessionRecord("s", "local", "smoke", "run", 1000), [expected("a")])
+    history.begin_session(build_session("s", suite="smoke", started_at=1000), [expected("a")])
     history.record_runs("s", [ran("a")])
     history.end_session("s", "ok", 1060)
     assert assess_session(history, SessionSummary("s")).exit_code == 0

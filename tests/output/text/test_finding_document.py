@@ -9,7 +9,7 @@ from iowatch.findings.finding import FindingUpdate, Resolution, strongest_first
 from iowatch.output.finding_document import printed_finding
 from iowatch.output.text.decisions import format_update
 from iowatch.output.text.findings import finding_line
-from tests.findings.builders import build_finding, build_member
+from tests.builders import build_finding, build_member
 
 
 def test_printed_document_has_the_line_and_the_updates_as_sentences() -> None:

@@ -178,7 +178,8 @@ def build_checked_run(
         fields: of `CheckedRun` that have other values.
     """
     case_options: dict[str, Scalar] = {"op": "write", "ranks": 4, "nodes": 1, "repeat": 3, **(options or {})}
-    case = build_suite_case(suite="mine", benchmark="ior", **case_options)
+    named: dict[str, Any] = {**case_options}
+    case = build_suite_case(suite="mine", benchmark="ior", **named)
     run = CheckedRun(
         case=case,
         key=RunKey("default", "gnu", case.run_name),

@@ -154,8 +154,8 @@ class IotestReader:
             "ranks": int(match[1]) * int(match[2]),
             **sizes,
             "scaling": printed["scaling"],
-            "layout": printed.get("layout"),
-            "pattern": printed.get("slowest-dimension"),
+            "layout": printed["layout"],
+            "pattern": printed["slowest-dimension"],
         }
 
 

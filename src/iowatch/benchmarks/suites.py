@@ -175,7 +175,7 @@ def read_suite_file(path: Path) -> list[SuiteCase]:
     combinations = list(_combinations(suite))
     _check_declared(document, benchmark, combinations)
     for combination in combinations:
-        _check_evaluation(partial(_where_option, document, combination.entry), benchmark, combination.options)
+        _check_usable_options(partial(_where_option, document, combination.entry), benchmark, combination.options)
     # A case is named after the options that vary, and after the file that adds it.
     varying = _varying_names([combination.options for combination in combinations])
     addition = path.stem.partition("+")[2]
@@ -286,7 +286,7 @@ def with_options(case: SuiteCase, changed: Mapping[str, str]) -> SuiteCase:
         options = case.options.with_values(values)
     except OptionError as error:
         raise InputError(f"{where}: {error.message}", hint=documentation_hint(_SuiteFile.docs)) from error
-    _check_evaluation(lambda _option: where, case.tool, options)
+    _check_usable_options(lambda _option: where, case.tool, options)
     return replace(case, options=options)
 
 
@@ -311,7 +311,9 @@ def _where_option(document: YamlDocument, entry: int, option: str | None) -> str
     return document.where(["matrix", entry])
 
 
-def _check_evaluation(where: Callable[[str | None], str], benchmark: Benchmark, given: Mapping[str, Scalar]) -> None:
+def _check_usable_options(
+    where: Callable[[str | None], str], benchmark: Benchmark, given: Mapping[str, Scalar]
+) -> None:
     """Evaluate everything that a session computes later, so that errors are reported before it starts.
 
     Args:

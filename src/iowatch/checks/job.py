@@ -44,7 +44,7 @@ def compose_job(run: CheckedRun, script: JobScript) -> JobScript:
     command = [shlex.quote(word) for word in (run.program, *arguments)]
     script = script.with_command(command).with_files(tool.configuration(options))
 
-    # Darshan is around the program, an extension around both, and every start executes all of it.
+    # Darshan is around the program, an extension around both. A job starts that several times (repetitions, turns).
     script = trace_program(run, script)
     for name, settings in run.order.extensions.items():
         script = find_extension(name).change_command(run, script, settings)

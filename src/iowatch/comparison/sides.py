@@ -416,24 +416,24 @@ class _PublishedCase:
 
 
 @dataclass(frozen=True)
-class _Figure:
+class _PrintedValue:
     """A printed value in the unit of its metric."""
 
     metric: str
     value: float
 
 
-def _read_figure(row: Mapping[str, Scalar | None]) -> _Figure | None:
+def _read_figure(row: Mapping[str, Scalar | None]) -> _PrintedValue | None:
     """The value of a measurement; None if it is no number, or of a unit without a metric."""
     unit, value = str(row["unit"]), row["value"]
     if not isinstance(value, int | float):
         return None
     if row["statistic"] == "count":
-        return _Figure("bandwidth", float(value))
+        return _PrintedValue("bandwidth", float(value))
     if unit.endswith("B/s"):
-        return _Figure("bandwidth", to_mib_per_s(float(value), unit))
+        return _PrintedValue("bandwidth", to_mib_per_s(float(value), unit))
     metric = {"s": "time", "1/s": "rate"}.get(unit)
-    return None if metric is None else _Figure(metric, float(value))
+    return None if metric is None else _PrintedValue(metric, float(value))
 
 
 Opened = Callable[[], History]

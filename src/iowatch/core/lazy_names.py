@@ -42,7 +42,11 @@ def lazy_names(package: str) -> Callable[[str], Any]:
 
 
 def _names_for_type_checkers(door: ModuleType) -> dict[str, str]:
-    """Return the names that the file of a module imports below `if TYPE_CHECKING:`, each with its module."""
+    """Return the names that a package imports below `if TYPE_CHECKING:`, each with its module.
+
+    Args:
+        door: the package, whose `__init__.py` is the door through which others use it.
+    """
     assert door.__file__ is not None
     source = Path(door.__file__).read_text(encoding="utf-8")
     module_of: dict[str, str] = {}

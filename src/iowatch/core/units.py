@@ -85,10 +85,10 @@ def parse_size(text: str) -> int:
     if match is None:
         raise InputError(f"'{text}' is not a size", hint="Expected for example 4096, 1m (2^20), 1mb (10^6).")
     number, prefix, suffix = match.groups()
-    base = 1000 if (suffix or "").lower() == "b" and prefix else 1024
+    base = 1000 if (suffix or "").lower() == "b" else 1024
     try:
         size = Decimal(number) * base ** _PREFIX_POWER[prefix.lower()]
-    except InvalidOperation as error:
+    except InvalidOperation as error:  # more digits than the result can have
         raise InputError(f"'{text}' is not a size", hint="Expected a number of bytes.") from error
     if size != size.to_integral_value():
         raise InputError(f"'{text}' is {size} bytes: not a whole number of bytes", hint="Expected one.")

@@ -219,7 +219,11 @@ def decompress_region(file: BinaryIO, region: LogRegion, compression: str) -> It
 
 
 def _read_chunks(file: BinaryIO, region: LogRegion) -> Iterator[bytes]:
-    """Yield the bytes of a region as they are in the file."""
+    """Yield the bytes of a region as they are in the file, compressed or not.
+
+    Args:
+        file: at the start of the region.
+    """
     left = region.length_bytes
     while left:
         chunk = file.read(min(_CHUNK, left))
@@ -568,6 +572,7 @@ class DarshanLog:
             for component_index in range(record.num_comps):
                 component = record.comps[component_index]
                 counters = dict(zip(counter_names, map(int, component.counters), strict=True))
+                # A damaged record may count more stripes than the list has.
                 width = max(0, min(counters["LUSTRE_COMP_STRIPE_COUNT"], stripes - first_ost))
                 osts = [int(record.ost_ids[first_ost + stripe]) for stripe in range(width)]
                 first_ost += width

@@ -66,6 +66,7 @@ def environment_differences(
         before, after: facts of the runs.
         programs: also compare the program, MPI and libraries as loaded; False if the stacks are known to differ.
     """
+    # What every job collects, unless one of the two runs is older than that: then what benchio prints.
     has_machine_facts = bool(before.machine and after.machine)
     groups_before = _recorded_environment(name, before, has_machine_facts)
     groups_after = _recorded_environment(name, after, has_machine_facts)

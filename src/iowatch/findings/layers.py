@@ -169,7 +169,7 @@ def layer_of_group(
         boundary: float = group.boundary
         member = change_of_series.get(row.id)
         if member is not None:
-            # A changed series has a date of its own, and its levels extend over the change of the group.
+            # A changed series is compared around the date of its own change, which therefore does not end its levels.
             boundary = (member.last_before + member.first_after) / 2
             adjacent_changes = [c for c in adjacent_changes if abs(c.time - member.first_after) > DAY_S // 2]
         observations = observations_around(row, points[row.id], adjacent_changes, boundary)

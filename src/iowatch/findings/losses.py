@@ -331,8 +331,8 @@ def _decided_finding(
         if finding.id not in decisions:
             continue
         for member in finding.members:
-            is_same_series = member.series_id == row.id and member.gain < 1
-            if is_same_series and abs(member.first_after - loss.times[0]) <= _SAME_DATE_S:
+            is_loss_of_series = member.series_id == row.id and member.gain < 1
+            if is_loss_of_series and abs(member.first_after - loss.times[0]) <= _SAME_DATE_S:
                 return finding
     return None
 

@@ -69,6 +69,7 @@ def collect_accepted_levels(history: History, system: str, today: date | None = 
         InputError: a file of events or reviews is damaged.
     """
     history.require_system(system)
+    # Newer results may have changed them; nothing is reported here.
     findings = state.update_findings(history, system, report=False)
     metrics = _performance_metrics()
     rows = [row for row in series.headline_series(history, system) if row.metric in metrics]

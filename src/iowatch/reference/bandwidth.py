@@ -316,8 +316,14 @@ def _parse_entries(system: str, document: YamlDocument) -> tuple[list[Reference]
     return [entry for entry in entries if entry is not None], faults
 
 
-def _parse_entry(document: YamlDocument, at: _Path, line: Any, faults: list[str]) -> Reference | None:
-    problems = [f"{document.where(at, value=True)}: {fault}" for fault in _value_faults(at[-1], line)]
+def _parse_entry(document: YamlDocument, at: _Path, bounds: Any, faults: list[str]) -> Reference | None:
+    """Return one reference; None if it has faults, which are added to the list.
+
+    Args:
+        at: check, partition, stack, case and name.
+        bounds: reference value, lower and upper bound, unit.
+    """
+    problems = [f"{document.where(at, value=True)}: {fault}" for fault in _value_faults(at[-1], bounds)]
     try:
         provenance = document.validated(Provenance, (PROVENANCE, *at))
     except InputError as error:
@@ -326,7 +332,7 @@ def _parse_entry(document: YamlDocument, at: _Path, line: Any, faults: list[str]
         faults += problems
         return None
     check, partition, stack, case, name = at
-    value, low, high, unit = line
+    value, low, high, unit = bounds
     where = document.where(at)
     return Reference(check, partition, stack, case, name, float(value), low, high, unit, provenance, where)
 

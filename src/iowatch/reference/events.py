@@ -134,6 +134,7 @@ def add_event(system: str, entry: dict[str, Any]) -> Event:
     Raises:
         InputError: not a valid event, or the file is damaged.
     """
+    # Nothing is appended to a damaged file.
     load_events(system)
     fields = {field: value for field, value in entry.items() if value}
     return append_entry(event_file_path(system), system, "events", fields, Event, name=f"event of '{system}'")

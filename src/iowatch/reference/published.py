@@ -402,11 +402,11 @@ class ColumnParameter:
     """The case parameter of a column of the long form.
 
     Attributes:
-        unit: value of the parameter per unit of the column (bytes per MiB).
+        factor: value of the parameter per unit of the column: the bytes of a MiB, else 1.
     """
 
     name: str
-    unit: int = 1
+    factor: int = 1
 
 
 def column_parameter(column: str) -> ColumnParameter:
@@ -424,7 +424,7 @@ def case_parameters(measurement: Mapping[str, Scalar | None]) -> dict[str, Scala
         if value is None:
             continue
         parameter = column_parameter(column)
-        parameters[parameter.name] = value if parameter.unit == 1 else int(float(value) * parameter.unit)
+        parameters[parameter.name] = value if parameter.factor == 1 else int(float(value) * parameter.factor)
     return parameters
 
 

@@ -482,7 +482,7 @@ def _unstored_results(
 
 
 def _time_in_output(output: Output, path: Path) -> datetime | None:
-    """Return the start in UTC that the output states with its zone; None if it states none.
+    """Return the start in UTC, which readers give only where the output has its time zone; None without one.
 
     Raises:
         InputError: it is not a time from 1990 to today.

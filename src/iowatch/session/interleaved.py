@@ -110,6 +110,7 @@ class InterleavedRunner(SessionRunner):
         keys = dict.fromkeys(run.key for turn in batch for run in self.plans[turn.side].runs)
         turns: list[checks.CheckTurn] = []
         for turn in batch:
+            # All runs of a side have one stack.
             stack = self.plans[turn.side].runs[0].stack
             turns.append(checks.CheckTurn(turn.pair, turn.side, stack, self.parameters_of(turn)))
         order = replace(order, runs=checks.ordered_runs(keys), turns=tuple(turns))

@@ -355,7 +355,9 @@ def with_file_system(system: str, benchmark: str, parameters: Mapping[str, Scala
 
 
 def suite_on_system(suite: str, system: str, file_systems: Sequence[str] = ()) -> list[SuiteCase]:
-    """Return all cases of a suite by `on_file_systems`; on the default file system for an unknown system.
+    """Return all cases of a suite, once per file system (`on_file_systems`).
+
+    The file systems of an unknown system are unknown, too: its cases are returned once, on the default one.
 
     Raises:
         UsageError: unknown suite; a name is not that of a measured file system.

@@ -514,8 +514,9 @@ def _tabulate(times: Sequence[Floats], values: Sequence[Floats], starts: Floats)
     table = np.full((len(times), len(starts)), np.nan)
     for row, (moments, numbers) in enumerate(zip(times, values, strict=True)):
         session = np.searchsorted(starts, moments, side="right") - 1
-        is_recent = session >= 0
-        table[row, session[is_recent]] = np.asarray(numbers, dtype=np.float64)[is_recent]
+        # Those before the first session are left out; of several in one session NumPy keeps the last.
+        in_session = session >= 0
+        table[row, session[in_session]] = np.asarray(numbers, dtype=np.float64)[in_session]
     return table
 
 

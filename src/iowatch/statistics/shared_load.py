@@ -159,6 +159,9 @@ def _steadiest_column(series: Sequence[_PredictedSeries], differences: Sequence[
 def new_load(tables: Sequence[CovariateTable], sessions: Sequence[Integers], start: int, direction: int) -> str | None:
     """Name of the covariate that differs most since a session from most sessions before; None if none clearly does.
 
+    A load is new only to a system whose covariates were recorded in few sessions before: later the adjustment of the
+    series has learned what it does.
+
     Args:
         tables, sessions: as in `adjust_together`.
         start: number of the first session of an event.
@@ -177,14 +180,14 @@ def new_load(tables: Sequence[CovariateTable], sessions: Sequence[Integers], sta
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # covariates that were not recorded on one side
         usual, now = np.nanmedian(before, axis=0), np.nanmedian(since, axis=0)
-        was_so = (np.abs(before - now) < np.abs(before - usual)).sum(axis=0) / np.maximum(recorded, 1)
+        share_like_now = (np.abs(before - now) < np.abs(before - usual)).sum(axis=0) / np.maximum(recorded, 1)
         scatter = MAD_TO_SD * np.nanmedian(np.abs(before - usual), axis=0)
     change = now - usual
-    least = np.maximum(_NEW_SCATTERS * scatter, _NEW_SHARE * np.maximum(np.abs(usual), np.abs(now)))
+    smallest_change = np.maximum(_NEW_SCATTERS * scatter, _NEW_SHARE * np.maximum(np.abs(usual), np.abs(now)))
     # A covariate is new if it was seldom like now, and if it may have this effect at all.
     may_have_effect = tables[0].signs * change * direction >= 0
-    is_new = (recorded >= _MIN_LEVELS) & (was_so <= _RARE) & may_have_effect & (least > 0)
-    distance = np.divide(np.abs(change), least, out=np.zeros_like(change), where=is_new)
+    is_new = (recorded >= _MIN_LEVELS) & (share_like_now <= _RARE) & may_have_effect & (smallest_change > 0)
+    distance = np.divide(np.abs(change), smallest_change, out=np.zeros_like(change), where=is_new)
     if distance.max() <= 1:
         return None
     return tables[0].names[int(distance.argmax())]

@@ -118,7 +118,9 @@ def first_level_uncertainty(first: Segment, observations: int, settings: Detecto
 
 
 def step_reversals(segments: list[Segment], scale: float) -> list[float]:
-    """Share of each step that an adjacent step reverses, 0 to 1, reduced for a long level between the two.
+    """How far an adjacent step leads back to the level before each step, 0 to 1, reduced for a long level between both.
+
+    A step back that is twice as large as the step ends as far from that level as before: 0.
 
     If a level returns soon, the departure was a burst rather than a lasting change, even if the burst is too long or
     the return too inexact for a transient.

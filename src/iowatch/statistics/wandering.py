@@ -32,12 +32,16 @@ MIN_SESSIONS, _MAX_SESSIONS = 8, 60
 
 @lru_cache(maxsize=512)
 def _residual_weights(sessions: int, autocorrelation: float, share: float) -> tuple[Floats, float]:
-    """Matrix P of the generalised residual sum of squares y'Py about an unknown mean, and its log determinant term."""
+    """Matrix P of the generalised residual sum of squares y'Py about an unknown mean, and its log determinant term.
+
+    Args:
+        share: part of the variance between sessions that the level has; the rest is independent noise.
+    """
     lag = np.abs(np.subtract.outer(np.arange(sessions), np.arange(sessions)))
     inverse = np.linalg.inv(share * autocorrelation**lag + (1 - share) * np.eye(sessions))
     rows = inverse.sum(axis=1)
-    constant = (np.linalg.slogdet(inverse)[1] - np.log(rows.sum())) / 2
-    return inverse - np.outer(rows, rows) / rows.sum(), float(constant)
+    log_determinant = (np.linalg.slogdet(inverse)[1] - np.log(rows.sum())) / 2
+    return inverse - np.outer(rows, rows) / rows.sum(), float(log_determinant)
 
 
 def log_evidence(samples: Sequence[Floats]) -> Floats:
@@ -48,17 +52,17 @@ def log_evidence(samples: Sequence[Floats]) -> Floats:
     """
     samples = [values[:, -_MAX_SESSIONS:] for values in samples]
     degrees = sum(values.shape[1] - 1 for values in samples)
-    # Constants have no evidence for any model.
+    # A series of equal values favours no model: 1e-12 keeps its evidence finite, and the same for all.
     scale = np.sqrt(sum(values.var(axis=1) for values in samples)) + 1e-12
     centred = [(values - values.mean(axis=1, keepdims=True)) / scale[:, None] for values in samples]
     evidence: list[Floats] = []
     for autocorrelation, share in _FAST + _SLOW:
-        squares, constants = np.zeros(()), 0.0
+        squares, log_determinants = np.zeros(()), 0.0
         for residuals in centred:
-            matrix, constant = _residual_weights(residuals.shape[1], autocorrelation, share)
+            matrix, log_determinant = _residual_weights(residuals.shape[1], autocorrelation, share)
             squares = squares + np.sum(residuals @ matrix * residuals, axis=1)
-            constants += constant
-        evidence.append(constants - degrees / 2 * np.log(np.maximum(squares, 1e-12)))
+            log_determinants += log_determinant
+        evidence.append(log_determinants - degrees / 2 * np.log(np.maximum(squares, 1e-12)))
     return np.array(evidence)
 
 

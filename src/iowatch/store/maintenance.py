@@ -86,6 +86,7 @@ def check_history(history: History) -> HistoryCheck:
         faults = [*_file_faults(connection, "integrity_check(20)")]
         faults += _row_faults(connection)
         faults += _artefact_faults(connection)
+        # Outputs that the history refused lie beside it until somebody looks: something measured is not in it.
         faults += [case.text for case in quarantined_cases()]
         return HistoryCheck(
             size_bytes=database_size_bytes(connection),

@@ -62,7 +62,10 @@ class IntakeSummary:
     seconds: float = 0.0
 
     def to_json(self) -> dict[str, Any]:
-        """Return the document of `iowatch logs add --json`; `rejected` names every reason."""
+        """Return the document of `iowatch logs add --json`; `rejected` names every reason.
+
+        `known` are logs of an earlier call, `copies` logs with the content of another file.
+        """
         return {
             "system": self.system,
             "directory": self.directory,

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from iowatch.applications.workloads import divisions
 from iowatch.applications.workloads.counted import make_up
-from iowatch.applications.workloads.inferred import TransferCounts, divide_arrays, infer_offsets, mark_collective
+from iowatch.applications.workloads.inferred import VerbCounts, divide_arrays, infer_offsets, mark_collective
 from iowatch.applications.workloads.uses import ACCESS, FileUse, RankUse, Record, split_evenly
 from iowatch.core import InputError, format_count
 from iowatch.darshan import log
@@ -336,7 +336,7 @@ class _FileReader:
             collective_total += collective_count
             if file.made_up:
                 continue
-            counts_of_word = TransferCounts(word == "WRITES", collective_count, independent_count)
+            counts_of_word = VerbCounts(word == "WRITES", collective_count, independent_count)
             if not mark_collective(file, counts_of_word, self.arrays):
                 self.use.note_loss(_UNEQUAL)
         view_count = sum(record["MPIIO_VIEWS"] for record in records)

@@ -20,7 +20,7 @@ _MAX_PIECES = 256
 
 
 @dataclass(frozen=True)
-class TransferCounts:
+class VerbCounts:
     """How many transfers of one verb the ranks of a file made through MPI-IO, all ranks together."""
 
     is_write: bool
@@ -28,7 +28,7 @@ class TransferCounts:
     independent: int
 
 
-def mark_collective(file: FileUse, counts: TransferCounts, arrays: Arrays) -> bool:
+def mark_collective(file: FileUse, counts: VerbCounts, arrays: Arrays) -> bool:
     """Mark the collective accesses of one verb; False if the ranks do not have the same number of them.
 
     Where a rank has both, the collective ones are those with sizes of accesses to arrays, if each rank has as many of

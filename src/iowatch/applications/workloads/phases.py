@@ -131,7 +131,9 @@ class _PhaseBuilder:
     def _begin(self, actions: _PhaseActions) -> None:
         """Set the clocks to the first start, and add the pause before it."""
         starts = [float(rows["start"][0]) for rows in actions.by_rank.values() if len(rows)]
-        starts += actions.common["start"].ravel().tolist()[:1]
+        if len(actions.common):
+            # Of all ranks the first one, in the first action.
+            starts.append(float(actions.common["start"][0, 0]))
         first_start = min(starts, default=0.0)
         self.clocks = np.full(self.streams.ranks, first_start)
         # There is no pause before the first phase: the job begins with it.

@@ -62,7 +62,7 @@ def _compile(pattern: str) -> str:
     return pattern
 
 
-def _require_answer(text: str) -> str:
+def _require_completed(text: str) -> str:
     if TO_BE_SET in text:
         raise ValueError(f"replace {TO_BE_SET}, see the comment there")
     return text
@@ -116,7 +116,7 @@ def _as_source(value: Any) -> Any:
     return {"value": value}
 
 
-Text = Annotated[str, StringConstraints(min_length=1), AfterValidator(_require_answer)]
+Text = Annotated[str, StringConstraints(min_length=1), AfterValidator(_require_completed)]
 Pattern = Annotated[Text, AfterValidator(_compile)]
 Texts = Annotated[tuple[Text, ...], BeforeValidator(_list_of)]
 OneCharacter = Annotated[str, StringConstraints(min_length=1, max_length=1)]
@@ -300,7 +300,7 @@ class Source(ClosedModel):
         if sum((self.value is not None, self.column is not None, bool(self.choose))) != 1:
             raise ValueError("expected a constant, or one of 'value', 'column' and 'choose'")
         if isinstance(self.value, str):
-            _require_answer(self.value)
+            _require_completed(self.value)
         if isinstance(self.value, float) and not math.isfinite(self.value):
             raise ValueError("expected a finite number")
         if self.unit is not None:

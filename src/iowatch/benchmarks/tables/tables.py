@@ -205,7 +205,7 @@ class _Table:
         return [_clean_cell(field) for field in fields] == list(names)
 
     def _find_header(self, index: int, columns: Columns, required: Collection[str]) -> list[str]:
-        """Return the names of the columns, with the delimiter with which most of the needed columns are found."""
+        """Return the names of the columns, and keep the delimiter that finds most of them for the rows."""
         text = self._lines.texts[index]
         where = f"{self._path}:{index + 1}"
         delimiters = [self._layout.delimiter] if self._layout.delimiter else list(DELIMITERS)
@@ -217,7 +217,7 @@ class _Table:
         damage = self._lines.damage(index + 1, text)
         if damage:
             raise InputError(f"{where}: damaged header: {damage}")
-        # The index of the rows has no name.
+        # The index of the rows has no name, and is no cell of a row either.
         if self._layout.index and names[0] == "":
             names = names[1:]
         missing = set(required) - set(names)

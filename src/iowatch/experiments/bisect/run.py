@@ -414,14 +414,14 @@ class BisectRun:
         return tuple(screened)
 
     def _measure_screening(self) -> None:
-        """Measure some pairs of the whole difference, with all cases."""
+        """Measure some pairs of the whole difference, with all cases; the session stores them (`_read_screening`)."""
         _LOG.info("screening: %s pairs of the whole difference", _SCREENING_PAIRS)
-        pairs: list[PairGains] = []
+        measured: list[PairGains] = []  # only counted here
 
         def pairs_needed() -> int:
-            return _SCREENING_PAIRS - len(pairs)
+            return _SCREENING_PAIRS - len(measured)
 
-        self._measure_session(self.ends, PairDemand(pairs_needed, pairs.append), screening=True)
+        self._measure_session(self.ends, PairDemand(pairs_needed, measured.append), screening=True)
 
     def _read_screening(self) -> dict[PairedResult, list[float]]:
         """The log gains of the first screening with a usable result, by result; empty without one."""

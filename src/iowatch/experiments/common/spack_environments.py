@@ -86,6 +86,7 @@ class SpackEnvironment:
         return stack
 
     def _installed(self) -> Stack | None:
+        """The stack that was built earlier, None if it is not complete; its use is noted, so that it is not removed."""
         path = self._directory / "stack.json"
         if not path.is_file():
             return None

@@ -323,10 +323,10 @@ class _Section:
 
 def _sections(outcome: GateOutcome, document: GateDocument) -> list[_Section]:
     """What stands below the table, without sections that have no lines."""
-    missed = 100 * outcome.options.settings.missed
+    missed_percent = 100 * outcome.options.settings.missed  # one-sided error probability
     measurement = (
         f"{outcome.seconds / 60:.1f} minutes on {platform.node()}, load {outcome.load:.1f} at the start; the interval "
-        f"of each change misses on either side with at most {missed:g} %; session {outcome.session}"
+        f"of each change misses on either side with at most {missed_percent:g} %; session {outcome.session}"
     )
     sections = [
         _Section("Fails", _reason_lines(document.failed)),

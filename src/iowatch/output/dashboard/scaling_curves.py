@@ -124,7 +124,7 @@ class _CurveSeries:
 def _group_by_axis(machine: data.SystemEntry, axis: str) -> list[_CurveSeries]:
     """Groups of at least two series that differ only in the axis."""
     column = published.column_parameter(axis)
-    parameter, unit = column.name, column.unit
+    parameter, factor = column.name, column.factor
     ignored = _DEPENDENT_PARAMETERS.get(parameter, (parameter,))
     groups: dict[tuple[str, ...], dict[float, data.SeriesEntry]] = defaultdict(dict)
     for series in machine.watched:
@@ -134,7 +134,7 @@ def _group_by_axis(machine: data.SystemEntry, axis: str) -> list[_CurveSeries]:
         if row.metric != "bandwidth" or not isinstance(value, int) or value <= 0:
             continue
         group = groups[row.partition, row.stack, row.case.benchmark, row.case.without(*ignored).canonical]
-        position = value / unit
+        position = value / factor
         # Of two cases at one position the newest, then the one with most processes.
         group[position] = max(group.get(position, series), series, key=_recency_key)
     return [_CurveSeries(machine.name, group) for group in groups.values() if len(group) > 1]

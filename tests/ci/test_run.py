@@ -1,4 +1,4 @@
-"""`.ci/run` with a `make test` that only prints where it runs: place, environment, exit codes, clean-up."""
+"""`.ci/run` with targets of make that only print that they run: place, environment, exit codes, clean-up."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ MAKEFILE = """test:
 	@echo "made beside: $$(ls ..); data: $$IOWATCH_TEST_DATA."
 	@mkdir -p .venv/bin && cp fake .venv/bin/python
 	@exit $$MADE
+lint test-all:
+	@echo "made $@; data: $$IOWATCH_TEST_DATA."
 """
 FAKE = '#!/bin/sh\necho "python $*; data: $IOWATCH_TEST_DATA."\nexit $TESTED\n'
 
@@ -51,26 +53,29 @@ def ci_run(checkout: Path, made: int = 0, tested: int = 0, **more: str) -> subpr
     return done
 
 
-def test_clone_has_no_siblings_and_data_only_in_the_second_step(checkout: Path) -> None:
+def test_clone_has_no_siblings_and_data_only_in_the_last_step(checkout: Path) -> None:
     done = ci_run(checkout)
     assert done.returncode == 0, done.stderr
     shared = checkout.parent / "shared"
     assert done.stdout.splitlines() == [
         "made beside: iowatch; data: .",
+        "made lint; data: .",
+        "made test-all; data: .",
         f"python -m pytest -m outside_data; data: {shared}.",
     ]
 
 
-def test_failure_of_either_step_fails_the_run(checkout: Path) -> None:
+def test_failure_of_a_step_fails_the_run(checkout: Path) -> None:
     first, second = ci_run(checkout, made=1), ci_run(checkout, tested=1)
     assert first.returncode != 0
-    assert "pytest" not in first.stdout
+    assert first.stdout == "made beside: iowatch; data: .\n"
     assert second.returncode == 1
 
 
-def test_second_step_is_skipped_with_a_message_without_data(checkout: Path) -> None:
+def test_last_step_is_skipped_with_a_message_without_data(checkout: Path) -> None:
     done = ci_run(checkout, IOWATCH_TEST_DATA="elsewhere")
-    assert (done.returncode, done.stdout) == (0, "made beside: iowatch; data: .\n")
+    assert done.returncode == 0
+    assert done.stdout.splitlines()[-1] == "made test-all; data: ."
     assert f"no {checkout}/elsewhere" in done.stderr
 
 

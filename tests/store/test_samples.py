@@ -117,7 +117,7 @@ def test_facts_are_read_back_exactly(history_of_kind: History, facts: dict[str, 
     history = history_of_kind
     history.record_runs("s", [run(f"f{len(history.runs('s'))}", (1.0,), facts)])
     newest = history.runs("s")[-1]
-    assert (newest.name, newest.partition, newest.tool, newest.version) == ("benchio:a", "compute", "benchio", None)
+    assert (newest.name, newest.partition, newest.tool, newest.version) == ("benchio:a", "compute", "benchio", "4.0.0")
     assert json.dumps(newest.facts.document, sort_keys=True) == json.dumps(facts, sort_keys=True)
     assert history.run(newest.id) == newest
 

@@ -96,6 +96,26 @@ def test_missing_or_damaged_logs_are_ignored(history: History, tmp_path: Path, v
     assert list(comparison.trace_comparison_lines(outcome)) == []
 
 
+def test_logs_of_the_twelve_cases_that_differ_most_are_compared(history: History, tmp_path: Path, var: Path) -> None:
+    """Each case is faster on the right by as many percent as it has ranks: those of 1 and 2 ranks are left out."""
+    log = tmp_path / "trace.darshan"
+    log.write_bytes(build(LogSpec(posix=[("/lus/a", -1, {"POSIX_WRITES": 24})])))
+    kept = Artefact("darshan", "trace.darshan", *artefacts.store_artefact(log))
+    for stack in ("old", "new"):
+        history.begin_session(SessionRecord(stack, "local", "nightly", "run", START))
+        for ranks in range(1, 15):
+            bandwidth = 100.0 + ranks * (stack == "new")
+            result = Result("write", "bandwidth", "MiB/s", (bandwidth,), {"api": "MPIIO", "ranks": ranks})
+            output = Output("ior", "4.0.0", "ok", None, (result,))
+            name = f"ior:{ranks}"
+            run = RunRecord(name, "default", StackRecord(stack), f"{stack}/{ranks}", START, output, artefacts=(kept,))
+            history.record_runs(stack, [run])
+        history.end_session(stack, "ok", START + 600)
+    outcome = compare_sides(parse_side("stack:old"), parse_side("stack:new"), lambda: history, ComparisonOptions())
+    assert [case.case.parameters["ranks"] for case in outcome.traced.cases] == list(range(14, 2, -1))
+    assert outcome.traced.left_out == 2
+
+
 def trace(**counters: float) -> Trace:
     return Trace("ok", None, {"ranks": 4, "exe": "x"}, {"POSIX": counters}, {"performance": {}}, ())
 

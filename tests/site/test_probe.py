@@ -252,3 +252,9 @@ def test_workloads_need_the_yaml_of_the_package_or_of_the_machine(
     monkeypatch.setattr(stack_probe, "find_compiler_library", lambda *_: library)
     stack = Stack("gnu", "local", "spack", "installed", (benchio,))
     assert ("libyaml" in stack_probe.features_of_stack(stack)) == expected
+
+
+@pytest.mark.parametrize(("programs", "expected"), [(("ior", "mdtest"), True), (("ior",), False)])
+def test_program_on_path_beside_others_of_its_package_is_a_feature(programs: tuple[str, ...], expected: bool) -> None:
+    part = StackPart("ior", "4.0.0", files=tuple(f"/usr/bin/{program}" for program in programs))
+    assert ("mdtest" in stack_probe.features_of_parts([part])) == expected

@@ -110,6 +110,8 @@ static const struct {
     {11, "      - {write: a, list: [[0, 1], [2]]}",
      "line 11, phases[0].actions[1].list[1]: expected [offset, size]"},
     {11, "      - {write: a, list: [[0, 1], [2, 3]], collective: true}", ""},
+    {11, "      - {write: a, list: [[0, 1], [2, 3]], count: 2}",
+     "'list' has the place of offset, size, count and stride"},
     {11, "      - {write: a, offset: mine, size: n, view: true, collective: true}", ""},
     {11, "      - {write: a, offset: mine, size: n, count: 2, stride: n, view: false}", ""},
     {11,

@@ -131,6 +131,7 @@ static const struct {
     {11, "      - {write: a, offset: mine, size: n, view: rank, collective: true}", "unknown name 'rank'"},
     {11, "      - {write: a, offset: mine, size: n, short: true}",
      "actions[1].short: unknown member; expected"},
+    {11, "      - {flush: a, size: n}", "actions[1].size: unknown member; expected"},
     {11, "      - {write: a, offset: 0, shape: [4, 8], start: [0, 2], count: [4, 2], collective: true}", ""},
     {11, "      - {write: a, offset: 0, shape: [4, 8], start: [0, 8], count: [4, 0], collective: true}", ""},
     {11, "      - {write: a, offset: 0, shape: [4, 8], start: [0, 2], count: [4, 2]}",

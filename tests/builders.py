@@ -550,6 +550,7 @@ def build_finding(
     missed_since: int | None = None,
     resolution: Resolution | None = None,
     outlook: Outlook | None = None,
+    explanation: Explanation | None = None,
     compared: tuple[str, ...] = ("write POSIX",),
     differences: tuple[EvidenceDifference, ...] = (),
     updates: tuple[FindingUpdate, ...] = (),
@@ -562,7 +563,10 @@ def build_finding(
     Args:
         direction: one that is `up` doubled its performance.
         anchor: None: it always had the date that it has.
+        explanation: None: the series has no common factor with others.
     """
+    if explanation is None:
+        explanation = Explanation(changed=1, total=3, rule=None, magnitudes=(), control=None, exceptions=())
     return Finding(
         id=id,
         system=system,
@@ -573,7 +577,7 @@ def build_finding(
         first_after=first_after,
         size=2.0 if direction == "up" else 0.5,
         members=members,
-        explanation=Explanation(changed=1, total=3, rule=None, magnitudes=(), control=None, exceptions=()),
+        explanation=explanation,
         compared=compared,
         without_data=0,
         changed_otherwise=0,

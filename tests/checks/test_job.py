@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from iowatch.benchmarks.registry import get_benchmark
 from iowatch.benchmarks.suites import SuiteCase
 from iowatch.checks import (
     EXTENSIONS,
@@ -25,6 +26,7 @@ from iowatch.checks import (
 from iowatch.checks.cases import ReframeTasks, changed_case, skip_reason
 from iowatch.checks.job import compose_job, job_time_limit_s, scheduler_options
 from iowatch.checks.outputs import missing_results_of
+from iowatch.checks.starts import add_starts
 from iowatch.core import UsageError
 from iowatch.site import FileSystemIdentity
 from tests.builders import build_checked_run, build_output
@@ -75,6 +77,25 @@ def test_read_starts_once_per_sample_and_each_has_its_exit_code() -> None:
     lines = lines_of(compose_job(build_checked_run(options={"op": "read"}), JobScript()))
     assert [line for line in lines if line.endswith(".rc")] == [f"echo $? > start-{n}.rc" for n in range(3)]
     assert sum(line.startswith("mpirun -np 4 ior ") and line.endswith(" 2>> start-1.err") for line in lines) == 1
+
+
+@pytest.mark.parametrize(
+    ("writer", "reader", "started", "code"), [(0, 0, "h5bench_read", "0"), (0, 3, "h5bench_read", "3"), (1, 0, "", "1")]
+)
+def test_file_is_read_only_after_a_write_that_succeeded(
+    tmp_path: Path, writer: int, reader: int, started: str, code: str
+) -> None:
+    """`write-read` of h5bench is two programs in one start, which has the exit code of the one that failed."""
+    options = get_benchmark("h5bench").read_options({"op": "write-read", "ranks": 4, "nodes": 1})
+    case = SuiteCase("mine", "h5bench", "single", options, "none", 60)
+    lines = list(add_starts(build_checked_run(tmp_path, case=case), JobScript(command=["h5bench_write"])).after)
+    (tmp_path / "mpirun").write_text(f"#!/bin/sh\necho $3 > started\nexit {reader}\n")
+    (tmp_path / "mpirun").chmod(0o755)
+    (tmp_path / "started").touch()
+    job = [f"PATH={tmp_path}:$PATH", f"(exit {writer})", *lines[: position(lines, "> start-0.rc") + 1]]
+    subprocess.run(["bash", "-c", "\n".join(job)], cwd=tmp_path, check=True)
+    assert (tmp_path / "started").read_text().strip() == started
+    assert (tmp_path / "start-0.rc").read_text().strip() == code
 
 
 def test_verification_follows_the_measurement() -> None:

@@ -136,6 +136,15 @@ def test_sizes_are_ignored_only_on_request(history: History) -> None:
     assert asked.matched.differing["ranks"] == (1, 2)
 
 
+@pytest.mark.parametrize(("left", "right"), [("stack:rates", "stack:old"), ("stack:old", "stack:rates")])
+def test_side_without_a_case_of_the_metrics_is_named(history: History, left: str, right: str) -> None:
+    record(history, "s1", {4: (100.0,)}, stack="old")
+    record(history, "s2", {4: (100.0,)}, stack="rates", metric="rate", time=START + DAY_S)
+    with pytest.raises(UsageError, match="no case is on both sides") as caught:
+        compared(history, left, right, metrics=("bandwidth",))
+    assert caught.value.hint == "'stack:rates' has no case of these metrics and filters."
+
+
 def test_warm_ups_are_excluded_and_counted(history: History) -> None:
     nightly(history, 6, {"old": 1.0, "new": 1.0})
     record(history, "warm", {1: (1.0,)}, stack="new", facts={"pair": 0}, time=START + 41 * DAY_S)

@@ -95,6 +95,23 @@ def test_missing_or_damaged_logs_are_ignored(history: History, tmp_path: Path, v
     assert list(comparison.trace_comparison_lines(outcome)) == []
 
 
+def test_logs_of_the_twelve_cases_that_differ_most_are_compared(history: History, tmp_path: Path, var: Path) -> None:
+    """Each case is faster on the right by as many percent as it has ranks: those of 1 and 2 ranks are left out."""
+    log = tmp_path / "trace.darshan"
+    log.write_bytes(build(LogSpec(posix=[("/lus/a", -1, {"POSIX_WRITES": 24})])))
+    kept = Artefact("darshan", "trace.darshan", *astuple(artefacts.store_artefact(log)))
+    for stack, gain in (("old", 0.0), ("new", 1.0)):
+        runs = []
+        for ranks in range(1, 15):
+            result = build_result(100.0 + gain * ranks, case={"api": "MPIIO", "ranks": ranks})
+            run = build_run(result, name=f"ior:{ranks}", stack=stack, started_at=START, artefacts=(kept,))
+            runs.append(run)
+        store_session(history, build_session(stack, started_at=START), runs, duration_s=600)
+    outcome = compare_sides(parse_side("stack:old"), parse_side("stack:new"), lambda: history, ComparisonOptions())
+    assert [case.case.parameters["ranks"] for case in outcome.traced.cases] == list(range(14, 2, -1))
+    assert outcome.traced.left_out == 2
+
+
 def trace(**counters: float) -> Trace:
     return build_trace(modules={"POSIX": counters}, job={"ranks": 4, "exe": "x"})
 

@@ -107,8 +107,24 @@ def test_added_event_is_a_cause_of_the_finding(cli: Cli) -> None:
     )
     assert added.exit_code == 0
     listed = json.loads(cli("event", "list", "--system", "planted", "--json").output)
-    assert [e["scope"] for e in listed["events"]] == [{"api": "MPIIO"}]
+    assert [(e["scope"], e["by"]) for e in listed["events"]] == [({"api": "MPIIO"}, "A. Operator")]
     assert "upgrade that day" in cli("findings", "list").output
+
+
+@pytest.mark.usefixtures("planted")
+def test_listed_event_has_its_period_and_its_parts(cli: Cli, root: Path) -> None:
+    (root / "reference/events/planted.yaml").write_text(
+        "system: planted\nevents:\n"
+        "  - date: 2025-02-10\n    until: 2025-02-11\n    kind: maintenance\n    title: quarterly\n"
+        "    parts:\n      - {kind: upgrade, title: Lustre 2.15}\n      - {kind: configuration, title: checksums on}\n"
+        "  - {date: 2025-03-01, kind: outage, title: power}\n"
+    )
+    assert cli("event", "list", "--system", "planted").stdout.splitlines() == [
+        "2025-02-10 to 2025-02-11  maintenance: quarterly",
+        "    upgrade: Lustre 2.15",
+        "    configuration: checksums on",
+        "2025-03-01  outage: power",
+    ]
 
 
 @pytest.mark.usefixtures("planted")

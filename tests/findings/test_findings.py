@@ -138,6 +138,15 @@ def test_members_refer_to_the_runs_before_and_after(record_and_update: RecordAnd
         assert history.run(member.run_after).started_at == member.first_after
 
 
+@pytest.mark.parametrize(("before", "after", "stated"), [("", "copied", "copied"), ("copied", "", None)])
+def test_origin_of_a_finding_is_that_of_the_runs_after_the_change(
+    record_and_update: RecordAndUpdate, before: str, after: str, stated: str | None
+) -> None:
+    record_and_update(replace(slower_mpiio(), label=before), STEP, None, update=False)
+    (found,) = record_and_update(replace(slower_mpiio(), label=after), END, STEP + timedelta(days=1))
+    assert found.label == stated
+
+
 def test_id_is_stable_and_updates_are_reported_once(record_and_update: RecordAndUpdate) -> None:
     scenario = slower_mpiio()
     updates = []

@@ -6,6 +6,7 @@ import pytest
 
 from iowatch.findings.finding import EvidenceDifference
 from iowatch.output.text.findings import finding_line
+from iowatch.statistics import Explanation
 from tests.builders import build_finding
 
 
@@ -49,3 +50,14 @@ def line_of(*differences: EvidenceDifference) -> str:
 )
 def test_changed_parts_are_named_in_the_line(differences: tuple[EvidenceDifference, ...], end: str) -> None:
     assert line_of(*differences) == f"1 Jan 1970: 1 of 3 series down; write POSIX (×0.5); {end}"
+
+
+@pytest.mark.parametrize(
+    ("changed", "text"),
+    [(1, "write POSIX (×0.5)"), (2, "write POSIX, read POSIX (×0.5)"), (3, "no common factor (×0.5)")],
+)
+def test_few_series_without_a_common_factor_are_named(changed: int, text: str) -> None:
+    explanation = Explanation(changed=changed, total=9, rule=None, magnitudes=(), control=None, exceptions=())
+    compared = ("write POSIX", "read POSIX", "write MPI-IO", "read MPI-IO")
+    line = finding_line(build_finding(explanation=explanation, compared=compared))
+    assert line == f"1 Jan 1970: {changed} of 9 series down; {text}; no event recorded near"

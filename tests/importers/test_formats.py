@@ -86,6 +86,14 @@ def test_result_of_io500() -> None:
     assert {point[6] for point in points(summary)} == {point[6] for point in points(table)}
 
 
+def test_phase_of_io500_without_a_score_is_a_failed_run(tmp_path: Path) -> None:
+    """Left out, it would look as if nobody had wanted to run it."""
+    text = (DATA / "io500-isc26-result.txt").read_text().replace("score           = 11.694504\n", "")
+    table = read(tmp_path, text, load_map("io500").with_zone("UTC", None))
+    assert (table.refused, len(table.runs)) == ([], 13)
+    assert [run.output.status for run in table.runs if run.output.reason == "no value score"] == ["failed"]
+
+
 @pytest.mark.parametrize("size", range(1100, 6959, 331))
 def test_truncated_result_of_io500_has_no_wrong_number(tmp_path: Path, size: int) -> None:
     content = (DATA / "io500-isc26-result.txt").read_bytes()
@@ -152,3 +160,22 @@ def test_application_kernels_of_xdmod(tmp_path: Path) -> None:
     }
     expected = {"operation": "write", "api": "MPIIO", "file": "shared", "collective": True, "processing_units": 8}
     assert dict(next(iter(points(table)))[4]) == expected
+
+
+@pytest.mark.parametrize(
+    ("metric", "case"),
+    [
+        ("POSIX N-to-N Read", {"operation": "read", "api": "POSIX", "file": "per-process"}),
+        ("HDF5 Independent N-to-1 Write", {"operation": "write", "api": "HDF5", "file": "shared", "collective": False}),
+        (
+            "Parallel NetCDF Collective N-to-1 Read",
+            {"operation": "read", "api": "PNETCDF", "file": "shared", "collective": True},
+        ),
+    ],
+)
+def test_case_of_an_application_kernel_is_in_the_name_of_its_metric(
+    tmp_path: Path, metric: str, case: dict[str, object]
+) -> None:
+    text = APP_KERNEL.replace("MPIIO Collective N-to-1 Write", metric)
+    table = read(tmp_path, text, load_map("xdmod-appkernels"))
+    assert {point[4] for point in points(table)} == {tuple(sorted({**case, "processing_units": 8}.items()))}

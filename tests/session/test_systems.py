@@ -104,6 +104,12 @@ def test_dask_workers_start_beside_another_scheduler_of_the_host() -> None:
         assert (executor.submit(os.getpid).result() != os.getpid(), number) == (True, 1)
 
 
+def test_dask_starts_one_worker_per_core_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 3})
+    with dask_workers(None, None) as (executor, number):
+        assert (number, executor.submit(abs, -1).result()) == (2, 1)
+
+
 def _is_free(port: int) -> bool:
     with socket.socket() as tried:
         return tried.connect_ex(("127.0.0.1", port)) != 0

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from iowatch.site import Stack, StackPart
 from iowatch.site.stack import probe as stack_probe
 from iowatch.site.stack.probe import MpiInstallation, MpiVersion
 
@@ -235,3 +236,27 @@ def test_darshan_runtime_of_3_4_and_3_5_is_found(
     part = stack_probe.probe_darshan_runtime(MpiInstallation("openmpi"))
     assert part is not None
     assert (part.version, dict(part.variants)) == (version, variants)
+
+
+@pytest.mark.parametrize(
+    ("benchio", "library", "expected"),
+    [
+        (StackPart("benchio", "1.0", {"workloads": "true"}, hash="abc"), None, True),
+        (StackPart("benchio", "1.0", {"workloads": "false"}, hash="abc"), "/usr/lib/libyaml.so", False),
+        # That of a commit, which a bisection builds on this machine.
+        (StackPart("benchio", "1.0", {"commit": "1a2b"}), "/usr/lib/libyaml.so", True),
+        (StackPart("benchio", "1.0", {"commit": "1a2b"}), None, False),
+    ],
+)
+def test_workloads_need_the_yaml_of_the_package_or_of_the_machine(
+    monkeypatch: pytest.MonkeyPatch, benchio: StackPart, library: str | None, expected: bool
+) -> None:
+    monkeypatch.setattr(stack_probe, "find_compiler_library", lambda *_: library)
+    stack = Stack("gnu", "local", "spack", "installed", (benchio,))
+    assert ("libyaml" in stack_probe.features_of_stack(stack)) == expected
+
+
+@pytest.mark.parametrize(("programs", "expected"), [(("ior", "mdtest"), True), (("ior",), False)])
+def test_program_on_path_beside_others_of_its_package_is_a_feature(programs: tuple[str, ...], expected: bool) -> None:
+    part = StackPart("ior", "4.0.0", files=tuple(f"/usr/bin/{program}" for program in programs))
+    assert ("mdtest" in stack_probe.features_of_parts([part])) == expected

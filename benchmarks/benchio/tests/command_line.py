@@ -128,6 +128,8 @@ class CommandLine(unittest.TestCase):
             "null",
         ):
             self.assertIn(f"\n{name}" if name != "benchio " else name, text)
+        # Libraries describe themselves in a sentence: "Open MPI v4.1.4, package: …".
+        self.assertRegex(text, r"\nMPI [A-Z][^,]* \d+(\.\d+)+\w*\n")
 
     def check_schema(self, record: dict) -> None:
         try:

@@ -129,6 +129,12 @@ class Faults(unittest.TestCase):
         shape = ("--pattern", "disjoint", "--block", "64k", "--transfer", "64k", "--repeat", "1")
         return launch.alone(*self.options("hdf5"), *shape, *options, before=liar(lie)).returncode
 
+    def test_collective_metadata_only_with_its_option(self) -> None:
+        """A library that refuses it shows whether benchio asks for it."""
+        self.assertEqual(self.lied_to("metadata"), 0)
+        self.assertEqual(self.lied_to("metadata", "--collective-metadata"), 3)
+        self.check_failed_record("H5Pset_coll_metadata_write")
+
     def without_memory(self, call: int, *options: str) -> str:
         """Errors of a run without memory for benchio's own CALLth call of realloc or strdup; empty: it has fewer."""
         done = launch.alone(*options, before=(*liar("memory"), f"BENCHIO_LIE_CALL={call}"))

@@ -1,8 +1,8 @@
 /* A file system and a library that report wrong results, for tests. Preloaded, with BENCHIO_LIE=blocks a
  * file has no blocks until a process that only reads it flushes it, as on ZFS (libraries may flush what they
- * write); with BENCHIO_LIE=read H5Dread reports success and moves nothing; with
- * BENCHIO_LIE=memory and BENCHIO_LIE_CALL=N there is no memory for benchio's own Nth call of realloc or
- * strdup. */
+ * write); with BENCHIO_LIE=read H5Dread reports success and moves nothing; with BENCHIO_LIE=metadata HDF5
+ * refuses collective operations on metadata; with BENCHIO_LIE=memory and BENCHIO_LIE_CALL=N there is no
+ * memory for benchio's own Nth call of realloc or strdup. */
 #define _GNU_SOURCE
 #define _FILE_OFFSET_BITS 64 /* as benchio: `fstat` may have another name then */
 #include <dlfcn.h>
@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 
 int H5Dread(int64_t set, int64_t type, int64_t memory, int64_t file, int64_t transfer, void *data);
+int H5Pset_coll_metadata_write(int64_t list, bool is_collective);
 
 static bool flushed;
 static long memory_calls;
@@ -43,6 +44,12 @@ int H5Dread(int64_t set, int64_t type, int64_t memory, int64_t file, int64_t tra
     int (*real)(int64_t, int64_t, int64_t, int64_t, int64_t, void *);
     *(void **)&real = dlsym(RTLD_NEXT, "H5Dread");
     return lies("read") ? 0 : real(set, type, memory, file, transfer, data);
+}
+
+int H5Pset_coll_metadata_write(int64_t list, bool is_collective) {
+    int (*real)(int64_t, bool);
+    *(void **)&real = dlsym(RTLD_NEXT, "H5Pset_coll_metadata_write");
+    return lies("metadata") ? -1 : real(list, is_collective);
 }
 
 /* Whether the call of a function for memory that returns to `caller` shall fail. Libraries get theirs. */

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from click.testing import Result
 
-from iowatch.applications.fleet import production
+from iowatch.applications.fleet import production, tables
 from iowatch.applications.fleet.batch import COUNTED, log_schema
 from iowatch.applications.fleet.report import build_log_report
 from iowatch.applications.fleet.tables import LogStore
@@ -221,6 +221,30 @@ def test_constant_series_do_not_end_the_comparison(year: Year) -> None:
     (change,) = production.common_changes(production.find_changes([*year.series, constant]))
     assert change.changed == ("app00", "app01", "app02", "app03")
     assert "flat" in change.unchanged
+
+
+def test_application_with_a_changed_series_is_not_unchanged(year: Year) -> None:
+    """Another program of the first application keeps its level."""
+    other = year.series[-1]
+    parameters = {**other.row.case.parameters, "application": "app00"}
+    series = [*year.series[:-1], replace(other, row=replace(other.row, case=Case("application", parameters)))]
+    (change,) = production.common_changes(production.find_changes(series))
+    assert change.changed == ("app00", "app01", "app02", "app03")
+    assert change.unchanged == tuple(f"app{i:02d}" for i in range(4, 11))
+
+
+def test_bandwidth_of_a_day_is_the_median_of_its_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of three runs is ten times as fast as the others: MiB over the seconds of the slowest rank."""
+    monkeypatch.setenv("IOWATCH_VAR", str(tmp_path))
+    (row, *_) = simulate_year(1, applications=1, days=9, felt=0)
+    rows = []
+    for number, seconds in enumerate((20.0, 25.0, 2.0)):
+        layer = _layer("POSIX", "unique", 2000 * MIB, seconds, unaligned=0)
+        rows.append({**row, "file": bytes([number] * 16), "log": f"log-{number}", "layers": [layer]})
+    with store_rows("here", rows).connect() as database:
+        patterns = tables.make_run_table(database, min_bytes=1, min_time_s=0)
+        (day,) = tables.daily_bandwidths(database, {pattern["pattern"]: 7 for pattern in patterns})
+    assert (day.cluster, day.runs, day.median) == (7, 3, pytest.approx(100))
 
 
 def test_a_finding_is_compared_with_production(year: Year) -> None:

@@ -280,6 +280,29 @@ def test_a_replay_that_fails_is_an_error(replay: Callable[..., Result]) -> None:
     assert "benchio cannot run it on 2 ranks" in result.stderr
 
 
+@pytest.mark.parametrize(
+    ("messages", "reason"),
+    [
+        (("------", "mpirun: not enough slots", "Aborting."), "mpirun: not enough slots"),
+        (
+            ("mpirun: a process ended", "benchio: /s: no such directory", "benchio: ended"),
+            "benchio: /s: no such directory",
+        ),
+        ((), "exit 1"),
+    ],
+)
+def test_the_first_message_is_the_reason_of_a_failed_replay(
+    replay: Callable[..., Result], tmp_path: Path, messages: tuple[str, ...], reason: str
+) -> None:
+    """Of benchio if it wrote one, else of the launcher; lines without a word are rules."""
+    lines = "".join(f"echo '{message}' >&2\n" for message in messages)
+    (tmp_path / "bin" / "launcher").write_text(f"#!/bin/sh\n{lines}exit 1\n")
+    result = replay(b"", rc=1)
+    assert result.exit_code == 2
+    assert reason in result.stderr
+    assert not any(message in result.stderr for message in messages if message != reason)
+
+
 def write_workload(path: Path, **changed: Any) -> Path:
     path.write_text(yaml.safe_dump({**DOCUMENT, **changed}, sort_keys=False))
     return path

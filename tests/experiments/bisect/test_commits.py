@@ -50,7 +50,7 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Repository:
     for subject in ("x", "y"):
         found.commit(subject)
     found.git("checkout", "-q", "main")
-    found.commit("b", "echo error: no such header >&2; false")
+    found.commit("b", "printf 'warning: deprecated\\nerror: no such header\\n' >&2; false")
     found.commit("c")
     found.git("checkout", "-q", "c", "--", "build.sh")
     found.git("merge", "-q", "--no-ff", "-X", "ours", "-m", "merge", "side")
@@ -138,6 +138,7 @@ def test_commit_is_built_once_and_part_of_the_stack(source: CommitSource, var: P
 
 
 def test_reason_of_a_failed_build_is_kept(source: CommitSource) -> None:
+    """The last message: warnings come before the error that ended the build."""
     place = next(n for n, part in enumerate(source.parts) if part.bad == "b")
     stack = source.stack(source.commits.contained(place))
     assert stack.status == "broken"

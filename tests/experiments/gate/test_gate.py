@@ -66,13 +66,13 @@ class FakeReframe:
         if "counter" in order.extensions:
             self.counted.append({stack for _, stack, _ in selected})
             for _, stack, run in selected:
-                if stack in self.failing and "netcdf4" in run:
-                    self._spool(spool, run, stack, {}, self._output(run, stack, [0]))
-                    continue
                 traced = order.is_traced and self.collective[stack]
                 operations = {"MPIIO_COLL_WRITES": traced} if traced else None
                 counts = CounterReadings({"pwrite64": self.writes[stack]}, {}, None, True, "", operations)
-                self._spool(spool, run, stack, {}, build_output(tool="benchio", facts={"counts": counts.to_json()}))
+                output = self._output(run, stack, [0])
+                # A run that fails has counts, too: of what it did until then.
+                counted = replace(output, results=(), facts={"counts": counts.to_json()})
+                self._spool(spool, run, stack, {}, counted)
         else:
             if order.turns[0].pair:
                 self.starts.append({run for _, _, run in selected})
@@ -163,6 +163,16 @@ def test_base_is_counted_once_and_again_to_confirm_a_difference(
     monkeypatch.setattr(gate.platform, "release", lambda: "another kernel")
     cli(*WORDS)
     assert reframe_.counted[4] == {"old", "new"}
+
+
+def test_counts_of_a_failed_run_are_not_used_again(reframe_: FakeReframe, cli: Cli) -> None:
+    """The next gate counts the base again: what a run did until it failed says nothing of a whole run."""
+    reframe_.failing = {"old"}
+    cli(*WORDS)
+    reframe_.failing = set()
+    again = cli(*WORDS)
+    assert "counts of old: from session" not in again.stderr
+    assert reframe_.counted[1] == {"old", "new"}
 
 
 def test_calls_of_mpi_are_compared_where_both_builds_have_darshan(

@@ -182,6 +182,7 @@ def test_wrong_request_is_refused_in_plain_words(desk: Desk, document: dict[str,
         # A name of an attacker that resolves to 127.0.0.1 (DNS rebinding).
         {"Host": "evil.example", "Origin": "http://evil.example"},
         {"Content-Type": "text/plain"},
+        {"Content-Type": None},
         # The header of a sign-on that this server was not told about.
         {"Cookie": None, "X-Remote-User": "jane"},
     ],

@@ -30,7 +30,8 @@ test: setup ## all tests but the slow ones: Python, C, one end-to-end run
 	$(OUR_PYTHON) -m pytest $(PARALLEL) --history postgresql tests/output/report tests/session/test_run.py
 
 .PHONY: test-all
-test-all: setup ## what `make test` leaves out: campaigns, time limits of Slurm, tables of papers, the suite alone
+test-all: setup ## what `make test` leaves out: campaigns, time limits of Slurm, other MPIs, the suite alone
+	ci/ctest --others
 	$(OUR_PYTHON) -m pytest $(PARALLEL) -m slow
 
 # Tests that read or write a history; tests of the store itself always run on both databases.

@@ -351,6 +351,8 @@ def test_logs_are_read_in_jobs(
         spec = LogSpec(start_s=1_700_000_000 + number, posix=[("/lus/a", -1, {"POSIX_BYTES_WRITTEN": 10})])
         (logs / f"{number}.darshan").write_bytes(build(spec))
     added = cli("logs", "add", logs, "--system", "local", "--scheduler", address, "--json")
-    assert (added.exit_code, added.stderr) == (0, "")
+    # Jobs that wait for seconds let it print how far it is.
+    unexpected = [line for line in added.stderr.splitlines() if "logs read" not in line]
+    assert (added.exit_code, unexpected) == (0, [])
     document = json.loads(added.stdout)
     assert (document["offered"], document["counted"]) == (30, 30)

@@ -17,10 +17,12 @@ _DOCUMENTED = re.compile(r"\bIOWATCH_[A-Z_]*[A-Z]\b")
 _EXAMPLES = {"IOWATCH_SLACK", "IOWATCH_HOOK", "IOWATCH_CHAT", "IOWATCH_HOOK_TOKEN", "IOWATCH_CHAT_URL"}
 
 
-# The documents describe it, and a copy without applications does not have it (tests/test_suite_alone.py).
+# The documents describe them, and a copy without these folders does not have them (tests/test_suite_alone.py).
 _OF_ABSENT_CAPABILITIES: set[str] = set()
 if util.find_spec("iowatch.applications") is None:
-    _OF_ABSENT_CAPABILITIES = {"log_executables", "IOWATCH_LOG_EXECUTABLES"}
+    _OF_ABSENT_CAPABILITIES |= {"log_executables", "IOWATCH_LOG_EXECUTABLES"}
+if util.find_spec("iowatch.experiments") is None:
+    _OF_ABSENT_CAPABILITIES |= {"IOWATCH_COMMIT", "IOWATCH_PREFIX"}
 
 
 def _named(pattern: re.Pattern[str], *places: str) -> set[str]:

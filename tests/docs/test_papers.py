@@ -17,7 +17,22 @@ PAGE = (ROOT / "docs" / "papers.md").read_text(encoding="utf-8")
 COMMANDS = sorted(set(re.findall(r"`(iowatch [^`]+)`", PAGE)))
 
 
-@pytest.mark.parametrize("text", COMMANDS)
+# Commands of folders that a copy may lack.
+EXPERIMENTS = ("advise", "bisect", "gate", "interference", "profile", "reproduce")
+APPLICATIONS = ("logs", "workload")
+
+
+def marks_of(text: str) -> list[pytest.MarkDecorator]:
+    name = text.split()[1]
+    marks = []
+    if name in EXPERIMENTS:
+        marks.append(pytest.mark.capability("experiments"))
+    if name in APPLICATIONS:
+        marks.append(pytest.mark.capability("applications"))
+    return marks
+
+
+@pytest.mark.parametrize("text", [pytest.param(text, marks=marks_of(text)) for text in COMMANDS])
 def test_commands_exist_with_their_options_and_suites(text: str) -> None:
     words = shlex.split(text)[1:]
     path = max((found for found in contexts() if tuple(words[: len(found)]) == found), key=len)

@@ -49,6 +49,7 @@ def machine_with(monkeypatch: pytest.MonkeyPatch, var: Path):
 SPACK = "iowatch stack install reference --system local --bootstrap"
 
 
+@pytest.mark.capability("experiments.common")  # needs strace
 def test_bare_debian_gets_one_apt_command(machine_with) -> None:
     machine_with(programs=False)
     report = doctor.examine_machine()
@@ -166,6 +167,7 @@ def test_retired_system_gets_no_install_command(machine_with) -> None:
     assert "add it with" not in done.stdout
 
 
+@pytest.mark.capability("experiments.common")  # needs strace
 def test_system_without_system_stacks_gets_only_needed_packages(machine_with, monkeypatch: pytest.MonkeyPatch) -> None:
     machine_with(programs=False)
     described = system.load_system("local").model_copy(update={"system_stacks": False})

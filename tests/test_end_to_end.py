@@ -154,6 +154,7 @@ def test_second_session_is_refused_and_a_killed_one_loses_no_finished_case(
     assert states["incomplete"] >= kept
 
 
+@pytest.mark.slow
 def test_interrupted_session_is_closed_with_its_status(place: Path, started: subprocess.Popen[bytes]) -> None:
     """Incomplete, unless all results were received before its end."""
     wait_until(lambda: runs_in(place) >= 1, 120)

@@ -67,6 +67,7 @@ def test_a_load_that_ends_for_the_first_time_is_named_and_not_reported(history: 
     assert not any(one.needs_action for later in found for one in later)
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize("seed", [9203, 9208])
 def test_a_slower_store_is_suspected_within_five_sessions(history: History, root: Path, seed: int) -> None:
     found = mornings(history, seed, own_change=0.85)

@@ -106,6 +106,7 @@ def falls(factor: float, *, since: int, series: Sequence[int] = (HDF5_WRITE,)) -
     return lambda night, number: factor if night >= since and number in series else 1.0
 
 
+@pytest.mark.slow_after(2)
 @pytest.mark.parametrize("factor", [0.7, 0.3, 0.003])
 def test_fall_of_one_series_needs_action_on_every_morning(history: History, root: Path, factor: float) -> None:
     """Absence 42: a series at a thousandth was "no findings" on mornings 1, 4 and 5."""

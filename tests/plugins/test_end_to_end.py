@@ -43,6 +43,7 @@ def iowatch(tmp_path_factory: pytest.TempPathFactory) -> Iowatch:
     return run
 
 
+@pytest.mark.slow
 def test_examples_run_in_a_session_and_are_on_a_page(iowatch: Iowatch, tmp_path: Path) -> None:
     stacks = json.loads(iowatch("stack", "list", "--json").stdout)["stacks"]
     stack = next(found["name"] for found in stacks if found["status"] == "installed")

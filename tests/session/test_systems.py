@@ -64,6 +64,7 @@ def lines(history: History) -> list[tuple[str, str]]:
     return [(one.id, finding_line(one)) for one in load_findings(history)]
 
 
+@pytest.mark.slow_after(2)
 @pytest.mark.parametrize("engine", [None, partial(local_processes, 2), partial(dask_workers, None, 1)])
 def test_every_engine_stores_the_same_findings(recorded: History, engine: Engine | None) -> None:
     """Both systems have the planted loss; results are in the history, whichever process computed them."""
@@ -149,7 +150,7 @@ def _log_and_end(system: str) -> systems.SystemResult:
     return systems.SystemResult(system=system)
 
 
-@pytest.mark.slow_after(2)
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize("engine", [None, partial(local_processes, 2), partial(dask_workers, None, 1)])
 def test_messages_of_all_workers_are_shown_here(engine: Engine | None, var: Path, messages: list[str]) -> None:
     """With the level of this process, which `--quiet` and `--verbose` set."""
@@ -197,6 +198,7 @@ def test_bench_of_many_systems_in_small(postgresql_url: str, var: Path) -> None:
         assert maintenance.check_history(history).faults == ()
 
 
+@pytest.mark.slow
 def test_site_of_a_system_is_that_of_a_history_with_this_system_only(
     history: History, tmp_path: Path, cli: Callable[..., Result]
 ) -> None:

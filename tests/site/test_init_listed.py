@@ -74,6 +74,7 @@ def test_new_local_system_has_cases(machine: tuple[Path, dict[str, str]]) -> Non
     assert _listed(machine, "--scheduler", "local") == {"default"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("accounts", ["slurmdbd", "none"])
 def test_new_slurm_system_has_cases(machine: tuple[Path, dict[str, str]], tmp_path: Path, accounts: str) -> None:
     """Detected from `sinfo` and `scontrol`; partition names with blanks as Slurm allows them."""

@@ -192,6 +192,7 @@ def test_terminated_session_leaves_no_job_in_slurm(cluster: Cluster, stack: str)
     assert cluster.ended()[-1]["JobState"] == "CANCELLED"
 
 
+@pytest.mark.slow
 def test_ab_run_uses_one_allocation(cluster: Cluster, stack: str) -> None:
     """Started outside of a job: it requests one allocation, and runs all cases in it without further jobs."""
     others = len(cluster.ended())
@@ -323,6 +324,7 @@ def test_findings_and_sites_of_systems_are_made_in_jobs(
     assert all((tmp_path / "sites" / name / "index.html").exists() for name in NAMES)
 
 
+@pytest.mark.slow
 def test_findings_of_systems_are_updated_by_an_array_of_jobs(
     cluster: Cluster, postgresql_url: str, var: Path, tmp_path: Path
 ) -> None:

@@ -435,6 +435,7 @@ def test_intervals_cover_the_true_ratio_in_95_percent(
     assert 0.908 <= covered <= 0.992
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize("noise", list(NOISE))
 def test_equal_pairs_are_rarely_reported_as_different(noise: str) -> None:
     rng = np.random.default_rng(12)
@@ -466,6 +467,7 @@ def test_side_with_larger_scatter_is_not_reported_as_faster() -> None:
     assert np.mean(uncorrected) <= 0.025
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize("pilot", [1, 5, 12])
 def test_ten_percent_is_found_with_the_recommended_number_of_runs(pilot: int) -> None:
     cv = np.sqrt(log(1 + 0.2**2))

@@ -38,6 +38,7 @@ def test_short_histories_have_few_false_alarms(family: str) -> None:
     assert alarms / (sum(lengths) / YEAR) <= 0.3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 def test_every_change_has_the_minimum_confidence(family: str) -> None:
     """Also after its date is adjusted, which moves observations from one level to the other."""

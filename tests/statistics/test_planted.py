@@ -19,6 +19,7 @@ TRIALS = 30
 DAY = 86_400
 
 
+@pytest.mark.slow_after(2)
 @pytest.mark.parametrize(
     ("size", "wrong", "missing", "least"),
     [

@@ -47,6 +47,7 @@ def test_pages_open_without_console_messages(browser: Browser, franklin_site: Pa
         assert browser.messages() == [], name
 
 
+@pytest.mark.slow
 def test_hostile_pages_execute_nothing(browser: Browser, hostile_site: Path) -> None:
     names = ["index.html", "findings.html", "overview.html", "coverage.html", "stacks.html", "comparisons.html"]
     for kind in ("finding", "overview", "coverage", "series", "session"):

@@ -145,6 +145,7 @@ def test_next_build_links_files_and_reads_recent_observations_only(
     assert [one for one in asked if one[1] in (None, NEW_YEAR)] == [(4, NEW_YEAR), (1, None)]
 
 
+@pytest.mark.slow
 def test_older_run_that_arrives_late_is_in_a_new_file(history: Path, tmp_path: Path) -> None:
     site = tmp_path / "site"
     before = files_of(site, build(history, site)["transient"])

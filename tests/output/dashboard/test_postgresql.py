@@ -51,6 +51,7 @@ def files(site: Path) -> dict[str, str]:
     }
 
 
+@pytest.mark.slow
 def test_site_of_a_postgresql_history_equals_that_of_sqlite(url: str, site: Path, tmp_path: Path) -> None:
     with History.open(url) as history:
         build_site(history, tmp_path / "site", now=NOW)

@@ -45,6 +45,7 @@ def test_no_field_of_the_format_is_lost(kind: type) -> None:
     assert set(FORMAT_1[kind].split()) <= {field.name for field in fields(kind)}
 
 
+@pytest.mark.slow_after(3)
 @pytest.mark.parametrize("site", ["franklin_site", "hostile_site", "shapes_site"])
 def test_documents_have_the_schema_that_they_name(site: str, request: pytest.FixtureRequest) -> None:
     place: Path = request.getfixturevalue(site)

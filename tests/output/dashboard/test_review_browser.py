@@ -86,6 +86,7 @@ def open_page(browser: Browser, desk: Desk, page: str = "index.html") -> None:
     browser.wait("return [...document.querySelectorAll('details.review')].every((one) => one.dataset.user)")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("action", "fields", "command"),
     [
@@ -116,6 +117,7 @@ def test_file_offers_the_command(
     assert browser.messages() == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("action", "fields", "said", "state"),
     [

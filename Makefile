@@ -20,7 +20,7 @@ setup: ## prepare the machine for tests and development
 	ci/setup --dev
 
 .PHONY: test-quick
-test-quick: setup ## one test of each kind in about two minutes, while editing: no MPI, Slurm, PostgreSQL, browser
+test-quick: setup ## one test of each kind in about three minutes, while editing: no MPI, Slurm, PostgreSQL, browser
 	$(OUR_PYTHON) -m pytest $(PARALLEL) --quick
 
 .PHONY: test

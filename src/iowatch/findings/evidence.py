@@ -204,7 +204,8 @@ def runs_around_change(member: FindingMember, points: SeriesPoints, most: int = 
     """Ids of the last runs before and of the first runs after the change of a member, at most so many each."""
     before = points.run_id[points.time <= member.last_before][-most:]
     after = points.run_id[points.time >= member.first_after][:most]
-    return RunsAroundChange([int(run) for run in before], [int(run) for run in after])
+    # Numbers of Python, which the history can look up.
+    return RunsAroundChange(before.tolist(), after.tolist())
 
 
 def node_differences(

@@ -171,7 +171,9 @@ MOST_ADDED, _MOST_ADDED_SHARE = 14, 0.1
 _FAR, _SHIFTED = 2.5, 2.0
 
 
-def extend_detection(known: Detection, times: ArrayLike, values: ArrayLike, most: int = MOST_ADDED) -> Detection | None:
+def extend_detection(
+    detection: Detection, times: ArrayLike, values: ArrayLike, max_added: int = MOST_ADDED
+) -> Detection | None:
     """Add observations that are within the noise of the last level to it; None if the series must be assessed again.
 
     The estimates of a long series hardly differ after one more observation that is like all others, and take a
@@ -179,38 +181,38 @@ def extend_detection(known: Detection, times: ArrayLike, values: ArrayLike, most
     observation is assessed.
 
     Args:
-        known: result for all observations before these, and for those since `known.added_since`.
-        times, values: observations from `known.added_since`, or those after it was made, in ascending order of time;
-            shape (n,).
-        most: observations that are added at most, before all are assessed; different numbers for different series
-            spread the work.
+        detection: result for all observations before these, and for those since `detection.added_since`.
+        times, values: observations from `detection.added_since`, or those after it was made, in ascending order of
+            time; shape (n,).
+        max_added: number of observations that are added before all are assessed; different numbers for different
+            series spread the work.
     """
-    if known.method != DEFAULT_METHOD or known.status != "ok" or not known.noise:
+    if detection.method != DEFAULT_METHOD or detection.status != "ok" or not detection.noise:
         return None
-    if known.suspected or known.drifts or known.adjustment:
+    if detection.suspected or detection.drifts or detection.adjustment:
         return None
-    level = known.levels[-1]
+    level = detection.levels[-1]
     moments, measured = np.asarray(times, dtype=float), np.asarray(values, dtype=float)
     new = int((moments > level.last_time).sum())
     # The level must rest on many observations that were assessed, and the last transient must be long over.
     assessed = level.observations - (len(moments) - new)
-    is_long_over = not known.transients or known.n - known.transients[-1].last_index > _SETTLED
+    is_long_over = not detection.transients or detection.n - detection.transients[-1].last_index > _SETTLED
     if assessed < _SETTLED or not is_long_over:
         return None
-    if not 0 < len(moments) <= min(most, _MOST_ADDED_SHARE * assessed) or not (measured > 0).all():
+    if not 0 < len(moments) <= min(max_added, _MOST_ADDED_SHARE * assessed) or not (measured > 0).all():
         return None
     has_samples_of_one_observation = (np.diff(moments) == 0).any()
     if has_samples_of_one_observation:
         return None
     # All observations that were added must be like those of the level, also together.
-    distances = np.log(measured / level.value) / known.noise
+    distances = np.log(measured / level.value) / detection.noise
     if np.abs(distances).max() > _FAR or abs(distances.sum()) > _SHIFTED * np.sqrt(len(moments)):
         return None
     longer_level = replace(
-        level, last_index=known.n + new - 1, last_time=float(moments[-1]), observations=level.observations + new
+        level, last_index=detection.n + new - 1, last_time=float(moments[-1]), observations=level.observations + new
     )
-    levels = (*known.levels[:-1], longer_level)
-    return replace(known, n=known.n + new, levels=levels, added_since=float(moments[0]))
+    levels = (*detection.levels[:-1], longer_level)
+    return replace(detection, n=detection.n + new, levels=levels, added_since=float(moments[0]))
 
 
 # Starting a process takes 0.5 s, about a tenth of the time for this number of points (10 microseconds each).

@@ -95,8 +95,8 @@ def series(
         100,
         "ok",
         noise,
-        changes=tuple(one for one in steps if not one.suspected),
-        suspected=tuple(one for one in steps if one.suspected),
+        changes=tuple(entry for entry in steps if not entry.suspected),
+        suspected=tuple(entry for entry in steps if entry.suspected),
         drifts=drifts,
         adjustment=None if explained is None else Adjustment("load", explained),
     )
@@ -113,30 +113,30 @@ def finding(day: int, state: FindingState, before: float) -> Finding:
 
 def test_drift_line_goes_through_the_median_of_its_observations() -> None:
     """From 50 to 200 (a factor of 4) around a median of 100; observations outside of the drift are ignored."""
-    (found,) = drawn_levels(series(drifts=(drift(2, 6, 4.0),)), build_samples([900, 900, 100, 100, 100, 100, 100, 900]))
-    assert (found.kind, found.value, found.end) == ("drift", 50.0, 200.0)
+    (level,) = drawn_levels(series(drifts=(drift(2, 6, 4.0),)), build_samples([900, 900, 100, 100, 100, 100, 100, 900]))
+    assert (level.kind, level.value, level.end) == ("drift", 50.0, 200.0)
 
 
 def test_only_suspected_steps_are_replaced_by_the_drift_that_covers_them() -> None:
-    one = series(step(3, 0.5, suspected=True), step(4, 0.6), step(8, 0.7, suspected=True), drifts=(drift(2, 6, 0.5),))
-    found = detection_notes(one)
-    assert found is not None
-    assert [(item.first // DAY, item.kind) for item in found] == [(8, "suspected"), (4, "change"), (2, "drift")]
+    entry = series(step(3, 0.5, suspected=True), step(4, 0.6), step(8, 0.7, suspected=True), drifts=(drift(2, 6, 0.5),))
+    notes = detection_notes(entry)
+    assert notes is not None
+    assert [(item.first // DAY, item.kind) for item in notes] == [(8, "suspected"), (4, "change"), (2, "drift")]
 
 
 def test_accepted_level_is_the_one_before_the_first_open_change() -> None:
     states: tuple[FindingState, ...] = ("open", "suspected", "acknowledged")
     disputed = [finding(20 + day, state, before=100.0 + day) for day, state in enumerate(states)]
     settled = [finding(10, "accepted", before=1.0), finding(11, "resolved", before=2.0)]
-    found = accepted_level(series(step(20, 0.5), findings=(*disputed[::-1], *settled)), [7.0] * 90)
-    assert found is not None
-    assert (found.value, found.source) == (100.0, "level before day-20, which is open")
+    level = accepted_level(series(step(20, 0.5), findings=(*disputed[::-1], *settled)), [7.0] * 90)
+    assert level is not None
+    assert (level.value, level.source) == (100.0, "level before day-20, which is open")
 
 
-def bands(one: SeriesEntry, last: int = 60) -> list[tuple[int, int, float]]:
+def bands(entry: SeriesEntry, last: int = 60) -> list[tuple[int, int, float]]:
     """First and last day, and the level in the middle of the normal band."""
-    found = drawn_bands(one, np.full(60, 25.0), 0, last * DAY)
-    return [(b.first // DAY, b.last // DAY, round((b.low * b.high) ** 0.5, 6)) for b in found]
+    drawn = drawn_bands(entry, np.full(60, 25.0), 0, last * DAY)
+    return [(b.first // DAY, b.last // DAY, round((b.low * b.high) ** 0.5, 6)) for b in drawn]
 
 
 def test_drawn_band_follows_accepted_changes_only() -> None:
@@ -166,22 +166,27 @@ def test_band_is_described_as_per_cent_of_the_level(noise: float, text: str) -> 
 
 
 def test_accepted_level_is_the_newest_confirmed_one_without_open_findings() -> None:
-    found = accepted_level(series(step(20, 0.5), step(30, 3.0), step(40, 0.1, suspected=True)), [7.0] * 90)
-    assert found is not None
-    assert (found.value, found.source) == (300.0, "newest level")
+    level = accepted_level(series(step(20, 0.5), step(30, 3.0), step(40, 0.1, suspected=True)), [7.0] * 90)
+    assert level is not None
+    assert (level.value, level.source) == (300.0, "newest level")
 
 
 def test_accepted_level_without_change_is_the_median_of_60_observations() -> None:
-    found = accepted_level(series(), [*[900.0] * 80, *[100.0] * 31, *[50.0] * 29])
-    assert found is not None
-    assert found.value == 100.0
+    level = accepted_level(series(), [*[900.0] * 80, *[100.0] * 31, *[50.0] * 29])
+    assert level is not None
+    assert level.value == 100.0
 
 
 def test_results_are_compared_with_the_level_of_their_time() -> None:
     """Levels of 100, 50 (accepted) and 25 (open) from days 0, 20 and 40."""
-    one = series(step(20, 0.5), step(40, 0.5, before=50.0), findings=(finding(40, "open", 50.0),))
-    found = {day: accepted_level(one, [25.0] * 60, at=day * DAY) for day in (10, 20, 30, 50)}
-    assert {day: level.value for day, level in found.items() if level} == {10: 100.0, 20: 50.0, 30: 50.0, 50: 50.0}
+    entry = series(step(20, 0.5), step(40, 0.5, before=50.0), findings=(finding(40, "open", 50.0),))
+    level_of_day = {day: accepted_level(entry, [25.0] * 60, at=day * DAY) for day in (10, 20, 30, 50)}
+    assert {day: level.value for day, level in level_of_day.items() if level} == {
+        10: 100.0,
+        20: 50.0,
+        30: 50.0,
+        50: 50.0,
+    }
 
 
 @pytest.mark.parametrize(("observations", "known"), [(6, False), (7, True)])
@@ -197,8 +202,8 @@ def machine(*watched: SeriesEntry, newest: int = 99) -> SystemEntry:
 @pytest.mark.parametrize(("hours", "expected"), [(-7, 0), (-5, 1), (0, 1), (5, 1)])
 def test_suspected_series_are_of_the_newest_session(hours: float, expected: int) -> None:
     """A session may begin up to six hours later than the last result of a series."""
-    one = series(step(98, 0.5, suspected=True), last=int(99 * DAY + hours * 3600))
-    assert len(find_suspected_series(machine(one))) == expected
+    entry = series(step(98, 0.5, suspected=True), last=int(99 * DAY + hours * 3600))
+    assert len(find_suspected_series(machine(entry))) == expected
 
 
 def test_suspected_series_exclude_those_in_findings_and_start_with_the_largest() -> None:
@@ -208,7 +213,7 @@ def test_suspected_series_exclude_those_in_findings_and_start_with_the_largest()
     other = series(step(98, 0.7, suspected=True), findings=(finding(50, "open", 100.0),))
     over = series(step(98, 0.6, suspected=True), findings=(finding(98, "resolved", 100.0),))
     sure = series(step(98, 0.1))
-    assert [one.gain for one in find_suspected_series(machine(small, in_finding, over, sure, large, other))] == [
+    assert [entry.gain for entry in find_suspected_series(machine(small, in_finding, over, sure, large, other))] == [
         pytest.approx(gained) for gained in (2.0, 0.6, 0.7, 0.8)
     ]
 
@@ -218,14 +223,14 @@ def test_finding_plot_shows_performance_relative_to_the_level_before(monkeypatch
     metrics = ("time", "bandwidth", "bandwidth")
     shown = [series(number=number, metric=metric) for number, metric in enumerate(metrics, start=1)]
     member = build_member(1, metric="time", before=100.0, first_after=3 * DAY)
-    found = build_finding(member, direction="up", first_after=3 * DAY)
+    finding_of_member = build_finding(member, direction="up", first_after=3 * DAY)
     held = {1: build_samples([90, 100, 110, 50, 50]), 2: build_samples([80, 100, 120, 200, 50])}
     later = build_samples([0, 0, 0, 10, 10])
     held[3] = later.only(later.time >= 3 * DAY)
     drawn: list[Any] = []
     monkeypatch.setattr(finding_page, "finding_line", lambda _: "line")
     monkeypatch.setattr(finding_page, "fan_picture", lambda content, *_: drawn.append(content.lines) or Markup(""))
-    finding_page.finding_figure(found, machine(*shown), held, UTC)
+    finding_page.finding_figure(finding_of_member, machine(*shown), held, UTC)
     wide, narrow = drawn
     assert wide == narrow
     assert [(line.changed, line.gains) for line in wide] == [
@@ -255,17 +260,17 @@ def test_position_is_performance_in_units_of_the_band() -> None:
     """A band of ln 1.5: half of the time is 1.71 bands better, half of the bandwidth 1.71 bands worse."""
     noise = np.log(1.5) / 3
     for metric, sign in (("time", 1), ("bandwidth", -1)):
-        found = band_position(series(metric=metric, noise=float(noise)), 50.0, 100.0)
-        assert found is not None
-        assert found.multiple == pytest.approx(sign * np.log(2) / np.log(1.5))
-        assert found.outcome == ("above" if sign > 0 else "below")
+        position = band_position(series(metric=metric, noise=float(noise)), 50.0, 100.0)
+        assert position is not None
+        assert position.multiple == pytest.approx(sign * np.log(2) / np.log(1.5))
+        assert position.outcome == ("above" if sign > 0 else "below")
     assert band_position(series(metric="independent_count", noise=0.1), 0.0, 100.0) is None
 
 
 def test_series_without_noise_estimate_has_a_gain_and_no_class() -> None:
-    found = band_position(series(), 40.0, 100.0)
-    assert found is not None
-    assert (found.gain, found.kind, found.outcome) == (0.4, "unassessed", "not assessed")
+    position = band_position(series(), 40.0, 100.0)
+    assert position is not None
+    assert (position.gain, position.kind, position.outcome) == (0.4, "unassessed", "not assessed")
 
 
 @pytest.mark.parametrize(
@@ -281,9 +286,9 @@ def test_series_without_noise_estimate_has_a_gain_and_no_class() -> None:
     ],
 )
 def test_classes_of_positions(multiple: float, kind: str, outcome: str) -> None:
-    found = BandPosition(1.0, multiple)
-    assert (found.kind, found.outcome) == (kind, outcome)
-    assert kind in {one.kind for one in BAND_CLASSES}
+    position = BandPosition(1.0, multiple)
+    assert (position.kind, position.outcome) == (kind, outcome)
+    assert kind in {entry.kind for entry in BAND_CLASSES}
 
 
 def test_strip_of_a_series_has_thirty_days_up_to_the_newest_session() -> None:
@@ -310,9 +315,9 @@ def test_strip_of_a_run_shows_complete_partial_and_missing_sessions() -> None:
     """Four sessions with a gap of two before the third; the second and the fourth have one result of two."""
     sessions = [session(number, number) for number in (1, 2, 3, 4)]
     by_session = {number: ResultCounts(2, received) for number, received in ((1, 2), (2, 1), (3, 0), (4, 1))}
-    found = _run_row("ior:a", by_session, CoverageCounts(sessions, {}, {}, {}, missed={3: 2}))
-    assert (found.expected, found.received) == (8, 4)
-    assert "4 sessions: 1 complete, 2 in part, 1 with none; 2 sessions missed" in found.strip
+    row = _run_row("ior:a", by_session, CoverageCounts(sessions, {}, {}, {}, missed={3: 2}))
+    assert (row.expected, row.received) == (8, 4)
+    assert "4 sessions: 1 complete, 2 in part, 1 with none; 2 sessions missed" in row.strip
 
 
 Curves = Callable[..., list[list[tuple[float, float]]]]

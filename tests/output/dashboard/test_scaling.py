@@ -136,7 +136,7 @@ def test_published_curves_are_behind_own_ones_of_the_same_case_if_they_are_not_m
         shared: dict[str, Scalar] = {"api": "MPIIO", "operation": "write", "collective": True}
         return OwnCurve("archer", "benchio", "own", shared, [(24.0, value / 2), (96.0, value)])
 
-    top = max(value for x, value in printed.points(printed.chosen) if 24 <= x <= 96)
+    top = max(value for x, value in printed.points(printed.plotted) if 24 <= x <= 96)
     drawn = scaling._published_behind([own(top / 1.9)], "writers", [printed])
     (curve,) = drawn.curves
     assert (curve.behind, [x for x, _ in curve.points], drawn.too_high) == (True, [24.0, 48.0, 96.0], 0)

@@ -345,29 +345,29 @@ class _RowReader:
                 raise ValueError(f"column '{column}': '{text}' does not match 'pattern'")
             groups = {**groups, **match.groupdict(default="")}
             text = groups["value"]
-        known = {**cells, **groups}
-        unit = str(self.cells.value(source.unit, known, groups) or "")
+        texts = {**cells, **groups}
+        unit = str(self.cells.value(source.unit, texts, groups) or "")
         try:
             quantity = to_metric_unit(self.cells.number(text), unit)
         except (InputError, ValueError) as error:
             raise ValueError(f"column '{column}': {error.args[0]}") from error
-        metric = self._metric(source, quantity.unit, known, groups, column)
+        metric = self._metric(source, quantity.unit, texts, groups, column)
         if not 0 < quantity.value <= METRICS[metric].ceiling:
             raise ValueError(f"column '{column}': {text} {unit} is not above 0 and below the ceiling of {metric}")
-        parameters = {**case, **self._values(source.case, known, groups)}
+        parameters = {**case, **self._values(source.case, texts, groups)}
         operation = str(parameters.pop("operation", "run"))
         self._units[unit, metric] += 1
         return Result(operation, metric, quantity.unit, (quantity.value,), parameters)
 
     def _metric(
-        self, source: maps.ValueSource, unit: str, known: Mapping[str, str], groups: Mapping[str, str], column: str
+        self, source: maps.ValueSource, unit: str, texts: Mapping[str, str], groups: Mapping[str, str], column: str
     ) -> str:
         if source.metric is None:
             metric = _METRIC_OF_UNIT.get(unit)
             if metric is None:
                 raise ValueError(f"column '{column}': the unit implies no metric; set 'metric' in the map")
             return metric
-        metric = str(self.cells.value(source.metric, known, groups))
+        metric = str(self.cells.value(source.metric, texts, groups))
         if metric not in METRICS:
             raise ValueError(f"column '{column}': unknown metric '{metric}'")
         if METRICS[metric].unit != unit:

@@ -181,24 +181,25 @@ def messages(system: str, smallest_loss: float | None, db: str | None, as_json: 
 
 
 @command.command("show", epilog=examples("iowatch findings show franklin-20090317-up"))
-@click.argument("finding", shell_complete=complete_finding, metavar="ID")
+@click.argument("finding_id", shell_complete=complete_finding, metavar="ID")
 @history_options
-def show(finding: str, db: str | None, as_json: bool) -> int:
+def show(finding_id: str, db: str | None, as_json: bool) -> int:
     """Show one finding with its evidence. A unique prefix of the ID is enough. Exit code 1 if it needs action."""
     with History.existing(db) as history:
-        found = find_finding(history, finding)
-        logs, experiments = find_log_differences(history, found), find_experiments(history, found)
+        finding = find_finding(history, finding_id)
+        logs = find_log_differences(history, finding)
+        experiments = find_experiments(history, finding)
     if as_json:
         evidence = {
             "darshan": None if logs is None else asdict(logs),
             "experiments": [asdict(experiment) for experiment in experiments],
         }
-        print_json({**printed_finding(found), **evidence})
+        print_json({**printed_finding(finding), **evidence})
     else:
-        print_lines(*finding_lines(found), *log_difference_lines(logs))
+        print_lines(*finding_lines(finding), *log_difference_lines(logs))
         for experiment in experiments:
             print_lines("", f"{experiment.title}:", *(f"  {line}" for line in experiment_lines(experiment)))
-    return 1 if found.needs_action else 0
+    return 1 if finding.needs_action else 0
 
 
 @command.command(
@@ -206,16 +207,16 @@ def show(finding: str, db: str | None, as_json: bool) -> int:
     short_help="Write one archive of a finding for a ticket.",
     epilog=examples("iowatch findings export franklin-20090317-up --output ticket.tar.gz"),
 )
-@click.argument("finding", shell_complete=complete_finding, metavar="ID")
+@click.argument("finding_id", shell_complete=complete_finding, metavar="ID")
 @click.option("--output", type=OUTPUT_FILE, metavar="FILE", help="Archive to write [default: ID.tar.gz].")
 @database_option
-def export(finding: str, output: Path | None, db: str | None) -> None:
+def export(finding_id: str, output: Path | None, db: str | None) -> None:
     """Write one archive of a finding for a ticket: data, stacks, traces, page, and the commands to repeat it."""
     from iowatch.output.finding_archive import export_finding  # templates and pages: half a second
 
     with History.existing(db) as history:
-        found = find_finding(history, finding)
-        target = output or Path(f"{found.id}.tar.gz")
-        for line in export_finding(history, found, target):
+        finding = find_finding(history, finding_id)
+        target = output or Path(f"{finding.id}.tar.gz")
+        for line in export_finding(history, finding, target):
             print_message(f"left out: {line}")
     print_lines(str(target))

@@ -57,27 +57,27 @@ def published_curve_kind(row: Mapping[str, Any]) -> tuple[Scalar | None, ...]:
 
 
 @lru_cache(maxsize=1 << 16)
-def count_agreeing_parameters(own: Sequence[Scalar | None], printed: Sequence[Scalar | None]) -> int | None:
+def count_agreeing_parameters(own_kind: Sequence[Scalar | None], published_kind: Sequence[Scalar | None]) -> int | None:
     """Number of parameters that a curve and a published figure state alike; None if they differ in one.
 
     A published figure of several instances is only of the same case as own results with as many instances.
 
     Args:
-        own: `OwnCurve.kind`.
-        printed: `published_curve_kind`.
+        own_kind: `OwnCurve.kind`.
+        published_kind: `published_curve_kind`.
     """
-    own_benchmark, own_instances, *own_values = own
-    benchmark, instances, *printed_values = printed
+    own_benchmark, own_instances, *own_values = own_kind
+    benchmark, instances, *published_values = published_kind
     if benchmark is not None and benchmark != own_benchmark:
         return None
     if instances is not None and instances != own_instances:
         return None
     # What one of them does not state is no contradiction.
     agreeing = 0
-    for own_value, printed_value in zip(own_values, printed_values, strict=True):
-        if own_value is None or printed_value is None:
+    for own_value, published_value in zip(own_values, published_values, strict=True):
+        if own_value is None or published_value is None:
             continue
-        if own_value != printed_value:
+        if own_value != published_value:
             return None
         agreeing += 1
     return agreeing
@@ -199,12 +199,12 @@ class PublishedScaling:
     """The bandwidths of a published table.
 
     Attributes:
-        rows: all of them; chosen: the largest values, or else the means, that have a position on the axis.
+        rows: all of them; plotted: the largest values, or else the means, that have a position on the axis.
         axis: one of `AXIS_LABELS`; None if nothing scales in it.
     """
 
     rows: Rows
-    chosen: Rows
+    plotted: Rows
     axis: str | None
 
     @property
@@ -222,14 +222,14 @@ class PublishedScaling:
 
     def values(self, column: str) -> list[str]:
         """Distinct values of a column."""
-        return sorted({str(row[column]) for row in self.chosen if row.get(column) is not None})
+        return sorted({str(row[column]) for row in self.plotted if row.get(column) is not None})
 
     @cached_property
     def groups(self) -> list[tuple[str, Rows]]:
         """Rows of each curve by its label, the longest first."""
         assert self.axis is not None
-        columns = distinguishing_columns(self.chosen, [self.axis])
-        rows_by_label = group_rows(self.chosen, columns.distinguishing)
+        columns = distinguishing_columns(self.plotted, [self.axis])
+        rows_by_label = group_rows(self.plotted, columns.distinguishing)
         return sorted(rows_by_label.items(), key=lambda group: -len(group[1]))
 
     def points(self, rows: Rows) -> list[tuple[float, float]]:

@@ -138,7 +138,7 @@ def _table_figure(table: PublishedScaling, curves_over: Callable[[str], list[Own
     """Figure of a published table: curves if it has an axis, else one row per value."""
     if table.axis is None:
         return _ranges_figure(table)
-    own_curves = _matching_own_curves(curves_over(table.axis), table.chosen)
+    own_curves = _matching_own_curves(curves_over(table.axis), table.plotted)
     curves: list[drawing.Curve] = []
     for name, rows in table.groups[:_MAX_CURVES]:
         curves.append(drawing.Curve(name, table.points(rows)))
@@ -158,8 +158,8 @@ def _table_figure(table: PublishedScaling, curves_over: Callable[[str], list[Own
 
 def _table_note(table: PublishedScaling, axis: str, own_curves: Sequence[OwnCurve]) -> str:
     """What the caption says about a published table: statistic, what varies with the axis, what is not drawn."""
-    note = f"{table.chosen[0]['statistic']} of each, as printed"
-    _, dependent_columns = distinguishing_columns(table.chosen, [axis])
+    note = f"{table.plotted[0]['statistic']} of each, as printed"
+    _, dependent_columns = distinguishing_columns(table.plotted, [axis])
     if dependent_columns:
         note += f"; {', '.join(name.replace('_', ' ') for name in dependent_columns)} changes with it"
     curves_left_out = len(table.groups) - _MAX_CURVES
@@ -291,7 +291,9 @@ def _published_behind(
 ) -> PublishedCurves:
     """Published curves of the same case as one of this site, over the same range of the axis, best matches first."""
     own_kinds = {curve.kind for curve in own_curves}
-    positions = [x for curve in own_curves for x, _ in curve.points]
+    positions: list[float] = []
+    for curve in own_curves:
+        positions += [x for x, _ in curve.points]
     first = min(positions)
     last = max(positions)
     highest = max(max(_values_of(curve)) for curve in own_curves)
@@ -334,7 +336,10 @@ def _curves_figure(
     for values in value_at_position:
         positions.update(values)
     # One row per position, one column per curve; a curve has no value where nothing was measured.
-    table = [(f"{x:g}", [values.get(x) for values in value_at_position]) for x in sorted(positions)]
+    table: list[tuple[str, list[float | None]]] = []
+    for x in sorted(positions):
+        row = [values.get(x) for values in value_at_position]
+        table.append((f"{x:g}", row))
     names = [curve.name for curve in curves]
     picture = drawing.curves_picture(curves, label, "MiB/s", f"{title}: {len(curves)} curves of bandwidth over {label}")
     return ScalingFigure(

@@ -180,6 +180,7 @@ def test_new_benchmark_runs_in_a_session(iowatch: Iowatch, stack: str, tmp_path:
     assert any("madeup" in page.read_text() for page in (tmp_path / "site").rglob("*.html"))
 
 
+@pytest.mark.slow
 def test_new_benchmark_change_becomes_a_finding(iowatch: Iowatch, tmp_path: Path) -> None:
     first = datetime(2026, 1, 1, tzinfo=UTC)
     files = []

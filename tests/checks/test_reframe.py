@@ -327,6 +327,7 @@ def test_case_that_differs_only_in_striping_is_skipped_without_lustre(tmp_path: 
     assert (code, testcase["result"]) == (0, "skip")
 
 
+@pytest.mark.slow_after(2)
 @pytest.mark.parametrize(
     ("tool", "case", "program", "reason"),
     [

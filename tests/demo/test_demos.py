@@ -259,6 +259,7 @@ def test_edison_demo_shows_the_largest_change(edison_reports: list[DailyReport])
     assert gains == pytest.approx(expected, rel=0.1)
 
 
+@pytest.mark.slow
 def test_edison_demo_has_every_run_of_the_table_and_its_label(
     edison_database: Path, edison_reports: list[DailyReport]
 ) -> None:

@@ -419,6 +419,7 @@ def test_resolved_finding_reopens_at_once_only_with_more_series(record_and_updat
     assert (first.resolution, again.resolution) == (None, Resolution("recovery"))
 
 
+@pytest.mark.slow_after(2)
 @pytest.mark.parametrize(
     ("reported", "size", "updates"),
     [(2, 3, ()), (2, 4, ("2 series joined",)), (10, 12, ()), (10, 14, ()), (10, 15, ("5 series joined",))],

@@ -181,6 +181,7 @@ def decide(finding: Finding, decision: str) -> None:
     reviews.add_decision("site", entry | {"until": until})
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize("decision", ["acknowledged", "dismissed", "accepted"])
 def test_decided_loss_is_silent_until_the_series_falls_further(history: History, root: Path, decision: str) -> None:
     record(history, range(41), falls(0.5, since=40))

@@ -343,6 +343,7 @@ def test_report_of_the_newest_session_has_three_answers(suspected: Finding) -> N
     )
 
 
+@pytest.mark.slow_after(3)
 @pytest.mark.parametrize(
     ("state_of", "before", "observations", "steps"),
     [
@@ -375,6 +376,7 @@ def test_established_events_are_steps_of_their_series(
         assert [time // DAY for time, _ in _established_steps(first, own, times, known, before * DAY)] == [11]
 
 
+@pytest.mark.slow_after(3)
 @pytest.mark.parametrize(
     ("state_of", "counts"),
     [

@@ -77,6 +77,7 @@ def test_series_that_returned_before_a_session_of_another_suite_are_back(record_
         assert not any(f.needs_action for f in found)
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize("every", [7, 14])
 def test_the_end_of_an_event_of_a_rare_suite_is_no_new_event(record_and_update: RecordAndUpdate, every: int) -> None:
     scenario, others = back_after(1)
@@ -88,6 +89,7 @@ def test_the_end_of_an_event_of_a_rare_suite_is_no_new_event(record_and_update: 
         assert not any(f.needs_action for f in found)
 
 
+@pytest.mark.slow
 def test_event_of_a_suite_that_runs_every_second_week_stays_until_it_is_confirmed(
     record_and_update: RecordAndUpdate,
 ) -> None:

@@ -31,6 +31,7 @@ def test_ready_maps_are_maps() -> None:
         assert load_map(name).source, f"{name}: where its format is documented"
 
 
+@pytest.mark.slow
 def test_year_of_edison_is_as_its_own_reader_read_it() -> None:
     """The digest is that of the reader for this format alone, which the map replaced (27c6b8e…), without reasons."""
     digest = hashlib.sha256()

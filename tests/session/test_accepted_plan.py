@@ -147,6 +147,7 @@ def test_restored_library_needs_no_decision(night: Night) -> None:
     assert (verdict.exit_code, verdict.expected, verdict.added) == (0, 6, ())
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize(
     ("stack", "reason"),
     [

@@ -255,6 +255,7 @@ class IdleNodes:
         return self.answer
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize(
     ("idle", "where", "avoided"),
     [
@@ -287,6 +288,7 @@ def test_retest_avoids_the_nodes_of_the_first_run(
     assert "on other nodes (n2 instead of n1), 0 min" in format_retested_run(retested)
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize(("minutes", "waits"), [(100, True), (20, False)])
 def test_retest_on_the_same_nodes_waits_if_the_budget_permits(
     history_with_sessions: History,

@@ -245,6 +245,7 @@ def test_sites_of_each_system_are_those_of_single_builds(
     assert cli("dashboard", "build", "--output", place).exit_code == 2  # a directory of sites is no site
 
 
+@pytest.mark.slow
 def test_site_that_cannot_be_built_is_named_and_the_older_one_kept(
     with_pages: History, tmp_path: Path, cli: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
 ) -> None:

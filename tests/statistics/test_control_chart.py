@@ -53,6 +53,7 @@ def test_fall_of_one_calm_series_is_unusual_in_its_first_session(factor: float, 
     assert loss.times == (int(DAY_S * before + 3600 + 300),)
 
 
+@pytest.mark.slow
 def test_noise_is_not_unusual() -> None:
     """At most 2 % of mornings, on 200 systems of eight series of each noise (the aim of the issue)."""
     red = 0

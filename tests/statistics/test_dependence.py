@@ -51,6 +51,7 @@ def without_correction(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 # Without the correction the interval covers 80 % of these, and 4 % (one pair: 13 %) differ.
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize(("pairs_per_set", "most"), [(1, 0.04), (12, 0.01)])
 def test_intervals_cover_with_autocorrelation_one_half(pairs_per_set: int, most: float) -> None:
     found = compared(wandering(0.5), 28, pairs_per_set, 300 // pairs_per_set)

@@ -19,6 +19,7 @@ def indices(detection: Detection) -> list[int]:
     return [change.index for change in detection.changes]
 
 
+@pytest.mark.slow_after(2)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_pure_noise_has_few_false_alarms(family: str) -> None:
     """At most 0.1 false alarms per series-year: docs/detection-scores.md states 0.05 for noise like Edison's."""
@@ -28,6 +29,7 @@ def test_pure_noise_has_few_false_alarms(family: str) -> None:
     assert alarms / (50 * 300 / YEAR) <= 0.1
 
 
+@pytest.mark.slow_after(2)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_short_histories_have_few_false_alarms(family: str) -> None:
     """At most 0.3 false alarms per series-year with 7 to 20 observations (issue: Detection)."""

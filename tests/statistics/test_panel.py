@@ -292,6 +292,7 @@ def test_one_direction_alone_is_as_sure_as_planted_events_lasted(direction: int)
     assert 0.5 < event.probability_lasting / event.probability_real < 0.62
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize("scatter", [0.012, 0.02, 0.06])
 def test_a_larger_fall_is_not_less_probable(scatter: float) -> None:
     """A fall of four of sixteen series in one session: no gap between 10 and 75 %, and the deepest is no noise."""

@@ -298,6 +298,7 @@ def test_wrong_use_is_explained(cli: Callable[..., Result], var: Path, tmp_path:
     assert (both.exit_code, "--workers is for" in both.output) == (2, True)
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.filterwarnings("ignore::UserWarning")  # of Dask on a busy machine: starting takes long
 @pytest.mark.parametrize("number", [1, 3])
 def test_as_many_workers_start_as_are_asked_for(number: int) -> None:

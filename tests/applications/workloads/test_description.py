@@ -886,6 +886,7 @@ def test_logs_that_cannot_be_described_are_refused(
         describe(make_log(**fields), reader)
 
 
+@pytest.mark.slow_after(8)
 @pytest.mark.parametrize("seed", range(20))
 def test_no_access_is_lost_or_changed(seed: int, make_log: MakeLog, reader: DarshanReader) -> None:
     """Random files of one rank or of all, opened up to three times, with random accesses and pauses."""

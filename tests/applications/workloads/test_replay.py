@@ -103,6 +103,7 @@ def test_memory_of_transfers_is_fitted_to_the_times_of_the_log(replay: Callable[
     assert (tmp_path / "w.yaml").read_text() == text
 
 
+@pytest.mark.slow
 def test_memory_that_is_kept_is_fitted(replay: Callable[..., Result], tmp_path: Path) -> None:
     """Each rank reads 100 bytes in 0.2 s, which only a fourth of them as memory that is kept explains."""
     path = "/s/benchio-1/data.file1.0.{rank}"
@@ -150,6 +151,7 @@ def test_a_halo_is_fitted_where_parts_of_arrays_move(
                       {"read": "reused", "write": "reused"})  # fmt: skip
 
 
+@pytest.mark.slow
 def test_the_median_of_several_runs_is_fitted(replay: Callable[..., Result], tmp_path: Path) -> None:
     """One of three runs met other work; a log of other operations is refused."""
     path, own = "/s/benchio-1/data.file1.0.{rank}", "/home/alice/own.{rank}"
@@ -210,6 +212,7 @@ def test_what_mpi_io_takes_itself_says_whether_there_is_a_halo(
     assert memory == {"write": "rotating", **({"halo": True} if with_halo else {})}
 
 
+@pytest.mark.slow
 def test_memory_of_reads_is_fitted_among_those_with_the_same_share_of_posix(
     replay: Callable[..., Result], tmp_path: Path
 ) -> None:
@@ -243,6 +246,7 @@ def test_the_share_of_posix_in_writes_says_nothing_about_reads() -> None:
     assert nearest_memory(tried, [profile(0.3, 0.2, 0.95, 0.9)]) == {"read": 50, "write": "reused"}
 
 
+@pytest.mark.slow
 def test_fitted_memory_replaces_one_line_or_nothing(replay: Callable[..., Result], tmp_path: Path) -> None:
     log, rest = log_of("/s/benchio-1/data.file1.0.{rank}", opens=3), (tmp_path / "w.yaml").read_text()
     (tmp_path / "w.yaml").write_text(f"memory: {{read: new}}  # by hand\n{rest}")

@@ -6,6 +6,7 @@ Apart from the settings because `iowatch --help` needs them to find plugins, and
 from __future__ import annotations
 
 import os
+from functools import cache
 from pathlib import Path
 
 from iowatch.core import files
@@ -28,6 +29,12 @@ def product_root() -> Path:
         if not _is_product(Path(named)):
             raise MachineError(f"IOWATCH_ROOT is {named}, which has no systems/ and benchmarks/", hint="Unset it.")
         return Path(named)
+    return _installed_root()
+
+
+@cache
+def _installed_root() -> Path:
+    """The directory beside this package, looked up once: every page asks for it a thousand times."""
     package = Path(__file__).resolve().parents[1]
     for directory in (package / "data", package.parents[1]):
         if _is_product(directory):

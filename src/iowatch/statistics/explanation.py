@@ -169,10 +169,15 @@ def _exact_conditions(
         cover: of the conditions, shape (conditions, cases).
     """
     shared = [position for position in range(len(conditions)) if cover[position][is_member].all()]
+    cover_of_shared = cover[shared]
     options: list[tuple[float, tuple[int, ...]]] = []
     for size in range(1, most + 1):
-        for positions in combinations(shared, size):
-            if (cover[list(positions)].all(axis=0) == is_member).all():
+        # All choices of `size` conditions: the first ones, then at once each one that may be the last.
+        for first in combinations(range(len(shared)), size - 1):
+            start = first[-1] + 1 if first else 0
+            selected = cover_of_shared[list(first)].all(axis=0) & cover_of_shared[start:]
+            for offset in np.flatnonzero((selected == is_member).all(axis=1)):
+                positions = tuple(shared[index] for index in (*first, start + int(offset)))
                 bits = sum(conditions[position].bits(vocabulary) for position in positions)
                 options.append((bits, positions))
     if not options:

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.output.dashboard.conftest import franklin_history
+from tests.output.dashboard.conftest import franklin_history, shared
 
-__all__ = ["franklin_history"]
+__all__ = ["franklin_history", "shared"]
 
 # Libraries that take long to import, and packages of iowatch with many modules: at most what a short command needs.
 SLOW_MODULES = (

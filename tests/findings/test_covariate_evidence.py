@@ -19,6 +19,7 @@ from iowatch.output.text.findings import finding_line, finding_lines
 from iowatch.store import History
 from tests.conftest import ROOT
 from tests.findings.conftest import FIRST, STEP, RecordAndUpdate, slower_mpiio
+from tests.output.dashboard.chosen_pages import pages_named
 
 UNTIL = STEP + timedelta(days=15)
 
@@ -78,7 +79,7 @@ def test_covariates_and_settings_that_differ_are_shown(
     assert finding_from_document(older).covariates == ()
 
     monkeypatch.setenv("IOWATCH_ROOT", str(ROOT))  # templates
-    build_site(history, tmp_path / "site")
+    build_site(history, tmp_path / "site", pages=pages_named("finding"))
     page = (tmp_path / "site" / "finding" / f"{finding.id}.html").read_text()
     for cell in covariate_cells(load):
         assert cell in page

@@ -22,6 +22,7 @@ from iowatch.findings.finding import PerformanceDirection
 from iowatch.output.dashboard.build import build_site
 from iowatch.store import History
 from tests.builders import build_change_point, build_finding, build_points, build_series_change, build_series_row
+from tests.output.dashboard.chosen_pages import pages_named
 
 START_S = 20_454 * DAY_S  # 1 January 2026
 _ZERO = {field.name: 0 for field in log_schema().field("layers").type.value_type}
@@ -318,7 +319,7 @@ def test_the_command_reports_and_explains(cli: Callable[..., Result], in_year: Y
 
 def test_the_page_shows_what_changed(in_year: Year, tmp_path: Path) -> None:
     with History.open(str(tmp_path / "history.db")) as history:
-        build_site(history, tmp_path / "site")
+        build_site(history, tmp_path / "site", pages=pages_named("applications.html", "findings.html"))
     page = (tmp_path / "site" / "applications.html").read_text()
     assert "4 of 12 applications lost" in page
     assert page.count("<figure>") == 4
@@ -329,6 +330,6 @@ def test_the_page_shows_what_changed(in_year: Year, tmp_path: Path) -> None:
     kept = parts[0].read_bytes()
     parts[0].write_bytes(b"damaged")
     with History.open(str(tmp_path / "history.db")) as history:
-        build_site(history, tmp_path / "site")
+        build_site(history, tmp_path / "site", pages=pages_named("applications.html", "findings.html"))
     assert "cannot be read" in (tmp_path / "site" / "applications.html").read_text()
     parts[0].write_bytes(kept)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime
 from pathlib import Path
 
 import pytest
 
+from iowatch.core import exclusive_file_lock
 from iowatch.demo import scenarios
 from iowatch.demo.scenarios import generate_sessions
 from iowatch.findings import update_findings
@@ -18,10 +20,36 @@ from tests.output.dashboard import hostile, mornings, review_desk, shapes
 from tests.output.dashboard.browser import Browser, unusable
 
 
+class SharedDirectories:
+    """Directories that one of the parallel workers fills and all of them read."""
+
+    def __init__(self, request: pytest.FixtureRequest, factory: pytest.TempPathFactory) -> None:
+        self.root = factory.getbasetemp()
+        # Each worker has a directory of its own in that of the test run, and a PostgreSQL server of its own.
+        is_worker = "PYTEST_XDIST_WORKER" in os.environ
+        if is_worker and request.config.getoption("--history") == "sqlite":
+            self.root = self.root.parent
+
+    def make(self, name: str, fill: Callable[[Path], object]) -> Path:
+        """The directory of this name; the first worker that needs it fills it, the others wait."""
+        directory = self.root / f"shared-{name}" / name
+        is_complete = directory.with_name("complete")
+        with exclusive_file_lock(is_complete):
+            if not is_complete.exists():
+                directory.mkdir(parents=True)
+                fill(directory)
+                is_complete.touch()
+        return directory
+
+
 @pytest.fixture(scope="session")
-def franklin_history(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Franklin from mid-February 2009 on, as `iowatch demo franklin` records it, updated on 1 May."""
-    path = tmp_path_factory.mktemp("franklin") / "history.db"
+def shared(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> SharedDirectories:
+    """Directories that are filled once for all workers."""
+    return SharedDirectories(request, tmp_path_factory)
+
+
+def _fill_franklin(directory: Path) -> None:
+    path = directory / "history.db"
     with History.open(str(path)) as history:
         for session in generate_sessions(scenarios.franklin_scenario(), 2009):
             if session.session.started_at >= datetime(2009, 2, 10, tzinfo=UTC).timestamp():
@@ -31,64 +59,76 @@ def franklin_history(tmp_path_factory: pytest.TempPathFactory) -> Path:
         update_findings(
             history, scenarios.FRANKLIN_SYSTEM, datetime.combine(date(2009, 5, 1), datetime.min.time(), UTC)
         )
-    return path
 
 
-def _built(database: Path, site: Path) -> Path:
+@pytest.fixture(scope="session")
+def franklin_history(shared: SharedDirectories) -> Path:
+    """Franklin from mid-February 2009 on, as `iowatch demo franklin` records it, updated on 1 May."""
+    return shared.make("franklin", _fill_franklin) / "history.db"
+
+
+def _build(database: Path, site: Path) -> None:
     with History.open(str(database)) as history:
         build_site(history, site)
-    return site
 
 
 @pytest.fixture(scope="session")
-def franklin_site(franklin_history: Path) -> Path:
+def franklin_site(shared: SharedDirectories, franklin_history: Path) -> Path:
     """The site of Franklin."""
-    return _built(franklin_history, franklin_history.parent / "site")
+    return shared.make("franklin-site", lambda directory: _build(franklin_history, directory / "site")) / "site"
 
 
-@pytest.fixture(scope="session")
-def hostile_site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The site of a history whose every name is an attack."""
-    place = tmp_path_factory.mktemp("hostile")
+def _fill_hostile(directory: Path) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("IOWATCH_VAR", str(place / "var"))
-        hostile.fill(place / "history.db")
-        return _built(place / "history.db", place / "site")
+        patch.setenv("IOWATCH_VAR", str(directory / "var"))
+        hostile.fill(directory / "history.db")
+        _build(directory / "history.db", directory / "site")
 
 
 @pytest.fixture(scope="session")
-def shapes_site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def hostile_site(shared: SharedDirectories) -> Path:
+    """The site of a history whose every name is an attack."""
+    return shared.make("hostile", _fill_hostile) / "site"
+
+
+def _fill_shapes(directory: Path) -> None:
+    shapes.fill(directory / "history.db")
+    _build(directory / "history.db", directory / "site")
+
+
+@pytest.fixture(scope="session")
+def shapes_site(shared: SharedDirectories) -> Path:
     """The site of series with a reference, a transient, a drift, a suspicion."""
-    place = tmp_path_factory.mktemp("shapes")
-    shapes.fill(place / "history.db")
-    return _built(place / "history.db", place / "site")
+    return shared.make("shapes", _fill_shapes) / "site"
 
 
 @pytest.fixture(scope="session")
-def fleet(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def fleet(shared: SharedDirectories) -> Path:
     """The site of eight systems, three of them with one event."""
-    return mornings.build(tmp_path_factory.mktemp("fleet"), mornings.eight_systems)
+    return shared.make("fleet", lambda directory: mornings.build(directory, mornings.eight_systems)) / "site"
 
 
 @pytest.fixture(scope="session")
-def first_results(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def first_results(shared: SharedDirectories) -> Path:
     """The site after the first session."""
-    return mornings.build(tmp_path_factory.mktemp("first"), mornings.first_session)
+    return shared.make("first", lambda directory: mornings.build(directory, mornings.first_session)) / "site"
 
 
 @pytest.fixture(scope="session")
-def bad_morning(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def bad_morning(shared: SharedDirectories) -> Path:
     """The site after the first session of an event."""
-    return mornings.build(tmp_path_factory.mktemp("bad"), mornings.first_bad_morning)
+    return shared.make("bad", lambda directory: mornings.build(directory, mornings.first_bad_morning)) / "site"
+
+
+def _fill_review(directory: Path) -> None:
+    review_desk.fill(directory / "history.db")
+    review_desk.build(directory / "history.db", directory / "site")
 
 
 @pytest.fixture(scope="session")
-def review_site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def review_site(shared: SharedDirectories) -> Path:
     """A directory with `history.db` and `site`, to copy, for tests of review."""
-    place = tmp_path_factory.mktemp("review")
-    review_desk.fill(place / "history.db")
-    review_desk.build(place / "history.db", place / "site")
-    return place
+    return shared.make("review", _fill_review)
 
 
 @pytest.fixture(scope="session")

@@ -18,6 +18,7 @@ from iowatch.output.dashboard.pages.series import rank_correlations
 from iowatch.store import History
 from tests.builders import build_result, build_run, build_session, store_session
 from tests.output.dashboard.browser import Browser
+from tests.output.dashboard.chosen_pages import pages_named
 from tests.output.dashboard.test_series import plotted
 
 pytestmark = pytest.mark.browser
@@ -335,7 +336,7 @@ def loaded_site(tmp_path_factory: pytest.TempPathFactory) -> Path:
             run = build_run(build_result(value, case={"ranks": 4}), name="ior:x", started_at=begin, facts=facts)
             store_session(history, session, [run], duration_s=60)
         update_findings(history, "site", datetime.fromtimestamp(1_735_700_000 + LOADED_DAYS * DAY_S, UTC))
-        build_site(history, place / "site")
+        build_site(history, place / "site", pages=pages_named("series"))
     return place / "site"
 
 

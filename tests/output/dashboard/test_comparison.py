@@ -12,6 +12,7 @@ from iowatch.output.dashboard.drawing import forest_axis, forest_picture, forest
 from iowatch.store import History, SessionFacts
 from tests.builders import build_result, build_run, build_session
 from tests.output.dashboard.browser import Browser
+from tests.output.dashboard.chosen_pages import pages_named
 
 START = 1_700_000_000  # 2023-11-14
 
@@ -100,7 +101,7 @@ def test_ab_runs_have_a_page(tmp_path: Path, var: Path) -> None:
                 run = build_run(result, name=name, stack=stack, started_at=START, facts=facts)
                 history.record_runs("fair-1", [run])
         history.end_session("fair-1", "ok", START + 600)
-        build_site(history, tmp_path / "site")
+        build_site(history, tmp_path / "site", pages=pages_named("comparisons.html"))
     listed = (tmp_path / "site" / "comparisons.html").read_text(encoding="utf-8")
     (page,) = re.findall(r'href="(comparison/\w+\.html)">local: old against new, A/B run of 2023-11-14<', listed)
     (row,) = [one for one in listed.split("<tr>") if page in one]

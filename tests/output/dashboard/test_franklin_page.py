@@ -10,6 +10,7 @@ from iowatch.output.dashboard.build import build_site
 from iowatch.output.dashboard.pages.franklin import measured_case
 from iowatch.store import History
 from tests.builders import build_output, build_result, build_run, build_session
+from tests.output.dashboard.chosen_pages import pages_named
 
 
 def test_franklin_page_has_the_newest_measured_value_beside_the_replayed_ones(tmp_path: Path) -> None:
@@ -23,7 +24,7 @@ def test_franklin_page_has_the_newest_measured_value_beside_the_replayed_ones(tm
             history.begin_session(build_session(f"s{number}", system="here", started_at=run.started_at))
             history.record_runs(f"s{number}", [run])
             history.end_session(f"s{number}", "ok", run.started_at + 60)
-        build_site(history, tmp_path / "site")
+        build_site(history, tmp_path / "site", pages=pages_named("franklin.html"))
     page = (tmp_path / "site" / "franklin.html").read_text()
     rows = [row for row in page.split("<tr>") if 'scope="row"' in row]
     assert len(rows) == 13

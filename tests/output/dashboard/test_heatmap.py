@@ -21,6 +21,7 @@ from iowatch.output.dashboard.pages import overview
 from iowatch.store import History, RunRecord, SeriesRow, SessionFacts
 from tests.builders import build_case, build_result, build_run, build_series_row, build_session
 from tests.output.dashboard.browser import Browser
+from tests.output.dashboard.chosen_pages import pages_named
 
 Status = Literal["ok", "incomplete", "running"]
 DAY_S = 86400
@@ -134,7 +135,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
             history.record_runs(uuid, [_run(nodes, number, begin + 60 * nodes) for nodes in sizes])
             history.end_session(uuid, "ok", begin + 900)
         update_findings(history, "local", datetime.fromtimestamp(START + 10 * DAY_S, UTC))
-        build_site(history, place / "site")
+        build_site(history, place / "site", pages=pages_named("index.html", "overview.html", "series"))
     return place / "site"
 
 
@@ -244,7 +245,8 @@ def test_manual_session_after_the_nightly_one_is_not_the_newest(
         history.record_runs("later", [_run(1, 10, begin)])
         if status != "running":
             history.end_session("later", status, begin + 60)
-        build_site(history, tmp_path / "site", now=datetime.fromtimestamp(begin + 3600, UTC))
+        pages = pages_named("index.html", "overview.html")
+        build_site(history, tmp_path / "site", now=datetime.fromtimestamp(begin + 3600, UTC), pages=pages)
     text = (tmp_path / "site/overview/local.html").read_text(encoding="utf-8")
     lacking = 0 if newest == "night-9" else 6
     assert len(re.findall(r'<td class="(?:lacking|waiting)', text)) == lacking
@@ -260,7 +262,7 @@ def test_series_that_ended_long_ago_are_not_in_the_map(tmp_path: Path) -> None:
             history.begin_session(build_session(uuid, started_at=begin))
             history.record_runs(uuid, [_run(1 if number else 64, number, begin)])
             history.end_session(uuid, "ok", begin + 900)
-        build_site(history, tmp_path / "site")
+        build_site(history, tmp_path / "site", pages=pages_named("overview.html"))
     text = (tmp_path / "site/overview/local.html").read_text(encoding="utf-8")
     # Without a detection there is no noise estimate: per cent, and no colour.
     fields = re.findall(r'<td class="(\w+)"><a href="[^"]*" title="[^"]*no noise estimate">(\d+)', text)

@@ -17,6 +17,7 @@ from iowatch.output.dashboard.pages import all_pages
 from iowatch.store import History
 from tests.builders import build_site_build
 from tests.conftest import ROOT
+from tests.output.dashboard.chosen_pages import pages_named
 
 # A file in `pages/` as a contributor would add it.
 QUOTAS = """
@@ -109,5 +110,5 @@ def test_pages_have_the_title_of_the_site(history: History, tmp_path: Path, monk
     """`title` of site.yaml, escaped as all text."""
     (tmp_path / "site.yaml").write_text("title: Our <I/O>\n")
     monkeypatch.setenv("IOWATCH_SITE", str(tmp_path))
-    build_site(history, tmp_path / "pages")
+    build_site(history, tmp_path / "pages", pages=pages_named("index.html"))
     assert "<title>Status – Our &lt;I/O&gt;</title>" in (tmp_path / "pages/index.html").read_text()

@@ -18,6 +18,7 @@ from iowatch.store import History, bulk
 from tests.builders import build_session
 from tests.output.dashboard import shapes
 from tests.output.dashboard.browser import Browser
+from tests.output.dashboard.chosen_pages import pages_named
 from tests.output.dashboard.test_series import plotted
 
 NEW_YEAR = 1_735_689_600  # 2025-01-01T00:00Z
@@ -47,7 +48,7 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def build(database: Path, site: Path) -> dict[str, str]:
     """Build a site; returns the pages of the series by shape."""
     with History.open(str(database)) as history:
-        build_site(history, site)
+        build_site(history, site, pages=pages_named("series"))
         rows = {str(row.case.parameters.get("mode", "reference")): row.id for row in history.series()}
     return {shape: (site / f"series/{number}.html").read_text() for shape, number in rows.items()}
 

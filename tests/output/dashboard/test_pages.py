@@ -19,6 +19,7 @@ from iowatch.output.dashboard.pages.session import to_readable_unit
 from iowatch.store import History
 from tests.builders import build_result, build_run, build_session, store_session
 from tests.output.dashboard import hostile
+from tests.output.dashboard.chosen_pages import pages_named
 
 ATOM = "{http://www.w3.org/2005/Atom}"
 
@@ -222,7 +223,7 @@ def test_site_of_an_empty_history_is_built(tmp_path: Path) -> None:
 
 def test_times_are_shown_in_the_zone_with_utc_on_hover(franklin_history: Path, tmp_path: Path) -> None:
     with History.open(str(franklin_history)) as history:
-        build_site(history, tmp_path / "site", BuildOptions("America/Los_Angeles"))
+        build_site(history, tmp_path / "site", BuildOptions("America/Los_Angeles"), pages=pages_named("index.html"))
     # 30 April 2009, 22:00 UTC is 15:00 in Oakland (daylight saving time).
     hover = "2009-04-30 15:00 America/Los_Angeles, 2009-04-30T22:00:00Z (UTC)"
     assert f'title="{hover}">2009-04-30 15:00' in (tmp_path / "site/index.html").read_text()
@@ -238,7 +239,7 @@ def test_ab_runs_are_shown_but_not_monitored(history: History, tmp_path: Path) -
         store_session(history, build_session(uuid, suite="smoke", started_at=begin), [record], duration_s=60)
     series = collect_catalogue(history).machines[0].series
     assert {one.row.case.parameters.get("ab_run"): one.headline for one in series} == {None: True, True: False}
-    build_site(history, tmp_path / "site")
+    build_site(history, tmp_path / "site", pages=pages_named("series"))
     assert len(list((tmp_path / "site" / "series").glob("*.html"))) == 2
 
 
@@ -278,7 +279,7 @@ def test_series_page_names_the_nodes_of_the_newest_sessions(history: History, tm
         facts = {"nodes": [f"nid{n:05d}" for n in (number, number + 1)]} if number != 2 else {}
         record = build_run(result, name="ior:x", started_at=begin, facts=facts)
         store_session(history, build_session(uuid, started_at=begin), [record], duration_s=60)
-    build_site(history, tmp_path / "site", BuildOptions(sessions=3))
+    build_site(history, tmp_path / "site", BuildOptions(sessions=3), pages=pages_named("series"))
     text = (tmp_path / "site/series/1.html").read_text(encoding="utf-8")
     data = json.loads(re.search(r'id="data">(.*?)</script>', text, re.DOTALL)[1])  # type: ignore[index]
     assert data["hosts"] == ["nid[00001-00002]", None, "nid[00003-00004]"]

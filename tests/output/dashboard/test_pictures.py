@@ -15,6 +15,7 @@ from iowatch.output.dashboard.pages.finding import NARROW, WIDE, FanContent, Fan
 from iowatch.store import History
 from tests.output.dashboard import shapes
 from tests.output.dashboard.browser import Browser
+from tests.output.dashboard.chosen_pages import pages_named
 
 DAY_S = 86400
 MOMENT = 1_760_000_000
@@ -97,7 +98,7 @@ def paused(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("paused")
     shapes.fill(place / "history.db", days=30, without=range(10, 20))
     with History.open(str(place / "history.db")) as history:
-        build_site(history, place / "site")
+        build_site(history, place / "site", pages=pages_named("series"))
     return place / "site"
 
 
@@ -107,7 +108,7 @@ def test_browser_breaks_lines_where_pictures_do(tmp_path: Path, browser: Browser
     shown = [day for day in range(0, 90, 3) if day not in (30, 33, 60, 63, 66)]
     shapes.fill(tmp_path / "history.db", days=90, without=set(range(90)) - set(shown))
     with History.open(str(tmp_path / "history.db")) as history:
-        build_site(history, tmp_path / "site")
+        build_site(history, tmp_path / "site", pages=pages_named("series"))
     browser.open(tmp_path / "site/series/1.html")
     browser.wait("return document.documentElement.dataset.drawn === 'yes'")
     layers = "document.getElementById('plot').chart.drawn[0].layers"

@@ -35,7 +35,7 @@ def figures(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         history.begin_session(build_session("one", system="archer", started_at=START), [])
         history.record_runs("one", runs)
         history.end_session("one", "ok", START + 60)
-        build_site(history, folder / "site")
+        build_site(history, folder / "site", pages=[scaling.PAGE])
     text = (folder / "site/scaling.html").read_text(encoding="utf-8")
     sections = re.findall(r"<section.*?</section>", text, re.DOTALL)
     return {html.unescape(t[1]): s for s in sections if (t := re.search("<h3>(.*?)</h3>", s))}

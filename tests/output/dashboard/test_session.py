@@ -61,7 +61,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
             runs = [_run(number, day, begin + 60 * number) for number in range(CASES)]
             store_session(history, build_session(uuid, started_at=begin), runs)
         update_findings(history, "local", datetime.fromtimestamp(START + SESSIONS * DAY_S, UTC))
-        build_site(history, place / "site", BuildOptions(sessions=2))
+        build_site(history, place / "site", BuildOptions(sessions=2), pages=[session.PAGE])
     return place / "site"
 
 
@@ -128,7 +128,7 @@ def test_short_page_is_linked_until_something_in_it_changes(tmp_path: Path, monk
     """Sessions that get a run, sessions whose files are no longer listed, and all of a site with another title."""
 
     def short_pages() -> dict[str, int]:
-        build_site(history, tmp_path / "site", BuildOptions(sessions=1))
+        build_site(history, tmp_path / "site", BuildOptions(sessions=1), pages=[session.PAGE])
         return {path.stem: path.stat().st_ino for path in (tmp_path / "site/session").iterdir() if path.stem != "s3"}
 
     def changed() -> set[str]:

@@ -11,6 +11,7 @@ from iowatch.output.dashboard.build import build_site
 from iowatch.site.stack.records import StackPart
 from iowatch.store import History, StackRecord
 from tests.builders import build_result, build_run, build_session, build_stack
+from tests.output.dashboard.chosen_pages import pages_named
 
 DAY_S = 86400
 START = 1_700_000_000  # 14 November 2023
@@ -44,7 +45,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> str:
                 f"s{number}", [build_run(result, name="ior", partition=partition, stack=stack, started_at=begin)]
             )
             history.end_session(f"s{number}", "ok", begin + 60)
-        build_site(history, place / "site")
+        build_site(history, place / "site", pages=pages_named("stacks.html"))
     return html.unescape((place / "site/stacks.html").read_text(encoding="utf-8"))
 
 

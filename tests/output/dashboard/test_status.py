@@ -31,6 +31,7 @@ from tests.builders import (
 from tests.conftest import ROOT
 from tests.findings.conftest import STEP, RecordAndUpdate, record_and_update, root, slower_mpiio, update_time
 from tests.output.dashboard.browser import Browser
+from tests.output.dashboard.chosen_pages import pages_named
 
 __all__ = ["record_and_update", "root"]
 
@@ -78,10 +79,12 @@ def make(tmp_path_factory: pytest.TempPathFactory) -> Make:
         _fill(history, "imported", [400, 399], origin="import")
         update_findings(history, "quiet", datetime.fromtimestamp(LAST + 3600, UTC))
 
+    pages = pages_named("index.html", "findings.html", "overview.html", "coverage.html")
+
     def build_at(hours: float) -> Path:
         site = place / "site"
         with History.open(str(place / "history.db")) as history:
-            build_site(history, site, now=datetime.fromtimestamp(LAST + hours * 3600, UTC))
+            build_site(history, site, now=datetime.fromtimestamp(LAST + hours * 3600, UTC), pages=pages)
         return site
 
     return build_at
@@ -329,7 +332,7 @@ def test_dismissed_loss_that_remains_is_shown(
     entry = {"finding": "planted-20250210-down", "decision": "dismissed", "by": "A. Reviewer", "reason": "why"}
     reviews.add_decision("planted", {**entry, "date": end})
     update_findings(history, "planted", update_time(end))
-    build_site(history, tmp_path / "site", now=update_time(end))
+    build_site(history, tmp_path / "site", now=update_time(end), pages=pages_named("index.html"))
     assert "1 closed" in shown(section(tmp_path / "site", "planted"))
     text = shown((tmp_path / "site/index.html").read_text())
     assert re.search(
@@ -348,7 +351,7 @@ def test_first_morning_is_on_the_page(
     (finding,) = record_and_update(slower_mpiio(), end)
     stored = replace(finding, is_alarm=True)
     history.save_findings([FindingRow(stored.id, "planted", 0, 1, stored.state, finding_document(stored))])
-    build_site(history, tmp_path / "site", now=update_time(end))
+    build_site(history, tmp_path / "site", now=update_time(end), pages=pages_named("index.html", "finding"))
     text = shown((tmp_path / "site/index.html").read_text())
     layer = r"lowest layer that moved: MPI-IO \([^)]*\)"
     assert re.search(rf"planted: 2 of 8 series far off, MPI-IO ×0.[45]\d*; {layer}; session 1 since 10 Feb 2025", text)

@@ -18,6 +18,7 @@ from iowatch.output.dashboard.build import BuildOptions, build_site
 from iowatch.store import Artefact, History, RunRecord
 from tests.builders import build_output, build_result, build_run, build_session, store_session
 from tests.datasets import unpacked
+from tests.output.dashboard.chosen_pages import pages_named
 
 DAY_S = 86400
 START = 1_760_000_000
@@ -43,7 +44,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
             log = {STEP - 1: logs[0], STEP: logs[1], 15: logs[1]}.get(number)
             store_session(history, session, [_run(number, log)], duration_s=600)
         update_findings(history, "traced", datetime.fromtimestamp(START + 17 * DAY_S, UTC))
-        build_site(history, place / "site", BuildOptions(reports=1))
+        pages = pages_named("finding", "session")
+        build_site(history, place / "site", BuildOptions(reports=1), pages=pages)
     return place / "site"
 
 
@@ -89,7 +91,8 @@ def test_full_page_is_linked_with_what_it_shows_until_its_finding_changes(
 
     def build() -> dict[str, tuple[int, str]]:
         with History.open(str(site.parent / "history.db")) as history:
-            build_site(history, place, BuildOptions(reports=1))
+            pages = pages_named("finding", "session")
+            build_site(history, place, BuildOptions(reports=1), pages=pages)
         return session_pages(place)
 
     first, second = build(), build()

@@ -17,6 +17,7 @@ from iowatch.output.dashboard.drawing import date_ticks
 from iowatch.site.system import read_system
 from iowatch.store import History
 from tests.output.dashboard.browser import Browser
+from tests.output.dashboard.chosen_pages import pages_named
 
 DAY_S = 86400
 TOKYO = "Asia/Tokyo"
@@ -27,7 +28,7 @@ def tokyo(franklin_history: Path, tmp_path_factory: pytest.TempPathFactory) -> P
     """The site of Franklin in the time zone of Tokyo."""
     site = tmp_path_factory.mktemp("tokyo") / "site"
     with History.open(str(franklin_history)) as history:
-        build_site(history, site, BuildOptions(TOKYO))
+        build_site(history, site, BuildOptions(TOKYO), pages=pages_named("index.html", "finding", "series"))
     return site
 
 
@@ -108,9 +109,10 @@ def test_time_zone_is_a_setting_of_the_system(
 ) -> None:
     declared(franklin="America/Los_Angeles")
     with History.open(str(franklin_history)) as history:
-        build_site(history, tmp_path / "site")
+        pages = pages_named("index.html")
+        build_site(history, tmp_path / "site", pages=pages)
         assert "Times in America/Los_Angeles" in (tmp_path / "site/index.html").read_text()
-        build_site(history, tmp_path / "site", BuildOptions("UTC"))
+        build_site(history, tmp_path / "site", BuildOptions("UTC"), pages=pages)
         assert "Times in UTC;" in (tmp_path / "site/index.html").read_text()
 
 

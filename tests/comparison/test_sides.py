@@ -158,6 +158,19 @@ def test_unpaired_cases_are_listed(history: History) -> None:
     assert [e.case.parameters["ranks"] for e in outcome.matched.only_right] == [8]
 
 
+@pytest.mark.parametrize(("unpaired", "more"), [(1, []), (10, []), (11, ["only old: 1 more (--json lists all)"])])
+def test_first_ten_unpaired_cases_are_printed(unpaired: int, more: list[str], history: History, cli: Cli) -> None:
+    for number in range(5):
+        old = dict.fromkeys(range(1, unpaired + 2), (10.0,))
+        record(history, f"old{number}", old, stack="old", time=START + number * DAY_S)
+        record(history, f"new{number}", {1: (10.0,)}, stack="new", time=START + number * DAY_S + 900)
+    lines = [line for line in cli("compare", "stack:old", "stack:new").stdout.splitlines() if line.startswith("only ")]
+    assert len(lines) == min(unpaired, 10) + len(more)
+    assert lines[min(unpaired, 10) :] == more
+    assert all(line.startswith("only old: ") for line in lines)
+    assert "(bandwidth)" in lines[0]
+
+
 def test_sizes_are_ignored_only_on_request(history: History) -> None:
     for number in range(5):
         record(history, f"n{number}", {1: (10.0,)}, stack="old", time=START + number * DAY_S)

@@ -216,6 +216,17 @@ def test_row_is_refused_with_its_line_and_does_not_stop_others(tmp_path: Path) -
     assert table.refused[0].reason == "1 fields, expected 2"
 
 
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [("no pair", "line 4 is not KEY = VALUE"), ("v = 7", "'v' occurs twice"), ("w = \xff", "bytes that are no text")],
+)
+def test_section_is_refused_with_its_line_and_does_not_stop_others(tmp_path: Path, line: str, reason: str) -> None:
+    content = f"[a]\nt = 1700000000\nv = 1\n{line}\n[b]\nt = 1700000001\nv = 2\n; end\n[c]\nt = 1700000002\nv = 3\n"
+    table = read(tmp_path, content.encode("latin-1"), _simple(file="{format: sections}"))
+    assert [(row.line, reason in row.reason) for row in table.refused] == [(1, True)]
+    assert [run.started_at - 1700000000 for run in table.runs] == [1, 2]
+
+
 def test_rows_beside_a_part_of_a_number_are_refused(tmp_path: Path) -> None:
     """`12.5` with a line end within is `12`, which is a number, and `.5`."""
     table = read(tmp_path, "t,v\n1700000000,1\n1700000001,12\n.5\n1700000002,2\n1700000003,3\n", _simple())

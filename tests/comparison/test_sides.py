@@ -12,7 +12,7 @@ import pytest
 from click.testing import Result
 
 from iowatch.comparison import ComparisonOptions, Outcome, compare_sides, parse_side
-from iowatch.comparison.sides import Period, parse_period
+from iowatch.comparison.sides import Period, parse_filter_value, parse_period
 from iowatch.core import UsageError, format_number
 from iowatch.output.comparison import exclusion_lines, summary_sentences
 from iowatch.reference import events
@@ -50,6 +50,28 @@ def test_filters_are_typed() -> None:
     assert spec.filters == {
         "ranks": 4, "collective": True, "api": "MPIIO", "stripe_bytes": 4 * 2**20, "fill": None,
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "value"),
+    [
+        # -1 is the default of the file system, no size; of counts it is all targets.
+        ("stripe_bytes", "-1", -1),
+        ("stripe_count", "-1", -1),
+        ("stripe_bytes", "0", 0),
+        ("transfer_bytes", "1.5m", 3 * 2**19),
+        ("transfer_bytes", "none", None),
+        ("collective", "false", False),
+        ("version", "1.5", 1.5),
+        ("api", "POSIX", "POSIX"),
+        # Only single values are parameters.
+        ("local_size", "[1]", "[1]"),
+        ("local_size", "null", "null"),
+    ],
+)
+def test_value_of_a_filter_has_the_type_of_its_parameter(name: str, text: str, value: object) -> None:
+    assert parse_filter_value(name, text) == value
+    assert type(parse_filter_value(name, text)) is type(value)
 
 
 @pytest.mark.parametrize("name", ["a,b.csv", "a,ranks=4.csv", "a,b,c", "a.csv", "a,b.csv,ranks=2"])
@@ -92,6 +114,18 @@ def test_stacks_measured_in_the_same_sessions_are_paired_by_session(history: His
     assert outcome.overall.basis == "paired sessions"
 
 
+@pytest.mark.parametrize(("stack", "common"), [("old", {"stack": "old"}), ("", {})])
+def test_axes_without_a_value_are_not_named(stack: str, common: dict[str, str], history: History, cli: Cli) -> None:
+    """Imported results have no stack, and only A/B runs have sides."""
+    nightly(history, 8, {stack: 1.0})
+    nightly(history, 8, {stack: 0.5}, first=20, seed=2)
+    sides = ("since:2023-11-14..2023-11-24", "since:2023-12-01..2023-12-31")
+    axes = {"system": "local", "partition": "default", **common}
+    assert compared(history, *sides).matched.common == axes
+    document = json.loads(cli("compare", *sides, "--json").stdout)
+    assert document["common"] == axes
+
+
 def test_periods_are_compared_as_independent_observations(history: History) -> None:
     nightly(history, 10, {"old": 1.0})
     nightly(history, 10, {"old": 0.5}, first=20, seed=2)
@@ -122,6 +156,19 @@ def test_unpaired_cases_are_listed(history: History) -> None:
     outcome = compared(history, "stack:old", "stack:new")
     assert [e.case.parameters["ranks"] for e in outcome.matched.only_left] == [1]
     assert [e.case.parameters["ranks"] for e in outcome.matched.only_right] == [8]
+
+
+@pytest.mark.parametrize(("unpaired", "more"), [(1, []), (10, []), (11, ["only old: 1 more (--json lists all)"])])
+def test_first_ten_unpaired_cases_are_printed(unpaired: int, more: list[str], history: History, cli: Cli) -> None:
+    for number in range(5):
+        old = dict.fromkeys(range(1, unpaired + 2), (10.0,))
+        record(history, f"old{number}", old, stack="old", time=START + number * DAY_S)
+        record(history, f"new{number}", {1: (10.0,)}, stack="new", time=START + number * DAY_S + 900)
+    lines = [line for line in cli("compare", "stack:old", "stack:new").stdout.splitlines() if line.startswith("only ")]
+    assert len(lines) == min(unpaired, 10) + len(more)
+    assert lines[min(unpaired, 10) :] == more
+    assert all(line.startswith("only old: ") for line in lines)
+    assert "(bandwidth)" in lines[0]
 
 
 def test_sizes_are_ignored_only_on_request(history: History) -> None:

@@ -25,6 +25,7 @@ class LogSpec:
     (offset, length, start, end). `lustre` has (path, components), a component is (stripe size in bytes, stripe count).
     `h5d` and `pnetcdf` have records of data sets, variables of files with these paths.
     `heatmap` has (layer, rank, seconds per bin, bytes written and bytes read in each bin).
+    `others` are names of modules whose contents iowatch does not read.
     """
 
     exe: str = "/apps/bench -w"
@@ -42,6 +43,7 @@ class LogSpec:
     heatmap: Sequence[tuple[str, int, float, Sequence[int], Sequence[int]]] = ()
     h5d: Sequence[tuple[str, int, Mapping[str, float]]] = ()
     pnetcdf: Sequence[tuple[str, int, Mapping[str, float]]] = ()
+    others: Sequence[str] = ()
     partial: Sequence[str] = ()
     version: str = "3.41"
 
@@ -114,6 +116,7 @@ def build(spec: LogSpec, level: int = -1) -> bytes:
         "DXT_MPIIO": (1, _traces(spec.dxt_mpiio)),
         "LUSTRE": (2, _layouts(spec.lustre)),
         "HEATMAP": (1, _heat(spec.heatmap)),
+        **{name: (1, bytes(64)) for name in spec.others},
     }
     return _assemble(spec, wide, job.ljust(1200, b"\0"), names, contents, level)
 

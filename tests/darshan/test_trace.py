@@ -40,6 +40,14 @@ def test_totals_and_files_match_the_generated_log(make_log: MakeLog, reader: Dar
     assert second["counters"]["POSIX_BYTES_READ"] == 800
 
 
+def test_modules_that_are_not_read_are_listed(make_log: MakeLog, reader: DarshanReader) -> None:
+    """Their presence is a fact about the run; they have no counters."""
+    trace = read_trace(make_log(posix=POSIX, others=["APMPI", "MDHIM"]), reader)
+    assert (trace.status, trace.reason) == ("ok", None)
+    assert sorted(trace.modules) == ["APMPI", "MDHIM", "POSIX"]
+    assert trace.modules["APMPI"] == trace.modules["MDHIM"] == {}
+
+
 def test_file_of_one_rank_is_not_shared(make_log: MakeLog, reader: DarshanReader) -> None:
     (row,) = read_trace(make_log(posix=[("/lus/a", 2, {"POSIX_WRITES": 1, "POSIX_F_WRITE_TIME": 1.0})]), reader).files
     assert (row["ranks"], row["shared"], row["slowest"]["rank"]) == (1, False, 2)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from iowatch.core import Output, Result
+from iowatch.core import Output, Result, Scalar
 from iowatch.darshan import (
     DarshanReader,
     Trace,
@@ -21,7 +21,7 @@ from iowatch.darshan import (
     read_trace,
     render_trace,
 )
-from iowatch.darshan.results import results_from_trace, tracing_overhead
+from iowatch.darshan.results import results_from_trace, shared_parameters, tracing_overhead
 from tests.builders import build_output, build_result
 
 MakeLog = Callable[..., Path]
@@ -144,6 +144,24 @@ def test_trace_results_are_added_to_benchmark_results(make_log: MakeLog, reader:
     assert joined.facts["darshan"]["status"] == "ok"
     assert joined.facts["darshan"]["logs"] == [log.name]
     assert joined.facts["darshan"]["counts"]["MPIIO_COLL_WRITES"] == 24
+
+
+@pytest.mark.parametrize(
+    ("cases", "shared"),
+    [
+        ([], {}),
+        ([{"api": "POSIX", "ranks": 4}], {"api": "POSIX", "ranks": 4}),
+        ([{"ranks": 4, "sync": True}, {"ranks": 4, "sync": False}], {"ranks": 4}),
+        # A parameter that some results lack is none of the run, wherever they are.
+        ([{"ranks": 4, "sync": True}, {"ranks": 4}], {"ranks": 4}),
+        ([{"ranks": 4}, {"ranks": 4, "cache": "drop"}], {"ranks": 4}),
+        ([{"ranks": 4, "nodes": 1}, {"ranks": 4, "nodes": 1}, {"ranks": 4}], {"ranks": 4}),
+    ],
+)
+def test_parameters_of_a_run_are_those_of_all_its_results(
+    cases: list[dict[str, Scalar]], shared: dict[str, Scalar]
+) -> None:
+    assert shared_parameters(build_result(case=case) for case in cases) == shared
 
 
 def test_every_log_of_a_run_gives_a_sample(make_log: MakeLog, reader: DarshanReader) -> None:

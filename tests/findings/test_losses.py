@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -12,14 +13,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from iowatch.findings import Finding, chart_past_year, load_findings, outside_results, update_findings
+from iowatch.findings import Finding, chart_past_year, detect_system, load_findings, outside_results, update_findings
+from iowatch.findings.finding import SessionLoss
+from iowatch.findings.losses import SessionLosses, list_outside
+from iowatch.findings.updates import with_updates
 from iowatch.output.text.decisions import format_resolution, format_updates
 from iowatch.output.text.findings import finding_line
 from iowatch.output.text.losses import format_session_loss
 from iowatch.output.text.sessions import describe_newest_session
 from iowatch.reference import reviews
-from iowatch.store import History, RunRecord, SessionFacts, write
-from tests.builders import build_result, build_run, build_session
+from iowatch.statistics.control_chart import ChartReport, UsualRange
+from iowatch.store import History, RunRecord, SeriesFilter, SessionFacts, write
+from tests.builders import build_finding, build_member, build_result, build_run, build_series_row, build_session
 
 START = datetime(2025, 1, 1, 2, tzinfo=UTC)
 SERIES = tuple((interface, operation) for interface in ("POSIX", "HDF5", "MPIIO") for operation in ("write", "read"))
@@ -289,6 +294,46 @@ def test_results_outside_the_usual_range_are_stored_with_the_session(history: Hi
     assert (round(low.value, -2), round(high.value, -2)) == (500, 2000)
     assert (low.lowest_usual, low.highest_usual) == pytest.approx((800, 1250), rel=0.03)
     assert (low.earlier, high.earlier) == (40, 40)
+
+
+def test_usual_range_of_a_time_has_its_lower_bound_first() -> None:
+    """A write of 1,000 MiB/s and an open of 10 s, which are usual within 25 %, and a read that is within it."""
+    rows = [build_series_row(1), build_series_row(2, metric="open_time"), build_series_row(3)]
+    limit = math.log(1.25)
+    ranges = (
+        UsualRange(0, math.log(1000), limit, math.log(0.5), 40),
+        # The levels are those of the performance, which is the inverse of a time.
+        UsualRange(1, -math.log(10), limit, math.log(0.5), 30),
+        UsualRange(2, math.log(1000), limit, math.log(0.9), 40),
+    )
+    outside = list_outside(SessionLosses(ChartReport((), ranges), {}, {}), rows)
+    assert [(result.series_id, result.earlier) for result in outside] == [(1, 40), (2, 30)]
+    write, opened = ((result.value, result.lowest_usual, result.highest_usual) for result in outside)
+    assert write == pytest.approx((500, 800, 1250))
+    assert opened == pytest.approx((20, 8, 12.5))
+
+
+@pytest.mark.parametrize(("gain", "is_further"), [(0.14, True), (0.2, False), (0.4, False)])
+def test_further_fall_is_below_half_of_the_largest_reported_loss(gain: float, is_further: bool) -> None:
+    """Reported as a change of two series, to 30 and to 90 %: no unusual loss was reported yet."""
+    before = with_updates(build_finding(build_member(1, gain=0.9), build_member(2, gain=0.3)), None, report=True)
+    loss = SessionLoss("case", 1, gain, 0.95, earlier=40, similar=0, sessions=1, is_alone=True)
+    finding = with_updates(replace(before, session_loss=loss), before, report=True)
+    assert [text.split(":")[0] for text in format_updates(finding)] == (["fell further"] if is_further else [])
+
+
+def test_looking_at_detections_stores_nothing(history: History, root: Path) -> None:
+    """`iowatch detect`, also with an account that may not write: neither a newer point nor all of a series."""
+    record(history, range(40), falls(1.0, since=0))
+    detect_system(history, "site")
+    ids = [row.id for row in history.series(SeriesFilter(system="site"))]
+    assert history.detections(ids) == {}
+    update(history, 39)
+    stored = history.detections(ids)
+    record(history, [40], falls(1.0, since=0))
+    assert {row.n for row, _ in detect_system(history, "site")} == {41}
+    assert history.detections(ids) == stored
+    assert {row.points for row in stored.values()} == {40}
 
 
 def test_exit_code_and_messages_of_the_command(history: History, root: Path, cli: Callable[..., Any]) -> None:

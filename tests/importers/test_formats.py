@@ -83,6 +83,10 @@ def test_result_of_io500() -> None:
     assert found["ior-easy", "read"] == (read_at, "bandwidth", pytest.approx(11.694504 * 1024))
     assert found["mdtest-hard", "remove"] == (remove_at, "rate", pytest.approx(564.084))
     assert ("ior-easy", "write") not in found
+    # t_end - t_start: [ior-easy-read] ended within a second, [mdtest-hard-delete] after 2 s; all phases together.
+    assert [run.wall_s for run in table.runs if run.started_at == remove_at] == [2]
+    assert [run.wall_s for run in table.runs if run.started_at == read_at] == [0, 0, 1]
+    assert sum(run.wall_s or 0 for run in table.runs) == 9
     summary = read_table(DATA / "io500-isc26-result_summary.txt", load_map("io500-summary"), moment=datetime.now(UTC))
     assert {point[6] for point in points(summary)} == {point[6] for point in points(table)}
 

@@ -200,6 +200,25 @@ def test_session_that_met_another_one_after_the_loss_has_a_problem(
     assert messages[1:] == [problem]
 
 
+def test_lock_that_was_released_is_free_and_can_be_taken_again(
+    postgresql_url: str, var: Path, messages: list[str]
+) -> None:
+    """While the connection still holds another lock; no lock counts as lost."""
+    with (
+        History.open(postgresql_url) as history,
+        History.open(postgresql_url) as other,
+        history.locks.hold(ALL_SESSIONS, shared=True),
+    ):
+        with history.locks.hold(SYSTEM):
+            pass
+        assert history.locks.check() == []
+        with other.locks.hold(SYSTEM), pytest.raises(HeldLockError), history.locks.hold(SYSTEM):
+            pass
+        with history.locks.hold(SYSTEM), pytest.raises(HeldLockError), other.locks.hold(SYSTEM):
+            pass
+    assert messages == []
+
+
 def test_locks_need_no_server_in_a_local_history(history: History) -> None:
     if history.engine.dialect.name == "sqlite":
         with history.locks.hold(SYSTEM), history.locks.hold(SYSTEM):

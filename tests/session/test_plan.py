@@ -79,6 +79,14 @@ def test_unknown_stack_is_refused_with_a_suggestion() -> None:
         make_session_plan(SITE, [case("posix")], ["gn"])
 
 
+@pytest.mark.parametrize("stacks", [["gnu", "mpic"], ["mpic", "gnu"]])
+def test_misspelt_stack_beside_a_known_one_is_refused(stacks: list[str]) -> None:
+    """Ignored, its results would be missing and nobody would notice."""
+    with pytest.raises(UsageError, match="mpic") as refused:
+        make_session_plan(SITE, [case("posix")], stacks)
+    assert "Did you mean 'mpich'?" in str(refused.value)
+
+
 def test_suite_without_runnable_case_is_an_error() -> None:
     """A session without runs must not succeed (ReFrame exits with 0 after 'Ran 0/0')."""
     with pytest.raises(UsageError, match="hdf5"):

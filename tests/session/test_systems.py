@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import logging
 import os
 import socket
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager, nullcontext
@@ -13,6 +15,7 @@ from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from bench import systems as bench
@@ -150,6 +153,10 @@ def _log_and_end(system: str) -> systems.SystemResult:
     return systems.SystemResult(system=system)
 
 
+def _end(system: str) -> systems.SystemResult:
+    return systems.SystemResult(system=system)
+
+
 @pytest.mark.slow_after(1)
 @pytest.mark.parametrize("engine", [None, partial(local_processes, 2), partial(dask_workers, None, 1)])
 def test_messages_of_all_workers_are_shown_here(engine: Engine | None, var: Path, messages: list[str]) -> None:
@@ -162,6 +169,23 @@ def test_messages_of_all_workers_are_shown_here(engine: Engine | None, var: Path
         assert [one.fault for one in done] == [None, None]
         # The engine reports its progress if it starts slowly.
         assert {text for text in messages if not text.endswith("s left")} == expected
+
+
+def test_time_that_is_left_is_that_of_the_other_systems(
+    var: Path, messages: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each system takes 10 s, by a clock of this test."""
+    clock = SimpleNamespace(monotonic=itertools.count(0, 10).__next__, perf_counter=time.perf_counter)
+    monkeypatch.setattr(systems, "time", clock)
+    monkeypatch.setattr(systems, "_REPORT_S", 10)
+    names = ["one", "two", "three", "four"]
+    systems.run_for_systems(_end, systems.SystemResult, names, partial(local_processes, 1))
+    assert messages == [
+        "1 of 4 systems, 30 s left",
+        "2 of 4 systems, 20 s left",
+        "3 of 4 systems, 10 s left",
+        "4 of 4 systems, 0 s left",
+    ]
 
 
 def test_faults_of_iowatch_are_those_of_one_system(recorded: History, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -136,6 +136,22 @@ def test_missing_facts_are_noted_in_the_file(checkout: Path, fake: Callable[[str
     assert any("pbs: no answer" in gap for gap in written.gaps)
 
 
+@pytest.mark.parametrize(
+    ("scheduler", "default", "is_missing"),
+    [("local", None, False), ("pbs", None, False), ("slurm", None, True), ("slurm", "pmix", False)],
+)
+@pytest.mark.usefixtures("checkout")
+def test_mpi_type_is_missing_only_where_slurm_does_not_report_it(
+    fake: Callable[[str, str], None], scheduler: str, default: str | None, is_missing: bool
+) -> None:
+    """Only srun has such a type: there is nothing to add with other schedulers."""
+    fake("sinfo", SINFO)
+    if default:
+        fake("scontrol", f'echo "MpiDefault              = {default}"')
+    gaps = write_system("new-one", scheduler=scheduler).gaps
+    assert any("PMI type for srun" in gap for gap in gaps) == is_missing
+
+
 def test_existing_description_is_not_overwritten(checkout: Path) -> None:
     write_system("new-one")
     (checkout / "systems" / "new-one" / "system.yaml").write_text("name: new-one\ntitle: mine\n")

@@ -76,6 +76,18 @@ def test_limit_of_the_time_in_the_queue_is_named(tmp_path: Path, monkeypatch: py
     )
 
 
+@pytest.mark.parametrize("scontrol", ["", WAITED.replace("Reason=ReqNodeNotAvail,_UnavailableNodes:n1 ", "")])
+def test_limit_of_the_time_in_the_queue_is_named_without_the_schedulers_reason(
+    scontrol: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The scheduler no longer knows the job, or gives no reason."""
+    put_programs_on_path(tmp_path, monkeypatch, scontrol=scontrol)
+    assert job_state("squeue", "5", 90.0) == (
+        "job 5: cancelled by iowatch after 90 minutes in the queue (queue_minutes); "
+        "the scheduler's reason: not reported"
+    )
+
+
 def test_pbs_job_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     put_programs_on_path(tmp_path, monkeypatch, qstat=PBS)
     assert job_state("pbs", "5.server") == (

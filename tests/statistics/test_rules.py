@@ -109,6 +109,18 @@ def test_all_changed_needs_no_condition_and_none_changed_has_no_rule() -> None:
     assert nothing.rule is None
 
 
+@pytest.mark.parametrize("others", [17, 20, 22])
+def test_rule_names_the_subgroup_where_changes_are_more_frequent(others: int) -> None:
+    """All 16 series with a file per process changed; more, but a smaller share, of the 32 with a shared file."""
+    cases = matrix()
+    shared = [number for number, case in enumerate(cases) if case["file"] == "shared"]
+    also_changed = set(np.random.default_rng(others).choice(shared, others, replace=False).tolist())
+    changed = [number not in shared or number in also_changed for number in range(len(cases))]
+    rule = explained(changed).rule
+    assert rule is not None
+    assert (rule.text, rule.changed_in, rule.total_in) == ("file per process", 16, 16)
+
+
 def test_equivalent_conditions_are_listed() -> None:
     """In this matrix shared file, MPI-IO and `not POSIX` are the same cases."""
     rule = explained([case["file"] == "shared" for case in matrix()]).rule

@@ -287,6 +287,18 @@ class Workloads(unittest.TestCase):
         self.assertIn("at byte 45 of the data: expected", done.stderr)
         self.assertEqual(launch.record(self.json)["status"], "failed")
 
+    def test_a_failed_call_is_named_with_its_file(self) -> None:
+        """The file is not there any more; the name is that of the system call."""
+        for action, call in (("{stat: a}", "stat"), ("{remove: a}", "unlink"), ("{open: a}, {close: a}", "open")):
+            with self.subTest(action=action):
+                self.write(
+                    "a: {api: posix, bytes: 100}",
+                    f"{{create: a}}, {{write: a, offset: 0, size: 100}}, {{close: a}}, {{remove: a}}, {action}",
+                )
+                done = launch.alone(*self.options())
+                self.assertEqual(done.returncode, 3, done.stderr)
+                self.assertRegex(done.stderr, rf": {call} of \S+/data\.a\.0\.0: No such file or directory")
+
     def test_refused_before_anything_is_written(self) -> None:
         self.write("a: {api: posix, bytes: 100}", "{create: a}, {write: a, offset: 91, size: 10}, {close: a}")
         done = launch.alone(*self.options())

@@ -792,6 +792,52 @@ def test_sizes_without_dxt_have_the_histogram_of_the_log(make_log: MakeLog, read
         describe(make_log(posix=[("/lus/a", -1, counters)]), reader)
 
 
+@pytest.mark.parametrize("counter", ["COLL", "SPLIT"])
+def test_collective_writes_without_dxt_are_the_largest_of_each_rank(
+    counter: str, make_log: MakeLog, reader: DarshanReader
+) -> None:
+    """4 collective writes of 1 MiB, whether split or not, and 4 independent ones of 1,000 bytes, of 4 ranks."""
+    counters = {
+        **{"MPIIO_COLL_OPENS": 4, f"MPIIO_{counter}_WRITES": 4, "MPIIO_INDEP_WRITES": 4},
+        **{"MPIIO_BYTES_WRITTEN": (4 << 20) + 4000, "MPIIO_MODE": 9},
+        **{"MPIIO_SIZE_WRITE_AGG_100_1K": 4, "MPIIO_SIZE_WRITE_AGG_100K_1M": 4},
+        **{"MPIIO_ACCESS1_ACCESS": 1000, "MPIIO_ACCESS1_COUNT": 4},
+        **{"MPIIO_ACCESS2_ACCESS": 1 << 20, "MPIIO_ACCESS2_COUNT": 4},
+        **{"MPIIO_F_WRITE_START_TIMESTAMP": 1.0, "MPIIO_F_WRITE_END_TIMESTAMP": 2.0},
+    }
+    posix = {
+        **{"POSIX_OPENS": 4, "POSIX_WRITES": 8, "POSIX_BYTES_WRITTEN": (4 << 20) + 4000},
+        **{"POSIX_SIZE_WRITE_100_1K": 4, "POSIX_SIZE_WRITE_100K_1M": 4},
+        **{"POSIX_ACCESS1_ACCESS": 1000, "POSIX_ACCESS1_COUNT": 4},
+        **{"POSIX_ACCESS2_ACCESS": 1 << 20, "POSIX_ACCESS2_COUNT": 4},
+    }
+    log = make_log(posix=[("/lus/a", -1, posix)], mpiio=[("/lus/a", -1, counters)])
+    workload, losses = describe(log, reader)
+    for rank in range(4):
+        writes = [(o.size, o.collective) for o in operations(workload, rank) if o.verb == "write"]
+        assert sorted(writes) == [(1000, False), (1 << 20, True)]
+    assert any("split collective transfers" in loss for loss in losses) == (counter == "SPLIT")
+
+
+@pytest.mark.parametrize(("size", "count"), [(3000, 1), (1500, 3), (1000, 2)])
+def test_reads_without_dxt_are_inside_of_what_was_written(
+    size: int, count: int, make_log: MakeLog, reader: DarshanReader
+) -> None:
+    """One rank writes 2,000 bytes, and reads the same file in larger pieces, more of them, or exactly."""
+    counters = {
+        **{"POSIX_OPENS": 2, "POSIX_WRITES": 2, "POSIX_BYTES_WRITTEN": 2000, "POSIX_SIZE_WRITE_100_1K": 2},
+        **{"POSIX_READS": count, "POSIX_BYTES_READ": size * count},
+        **{f"POSIX_SIZE_READ_{'100_1K' if size <= 1024 else '1K_10K'}": count},
+        **{"POSIX_ACCESS1_ACCESS": 1000, "POSIX_ACCESS1_COUNT": 2 + count * (size == 1000)},
+        **{"POSIX_F_WRITE_START_TIMESTAMP": 1.0, "POSIX_F_WRITE_END_TIMESTAMP": 2.0},
+        **{"POSIX_F_READ_START_TIMESTAMP": 3.0, "POSIX_F_READ_END_TIMESTAMP": 4.0},
+    }
+    workload, _ = describe(make_log(posix=[("/lus/a", 0, counters)]), reader)
+    reads = [(offset, length) for verb, _, offset, length in accesses(workload, 0) if verb == "read"]
+    assert sum(length for _, length in reads) == size * count
+    assert all(0 <= offset <= max(2000 - length, 0) for offset, length in reads)
+
+
 def test_names_of_the_log_are_not_in_the_description(
     make_log: MakeLog, tmp_path: Path, cli: Callable[..., Result]
 ) -> None:

@@ -86,6 +86,28 @@ def test_a_replay_that_does_the_same_is_equal(replay: Callable[..., Result]) -> 
     assert rows["", "I/O s of phase 2"][0] == pytest.approx(0.2)
 
 
+def test_a_replay_has_as_many_phases_as_its_description(replay: Callable[..., Result], tmp_path: Path) -> None:
+    """The first phase writes 0.1 s and reads 0.2 s; after a pause the second one writes 0.4 s, in the replay 0.5 s."""
+
+    def log(path: str, last_s: float) -> bytes:
+        counters = {"POSIX_OPENS": 3, "POSIX_WRITES": 2, "POSIX_READS": 1, "POSIX_MODE": 0o644}
+        writes = [(0, 100, 1.0, 1.1), (0, 100, 5.0, 5.0 + last_s)]
+        files = [(path.format(rank=rank), rank) for rank in range(2)]
+        posix = [(*file, counters) for file in files]
+        dxt = [(*file, writes, [(0, 100, 1.2, 1.4)]) for file in files]
+        return build(LogSpec(ranks=2, posix=posix, dxt=dxt, exe="/home/alice/x"))
+
+    write, read = (phase["actions"] for phase in DOCUMENT["phases"])
+    phases = [{"name": "both", "actions": [*write, *read]}, {"name": "again", "actions": write}]
+    (tmp_path / "w.yaml").write_text(yaml.safe_dump({**DOCUMENT, "phases": phases}))
+    (tmp_path / "original").write_bytes(log("/home/alice/own.{rank}", 0.4))
+    result = replay(log("/s/benchio-1/data.file1.0.{rank}", 0.5), "--json")
+    rows = {row["name"]: (row["original"], row["replay"]) for row in json.loads(result.stdout)["rows"]}
+    assert rows["I/O s of phase 1"] == pytest.approx((0.3, 0.3))
+    assert rows["I/O s of phase 2"] == pytest.approx((0.4, 0.5))
+    assert "I/O s of phase 3" not in rows
+
+
 def test_memory_of_transfers_is_fitted_to_the_times_of_the_log(replay: Callable[..., Result], tmp_path: Path) -> None:
     """The log has 0.1 s of writes and 0.2 s of reads; writes of new memory do not exist."""
     path = "/s/benchio-1/data.file1.0.{rank}"

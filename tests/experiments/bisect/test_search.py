@@ -50,6 +50,22 @@ def test_gains_are_found_as_costs_are() -> None:
     assert (found.parts, found.test.result) == ((3,), "like BAD")
 
 
+def test_pairs_that_a_test_has_are_not_needed_again() -> None:
+    """First the pairs without which nothing can be decided, then a fifth more, at least three."""
+    rng = np.random.default_rng(1)
+    bisection = Bisection(4)
+    fewest = bisection.pairs_needed()
+    needed_by_count: dict[int, int] = {}
+    for count in range(1, 61):
+        # A noise far above the difference: the test of the whole difference is not decided.
+        bisection.record(float(rng.normal(0, 0.5)))
+        needed_by_count[count] = bisection.pairs_needed()
+    assert fewest > 6
+    assert needed_by_count[2] == fewest - 2
+    assert needed_by_count[fewest - 1] == needed_by_count[fewest] == 3
+    assert needed_by_count[60] == 12
+
+
 @pytest.mark.parametrize("pair", [{0, 7}, {2, 3}, {5, 6}])
 def test_parts_that_cost_only_together_are_named_together(pair: set[int]) -> None:
     (found,) = search(lambda on: SLOWER * (pair <= on)).answer().culprits

@@ -14,7 +14,7 @@ from iowatch.experiments.common import hybrids
 from iowatch.experiments.common.builds import recorded_stack
 from iowatch.experiments.common.hybrids import HybridSource, compare_for_hybrids, recorded_hybrids
 from iowatch.site import Stack, StackPart
-from iowatch.site.stack.records import StackStatus
+from iowatch.site.stack.records import StackStatus, stack_directory
 
 from .spack_specs import installed_stack, spec
 
@@ -177,6 +177,38 @@ def test_hybrids_of_spack_are_environments_that_are_built_when_they_are_measured
     # Settings alone, or all packages, need no build.
     assert source.stack(frozenset({2})).parts == good.parts
     assert source.stack(frozenset({0, 1})).parts == bad.parts
+
+
+def test_environment_of_a_hybrid_includes_what_that_of_good_includes(
+    tmp_path: Path, var: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Package repositories of GOOD: with those of BAD, a package may be built from another recipe."""
+    written: list[Callable[[Path], None]] = []
+
+    class Environment:
+        def __init__(self, system: str, name: str, write: Callable[[Path], None]) -> None:
+            written.append(write)
+
+        def resolved(self) -> Stack:
+            return Stack("hybrid", "local", "spack", "locked", ())
+
+    monkeypatch.setattr(hybrids, "SpackEnvironment", Environment)
+    for name in ("good", "bad"):
+        environment = stack_directory("local", name) / "env"
+        environment.mkdir(parents=True)
+        (tmp_path / f"{name}.yaml").write_text("{}")
+        document = {"spack": {"include": [str(tmp_path / f"{name}.yaml")]}}
+        (environment / "spack.yaml").write_text(yaml.safe_dump(document))
+    good, bad = (
+        installed_stack(tmp_path, name, spec("ior", ior), spec("hdf5", hdf5))
+        for name, ior, hdf5 in (("good", "3.3.0", "1.12"), ("bad", "4.0.0", "1.14"))
+    )
+    source = recorded_hybrids("local", good, bad)
+    source.resolved(frozenset({0}))
+    (write,) = written
+    write(tmp_path)
+    document = yaml.safe_load((tmp_path / "spack.yaml").read_text())
+    assert document["spack"]["include"] == [str(tmp_path / "good.yaml")]
 
 
 def test_recorded_stack_of_spack_uses_its_packages_and_not_the_view_of_a_newer_installation(

@@ -3,24 +3,42 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
 import pytest
 
 from iowatch.findings import Finding, load_findings
-from iowatch.output.dashboard.cards import status_cards
+from iowatch.output.dashboard.cards import status_cards, waiting_days
 from iowatch.output.dashboard.data import collect_catalogue
 from iowatch.output.text.cards import card_facts
 from iowatch.output.text.findings import finding_headline
 from iowatch.store import History
+from iowatch.store.records import Origin
+from tests.builders import build_finding, build_session_row, build_system_entry
 from tests.output.dashboard import mornings
 from tests.output.dashboard.browser import Browser
 from tests.output.dashboard.test_status import shown
 
+DAY_S = 86400
+
 
 def status(site: Path) -> str:
     return shown((site / "index.html").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize(("origin", "days"), [("run", 2), ("import", 30), ("demo", 30)])
+def test_days_that_a_finding_waits(origin: Origin, days: int) -> None:
+    """A change of 30 days ago that was reported two days ago: an import reports the findings of years at once."""
+    newest = 100 * DAY_S
+    finding = replace(build_finding(first_after=newest - 30 * DAY_S), first_seen_at=newest - 2 * DAY_S)
+    machine = build_system_entry(sessions=[build_session_row(origin=origin, started_at=newest)])
+    assert waiting_days(machine, finding) == days
+    # A part of a day does not count, and a session of an earlier start has not waited.
+    assert waiting_days(machine, replace(finding, first_seen_at=newest, first_after=newest - DAY_S + 1)) == 0
+    assert waiting_days(machine, replace(finding, first_seen_at=newest + 60, first_after=newest + 60)) == 0
+    assert waiting_days(build_system_entry(), finding) == 0
 
 
 @pytest.mark.slow

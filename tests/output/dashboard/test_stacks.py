@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import html
 import re
+from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
@@ -26,18 +28,10 @@ def _stack(hdf5: str, digest: str) -> StackRecord:
     return StackRecord("prod", build_stack(*parts, name="prod", system="x").to_json())
 
 
-@pytest.fixture(scope="module")
-def page(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """`prod` on two partitions with different HDF5; on `gpu` its HDF5 changed with the third session."""
-    place = tmp_path_factory.mktemp("stacks")
-    sessions = [
-        (0, "cpu", _stack("1.14.3", "aaaa")),
-        (1, "gpu", _stack("1.10.8", "bbbb")),
-        (2, "gpu", _stack("1.12.2", "cccc")),
-        (3, "cpu", _stack("1.14.3", "aaaa")),
-    ]
+def _build_page(place: Path, sessions: Sequence[tuple[str, StackRecord]]) -> str:
+    """The page of a history with one session a day, each on a partition with a stack."""
     with History.open(str(place / "history.db")) as history:
-        for number, partition, stack in sessions:
+        for number, (partition, stack) in enumerate(sessions):
             begin = START + number * DAY_S
             history.begin_session(build_session(f"s{number}", system="x", started_at=begin), [])
             result = build_result(100.0, case={"api": "POSIX"})
@@ -47,6 +41,25 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> str:
             history.end_session(f"s{number}", "ok", begin + 60)
         build_site(history, place / "site", pages=pages_named("stacks.html"))
     return html.unescape((place / "site/stacks.html").read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """`prod` on two partitions with different HDF5; on `gpu` its HDF5 changed with the third session."""
+    sessions = [
+        ("cpu", _stack("1.14.3", "aaaa")),
+        ("gpu", _stack("1.10.8", "bbbb")),
+        ("gpu", _stack("1.12.2", "cccc")),
+        ("cpu", _stack("1.14.3", "aaaa")),
+    ]
+    return _build_page(tmp_path_factory.mktemp("stacks"), sessions)
+
+
+def test_stack_that_was_taken_back_is_the_current_one(tmp_path: Path) -> None:
+    """The newest session ran with the HDF5 of the first one again."""
+    page = _build_page(tmp_path, [("gpu", _stack(hdf5, hdf5[-1] * 4)) for hdf5 in ("1.10.8", "1.12.2", "1.10.8")])
+    assert re.search(r'<th scope="row">hdf5</th><td>1\.10\.8 <code class="soft" title="8{32}">', page)
+    assert "<td>1.12.2 " not in page
 
 
 def test_stacks_of_the_same_name_on_two_partitions_are_listed(page: str) -> None:

@@ -123,6 +123,28 @@ def test_failed_channel_exits_with_1(
     assert "IOWATCH_SLACK" in done.output
 
 
+@pytest.mark.parametrize("names", [("chat", "tracker"), ("tracker", "chat")])
+def test_failed_channel_beside_a_good_one_exits_with_1(
+    cli: Any, write: Callable[[str], Path], var: Path, monkeypatch: pytest.MonkeyPatch, names: tuple[str, str]
+) -> None:
+    monkeypatch.delenv("IOWATCH_SLACK", raising=False)
+    channels = {
+        "chat": "{name: chat, kind: slack, url: {environment: IOWATCH_SLACK}}",
+        "tracker": "{name: tracker, kind: issue, directory: issues}",
+    }
+    write("digest: never\nchannels:\n" + "".join(f"  - {channels[name]}\n" for name in names))
+    History.open().close()
+    done = cli("notify", "--system", "local")
+    assert done.exit_code == 1
+    assert "tracker: 1 sent\n" in done.output
+    assert "chat: 0 sent; 1 pending until the next call: " in done.output
+    # The good channel has nothing left to send, the other one still has.
+    again = cli("notify", "--system", "local", "--json")
+    assert again.exit_code == 1
+    channels_left = json.loads(again.stdout)["channels"]
+    assert {channel["channel"]: channel["waiting"] for channel in channels_left} == {"chat": 1, "tracker": 0}
+
+
 @pytest.mark.sqlite_file
 @pytest.mark.parametrize("more", [(), ("--dry-run",), ("--json",)])
 def test_misspelt_history_is_refused_and_nothing_sent(

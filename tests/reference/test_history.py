@@ -85,6 +85,20 @@ def test_propose_writes_only_on_request(checkout: Path) -> None:
     found = bandwidth.load_references("local").find("default", "stack-a", {**CASE, "extra": 1}, "write", "bandwidth")
     assert found == entry
     assert _proposed()["diff"] == ""
+    assert _proposed()["written"] is False
+
+
+def test_proposal_without_a_change_is_not_written(checkout: Path) -> None:
+    """Neither the file nor what a script reads says that it was."""
+    _fill(_steady_values(10))
+    assert "nothing written; repeat with --write to accept" in _run("propose", "--system", "local").stderr
+    assert "wrote " in _run("propose", "--system", "local", "--write", "--by", "me").stderr
+    path = bandwidth.reference_file_path("local")
+    modified_ns = path.stat().st_mtime_ns
+    again = json.loads(_run("propose", "--system", "local", "--write", "--by", "me", "--json").stdout)
+    assert (again["written"], again["diff"]) == (False, "")
+    assert "nothing to change" in _run("propose", "--system", "local", "--write", "--by", "me").stderr
+    assert path.stat().st_mtime_ns == modified_ns
 
 
 def test_six_observations_are_not_enough(checkout: Path) -> None:

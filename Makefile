@@ -27,12 +27,13 @@ test-quick: setup ## one test of each kind in about three minutes, while editing
 test: setup ## all tests but the slow ones: Python, C, one end-to-end run
 	ci/ctest
 	$(OUR_PYTHON) -m pytest $(PARALLEL) -m "not slow"
-	$(OUR_PYTHON) -m pytest $(PARALLEL) --history postgresql tests/output/report tests/session/test_run.py
+	$(OUR_PYTHON) -m pytest $(PARALLEL) --history postgresql tests/output/report
 
 .PHONY: test-all
 test-all: setup ## what `make test` leaves out: campaigns, time limits of Slurm, other MPIs, the suite alone
 	ci/ctest --others
 	$(OUR_PYTHON) -m pytest $(PARALLEL) -m slow
+	$(OUR_PYTHON) -m pytest $(PARALLEL) --history postgresql -m "not slow" tests/session/test_run.py
 
 # Tests that read or write a history; tests of the store itself always run on both databases.
 WITH_HISTORY := $(addprefix tests/,comparison darshan demo findings output reference session site)

@@ -188,6 +188,7 @@ def test_scratch_without_space_is_refused_before_any_run(place: Path, stack: str
     assert runs_in(place) == 0
 
 
+@pytest.mark.slow
 def test_unwritable_scratch_is_reported(place: Path, stack: str) -> None:
     result = run([*RUN, "--stack", stack, "--scratch", "/proc/nowhere"], place)
     assert result.returncode == 3
@@ -195,6 +196,7 @@ def test_unwritable_scratch_is_reported(place: Path, stack: str) -> None:
     assert "Traceback" not in result.stderr
 
 
+@pytest.mark.slow
 def test_unknown_stack_is_refused_with_a_suggestion(place: Path, stack: str) -> None:
     result = run([*RUN, "--stack", stack + "x"], place)
     assert result.returncode == 2

@@ -232,6 +232,7 @@ int main(int argc, char **argv) {
 ASKED = ("cb=off+cb_nodes=2+cb_buffer_size=1m", "cb=on+ds=off", "striping_factor=4")
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize(
     ("mpi", "io", "in_force"),
     [

@@ -180,6 +180,7 @@ def test_job_on_another_file_system_ends_before_the_program(tmp_path: Path) -> N
     assert not (tmp_path / "fake.started").exists()
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize("node_local", ["false", "true"])
 def test_case_on_another_file_system_writes_there_and_says_so(node_local: str, tmp_path: Path) -> None:
     """Plain ReFrame: the suite names a file system, system.yaml its directory, which this host or the job makes."""
@@ -279,6 +280,7 @@ def test_ineffective_striping_is_not_part_of_the_case(script: str, tmp_path: Pat
     assert reason.startswith("not applicable on ") == (script == "exit 1")
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize(
     ("count", "targets", "reason"),
     [(4, 8, ""), (2, 8, "stripe_count is 2 in scratch"), (4, 3, "stripe_count is 3 in scratch, the suite asks for 4")],
@@ -469,6 +471,7 @@ def test_variables_of_plain_reframe_change_the_case(tmp_path: Path) -> None:
     assert " -i 3 " in script.read_text()
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize(
     ("words", "reason", "in_session"),
     [

@@ -92,6 +92,7 @@ def test_finding_that_became_part_of_another_one_refers_to_it(record_and_update:
     assert format_resolution(alone) == "not confirmed by later sessions"
 
 
+@pytest.mark.slow_after(2)
 @pytest.mark.parametrize(
     ("confidences", "observations", "sure"),
     [

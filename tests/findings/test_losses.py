@@ -220,6 +220,7 @@ def test_further_fall_soon_after_a_decision_is_reported(
         assert red is (night >= further), f"night {night}"
 
 
+@pytest.mark.slow
 def test_series_that_is_measured_every_week_stays_reported(history: History, root: Path) -> None:
     """Its change is confirmed after four observations, and sure after seven; it needs action on every morning."""
     weekly = 0

@@ -44,6 +44,7 @@ def _references(case: str = "api=MPIIO,ranks=4") -> str:
     return propose.update_reference_text("here", "", [entry])
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize(
     ("value", "passes"), [(95.0, True), (85.0, False), (130.0, False)], ids=["within", "low", "high"]
 )

@@ -299,6 +299,7 @@ def count_drifts(end_penalty: float, start: list[float]) -> int:
     return sum(len(detection.drifts) for detection in found)
 
 
+@pytest.mark.slow
 def test_step_before_another_change_is_rarely_reported_as_drift() -> None:
     """A slope that ends at another change has a free border more; without its penalty more steps become slopes."""
     in_use = DetectorSettings().drift_end_penalty

@@ -156,6 +156,7 @@ def test_invalid_stop_rule_is_refused(wrong: dict[str, float]) -> None:
         StopRule(**wrong)  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_stack_compared_with_itself_shows_no_difference() -> None:
     """A/A runs with a stop rule: >= 95 of 100 report "no difference", and the interval covers 1."""
     verdicts, covered = [], []

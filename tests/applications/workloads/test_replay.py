@@ -213,6 +213,7 @@ def mpi_log_of(path: str, seconds: float, below: float, verb: str = "WRITE") -> 
     )
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize(("below", "with_halo"), [(0.8, True), (0.95, False)])
 def test_what_mpi_io_takes_itself_says_whether_there_is_a_halo(
     replay: Callable[..., Result], tmp_path: Path, below: float, with_halo: bool
@@ -306,6 +307,7 @@ def test_a_replay_that_fails_is_an_error(replay: Callable[..., Result]) -> None:
     assert "benchio cannot run it on 2 ranks" in result.stderr
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize(
     ("messages", "reason"),
     [

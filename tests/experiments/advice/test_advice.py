@@ -101,6 +101,7 @@ def test_layout_follows_the_chunk() -> None:
     assert pairs("chunk", plain, {**plain, "chunk": "64x64x64", "layout": "chunked"}) == [(0, 1)]
 
 
+@pytest.mark.slow
 def test_file_layout_and_interface_together_are_reported_as_not_separable() -> None:
     entries = [entry(2000, api="POSIX", file="per-process"), entry(1000, api="MPIIO", file="shared", collective=True)]
     found = of(advise(entries, WORKLOAD, "x"), "file")

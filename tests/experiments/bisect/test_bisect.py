@@ -160,6 +160,7 @@ def test_part_is_named_and_everything_is_in_the_history(
     assert len(reframe_.turns) == measured
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize("days", [0, 3])
 def test_finding_is_bisected_with_both_sides_as_recorded(
     days: int, reframe_: FakeReframe, cli: Cli, history: History

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -36,6 +37,8 @@ class SharedDirectories:
         is_complete = directory.with_name("complete")
         with exclusive_file_lock(is_complete):
             if not is_complete.exists():
+                # What a worker left that failed meanwhile; the next one shows the same fault.
+                shutil.rmtree(directory, ignore_errors=True)
                 directory.mkdir(parents=True)
                 fill(directory)
                 is_complete.touch()

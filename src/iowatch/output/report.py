@@ -367,6 +367,25 @@ def junit_document(history: History, verdict: Verdict) -> str:
     return str(root.tostring().decode())  # type: ignore[no-untyped-call]
 
 
+def junit_error_document(name: str, message: str) -> str:
+    """A JUnit document of a command that ended with an error, so that whoever publishes it shows that."""
+    root = JUnitXml("iowatch")
+    junit_suite(root, name, [junit_case("errors", name, Error(valid_xml(message), "error"))], 0.0)
+    return str(root.tostring().decode())  # type: ignore[no-untyped-call]
+
+
+def junit_skipped_document(name: str, reason: str) -> str:
+    """A JUnit document of a session that did not take place, for example in a blackout."""
+    root = JUnitXml("iowatch")
+    junit_suite(root, name, [junit_case("sessions", name, Skipped(valid_xml(reason)))], 0.0)
+    return str(root.tostring().decode())  # type: ignore[no-untyped-call]
+
+
+def error_markdown(name: str, message: str) -> str:
+    """Markdown of a command that ended with an error."""
+    return f"### {escape_markdown(name)}: no result\n\n{escape_markdown(message)}\n"
+
+
 @dataclass(frozen=True)
 class _JunitFailure:
     """A failed case of a document: its name and its message."""

@@ -15,8 +15,9 @@ from iowatch.core import settings
     context_settings={"ignore_unknown_options": True, "allow_extra_args": True},
     epilog=examples("iowatch nightly --system local --suite nightly"),
 )
+@click.option("-q", "--quiet", is_flag=True, help="Print nothing if the night is in order, else everything (cron).")
 @click.pass_context
-def command(context: click.Context) -> None:
+def command(context: click.Context, quiet: bool) -> None:
     """Run a nightly session, build the dashboard and send notices. For schedulers; takes the options of `iowatch run`.
 
     Exit codes are those of `iowatch run`. Away from a terminal the output is also written to
@@ -33,4 +34,7 @@ def command(context: click.Context) -> None:
     }
     settings.site_root().mkdir(parents=True, exist_ok=True)
     script = str(settings.product_root() / "ci" / "nightly")
-    os.execvpe("bash", ["bash", script, *context.args], {**os.environ, **variables})  # noqa: S606  # nosec B606
+    words = ["bash", script, *context.args]
+    if quiet:
+        words.append("--quiet")
+    os.execvpe("bash", words, {**os.environ, **variables})  # noqa: S606  # nosec B606

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import secrets
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -11,7 +13,8 @@ import click
 
 from iowatch.cli import common
 from iowatch.cli.completion import complete_benchmark, complete_stack, complete_suite
-from iowatch.core import format_count, utc_now, write_atomically
+from iowatch.cli.report_files import ReportFiles, report_files
+from iowatch.core import format_count, utc_now
 from iowatch.output import comparison, report
 from iowatch.output.text.verdict import verdict_document
 from iowatch.session import ab_run, blackouts, run, verdict
@@ -82,7 +85,18 @@ def refuse_contradictions(options: RunOptions) -> None:
             raise click.UsageError(message)
 
 
-def run_and_compare(options: RunOptions) -> int:
+def reports_of(options: RunOptions) -> AbstractContextManager[ReportFiles]:
+    """The files into which the command reports, without those of an earlier call."""
+    name = f"{options.suite} on {options.system}"
+    return report_files(
+        {
+            options.junit: partial(report.junit_error_document, name),
+            options.markdown: partial(report.error_markdown, f"Session of suite {name}"),
+        }
+    )
+
+
+def run_and_compare(options: RunOptions, files: ReportFiles) -> int:
     """A/B run and its comparison; exit code 1 if runs failed or are missing."""
     stop_rule = ab_run.make_stop_rule(options.pairs, options.until_ci, options.budget)
     context = ab_run.make_ab_context(options.session_options())
@@ -93,7 +107,7 @@ def run_and_compare(options: RunOptions) -> int:
         finished = ab_run.run_ab(history, context, AbSchedule(stop_rule, seed))
         outcome = ab_run.compare_ab_run(history, finished)
     if options.markdown:
-        write_atomically(options.markdown, comparison.comparison_markdown(outcome))
+        files.write(options.markdown, comparison.comparison_markdown(outcome))
     document = {**comparison.comparison_document(outcome), "ab_run": finished.to_json()}
     common.print_report(options.as_json, document, lambda console: comparison.print_comparison(outcome, console))
     if not options.as_json:
@@ -113,15 +127,25 @@ def show_plan(options: RunOptions) -> int:
     return 0
 
 
-def run_and_report(options: RunOptions) -> int:
+def report_no_session(options: RunOptions, reason: str, files: ReportFiles) -> None:
+    """Report that no session took place."""
+    name = f"{options.suite} on {options.system}"
+    document = {"system": options.system, "status": "none", "reason": reason, "exit_code": 0}
+    common.print_json(document) if options.as_json else common.print_message(reason)
+    if options.junit:
+        files.write(options.junit, report.junit_skipped_document(name, reason))
+    if options.markdown:
+        files.write(options.markdown, report.error_markdown(f"Session of suite {name}", reason))
+
+
+def run_and_report(options: RunOptions, files: ReportFiles) -> int:
     """Run, assess, print, write reports; the verdict's exit code, 0 if a blackout excludes the session."""
     session_options = options.session_options()
     selection = select_cases(session_options)
     if session_options.policy is not None:
         reason = blackouts.wait_for_start(session_options.policy, options.system, utc_now())
         if reason is not None:
-            document = {"system": options.system, "status": "none", "reason": reason, "exit_code": 0}
-            common.print_json(document) if options.as_json else common.print_message(reason)
+            report_no_session(options, reason, files)
             return 0
     # After the wait: stacks may have changed meanwhile.
     context = make_context(selection)
@@ -133,9 +157,9 @@ def run_and_report(options: RunOptions) -> int:
             options.as_json, verdict_document(found), lambda console: report.render_verdict(found, console)
         )
         if options.junit:
-            write_atomically(options.junit, report.junit_document(history, found))
+            files.write(options.junit, report.junit_document(history, found))
         if options.markdown:
-            write_atomically(options.markdown, report.verdict_markdown(found))
+            files.write(options.markdown, report.verdict_markdown(found))
     return found.exit_code
 
 
@@ -217,9 +241,11 @@ def command(**given: Any) -> int:
     references and with the history.
     """
     options = RunOptions(**given)
-    refuse_contradictions(options)
-    if options.ab:
-        return run_and_compare(options)
     if options.dry_run:
+        refuse_contradictions(options)
         return show_plan(options)
-    return run_and_report(options)
+    with reports_of(options) as files:
+        refuse_contradictions(options)
+        if options.ab:
+            return run_and_compare(options, files)
+        return run_and_report(options, files)

@@ -83,7 +83,7 @@ def test_old_files_are_pruned_where_configured(tmp_path: Path, kept: dict[str, s
 def test_notices_that_nobody_got_are_in_the_exit_code(tmp_path: Path, run: int, expected: int) -> None:
     code, calls = nightly(tmp_path, run=run, notify=1)
     assert code == expected
-    assert len(calls) == 3
+    assert calls[-1] == "notify --system local"
 
 
 def test_reports_of_an_earlier_night_are_removed_first(tmp_path: Path) -> None:
@@ -110,7 +110,14 @@ def test_quiet_night_prints_only_what_is_not_in_order(tmp_path: Path, run: int, 
     assert "run complains" in log.read_text()
 
 
-@pytest.mark.parametrize(("run", "expected"), [(0, 3), (1, 3), (2, 2), (3, 3)])
+def test_wrong_words_build_no_pages(tmp_path: Path) -> None:
+    """They are the same as before; overdue sessions are told all the same."""
+    code, calls = nightly(tmp_path, "--suite", "nope", run=2)
+    assert code == 2
+    assert calls == ["run --night --suite nope", "notify --system local"]
+
+
+@pytest.mark.parametrize(("run", "expected"), [(0, 3), (1, 3), (3, 3)])
 def test_failed_dashboard_build_is_in_the_exit_code_and_notices_are_sent(
     tmp_path: Path, run: int, expected: int
 ) -> None:

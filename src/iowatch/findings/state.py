@@ -23,6 +23,7 @@ from iowatch.findings.updates import with_updates
 from iowatch.reference import events, reviews
 from iowatch.site import load_system, system_today, system_zone
 from iowatch.statistics import DEFAULT_METHOD, ChangePoint, Detection
+from iowatch.statistics.panel import PanelReport
 from iowatch.statistics.panel_table import NEWEST_SESSIONS
 from iowatch.store import FindingRow, History, NewestSessionReport, OutsideResult, SeriesRow, SessionFacts, SessionRow
 
@@ -220,7 +221,7 @@ def update_findings(
         stored.append(FindingRow(finding.id, system, finding.first_seen_at, update.now_s, finding.state, document))
     history.save_findings(stored)
     outside = losses.list_outside(session_losses, rows)
-    _store_session_report(history, system, newest.summarise_newest_session(panel), outside)
+    _store_session_report(history, system, panel, outside)
     return _newest_first(findings)
 
 
@@ -383,14 +384,24 @@ def alarm_limits(system: str) -> settings.Thresholds:
     return site.model_copy(update=stated)
 
 
-def _store_session_report(
-    history: History, system: str, report: NewestSessionReport, outside: Sequence[OutsideResult]
-) -> None:
-    """Store what the newest session shows with that session, where its verdict, pages and notices read it."""
+_NOTHING_MEASURED = NewestSessionReport(measured=0, unusual=0, adjusted_for=None)
+
+
+def _store_session_report(history: History, system: str, panel: PanelReport, outside: Sequence[OutsideResult]) -> None:
+    """Store what the newest session shows with that session, where its verdict, pages and notices read it.
+
+    Args:
+        panel: on the newest session with observations, which may be an older one.
+        outside: results of that session that are outside the usual range of their series.
+    """
     session = next(iter(history.sessions(system, limit=1)), None)
     if session is None:
         return
-    facts = SessionFacts(report=report, outside_usual=tuple(outside))
+    facts = SessionFacts(report=newest.summarise_newest_session(panel), outside_usual=tuple(outside))
+    # What a night without results shows is not what the night before it measured. Imports have runs of earlier dates.
+    has_observations = panel.session is not None and panel.session >= session.started_at
+    if session.origin == "run" and not has_observations:
+        facts = SessionFacts(report=_NOTHING_MEASURED)
     if (session.facts.report, session.facts.outside_usual) != (facts.report, facts.outside_usual):
         history.add_facts(session.uuid, facts)
 

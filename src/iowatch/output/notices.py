@@ -79,8 +79,9 @@ def compose_notices(
             reported_states[finding.id] = finding.state
     sessions_and_imports = history.sessions(system)
     sessions = [row for row in sessions_and_imports if row.origin == "run"][:_MAX_SESSIONS]
+    sessions_of_suites = [row for row in sessions if not row.is_interleaved and row.facts.experiment is None]
     imports = [row for row in sessions_and_imports if row.origin == "import"]
-    notices += composer.faulty_sessions(history, sessions)
+    notices += composer.faulty_sessions(history, sessions_of_suites)
     # No session is expected on a system of which only imports are known.
     if sessions or not imports:
         notices += composer.overdue(sessions)

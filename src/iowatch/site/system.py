@@ -119,6 +119,7 @@ class NightlyPolicy(ClosedModel):
         bytes: maximum bytes written and read.
         jitter_minutes: the session starts up to this much later, at a different minute each night.
         blackouts: no session starts in a blackout, and a running session ends before the next one.
+        unmeasured_nights: blackouts that leave the system without a session for more nights than this are a problem.
         repeat_suspected: retest cases in the same session whose newest observations differ.
         retest_delay_minutes: wait so long before retests that cannot run on other nodes than the first runs.
         suspected_probability: a suspected finding that lasts with at least this probability counts as a finding;
@@ -132,6 +133,7 @@ class NightlyPolicy(ClosedModel):
     bytes: Size | None = None
     jitter_minutes: PositiveInt | None = None
     blackouts: tuple[Blackout, ...] = ()
+    unmeasured_nights: Annotated[int, Field(ge=1, le=366)] = 3
     repeat_suspected: bool = True
     retest_delay_minutes: PositiveInt | None = None
     suspected_probability: Annotated[float, Field(gt=0, le=1)] | None = None

@@ -75,10 +75,15 @@ def test_every_end_without_a_result_is_reported(tmp_path: Path, error: BaseExcep
     text, picture, other = tmp_path / "report.md", tmp_path / "report.svg", tmp_path / "other.md"
     for path in (text, picture):
         path.write_text("old")
-    with pytest.raises(type(error)), report_files({text: str.upper, picture: None, other: str, None: str}) as files:
-        # What was written before the error stays.
-        files.write(other, "measured")
-        raise error
+
+    def report_and_fail() -> None:
+        with report_files({text: str.upper, picture: None, other: str, None: str}) as files:
+            # What was written before the error stays.
+            files.write(other, "measured")
+            raise error
+
+    with pytest.raises(type(error)):
+        report_and_fail()
     assert text.read_text() == message.upper()
     assert not picture.exists()
     assert other.read_text() == "measured"

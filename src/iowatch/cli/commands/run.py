@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -17,11 +18,12 @@ from iowatch.cli.report_files import ReportFiles, report_files
 from iowatch.core import format_count, utc_now
 from iowatch.output import comparison, report
 from iowatch.output.text.verdict import verdict_document
-from iowatch.session import ab_run, blackouts, run, verdict
+from iowatch.session import ab_run, blackouts, last_sessions, run, verdict
 from iowatch.session.context import make_context, select_cases
 from iowatch.session.options import SessionOptions, nightly_policy
+from iowatch.site import NightlyPolicy
 from iowatch.statistics.interleaving import AbSchedule
-from iowatch.store import History
+from iowatch.store import History, NoHistoryError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,15 +129,36 @@ def show_plan(options: RunOptions) -> int:
     return 0
 
 
-def report_no_session(options: RunOptions, reason: str, files: ReportFiles) -> None:
-    """Report that no session took place."""
+def report_no_session(options: RunOptions, policy: NightlyPolicy, reason: str, files: ReportFiles) -> int:
+    """Report that no session took place; exit code 1 if the blackouts last too long."""
+    problem = blackouts.too_long_unmeasured(policy, options.system, utc_now(), _last_measured(options))
+    exit_code = 0
+    if problem is not None:
+        reason = f"{reason}; {problem}"
+        exit_code = 1
+    document = {"system": options.system, "status": "none", "reason": reason, "exit_code": exit_code}
+    if options.as_json:
+        common.print_json(document)
+    else:
+        common.print_message(reason)
     name = f"{options.suite} on {options.system}"
-    document = {"system": options.system, "status": "none", "reason": reason, "exit_code": 0}
-    common.print_json(document) if options.as_json else common.print_message(reason)
-    if options.junit:
+    if options.junit and problem is not None:
+        files.write(options.junit, report.junit_error_document(name, reason))
+    elif options.junit:
         files.write(options.junit, report.junit_skipped_document(name, reason))
     if options.markdown:
         files.write(options.markdown, report.error_markdown(f"Session of suite {name}", reason))
+    return exit_code
+
+
+def _last_measured(options: RunOptions) -> datetime | None:
+    """Start of the last session of the system that measured something; None without one, or without a history."""
+    try:
+        with History.existing(options.db) as history:
+            started_s = last_sessions.last_measured_s(history, options.system)
+    except NoHistoryError:
+        return None
+    return None if started_s is None else datetime.fromtimestamp(started_s, UTC)
 
 
 def run_and_report(options: RunOptions, files: ReportFiles) -> int:
@@ -145,8 +168,7 @@ def run_and_report(options: RunOptions, files: ReportFiles) -> int:
     if session_options.policy is not None:
         reason = blackouts.wait_for_start(session_options.policy, options.system, utc_now())
         if reason is not None:
-            report_no_session(options, reason, files)
-            return 0
+            return report_no_session(options, session_options.policy, reason, files)
     # After the wait: stacks may have changed meanwhile.
     context = make_context(selection)
     run.check_plan(context, options.db)

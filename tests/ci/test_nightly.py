@@ -126,6 +126,15 @@ def test_failed_dashboard_build_is_in_the_exit_code_and_notices_are_sent(
     assert calls[-1] == "notify --system local"
 
 
+def test_log_has_no_password_of_a_database(tmp_path: Path) -> None:
+    for url in ("postgresql://me:S3cret@db/iowatch", "postgresql://me@db/iowatch?sslpassword=S3cret"):
+        for quiet in ((), ("--quiet",)):
+            nightly(tmp_path, "--db", url, *quiet)
+    (log,) = (tmp_path / "var" / "log").glob("nightly-*.log")
+    assert "S3cret" not in log.read_text()
+    assert log.read_text().count("***") == 4
+
+
 def test_nightly_session_is_logged_and_streams_are_separate(tmp_path: Path) -> None:
     code, _ = nightly(tmp_path, "--json", run=1)
     assert code == 1

@@ -19,9 +19,9 @@ from pydantic import Field, ValidationError, create_model
 from iowatch.core import plugins
 from iowatch.core.errors import UsageError
 from iowatch.core.roots import SITE_FILE, product_root, site_root
+from iowatch.core.text import hide_passwords
 from iowatch.core.yamlfile import ClosedModel, YamlDocument, ZoneName, describe_fault
 
-_PASSWORD = re.compile(r"(//[^:/@]*):[^@/]*@")
 _HINT = "docs/settings.md lists the settings; `iowatch config` shows those in force."
 
 
@@ -34,7 +34,7 @@ class Thresholds(ClosedModel):
             message; a noisy series needs more, by its own past.
     """
 
-    suspected_probability: Annotated[float, Field(gt=0, le=1)] = 0.5
+    suspected_probability: Annotated[float, Field(gt=0, le=0.9)] = 0.5
     smallest_loss: Annotated[float, Field(ge=0.03, le=0.9)] = 0.2
 
 
@@ -143,7 +143,7 @@ def effective_settings() -> list[EffectiveSetting]:
         InputError: `site.yaml` is invalid. UsageError: a variable is.
     """
     document, values = _site_document(), site_settings().model_dump()
-    values |= {"database": _PASSWORD.sub(r"\1:***@", database_place()), "var": str(var_directory())}
+    values |= {"database": hide_passwords(database_place()), "var": str(var_directory())}
     values["thresholds"] = ", ".join(f"{name} {value}" for name, value in values["thresholds"].items())
     setting_by_field = {setting.field: setting for setting in environment_settings() if setting.field}
     effective: list[EffectiveSetting] = []
@@ -162,7 +162,7 @@ def effective_settings() -> list[EffectiveSetting]:
     for setting in environment_settings():
         if setting.field is None:
             name = setting.variable.removeprefix("IOWATCH_").lower()
-            value = os.environ.get(setting.variable) or None
+            value = hide_passwords(os.environ.get(setting.variable, "")) or None
             origin = setting.variable if value else "default"
             effective.append(
                 EffectiveSetting(name, value, origin, setting.variable, setting.option, setting.description)

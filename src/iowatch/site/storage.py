@@ -14,6 +14,7 @@ import re
 import secrets
 import shlex
 import shutil
+import stat
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -325,14 +326,33 @@ def prepare_scratch(base: Path, expected: FileSystemIdentity) -> FileSystemIdent
     benchmarks would measure the root disk.
 
     Raises:
-        MachineError: as `examine_scratch`, or it cannot be created.
+        MachineError: as `examine_scratch`, it cannot be created, or another account put it into a public directory.
     """
     identity = examine_scratch(base, expected)
+    _refuse_foreign_directory(base)
     try:
         base.mkdir(parents=_is_below_var(base), exist_ok=True)
     except OSError as error:
         raise _unusable_scratch(base, error) from error
     return identity
+
+
+def _refuse_foreign_directory(base: Path) -> None:
+    """Refuse a directory or link that another account made in a directory that every account can write.
+
+    Whoever guesses the name of the next scratch directory in `/dev/shm` could read and replace what is measured there.
+    """
+    try:
+        status, parent_status = base.lstat(), base.parent.stat()
+    except OSError:
+        return  # it does not exist, or cannot be used for a reason that is reported next
+    is_public = bool(parent_status.st_mode & stat.S_IWOTH)
+    if is_public and status.st_uid not in (0, os.geteuid()):
+        raise MachineError(
+            f"the scratch directory {base} belongs to another account (uid {status.st_uid}), and every account may "
+            f"write in {base.parent}",
+            hint="Remove it, or name another directory with --scratch or IOWATCH_SCRATCH.",
+        )
 
 
 def _is_below_var(base: Path) -> bool:

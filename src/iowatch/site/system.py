@@ -123,7 +123,7 @@ class NightlyPolicy(ClosedModel):
         repeat_suspected: retest cases in the same session whose newest observations differ.
         retest_delay_minutes: wait so long before retests that cannot run on other nodes than the first runs.
         suspected_probability: a suspected finding that lasts with at least this probability counts as a finding;
-            None: as in site.yaml (0.5).
+            None: as in site.yaml (0.5). At most 0.9: no probability after few sessions is higher.
         smallest_loss: share of the performance from which on the loss of a calm series in one session counts as a
             finding; None: as in site.yaml (0.2).
     """
@@ -136,7 +136,7 @@ class NightlyPolicy(ClosedModel):
     unmeasured_nights: Annotated[int, Field(ge=1, le=366)] = 3
     repeat_suspected: bool = True
     retest_delay_minutes: PositiveInt | None = None
-    suspected_probability: Annotated[float, Field(gt=0, le=1)] | None = None
+    suspected_probability: Annotated[float, Field(gt=0, le=0.9)] | None = None
     smallest_loss: Annotated[float, Field(ge=0.03, le=0.9)] | None = None
 
 

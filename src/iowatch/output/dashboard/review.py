@@ -28,6 +28,10 @@ _MAX_CHARACTERS = 4000
 _MAX_FINDINGS = 500
 
 
+# A whole site of a year takes minutes.
+_BUILD_TIMEOUT_S = 7200.0
+
+
 class PageBuild:
     """Builds the site in a process of its own, once for all requests that come while it runs.
 
@@ -62,9 +66,14 @@ class PageBuild:
                 self._is_requested = False
             try:
                 # A process, because a build forks, which a process with threads must not.
-                build = subprocess.run(self._command(), capture_output=True, text=True, check=False)
+                build = subprocess.run(
+                    self._command(), capture_output=True, text=True, check=False, timeout=_BUILD_TIMEOUT_S
+                )
             except OSError as error:
                 self.failed = str(error)
+                continue
+            except subprocess.TimeoutExpired:
+                self.failed = f"the pages were not built within {_BUILD_TIMEOUT_S:g} s"
                 continue
             self.failed = None
             if build.returncode != 0:

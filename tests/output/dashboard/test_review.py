@@ -160,6 +160,20 @@ def test_new_state_meanwhile_is_a_conflict(desk: Desk) -> None:
             "not the name",
         ),
         ({"action": "event", "systems": ["planted"], "title": "a", "date": "2025-01-01", "kind": "party"}, "kind"),
+        (
+            {
+                "action": "event",
+                "systems": [f"s{number}" for number in range(51)],
+                "title": "a",
+                "date": "2025-01-01",
+                "kind": "outage",
+            },
+            "51 systems; expected 1 to 50",
+        ),
+        (
+            {"action": "event", "systems": ["planted", "plantd"], "title": "a", "date": "2025-01-01", "kind": "outage"},
+            "no system",
+        ),
         ({"action": "event", "systems": [], "title": "a", "date": "2025-01-01", "kind": "outage"}, "names of systems"),
     ],
 )

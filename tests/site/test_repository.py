@@ -103,6 +103,6 @@ def test_nightly_gives_the_settings_of_the_site_to_its_script(
     monkeypatch.setattr("os.execvpe", lambda file, words, environment: called.append((words, environment)))
     cli("nightly", "--system", "mycluster", "--no-jitter")
     ((words, environment),) = called
-    assert words == ["bash", str(ROOT / "ci/nightly"), "--system", "mycluster", "--no-jitter"]
+    assert words == ["bash", str(ROOT / "ci/nightly"), "--no-jitter", "--system", "mycluster"]
     given = [environment[f"IOWATCH_{name}"] for name in ("SITE", "VAR", "KEEP_DAYS", "KEEP_SIZE")]
     assert given == [str(site), str(site / "data"), "400", "50g"]

@@ -94,7 +94,7 @@ def open_engine(place: str | None = None, *, create: bool = True) -> Engine:
     try:
         engine = create_engine(url, json_serializer=_compact_json, **_engine_options(url))
     except ModuleNotFoundError as error:
-        raise MachineError(
+        raise UsageError(
             f"PostgreSQL needs the Python package {error.name}, which is not installed",
             hint=f"{sys.executable} -m pip install 'psycopg[binary]>=3.1'",
         ) from error

@@ -22,6 +22,8 @@ from iowatch.core.roots import SITE_FILE, product_root, site_root
 from iowatch.core.text import hide_passwords
 from iowatch.core.yamlfile import ClosedModel, YamlDocument, ZoneName, describe_fault
 
+# Directory of the default file system, for a session and for plain ReFrame.
+SCRATCH_VARIABLE = "IOWATCH_SCRATCH"
 _HINT = "docs/settings.md lists the settings; `iowatch config` shows those in force."
 
 
@@ -87,7 +89,7 @@ ENVIRONMENT = (
     EnvironmentSetting("IOWATCH_KEEP_DAYS", "keep_days"),
     EnvironmentSetting("IOWATCH_KEEP_SIZE", "keep_size"),
     EnvironmentSetting("IOWATCH_BUILD_CACHE_SIZE", "build_cache_size"),
-    EnvironmentSetting("IOWATCH_SCRATCH", None, "--scratch", "where plain `reframe` writes"),
+    EnvironmentSetting(SCRATCH_VARIABLE, None, "--scratch", "where `iowatch run` and plain `reframe` write"),
     EnvironmentSetting("IOWATCH_TRUSTED_SITE", None, None, "a site's repository of other accounts whose code may run"),
     EnvironmentSetting("IOWATCH_UMASK", None, None, "umask of all that iowatch writes, octal"),
     EnvironmentSetting("IOWATCH_ALLOW_NETWORK_SQLITE", None, None, "1: allow SQLite on a network file system"),

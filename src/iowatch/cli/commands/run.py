@@ -15,7 +15,7 @@ import click
 from iowatch.cli import common
 from iowatch.cli.completion import complete_benchmark, complete_stack, complete_suite
 from iowatch.cli.report_files import ReportFiles, report_files
-from iowatch.core import format_count, utc_now
+from iowatch.core import format_count, settings, utc_now
 from iowatch.output import comparison, report
 from iowatch.output.text.verdict import verdict_document
 from iowatch.session import ab_run, blackouts, last_sessions, run, verdict
@@ -248,7 +248,10 @@ def run_and_report(options: RunOptions, files: ReportFiles) -> int:
     help="With --ab: end in this time [default without --pairs: 60].",
 )  # fmt: skip
 @click.option("--seed", type=int, help="With --ab: seed of the order [default: random].")
-@click.option("--scratch", type=common.ANY_PATH, help="Directory of the default file system [default: the system's].")
+@click.option(
+    "--scratch", type=common.ANY_PATH, envvar=settings.SCRATCH_VARIABLE, show_envvar=True,
+    help="Directory of the default file system [default: the system's].",
+)  # fmt: skip
 @click.option("--junit", type=common.OUTPUT_FILE, metavar="FILE", help="Also write the verdict as JUnit XML.")
 @click.option(
     "--markdown", type=common.OUTPUT_FILE, metavar="FILE",

@@ -56,11 +56,12 @@ def report_files(error_reports: Mapping[Path | None, ErrorReport | None]) -> Ite
     try:
         yield files
     except BaseException as error:
-        files.write_error(_message_of(error))
+        files.write_error(message_of(error))
         raise
 
 
-def _message_of(error: BaseException) -> str:
+def message_of(error: BaseException) -> str:
+    """The message of an error that ends a command, as a file or a notice reports it."""
     if isinstance(error, IowatchError):
         return error.message
     if isinstance(error, click.ClickException):

@@ -44,6 +44,7 @@ from iowatch.output.notice_channels import (
 from iowatch.output.text.decisions import format_decision, format_updates
 from iowatch.output.text.findings import finding_line, finding_lines, remaining_change_lines
 from iowatch.session.faults import SessionFaults, assess_faults
+from iowatch.session.night_record import NightRecord, read_night_record
 from iowatch.site import system_today, system_zone
 from iowatch.store import History, SessionRow
 
@@ -82,6 +83,7 @@ def compose_notices(
     sessions_of_suites = [row for row in sessions if not row.is_interleaved and row.facts.experiment is None]
     imports = [row for row in sessions_and_imports if row.origin == "import"]
     notices += composer.faulty_sessions(history, sessions_of_suites)
+    notices += composer.failed_night(read_night_record(system), sessions)
     # No session is expected on a system of which only imports are known.
     if sessions or not imports:
         notices += composer.overdue(sessions)
@@ -222,6 +224,41 @@ class _NoticeComposer:
             details=(),
             link=self.settings.page_link(f"session/{newest.uuid}.html"),
             facts={"session": newest.uuid, "suite": newest.suite, "status": newest.status, "problems": []},
+            made_at=int(self.now.timestamp()),
+        )
+
+    def failed_night(self, record: NightRecord | None, sessions: Sequence[SessionRow]) -> Iterator[Notice]:
+        """One notice of a night that ended with an error before it had a verdict, and one of the first one after it.
+
+        Args:
+            sessions: newest first.
+        """
+        if record is None or not (record.failed or record.failed_before):
+            return
+        when = format_local_time(record.ended_s, system_zone(self.system))
+        if record.failed:
+            first_line = record.message.partition("\n")[0] or "no message"
+            title = f"{self.system}: the night failed with exit code {record.exit_code}: {first_line}"
+            lines = [f"It ended at {when} without a verdict: nothing, or not everything, was measured."]
+            lines += record.message.splitlines()
+            if record.failed_before:
+                lines.append(f"{format_count(record.failed_before, 'night')} before it failed, too.")
+            # With the number: two attempts may end within a second.
+            key = f"night {record.ended_s} {record.failed_before}"
+        else:
+            title = f"{self.system}: the night has a verdict again"
+            lines = [f"{format_count(record.failed_before, 'night')} before it ended with an error."]
+            key = f"night recovered {record.ended_s}"
+        newest = sessions[0].uuid if sessions else None
+        yield Notice(
+            kind="session",
+            key=key,
+            system=self.system,
+            title=title,
+            lines=tuple(lines),
+            details=(),
+            link=self.settings.page_link("index.html"),
+            facts={"exit_code": record.exit_code, "newest_session": newest, "failed_before": record.failed_before},
             made_at=int(self.now.timestamp()),
         )
 

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
+
+import pytest
+from click.testing import Result
 
 from iowatch.findings import FindingUpdate, finding_document, update_findings
 from iowatch.output import notices
 from iowatch.output.text.decisions import format_updates
 from iowatch.output.text.findings import finding_line, finding_list_lines, verdict_finding_line
 from iowatch.reference import reviews
+from iowatch.session.night_record import read_night_record, write_night_record
 from iowatch.store import ExpectedResult, FindingRow, History, SessionFacts
 from tests.builders import build_output, build_run, build_session
 from tests.findings.conftest import STEP, RecordAndUpdate, slower_mpiio, update_time
@@ -167,6 +172,54 @@ def test_session_that_was_killed_is_told(history: History) -> None:
     record_session(history, "s0", start, "incomplete")
     notices.send_notices(history, "local", settings(), start + timedelta(hours=1), post)
     assert post.titles == ["session: the session ended with status 'incomplete'"]
+
+
+def test_night_without_a_verdict_is_told_and_its_end_once(history: History, cli: Callable[..., Result]) -> None:
+    """The scratch directory is not mounted, for two nights: no session is recorded. Then a night has a verdict."""
+    start, post = datetime.now(UTC), Post()
+    record_session(history, "before", start - timedelta(days=1))
+    for _ in range(2):
+        done = cli("run", "--night", "--no-jitter", "--suite", "tiny", "--scratch", "/nonexistent/scratch")
+        assert done.exit_code == 3
+        for _ in range(2):
+            notices.send_notices(history, "local", settings(), start, post)
+    first, second = post.sent
+    assert first.title == (
+        "local: the night failed with exit code 3: the scratch directory /nonexistent/scratch cannot be used: "
+        "No such file or directory: /nonexistent"
+    )
+    assert "1 night before it failed, too." not in first.lines
+    assert second.lines[-1] == "1 night before it failed, too."
+    write_night_record("local", 0)
+    for _ in range(2):
+        notices.send_notices(history, "local", settings(), start, post)
+    assert [notice.title for notice in post.sent[2:]] == ["local: the night has a verdict again"]
+    assert post.sent[2].lines == ("2 nights before it ended with an error.",)
+    # The next night has nothing to tell.
+    write_night_record("local", 0)
+    notices.send_notices(history, "local", settings(), start, post)
+    assert len(post.sent) == 3
+
+
+@pytest.mark.parametrize("words", [("--suite", "tinny"), ("--case", "nothing")])
+def test_wrong_words_of_a_night_are_told(history: History, cli: Callable[..., Result], words: tuple[str, str]) -> None:
+    record_session(history, "before", datetime.now(UTC) - timedelta(hours=2))
+    assert cli("run", "--night", "--no-jitter", *words).exit_code == 2
+    post = Post()
+    notices.send_notices(history, "local", settings(), datetime.now(UTC), post)
+    (notice,) = post.sent
+    assert notice.title.startswith("local: the night failed with exit code 2: ")
+    assert words[1] in notice.title
+
+
+def test_damaged_record_of_the_last_night_stops_no_notice(history: History, var: Path) -> None:
+    (var / "night").mkdir()
+    (var / "night" / "local.json").write_text('{"format":')
+    post = Post()
+    notices.send_notices(history, "local", settings(overdue_hours=26), datetime.now(UTC), post)
+    assert [notice.kind for notice in post.sent] == ["overdue"]
+    write_night_record("local", 3, "no space")
+    assert read_night_record("local") is not None
 
 
 def test_running_session_lacks_nothing_yet(history: History) -> None:

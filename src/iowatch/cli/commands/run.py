@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import secrets
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -14,12 +15,13 @@ import click
 
 from iowatch.cli import common
 from iowatch.cli.completion import complete_benchmark, complete_stack, complete_suite
-from iowatch.cli.report_files import ReportFiles, report_files
-from iowatch.core import format_count, settings, utc_now
+from iowatch.cli.report_files import ReportFiles, message_of, report_files
+from iowatch.core import IowatchError, format_count, settings, utc_now
 from iowatch.output import comparison, report
 from iowatch.output.text.verdict import verdict_document
 from iowatch.session import ab_run, blackouts, last_sessions, run, verdict
 from iowatch.session.context import make_context, select_cases
+from iowatch.session.night_record import write_night_record
 from iowatch.session.options import SessionOptions, nightly_policy
 from iowatch.site import NightlyPolicy
 from iowatch.statistics.interleaving import AbSchedule
@@ -96,6 +98,28 @@ def reports_of(options: RunOptions) -> AbstractContextManager[ReportFiles]:
             options.markdown: partial(report.error_markdown, f"Session of suite {name}"),
         }
     )
+
+
+@dataclass
+class Night:
+    """What is known of a night before it has ended."""
+
+    exit_code: int | None = None
+
+
+@contextmanager
+def recorded_night(options: RunOptions) -> Iterator[Night]:
+    """With `--night`, record how the block ends: `iowatch notify` tells of nights that ended without a verdict."""
+    night = Night()
+    try:
+        yield night
+    except BaseException as error:
+        if options.night:
+            exit_code = error.exit_code if isinstance(error, IowatchError) else 3
+            write_night_record(options.system, exit_code, message_of(error))
+        raise
+    if options.night and night.exit_code is not None:
+        write_night_record(options.system, night.exit_code)
 
 
 def run_and_compare(options: RunOptions, files: ReportFiles) -> int:
@@ -269,8 +293,9 @@ def command(**given: Any) -> int:
     if options.dry_run:
         refuse_contradictions(options)
         return show_plan(options)
-    with reports_of(options) as files:
+    with reports_of(options) as files, recorded_night(options) as night:
         refuse_contradictions(options)
         if options.ab:
             return run_and_compare(options, files)
-        return run_and_report(options, files)
+        night.exit_code = run_and_report(options, files)
+        return night.exit_code

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from iowatch.cli.completion import complete_benchmark, complete_stack, complete_system
-from iowatch.core import escape_json_controls
-from iowatch.core.files import special_file_kind
+from iowatch.core import escape_json_controls, special_file_kind
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -19,8 +19,16 @@ from typing import Any, TypeVar
 from sqlalchemy import Connection, Engine, create_engine, event, inspect, make_url, text
 from sqlalchemy.exc import ArgumentError, DBAPIError
 
-from iowatch.core import InputError, IowatchError, MachineError, UsageError, files, format_size, settings
-from iowatch.core.text import hide_passwords
+from iowatch.core import (
+    InputError,
+    IowatchError,
+    MachineError,
+    UsageError,
+    files,
+    format_size,
+    hide_passwords,
+    settings,
+)
 
 _LOG = logging.getLogger(__name__)
 # The oldest revision of `migrations/versions` (earlier schemas are not upgraded) and the newest one.

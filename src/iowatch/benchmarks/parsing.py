@@ -424,14 +424,14 @@ class OutputBuilder:
         if not 0 < int(case.get("ranks") or 1) <= MAX_RANKS:
             self.add_failure(f"{case['ranks']} ranks is not plausible")
             return
-        accepted = tuple([value for value in values if 0 < value <= row.ceiling])
+        accepted = tuple([value for value in values if value > 0 and row.is_plausible(value)])
         # A true time may be below the resolution of the tool ("0.000 s"): it is omitted without a problem.
         if row.unit == "s" and (len(accepted) < len(values) or not self.has_no_problem):
             if self.has_no_problem:
                 self.add_below_resolution(operation, metric)
             return
         if len(accepted) < len(values):
-            refused = next(value for value in values if not 0 < value <= row.ceiling)
+            refused = next(value for value in values if not (value > 0 and row.is_plausible(value)))
             self.add_failure(
                 f"{operation} {metric} of {refused:g} {row.unit} is not plausible (ceiling {row.ceiling:g} {row.unit})"
             )

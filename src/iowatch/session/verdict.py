@@ -26,6 +26,7 @@ from iowatch.findings import (
     Finding,
     HistoryExtent,
     Retest,
+    damaged_result_problems,
     find_retests,
     history_extent,
     outside_results,
@@ -184,6 +185,7 @@ def assess_session(history: History, summary: SessionSummary) -> Verdict:
         *summary.problems,
         *_quarantine_problems(history, session.system),
         *conditions.ended_series(history, session),
+        *damaged_result_problems(history, session.system),
         *_damaged_file_problems(session.started_at // DAY_S),
     ]
     # The update of the findings has added its facts.

@@ -10,7 +10,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 from sqlalchemy import Connection, Engine, text
 
 from iowatch.core import METRICS, UsageError, suggest_name
-from iowatch.store import bulk, read, write
+from iowatch.store import bulk, damaged_results, read, write
 from iowatch.store.engine import (
     EMPTY_HISTORY_HINT,
     NOT_PERMITTED_HINT,
@@ -151,6 +151,8 @@ class History:
     artefacts_of_runs = _reads(read.artefacts_of_runs)
     run_covariates = _reads(bulk.run_covariates)
     save_run_covariates = _writes(write.save_run_covariates)
+
+    damaged_results = _reads(damaged_results.find_damaged_results)
 
     # Series
     series = _reads(read.find_series)

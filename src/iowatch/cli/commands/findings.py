@@ -24,6 +24,7 @@ from iowatch.core import format_count
 from iowatch.findings import (
     alarm_limits,
     chart_past_year,
+    damaged_result_problems,
     find_experiments,
     find_finding,
     find_log_differences,
@@ -66,7 +67,8 @@ def command(ctx: click.Context, system: str | None, everything: bool, db: str | 
 def list_(system: str | None, everything: bool, db: str | None, as_json: bool) -> int:
     """List findings, one line each; closed ones only with --all. Drifts follow.
 
-    Findings are updated first, if the account may. Exit code 1 if a finding is open, or suspected and probably lasting.
+    Findings are updated first, if the account may. Exit code 1 if a finding is open, or suspected and probably lasting,
+    or if results or decisions that they need are damaged.
     """
     with History.existing(db) as history:
         if not history.may_update_findings():
@@ -75,8 +77,13 @@ def list_(system: str | None, everything: bool, db: str | None, as_json: bool) -
         for orphaned in orphaned_decisions(history, system):
             print_message(describe_orphaned_decision(orphaned))
         systems = [system] if system else history.systems()
+        problems: list[str] = []
+        for name in systems:
+            problems += damaged_result_problems(history, name)
         trends = find_trends(history, systems)
         extent = history_extent(history, systems)
+    for problem in problems:
+        print_message(problem)
     shown = findings
     if not everything:
         shown = [finding for finding in findings if finding.state in ("open", "suspected", "acknowledged")]
@@ -96,7 +103,7 @@ def list_(system: str | None, everything: bool, db: str | None, as_json: bool) -
         if not everything:
             print_lines(*remaining_change_lines(findings))
         print_lines(*trend_lines(trends))
-    return 1 if any(finding.needs_action for finding in shown) else 0
+    return 1 if problems or any(finding.needs_action for finding in shown) else 0
 
 
 @command.command(

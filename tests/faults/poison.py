@@ -94,6 +94,7 @@ DAMAGES: dict[str, tuple[Damage, str]] = {
     "missing field": (drop("stack_name"), "field 'stack_name'"),
     "text as start": (field("started_at", "noon"), "field 'started_at'"),
     "start after the year 9999": (field("started_at", 10**15), "field 'started_at'"),
+    "start in the year 9999": (field("started_at", 253_402_300_799), "field 'started_at'"),
     "start beyond 64 bits": (field("started_at", 10**30), "field 'started_at'"),
     "number as name": (field("name", 7), "field 'name'"),
     "name of a partition with 100,000 characters": (field("partition", "p" * 100_000), "field 'partition'"),

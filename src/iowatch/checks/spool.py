@@ -131,7 +131,7 @@ class SpooledCase:
     partition: _Name
     stack_name: _Name
     stack: Mapping[str, Any]
-    started_at: Annotated[int, Field(ge=0, lt=253_402_300_800)]  # until the year 9999, the last of Python
+    started_at: Annotated[int, Field(ge=0, lt=4_102_444_800)]  # until 2100: findings compute with the days around it
     wall_s: Annotated[float, Field(ge=-1e12, le=1e12)] | None
     output: Annotated[Mapping[str, Any], _checked_as(_OutputDocument)]
     facts: Annotated[Mapping[str, Any], _checked_as(_FactsDocument)] = field(default_factory=dict)

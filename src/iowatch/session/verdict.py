@@ -32,7 +32,7 @@ from iowatch.findings import (
     outside_results,
     update_findings,
 )
-from iowatch.reference import bandwidth, published_counts
+from iowatch.reference import bandwidth, published_counts, skipped_entries
 from iowatch.session import conditions
 from iowatch.session.coverage import MissingRun, assess_coverage
 from iowatch.session.missing_reasons import reasons_of_failures, recorded_losses
@@ -186,6 +186,7 @@ def assess_session(history: History, summary: SessionSummary) -> Verdict:
         *_quarantine_problems(history, session.system),
         *conditions.ended_series(history, session),
         *damaged_result_problems(history, session.system),
+        *skipped_entries(session.system),
         *_damaged_file_problems(session.started_at // DAY_S),
     ]
     # The update of the findings has added its facts.

@@ -38,6 +38,7 @@ from iowatch.output.text.decisions import describe_orphaned_decision
 from iowatch.output.text.evidence import experiment_lines, log_difference_lines
 from iowatch.output.text.findings import finding_lines, finding_list_lines, remaining_change_lines
 from iowatch.output.text.sessions import format_no_findings, trend_lines
+from iowatch.reference import skipped_entries
 from iowatch.store import History
 
 _all_option = click.option("--all", "everything", is_flag=True, help="Include closed findings.")
@@ -79,7 +80,7 @@ def list_(system: str | None, everything: bool, db: str | None, as_json: bool) -
         systems = [system] if system else history.systems()
         problems: list[str] = []
         for name in systems:
-            problems += damaged_result_problems(history, name)
+            problems += [*damaged_result_problems(history, name), *skipped_entries(name)]
         trends = find_trends(history, systems)
         extent = history_extent(history, systems)
     for problem in problems:

@@ -56,6 +56,6 @@ def _series_identities(members: Iterable[FindingMember]) -> list[str]:
     """Short digests of the series of members, the same in every history."""
     identities: list[str] = []
     for member in members:
-        text = canonical_json([member.partition, member.stack, member.case_key, member.metric])
+        text = canonical_json({"series": [member.partition, member.stack, member.case_key, member.metric]})
         identities.append(hashlib.sha256(text.encode()).hexdigest()[:_IDENTITY_CHARACTERS])
     return identities

@@ -197,6 +197,26 @@ class PlanDecision(ClosedModel):
         return self
 
 
+class HistoryDecision(ClosedModel):
+    """The accepted loss of sessions: the history need not have them, or has others in their place.
+
+    Attributes:
+        sessions: their UUIDs.
+        date: date and time (UTC).
+    """
+
+    docs = Decision.docs
+    sessions: Annotated[tuple[NonEmptyText, ...], Field(min_length=1)]
+    by: NonEmptyText
+    reason: NonEmptyText
+    date: AwareDatetime
+
+    @model_validator(mode="after")
+    def _has_plausible_day(self) -> HistoryDecision:
+        check_decision_day(self.date.date())
+        return self
+
+
 class ReviewFile(ClosedModel):
     """The complete file."""
 
@@ -204,6 +224,7 @@ class ReviewFile(ClosedModel):
     system: NonEmptyText
     decisions: Entries[Decision] = ()
     plans: Entries[PlanDecision] = ()
+    histories: Entries[HistoryDecision] = ()
 
 
 def review_file_path(system: str) -> Path:
@@ -229,8 +250,9 @@ def load_decisions(system: str) -> tuple[Decision, ...]:
 class RecordedDecisions:
     """The valid decisions of a system in file order, and what is wrong with the others, one line each."""
 
-    decisions: tuple[Decision, ...]
-    plans: tuple[PlanDecision, ...]
+    decisions: tuple[Decision, ...] = ()
+    plans: tuple[PlanDecision, ...] = ()
+    histories: tuple[HistoryDecision, ...] = ()
     faults: tuple[str, ...] = ()
 
 
@@ -240,11 +262,11 @@ def read_decisions(system: str) -> RecordedDecisions:
     Raises:
         InputError: the file is not YAML, or has another structure.
     """
-    entry_models = {"decisions": Decision, "plans": PlanDecision}
+    entry_models = {"decisions": Decision, "plans": PlanDecision, "histories": HistoryDecision}
     valid = read_valid_entries(review_file_path(system), system, ReviewFile, entry_models)
     if valid.file is None:
-        return RecordedDecisions((), ())
-    return RecordedDecisions(valid.file.decisions, valid.file.plans, valid.faults)
+        return RecordedDecisions()
+    return RecordedDecisions(valid.file.decisions, valid.file.plans, valid.file.histories, valid.faults)
 
 
 def load_plan_decisions(system: str) -> tuple[PlanDecision, ...]:
@@ -295,3 +317,10 @@ def add_plan_decision(system: str, entry: dict[str, Any]) -> PlanDecision:
     _read_review_file(system)
     name = f"decision on the plan of '{entry.get('suite')}'"
     return append_entry(review_file_path(system), system, "plans", entry, PlanDecision, name=name)
+
+
+def add_history_decision(system: str, entry: dict[str, Any]) -> HistoryDecision:
+    """Append the accepted loss of sessions, as `add_decision`; `entry` has the fields of `HistoryDecision`."""
+    _read_review_file(system)
+    name = f"decision on the history of '{system}'"
+    return append_entry(review_file_path(system), system, "histories", entry, HistoryDecision, name=name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, datetime, tzinfo
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -52,11 +52,15 @@ def command() -> None:
 @command.command("check", epilog=common.examples("iowatch history check"))
 @common.history_options
 def check(db: str | None, as_json: bool) -> int:
-    """Check the database for damage; exit code 1 if there is any."""
+    """Check the database for damage and lost sessions; exit code 1 if there are any."""
+    from iowatch.session import continuity
     from iowatch.store import maintenance
 
+    is_of_checkout = database_url(db) == database_url()
     with History.existing(db) as history:
         report = maintenance.check_history(history)
+        lost = continuity.continuity_faults(history, with_ledger=is_of_checkout)
+    report = replace(report, faults=(*report.faults, *lost))
     if as_json:
         common.print_json(asdict(report))
     else:

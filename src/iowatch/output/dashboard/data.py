@@ -304,7 +304,7 @@ def _collect_system(history: History, rows: _SystemRows) -> SystemEntry:
         )
         series.append(entry)
     machine_events = _read_or_fault(lambda: events.read_events(name), events.RecordedEvents(()), faults)
-    decisions = _read_or_fault(lambda: reviews.read_decisions(name), reviews.RecordedDecisions((), ()), faults)
+    decisions = _read_or_fault(lambda: reviews.read_decisions(name), reviews.RecordedDecisions(), faults)
     faults += [*machine_events.faults, *decisions.faults]
     return SystemEntry(
         name=name,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import date
+from pathlib import Path
 
 import pytest
 from click.testing import Result
@@ -124,3 +125,18 @@ def test_samples_are_refused_at_the_door(metric: str, sample: float, is_plausibl
         return
     with pytest.raises(InputError, match="is not plausible; expected"):
         damaged_results.require_plausible_samples(run)
+
+
+@pytest.mark.sqlite_file
+def test_pages_are_built_of_a_history_with_implausible_results(
+    history: History, record_and_update: RecordAndUpdate, cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A series that was never anything else has no row in the table of series."""
+    record_and_update(slower_mpiio(), QUIET, update=False)
+    always, since_yesterday = [row.id for row in history.series()][:2]
+    set_samples(history, 0.0, f"series_id = {always}")
+    set_samples(history, 5e-324, f"series_id = {since_yesterday} AND time >= {history.sessions()[0].started_at}")
+    cli("findings", "list")
+    monkeypatch.delenv("IOWATCH_ROOT")  # templates and published tables are those of this clone
+    done = cli("dashboard", "build", "--output", tmp_path / "site")
+    assert (done.exit_code, "internal error" in done.output) == (0, False), done.output

@@ -444,7 +444,7 @@ class H5benchLogReader:
 # phrase -> meaning
 _PHRASES = {
     r"[Ff]ailed(?: |:|$)|\(\) failed": "h5bench reports an error",
-    r"Assertion .* failed|: Assertion `": "an assertion failed",
+    r"Assertion .{0,500} failed|: Assertion `": "an assertion failed",
     r"[Ee]rror with opening|Invalid hyperslab|Unknown (?:read pattern|Parameter|value)": "h5bench reports an error",
     r"must be at least|requires (?:STRIDE|BLOCK)_SIZE|exceeds maximum": "invalid h5bench configuration",
 }

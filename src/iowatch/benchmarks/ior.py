@@ -206,9 +206,9 @@ def _inodes(options: Options) -> int:
 _SIGNATURES = (
     parsing.FailureSignature(r"[Ii]ncorrect data on", "data check errors"),
     parsing.FailureSignature(
-        r"WARNING: (?:write|read|pwrite|pread|fsync|close|lseek)\(.*(?:failed|returned EOF)", "I/O calls failed"
+        r"WARNING: (?:write|read|pwrite|pread|fsync|close|lseek)\(.{0,200}(?:failed|returned EOF)", "I/O calls failed"
     ),
-    parsing.FailureSignature(r"WARNING: .*partial (?:write|read)\(\)", "I/O calls failed"),
+    parsing.FailureSignature(r"WARNING: .{0,200}partial (?:write|read)\(\)", "I/O calls failed"),
     parsing.FailureSignature(r"(?:^|ior )ERROR[: ]|ERROR in aiori", "IOR reports an error"),
     parsing.FailureSignature(r"FAILED in TestIoSys|FAILED comparison", "IOR reports an error"),
     parsing.FailureSignature(r"[Ii]nvalid (?:option|argument)|[Uu]nrecognized|Error invalid", "wrong use of IOR"),

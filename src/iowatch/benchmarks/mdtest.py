@@ -170,8 +170,8 @@ _DEEPEST = 40
 
 # phrase -> meaning
 _PHRASES = {
-    r"WARNING: (?:write|read|pwrite|pread|fsync)\(.*failed": "I/O calls failed",
-    r"WARNING: .*partial (?:write|read)\(\)": "I/O calls failed",
+    r"WARNING: (?:write|read|pwrite|pread|fsync)\(.{0,200}failed": "I/O calls failed",
+    r"WARNING: .{0,200}partial (?:write|read)\(\)": "I/O calls failed",
     r"(?:^|ior |mdtest )ERROR[: ]|ERROR in aiori|FAILED in ": "mdtest reports an error",
     r"^error |could not create directory|[Uu]nable to (?:create|open|stat|read|write)": "mdtest reports an error",
     r"[Ii]nvalid (?:option|argument)|[Uu]nrecognized|Error invalid|verification error": "mdtest reports an error",
@@ -244,7 +244,7 @@ _FIELDS: parsing.FieldTable = {
         lambda metric, unit, iterations: _MdtestTable(metric or "", unit, int(iterations)),
     ),
     "ends": (re.compile(r"-- finished at (.*) --"), str),
-    "starts": (re.compile(r"-- started at (.*?)[ -]*"), str),
+    "starts": (re.compile(r"-- started at (.*)"), lambda text: text.rstrip(" -")),
 }
 
 

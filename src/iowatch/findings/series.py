@@ -65,11 +65,31 @@ def load_observations(
         since, until: epoch seconds; only points from `since` to `until`.
         sessions: those of the system, if the caller has loaded them.
     """
-    points = history.points([row.id for row in rows], since, until)
+    points = load_plausible_points(history, rows, since, until)
     if sessions is None:
         sessions = history.sessions(rows[0].system, retested=True) if rows else ()
     retested = retest_times(sessions)
     return {series_id: combine_retests(series_points, retested) for series_id, series_points in points.items()}
+
+
+def load_plausible_points(
+    history: History, rows: Sequence[SeriesRow], since: int | None = None, until: int | None = None
+) -> dict[int, SeriesPoints]:
+    """Points of series by series id, without results that cannot have been measured.
+
+    Sessions and imports refuse such results. A history that has some from elsewhere is still assessed: one bad result
+    must not block the findings of a system (`damaged_result_problems` reports it).
+
+    Args:
+        since, until: epoch seconds; only points from `since` to `until`.
+    """
+    points = history.points([row.id for row in rows], since, until)
+    plausible: dict[int, SeriesPoints] = {}
+    for row in rows:
+        metric, measured = METRICS[row.metric], points[row.id]
+        is_plausible = (metric.floor <= measured.min) & (measured.max <= metric.ceiling)
+        plausible[row.id] = measured.only(is_plausible)
+    return plausible
 
 
 def retest_times(sessions: Iterable[SessionRow]) -> NDArray[np.int64]:

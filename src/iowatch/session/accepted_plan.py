@@ -221,7 +221,7 @@ def _accepted_losses(options: SessionOptions) -> dict[ExpectedResult, int]:
     A damaged file must not prevent the measurement: it accepts nothing, and the verdict reports it.
     """
     try:
-        decisions = reviews.load_plan_decisions(options.system)
+        decisions = reviews.read_decisions(options.system).plans
     except InputError as error:
         _LOG.warning("%s", error.message)
         return {}

@@ -26,13 +26,15 @@ from iowatch.findings import (
     Finding,
     HistoryExtent,
     Retest,
+    damaged_result_problems,
     find_retests,
     history_extent,
     outside_results,
     update_findings,
 )
-from iowatch.reference import bandwidth, published_counts
+from iowatch.reference import bandwidth, published_counts, skipped_entries
 from iowatch.session import conditions
+from iowatch.session.continuity import lost_session_problems
 from iowatch.session.coverage import MissingRun, assess_coverage
 from iowatch.session.missing_reasons import reasons_of_failures, recorded_losses
 from iowatch.session.run import SessionSummary
@@ -184,6 +186,9 @@ def assess_session(history: History, summary: SessionSummary) -> Verdict:
         *summary.problems,
         *_quarantine_problems(history, session.system),
         *conditions.ended_series(history, session),
+        *lost_session_problems(history, session.system),
+        *damaged_result_problems(history, session.system),
+        *skipped_entries(session.system),
         *_damaged_file_problems(session.started_at // DAY_S),
     ]
     # The update of the findings has added its facts.

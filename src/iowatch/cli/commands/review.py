@@ -24,8 +24,8 @@ from iowatch.core import UsageError
 from iowatch.findings import record_decision
 from iowatch.output.finding_document import printed_finding
 from iowatch.output.review_actions import REVIEW_ACTIONS, ReviewAction
-from iowatch.reference import current_author, reviews
-from iowatch.session import accepted_plan
+from iowatch.reference import current_author, events, reviews
+from iowatch.session import accepted_plan, continuity, ledger
 from iowatch.store import History
 
 
@@ -52,8 +52,8 @@ _NOBODY = click.option("--nobody", is_flag=True, help="End the assignment: the f
 
 def _record(db: str | None, finding: str, as_json: bool, until: datetime | None, by: str | None, **entry: Any) -> None:
     fields = {"by": by or current_author(), "until": until.date() if until else None, **entry}
-    with History.existing(db) as history:
-        reviewed = record_decision(history, finding, fields)
+    with History.existing(db) as opened:
+        reviewed = record_decision(opened, finding, fields)
     if as_json:
         print_json(printed_finding(reviewed))
         return
@@ -122,8 +122,8 @@ def plan(
     They are expected, and absent, in every session until they run again or their loss is accepted. Exit code 1: there
     are losses, and --reason is not given.
     """
-    with History.existing(db) as history:
-        lost = accepted_plan.losses_by_suite(history, system, suite, stacks)
+    with History.existing(db) as opened:
+        lost = accepted_plan.losses_by_suite(opened, system, suite, stacks)
     if reason is not None:
         for name, runs in lost.items():
             accepted_plan.accept_losses(system, name, runs, reason, by or current_author())
@@ -140,3 +140,38 @@ def plan(
         else:
             print_lines("Accept these losses with --reason TEXT.")
     return 1 if lost and reason is None else 0
+
+
+@command.command(
+    "history",
+    short_help="List sessions that the history lost; with --reason, accept this.",
+    epilog=examples(
+        "iowatch review history --system local",
+        "iowatch review history --system local --reason 'restored from the backup of 3 May'",
+    ),
+)
+@system_option(required=True)
+@click.option("--reason", help="Accept the listed losses, for this reason.")
+@click.option("--by", help="Author [default: git's user.name].")
+@history_options
+def history(system: str, reason: str | None, by: str | None, db: str | None, as_json: bool) -> int:
+    """List the sessions that the history lacks or that were changed in it; with --reason, accept this.
+
+    They are those that this checkout ran, and those that later sessions in the history name. Each session reports them
+    until their loss is accepted. Exit code 1: there are some, and --reason is not given.
+    """
+    with History.existing(db) as opened:
+        # A history that was lost has no system: this checkout may know its sessions.
+        events.require_known_system(system, lambda: [*opened.systems(), *ledger.systems_in_ledger()])
+        lost = continuity.find_lost_sessions(opened, system)
+    if reason is not None and lost.uuids:
+        continuity.accept_lost_sessions(lost, reason, by or current_author())
+    if as_json:
+        print_json({"system": system, "lost": list(lost.uuids), "accepted": reason is not None})
+    elif not lost.uuids:
+        print_lines(f"{system}: the history has all sessions that are known.")
+    else:
+        print_lines(*continuity.describe_lost_sessions(lost))
+        if reason:
+            print_lines(f"Accepted in {reviews.review_file_path(system)}; commit it.")
+    return 1 if lost.uuids and reason is None else 0

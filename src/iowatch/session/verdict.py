@@ -32,7 +32,7 @@ from iowatch.findings import (
     update_findings,
 )
 from iowatch.reference import bandwidth, published_counts
-from iowatch.session import conditions
+from iowatch.session import conditions, fact_comparison
 from iowatch.session.coverage import MissingRun, assess_coverage
 from iowatch.session.missing_reasons import reasons_of_failures, recorded_losses
 from iowatch.session.run import SessionSummary
@@ -170,6 +170,8 @@ def assess_session(history: History, summary: SessionSummary) -> Verdict:
     reasons_of_failure = reasons_of_failures(summary.failures, summary.stop_reason, unexplained_keys)
     coverage = assess_coverage(history, session, {**reasons_of_failure, **reasons_of_loss})
     findings = update_findings(history, session.system)
+    # What ran is what ran before.
+    fact_differences = fact_comparison.compare_facts(history, session)
     # Pages and notices read from the facts of the session what is known only now.
     unavailable = _count_by_reason("unavailable", [(case.stack, case.reason) for case in summary.unavailable])
     history.add_facts(
@@ -178,12 +180,14 @@ def assess_session(history: History, summary: SessionSummary) -> Verdict:
             unavailable=unavailable,
             install_commands=tuple(summary.install_commands),
             missing_reasons=tuple(reasons_of_failure.values()),
+            fact_differences=fact_differences,
         ),
     )
     problems = [
         *summary.problems,
         *_quarantine_problems(history, session.system),
         *conditions.ended_series(history, session),
+        *fact_comparison.fact_problems(session.system, fact_differences),
         *_damaged_file_problems(session.started_at // DAY_S),
     ]
     # The update of the findings has added its facts.

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         AllocationFacts,
         DarshanFacts,
         ExperimentFacts,
+        FactDifference,
         NewestSessionReport,
         OutsideResult,
         RunFacts,

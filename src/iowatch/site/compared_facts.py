@@ -202,7 +202,7 @@ _CONFIGURATION_FILES = (
     "/etc/ucx/ucx.conf /etc/romio-hints "
     '"$ROMIO_HINTS" $(echo "$OMPI_MCA_mca_base_param_files" | tr ":," "  "); do '
     '[ -f "$file" ] || continue; '
-    'lines=$(sed -e "s/#.*//" -e "/^[[:space:]]*$/d" "$file" | head -c 65536 | tr "\\n" ";"); '
+    'lines=$(sed -e "s/[[:space:]]*#.*//" -e "/^[[:space:]]*$/d" "$file" | head -c 65536 | tr "\\n" ";"); '
     # The home directory by its short name: other accounts have the same file elsewhere.
     'case "$file" in "$HOME"/*) file="~${file#"$HOME"}";; esac; '
     '[ -z "$lines" ] || echo "$file=$lines"; done'

@@ -202,7 +202,7 @@ _CONFIGURATION_FILES = (
     "/etc/ucx/ucx.conf /etc/romio-hints "
     '"$ROMIO_HINTS" $(echo "$OMPI_MCA_mca_base_param_files" | tr ":," "  "); do '
     '[ -f "$file" ] || continue; '
-    'lines=$(sed -e "s/[[:space:]]*#.*//" -e "/^[[:space:]]*$/d" "$file" | head -c 65536 | tr "\\n" ";"); '
+    'lines=$(sed -e "s/[[:space:]]*#.*//" -e "/^[[:space:]]*$/d" "$file" | head -c 65536 | paste -s -d ";" -); '
     # The home directory by its short name: other accounts have the same file elsewhere.
     'case "$file" in "$HOME"/*) file="~${file#"$HOME"}";; esac; '
     '[ -z "$lines" ] || echo "$file=$lines"; done'
@@ -253,7 +253,9 @@ COMPARED_FACTS: Mapping[str, ComparedFact] = {
         _machine_fact("nice", "nice value", ("partition",), "nice"),
         _machine_fact("io_priority", "I/O priority", ("partition",), 'ionice | sed "s/^none.*/none/"'),
         # Programs and their environment.
-        _machine_fact("launcher", "launcher", _STACK, 'echo "$2, SHA-256 $(sha256sum < "$2" | cut -d " " -f 1)"'),
+        _machine_fact(
+            "launcher", "launcher", _STACK, '[ -z "$2" ] || echo "$2, SHA-256 $(sha256sum < "$2" | cut -d " " -f 1)"'
+        ),
         ComparedFact("launcher_command", "command of the launcher", (*_STACK, "run"), _reader("reframe", "launcher")),
         ComparedFact("program", "program", ("partition", "stack", "program"), _read_program),
         ComparedFact(

@@ -21,6 +21,7 @@ from iowatch.core import (
     format_number,
     headline_metrics,
     name_without_turn,
+    processor_saturation,
 )
 from iowatch.findings import (
     Finding,
@@ -83,6 +84,20 @@ class TransferCounts:
 
 
 @dataclass(frozen=True, slots=True)
+class SaturatedRun:
+    """A run of which other processes used the processors of its node; levels and references leave it out.
+
+    Attributes:
+        pressure_percent: time in which a process waited for a processor before the run.
+    """
+
+    partition: str
+    stack: str
+    run: str
+    pressure_percent: float
+
+
+@dataclass(frozen=True, slots=True)
 class RetestedResult:
     """Best values of one result in the first run and in its retest, in the unit of its metric."""
 
@@ -117,6 +132,7 @@ class Verdict:
         stopped: reason why the session ended before all runs were executed, or None.
         repeated: number of runs that were repeated because a change is suspected.
         retests: where and when each retest ran, and what it measured.
+        saturated: runs on nodes whose processors others used; `runs` is the number of all runs of the session.
         references: results outside the bounds of their references, and invalid references.
         outside_usual: results without a reference that are outside the usual range of their series; `changes` has those
             whose loss is unusual.
@@ -146,6 +162,8 @@ class Verdict:
     stopped: str | None = None
     repeated: int = 0
     retests: tuple[RetestedRun, ...] = ()
+    saturated: tuple[SaturatedRun, ...] = ()
+    runs: int = 0
     references: tuple[RunProblem, ...] = ()
     outside_usual: tuple[RunProblem, ...] = ()
     problems: tuple[str, ...] = ()
@@ -219,6 +237,8 @@ def assess_session(history: History, summary: SessionSummary) -> Verdict:
         stopped=summary.stop_reason,
         repeated=summary.retest_count,
         retests=_retested_runs(history, runs),
+        saturated=_saturated_runs(runs),
+        runs=len(runs),
         references=(*_values_outside_references(history, session, runs), *_reference_errors(summary)),
         outside_usual=_values_outside_usual(history, updated_session, runs),
         problems=_store_problems(history, session, problems),
@@ -233,6 +253,15 @@ def _suspected_without_action(findings: Sequence[Finding]) -> tuple[Finding, ...
 def _added_problem(run: UnplannedRun) -> RunProblem:
     results = [f"{operation} {metric}" for operation, metric in run.results]
     return RunProblem("added", run.stack, run.name, ", ".join(results), run.partition)
+
+
+def _saturated_runs(runs: Sequence[RunRow]) -> tuple[SaturatedRun, ...]:
+    saturated: list[SaturatedRun] = []
+    for run in runs:
+        pressure = processor_saturation(run.facts.document)
+        if pressure is not None:
+            saturated.append(SaturatedRun(run.partition, run.stack, run.name, pressure))
+    return tuple(saturated)
 
 
 def _quarantine_problems(history: History, system: str) -> list[str]:

@@ -191,7 +191,7 @@ def _series_row(
     points = recent_points[series.row.id]
     if not len(points.time):
         # The series has ended before the recent observations.
-        points = load_observations(site.history, [series.row])[series.row.id]
+        points = load_observations(site.history, [series.row], with_saturated=True)[series.row.id]
     times = points.time.tolist()
     headlines = series.metric.best_bound(points.min, points.max).tolist()
     newest_time = times[-1]

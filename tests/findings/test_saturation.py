@@ -12,6 +12,8 @@ from click.testing import Result as CliResult
 
 from iowatch.core import processor_saturation
 from iowatch.findings import headline_series, load_observations, proposals, update_findings
+from iowatch.output.dashboard.build import BuildOptions, build_site
+from iowatch.output.dashboard.pages import series, session
 from iowatch.output.report import change_lines
 from iowatch.session.run import SessionSummary
 from iowatch.session.verdict import assess_session
@@ -100,3 +102,15 @@ def test_history_marks_saturated_runs(history: History, root: Path, cli: Callabl
     assert f"ior:write, gnu: {mark}" in shown
     assert f"ior:read, gnu: {mark}" in shown
     assert "pressure" not in cli("history", "show", "day-6").stdout
+
+
+def test_pages_mark_saturated_observations(history: History, tmp_path: Path) -> None:
+    """On the page of the session and in the table of the series, which show them nevertheless."""
+    record_days(history, saturated=[DAYS - 1])
+    update_findings(history, "local", LATER)
+    build_site(history, tmp_path / "site", BuildOptions(sessions=2), pages=[session.PAGE, series.PAGE])
+    page = (tmp_path / f"site/session/day-{DAYS - 1}.html").read_text(encoding="utf-8")
+    assert page.count("Measured at a processor pressure of 99 %, left out of levels and references.") == 2
+    assert "pressure of" not in (tmp_path / f"site/session/day-{DAYS - 2}.html").read_text(encoding="utf-8")
+    for path in (tmp_path / "site/series").glob("*.html"):
+        assert path.read_text(encoding="utf-8").count("node saturated, 99 %") == 1

@@ -159,7 +159,7 @@ def test_ordinary_sessions_do_not_differ(night: Night) -> None:
         (
             {"machine.launcher": f"/home/me/mpirun, SHA-256 {'d' * 64}"},
             "launcher /home/me/mpirun, SHA-256 dddddddddddd… instead of /usr/bin/orterun, SHA-256 aaaaaaaaaaaa… "
-            "(partition default, stack gnu)",
+            "(partition default, host ws1, stack gnu)",
         ),
         (
             {"reframe.launcher": "srun"},
@@ -182,24 +182,24 @@ def test_ordinary_sessions_do_not_differ(night: Night) -> None:
         (
             {"machine.configuration_files:~/.openmpi/mca-params.conf": "io = romio321"},
             "configuration files of MPI ~/.openmpi/mca-params.conf=io = romio321 instead of none "
-            "(partition default, stack gnu)",
+            "(partition default, host ws1, stack gnu)",
         ),
         (
             {"machine.preload:/home/me/e.so": "e" * 64},
-            "preloaded libraries /home/me/e.so=eeeeeeeeeeee… instead of none (partition default, stack gnu)",
+            "preloaded libraries /home/me/e.so=eeeeeeeeeeee… instead of none (partition default, host ws1, stack gnu)",
         ),
         (
             {"program.sha256": "f" * 64},
-            "program SHA-256=ffffffffffff… instead of SHA-256=bbbbbbbbbbbb… (partition default, stack gnu)",
+            "program SHA-256=ffffffffffff… instead of SHA-256=bbbbbbbbbbbb… (partition default, host ws1, stack gnu)",
         ),
         (
             {"program.path": "/home/me/ior"},
-            "program path=/home/me/ior instead of path=/opt/ior/bin/ior (partition default, stack gnu)",
+            "program path=/home/me/ior instead of path=/opt/ior/bin/ior (partition default, host ws1, stack gnu)",
         ),
         (
             {"program.library_checksums:/opt/lib/libmpi.so.40": "f" * 64},
             "libraries /opt/lib/libmpi.so.40=ffffffffffff… instead of /opt/lib/libmpi.so.40=cccccccccccc… "
-            "(partition default, stack gnu)",
+            "(partition default, host ws1, stack gnu)",
         ),
         (
             {"machine.mount_options": "/scratch rw,relatime,rw,sync"},
@@ -228,10 +228,10 @@ def test_other_file_system_on_the_same_device_is_red(night: Night) -> None:
         1,
         [
             difference(
-                "id of the file system of scratch 1111111111111111 instead of 62875bc31a9c14cd (partition default)"
+                "id of the file system of scratch 1111111111111111 instead of 62875bc31a9c14cd (partition default, local to ws1)"
             ),
             difference(
-                "size of the file system of scratch 167772160 bytes instead of 270553174016 bytes (partition default)"
+                "size of the file system of scratch 167772160 bytes instead of 270553174016 bytes (partition default, local to ws1)"
             ),
             HINT,
         ],
@@ -391,6 +391,31 @@ def test_changing_nodes_of_a_queue_do_not_differ(night: Night) -> None:
     """A cluster of which each session gets other nodes."""
     for number in range(6):
         assert night(node(f"n{number}"), node(f"n{number + 1}")) == (0, [])
+
+
+def test_disks_of_nodes_are_compared_on_their_node(night: Night) -> None:
+    """Each node has a disk of its own, of any size; a volume of NFS is the same on all."""
+
+    def disk(name: str, number: str) -> dict[str, Any]:
+        return {**node(name), "machine.statfs": f"{number} 9 4096"}
+
+    night(disk("n1", "aa"))
+    assert night(disk("n2", "bb")) == (0, [])
+    assert night(disk("n3", "cc")) == (0, [])
+    assert night(disk("n1", "dd"))[0] == 1
+    volume = {"scratch_file_system.type": "nfs4", "machine.nfs_volume": "8f3c:0"}
+    night({**node("n4"), **volume})
+    assert night({**node("n5"), **volume, "machine.nfs_volume": "9a1d:0"})[0] == 1
+
+
+def test_nodes_that_are_upgraded_one_by_one_do_not_alternate(night: Night, cli: Callable[..., CliResult]) -> None:
+    """The launcher of the new image is accepted once; nodes with the old image are as they were."""
+    old, new = ({"machine.launcher": f"/usr/bin/srun, SHA-256 {digit * 64}"} for digit in "12")
+    night({**node("n1"), **old}, {**node("n2"), **old})
+    assert night({**node("n1"), **new})[0] == 1
+    assert cli("review", "plan", "--system", "local", "--reason", "upgrade", "--by", "A").exit_code == 0
+    for name, image in (("n2", old), ("n1", new), ("n2", old), ("n2", new), ("n3", new)):
+        assert night({**node(name), **image}) == (0, []), name
 
 
 def test_nodes_of_an_allocation_of_flux_do_not_differ(night: Night) -> None:

@@ -21,7 +21,15 @@ from iowatch.core import InputError, canonical_json, format_count, name_without_
 from iowatch.reference import reviews
 from iowatch.reference.reviews import AcceptedFact
 from iowatch.site import load_system, system_names
-from iowatch.site.compared_facts import COMPARED_FACTS, IN_MEMORY, ComparedFact, FactValues, SubjectField, section_of
+from iowatch.site.compared_facts import (
+    COMPARED_FACTS,
+    IN_MEMORY,
+    SHARED_BY_NODES,
+    ComparedFact,
+    FactValues,
+    SubjectField,
+    section_of,
+)
 from iowatch.store import FactDifference, History, RunRow, SessionRow, StackRecord
 
 _LOG = logging.getLogger(__name__)
@@ -114,9 +122,11 @@ def _subject_value(name: SubjectField, session: SessionRow, run: RunRow) -> str:
         return str(run.facts.machine.get("host") or "")
     if name == "program":
         return f"{run.tool} {run.version}, iowatch {session.facts.iowatch}, stack {_stack_version(run)}"
+    kernel_type = (run.facts.scratch_file_system or {}).get("type")
+    if name == "local_to":
+        return "" if kernel_type in SHARED_BY_NODES else str(run.facts.machine.get("host") or "")
     # Only what is in memory ends with the kernel.
-    identity = run.facts.scratch_file_system or {}
-    return str(run.facts.machine.get("boot") or "") if identity.get("type") in IN_MEMORY else ""
+    return str(run.facts.machine.get("boot") or "") if kernel_type in IN_MEMORY else ""
 
 
 def _stack_version(run: RunRow) -> str:

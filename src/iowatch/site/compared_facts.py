@@ -14,9 +14,9 @@ from typing import Any, Literal
 
 from iowatch.core import recorded_covariates
 
-SubjectField = Literal["partition", "host", "stack", "program", "run", "file_system", "boot"]
-"""What a fact is about. `program`: benchmark with the versions of program, stack and iowatch; `boot`: a start of the
-kernel, for file systems in memory."""
+SubjectField = Literal["partition", "host", "stack", "program", "run", "file_system", "local_to", "boot"]
+"""What a fact is about. `program`: benchmark with the versions of program, stack and iowatch; `local_to`: the host of a
+file system that each node has of its own; `boot`: a start of the kernel, for file systems in memory."""
 
 FactValues = Mapping[str, str]
 """Values of a fact by item; a fact without items has the item ""."""
@@ -109,6 +109,8 @@ def _file_system_type(document: Mapping[str, Any]) -> str:
 
 
 IN_MEMORY = ("tmpfs", "ramfs")
+SHARED_BY_NODES = ("nfs", "nfs4", "ceph")
+"""File systems with an identity that all nodes see; others that have one are disks or memory of a node."""
 # File systems whose id of statfs(2) is made of their UUID; that of others is a device number, which a restart changes.
 _WITH_ID = ("ext2", "ext3", "ext4", "btrfs", "zfs", "ceph", *IN_MEMORY)
 # File systems whose size only a person changes; others report used and available space of a pool.
@@ -210,6 +212,8 @@ _CONFIGURATION_FILES = (
 
 _NODE: tuple[SubjectField, ...] = ("partition", "host")
 _STACK: tuple[SubjectField, ...] = ("partition", "stack")
+# Programs and files of a node: nodes are upgraded one after the other.
+_STACK_ON_NODE: tuple[SubjectField, ...] = ("partition", "host", "stack")
 
 
 def _machine_fact(
@@ -254,24 +258,25 @@ COMPARED_FACTS: Mapping[str, ComparedFact] = {
         _machine_fact("io_priority", "I/O priority", ("partition",), 'ionice | sed "s/^none.*/none/"'),
         # Programs and their environment.
         _machine_fact(
-            "launcher", "launcher", _STACK, '[ -z "$2" ] || echo "$2, SHA-256 $(sha256sum < "$2" | cut -d " " -f 1)"'
+            "launcher",
+            "launcher",
+            _STACK_ON_NODE,
+            '[ -z "$2" ] || echo "$2, SHA-256 $(sha256sum < "$2" | cut -d " " -f 1)"',
         ),
         ComparedFact("launcher_command", "command of the launcher", (*_STACK, "run"), _reader("reframe", "launcher")),
-        ComparedFact("program", "program", ("partition", "stack", "program"), _read_program),
-        ComparedFact(
-            "libraries", "libraries", ("partition", "stack", "program"), _reader("program", "library_checksums")
-        ),
-        _machine_fact("preload", "preloaded libraries", _STACK, _PRELOADED, lists_items=True),
+        ComparedFact("program", "program", (*_STACK_ON_NODE, "program"), _read_program),
+        ComparedFact("libraries", "libraries", (*_STACK_ON_NODE, "program"), _reader("program", "library_checksums")),
+        _machine_fact("preload", "preloaded libraries", _STACK_ON_NODE, _PRELOADED, lists_items=True),
         ComparedFact("variables", "environment variables", _STACK, _reader("program", "variables")),
         _machine_fact(
-            "configuration_files", "configuration files of MPI", _STACK, _CONFIGURATION_FILES, lists_items=True
+            "configuration_files", "configuration files of MPI", _STACK_ON_NODE, _CONFIGURATION_FILES, lists_items=True
         ),
         ComparedFact("reframe", "settings in reframe.py", _STACK, _reader("reframe", "settings")),
         # The file system of scratch.
         ComparedFact(
             "file_system_id",
             "id of the file system of scratch",
-            ("partition", "file_system", "boot"),
+            ("partition", "file_system", "local_to", "boot"),
             _read_file_system_id,
             {
                 "statfs": 'stat -f -c "%i %b %S" "$1"',
@@ -283,7 +288,7 @@ COMPARED_FACTS: Mapping[str, ComparedFact] = {
         ComparedFact(
             "file_system_size",
             "size of the file system of scratch",
-            ("partition", "file_system"),
+            ("partition", "file_system", "local_to"),
             _read_file_system_size,
         ),
         ComparedFact(

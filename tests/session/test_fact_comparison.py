@@ -228,10 +228,12 @@ def test_other_file_system_on_the_same_device_is_red(night: Night) -> None:
         1,
         [
             difference(
-                "id of the file system of scratch 1111111111111111 instead of 62875bc31a9c14cd (partition default, local to ws1)"
+                "id of the file system of scratch 1111111111111111 instead of 62875bc31a9c14cd "
+                "(partition default, local to ws1)"
             ),
             difference(
-                "size of the file system of scratch 167772160 bytes instead of 270553174016 bytes (partition default, local to ws1)"
+                "size of the file system of scratch 167772160 bytes instead of 270553174016 bytes "
+                "(partition default, local to ws1)"
             ),
             HINT,
         ],

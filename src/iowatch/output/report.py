@@ -179,7 +179,7 @@ def change_lines(verdict: Verdict) -> str:
         lines.append(f"  this session: {newest}")
     if verdict.saturated:
         text = format_saturation([run.pressure_percent for run in verdict.saturated])
-        lines.append(f"  {text}: {len(verdict.saturated)} of {format_count(verdict.runs, 'run')}")
+        lines.append(f"  {text}: {len(verdict.saturated)} of {format_count(verdict.run_count, 'run')}")
     lines += [f"  {verdict_finding_line(finding)}" for finding in verdict.changes]
     lines += [f"  suspected: {verdict_finding_line(finding)}" for finding in verdict.suspected]
     lines += [f"  dismissed: {line}" for line in remaining_change_lines(verdict.dismissed)]

@@ -132,7 +132,7 @@ class Verdict:
         stopped: reason why the session ended before all runs were executed, or None.
         repeated: number of runs that were repeated because a change is suspected.
         retests: where and when each retest ran, and what it measured.
-        saturated: runs on nodes whose processors others used; `runs` is the number of all runs of the session.
+        saturated: runs on nodes whose processors others used; `run_count` is that of all runs of the session.
         references: results outside the bounds of their references, and invalid references.
         outside_usual: results without a reference that are outside the usual range of their series; `changes` has those
             whose loss is unusual.
@@ -163,7 +163,7 @@ class Verdict:
     repeated: int = 0
     retests: tuple[RetestedRun, ...] = ()
     saturated: tuple[SaturatedRun, ...] = ()
-    runs: int = 0
+    run_count: int = 0
     references: tuple[RunProblem, ...] = ()
     outside_usual: tuple[RunProblem, ...] = ()
     problems: tuple[str, ...] = ()
@@ -238,7 +238,7 @@ def assess_session(history: History, summary: SessionSummary) -> Verdict:
         repeated=summary.retest_count,
         retests=_retested_runs(history, runs),
         saturated=_saturated_runs(runs),
-        runs=len(runs),
+        run_count=len(runs),
         references=(*_values_outside_references(history, session, runs), *_reference_errors(summary)),
         outside_usual=_values_outside_usual(history, updated_session, runs),
         problems=_store_problems(history, session, problems),

@@ -136,7 +136,8 @@ def _read_file_system_id(document: Mapping[str, Any]) -> FactValues | None:
 
 def _read_file_system_size(document: Mapping[str, Any]) -> FactValues | None:
     words = str(section_of(document, "machine").get("statfs") or "").split()
-    if len(words) != 3 or _file_system_type(document) not in _WITH_SIZE:
+    is_complete = len(words) == 3 and words[1].isdecimal() and words[2].isdecimal()
+    if not is_complete or _file_system_type(document) not in _WITH_SIZE:
         return None
     return {"": f"{int(words[1]) * int(words[2])} bytes"}
 

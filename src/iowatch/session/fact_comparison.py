@@ -40,7 +40,7 @@ NOT_RECORDED = "not recorded"
 """Value of a fact that a run did not record, although earlier ones did."""
 
 # A partition, stack or host that is not in so many sessions before is a new one.
-_SESSIONS = 50
+_SESSIONS = 30
 
 
 @dataclass(frozen=True)
@@ -85,11 +85,12 @@ def recorded_facts(session: SessionRow, runs: Iterable[RunRow]) -> dict[FactKey,
     """What runs of a session recorded, by fact and what it is about."""
     recorded: dict[FactKey, RecordedFact] = {}
     for run in runs:
+        document = run.facts.document
         for fact in COMPARED_FACTS.values():
             if fact.varies_in_queue and _is_in_queue(run):
                 continue
             entry = recorded.setdefault(FactKey(fact.name, _subject(fact, session, run)), RecordedFact())
-            values = fact.read(run.facts.document)
+            values = fact.read(document)
             if values is not None:
                 entry.values.append(values)
             elif run.status == "ok":
@@ -196,13 +197,18 @@ def compare_facts(history: History, session: SessionRow) -> tuple[FactDifference
     recorded = recorded_facts(session, history.runs(session.uuid))
     decisions = _Decisions(session.system)
     baselines = _find_baselines(history, session, recorded, decisions)
+    # A new host is compared with the others.
+    baselines_of_hosts: dict[FactKey, list[_Baseline]] = {}
+    for key, baseline in baselines.items():
+        if baseline.is_recorded:
+            baselines_of_hosts.setdefault(key.of_all_hosts, []).append(baseline)
     differences: list[FactDifference] = []
     for key, current in recorded.items():
-        baseline = baselines.get(key)
-        if baseline is None and key != key.of_all_hosts:
-            baseline = _baseline_of_other_hosts(key, baselines)
-        if baseline is not None and baseline.is_recorded:
-            differences += _differences_from(key, current, baseline, decisions)
+        expected = baselines.get(key)
+        if expected is None and key != key.of_all_hosts:
+            expected = _join_baselines(baselines_of_hosts.get(key.of_all_hosts, ()))
+        if expected is not None and expected.is_recorded:
+            differences += _differences_from(key, current, expected, decisions)
     may_vary = _facts_that_may_vary(session.system)
     return tuple(difference for difference in differences if not _may_vary(difference, may_vary))
 
@@ -306,12 +312,8 @@ def _add_values(baseline: _Baseline, fact: RecordedFact) -> None:
     baseline.is_complete = True
 
 
-def _baseline_of_other_hosts(key: FactKey, baselines: Mapping[FactKey, _Baseline]) -> _Baseline | None:
+def _join_baselines(others: Sequence[_Baseline]) -> _Baseline | None:
     """What is accepted on any other host of the partition; None if the host is the first one."""
-    others: list[_Baseline] = []
-    for other, baseline in baselines.items():
-        if other.of_all_hosts == key.of_all_hosts and baseline.is_recorded:
-            others.append(baseline)
     if not others:
         return None
     of_all_hosts = _Baseline(is_recorded=True)

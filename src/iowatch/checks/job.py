@@ -31,7 +31,7 @@ def compose_job(run: CheckedRun, script: JobScript) -> JobScript:
     script = in_scratch(run, script)
 
     # Facts about the node and the program, before anything is measured.
-    script = script.preparing(environment_commands(str(run.scratch)))
+    script = script.preparing(environment_commands(str(run.scratch), run.launcher))
     script = script.preparing(program.program_commands(run.program, FACTS_FILE))
     script = script.with_files({covariates.SCRIPT_NAME: covariates.snapshot_script(covariate_settings(run.system))})
 

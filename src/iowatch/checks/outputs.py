@@ -233,6 +233,7 @@ def _run_facts(run: CheckedRun, job: FinishedJob) -> dict[str, Any]:
         "exit_code": read_number(run.stage / StartFiles(0).exit_code),
         "nodes": list(job.nodes),
         "program": program_facts(run.stage).to_json(),
+        "reframe": {"launcher": run.launcher, "settings": dict(run.settings)},
         "extra_work": sorted(run.extra_work),
         "tracing": "Darshan" if run.is_traced else "none",
         **run.facts_of_turn,

@@ -38,6 +38,7 @@ class CheckedRun:
         run_id: random text that the output of some benchmarks repeats.
         is_traced: whether Darshan traces the program; traces_accesses: every access with its time (DXT).
         launcher: the launcher's command line for the tasks of the case.
+        settings: of the system, the partition and the environment in reframe.py: variables, commands, modules, options.
         places_tasks: whether the launcher chooses nodes of an allocation, on which the job's shell may not run.
         submitted_s: epoch seconds of this host when the job was composed.
     """
@@ -61,6 +62,7 @@ class CheckedRun:
     is_traced: bool
     traces_accesses: bool
     launcher: str = ""
+    settings: Mapping[str, str] = field(default_factory=dict)
     places_tasks: bool = False
     submitted_s: float = 0.0
 

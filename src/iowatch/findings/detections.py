@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
 
-from iowatch.core import COVARIATE_FACTS, DAY_S, METRICS, InputError, get_covariate, run_covariates
+from iowatch.core import DAY_S, METRICS, InputError, get_covariate
 from iowatch.findings.detectors import detector_key, get_detector, runs_in_workers
+from iowatch.findings.saturation import run_numbers, series_with_covariates
 from iowatch.findings.series import MIN_OBSERVATIONS, headline_series, headline_values, load_observations
 from iowatch.findings.statistics_errors import reported_as
 from iowatch.site import load_system, system_names
@@ -134,7 +134,7 @@ def _detect_in_chunks(
     with detection_pool(points_of_all, detector=detector, processes=processes) as submit:
         for start in range(0, len(rows), _CHUNK):
             chunk = rows[start : start + _CHUNK]
-            points = load_observations(history, chunk)
+            points = load_observations(history, chunk, save_covariates=save_load)
             covariates: list[CovariateTable | None] = [None] * len(chunk)
             if load:
                 run_ids = {series_id: series_points.run_id for series_id, series_points in points.items()}
@@ -229,10 +229,6 @@ def _adjusts_for_covariates(system: str) -> bool:
     return system not in system_names() or load_system(system).covariates.adjust
 
 
-# Newest runs of each series that are examined for covariates; without any, older runs are not read.
-_EXAMINED_RUNS = 3
-
-
 def load_covariates(
     history: History, rows: Sequence[SeriesRow], run_ids: Mapping[int, NDArray[np.int64]], *, save: bool = True
 ) -> list[CovariateTable | None]:
@@ -243,16 +239,11 @@ def load_covariates(
         save: keep the numbers of runs whose facts were read.
     """
     # The newest runs tell which series have covariates at all.
-    newest_runs = {row.id: run_ids[row.id][-_EXAMINED_RUNS:].tolist() for row in rows}
-    examined = _run_numbers(history, list(chain.from_iterable(newest_runs.values())), save)
-    with_covariates: set[int] = set()
-    for series_id, newest in newest_runs.items():
-        if any(examined[run][0] for run in newest):
-            with_covariates.add(series_id)
+    with_covariates = series_with_covariates(history, {row.id: run_ids[row.id] for row in rows}, save)
     if not with_covariates:
         return [None] * len(rows)
     runs = np.unique(np.concatenate([run_ids[series_id] for series_id in with_covariates]))
-    matrix = bulk.covariate_matrix(runs, _run_numbers(history, runs.tolist(), save))
+    matrix = bulk.covariate_matrix(runs, run_numbers(history, runs.tolist(), save))
     columns = [column for column, name in enumerate(matrix.names) if not _is_consequence(name)]
     used_names, used_values = [matrix.names[column] for column in columns], matrix.values[:, columns]
     tables: list[CovariateTable | None] = []
@@ -263,18 +254,6 @@ def load_covariates(
         positions = np.searchsorted(runs, run_ids[row.id])
         tables.append(_covariate_table(row, used_names, used_values[positions]))
     return tables
-
-
-def _run_numbers(history: History, run_ids: Sequence[int], save: bool) -> dict[int, bulk.CovariateNumbers]:
-    """Covariates of all these runs; those that are not stored are computed, and stored unless all are empty."""
-    stored = history.run_covariates(run_ids)
-    missing = sorted(set(run_ids) - stored.keys())
-    facts_of_runs = history.run_facts(missing, COVARIATE_FACTS)
-    computed = {run: run_covariates(facts.document) for run, facts in facts_of_runs.items()}
-    encoded = {run: bulk.encode_covariates(covariates) for run, covariates in computed.items()}
-    if save and any(computed.values()):
-        history.save_run_covariates(encoded)
-    return stored | encoded
 
 
 def _is_consequence(name: str) -> bool:

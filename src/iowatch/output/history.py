@@ -92,7 +92,8 @@ def print_session(
     console.print(heading, markup=False)
     console.print(_make_result_table(runs))
     # What is to be known about the numbers.
-    for line in (*_bandwidth_lines(runs), *_retest_lines(runs), *_extension_lines(runs)):
+    lines = (*_saturation_lines(runs), *_bandwidth_lines(runs), *_retest_lines(runs), *_extension_lines(runs))
+    for line in lines:
         console.print(line, markup=False, soft_wrap=True)
     for result in missing:
         missing_line = f"missing: {result.stack} {result.run_name} {result.operation} {result.metric}"
@@ -123,6 +124,16 @@ def _bandwidth_lines(runs: Iterable[PrintedRun]) -> Iterator[str]:
         bandwidths = compare_run_bandwidths(printed.results)
         if bandwidths is not None and bandwidths.disagree:
             yield f"bandwidth of {printed.run.name}, {printed.run.stack}: {bandwidths.text}"
+
+
+def _saturation_lines(runs: Iterable[PrintedRun]) -> Iterator[str]:
+    """The runs of which others used the processors of the node."""
+    from iowatch.output.text.sessions import format_saturation
+
+    for printed in runs:
+        pressure = core.processor_saturation(printed.run.facts.document)
+        if pressure is not None:
+            yield f"{printed.run.name}, {printed.run.stack}: {format_saturation([pressure])}"
 
 
 def _retest_lines(runs: Iterable[PrintedRun]) -> Iterator[str]:

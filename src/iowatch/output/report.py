@@ -26,7 +26,7 @@ from iowatch.core import (
 )
 from iowatch.output.text.findings import remaining_change_lines, verdict_finding_line, verdict_finding_text
 from iowatch.output.text.problems import lacking_run_sections
-from iowatch.output.text.sessions import format_extent
+from iowatch.output.text.sessions import format_extent, format_saturation
 from iowatch.output.text.verdict import format_retested_run, newest_session_line
 from iowatch.session.coverage import MissingRun
 from iowatch.session.plan import PlannedRun, UnavailableCase
@@ -177,6 +177,9 @@ def change_lines(verdict: Verdict) -> str:
     newest = newest_session_line(verdict)
     if newest and verdict.extent.is_assessed:
         lines.append(f"  this session: {newest}")
+    if verdict.saturated:
+        text = format_saturation([run.pressure_percent for run in verdict.saturated])
+        lines.append(f"  {text}: {len(verdict.saturated)} of {format_count(verdict.run_count, 'run')}")
     lines += [f"  {verdict_finding_line(finding)}" for finding in verdict.changes]
     lines += [f"  suspected: {verdict_finding_line(finding)}" for finding in verdict.suspected]
     lines += [f"  dismissed: {line}" for line in remaining_change_lines(verdict.dismissed)]

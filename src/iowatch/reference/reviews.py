@@ -177,16 +177,34 @@ class LostRun(ClosedModel):
     results: Annotated[tuple[Annotated[str, StringConstraints(pattern=r"^.+ \S+$")], ...], Field(min_length=1)]
 
 
-class PlanDecision(ClosedModel):
-    """The accepted loss of results: sessions of the suite do not expect them any more.
+class AcceptedFact(ClosedModel):
+    """A fact of runs with its new value, on all nodes.
 
     Attributes:
+        fact: name, for example `variables`; `item` is the variable, file, … if the fact has several values.
+        subject: what it is about, by name: partition, stack, ….
+        before, now: values before and since the change.
+    """
+
+    fact: NonEmptyText
+    item: str = ""
+    subject: dict[NonEmptyText, str]
+    before: str
+    now: str
+
+
+class PlanDecision(ClosedModel):
+    """An accepted change of the plan: results that sessions of a suite do not expect any more, or facts of runs.
+
+    Attributes:
+        suite: of the lost results; None for facts, which are those of all suites.
         date: date and time (UTC); if a session delivers a result after it, the next loss is another one.
     """
 
     docs = Decision.docs
-    suite: NonEmptyText
-    lost: Annotated[tuple[LostRun, ...], Field(min_length=1)]
+    suite: NonEmptyText | None = None
+    lost: tuple[LostRun, ...] = ()
+    facts: tuple[AcceptedFact, ...] = ()
     by: NonEmptyText
     reason: NonEmptyText
     date: AwareDatetime
@@ -194,6 +212,14 @@ class PlanDecision(ClosedModel):
     @model_validator(mode="after")
     def _has_plausible_day(self) -> PlanDecision:
         check_decision_day(self.date.date())
+        return self
+
+    @model_validator(mode="after")
+    def _accepts_something(self) -> PlanDecision:
+        if not self.lost and not self.facts:
+            raise ValueError("expected 'lost', the results that are not expected any more, or 'facts'")
+        if self.lost and self.suite is None:
+            raise ValueError("'lost' needs 'suite', the suite of the results")
         return self
 
 
@@ -313,9 +339,11 @@ def add_decisions(
 
 
 def add_plan_decision(system: str, entry: dict[str, Any]) -> PlanDecision:
-    """Append the accepted loss of results, as `add_decision`; `entry` has the fields of `PlanDecision`."""
+    """Append an accepted change of the plan, as `add_decision`; `entry` has the fields of `PlanDecision`."""
     _read_review_file(system)
-    name = f"decision on the plan of '{entry.get('suite')}'"
+    name = "decision on facts of runs"
+    if entry.get("suite"):
+        name = f"decision on the plan of '{entry['suite']}'"
     return append_entry(review_file_path(system), system, "plans", entry, PlanDecision, name=name)
 
 

@@ -21,6 +21,7 @@ from iowatch.core import (
     format_number,
     headline_metrics,
     name_without_turn,
+    processor_saturation,
 )
 from iowatch.findings import (
     Finding,
@@ -33,7 +34,7 @@ from iowatch.findings import (
     update_findings,
 )
 from iowatch.reference import bandwidth, published_counts, skipped_entries
-from iowatch.session import conditions
+from iowatch.session import conditions, fact_comparison
 from iowatch.session.continuity import lost_session_problems
 from iowatch.session.coverage import MissingRun, assess_coverage
 from iowatch.session.missing_reasons import reasons_of_failures, recorded_losses
@@ -85,6 +86,20 @@ class TransferCounts:
 
 
 @dataclass(frozen=True, slots=True)
+class SaturatedRun:
+    """A run of which other processes used the processors of its node; levels and references leave it out.
+
+    Attributes:
+        pressure_percent: time in which a process waited for a processor before the run.
+    """
+
+    partition: str
+    stack: str
+    run: str
+    pressure_percent: float
+
+
+@dataclass(frozen=True, slots=True)
 class RetestedResult:
     """Best values of one result in the first run and in its retest, in the unit of its metric."""
 
@@ -119,6 +134,7 @@ class Verdict:
         stopped: reason why the session ended before all runs were executed, or None.
         repeated: number of runs that were repeated because a change is suspected.
         retests: where and when each retest ran, and what it measured.
+        saturated: runs on nodes whose processors others used; `run_count` is that of all runs of the session.
         references: results outside the bounds of their references, and invalid references.
         outside_usual: results without a reference that are outside the usual range of their series; `changes` has those
             whose loss is unusual.
@@ -148,6 +164,8 @@ class Verdict:
     stopped: str | None = None
     repeated: int = 0
     retests: tuple[RetestedRun, ...] = ()
+    saturated: tuple[SaturatedRun, ...] = ()
+    run_count: int = 0
     references: tuple[RunProblem, ...] = ()
     outside_usual: tuple[RunProblem, ...] = ()
     problems: tuple[str, ...] = ()
@@ -172,6 +190,8 @@ def assess_session(history: History, summary: SessionSummary) -> Verdict:
     reasons_of_failure = reasons_of_failures(summary.failures, summary.stop_reason, unexplained_keys)
     coverage = assess_coverage(history, session, {**reasons_of_failure, **reasons_of_loss})
     findings = update_findings(history, session.system)
+    # What ran is what ran before.
+    fact_differences = fact_comparison.compare_facts(history, session)
     # Pages and notices read from the facts of the session what is known only now.
     unavailable = _count_by_reason("unavailable", [(case.stack, case.reason) for case in summary.unavailable])
     history.add_facts(
@@ -180,6 +200,7 @@ def assess_session(history: History, summary: SessionSummary) -> Verdict:
             unavailable=unavailable,
             install_commands=tuple(summary.install_commands),
             missing_reasons=tuple(reasons_of_failure.values()),
+            fact_differences=fact_differences,
         ),
     )
     problems = [
@@ -189,6 +210,7 @@ def assess_session(history: History, summary: SessionSummary) -> Verdict:
         *lost_session_problems(history, session.system),
         *damaged_result_problems(history, session.system),
         *skipped_entries(session.system),
+        *fact_comparison.fact_problems(session.system, fact_differences),
         *_damaged_file_problems(session.started_at // DAY_S),
     ]
     # The update of the findings has added its facts.
@@ -220,6 +242,8 @@ def assess_session(history: History, summary: SessionSummary) -> Verdict:
         stopped=summary.stop_reason,
         repeated=summary.retest_count,
         retests=_retested_runs(history, runs),
+        saturated=_saturated_runs(runs),
+        run_count=len(runs),
         references=(*_values_outside_references(history, session, runs), *_reference_errors(summary)),
         outside_usual=_values_outside_usual(history, updated_session, runs),
         problems=_store_problems(history, session, problems),
@@ -234,6 +258,15 @@ def _suspected_without_action(findings: Sequence[Finding]) -> tuple[Finding, ...
 def _added_problem(run: UnplannedRun) -> RunProblem:
     results = [f"{operation} {metric}" for operation, metric in run.results]
     return RunProblem("added", run.stack, run.name, ", ".join(results), run.partition)
+
+
+def _saturated_runs(runs: Sequence[RunRow]) -> tuple[SaturatedRun, ...]:
+    saturated: list[SaturatedRun] = []
+    for run in runs:
+        pressure = processor_saturation(run.facts.document)
+        if pressure is not None:
+            saturated.append(SaturatedRun(run.partition, run.stack, run.name, pressure))
+    return tuple(saturated)
 
 
 def _quarantine_problems(history: History, system: str) -> list[str]:

@@ -13,12 +13,13 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, PositiveFloat, PositiveInt, StringConstraints, model_validator
+from pydantic import Field, PositiveFloat, PositiveInt, StringConstraints, field_validator, model_validator
 
 from iowatch.benchmarks.registry import BENCHMARKS
 from iowatch.benchmarks.suites import ALL_FILE_SYSTEMS, SuiteCase, load_suite
 from iowatch.core import InputError, IowatchError, Scalar, UsageError, local_day, settings, suggest_name, units
 from iowatch.core.yamlfile import ClosedModel, YamlDocument, ZoneName
+from iowatch.site.compared_facts import may_vary_faults
 from iowatch.site.file_system import (
     FileSystem,
     MeasuredFileSystem,
@@ -167,6 +168,24 @@ class CovariateSettings(ClosedModel):
     prometheus: PrometheusSettings | None = None
 
 
+class FactSettings(ClosedModel):
+    """Which facts of runs may differ from session to session (`site/compared_facts.py`).
+
+    Attributes:
+        may_vary: names of facts, or `<fact>:<pattern of items>` such as `variables:UCX_*`.
+    """
+
+    may_vary: tuple[NonEmptyText, ...] = ()
+
+    @field_validator("may_vary")
+    @classmethod
+    def _names_facts(cls, entries: tuple[str, ...]) -> tuple[str, ...]:
+        faults = may_vary_faults(entries)
+        if faults:
+            raise ValueError("; ".join(faults))
+        return entries
+
+
 class System(ClosedModel):
     """A machine.
 
@@ -197,6 +216,7 @@ class System(ClosedModel):
     limits: SystemLimits = SystemLimits()
     night: NightlyPolicy = NightlyPolicy()
     covariates: CovariateSettings = CovariateSettings()
+    facts: FactSettings = FactSettings()
     notes: tuple[NonEmptyText, ...] = ()
     sources: dict[NonEmptyText, NonEmptyText] = Field(default_factory=dict)
 

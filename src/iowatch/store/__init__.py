@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         AllocationFacts,
         DarshanFacts,
         ExperimentFacts,
+        FactDifference,
         NewestSessionReport,
         OutsideResult,
         RunFacts,

@@ -71,6 +71,17 @@ def _named_layer(finding: Finding) -> list[str]:
     return [format_moved_layer(finding.layer)]
 
 
+def format_saturation(pressures_percent: Sequence[float]) -> str:
+    """What is to be known about runs on saturated nodes: `measured at a processor pressure of 99 %, …`.
+
+    Args:
+        pressures_percent: of each of these runs, at least one.
+    """
+    lowest, highest = (format_number(round(extreme(pressures_percent))) for extreme in (min, max))
+    pressure = highest if lowest == highest else f"{lowest} to {highest}"
+    return f"measured at a processor pressure of {pressure} %, left out of levels and references"
+
+
 def format_retest(retest: Retest) -> str:
     """For example `on other nodes (n2 instead of n1), 12 min after the first run`."""
     first_nodes, retest_nodes = retest.nodes

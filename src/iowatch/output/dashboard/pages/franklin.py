@@ -86,7 +86,9 @@ def _newest_value(site: SiteBuild, replayed: SimulatedSeries) -> MeasuredValue |
     machine = next(machine for machine in site.catalogue.machines if machine.name == series.row.system)
     # An observation that ends with a retest begins with an earlier run.
     since = series.stamp.last - DAY_S
-    points = load_observations(site.history, [series.row], since, sessions=machine.sessions)[series.row.id]
+    points = load_observations(site.history, [series.row], since, sessions=machine.sessions, with_saturated=True)[
+        series.row.id
+    ]
     if not len(points.time):
         return None
     headline = float(series.metric.best_bound(points.min, points.max)[-1])

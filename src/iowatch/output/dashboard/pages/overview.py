@@ -193,7 +193,7 @@ def _series_row(
     points = recent_points[series.row.id]
     if not len(points.time):
         # The series has ended before the recent observations.
-        points = load_observations(site.history, [series.row])[series.row.id]
+        points = load_observations(site.history, [series.row], with_saturated=True)[series.row.id]
     if not len(points.time):
         return None
     times = points.time.tolist()

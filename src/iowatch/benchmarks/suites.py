@@ -20,7 +20,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -28,7 +28,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from iowatch.benchmarks.benchmark import Benchmark
+from iowatch.benchmarks.benchmark import Benchmark, ProgramInterface
 from iowatch.benchmarks.options import OptionError, Options, option_faults
 from iowatch.benchmarks.registry import get_benchmark
 from iowatch.core import InputError, Scalar, UsageError, settings, suggest_name
@@ -98,6 +98,38 @@ class SuiteCase:
     def requires(self) -> tuple[str, ...]:
         """Features that the stack must have."""
         return self.tool.requires(self.options)
+
+    @property
+    def used_interfaces(self) -> tuple[ProgramInterface, ...]:
+        """Interfaces of the program that it uses, and that some builds lack."""
+        used_variants = self.tool.uses(self.options)
+        return tuple(interface for interface in self.tool.interfaces if interface.variant in used_variants)
+
+    @property
+    def excludes(self) -> tuple[str, ...]:
+        """Features that the stack must not have: that its build of the benchmark lacks an interface."""
+        return tuple(self.tool.lacking_feature(interface.variant) for interface in self.used_interfaces)
+
+    def lacking_features(self, features: Collection[str]) -> frozenset[str]:
+        """Return the features that it requires and a stack with these features does not have."""
+        return frozenset(self.requires) - frozenset(features)
+
+    def lacking_interfaces(self, features: Collection[str]) -> tuple[str, ...]:
+        """Return what the stack's build of the benchmark lacks: `HDF5 interface`.
+
+        Args:
+            features: of the stack.
+        """
+        lacking: list[str] = []
+        for interface in self.used_interfaces:
+            if self.tool.lacking_feature(interface.variant) in features:
+                lacking.append(interface.title)
+        return tuple(lacking)
+
+    def unmet_requirements(self, features: Collection[str]) -> list[str]:
+        """Return all that a stack with these features lacks for the case: features, and interfaces of its benchmark."""
+        interfaces = [f"{self.benchmark} with its {title}" for title in self.lacking_interfaces(features)]
+        return [*sorted(self.lacking_features(features)), *interfaces]
 
     @property
     def expects(self) -> tuple[tuple[str, str], ...]:

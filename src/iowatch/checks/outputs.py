@@ -15,7 +15,16 @@ from iowatch.checks.job import covariate_settings
 from iowatch.checks.machine import clock_failure, machine_facts
 from iowatch.checks.order import turn_run_name
 from iowatch.checks.program import other_run_reasons, program_facts
-from iowatch.checks.run import ENDED_FILE, STARTED_FILE, VERIFICATION, CheckedRun, FinishedJob, StartFiles, read_number
+from iowatch.checks.run import (
+    ENDED_FILE,
+    PREPARATION,
+    STARTED_FILE,
+    VERIFICATION,
+    CheckedRun,
+    FinishedJob,
+    StartFiles,
+    read_number,
+)
 from iowatch.checks.scratch import (
     cache_not_dropped,
     scratch_facts,
@@ -113,14 +122,27 @@ def _parse(run: CheckedRun, job: FinishedJob, streams: _StartStreams) -> Output:
 def _never_ended_reason(run: CheckedRun, job: FinishedJob) -> str:
     """Why a start of the program left no exit code: what its job printed, and its state in the scheduler."""
     state = job_state(run.scheduler, job.job_id, job.wait_limit_minutes)
-    reason = "; ".join(words for words in (_first_error_line(run.stage), state) if words)
-    return "the program was not started or did not end" + (f": {reason}" if reason else "")
+    reasons = [words for words in (_first_error_line(run.stage), state) if words]
+    return ": ".join([_interrupted_step(run), *filter(None, ["; ".join(reasons)])])
+
+
+def _interrupted_step(run: CheckedRun) -> str:
+    """What a job did last that left no exit code of the program."""
+    preparation = run.case.tool.prepare(run.case.options, str(run.scratch))
+    if preparation and not (run.stage / STARTED_FILE).is_file():
+        exit_code = read_number(run.stage / PREPARATION.exit_code)
+        if exit_code is not None:
+            command = shlex.join(preparation[0][:3])
+            return f"the file to read could not be written: `{command} …` ended with exit code {exit_code:.0f}"
+        if (run.stage / PREPARATION.stdout).is_file():
+            return "the write of the file to read did not end"
+    return "the program was not started or did not end"
 
 
 def _first_error_line(stage: Path) -> str:
     """The first line that the preparation or else the job wrote as an error."""
     lines: list[str] = []
-    for name in ("prepare.err", "prepare.out", "rfm_job.err"):
+    for name in (PREPARATION.stderr, PREPARATION.stdout, "rfm_job.err"):
         if (stage / name).is_file():
             lines += (stage / name).read_text(errors="replace").splitlines()
     return next((line.strip() for line in lines if any(map(str.isalnum, line))), "")

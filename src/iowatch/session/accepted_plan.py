@@ -165,9 +165,11 @@ def compare_with_memory(
         stacks = {stack.name: stack for stack in discover_stacks(context.system.name)}
     reasons = reasons_of_losses(history, context, plan, stacks, dict.fromkeys(result.key for result in lost))
     # What is lost is not reported as unavailable, too.
-    lost_cases = {(key.run, key.stack) for key in reasons}
+    lost_cases = {(key.run, key.stack, key.partition) for key in reasons}
+    # A case of a broken stack is unavailable on all partitions.
+    lost_cases |= {(key.run, key.stack, "") for key in reasons}
     unavailable = (*plan.unavailable, *_cases_of_broken_stacks(context, stacks.values()))
-    kept = tuple(case for case in unavailable if (case.name, case.stack) not in lost_cases)
+    kept = tuple(case for case in unavailable if (case.name, case.stack, case.partition) not in lost_cases)
     # In the first session everything is new.
     added = [result for result in dict.fromkeys(planned) if result not in memory] if memory else []
     added_runs: list[UnplannedRun] = []
@@ -322,7 +324,10 @@ def _plan_problems(
     for run in deferred:
         number = 1 + _count_deferrals(earlier, run.key)
         if number >= _TOO_MANY_DEFERRALS:
-            problems.append(f"{run.stack} {run.name} was deferred in {number} consecutive sessions: {run.reason}")
+            name = f"{run.stack} {run.name}"
+            if plan.has_several_partitions:
+                name = f"{run.partition} {name}"
+            problems.append(f"{name} was deferred in {number} consecutive sessions: {run.reason}")
     return problems
 
 

@@ -67,7 +67,7 @@ def _loss_reason(context: SessionContext, plan: SessionPlan, stacks: Mapping[str
     if key.stack not in stacks_of_partition[key.partition]:
         return f"partition '{key.partition}' no longer offers the stack"
     for case in plan.unavailable:
-        if (case.name, case.stack) == (key.run, key.stack):
+        if (case.name, case.stack, case.partition) == (key.run, key.stack, key.partition):
             return case.reason
     return "the case no longer reports these results"
 

@@ -25,7 +25,7 @@ from typing import Any
 from iowatch import checks
 from iowatch.benchmarks import registry
 from iowatch.core import InputError, MachineError, plugins, settings
-from iowatch.site import machine
+from iowatch.site import NO_PARTITION_LIMITS, PartitionLimits, machine, partition_limits
 
 _LOG = logging.getLogger(__name__)
 _POLL_S = 0.1
@@ -48,6 +48,7 @@ class ReframePartition:
         stacks: their names.
         scratch: directory for scratch files, or None.
         access: scheduler options of its jobs.
+        limits: what one job can have on it.
     """
 
     name: str
@@ -55,6 +56,7 @@ class ReframePartition:
     stacks: tuple[str, ...]
     scratch: Path | None
     access: tuple[str, ...] = ()
+    limits: PartitionLimits = NO_PARTITION_LIMITS
 
     @property
     def queue(self) -> str | None:
@@ -125,13 +127,15 @@ def _make_partition(entry: dict[str, Any], stacks: Mapping[str, str]) -> Reframe
     Args:
         stacks: environment -> stack.
     """
-    scratch = entry.get("extras", {}).get("scratch")
+    extras = entry.get("extras", {})
+    scratch = extras.get("scratch")
     return ReframePartition(
         name=entry["name"],
         scheduler=entry["scheduler"],
         stacks=tuple(stacks[environment] for environment in entry["environs"]),
         scratch=Path(scratch) if scratch else None,
         access=tuple(entry.get("access", ())),
+        limits=partition_limits(entry["scheduler"], extras.get("nodes"), entry.get("processor", {}).get("num_cpus")),
     )
 
 

@@ -119,7 +119,7 @@ def missing_facts(facts: MachineFacts) -> tuple[str, ...]:
     if facts.scheduler != "local" and not facts.partitions:
         gaps.append(f"queues of {facts.scheduler}: no answer")
     if facts.scheduler != "local" and any(partition.cores is None for partition in facts.partitions):
-        gaps.append("cores of the compute nodes: the value of this login node is used")
+        gaps.append("cores of the compute nodes: ranks_per_node is the number of cores of this login node")
     if facts.mpi_types is None:
         gaps.append("PMI type for srun (MpiDefault): see MPI_TYPES in reframe.py")
     if not any(mount.technology in storage.PARALLEL_TECHNOLOGIES for mount in facts.mounts):
@@ -567,7 +567,8 @@ def _partition_setting(partition: machine.QueueInfo | None, facts: MachineFacts,
     else:
         queue = json.dumps(partition.name)
     name = re.sub(r"[^\w.-]", "-", partition.name)
-    cores = partition.cores or facts.cores
+    # Cores of this login node are no limit of other nodes.
+    cores = facts.cores if facts.scheduler == "local" else partition.cores
     minutes = min(partition.minutes or 60, 60)
     setting = f'    {{"name": "{name}", "queue": {queue}, "cores": {cores}, "time_limit": "{minutes}m"}},'
     fault = unverified.get(f"partition {partition.name}")
@@ -605,7 +606,8 @@ def reframe_settings_text(facts: MachineFacts, interview: Interview, answers: An
         f'MODULES_SYSTEM = "{machine.detect_module_system() or "nomod"}"',
         '# More options of every job, for example ["--account=my-project"].',
         f"ACCESS = {json.dumps(access_of(answers, facts))}",
-        "# Queues: name for ReFrame, name for the scheduler (None: its default), cores of a node, longest job.",
+        "# Queues: name for ReFrame, name for the scheduler (None: its default), cores of a node, longest job. Limits of",
+        "# cases are the cores (None: not known), and `count` of the nodes of that name in system.yaml.",
         *partition_trials,
         "PARTITIONS = [",
         *(_partition_setting(queue, facts, interview.unverified) for queue in queues),

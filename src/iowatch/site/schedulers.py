@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from iowatch.benchmarks.suites import SuiteCase
-from iowatch.core import InputError, MachineError, suggest_name
+from iowatch.core import InputError, MachineError, format_count, suggest_name
 from iowatch.site.machine import is_slurm, query_command
 from iowatch.site.system import SystemLimits
 
@@ -388,6 +388,43 @@ _BATCH_SYSTEMS = (
     _BatchSystem("PBS", "PBS_JOBID", "PBS_QUEUE", _pbs_job_nodes),
     _BatchSystem("LSF", "LSB_JOBID", "LSB_QUEUE", _lsf_job_nodes),
 )
+
+
+@dataclass(frozen=True)
+class PartitionLimits:
+    """What one job can have on a partition, as reframe.py declares it; None: not declared, no limit.
+
+    Attributes:
+        nodes: nodes of the partition.
+        cores: of each node. Without a scheduler an MPI starts more ranks than there are cores: then it is None.
+    """
+
+    nodes: int | None = None
+    cores: int | None = None
+
+
+NO_PARTITION_LIMITS = PartitionLimits()
+
+
+def partition_limits(scheduler: str, nodes: int | None, cores: int | None) -> PartitionLimits:
+    """Return the limits of a partition.
+
+    Args:
+        scheduler: ReFrame's name of its scheduler.
+        nodes: of the partition, `extras: nodes` of its configuration.
+        cores: of each node, `processor: num_cpus` of its configuration.
+    """
+    return PartitionLimits(nodes, None if scheduler == "local" else cores)
+
+
+def exceeded_partition_limit(case: SuiteCase, partition: str, limits: PartitionLimits) -> str | None:
+    """Return why a case cannot run on a partition: `not available on fat (1 node)`; None if it can."""
+    if limits.nodes is not None and case.nodes > limits.nodes:
+        return f"not available on {partition} ({format_count(limits.nodes, 'node')})"
+    ranks_per_node = math.ceil(case.ranks / case.nodes)
+    if limits.cores is not None and ranks_per_node > limits.cores:
+        return f"not available on {partition} ({format_count(limits.cores, 'core')} per node)"
+    return None
 
 
 def exceeded_limits(case: SuiteCase, limits: SystemLimits | None) -> tuple[str, ...]:

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
 
-from iowatch.benchmarks.benchmark import Benchmark, ProgramProbe
+from iowatch.benchmarks.benchmark import Benchmark, ProgramInterface, ProgramProbe
 from iowatch.benchmarks.registry import BENCHMARKS
 from iowatch.site.machine import run_program
 from iowatch.site.stack.records import Stack, StackPart
@@ -72,13 +72,17 @@ class MpiInstallation:
 
 
 @cache
-def query_tool(*command: str) -> str:
-    """Return the output of a program on both streams; empty if it is absent, fails or times out."""
+def query_tool(*command: str, any_exit_code: bool = False) -> str:
+    """Return the output of a program on both streams; empty if it is absent, fails or times out.
+
+    Args:
+        any_exit_code: a program that ends with another code than 0 has not failed: `ior -h` of 4.0 ends with 1.
+    """
     try:
         done = run_program(*command, timeout_s=TIMEOUT_S, LC_ALL="C", **_AS_ROOT)
     except (OSError, subprocess.SubprocessError):
         return ""
-    if done.returncode != 0:
+    if done.returncode != 0 and not any_exit_code:
         return ""
     return done.stdout + done.stderr
 
@@ -308,7 +312,8 @@ def find_compiler_library(compiler: str | None, name: str) -> str | None:
 
 def probe_package(package: str, flavour: MpiInstallation) -> StackPart | None:
     """Return the part with the benchmarks of one package, if the program of the first of them is installed."""
-    probes = [b.probe for b in BENCHMARKS.values() if b.package == package and b.probe]
+    benchmarks = [benchmark for benchmark in BENCHMARKS.values() if benchmark.package == package]
+    probes = [benchmark.probe for benchmark in benchmarks if benchmark.probe]
     first_probe = probes[0]
     program = _find_program(first_probe, flavour)
     command = program
@@ -317,18 +322,90 @@ def probe_package(package: str, flavour: MpiInstallation) -> StackPart | None:
     if program is None or command is None:
         return None
     version = _program_version(first_probe, command)
-    variants = {}
-    if first_probe.variants:
-        linked_libraries = query_tool("ldd", program)
-        for variant, library in first_probe.variants.items():
-            variants[variant] = str(library in linked_libraries).lower()
     programs = [command, program]
     for probe in probes[1:]:
         other_program = _find_program(probe, flavour)
         if other_program:
             programs.append(other_program)
     files = tuple(dict.fromkeys(programs))
+    variants: dict[str, str] = {}
+    for benchmark in benchmarks:
+        variants.update(_probe_interfaces(benchmark, files))
     return StackPart(package, version, variants, files=files, checksums=file_checksums(files))
+
+
+def _probe_interfaces(benchmark: Benchmark, programs: Iterable[str]) -> dict[str, str]:
+    """Return variants of a package: `false` for each interface that its build of a benchmark lacks.
+
+    The program itself lists them. If it does not, an interface is lacking whose library the program does not load.
+    Of libraries that are only for one interface, `true` is stated, too.
+
+    Args:
+        programs: paths of the programs of the package.
+    """
+    probe = benchmark.probe
+    program = None
+    if probe is not None:
+        program = next((path for path in programs if Path(path).name == probe.program), None)
+    if probe is None or program is None:
+        return {}
+    listed = _listed_interfaces(probe, program)
+    linked_libraries = ""
+    if listed is None and any(interface.library for interface in benchmark.interfaces):
+        linked_libraries = query_tool("ldd", program)
+    variants: dict[str, str] = {}
+    for interface in benchmark.interfaces:
+        is_built: bool | None = None
+        if interface.program:
+            is_built = Path(program).with_name(interface.program).exists()
+        elif listed is not None and interface.listed:
+            is_built = interface.listed in listed
+        elif linked_libraries and interface.library:
+            is_built = interface.library in linked_libraries
+        # What every build should have is a variant only where it is lacking.
+        if is_built is False or (is_built and interface.library):
+            variants[interface.variant] = str(is_built).lower()
+    return variants
+
+
+def _listed_interfaces(probe: ProgramProbe, program: str) -> frozenset[str] | None:
+    """Return the interfaces that a program lists; None if it lists none.
+
+    Args:
+        program: its path.
+    """
+    if not probe.interfaces_command:
+        return None
+    answer = query_tool(program, *probe.interfaces_command[1:], any_exit_code=True)
+    names = _first_match(probe.interfaces_pattern, answer)
+    if names is None:
+        return None
+    return frozenset(name.strip() for name in names.split("|"))
+
+
+def lacks_interface(part: StackPart, interface: ProgramInterface) -> bool:
+    """Return whether a part is a build without an interface, as far as it is known."""
+    variant = part.variants.get(interface.variant)
+    if variant is not None:
+        return variant == "false"
+    # A package of Spack has its programs below its prefix.
+    if interface.program and part.hash and part.prefix:
+        directory = Path(part.prefix, "bin")
+        return directory.is_dir() and not (directory / interface.program).exists()
+    return False
+
+
+def lacking_interface_features(parts: Iterable[StackPart]) -> tuple[str, ...]:
+    """Return the features that say which interfaces the benchmarks of a stack lack (`Benchmark.lacking_feature`)."""
+    features: set[str] = set()
+    for part in parts:
+        for benchmark in BENCHMARKS.values():
+            if benchmark.package != part.name:
+                continue
+            for interface in benchmark.interfaces:
+                if lacks_interface(part, interface):
+                    features.add(benchmark.lacking_feature(interface.variant))
+    return tuple(sorted(features))
 
 
 def _program_version(probe: ProgramProbe, command: str) -> str:
@@ -454,7 +531,7 @@ def features_of_parts(parts: Iterable[StackPart]) -> tuple[str, ...]:
 def features_of_stack(stack: Stack) -> list[str]:
     """Return the features of a stack: of its parts, and what no part is named for.
 
-    These are `mpi`, ROMIO, and libyaml, with which benchio runs workloads.
+    These are `mpi`, ROMIO, libyaml, with which benchio runs workloads, and what its benchmarks lack.
     """
     features = ["mpi"]
     if stack.mpi_io == "ROMIO":
@@ -467,7 +544,7 @@ def features_of_stack(stack: Stack) -> list[str]:
         has_yaml = find_compiler_library(shutil.which("cc"), "libyaml.so") is not None
     if has_yaml:
         features.append("libyaml")
-    return [*features, *stack.features]
+    return [*features, *stack.features, *lacking_interface_features(stack.parts)]
 
 
 def _provides(part: StackPart, benchmark: Benchmark) -> bool:

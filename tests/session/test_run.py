@@ -476,7 +476,7 @@ def test_series_that_end_are_reported_for_five_sessions(fake: FakeReframe, histo
 def test_first_session_on_two_unequal_partitions_is_ok(
     history: History, fake: FakeReframe, messages: list[str]
 ) -> None:
-    """One node of one core, four nodes of four: what does not fit is not available, and every name has its partition."""
+    """One node of one core, four nodes of four: what does not fit is not available; names have their partition."""
     partitions = (
         ReframePartition("fat", "slurm", ("gnu",), None, limits=PartitionLimits(nodes=1, cores=1)),
         ReframePartition("compute", "slurm", ("gnu",), None, limits=PartitionLimits(nodes=4, cores=4)),

@@ -92,6 +92,23 @@ def test_case_beyond_the_limits_is_unavailable() -> None:
     assert plan.unavailable[0].reason == "requires 2 nodes (limit 1), 64 ranks (limit 16)"
 
 
+def test_feature_whose_probe_does_not_answer_stays_expected() -> None:
+    """Nothing that is absent is green: in the first session, too."""
+    silent = "`h5pcc -showconfig` did not answer within 20 s, twice"
+    site = replace(
+        SITE, features={"gnu": frozenset({"mpi"}), "mpich": frozenset()}, unanswered={"gnu": {"hdf5": silent}}
+    )
+    unknown, absent = make_session_plan(site, [case("hdf5")]).unavailable
+    assert unknown.reason == f"it is not known whether the stack provides hdf5: {silent}"
+    assert [result.operation for result in unknown.expected] == ["write", "read"]
+    assert (absent.reason, absent.expected) == ("the stack does not provide hdf5, mpi", ())
+    # What is certainly absent is not expected, whatever else is unknown.
+    (certain, _) = make_session_plan(
+        replace(site, features={"gnu": frozenset(), "mpich": frozenset()}), [case("hdf5")]
+    ).unavailable
+    assert (certain.reason, certain.expected) == ("the stack does not provide mpi", ())
+
+
 def unequal_site() -> ReframeSite:
     """Two partitions, as `cluster.sh` of a real test cluster had them: one node of two cores, four nodes of four."""
     fat = ReframePartition("fat", "slurm", ("gnu",), None, limits=PartitionLimits(nodes=1, cores=2))

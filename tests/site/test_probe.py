@@ -9,6 +9,7 @@ import pytest
 from iowatch.benchmarks.registry import BENCHMARKS
 from iowatch.site import Stack, StackPart
 from iowatch.site.stack import probe as stack_probe
+from iowatch.site.stack import tool_query
 from iowatch.site.stack.probe import MpiInstallation, MpiVersion
 
 from .conftest import Tool
@@ -70,7 +71,7 @@ def test_netcdf_of_another_mpi_is_not_found(tool: Tool, tmp_path_factory: pytest
     tool("nc-config", f"cat <<'END'\n --has-parallel4 -> yes\n --libdir -> {libdir}\n --version -> netCDF 4.9.3\nEND")
     tool("ldd", "echo 'libmpi.so.40 => /usr/lib/libmpi.so.40'")
     assert stack_probe.probe_netcdf(MpiInstallation("mpich")) is None
-    stack_probe.query_tool.cache_clear()
+    tool_query.forget_answers()
     part = stack_probe.probe_netcdf(MpiInstallation("openmpi"))
     assert part is not None
     assert part.version == "4.9.3"
@@ -110,7 +111,7 @@ def test_pnetcdf_of_debian_13_is_found_by_the_compiler(tool: Tool, tmp_path_fact
     part = stack_probe.probe_pnetcdf(MpiInstallation("openmpi", ".openmpi"))
     assert part is not None
     assert (part.version, part.prefix, part.files) == ("1.14.0", None, (str(library),))
-    stack_probe.query_tool.cache_clear()
+    tool_query.forget_answers()
     tool("mpicc.openmpi", "echo libpnetcdf.so")  # the answer if it is not found
     assert stack_probe.probe_pnetcdf(MpiInstallation("openmpi", ".openmpi")) is None
 
@@ -309,7 +310,7 @@ def test_build_without_posix_or_mpiio_is_recognised(tool: Tool) -> None:
         *("ior-without-hdf5", "ior-without-mdtest-posix", "ior-without-ncmpi", "ior-without-posix"),
     )
     mdtest = (HELP / "mdtest-4.0.0-help.txt").read_text()
-    stack_probe.query_tool.cache_clear()
+    tool_query.forget_answers()
     assert "mdtest-posix" not in ior_with_help(tool, listed.format("MPIIO|"), mdtest=mdtest).variants
 
 

@@ -192,7 +192,8 @@ def make_session_plan(
     runs: list[PlannedRun] = []
     unavailable: list[UnavailableCase] = []
     for run in _possible_runs(site, cases, stacks):
-        capabilities = _Capabilities(site.features[run.stack], partitions[run.partition].limits, limits)
+        unanswered = site.unanswered.get(run.stack, {})
+        capabilities = _Capabilities(site.features[run.stack], unanswered, partitions[run.partition].limits, limits)
         obstacle = _find_obstacle(run, capabilities, excluded)
         if obstacle is None:
             runs.append(run)
@@ -217,9 +218,14 @@ def _possible_runs(site: ReframeSite, cases: Sequence[SuiteCase], stacks: Sequen
 
 @dataclass(frozen=True)
 class _Capabilities:
-    """What a run can have: features of its stack, limits of its partition and of the system (None: no limits)."""
+    """What a run can have: features of its stack, limits of its partition and of the system (None: no limits).
+
+    Attributes:
+        unanswered: features that the stack may have, and why that is not known.
+    """
 
     features: frozenset[str]
+    unanswered: Mapping[str, str]
     partition_limits: PartitionLimits
     system_limits: SystemLimits | None
 
@@ -229,8 +235,13 @@ def _find_obstacle(run: PlannedRun, capabilities: _Capabilities, excluded: Exclu
     features = capabilities.features
     reasons: list[str] = []
     lacking = run.case.lacking_features(features)
-    if lacking:
-        reasons.append(f"the stack does not provide {', '.join(sorted(lacking))}")
+    absent = lacking.difference(capabilities.unanswered)
+    if absent:
+        reasons.append(f"the stack does not provide {', '.join(sorted(absent))}")
+    elif lacking:
+        remarks = dict.fromkeys(capabilities.unanswered[feature] for feature in sorted(lacking))
+        features_text = ", ".join(sorted(lacking))
+        reasons.append(f"it is not known whether the stack provides {features_text}: {'; '.join(remarks)}")
     # Of a library that the stack does not have, no program has an interface.
     elif lacking_interfaces := run.case.lacking_interfaces(features):
         reasons.append(f"this {run.case.benchmark} has no {' and no '.join(lacking_interfaces)}")
@@ -244,7 +255,10 @@ def _find_obstacle(run: PlannedRun, capabilities: _Capabilities, excluded: Exclu
     if excluded_reason is not None:
         reasons.append(excluded_reason)
     if reasons:
-        return UnavailableCase(run.name, run.stack, "; ".join(reasons), lacking, partition=run.partition)
+        # What may be there is expected: a tool that does not answer is no evidence that nothing is.
+        is_unknown = bool(lacking) and not absent and len(reasons) == 1
+        expected = tuple(run.expected()) if is_unknown else ()
+        return UnavailableCase(run.name, run.stack, "; ".join(reasons), lacking, expected, run.partition)
     if run.case.file_system in excluded.unusable:
         # The machine and not the suite is the reason: the results stay expected.
         reason = excluded.unusable[run.case.file_system]

@@ -72,6 +72,7 @@ class ReframeSite:
     Attributes:
         features: features of each stack.
         environments: ReFrame environment by stack, for stacks whose names ReFrame does not accept.
+        unanswered: of each stack, features that it may have, and why that is not known.
     """
 
     system: str
@@ -79,6 +80,7 @@ class ReframeSite:
     partitions: tuple[ReframePartition, ...]
     features: dict[str, frozenset[str]]
     environments: dict[str, str] = field(default_factory=dict)
+    unanswered: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     def environment_of(self, stack: str) -> str:
         """Name of a stack in ReFrame."""
@@ -107,9 +109,12 @@ def load_site(system: str) -> ReframeSite:
     # A stack whose name ReFrame does not accept is an environment with another name.
     stacks: dict[str, str] = {}
     features: dict[str, frozenset[str]] = {}
+    unanswered: dict[str, Mapping[str, str]] = {}
     for environment in configuration["environments"]:
         name = environment["name"]
-        stack = environment.get("extras", {}).get("stack", name)
+        extras = environment.get("extras", {})
+        stack = extras.get("stack", name)
+        unanswered[stack] = extras.get("unanswered", {})
         stacks[name] = stack
         features[stack] = frozenset(environment.get("features", ()))
     return ReframeSite(
@@ -118,6 +123,7 @@ def load_site(system: str) -> ReframeSite:
         tuple(_make_partition(entry, stacks) for entry in described["partitions"]),
         features,
         {stack: name for name, stack in stacks.items() if stack != name},
+        unanswered,
     )
 
 

@@ -145,6 +145,7 @@ def reframe_environment(stack: Stack) -> dict[str, Any]:
             "activate": str(directory / "activate.sh"),
             "stack_json": str(directory / "stack.json"),
             "versions": {part.name: part.version for part in stack.parts},
+            "unanswered": dict(stack.unanswered),
         },
     }
 

@@ -11,22 +11,18 @@ import json
 import os
 import re
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 
 from iowatch.benchmarks.benchmark import Benchmark, ProgramInterface, ProgramProbe
 from iowatch.benchmarks.registry import BENCHMARKS
-from iowatch.site.machine import run_program
 from iowatch.site.stack.records import Stack, StackPart
+from iowatch.site.stack.tool_query import AS_ROOT, keep_answers, query_tool, unanswered_questions
 
-TIMEOUT_S = 20.0
-# Open MPI refuses to start as root without these variables; containers often have no other user.
-_AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 CRAY = "cray-mpich"
 # Packages that Spack builds as the MPI of a stack, and all that programs can be started with.
 SPACK_MPIS = ("openmpi", "mpich")
@@ -71,22 +67,6 @@ class MpiInstallation:
         return self.mpi in find_linked_mpis(path)
 
 
-@cache
-def query_tool(*command: str, any_exit_code: bool = False) -> str:
-    """Return the output of a program on both streams; empty if it is absent, fails or times out.
-
-    Args:
-        any_exit_code: a program that ends with another code than 0 has not failed: `ior -h` of 4.0 ends with 1.
-    """
-    try:
-        done = run_program(*command, timeout_s=TIMEOUT_S, LC_ALL="C", **_AS_ROOT)
-    except (OSError, subprocess.SubprocessError):
-        return ""
-    if done.returncode != 0 and not any_exit_code:
-        return ""
-    return done.stdout + done.stderr
-
-
 def _query_if_found(path: str | None, *arguments: str) -> str:
     """Return the output of a program (`query_tool`); empty without a path."""
     if path is None:
@@ -121,7 +101,6 @@ def find_library(directory: str | None, name: str) -> str | None:
     return str(path) if path.exists() else None
 
 
-@cache
 def find_linked_mpis(path: str) -> frozenset[str]:
     """Return Spack's names of the MPIs that a program or library can run with; empty if it does not link MPI."""
     listing = query_tool("ldd", path)
@@ -476,19 +455,25 @@ def _pkgconfig_version(library_directory: Path, name: str) -> str:
     return _first_match(r"^Version:\s*(\S+)", config.read_text()) or "unknown"
 
 
-def _probes() -> tuple[Callable[[MpiInstallation], StackPart | None], ...]:
-    """Return the functions that look for the parts of a stack, in the order of the parts."""
+_Probe = Callable[[MpiInstallation], StackPart | None]
+
+
+def _probes() -> dict[str, _Probe]:
+    """Return the functions that look for the parts of a stack, by the name of the part.
+
+    Compiler and MPI are parts under names of their own. They are in the order of the parts.
+    """
     packages = dict.fromkeys(b.package for b in BENCHMARKS.values() if b.package and b.probe)
-    return (
-        probe_compiler,
-        probe_mpi,
-        probe_hdf5,
-        probe_netcdf,
-        probe_pnetcdf,
-        *(partial(probe_package, package) for package in packages),
-        probe_darshan_runtime,
-        probe_darshan_util,
-    )
+    return {
+        "compiler": probe_compiler,
+        "mpi": probe_mpi,
+        "hdf5": probe_hdf5,
+        "netcdf-c": probe_netcdf,
+        "parallel-netcdf": probe_pnetcdf,
+        **{package: partial(probe_package, package) for package in packages},
+        "darshan-runtime": probe_darshan_runtime,
+        "darshan-util": probe_darshan_util,
+    }
 
 
 # Debian supports several MPIs at once and adds a suffix to the tools of each.
@@ -567,7 +552,7 @@ def mpi_settings(mpi: str) -> dict[str, str]:
     if mpi != "openmpi":
         return {}
     if os.getuid() == 0:
-        return {**_OVERSUBSCRIBE, **_AS_ROOT}
+        return {**_OVERSUBSCRIBE, **AS_ROOT}
     return dict(_OVERSUBSCRIBE)
 
 
@@ -580,21 +565,47 @@ def installed_mpis() -> list[MpiInstallation]:
     return installations
 
 
-def _probe_parts(flavour: MpiInstallation) -> tuple[StackPart, ...]:
-    """Return the parts that can be used with an MPI, sorted by name."""
+@dataclass(frozen=True)
+class _ProbedParts:
+    """The parts that can be used with an MPI.
+
+    Attributes:
+        parts: sorted by name.
+        unanswered: features of parts that may be there, and which tool did not answer.
+    """
+
+    parts: tuple[StackPart, ...]
+    unanswered: Mapping[str, str]
+
+
+def _probe_parts(flavour: MpiInstallation) -> _ProbedParts:
+    """Look for all parts of a stack."""
     parts: dict[str, StackPart] = {}
-    for probe in _probes():
-        part = probe(flavour)
+    unanswered: dict[str, str] = {}
+    for name, probe in _probes().items():
+        with unanswered_questions() as questions:
+            part = probe(flavour)
         if part is not None:
             parts[part.name] = part
+        elif questions:
+            unanswered.update(dict.fromkeys(_features_of_part_name(name), questions[0]))
     if "netcdf-c" in parts and not _fits_hdf5(parts["netcdf-c"], parts.get("hdf5")):
         del parts["netcdf-c"]
-    return tuple(parts[name] for name in sorted(parts))
+    return _ProbedParts(tuple(parts[name] for name in sorted(parts)), unanswered)
+
+
+def _features_of_part_name(name: str) -> list[str]:
+    """Return the features that a part of this name can give a stack."""
+    features = [FEATURE_OF_PART[name]] if name in FEATURE_OF_PART else []
+    features += FEATURE_VARIANTS.get(name, ())
+    features += [benchmark.name for benchmark in BENCHMARKS.values() if benchmark.package == name]
+    return features
 
 
 def _make_system_stack(system: str, flavour: MpiInstallation) -> Stack:
     """Return the stack of an MPI of this machine, with everything that is installed for it."""
-    parts = _probe_parts(flavour)
+    probed = _probe_parts(flavour)
+    parts = probed.parts
     # Tools under the usual names, where those of this MPI have others.
     tools = {}
     for name in TOOLS:
@@ -610,6 +621,7 @@ def _make_system_stack(system: str, flavour: MpiInstallation) -> Stack:
         features=features_of_parts(parts),
         settings=mpi_settings(flavour.mpi),
         tools=tools,
+        unanswered=probed.unanswered,
     )
 
 
@@ -623,6 +635,7 @@ def system_stacks(system: str, programs: tuple[str, ...] = ()) -> list[Stack]:
     os.environ["PATH"] = os.pathsep.join([*programs, path_before])
     try:
         stacks = [_make_system_stack(system, flavour) for flavour in installed_mpis()]
+        keep_answers()
     finally:
         os.environ["PATH"] = path_before
     if programs:
@@ -635,7 +648,9 @@ def loaded_stack(system: str) -> Stack | None:
     mpi = first_mpi_on_path()
     if mpi is None:
         return None
-    return _make_system_stack(system, mpi)
+    stack = _make_system_stack(system, mpi)
+    keep_answers()
+    return stack
 
 
 def print_loaded_stack() -> None:
@@ -643,4 +658,4 @@ def print_loaded_stack() -> None:
     stack = loaded_stack(sys.argv[1])
     if stack is None:
         sys.exit(1)
-    print(json.dumps(stack.to_json()))
+    print(json.dumps({**stack.to_json(), "unanswered": dict(stack.unanswered)}))

@@ -229,7 +229,8 @@ def test_findings_list_reports_the_same_extent(history: History, root: Path, cli
     assert root
     for number in range(9):
         measure(history, START + 60 * number, {"write": 1000.0})
-    extent = "1 day of observations of 1 series, too few to detect changes (7 days are needed; sessions of one day count once)"
+    extent = "1 day of observations of 1 series, too few to detect changes"
+    extent += " (7 days are needed; sessions of one day count once)"
     assert cli("findings", "list").stdout == f"no findings yet: {extent}\n"
     counted = json.loads(cli("findings", "list", "--json").output)["series"]
     assert counted == {"watched": 1, "too_few_observations": 1}

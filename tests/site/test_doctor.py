@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -234,6 +235,36 @@ def test_scratch_on_another_file_system_is_a_problem(machine_with, tmp_path, mon
         assert expected in (report.scratch or report.problems[0])
         assert expected in CliRunner().invoke(command, [], standalone_mode=False).stdout
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("exists", [True, False])
+def test_scratch_directory_is_tested_and_not_its_mount_point(
+    machine_with, tmp_path, monkeypatch: pytest.MonkeyPatch, exists: bool
+) -> None:
+    """`/scratch` belongs to root, `/scratch/ann/iowatch` to the user."""
+    machine_with("gcc", "openmpi")
+    scratch = tmp_path / "iowatch"
+    if exists:
+        scratch.mkdir()
+    identity = storage.find_identity(tmp_path)
+    assert identity is not None
+    mount = storage.Mount(str(identity.mount), "ext4", 100, 100, writable=False)
+    monkeypatch.setattr(storage, "list_mounts", lambda: [mount])
+    described = load_system("local").model_copy(update={"scratch": Scratch(path=str(scratch))})
+    monkeypatch.setattr(doctor, "load_system", lambda _name: described)
+    report = doctor.examine_machine()
+    assert (report.problems, report.file_systems[0].writable, scratch.exists()) == ((), True, exists)
+    # The same directory, without the right to write.
+    monkeypatch.setattr(os, "access", lambda *_words, **_more: False)
+    monkeypatch.setattr(storage, "_write_probe", raise_read_only)
+    report = doctor.examine_machine()
+    assert (report.usable, report.scratch, report.file_systems[0].writable) == (False, None, False)
+    fault = "cannot be written: Read-only" if exists else f"this account may not create it in {tmp_path}"
+    assert fault in report.problems[0]
+
+
+def raise_read_only(_base: Path) -> float:
+    raise OSError(errno.EROFS, os.strerror(errno.EROFS))
 
 
 def test_other_file_systems_are_shown_and_no_problem(machine_with, tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from iowatch.core import MachineError, UsageError, escape_line, file_system_type, settings, suggest_name, units
-from iowatch.site import file_system, machine, schedulers, storage, system, trial
+from iowatch.site import file_system, machine, repository, schedulers, storage, system, trial
 
 _LOG = logging.getLogger(__name__)
 
@@ -58,6 +58,7 @@ class InitResult:
         verified, unverified: what was tried with success and without, or not at all.
         refused: whether an answer that was given as an option failed its trial.
         commands: what to run next, with its purpose.
+        recipes: files for schedulers that name this system now.
     """
 
     name: str
@@ -67,6 +68,7 @@ class InitResult:
     unverified: tuple[str, ...]
     refused: bool
     commands: tuple[tuple[str, str], ...]
+    recipes: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "commands": [command for command, _ in self.commands]}
@@ -662,6 +664,7 @@ def write_system(
         unverified=unverified,
         refused=ask is None and has_given_answer and bool(unverified),
         commands=_next_commands(name),
+        recipes=tuple(map(str, repository.name_system_in_recipes(name))),
     )
 
 

@@ -37,6 +37,30 @@ from iowatch.core.yamlfile import CheckedModel, YamlDocument, documentation_hint
 ReferencePolicy = Literal["required", "optional", "none"]
 # In place of names: every file system that the system measures.
 ALL_FILE_SYSTEMS = "all"
+# Name of the only case of a suite in ReFrame, where a name is required; runs of it have the name of the benchmark.
+ONLY_CASE = "single"
+_ONLY_CASE = re.compile(rf"{ONLY_CASE}(?:,|$)")
+
+
+def run_name(benchmark: str, case: str) -> str:
+    """Return the name of the runs of a case in expected sets and in the history: `ior:op=write`, or `mdtest` alone.
+
+    Args:
+        case: its name; `single` is that of the only case of a suite.
+    """
+    name = _ONLY_CASE.sub("", case, count=1) if _ONLY_CASE.match(case) else case
+    return f"{benchmark}:{name}" if name else benchmark
+
+
+def current_run_name(name: str) -> str:
+    """Return the present name of a run of an older history, in which that of an only case was `mdtest:single`."""
+    benchmark, _, rest = name.partition(":")
+    case, hash_sign, turn = rest.partition("#")
+    if not case:
+        return name
+    return f"{run_name(benchmark, case)}{hash_sign}{turn}"
+
+
 _Axis = Scalar | Annotated[list[Scalar], Field(min_length=1)]
 
 
@@ -87,7 +111,7 @@ class SuiteCase:
     @property
     def run_name(self) -> str:
         """The name of its runs in expected sets and in the history."""
-        return f"{self.benchmark}:{self.name}"
+        return run_name(self.benchmark, self.name)
 
     @property
     def tool(self) -> Benchmark:
@@ -220,7 +244,7 @@ def read_suite_file(path: Path) -> list[SuiteCase]:
             SuiteCase(
                 suite=suite_of_file(path.stem),
                 benchmark=benchmark.name,
-                name=",".join(words) or "single",
+                name=",".join(words) or ONLY_CASE,
                 options=benchmark.read_options(combination.options),
                 reference=suite.reference,
                 time_limit_s=suite.time_limit,

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from iowatch.benchmarks.suites import suite_names
+from iowatch.benchmarks.suites import current_run_name, suite_names
 from iowatch.core import InputError, IowatchError, RunKey, UnplannedRun, format_count, utc_now
 from iowatch.reference import reviews
 from iowatch.session.context import CaseSelection, SessionContext, make_context, select_cases
@@ -120,11 +120,15 @@ def _remembered_results(history: History, selection: CaseSelection) -> dict[Expe
 
 
 def _expected_and_deferred(history: History, session: SessionRow) -> list[ExpectedResult]:
-    """The results that a session expected, and those of the runs that did not fit its budget."""
+    """The results that a session expected, and those of the runs that did not fit its budget, under present names."""
     results = [*history.expected(session.uuid)]
     for run in session.facts.deferred:
         results += run.expected()
-    return results
+    return [_with_current_name(result) for result in results]
+
+
+def _with_current_name(result: ExpectedResult) -> ExpectedResult:
+    return replace(result, run_name=current_run_name(result.run_name))
 
 
 @dataclass(frozen=True)
@@ -236,7 +240,7 @@ def _accepted_losses(options: SessionOptions) -> dict[ExpectedResult, int]:
             for text in run.results:
                 operation, metric = text.rsplit(" ", 1)
                 result = ExpectedResult(run.run, run.partition, run.stack, operation, metric)
-                accepted[result] = int(decision.date.timestamp())
+                accepted[_with_current_name(result)] = int(decision.date.timestamp())
     return accepted
 
 

@@ -195,7 +195,7 @@ def find_duplicate_cases(cases: Sequence[SuiteCase], directory: Path) -> dict[st
     for case in cases:
         key = _identity_without_striping(case)
         if key in seen:
-            duplicates[f"{case.benchmark}:{case.name}"] = reason
+            duplicates[case.run_name] = reason
         seen.add(key)
     return duplicates
 

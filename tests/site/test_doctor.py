@@ -56,8 +56,8 @@ def test_bare_debian_gets_one_apt_command(machine_with) -> None:
     report = doctor.examine_machine()
     assert not report.usable
     assert report.commands == (
-        "apt-get install -y gcc openmpi-bin libopenmpi-dev libhdf5-openmpi-dev libnetcdf-mpi-dev "
-        "libpnetcdf-dev pnetcdf-bin fio hpcc cmake pkg-config libyaml-dev strace",
+        "apt-get install -y -o DPkg::Lock::Timeout=600 gcc openmpi-bin libopenmpi-dev libhdf5-openmpi-dev "
+        "libnetcdf-mpi-dev libpnetcdf-dev pnetcdf-bin fio hpcc cmake pkg-config libyaml-dev strace",
         SPACK,
     )
 
@@ -65,9 +65,9 @@ def test_bare_debian_gets_one_apt_command(machine_with) -> None:
 @pytest.mark.parametrize(
     ("debian", "features", "expected"),
     [
-        (True, {"hdf5", "fio"}, ("apt-get install -y libhdf5-openmpi-dev fio",)),
-        (True, {"netcdf4", "h5bench"}, ("apt-get install -y libnetcdf-mpi-dev", SPACK)),
-        (True, {"libyaml"}, ("apt-get install -y libyaml-dev",)),
+        (True, {"hdf5", "fio"}, ("apt-get install -y -o DPkg::Lock::Timeout=600 libhdf5-openmpi-dev fio",)),
+        (True, {"netcdf4", "h5bench"}, ("apt-get install -y -o DPkg::Lock::Timeout=600 libnetcdf-mpi-dev", SPACK)),
+        (True, {"libyaml"}, ("apt-get install -y -o DPkg::Lock::Timeout=600 libyaml-dev",)),
         (False, {"libyaml"}, (SPACK,)),
         (False, {"hdf5"}, (SPACK,)),
         (False, {"fio", "romio"}, (SPACK,)),
@@ -107,7 +107,11 @@ def test_other_sources_of_missing_programs_are_named(machine_with) -> None:
 
 def test_apt_command_has_sudo_without_root(machine_with) -> None:
     machine_with("gcc", "openmpi", uid=1000)
-    assert doctor.examine_machine().commands[0].startswith("sudo apt-get install -y libhdf5-openmpi-dev ")
+    assert (
+        doctor.examine_machine()
+        .commands[0]
+        .startswith("sudo apt-get install -y -o DPkg::Lock::Timeout=600 libhdf5-openmpi-dev ")
+    )
 
 
 def test_other_distributions_get_the_spack_command(machine_with) -> None:
@@ -153,7 +157,7 @@ def test_output_starts_with_the_answer(machine_with) -> None:
     first, second = done.stdout.splitlines()[:2]
     assert first.startswith("Suites can run; missing: parallel HDF5, ")
     packages = "libhdf5-openmpi-dev libnetcdf-mpi-dev libpnetcdf-dev pnetcdf-bin fio hpcc"
-    assert second == f"  add it with: apt-get install -y {packages}"
+    assert second == f"  add it with: apt-get install -y -o DPkg::Lock::Timeout=600 {packages}"
 
 
 def test_retired_system_gets_no_install_command(machine_with) -> None:
@@ -173,7 +177,10 @@ def test_system_without_system_stacks_gets_only_needed_packages(machine_with, mo
     machine_with(programs=False)
     described = system.load_system("local").model_copy(update={"system_stacks": False})
     monkeypatch.setattr(doctor, "load_system", lambda _system: described)
-    assert doctor.examine_machine().commands == ("apt-get install -y cmake pkg-config strace", SPACK)
+    assert doctor.examine_machine().commands == (
+        "apt-get install -y -o DPkg::Lock::Timeout=600 cmake pkg-config strace",
+        SPACK,
+    )
 
 
 def copy_system(place: Path, monkeypatch: pytest.MonkeyPatch, old: str, new: str) -> None:

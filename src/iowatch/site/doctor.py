@@ -159,8 +159,11 @@ class DoctorReport:
 
 
 def apt_install_command(packages: Sequence[str]) -> str:
-    """Return the command line that installs Debian packages, with sudo unless root."""
-    command = f"apt-get install -y {' '.join(packages)}"
+    """Return the command line that installs Debian packages, with sudo unless root.
+
+    It waits ten minutes for the lock of dpkg, which the first boot of a machine holds.
+    """
+    command = f"apt-get install -y -o DPkg::Lock::Timeout=600 {' '.join(packages)}"
     if os.getuid() == 0:
         return command
     return f"sudo {command}"

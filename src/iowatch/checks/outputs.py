@@ -13,6 +13,7 @@ from iowatch.benchmarks import hints, registry
 from iowatch.checks.extension import find_extension
 from iowatch.checks.job import covariate_settings
 from iowatch.checks.machine import clock_failure, machine_facts
+from iowatch.checks.nodes import differences_between_nodes, each_node_fact
 from iowatch.checks.order import turn_run_name
 from iowatch.checks.program import other_run_reasons, program_facts
 from iowatch.checks.run import (
@@ -38,7 +39,7 @@ from iowatch.checks.starts import options_of_verification
 from iowatch.checks.tracing import missing_trace
 from iowatch.checks.validation import add_parameters, merge_outputs, missing_case_results, validate_output
 from iowatch.core import Output, Scalar
-from iowatch.site import covariates, job_state
+from iowatch.site import covariates, earlier_starts, job_state
 
 # What benchio records as the source of the hints of an open file (`src/once.c`) if the MPI gives back any hint.
 _ANY_HINT_GIVEN_BACK = "repeats any hint"
@@ -168,6 +169,7 @@ def _failures(run: CheckedRun, job: FinishedJob, outputs: Sequence[Output]) -> l
     if is_measured(run):
         reasons.append(missing_trace(run, len(outputs)))
     reasons.append(clock_failure(run.submitted_s, read_number(run.stage / STARTED_FILE)))
+    reasons += differences_between_nodes(run)
     reasons += other_run_reasons(run, job, outputs)
     reasons.append(_verification_failure(run, job))
     reasons += _hint_failures(run, outputs)
@@ -250,7 +252,8 @@ def _run_facts(run: CheckedRun, job: FinishedJob) -> dict[str, Any]:
         "reframe_test": run.test,
         **striping_facts(run),
         **scratch_facts(run),
-        **machine_facts(run.stage),
+        **_machine_facts(run, job),
+        **each_node_fact(run.stage),
         **covariates.read_snapshots(run.stage, covariate_settings(run.system)),
         "exit_code": read_number(run.stage / StartFiles(0).exit_code),
         "nodes": list(job.nodes),
@@ -265,6 +268,17 @@ def _run_facts(run: CheckedRun, job: FinishedJob) -> dict[str, Any]:
         facts["avoided_nodes"] = list(run.avoided_nodes)
     for name, settings in run.order.extensions.items():
         facts.update(find_extension(name).facts(run, settings))
+    return facts
+
+
+def _machine_facts(run: CheckedRun, job: FinishedJob) -> dict[str, dict[str, str]]:
+    """The facts of the first node; how often the job was started again, with what ended its earlier starts."""
+    facts = machine_facts(run.stage)
+    machine = facts.get("machine", {})
+    if "requeued" in machine:
+        earlier = earlier_starts(run.scheduler, job.job_id)
+        if earlier:
+            machine["requeued"] += f", after {'; '.join(earlier)}"
     return facts
 
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
         PartitionLimits,
         avoiding_options,
         current_allocation,
+        earlier_starts,
         exceeded_limits,
         exceeded_partition_limit,
         job_nodes,

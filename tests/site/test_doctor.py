@@ -226,6 +226,18 @@ def test_valid_reframe_configuration_is_accepted(tmp_path: Path, var: Path, monk
     assert doctor.examine_machine("copied").problems == ()
 
 
+def test_interfaces_that_a_program_lacks_are_shown() -> None:
+    """`iowatch doctor` is what a session names for cases that are not available."""
+    parts = (StackPart("ior", "4.0.0", {"hdf5": "false", "ncmpi": "true", "mdtest-posix": "false"}),)
+    described = build_stack(*parts, name="system-x", kind="system", features=("ior", "mdtest"))
+    ior, mdtest = (
+        next(requirement for requirement in doctor._requirements() if requirement.feature == name)
+        for name in ("ior", "mdtest")
+    )
+    assert doctor._versions_in_stacks(ior, [described]) == ("4.0.0 (system-x, no HDF5 interface)",)
+    assert doctor._versions_in_stacks(mdtest, [described]) == ("4.0.0 (system-x, no POSIX interface)",)
+
+
 def test_scratch_on_another_file_system_is_a_problem(machine_with, tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is created; an undeclared file system is shown, and a misspelt path is a problem."""
     machine_with("gcc", "openmpi")

@@ -246,10 +246,11 @@ def _find_obstacle(run: PlannedRun, capabilities: _Capabilities, excluded: Exclu
     elif lacking_interfaces := run.case.lacking_interfaces(features):
         reasons.append(f"this {run.case.benchmark} has no {' and no '.join(lacking_interfaces)}")
     exceeded_partition = exceeded_partition_limit(run.case, run.partition, capabilities.partition_limits)
+    exceeded = exceeded_limits(run.case, capabilities.system_limits)
+    # The limits of the system are not below those of its partitions: one reason is enough.
     if exceeded_partition is not None:
         reasons.append(exceeded_partition)
-    exceeded = exceeded_limits(run.case, capabilities.system_limits)
-    if exceeded:
+    elif exceeded:
         reasons.append(f"requires {', '.join(exceeded)}")
     excluded_reason = excluded.reason(run.name)
     if excluded_reason is not None:

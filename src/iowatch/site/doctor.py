@@ -16,7 +16,7 @@ from iowatch.site import MeasuredFileSystem, Stack, System, covariates, discover
 from iowatch.site.stack import install as stack_install
 from iowatch.site.stack import load as stacks
 from iowatch.site.stack import probe as stack_probe
-from iowatch.site.stack.records import parse_pinned_spec, root_specs
+from iowatch.site.stack.records import StackPart, parse_pinned_spec, root_specs
 
 
 @dataclass(frozen=True)
@@ -310,11 +310,21 @@ def _versions_in_stacks(requirement: Requirement, usable_stacks: Iterable[Stack]
         for part in stack.parts:
             if part.name not in requirement.parts:
                 continue
-            version = f"{part.version} ({stack.name})"
+            lacking = _lacking_interfaces(requirement, part)
+            version = f"{part.version} ({', '.join([stack.name, *lacking])})"
             if len(requirement.parts) > 1:
                 version = f"{part.name} {version}"
             versions.append(version)
     return tuple(versions)
+
+
+def _lacking_interfaces(requirement: Requirement, part: StackPart) -> list[str]:
+    """Return what the build of a benchmark lacks: `no HDF5 interface`."""
+    benchmark = BENCHMARKS.get(requirement.feature or "")
+    if benchmark is None:
+        return []
+    lacking = [interface for interface in benchmark.interfaces if stack_probe.lacks_interface(part, interface)]
+    return [f"no {interface.title}" for interface in lacking]
 
 
 def _darshan_reader() -> RequirementStatus:

@@ -317,7 +317,7 @@ def test_build_without_posix_or_mpiio_is_recognised(tool: Tool) -> None:
 def test_interfaces_are_unknown_if_nothing_answers(tool: Tool) -> None:
     tool("ior", "exit 1")
     benchmark = BENCHMARKS["ior"]
-    assert stack_probe._probe_interfaces(benchmark, [str(tool("ior", "exit 1"))]) == {}
+    assert stack_probe._probe_interfaces(benchmark, [str(tool("ior", "exit 1"))], starts_here=True) == {}
     assert stack_probe.lacking_interface_features([StackPart("ior", "4.0.0")]) == ()
 
 

@@ -93,3 +93,13 @@ def test_part_that_does_not_answer_is_not_absent(tool: Tool) -> None:
     # From the shell with the modules of a stack it is handed on.
     document = {**stack.to_json(), "unanswered": dict(stack.unanswered)}
     assert stack_from_json(document, "x").unanswered == stack.unanswered
+
+
+def test_program_that_does_not_start_here_is_asked_once_only(tool: Tool, tmp_path: Path) -> None:
+    """On login nodes without a process manager each start of MPI may hang; its libraries say what it has."""
+    tool("ldd", "echo 'libmpi.so.40 => /usr/lib/libmpi.so.40'")
+    tool("ior", f'echo "$*" >> {tmp_path}/asked; {HANG}')
+    part = stack_probe.probe_package("ior", stack_probe.MpiInstallation("openmpi"))
+    assert part is not None
+    assert (part.version, part.variants) == ("unknown", {"hdf5": "false", "ncmpi": "false"})
+    assert "-h" not in (tmp_path / "asked").read_text().split()

@@ -124,7 +124,8 @@ def _never_ended_reason(run: CheckedRun, job: FinishedJob) -> str:
     """Why a start of the program left no exit code: what its job printed, and its state in the scheduler."""
     state = job_state(run.scheduler, job.job_id, job.wait_limit_minutes)
     reasons = [words for words in (_first_error_line(run.stage), state) if words]
-    return ": ".join([_interrupted_step(run), *filter(None, ["; ".join(reasons)])])
+    step = _interrupted_step(run)
+    return f"{step}: {'; '.join(reasons)}" if reasons else step
 
 
 def _interrupted_step(run: CheckedRun) -> str:

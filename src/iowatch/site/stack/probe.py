@@ -300,7 +300,10 @@ def probe_package(package: str, flavour: MpiInstallation) -> StackPart | None:
         command = shutil.which(first_probe.version_command[0])
     if program is None or command is None:
         return None
-    version = _program_version(first_probe, command)
+    with unanswered_questions() as questions:
+        version = _program_version(first_probe, command)
+    # An MPI that cannot start a program on this node lets all programs wait until their time is over.
+    starts_here = not questions
     programs = [command, program]
     for probe in probes[1:]:
         other_program = _find_program(probe, flavour)
@@ -309,11 +312,11 @@ def probe_package(package: str, flavour: MpiInstallation) -> StackPart | None:
     files = tuple(dict.fromkeys(programs))
     variants: dict[str, str] = {}
     for benchmark in benchmarks:
-        variants.update(_probe_interfaces(benchmark, files))
+        variants.update(_probe_interfaces(benchmark, files, starts_here))
     return StackPart(package, version, variants, files=files, checksums=file_checksums(files))
 
 
-def _probe_interfaces(benchmark: Benchmark, programs: Iterable[str]) -> dict[str, str]:
+def _probe_interfaces(benchmark: Benchmark, programs: Iterable[str], starts_here: bool) -> dict[str, str]:
     """Return variants of a package: `false` for each interface that its build of a benchmark lacks.
 
     The program itself lists them. If it does not, an interface is lacking whose library the program does not load.
@@ -321,6 +324,7 @@ def _probe_interfaces(benchmark: Benchmark, programs: Iterable[str]) -> dict[str
 
     Args:
         programs: paths of the programs of the package.
+        starts_here: whether they can be started on this machine.
     """
     probe = benchmark.probe
     program = None
@@ -328,7 +332,7 @@ def _probe_interfaces(benchmark: Benchmark, programs: Iterable[str]) -> dict[str
         program = next((path for path in programs if Path(path).name == probe.program), None)
     if probe is None or program is None:
         return {}
-    listed = _listed_interfaces(probe, program)
+    listed = _listed_interfaces(probe, program) if starts_here else None
     linked_libraries = ""
     if listed is None and any(interface.library for interface in benchmark.interfaces):
         linked_libraries = query_tool("ldd", program)

@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from iowatch.benchmarks import benchmark, parsing
-from iowatch.benchmarks.benchmark import Benchmark, ProgramProbe, repetitions
+from iowatch.benchmarks.benchmark import Benchmark, ProgramInterface, ProgramProbe, repetitions
+from iowatch.benchmarks.ior import LISTED_INTERFACES
 from iowatch.benchmarks.options import (
     NODES,
     RANKS,
@@ -488,7 +489,10 @@ MDTEST = Benchmark(
     signatures=_SIGNATURES,
     banner=r"^mdtest-\S+ was launched with",
     package="ior",
-    probe=ProgramProbe("mdtest"),
+    probe=ProgramProbe("mdtest", interfaces_command=("mdtest", "-h"), interfaces_pattern=LISTED_INTERFACES),
+    # mdtest is in IOR's package, whose other programs may have what mdtest lacks.
+    interfaces=(ProgramInterface("mdtest-posix", "POSIX interface", listed="POSIX"),),
+    uses=lambda _options: ("mdtest-posix",),
     options=_OPTIONS,
     program=lambda _options: "mdtest",
     arguments=_arguments,

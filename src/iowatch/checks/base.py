@@ -38,7 +38,7 @@ from iowatch.checks.run import CheckedRun, FinishedJob, JobScript
 from iowatch.checks.scratch import check_space, remove_ended_scratch, scratch_base
 from iowatch.core import METRICS, InputError, IowatchError, Output, RunKey, Scalar
 from iowatch.reference import bandwidth, policy
-from iowatch.site import job_nodes
+from iowatch.site import job_nodes, partition_limits
 
 __all__ = ["BenchmarkCheck", "entries"]
 
@@ -99,7 +99,9 @@ class BenchmarkCheck(rfm.RunOnlyRegressionTest):  # type: ignore[misc]
         self.descr = f"{self.benchmark} {self.case.name}"
         self.tags = {self.case.suite, self.benchmark}
         self.valid_systems = ["*"]
-        self.valid_prog_environs = [" ".join(f"+{feature}" for feature in self.case.requires)]
+        required = [f"+{feature}" for feature in self.case.requires]
+        excluded = [f"-{feature}" for feature in self.case.excludes]
+        self.valid_prog_environs = [" ".join([*required, *excluded])]
         self.time_limit = self.time_limit or f"{self.case.time_limit_s}s"
         self.num_tasks = self.case.ranks
         self.num_tasks_per_node = math.ceil(self.case.ranks / self.case.nodes)
@@ -139,6 +141,9 @@ class BenchmarkCheck(rfm.RunOnlyRegressionTest):  # type: ignore[misc]
             settings=_reframe_settings(partition, environment),
             places_tasks=hasattr(self.job.launcher, "placed"),
             submitted_s=self._submitted_s,
+            partition_limits=partition_limits(
+                partition.scheduler.registered_name, partition.extras.get("nodes"), partition.processor.num_cpus
+            ),
         )
 
     @run_after("setup")

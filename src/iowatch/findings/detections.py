@@ -6,6 +6,7 @@ Series are adjusted for the covariates of their runs.
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -300,11 +301,16 @@ class HistoryExtent:
         days: UTC days with observations, in the series with most of them; several runs per day count once.
         series: number of monitored series.
         assessable: number of series with enough observations, as of the last update of findings.
+        stepped: number of series in which the last update found a step, where none is assessable yet: many sessions of
+            one day are no history, but what was found in them is reported.
+        largest_step: gain of the largest of these steps; 1 without any.
     """
 
     days: int
     series: int
     assessable: int
+    stepped: int = 0
+    largest_step: float = 1.0
 
     @property
     def is_assessed(self) -> bool:
@@ -315,16 +321,36 @@ class HistoryExtent:
 def history_extent(history: History, systems: Sequence[str]) -> HistoryExtent:
     """Combined extent of the history of several systems."""
     days = series = assessable = 0
+    early_gains: list[float] = []
     for system in systems:
         rows = headline_series(history, system)
         days_of_system = _most_days(history, rows)
         # Detection counts observations irrespective of the time between them; many runs within an hour are no history.
+        detections = load_detections(history, [row.id for row in rows])
         if days_of_system >= MIN_OBSERVATIONS:
-            detections = load_detections(history, [row.id for row in rows])
             assessable += sum(detection.status == "ok" for detection in detections.values())
+        else:
+            early_gains += _gains_of_steps(rows, detections)
         days = max(days, days_of_system)
         series += len(rows)
-    return HistoryExtent(days, series, assessable)
+    if assessable or not early_gains:
+        return HistoryExtent(days, series, assessable)
+    largest = max(early_gains, key=lambda gain: abs(math.log(gain)))
+    return HistoryExtent(days, series, assessable, len(early_gains), largest)
+
+
+def _gains_of_steps(rows: Sequence[SeriesRow], detections: Mapping[int, Detection]) -> list[float]:
+    """Gain of the largest confirmed step of each series that has one."""
+    gains: list[float] = []
+    for row in rows:
+        detection = detections.get(row.id)
+        if detection is None:
+            continue
+        sign = METRICS[row.metric].sign
+        gains_of_series = [step.ratio**sign for step in detection.steps if not step.suspected]
+        if gains_of_series:
+            gains.append(max(gains_of_series, key=lambda gain: abs(math.log(gain))))
+    return gains
 
 
 def _most_days(history: History, rows: Sequence[SeriesRow]) -> int:

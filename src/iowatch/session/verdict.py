@@ -38,6 +38,7 @@ from iowatch.session import conditions, fact_comparison
 from iowatch.session.continuity import lost_session_problems
 from iowatch.session.coverage import MissingRun, assess_coverage
 from iowatch.session.missing_reasons import reasons_of_failures, recorded_losses
+from iowatch.session.plan import UnavailableCase
 from iowatch.session.run import SessionSummary
 from iowatch.site import suite_on_system
 from iowatch.store import (
@@ -67,6 +68,7 @@ class HeadlineResult:
     value: float
     unit: str
     samples: int
+    partition: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +85,7 @@ class TransferCounts:
     collective: int = 0
     independent: int = 0
     printed: str | None = None
+    partition: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +177,13 @@ class Verdict:
     install_commands: tuple[str, ...] = ()
 
     @property
+    def has_several_partitions(self) -> bool:
+        """Whether names of runs need their partition to be unambiguous."""
+        named = (*self.headlines, *self.transfers, *self.failed, *self.missing, *self.references)
+        partitions = {run.partition for run in (*named, *self.unavailable, *self.deferred, *self.added)}
+        return len(partitions - {""}) > 1
+
+    @property
     def exit_code(self) -> int:
         """0 only if all results were received, none changed, none is outside its reference, and no problem remains."""
         return 0 if self.status == "ok" and not (self.changes or self.references or self.problems) else 1
@@ -193,7 +203,10 @@ def assess_session(history: History, summary: SessionSummary) -> Verdict:
     # What ran is what ran before.
     fact_differences = fact_comparison.compare_facts(history, session)
     # Pages and notices read from the facts of the session what is known only now.
-    unavailable = _count_by_reason("unavailable", [(case.stack, case.reason) for case in summary.unavailable])
+    partitions = {result.partition for result in history.expected(session.uuid)}
+    partitions |= {run.partition for run in (*summary.unavailable, *summary.deferred_runs)}
+    names_partitions = len(partitions - {""}) > 1
+    unavailable = _count_by_reason("unavailable", summary.unavailable, names_partitions)
     history.add_facts(
         session.uuid,
         SessionFacts(
@@ -236,7 +249,7 @@ def assess_session(history: History, summary: SessionSummary) -> Verdict:
         recovered=summary.recovered,
         wall_s=summary.wall_s,
         benchmark_s=summary.benchmark_s,
-        deferred=_count_by_reason("deferred", [(run.stack, run.reason) for run in summary.deferred_runs]),
+        deferred=_count_by_reason("deferred", summary.deferred_runs, names_partitions),
         added=tuple(_added_problem(run) for run in summary.added_runs),
         dismissed=tuple(finding for finding in findings if finding.dismissed_change_remains),
         stopped=summary.stop_reason,
@@ -326,6 +339,7 @@ def _headline_results(
                     value=metric.best(samples),
                     unit=metric.unit,
                     samples=len(samples),
+                    partition=run.partition,
                 )
             )
     return tuple(headlines)
@@ -375,7 +389,8 @@ def _transfer_counts(history: History, runs: Sequence[RunRow]) -> tuple[Transfer
             counts = counts_of_operations.get(operation)
             if counts is None:
                 published = published_counts(series.case)
-                counts = TransferCounts(run.stack, run.name, operation, printed=published.text if published else None)
+                printed = published.text if published else None
+                counts = TransferCounts(run.stack, run.name, operation, printed=printed, partition=run.partition)
             number = round(samples[-1])
             # Each of the two metrics is a series of its own.
             if series.metric == _COLLECTIVE_METRIC:
@@ -455,19 +470,39 @@ def _outside_usual_reason(series: SeriesRow, result: OutsideResult) -> str:
 
 def _reference_errors(summary: SessionSummary) -> tuple[RunProblem, ...]:
     """Failures of checks after the measurement: an invalid reference, or a missing required entry."""
-    stacks_and_reasons: list[tuple[str, str]] = []
+    errors: list[_ReasonOfStack] = []
     for failure in summary.failures:
         if failure.phase != "performance" or failure.error == _OUTSIDE_REFERENCE:
             continue
         # The message of an error that iowatch reports is complete without the class of the error.
         is_reported = failure.error == InputError.__name__ and failure.message
-        stacks_and_reasons.append((failure.stack, failure.message if is_reported else failure.reason))
-    return _count_by_reason("outside reference", stacks_and_reasons)
+        errors.append(_ReasonOfStack("", failure.stack, failure.message if is_reported else failure.reason))
+    return _count_by_reason("outside reference", errors, names_partitions=False)
 
 
-def _count_by_reason(kind: ProblemKind, stacks_and_reasons: Iterable[tuple[str, str]]) -> tuple[RunProblem, ...]:
-    """One entry per stack and reason, with the number of cases."""
+@dataclass(frozen=True, slots=True)
+class _ReasonOfStack:
+    """Why something is said of a case on a stack; the partition is empty if it is not known, or not named."""
+
+    partition: str
+    stack: str
+    reason: str
+
+
+def _count_by_reason(
+    kind: ProblemKind, cases: Iterable[UnavailableCase | UnplannedRun | _ReasonOfStack], names_partitions: bool
+) -> tuple[RunProblem, ...]:
+    """One entry per partition, stack and reason, with the number of cases.
+
+    Args:
+        names_partitions: whether there are several partitions; the only one is not named.
+    """
+    reasons: list[_ReasonOfStack] = []
+    for case in cases:
+        partition = case.partition if names_partitions else ""
+        reasons.append(_ReasonOfStack(partition, case.stack, case.reason))
     problems: list[RunProblem] = []
-    for (stack, reason), number in Counter(stacks_and_reasons).items():
-        problems.append(RunProblem(kind, stack, format_count(number, "case"), reason))
+    for group, number in Counter(reasons).items():
+        count = format_count(number, "case")
+        problems.append(RunProblem(kind, group.stack, count, group.reason, group.partition))
     return tuple(problems)

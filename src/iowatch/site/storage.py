@@ -64,7 +64,7 @@ class Mount:
         mount: directory.
         technology: a value of `TECHNOLOGY_BY_TYPE`.
         size_bytes, free_bytes: capacity, and space that users may still write; None if it does not respond.
-        writable: whether this user may write to the mount point itself.
+        writable: whether this user may write to the mount point itself, or to a directory on it that suites measure.
         targets, stripe_count, stripe_bytes: for Lustre, as printed by `lfs`; otherwise None.
     """
 
@@ -117,9 +117,15 @@ def parse_striping(text: str) -> dict[str, int]:
     return striping
 
 
-def _describe_mount(mount_point: str, technology: str) -> Mount:
+def _describe_mount(mount_point: str, technology: str) -> Mount | None:
+    """Return the facts of a mounted file system; None if only a file is mounted there.
+
+    Containers mount files over /etc/hosts and others.
+    """
     mount = Mount(mount_point, technology)
     facts = _statvfs(mount_point)
+    if facts is not None and not Path(mount_point).is_dir():
+        return None
     if facts is not None:
         mount = replace(
             mount,
@@ -151,8 +157,11 @@ def list_mounts(table: Path = Path("/proc/self/mounts")) -> list[Mount]:
     """
     mounts: list[Mount] = []
     for mount_point, kernel_type in mount_types(table):
-        if kernel_type in TECHNOLOGY_BY_TYPE and not mount_point.startswith(_KERNEL):
-            mounts.append(_describe_mount(mount_point, TECHNOLOGY_BY_TYPE[kernel_type]))
+        if kernel_type not in TECHNOLOGY_BY_TYPE or mount_point.startswith(_KERNEL):
+            continue
+        mount = _describe_mount(mount_point, TECHNOLOGY_BY_TYPE[kernel_type])
+        if mount is not None:
+            mounts.append(mount)
     return sorted(filter(_can_hold_data, mounts), key=_mount_order)
 
 
@@ -187,7 +196,7 @@ def find_duplicate_cases(cases: Sequence[SuiteCase], directory: Path) -> dict[st
     for case in cases:
         key = _identity_without_striping(case)
         if key in seen:
-            duplicates[f"{case.benchmark}:{case.name}"] = reason
+            duplicates[case.run_name] = reason
         seen.add(key)
     return duplicates
 
@@ -388,6 +397,23 @@ def _write_probe(base: Path) -> float:
             os.unlink(name, dir_fd=directory)
     finally:
         os.close(directory)
+
+
+def check_writable(base: Path) -> None:
+    """Check that a scratch directory can be written, or created; a file is written and removed, no directory is made.
+
+    Raises:
+        MachineError: it cannot.
+    """
+    if base.is_dir():
+        check_scratch_space(base, 0)
+        return
+    parent = _existing_directory(base)
+    if not os.access(parent, os.W_OK | os.X_OK):
+        raise MachineError(
+            f"the scratch directory {base} does not exist, and this account may not create it in {parent}",
+            hint="Create it for this account, or name another with --scratch or IOWATCH_SCRATCH.",
+        )
 
 
 CLOCK_TOLERANCE_S = 300.0

@@ -391,6 +391,8 @@ def suite_on_system(suite: str, system: str, file_systems: Sequence[str] = ()) -
 
 
 TEMPLATE_NAME = "_template"
+# Word of the files for schedulers until a system is described; no system can be named like it.
+SYSTEM_PLACEHOLDER = "SYSTEM"
 
 
 def system_names() -> list[str]:
@@ -405,6 +407,11 @@ def system_file(name: str, file_name: str = "system") -> Path:
         UsageError: unknown system.
     """
     names = system_names()
+    if name == SYSTEM_PLACEHOLDER:
+        raise UsageError(
+            f"'{name}' is the placeholder of files for schedulers, not a system",
+            hint="Write a name of `iowatch system list` in its place; `iowatch system init` does it in ci/.",
+        )
     if name not in names:
         raise UsageError(f"no system '{name}'", hint=f"{suggest_name(name, names)} `iowatch system init` makes one.")
     return settings.find_file(file_name, name)

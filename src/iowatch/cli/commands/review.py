@@ -24,6 +24,7 @@ from iowatch.core import UsageError
 from iowatch.findings import record_decision
 from iowatch.output.finding_document import printed_finding
 from iowatch.output.review_actions import REVIEW_ACTIONS, ReviewAction
+from iowatch.output.text.problems import describe_run
 from iowatch.reference import current_author, events, reviews
 from iowatch.session import accepted_plan, continuity, fact_comparison, ledger
 from iowatch.store import History
@@ -138,8 +139,10 @@ def plan(
     elif not lost and not differences:
         print_lines(f"{system}: everything that earlier sessions expected is planned.")
     else:
+        all_lost = [run for runs in lost.values() for run in runs]
+        with_partition = len({run.partition for run in all_lost}) > 1
         for name, runs in lost.items():
-            print_lines(*(f"{name}: {run.stack} {run.name}: {run.reason}" for run in runs))
+            print_lines(*(f"{name}: {describe_run(run.key, with_partition)}: {run.reason}" for run in runs))
         print_lines(*fact_comparison.describe_differences(differences))
         if reason:
             print_lines(f"Accepted in {reviews.review_file_path(system)}; commit it.")

@@ -366,6 +366,13 @@ class SessionEntry:
     coverage: SessionCoverage
 
     @property
+    def has_several_partitions(self) -> bool:
+        """Whether names of runs need their partition to be unambiguous."""
+        named = (*self.coverage.failed, *self.coverage.missing_results)
+        partitions = {run.partition for run in (*named, *self.runs)}
+        return len(partitions) > 1
+
+    @property
     def lacking_run_sections(self) -> list[ProblemSection]:
         """The runs that lack results, by what is wrong with them."""
         return lacking_run_sections(self.coverage.failed, self.coverage.missing)

@@ -128,7 +128,7 @@ class _OutputFileType(click.Path):
     """A file to write, which may exist: no device or pipe, and in a directory that exists."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        path: Path = super().convert(value, param, ctx)
+        path = Path(str(super().convert(value, param, ctx)))
         kind = special_file_kind(path)
         if kind is not None:
             self.fail(f"'{path}' is {kind}; expected a file", param, ctx)

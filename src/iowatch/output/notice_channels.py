@@ -484,8 +484,8 @@ def _post_notice(
     if not accept(answer):
         # Without its words, which may contain the address.
         size = f"{len(answer.text)} characters of {answer.content_type or 'unknown type'}"
-        message = f"the server answered {answer.code}, but not as {channel.kind} confirms a notice ({size})"
-        raise UndeliveredError(message)
+        reason = f"the server answered {answer.code}, but not as {channel.kind} confirms a notice ({size})"
+        raise UndeliveredError(reason)
 
 
 def _send_mail(channel: MailChannel, notice: Notice) -> None:

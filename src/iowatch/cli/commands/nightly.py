@@ -30,7 +30,7 @@ _DEFAULT_HOURS = 26.0
 @database_option
 @json_option
 @click.pass_context
-def command(context: click.Context, quiet: bool, check: bool, hours: float | None, **given: Any) -> int:
+def command(context: click.Context, /, quiet: bool, check: bool, hours: float | None, **given: Any) -> int:
     """Run a nightly session, build the dashboard and send notices. For schedulers; takes the options of `iowatch run`.
 
     Exit codes are those of `iowatch run`. Away from a terminal the output is also written to

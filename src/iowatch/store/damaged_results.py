@@ -76,15 +76,11 @@ def find_damaged_results(
 
 def _select_results(system: str | None, newest: int | None) -> Select[Any]:
     table = ResultTable
-    statement: Select[Any] = (
-        select(
-            table.run_id, table.series_id, table.n, table.max, table.median, table.min, table.mean, table.samples,
-            SeriesTable.metric,
-        )
-        .join(SeriesTable, SeriesTable.id == table.series_id)
-        .order_by(table.run_id.desc())
-        .limit(newest)
-    )  # fmt: skip
+    columns: list[Any] = [table.run_id, table.series_id, table.n, table.max, table.median, table.min, table.mean]
+    columns += [table.samples, SeriesTable.metric]
+    statement: Select[Any] = select(*columns)
+    statement = statement.join(SeriesTable, SeriesTable.id == table.series_id)
+    statement = statement.order_by(table.run_id.desc()).limit(newest)
     if system is None:
         return statement
     return statement.join(SystemTable, SystemTable.id == SeriesTable.system_id).where(SystemTable.name == system)

@@ -110,10 +110,7 @@ def test_nightly_gives_the_settings_of_the_site_to_its_script(
 
 def test_files_for_schedulers_get_the_name_of_the_first_system(site: Path, cli: Cli) -> None:
     """Until then they have a placeholder, which is refused: `--system local` measured the disk of the login node."""
-    recipes = [
-        path for path in (site / "ci").iterdir() if "iowatch nightly" in path.read_text() or "nightly" in path.name
-    ]
-    named = [path for path in recipes if "--system SYSTEM" in path.read_text()]
+    named = [path for path in (site / "ci").iterdir() if "--system SYSTEM" in path.read_text()]
     assert {path.name for path in named} == {
         *("iowatch.cron", "iowatch.service", "scrontab", "gitlab-ci.yml", "github-workflow.yml")
     }

@@ -262,7 +262,11 @@ def read_decisions(system: str) -> RecordedDecisions:
     Raises:
         InputError: the file is not YAML, or has another structure.
     """
-    entry_models = {"decisions": Decision, "plans": PlanDecision, "histories": HistoryDecision}
+    entry_models: dict[str, type[ClosedModel]] = {
+        "decisions": Decision,
+        "plans": PlanDecision,
+        "histories": HistoryDecision,
+    }
     valid = read_valid_entries(review_file_path(system), system, ReviewFile, entry_models)
     if valid.file is None:
         return RecordedDecisions()

@@ -112,7 +112,7 @@ def _select_chain() -> Select[Any]:
 
 
 def _chained(row: Row[Any]) -> ChainedSession:
-    return ChainedSession(*row)
+    return ChainedSession(**row._mapping)
 
 
 def chained_sessions(connection: Connection, system: str) -> dict[str, ChainedSession]:

@@ -76,7 +76,7 @@ def find_damaged_results(
 
 def _select_results(system: str | None, newest: int | None) -> Select[Any]:
     table = ResultTable
-    statement = (
+    statement: Select[Any] = (
         select(
             table.run_id, table.series_id, table.n, table.max, table.median, table.min, table.mean, table.samples,
             SeriesTable.metric,
@@ -143,7 +143,8 @@ class _SampleSummaries:
         """Return whether the stored summary of each of these rows is this one."""
         stored = np.array([(row.max, row.median, row.min, row.mean) for row in rows], dtype=float).reshape(-1, 4)
         is_exact = (stored[:, 0] == self.max) & (stored[:, 1] == self.median) & (stored[:, 2] == self.min)
-        return is_exact & np.isclose(stored[:, 3], self.mean, rtol=_MEAN_TOLERANCE, atol=0.0)
+        has_mean: NDArray[np.bool_] = np.isclose(stored[:, 3], self.mean, rtol=_MEAN_TOLERANCE, atol=0.0)
+        return is_exact & has_mean
 
 
 def describe_edited_results(damaged: Sequence[DamagedResult]) -> list[str]:

@@ -75,7 +75,10 @@ def command() -> None:
 @command.command("check", epilog=common.examples("iowatch history check"))
 @common.history_options
 def check(db: str | None, as_json: bool) -> int:
-    """Check the database for damage and lost sessions; exit code 1 if there are any."""
+    """Check the history for damage and lost sessions.
+
+    Exit code 1 if there are any.
+    """
     from iowatch.session import continuity
     from iowatch.store import maintenance
 

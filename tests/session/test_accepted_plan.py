@@ -344,7 +344,7 @@ def test_damaged_review_file_accepts_nothing_and_prevents_no_session(
     path.parent.mkdir(parents=True)
     path.write_text("system: local\nplans: [{suite: tiny}]\n")
     assert run.prepare_session(history, tiny_context()).plan.lost == ()
-    assert any(f"{path}:2:" in text and "lost" in text for text in messages), messages
+    assert any(f"{path}:2:" in text and "field 'plans.0.by'" in text for text in messages), messages
 
 
 def test_loss_after_a_restricted_session_that_delivered_the_result_is_not_accepted(night: Night) -> None:

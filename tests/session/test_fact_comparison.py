@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from click.testing import Result as CliResult
 
-from iowatch.core import DAY_S, InputError
+from iowatch.core import DAY_S, InputError, utc_now
 from iowatch.reference import reviews
 from iowatch.session import fact_comparison
 from iowatch.session.run import SessionSummary
@@ -496,3 +496,21 @@ def test_commands_have_the_names_under_which_facts_are_read() -> None:
             without = {**document, "machine": {key: text for key, text in recorded.items() if key != name}}
             is_read = is_read or any(fact.read(document) != fact.read(without) for fact in COMPARED_FACTS.values())
         assert is_read, name
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        ({}, "expected 'lost', the results that are not expected any more, or 'facts'"),
+        (
+            {"lost": [{"partition": "p", "stack": "s", "run": "r", "results": ["write bandwidth"]}]},
+            "'lost' needs 'suite'",
+        ),
+    ],
+)
+def test_decision_on_the_plan_accepts_results_of_a_suite_or_facts(
+    night: Night, entry: dict[str, Any], message: str
+) -> None:
+    common = {"by": "A", "reason": "r", "date": utc_now().replace(microsecond=0)}
+    with pytest.raises(InputError, match=message):
+        reviews.add_plan_decision("local", {**common, **entry})

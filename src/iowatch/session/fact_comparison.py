@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import Any, get_args
 
 from iowatch.core import InputError, canonical_json, format_count, name_without_turn, utc_now
 from iowatch.reference import reviews
@@ -45,7 +45,7 @@ _SESSIONS = 30
 
 @dataclass(frozen=True)
 class FactKey:
-    """A fact of what it is about; `subject` has pairs of name and value."""
+    """A fact of what it is about; `subject` has pairs of name and value, sorted: databases keep no order."""
 
     fact: str
     subject: tuple[tuple[str, str], ...]
@@ -106,7 +106,7 @@ def _is_in_queue(run: RunRow) -> bool:
 
 
 def _subject(fact: ComparedFact, session: SessionRow, run: RunRow) -> tuple[tuple[str, str], ...]:
-    return tuple((name, _subject_value(name, session, run)) for name in fact.subject)
+    return tuple((name, _subject_value(name, session, run)) for name in sorted(fact.subject))
 
 
 def _subject_value(name: SubjectField, session: SessionRow, run: RunRow) -> str:
@@ -145,7 +145,7 @@ class _Decisions:
     def __init__(self, system: str) -> None:
         self._values: dict[tuple[FactKey, str], set[str]] = {}
         for accepted in _accepted_facts(system):
-            key = FactKey(accepted.fact, tuple(accepted.subject.items())).of_all_hosts
+            key = FactKey(accepted.fact, tuple(sorted(accepted.subject.items()))).of_all_hosts
             values = self._values.setdefault((key, accepted.item), set())
             values.discard(accepted.before)
             values.add(accepted.now)
@@ -274,7 +274,7 @@ def _find_baselines(
 
 
 def _difference_key(difference: FactDifference) -> FactKey:
-    return FactKey(difference.fact, tuple(difference.subject.items()))
+    return FactKey(difference.fact, tuple(sorted(difference.subject.items())))
 
 
 def _add_differences(baselines: dict[FactKey, _Baseline], session: SessionRow, decisions: _Decisions) -> set[FactKey]:
@@ -401,14 +401,14 @@ def _format_changes(changed: Sequence[FactDifference]) -> str:
 def _format_subjects(subjects: Sequence[Mapping[str, str]]) -> str:
     """`partition default, stack gnu, 12 runs`."""
     words: list[str] = []
-    for name in subjects[0]:
+    for name in get_args(SubjectField):
         values = dict.fromkeys(subject.get(name, "") for subject in subjects)
         named = [value for value in values if value]
         if not named or name in _UNPRINTED_FIELDS:
             continue
         noun = name.replace("_", " ")
         if len(named) > _LISTED_SUBJECTS:
-            words.append(format_count(len(named), noun))
+            words.append(format_count(len(named), "node" if name == "local_to" else noun))
         else:
             words.append(f"{noun} {' and '.join(named)}")
     return ", ".join(words)

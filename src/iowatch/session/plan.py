@@ -118,7 +118,9 @@ class SessionPlan:
     @property
     def has_several_partitions(self) -> bool:
         """Whether names of runs need their partition to be unambiguous."""
-        partitions = {run.partition for run in (*self.runs, *self.lost, *self.unavailable)}
+        partitions = {run.partition for run in self.runs}
+        partitions |= {run.partition for run in self.lost}
+        partitions |= {case.partition for case in self.unavailable}
         return len(partitions - {""}) > 1
 
     @property

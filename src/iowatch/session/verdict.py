@@ -159,8 +159,10 @@ class Verdict:
     @property
     def has_several_partitions(self) -> bool:
         """Whether names of runs need their partition to be unambiguous."""
-        named = (*self.headlines, *self.transfers, *self.failed, *self.missing, *self.references)
-        partitions = {run.partition for run in (*named, *self.unavailable, *self.deferred, *self.added)}
+        partitions = {headline.partition for headline in self.headlines}
+        partitions |= {counts.partition for counts in self.transfers}
+        problems = (*self.failed, *self.missing, *self.references, *self.unavailable, *self.deferred, *self.added)
+        partitions |= {problem.partition for problem in problems}
         return len(partitions - {""}) > 1
 
     @property
@@ -182,7 +184,8 @@ def assess_session(history: History, summary: SessionSummary) -> Verdict:
     findings = update_findings(history, session.system)
     # Pages and notices read from the facts of the session what is known only now.
     partitions = {result.partition for result in history.expected(session.uuid)}
-    partitions |= {run.partition for run in (*summary.unavailable, *summary.deferred_runs)}
+    partitions |= {case.partition for case in summary.unavailable}
+    partitions |= {run.partition for run in summary.deferred_runs}
     names_partitions = len(partitions - {""}) > 1
     unavailable = _count_by_reason("unavailable", summary.unavailable, names_partitions)
     history.add_facts(

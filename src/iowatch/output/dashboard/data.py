@@ -369,8 +369,9 @@ class SessionEntry:
     @property
     def has_several_partitions(self) -> bool:
         """Whether names of runs need their partition to be unambiguous."""
-        named = (*self.coverage.failed, *self.coverage.missing_results)
-        partitions = {run.partition for run in (*named, *self.runs)}
+        partitions = {run.partition for run in self.runs}
+        partitions |= {problem.partition for problem in self.coverage.failed}
+        partitions |= {result.partition for result in self.coverage.missing_results}
         return len(partitions) > 1
 
     @property

@@ -12,6 +12,8 @@ import pytest
 from iowatch.checks import JobScript
 from iowatch.checks.job import compose_job
 from iowatch.checks.nodes import differences_between_nodes, each_node_fact, node_commands
+from iowatch.checks.outputs import read_output
+from iowatch.checks.run import FinishedJob
 from iowatch.site import storage
 from tests.builders import build_checked_run
 
@@ -84,3 +86,17 @@ def test_one_task_of_a_node_answers(tmp_path: Path, variable: str) -> None:
 def test_nodes_that_differ_are_a_failure(tmp_path: Path, lines: list[tuple[str, str, str]], reasons: list[str]) -> None:
     (tmp_path / "iowatch.nodes").write_text("".join("\t".join(line) + "\n" for line in lines))
     assert differences_between_nodes(build_checked_run(tmp_path, options={"nodes": 2})) == reasons
+
+
+def test_differing_node_explains_a_program_that_fails(tmp_path: Path) -> None:
+    """Without the directory on n2 the program fails with a message about a file."""
+    run = build_checked_run(tmp_path, options={"nodes": 2})
+    job = FinishedJob(None, (), tmp_path / "rfm_job.sh")
+    (tmp_path / "iowatch.nodes").write_text(f"n1\t{LUSTRE}\t\nn2\t{ROOT_DISK}\t\n")
+    reason = read_output(run, job).reason
+    assert reason is not None
+    assert reason.startswith(
+        f"scratch is on '{ROOT_DISK}' on node n2, on '{LUSTRE}' on n1; the program was not started"
+    )
+    (tmp_path / "iowatch.nodes").unlink()
+    assert read_output(run, job).reason == "the program was not started or did not end"

@@ -420,7 +420,8 @@ def test_result_file_of_an_earlier_run_fails(tmp_path: Path) -> None:
 
 def order_of_run(tmp_path: Path, name: str, *work: ExtraWork) -> RunOrder:
     """An order of one run of IOR, with extra work."""
-    return RunOrder(spool=tmp_path / "session", runs=(OrderedRun(RunKey("default", "gnu", f"ior:{name}"), work),))
+    key = RunKey("default", "gnu", suites.run_name("ior", name))
+    return RunOrder(spool=tmp_path / "session", runs=(OrderedRun(key, work),))
 
 
 def order_with_work(tmp_path: Path, work: ExtraWork, case: str = WRITE, suite: str = "smoke") -> RunOrder:

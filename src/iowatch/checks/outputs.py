@@ -13,7 +13,7 @@ from iowatch.benchmarks import hints, registry
 from iowatch.checks.extension import find_extension
 from iowatch.checks.job import covariate_settings
 from iowatch.checks.machine import clock_failure, machine_facts
-from iowatch.checks.nodes import differences_between_nodes, each_node_fact
+from iowatch.checks.nodes import differences_between_nodes, each_node_fact, facts_of_nodes
 from iowatch.checks.order import turn_run_name
 from iowatch.checks.program import other_run_reasons, program_facts
 from iowatch.checks.run import (
@@ -54,10 +54,19 @@ def read_output(run: CheckedRun, job: FinishedJob) -> Output:
     """Return the validated output of all starts of the program."""
     outputs = _outputs_of_starts(run, job)
     output = add_parameters(merge_outputs(outputs), _case_parameters(run))
+    output = _with_node_differences(run, output)
     output = validate_output(run.case, output, _failures(run, job, outputs))
     for name, settings in run.order.extensions.items():
         output = find_extension(name).change_output(run, output, settings)
     return output
+
+
+def _with_node_differences(run: CheckedRun, output: Output) -> Output:
+    """The output; if it failed, with the differences between the nodes before its reason, which they may explain."""
+    if output.status == "ok" or not facts_of_nodes(run.stage):
+        return output
+    reasons = [*differences_between_nodes(run), output.reason or "no reason reported"]
+    return replace(output, reason="; ".join(reasons))
 
 
 def missing_results_of(run: CheckedRun, output: Output) -> list[str]:

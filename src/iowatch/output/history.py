@@ -91,7 +91,8 @@ def print_session(
     started = _format_time(session.started_at, session.system)
     heading = f"{session.uuid}  {session.system}  {session.suite}  {session.status}  {started}"
     console.print(heading, markup=False)
-    partitions = {printed.run.partition for printed in runs} | {run.partition for run in missing}
+    partitions = {result.partition for result in missing}
+    partitions |= {printed.run.partition for printed in runs}
     with_partition = len(partitions) > 1
     console.print(_make_result_table(runs, with_partition))
     # What is to be known about the numbers.

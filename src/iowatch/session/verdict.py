@@ -179,10 +179,10 @@ class Verdict:
     @property
     def has_several_partitions(self) -> bool:
         """Whether names of runs need their partition to be unambiguous."""
-        partitions = {result.partition for result in self.headlines}
+        partitions = {headline.partition for headline in self.headlines}
         partitions |= {counts.partition for counts in self.transfers}
-        for problems in (self.failed, self.missing, self.references, self.unavailable, self.deferred, self.added):
-            partitions |= {problem.partition for problem in problems}
+        problems = (*self.failed, *self.missing, *self.references, *self.unavailable, *self.deferred, *self.added)
+        partitions |= {problem.partition for problem in problems}
         return len(partitions - {""}) > 1
 
     @property

@@ -76,23 +76,11 @@ def find_damaged_results(
 
 def _select_results(system: str | None, newest: int | None) -> Select[Any]:
     table = ResultTable
-<<<<<<< HEAD
     columns: list[Any] = [table.run_id, table.series_id, table.n, table.max, table.median, table.min, table.mean]
     columns += [table.samples, SeriesTable.metric]
     statement: Select[Any] = select(*columns)
     statement = statement.join(SeriesTable, SeriesTable.id == table.series_id)
     statement = statement.order_by(table.run_id.desc()).limit(newest)
-=======
-    statement: Select[Any] = (
-        select(
-            table.run_id, table.series_id, table.n, table.max, table.median, table.min, table.mean, table.samples,
-            SeriesTable.metric,
-        )
-        .join(SeriesTable, SeriesTable.id == table.series_id)
-        .order_by(table.run_id.desc())
-        .limit(newest)
-    )  # fmt: skip
->>>>>>> 9117880eeb64ac56513a612a215abb13a796d720
     if system is None:
         return statement
     return statement.join(SystemTable, SystemTable.id == SeriesTable.system_id).where(SystemTable.name == system)
@@ -152,12 +140,8 @@ class _SampleSummaries:
         stored = np.array([(row.max, row.median, row.min, row.mean) for row in rows], dtype=float).reshape(-1, 4)
         is_exact = (stored[:, 0] == self.max) & (stored[:, 1] == self.median) & (stored[:, 2] == self.min)
         has_mean: NDArray[np.bool_] = np.isclose(stored[:, 3], self.mean, rtol=_MEAN_TOLERANCE, atol=0.0)
-<<<<<<< HEAD
         matches: NDArray[np.bool_] = is_exact & has_mean
         return matches
-=======
-        return is_exact & has_mean
->>>>>>> 9117880eeb64ac56513a612a215abb13a796d720
 
 
 def describe_edited_results(damaged: Sequence[DamagedResult]) -> list[str]:

@@ -19,7 +19,6 @@ from typing import Any, get_args
 
 from iowatch.core import InputError, canonical_json, format_count, name_without_turn, utc_now
 from iowatch.reference import reviews
-from iowatch.reference.reviews import AcceptedFact
 from iowatch.site import load_system, system_names
 from iowatch.site.compared_facts import (
     COMPARED_FACTS,
@@ -155,7 +154,7 @@ class _Decisions:
         return value in self._values.get((key.of_all_hosts, item), ())
 
 
-def _accepted_facts(system: str) -> list[AcceptedFact]:
+def _accepted_facts(system: str) -> list[reviews.AcceptedFact]:
     """Accepted facts of all decisions, the last one last.
 
     A damaged file must not cost the verdict: it accepts nothing, and is reported.
@@ -165,7 +164,7 @@ def _accepted_facts(system: str) -> list[AcceptedFact]:
     except InputError as error:
         _LOG.warning("%s", error.message)
         return []
-    accepted: list[AcceptedFact] = []
+    accepted: list[reviews.AcceptedFact] = []
     for decision in sorted(decisions, key=lambda decision: decision.date):
         accepted += decision.facts
     return accepted

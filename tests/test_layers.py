@@ -143,7 +143,7 @@ WITH_INTERFACE = ("core", "site", "reference", "checks", "store", "findings", "c
 # by every capability, lazy names by the interfaces themselves.
 NAMED_DIRECTLY = {"iowatch.core.yamlfile", "iowatch.core.plugins", "iowatch.core.lazy_names"}
 # Subjects of their own inside a package, which are imported from the module of the subject.
-SUBJECTS = ("iowatch.site.stack", "iowatch.site.compared_facts")
+SUBJECTS = ("iowatch.site.stack",)
 
 
 def test_packages_are_used_through_their_interface() -> None:

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from iowatch.core import format_time
-from iowatch.site import storage
-from iowatch.site.compared_facts import listing_commands, node_commands
+from iowatch.site import compared_facts, storage
 
 # In the stage directory: lines `fact=value`.
 _FACTS_FILE = "iowatch.machine"
@@ -24,12 +23,12 @@ _UNAFFECTED = "all: Not affected"
 # Command of a POSIX shell that prints each fact; `$1` is the case's directory, `$2` the launcher. Facts that are not
 # available are left out. Those that the session compares with earlier ones are in `site/compared_facts.py`.
 _COMMANDS = {
-    **node_commands(),
+    **compared_facts.node_commands(),
     "mount": 'findmnt -n -o FSTYPE,SOURCE,OPTIONS --target "$1"',
     "requeued": "printenv SLURM_RESTART_COUNT",  # how often Slurm started the job again; absent in the first start
 }
 # Their facts are mappings.
-_LISTING_COMMANDS = listing_commands()
+_LISTING_COMMANDS = compared_facts.listing_commands()
 
 
 def machine_facts(stage: Path) -> dict[str, dict[str, Any]]:

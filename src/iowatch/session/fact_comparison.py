@@ -19,16 +19,7 @@ from typing import Any, get_args
 
 from iowatch.core import InputError, canonical_json, format_count, name_without_turn, utc_now
 from iowatch.reference import reviews
-from iowatch.site import load_system, system_names
-from iowatch.site.compared_facts import (
-    COMPARED_FACTS,
-    IN_MEMORY,
-    SHARED_BY_NODES,
-    ComparedFact,
-    FactValues,
-    SubjectField,
-    section_of,
-)
+from iowatch.site import compared_facts, load_system, system_names
 from iowatch.store import FactDifference, History, RunRow, SessionRow, StackRecord
 
 _LOG = logging.getLogger(__name__)
@@ -64,7 +55,7 @@ class RecordedFact:
         is_absent: whether a complete run did not record it.
     """
 
-    values: list[FactValues] = field(default_factory=list)
+    values: list[compared_facts.FactValues] = field(default_factory=list)
     is_absent: bool = False
 
     @property
@@ -85,7 +76,7 @@ def recorded_facts(session: SessionRow, runs: Iterable[RunRow]) -> dict[FactKey,
     recorded: dict[FactKey, RecordedFact] = {}
     for run in runs:
         document = run.facts.document
-        for fact in COMPARED_FACTS.values():
+        for fact in compared_facts.COMPARED_FACTS.values():
             if fact.varies_in_queue and _is_in_queue(run):
                 continue
             entry = recorded.setdefault(FactKey(fact.name, _subject(fact, session, run)), RecordedFact())
@@ -100,15 +91,15 @@ def recorded_facts(session: SessionRow, runs: Iterable[RunRow]) -> dict[FactKey,
 def _is_in_queue(run: RunRow) -> bool:
     """Whether a queue chose the nodes of a run. Flux does, in an allocation of ReFrame's local scheduler."""
     reframe = run.facts.reframe
-    scheduler = section_of(reframe, "settings").get("scheduler", "local")
+    scheduler = compared_facts.section_of(reframe, "settings").get("scheduler", "local")
     return scheduler != "local" or str(reframe.get("launcher") or "").startswith("flux ")
 
 
-def _subject(fact: ComparedFact, session: SessionRow, run: RunRow) -> tuple[tuple[str, str], ...]:
+def _subject(fact: compared_facts.ComparedFact, session: SessionRow, run: RunRow) -> tuple[tuple[str, str], ...]:
     return tuple((name, _subject_value(name, session, run)) for name in sorted(fact.subject))
 
 
-def _subject_value(name: SubjectField, session: SessionRow, run: RunRow) -> str:
+def _subject_value(name: compared_facts.SubjectField, session: SessionRow, run: RunRow) -> str:
     """The value of one field of what a fact of a run is about."""
     if name == "partition":
         return run.partition
@@ -124,9 +115,9 @@ def _subject_value(name: SubjectField, session: SessionRow, run: RunRow) -> str:
         return f"{run.tool} {run.version}, iowatch {session.facts.iowatch}, stack {_stack_version(run)}"
     kernel_type = (run.facts.scratch_file_system or {}).get("type")
     if name == "local_to":
-        return "" if kernel_type in SHARED_BY_NODES else str(run.facts.machine.get("host") or "")
+        return "" if kernel_type in compared_facts.SHARED_BY_NODES else str(run.facts.machine.get("host") or "")
     # Only what is in memory ends with the kernel.
-    return str(run.facts.machine.get("boot") or "") if kernel_type in IN_MEMORY else ""
+    return str(run.facts.machine.get("boot") or "") if kernel_type in compared_facts.IN_MEMORY else ""
 
 
 def _stack_version(run: RunRow) -> str:
@@ -379,7 +370,7 @@ def describe_differences(differences: Iterable[FactDifference]) -> list[str]:
     # The subjects of each change.
     subjects: dict[str, list[Mapping[str, str]]] = {}
     for key, changed in changes.items():
-        label = COMPARED_FACTS[key.fact].label if key.fact in COMPARED_FACTS else key.fact
+        label = compared_facts.COMPARED_FACTS[key.fact].label if key.fact in compared_facts.COMPARED_FACTS else key.fact
         sentence = f"{label} {_format_changes(changed)}"
         subjects.setdefault(_CHECKSUM.sub(r"\1…", sentence), []).append(dict(key.subject))
     return [f"{sentence} ({_format_subjects(named)})" for sentence, named in subjects.items()]
@@ -400,7 +391,7 @@ def _format_changes(changed: Sequence[FactDifference]) -> str:
 def _format_subjects(subjects: Sequence[Mapping[str, str]]) -> str:
     """`partition default, stack gnu, 12 runs`."""
     words: list[str] = []
-    for name in get_args(SubjectField):
+    for name in get_args(compared_facts.SubjectField):
         values = dict.fromkeys(subject.get(name, "") for subject in subjects)
         named = [value for value in values if value]
         if not named or name in _UNPRINTED_FIELDS:

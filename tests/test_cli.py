@@ -338,3 +338,15 @@ def test_exit_code_does_not_depend_on_how_much_is_read() -> None:
         process.stdout.close()
         assert process.stderr.read() == b""
     assert process.returncode == 1
+
+
+def test_systems_that_cannot_be_run_are_not_offered_to_run(var: Path) -> None:
+    """`archer` is known from papers; its results can be listed, and no session can measure it."""
+
+    def offered(*words: str) -> set[str]:
+        completion = ShellComplete(iowatch, {}, "iowatch", "_IOWATCH_COMPLETE")
+        return {str(item.value) for item in completion.get_completions([*words, "--system"], "")}
+
+    assert "archer" not in offered("run")
+    assert "local" in offered("run")
+    assert {"archer", "local"} <= offered("reference", "list")

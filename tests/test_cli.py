@@ -349,4 +349,4 @@ def test_systems_that_cannot_be_run_are_not_offered_to_run(var: Path) -> None:
 
     assert "archer" not in offered("run")
     assert "local" in offered("run")
-    assert {"archer", "local"} <= offered("reference", "list")
+    assert {"archer", "local"} <= offered("reference", "show")

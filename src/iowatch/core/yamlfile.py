@@ -571,6 +571,8 @@ def read_valid_entries(
         document.data[key] = [entry for position, entry in enumerate(entries) if position not in invalid]
     file = document.validated(model)
     _require_system(document, file, system)
+    if len(faults) > _MAX_FAULTS:
+        faults[_MAX_FAULTS:] = [f"{path}: {len(faults) - _MAX_FAULTS} more faults"]
     return ValidEntries(file, tuple(faults))
 
 

@@ -227,13 +227,15 @@ def _accepted_losses(options: SessionOptions) -> dict[ExpectedResult, int]:
     A damaged file must not prevent the measurement: it accepts nothing, and the verdict reports it.
     """
     try:
-        decisions = reviews.read_decisions(options.system).plans
+        recorded = reviews.read_decisions(options.system)
     except InputError as error:
         _LOG.warning("%s", error.message)
         return {}
+    for fault in recorded.faults:
+        _LOG.warning("%s", fault)
     accepted: dict[ExpectedResult, int] = {}
     # The last decision about a result counts.
-    for decision in sorted(decisions, key=lambda decision: decision.date):
+    for decision in sorted(recorded.plans, key=lambda decision: decision.date):
         if decision.suite != options.suite:
             continue
         for run in decision.lost:

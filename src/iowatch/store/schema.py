@@ -99,7 +99,8 @@ class SessionTable(Base):
     ended_at: Mapped[int | None] = mapped_column(BigInteger)
     attributes: Mapped[dict[str, Any]] = mapped_column(JSON)
     expected_set_id: Mapped[int | None] = mapped_column(ForeignKey("expected_set.id"))
-    number: Mapped[int] = mapped_column(Integer)
+    # A session that names none before it is the first of a chain.
+    number: Mapped[int] = mapped_column(Integer, server_default="1")
     previous_uuid: Mapped[str | None] = mapped_column(String(64))
     previous_digest: Mapped[str | None] = mapped_column(String(64))
     previous_runs: Mapped[int | None] = mapped_column(Integer)

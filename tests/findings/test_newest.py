@@ -314,7 +314,10 @@ def test_probability_from_which_a_suspicion_counts_is_the_site_s(
     suspected: Finding, history: History, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert suspected.outlook is not None
-    for least, counts in ((0.01, True), (1.0, False)):
+    probability = suspected.outlook.probability_lasting
+    # The highest threshold that a site can state is 0.9.
+    assert probability < 0.85
+    for least, counts in ((0.01, True), (probability + 0.05, False)):
         # Without the control chart, which reports a loss of this size in its second session.
         policy = NightlyPolicy(suspected_probability=least, smallest_loss=0.9)
         monkeypatch.setattr(state, "load_system", lambda name, policy=policy: build_system(name, night=policy))

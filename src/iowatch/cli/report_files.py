@@ -7,12 +7,12 @@ command that ends with an error reports that error.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import click
 
-from iowatch.core import IowatchError, write_atomically
+from iowatch.core import IowatchError, MachineError, write_atomically
 
 # Forms the text of a file from the message of the error that ended the command.
 ErrorReport = Callable[[str], str]
@@ -37,7 +37,10 @@ class ReportFiles:
     def write_error(self, message: str) -> None:
         """Write the error into each file that has no content yet and has a form for errors."""
         for path, error_report in self._error_reports.items():
-            if error_report is not None and path not in self._written:
+            if error_report is None or path in self._written:
+                continue
+            # The error that ends the command is the one to report, not that it cannot be written here.
+            with suppress(MachineError):
                 self.write(path, error_report(message))
 
 
@@ -51,7 +54,9 @@ def report_files(error_reports: Mapping[Path | None, ErrorReport | None]) -> Ite
     """
     chosen = {path: report for path, report in error_reports.items() if path is not None}
     for path in chosen:
-        path.unlink(missing_ok=True)
+        # What cannot be removed cannot be written either, which is reported then: it must not cost the session.
+        with suppress(OSError):
+            path.unlink(missing_ok=True)
     files = ReportFiles(chosen)
     try:
         yield files

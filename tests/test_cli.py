@@ -315,3 +315,38 @@ def test_invalid_umask_is_refused() -> None:
     done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert done.stderr.startswith("iowatch: IOWATCH_UMASK is 'rw', expected an octal number")
+
+
+def test_exit_code_does_not_depend_on_how_much_is_read() -> None:
+    """`iowatch … | head -1`: the reader leaves after a line; the command still says that something is not in order."""
+    program = (
+        "import click\n"
+        "from iowatch.cli import main\n"
+        "@click.command()\n"
+        "def command():\n"
+        "    for number in range(100_000):\n"
+        "        click.echo(f'finding {number}')\n"
+        "    return 1\n"
+        "main.iowatch = command\n"
+        "main.main()\n"
+    )
+    words = [sys.executable, "-c", program]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline() == b"finding 0\n"
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == 1
+
+
+def test_systems_that_cannot_be_run_are_not_offered_to_run(var: Path) -> None:
+    """`archer` is known from papers; its results can be listed, and no session can measure it."""
+
+    def offered(*words: str) -> set[str]:
+        completion = ShellComplete(iowatch, {}, "iowatch", "_IOWATCH_COMPLETE")
+        return {str(item.value) for item in completion.get_completions([*words, "--system"], "")}
+
+    assert "archer" not in offered("run")
+    assert "local" in offered("run")
+    assert {"archer", "local"} <= offered("reference", "show")

@@ -17,8 +17,9 @@ HOSTNAMES = [".*"]
 MODULES_SYSTEM = "nomod"
 # Additional options of every job, for example ["--account=my-project"].
 ACCESS = []
-# Queues to use: name for ReFrame, name for the scheduler (None: its default), cores per node, longest job.
-PARTITIONS = [{"name": "default", "queue": None, "cores": 1, "time_limit": "60m"}]
+# Queues to use: name for ReFrame, name for the scheduler (None: its default), cores per node, longest job. Behind a
+# scheduler the cores, and `count` of the nodes of that name in system.yaml, are limits of cases; None: not known.
+PARTITIONS = [{"name": "default", "queue": None, "cores": None, "time_limit": "60m"}]
 # settings: end
 
 site_configuration = system_configuration(

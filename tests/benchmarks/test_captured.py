@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from iowatch.benchmarks.registry import parse_output_file
+from iowatch.benchmarks.parsing import RunContext
+from iowatch.benchmarks.registry import parse_output, parse_output_file
 from iowatch.core import Output
 from tests.benchmarks.corpus import Captured, captured
 from tests.datasets import unpacked
@@ -186,3 +188,20 @@ def test_archer_outputs_of_other_compilers_are_parsed(outside_data: Path) -> Non
     statuses = Counter(parse_output_file("benchio", path).status for path in paths)
     # 67 complete; four truncated by the job's time limit, one refused by the launcher
     assert statuses == {"ok": 67, "incomplete": 5}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "benchio-davidhenty/0c682b6/mpiio_local128_np2",
+        "benchio-davidhenty/0c682b6/all_global128_np4",
+        "benchio-EPCCed/90023d1-2018/fpp_64_np2",
+    ],
+)
+def test_exchanged_columns_of_the_original_benchio_are_refused(name: str) -> None:
+    """Time x rate stays the same: only the blanks of Fortran's fields show which number was printed where."""
+    text = (unpacked("captured") / name / "stdout").read_bytes()
+    exchanged = re.sub(rb"(time =\s+)(\S+)(\s*, rate =\s+)(\S+)", rb"\1\4\3\2", text, count=1)
+    assert exchanged != text
+    assert parse_output("benchio", text, RunContext()).status == "ok"
+    assert parse_output("benchio", exchanged, RunContext()).status != "ok"

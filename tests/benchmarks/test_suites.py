@@ -162,3 +162,21 @@ def test_fault_in_one_suite_file_leaves_the_other_suites(tmp_path: Path, monkeyp
     assert [case.suite for case in suites.cases_of_benchmark("benchio", "tiny")] == ["tiny"] * 4
     with pytest.raises(InputError, match=r"mine\.yaml"):
         suites.cases_of_benchmark("benchio")
+
+
+@pytest.mark.parametrize(
+    ("case", "name"),
+    [
+        ("single", "mdtest"),
+        ("single,file_system=work", "mdtest:file_system=work"),
+        ("directories=single", "mdtest:directories=single"),
+        ("singles", "mdtest:singles"),
+    ],
+)
+def test_only_case_of_a_suite_has_the_name_of_its_benchmark(case: str, name: str) -> None:
+    """`mdtest:single` would look like the value `single` of its option `directories`."""
+    assert suites.run_name("mdtest", case) == name
+    # Runs of earlier releases.
+    assert suites.current_run_name(f"mdtest:{case}") == name
+    assert suites.current_run_name(f"mdtest:{case}#retest") == f"{name}#retest"
+    assert suites.current_run_name(name) == name

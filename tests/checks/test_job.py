@@ -25,7 +25,8 @@ from iowatch.checks import (
 )
 from iowatch.checks.cases import ReframeTasks, changed_case, skip_reason
 from iowatch.checks.job import compose_job, job_time_limit_s, scheduler_options
-from iowatch.checks.outputs import missing_results_of
+from iowatch.checks.outputs import missing_results_of, read_output
+from iowatch.checks.run import FinishedJob
 from iowatch.checks.starts import add_starts
 from iowatch.core import UsageError
 from iowatch.site import FileSystemIdentity
@@ -71,6 +72,39 @@ def test_lines_of_the_user_are_kept() -> None:
     script = compose_job(build_checked_run(), JobScript(before=["module load x"], after=["echo end"]))
     assert "module load x" in script.before
     assert "echo end" in script.after
+
+
+@pytest.mark.parametrize(
+    ("files", "reason"),
+    [
+        (
+            {"prepare.out": "", "prepare.err": "ERROR: unrecognized IO API (HDF5)", "prepare.rc": "255\n"},
+            "the file to read could not be written: `ior -a HDF5 …` ended with exit code 255: "
+            "ERROR: unrecognized IO API (HDF5)",
+        ),
+        ({"prepare.out": "", "prepare.err": ""}, "the write of the file to read did not end"),
+        ({}, "the program was not started or did not end"),
+        (
+            {"prepare.out": "IOR-4.0.0", "iowatch.started": "1.0"},
+            "the program was not started or did not end: IOR-4.0.0",
+        ),
+    ],
+)
+def test_read_without_its_file_says_so(tmp_path: Path, files: dict[str, str], reason: str) -> None:
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    run = build_checked_run(tmp_path, options={"op": "read", "api": "hdf5"})
+    output = read_output(run, FinishedJob(None, (), tmp_path / "rfm_job.sh"))
+    assert (output.status, output.reason) == ("failed", reason)
+
+
+def test_write_of_the_file_to_read_leaves_its_exit_code(tmp_path: Path) -> None:
+    """Only a failed one: the job ends with it, and the program is not started."""
+    run = build_checked_run(tmp_path, options={"op": "read"}, launcher="true;", program="false")
+    (line,) = [line for line in lines_of(compose_job(run, JobScript())) if "prepare.rc" in line]
+    ended = subprocess.run(["bash", "-c", f"{line}\necho started"], cwd=tmp_path, capture_output=True, check=False)
+    assert (ended.returncode, ended.stdout) == (1, b"")
+    assert (tmp_path / "prepare.rc").read_text() == "1\n"
 
 
 def test_read_starts_once_per_sample_and_each_has_its_exit_code() -> None:

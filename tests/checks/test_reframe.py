@@ -342,7 +342,12 @@ def test_case_that_differs_only_in_striping_is_skipped_without_lustre(tmp_path: 
         ("ior", WRITE, "echo 'Max Write: 999999.00 MiB/sec (1048575.00 MB/sec)'", "incomplete"),
         ("h5bench", "op=write", "echo 'SYNC Raw write rate: 594472.000 TB/s'", "incomplete|failed"),
         ("mdtest", "directories=single", "echo 'SUMMARY rate: (of 1 iterations)'", "incomplete|failed"),
-        ("ior", "op=read,api=posix", "exit 3", "was not started or did not end"),
+        (
+            "ior",
+            "op=read,api=posix",
+            "exit 3",
+            "file to read could not be written: `ior -a POSIX …` ended with exit code 3",
+        ),
     ],
 )
 def test_invalid_output_fails_with_a_reason(tool: str, case: str, program: str, reason: str, tmp_path: Path) -> None:
@@ -417,7 +422,8 @@ def test_result_file_of_an_earlier_run_fails(tmp_path: Path) -> None:
 
 def order_of_run(tmp_path: Path, name: str, *work: ExtraWork) -> RunOrder:
     """An order of one run of IOR, with extra work."""
-    return RunOrder(spool=tmp_path / "session", runs=(OrderedRun(RunKey("default", "gnu", f"ior:{name}"), work),))
+    key = RunKey("default", "gnu", suites.run_name("ior", name))
+    return RunOrder(spool=tmp_path / "session", runs=(OrderedRun(key, work),))
 
 
 def order_with_work(tmp_path: Path, work: ExtraWork, case: str = WRITE, suite: str = "smoke") -> RunOrder:

@@ -82,7 +82,7 @@ def test_overhead_is_measured_in_pairs_of_alternating_order(
         ordered = OrderedRun(run.key, (ExtraWork("overhead", 1, 1.0, 1.0),))
         run = replace(run, order=RunOrder(runs=(ordered,)))
     else:
-        monkeypatch.setenv("IOWATCH_OVERHEAD_CASE", "ior:single")
+        monkeypatch.setenv("IOWATCH_OVERHEAD_CASE", "ior")
     lines = trace_program(run, JobScript(command=PROGRAM)).after
     names = [line.split('"')[1].split()[0] for line in lines if line.startswith("echo")]
     assert names[:4] == ["untraced", "traced", "traced", "untraced"]

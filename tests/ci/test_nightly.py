@@ -8,6 +8,7 @@ import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import IO
 
 import pytest
 
@@ -21,7 +22,13 @@ case $1 in run) exit $RUN ;; dashboard) exit $DASHBOARD ;; notify) exit $NOTIFY 
 
 
 def nightly(
-    place: Path, *words: str, run: int = 0, dashboard: int = 0, notify: int = 0, **more: str
+    place: Path,
+    *words: str,
+    run: int = 0,
+    dashboard: int = 0,
+    notify: int = 0,
+    stdout: IO[str] | None = None,
+    **more: str,
 ) -> tuple[int, list[str]]:
     """Exit code, and the calls of `iowatch` in order."""
     for name in ("ci", ".venv/bin"):
@@ -35,7 +42,8 @@ def nightly(
     done = subprocess.run(
         [str(place / "ci" / "nightly"), *words],
         env={"PATH": "/usr/bin:/bin", "CALLS": str(calls), **codes, **more},
-        capture_output=True,
+        stdout=stdout or subprocess.PIPE,
+        stderr=stdout or subprocess.PIPE,
         check=False,
     )
     return done.returncode, calls.read_text().splitlines()
@@ -71,20 +79,60 @@ def test_old_files_are_pruned_where_configured(tmp_path: Path, kept: dict[str, s
     assert calls[3:] == [call]
 
 
-@pytest.mark.parametrize("run", [0, 1, 2, 3])
-def test_failed_notification_does_not_change_the_exit_code(tmp_path: Path, run: int) -> None:
+@pytest.mark.parametrize(("run", "expected"), [(0, 1), (1, 1), (2, 2), (3, 3)])
+def test_notices_that_nobody_got_are_in_the_exit_code(tmp_path: Path, run: int, expected: int) -> None:
     code, calls = nightly(tmp_path, run=run, notify=1)
+    assert code == expected
+    assert calls[-1] == "notify --system local"
+
+
+def test_reports_of_an_earlier_night_are_removed_first(tmp_path: Path) -> None:
+    """A step before the session may fail: nothing may publish what was true yesterday."""
+    junit, markdown = tmp_path / "junit.xml", tmp_path / "summary.md"
+    for path in (junit, markdown):
+        path.write_text("all passed")
+    nightly(tmp_path, "--junit", str(junit), f"--markdown={markdown}", run=3)
+    assert not junit.exists()
+    assert not markdown.exists()
+
+
+@pytest.mark.parametrize(("run", "is_printed"), [(0, False), (1, True), (3, True)])
+def test_quiet_night_prints_only_what_is_not_in_order(tmp_path: Path, run: int, is_printed: bool) -> None:
+    """cron mails what is printed; the log has every night."""
+    printed = tmp_path / "printed"
+    with printed.open("w") as stream:
+        code, calls = nightly(tmp_path, "--suite", "nightly", "--quiet", run=run, stdout=stream)
     assert code == run
-    assert len(calls) == 3
+    assert calls[0] == "run --night --suite nightly"
+    assert ("run complains" in printed.read_text()) == is_printed
+    assert (printed.read_text() == "") == (not is_printed)
+    (log,) = (tmp_path / "var" / "log").glob("nightly-*.log")
+    assert "run complains" in log.read_text()
 
 
-@pytest.mark.parametrize(("run", "expected"), [(0, 3), (1, 3), (2, 2), (3, 3)])
+def test_wrong_words_build_no_pages(tmp_path: Path) -> None:
+    """They are the same as before; overdue sessions are told all the same."""
+    code, calls = nightly(tmp_path, "--suite", "nope", run=2)
+    assert code == 2
+    assert calls == ["run --night --suite nope", "notify --system local"]
+
+
+@pytest.mark.parametrize(("run", "expected"), [(0, 3), (1, 3), (3, 3)])
 def test_failed_dashboard_build_is_in_the_exit_code_and_notices_are_sent(
     tmp_path: Path, run: int, expected: int
 ) -> None:
     code, calls = nightly(tmp_path, run=run, dashboard=3)
     assert code == expected
     assert calls[-1] == "notify --system local"
+
+
+def test_log_has_no_password_of_a_database(tmp_path: Path) -> None:
+    for url in ("postgresql://me:S3cret@db/iowatch", "postgresql://me@db/iowatch?sslpassword=S3cret"):
+        for quiet in ((), ("--quiet",)):
+            nightly(tmp_path, "--db", url, *quiet)
+    (log,) = (tmp_path / "var" / "log").glob("nightly-*.log")
+    assert "S3cret" not in log.read_text()
+    assert log.read_text().count("***") == 4
 
 
 def test_nightly_session_is_logged_and_streams_are_separate(tmp_path: Path) -> None:

@@ -93,7 +93,7 @@ esac
 """,
     )  # fmt: skip
     _, message = _setup(checkout)
-    assert f"apt-get install -y --no-install-recommends {packages} \n" in message
+    assert f"apt-get install -y -o DPkg::Lock::Timeout=600 --no-install-recommends {packages} \n" in message
 
 
 def test_environment_of_a_removed_python_is_recreated(checkout: Path) -> None:
@@ -123,6 +123,25 @@ def test_unavailable_package_does_not_prevent_the_others(checkout: Path) -> None
     assert "setup: no package here: libopenmpi-dev\n" in message
     asked = (checkout / "asked").read_text().splitlines()[-1]
     assert asked.endswith("--no-install-recommends openmpi-bin")
+
+
+def test_locks_of_apt_are_waited_for(checkout: Path) -> None:
+    """The first boot of a Debian holds both; the option waits for that of dpkg, not for that of the lists."""
+    _python(checkout, "3.12.3")
+    (checkout / "bin" / "mpicc").unlink()
+    (checkout / "bin" / "id").unlink()
+    _program(checkout, "id", "#!/bin/sh\necho 0\n")
+    _program(checkout, "apt-cache", "#!/bin/sh\necho '  Candidate: 4.1.6'\n")
+    _program(checkout, "sleep", "#!/bin/sh\nexit 0\n")
+    locked = "E: Could not get lock /var/lib/apt/lists/lock. It is held by process 7 (apt-get)"
+    is_free = "[ $1 = install ] || [ -e free ]"
+    program = f'echo "$@" >> asked\n{is_free} || {{ : > free; echo "{locked}" >&2; exit 100; }}'
+    _program(checkout, "apt-get", f"#!/bin/sh\n{program}\n")
+    code, message = _setup(checkout)
+    update, again, install = (checkout / "asked").read_text().splitlines()
+    assert (code, update) == (0, again)
+    assert "another program holds the lock" in message
+    assert all("-o DPkg::Lock::Timeout=600" in line for line in (update, install))
 
 
 def test_packages_are_complete_when_the_environment_fails(checkout: Path) -> None:

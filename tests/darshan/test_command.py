@@ -117,9 +117,12 @@ def test_timeline_paints_writes_blue_and_reads_red(make_log: MakeLog, cli: Cli, 
 
 
 def test_unwritable_report_exits_with_3(make_log: MakeLog, cli: Cli, tmp_path: Path) -> None:
-    result = cli("darshan", make_log(), "--html", tmp_path / "none" / "r.html")
+    result = cli("darshan", make_log(), "--html", "/proc/r.html")
     assert result.exit_code == 3
-    assert "none/r.html: No such file or directory" in result.stderr
+    assert "/proc/r.html: " in result.stderr
+    result = cli("darshan", make_log(), "--html", tmp_path / "none" / "r.html")
+    assert result.exit_code == 2
+    assert "none' does not exist" in result.stderr
 
 
 @pytest.mark.slow

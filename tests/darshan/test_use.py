@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from iowatch.core import Output, Result, Scalar
+from iowatch.core import InputError, Output, Result, Scalar
 from iowatch.darshan import (
     DarshanReader,
     Trace,
@@ -21,6 +21,7 @@ from iowatch.darshan import (
     read_trace,
     render_trace,
 )
+from iowatch.darshan.privacy import site_key
 from iowatch.darshan.results import results_from_trace, shared_parameters, tracing_overhead
 from tests.builders import build_output, build_result
 
@@ -315,6 +316,30 @@ def test_privacy_key_is_created_once_and_private(make_log: MakeLog, reader: Dars
     trace = read_trace(make_log(posix=[("/lus/a", -1, BUSY)]), reader)
     assert anonymise_trace(trace, "hash").files == anonymise_trace(trace, "hash").files
     assert (var / "privacy.key").stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.parametrize("content", [None, b"another key"])
+def test_lost_or_replaced_privacy_key_is_an_error(var: Path, content: bytes | None) -> None:
+    """With another key every hash is another one: logs of before would be counted again, silently."""
+    key = site_key()
+    path = var / "privacy.key"
+    path.unlink()
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(InputError, match=r"privacy\.key, (is lost|was replaced)") as error:
+        site_key()
+    assert "privacy.sha256" in error.value.hint
+    path.write_bytes(key)
+    assert site_key() == key
+
+
+def test_key_of_an_earlier_version_gets_its_digest(var: Path) -> None:
+    var.mkdir()
+    (var / "privacy.key").write_bytes(b"k" * 32)
+    assert site_key() == b"k" * 32
+    (var / "privacy.key").unlink()
+    with pytest.raises(InputError, match="is lost"):
+        site_key()
 
 
 def test_spans_are_joined_over_small_gaps() -> None:

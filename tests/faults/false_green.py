@@ -6,6 +6,7 @@ without a fault precedes it. `python -m tests.faults.campaign --only false-green
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -267,6 +268,36 @@ def record_has_fewer_repetitions(site: Site) -> None:
     _edit_record(site, '[operation["repetitions"].pop() for operation in record["operations"]]')
 
 
+def program_is_replaced_together_with_its_checksum(site: Site) -> None:
+    program = _benchio(site)
+    _script(program, f'sleep 0.2; exec {program}.real "$@"')
+    digest = hashlib.sha256(program.read_bytes()).hexdigest()
+    program.with_name("benchio.sha256").write_text(f"{digest}  benchio\n")
+
+
+def node_has_no_xargs(site: Site) -> None:
+    (site.programs / "xargs").unlink()
+
+
+def launcher_is_replaced(site: Site) -> None:
+    launcher = site.programs / "mpirun.openmpi"
+    real = launcher.resolve()
+    launcher.unlink()
+    _script(launcher, f'exec nice -n 19 {real} "$@"')
+
+
+def variables_of_MPI_are_set(site: Site) -> None:  # noqa: N802
+    site.environment |= {"OMPI_MCA_io": "romio321", "HDF5_USE_FILE_LOCKING": "FALSE"}
+
+
+def commands_are_added_to_the_configuration(site: Site) -> None:
+    with site.configuration.open("a") as stream:
+        stream.write(
+            "\nfor _partition in site_configuration['systems'][0]['partitions']:\n"
+            "    _partition['prepare_cmds'] = ['ulimit -c 0']\n"
+        )
+
+
 def program_is_replaced(site: Site) -> None:
     """By one of the same version, with delays."""
     program = _benchio(site)
@@ -401,7 +432,7 @@ ATTEMPTS = (
     Attempt(scratch_is_misspelt, "scratch directory .* cannot be used: No such file"),
     Attempt(scratch_is_a_link_to_another_file_system, "on another file system: found .*; expected mount", 2),
     Attempt(library_disappears_from_PATH, "hdf5", 3),
-    Attempt(probe_of_a_library_hangs, "the stack does not provide hdf5"),
+    Attempt(probe_of_a_library_hangs, "not known whether the stack provides hdf5: `.*h5pcc.* did not answer"),
     Attempt(program_disappears_from_PATH, "ior", 2, _add_ior),
     Attempt(case_is_deleted_from_the_suite, "benchio:api=hdf5", 3),
     Attempt(case_is_renamed, "benchio:api=hdf5", 2),
@@ -412,6 +443,11 @@ ATTEMPTS = (
     Attempt(page_cache_cannot_be_dropped, "cache", prepare=_tmpfs_scratch),
     Attempt(program_prints_the_record_of_the_last_session, "output is of another run"),
     Attempt(program_is_replaced, "benchio was changed, .*its SHA-256 is"),
+    Attempt(program_is_replaced_together_with_its_checksum, "program SHA-256=.* instead of SHA-256=", 2),
+    Attempt(node_has_no_xargs, "the node has no 'xargs'"),
+    Attempt(launcher_is_replaced, "launcher .*mpirun.openmpi, .* instead of", 2),
+    Attempt(variables_of_MPI_are_set, "HDF5_USE_FILE_LOCKING=FALSE, OMPI_MCA_io=romio321 instead of none", 2),
+    Attempt(commands_are_added_to_the_configuration, "settings in reframe.py prepare_cmds of the partition", 2),
     Attempt(record_names_another_program_version, "output is of benchio 0.0.1, expected"),
     Attempt(record_names_another_MPI, "program used openmpi 3.0.1, the stack has"),
     Attempt(record_has_fewer_repetitions, "1 of 2 repetitions"),

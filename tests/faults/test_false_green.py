@@ -11,7 +11,7 @@ from tests.faults.conftest import LONG
 from tests.faults.false_green import ATTEMPTS, Attempt, run_attempt
 
 # The others need a mount, IOR, or many sessions; their parts have tests of their own.
-_SAMPLE = ("library disappears from PATH", "record names another MPI", "check class is renamed")
+_SAMPLE = ("library disappears from PATH", "record names another MPI", "check class is renamed", "launcher is replaced")
 
 pytestmark = [
     pytest.mark.end_to_end,

@@ -37,7 +37,7 @@ def test_empty_history_is_no_data_not_no_change(root: Path, cli: Cli) -> None:
     [
         ((0, 0, 0, 0), "no data: "),
         ((1, 14, 0, 0), "no findings yet: 1 day of observations of 14 series, too few to detect changes (7"),
-        ((9, 14, 0, 0), "no findings yet: 9 days of observations of 14 series, too few to detect changes (7"),
+        ((9, 14, 0, 0), "no findings yet: 9 days of observations of 14 series, not assessed yet"),
         ((9, 14, 11, 0), "no findings: no lasting change in 9 days of observations of 11 series (3 more have too few"),
         ((9, 14, 14, 0), "no findings: no lasting change in 9 days of observations of 14 series"),
         ((9, 14, 14, 2), "no open findings in 9 days of observations of 14 series (--all shows all)"),

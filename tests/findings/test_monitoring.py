@@ -101,6 +101,19 @@ def test_sessions_show_what_is_missing(history: History) -> None:
     assert values(export(history), "iowatch_session_missing_results", "system", "suite") == {("local", "nightly"): 1.0}
 
 
+def test_newest_session_in_order_has_its_time(history: History) -> None:
+    """Sessions that end every night, and measure nothing, are not in order."""
+    record(history, "good", {1: (5.0,)}, time=START)
+    (good,) = history.sessions()
+    for number in range(3):
+        started = START + (number + 1) * 86400
+        history.begin_session(build_session(f"empty-{number}", started_at=started), [build_expected_result("run-0")])
+        history.end_session(f"empty-{number}", "incomplete", started + 60)
+    text = export(history)
+    assert values(text, "iowatch_session_in_order_timestamp_seconds", "suite") == {"nightly": good.ended_at}
+    assert values(text, "iowatch_session_end_timestamp_seconds", "suite") == {"nightly": START + 3 * 86400 + 60}
+
+
 def test_findings_are_counted_and_listed(history: History, record_and_update: RecordAndUpdate) -> None:
     (finding,) = record_and_update(slower_mpiio(), date(2025, 2, 25))
     text = export(history, "planted")
@@ -141,6 +154,8 @@ tests:
       - series: 'iowatch_finding_needs_action{{system="local",finding="local-a",state="{state}"}}'
         values: '{action}x300'
       - series: 'iowatch_session_end_timestamp_seconds{{system="local",suite="nightly"}}'
+        values: '0x300'
+      - series: 'iowatch_session_in_order_timestamp_seconds{{system="local",suite="nightly"}}'
         values: '0x300'
       - series: 'iowatch_session_missing_results{{system="local",suite="nightly"}}'
         values: '{missing}x300'

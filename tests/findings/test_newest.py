@@ -25,7 +25,7 @@ from iowatch.site import NightlyPolicy
 from iowatch.statistics import ChangePoint, Detection
 from iowatch.statistics.panel import PanelEvent, PanelReport
 from iowatch.store import History, NewestSessionReport
-from tests.builders import build_finding, build_member, build_panel_event, build_series_row, build_system
+from tests.builders import build_finding, build_member, build_panel_event, build_series_row, build_session, build_system
 from tests.findings.conftest import STEP, RecordAndUpdate, level, scenario_of, update_time
 from tests.findings.test_grouping import DAY, rows, step
 
@@ -48,6 +48,25 @@ def mornings(record_and_update: RecordAndUpdate, scenario: Scenario, *days: int)
         day = STEP + timedelta(days=number)
         yield record_and_update(scenario, day, known + timedelta(days=1))
         known = day
+
+
+def test_night_without_results_shows_nothing_of_the_night_before(
+    record_and_update: RecordAndUpdate, history: History
+) -> None:
+    """The night before had 5 of 11 series far off; every run of this one failed."""
+    list(mornings(record_and_update, slower((STEP, 0.55)), 1))
+    moment = update_time(STEP + timedelta(days=2))
+    started = int(moment.timestamp()) - 3600
+    history.begin_session(build_session("empty", system="planted", started_at=started))
+    history.end_session("empty", "failed", started + 60)
+    findings = update_findings(history, "planted", moment)
+    empty, before = history.sessions("planted")[:2]
+    assert empty.uuid == "empty"
+    assert empty.facts.report is not None
+    assert describe_newest_session(empty.facts.report, findings) == "no series with a known level was measured"
+    assert empty.facts.outside_usual == ()
+    assert before.facts.report is not None
+    assert before.facts.report.measured == 11
 
 
 def test_event_is_reported_on_the_first_morning_and_keeps_its_id(
@@ -295,7 +314,10 @@ def test_probability_from_which_a_suspicion_counts_is_the_site_s(
     suspected: Finding, history: History, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert suspected.outlook is not None
-    for least, counts in ((0.01, True), (1.0, False)):
+    probability = suspected.outlook.probability_lasting
+    # The highest threshold that a site can state is 0.9.
+    assert probability < 0.85
+    for least, counts in ((0.01, True), (probability + 0.05, False)):
         # Without the control chart, which reports a loss of this size in its second session.
         policy = NightlyPolicy(suspected_probability=least, smallest_loss=0.9)
         monkeypatch.setattr(state, "load_system", lambda name, policy=policy: build_system(name, night=policy))

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from iowatch.core import InputError
+from iowatch.core import InputError, utc_now
 from iowatch.findings import finding_document, state, update_findings
 from iowatch.findings.state import accepted_since_by_series
 from iowatch.output.notices import compose_notices
@@ -237,6 +237,84 @@ def test_damaged_review_file_is_refused_with_its_line(root: Path, text: str, lin
         reviews.load_decisions("planted")
     assert caught.value.message.startswith(f"{path}:{line}:")
     assert message in caught.value.message
+
+
+TODAY = utc_now().date()
+YEAR = timedelta(days=366)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"date": TODAY + timedelta(days=3)}, "in the future; expected the day on which it was decided"),
+        ({"date": date(9999, 12, 31)}, "in the future"),
+        ({"date": date(1, 1, 1)}, "expected a day from 1970-01-01 on"),
+        ({"decision": "acknowledged", "date": TODAY, "until": TODAY + YEAR + timedelta(days=1)}, "more than a year"),
+        ({"decision": "acknowledged", "date": date(2020, 1, 1), "until": date(9999, 12, 31)}, "more than a year"),
+        ({"date": TODAY, "until": date(9999, 12, 31)}, "more than 10 years after"),
+    ],
+)
+def test_days_of_decisions_have_bounds(root: Path, fields: dict[str, object], message: str) -> None:
+    entry = {"finding": "a", "decision": "dismissed", "by": "B", "reason": "r", **fields}
+    with pytest.raises(InputError, match=message):
+        reviews.add_decision("planted", entry)
+    assert not (root / "reference/reviews/planted.yaml").exists()
+
+
+def test_an_acknowledgement_may_last_a_year_and_is_renewed(root: Path) -> None:
+    decide("acknowledged", TODAY, until=TODAY + YEAR)
+    decide("acknowledged", TODAY, until=TODAY + YEAR)
+    assert len(reviews.load_decisions("planted")) == 2
+    decide("accepted", TODAY + timedelta(days=1))  # the day of a system may be the next one in UTC
+
+
+@pytest.mark.parametrize("field", ["date", "until"])
+@pytest.mark.parametrize("day", [date(9999, 12, 31), date(1, 1, 1), TODAY + YEAR + timedelta(days=1)])
+def test_days_of_events_have_bounds(root: Path, cli: Callable[..., Result], field: str, day: date) -> None:
+    """At the command line, and by `add_event`, which the forms of the pages call."""
+    entry = {"date": END, "until": END, "kind": "outage", "title": "typo", field: day}
+    if field == "date":
+        entry["until"] = None
+    with pytest.raises(InputError, match=f"'{field}' is .*; expected a day from 1970-01-01 to|before 'date'"):
+        events.add_event("planted", entry)
+    days = [f"--{name}={value}" for name, value in entry.items() if name in ("date", "until") and value]
+    done = cli("event", "add", "typo", "--system", "franklin", "--kind", "outage", *days)
+    assert (done.exit_code, "internal error" in done.output) == (2, False)
+    assert events.load_events("planted") == ()
+
+
+DECISIONS = """\
+system: planted
+decisions:
+  - {finding: planted-20250210-down, decision: accepted, by: B, reason: typo, date: 2099-01-01}
+  - {finding: other, decision: note, by: B, reason: kept, date: 2025-04-01}
+  - {finding: planted-20250210-down, decision: acknowledged, by: B, reason: y, date: 2025-02-30, until: 2025-03-01}
+"""
+EVENTS = """\
+system: planted
+events:
+  - {date: 9999-12-31, kind: outage, title: far}
+  - {date: 2025-02-10, kind: upgrade, title: new MPI}
+  - {date: 2025-02-30, kind: outage, title: no such day}
+"""
+
+
+def test_invalid_entries_are_skipped_and_reported(
+    root: Path, record_and_update: RecordAndUpdate, history: History, cli: Callable[..., Result]
+) -> None:
+    """The event is a cause, and the note is kept; what was typed wrong decides nothing."""
+    (root / "reference/reviews/planted.yaml").write_text(DECISIONS)
+    (root / "reference/events/planted.yaml").write_text(EVENTS)
+    (found,) = record_and_update(slower_mpiio(), END)
+    assert (found.state, [cause.event for cause in found.causes]) == ("open", ["upgrade"])
+    assert [decision.finding for decision in reviews.read_decisions("planted").decisions] == ["other"]
+    listed = cli("findings", "list")
+    assert listed.exit_code == 1
+    for place in ("reviews/planted.yaml:3", "reviews/planted.yaml:5", "events/planted.yaml:3", "events/planted.yaml:5"):
+        assert place in listed.output
+    assert "this entry has no effect until it is corrected" in listed.output
+    listed = cli("event", "list", "--system", "planted")
+    assert (listed.exit_code, "upgrade: new MPI" in listed.output) == (2, True)
 
 
 def test_invalid_date_is_refused_with_its_line(root: Path) -> None:

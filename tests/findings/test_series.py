@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -206,11 +207,30 @@ def test_ab_runs_and_runs_of_one_day_do_not_extend_the_history(history: History)
     assert (extent.days, extent.series, extent.assessable) == (MIN_OBSERVATIONS, 1, 1)
 
 
+def test_step_within_one_day_is_not_denied(history: History, root: Path, cli: Cli) -> None:
+    """Sixteen sessions of one day are no history of seven days; the step of x0.004 that detection found is told."""
+    assert root
+    for number in range(16):
+        level = 1000.0 if number < 9 else 4.0
+        measure(history, START + 1800 * number, {"write": level, "read": 500.0})
+    update_findings(history, "site")
+    extent = history_extent(history, ["site"])
+    assert (extent.days, extent.assessable, extent.stepped) == (1, 0, 1)
+    assert extent.largest_step == pytest.approx(0.004, rel=0.05)  # of levels with some noise
+    told = r"; a step is in 1 of 2 series all the same, the largest ×0\.00\d+ \(`iowatch detect` lists them\)\n$"
+    assert re.search(told, cli("findings", "list").stdout)
+    # From the seventh day on findings report it.
+    days(history, 1, MIN_OBSERVATIONS, {"write": 4.0, "read": 500.0})
+    update_findings(history, "site")
+    assert history_extent(history, ["site"]).stepped == 0
+
+
 def test_findings_list_reports_the_same_extent(history: History, root: Path, cli: Cli) -> None:
     assert root
     for number in range(9):
         measure(history, START + 60 * number, {"write": 1000.0})
-    extent = "1 day of observations of 1 series, too few to detect changes (7 per series are needed)"
+    extent = "1 day of observations of 1 series, too few to detect changes"
+    extent += " (7 days are needed; sessions of one day count once)"
     assert cli("findings", "list").stdout == f"no findings yet: {extent}\n"
     counted = json.loads(cli("findings", "list", "--json").output)["series"]
     assert counted == {"watched": 1, "too_few_observations": 1}

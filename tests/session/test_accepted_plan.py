@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
+from iowatch.benchmarks import suites
 from iowatch.benchmarks.suites import load_suite
 from iowatch.core import MachineError, UsageError, utc_now
 from iowatch.output.dashboard import data
@@ -262,9 +263,24 @@ def test_run_deferred_in_three_sessions_is_red(night: Night, root: Path) -> None
     assert [one.exit_code for one in verdicts] == [0, 0, 1, 1]
     reason = "exceeds the budget of 1 minutes even without other runs (it needs up to 100 s)"
     assert [one.problems for one in verdicts[2:]] == [
-        (f"gnu ior:single was deferred in {n} consecutive sessions: {reason}",) for n in (3, 4)
+        (f"gnu ior was deferred in {n} consecutive sessions: {reason}",) for n in (3, 4)
     ]
     assert night(**features, policy=NightlyPolicy(repeat_suspected=False, minutes=10)).problems == ()
+
+
+def test_only_case_that_had_another_name_is_not_lost(night: Night, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Histories of before have `ior:single`, which looks like a layout of mdtest."""
+    (root / "benchmarks/ior/suites").mkdir(parents=True)
+    (root / "benchmarks/ior/suites/tiny.yaml").write_text(
+        "format: 1\nsummary: x\nmatrix: [{api: posix, op: write, transfer: 1m, block: 1m}]\n"
+    )
+    features = {"gnu": BOTH | {"ior"}}
+    with monkeypatch.context() as before:
+        before.setattr(suites, "run_name", lambda benchmark, case: f"{benchmark}:{case}")
+        assert "ior:single" in {headline.run for headline in night(**features).headlines}
+    verdict = night(**features)
+    assert "ior" in {headline.run for headline in verdict.headlines}
+    assert (verdict.exit_code, verdict.missing, verdict.added) == (0, (), ())
 
 
 def test_review_plan_lists_then_accepts(night: Night, cli: Callable[..., Result], root: Path) -> None:
@@ -328,7 +344,7 @@ def test_damaged_review_file_accepts_nothing_and_prevents_no_session(
     path.parent.mkdir(parents=True)
     path.write_text("system: local\nplans: [{suite: tiny}]\n")
     assert run.prepare_session(history, tiny_context()).plan.lost == ()
-    assert any(f"{path}:2:" in text and "lost" in text for text in messages), messages
+    assert any(f"{path}:2:" in text and "field 'plans.0.by'" in text for text in messages), messages
 
 
 def test_loss_after_a_restricted_session_that_delivered_the_result_is_not_accepted(night: Night) -> None:

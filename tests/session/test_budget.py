@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from iowatch.core import InputError
 from iowatch.core.yamlfile import YamlDocument
-from iowatch.session.blackouts import current_blackout, jitter_s, next_blackout, wait_for_start
+from iowatch.session.blackouts import current_blackout, jitter_s, next_blackout, too_long_unmeasured, wait_for_start
 from iowatch.session.budget import (
     RunHistory,
     SessionBudget,
@@ -124,6 +124,43 @@ def test_wait_for_start_sleeps_for_the_jitter(policy: NightlyPolicy, messages: l
     assert len(slept) == 1
 
 
+def test_blackouts_of_single_nights_are_no_problem(policy: NightlyPolicy) -> None:
+    """Three holidays, of which this is the first; the night before was measured."""
+    start = at("2026-12-24 02:00")
+    assert current_blackout(policy, start, UTC) is not None
+    assert too_long_unmeasured(policy, "archer2", start, start - timedelta(days=1, minutes=5)) is not None
+    longer = policy.model_copy(update={"unmeasured_nights": 4})
+    assert too_long_unmeasured(longer, "archer2", start, start - timedelta(days=1, minutes=5)) is None
+    assert too_long_unmeasured(policy, "archer2", start, start - timedelta(hours=20)) is None
+
+
+@pytest.mark.parametrize(
+    "blackouts",
+    [
+        # Each day but for the last minute, which another blackout covers.
+        "[{reason: a, start: 00:00, end: 23:59}, {reason: b, start: 23:00, end: 01:00}]",
+        "[{reason: a, since: 2020-01-01, until: 2099-12-31}]",
+        "[{reason: a, days: [mon, tue, wed, thu], start: 01:00, end: 04:00}]",
+    ],
+)
+def test_blackouts_that_exclude_too_many_nights_are_told_on_the_first(tmp_path: Path, blackouts: str) -> None:
+    """Monday 30 November 2026, measured the night before: four nights in succession will be excluded."""
+    policy = read(tmp_path, f"blackouts: {blackouts}")
+    start = at("2026-11-30 02:00")
+    problem = too_long_unmeasured(policy, "archer2", start, start - timedelta(hours=24, minutes=-10))
+    assert problem is not None
+    assert problem.startswith("blackouts leave archer2 without a session for more than 3 nights; the last one was on")
+    assert "2026-11-29 02:10" in problem
+
+
+def test_nights_that_were_missed_before_a_blackout_count(tmp_path: Path) -> None:
+    """One excluded night, after three without a session for another reason."""
+    policy = read(tmp_path, "blackouts: [{reason: a, days: [mon]}]")
+    start = at("2026-11-30 02:00")
+    assert too_long_unmeasured(policy, "archer2", start, start - timedelta(days=3, minutes=5)) is not None
+    assert too_long_unmeasured(policy, "archer2", start, start - timedelta(days=2, minutes=5)) is None
+
+
 def test_nightly_session_in_a_blackout_is_reported_and_not_recorded(
     cli: Callable[..., Result], var: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -134,8 +171,10 @@ def test_nightly_session_in_a_blackout_is_reported_and_not_recorded(
         facts.write("night: {jitter_minutes: 60, blackouts: [{start: 00:00, end: 00:00, reason: repairs}]}\n")
     monkeypatch.setenv("IOWATCH_ROOT", str(place))
     done = cli("run", "--night", "--no-jitter", "--json")
-    assert done.exit_code == 0
+    assert done.exit_code == 1  # it excludes every night
     document = json.loads(done.stdout)
+    assert document["exit_code"] == 1
+    assert "more than 3 nights; no session has measured anything yet" in document["reason"]
     assert document["reason"].startswith("no session on local: blackout 'repairs' until ")
     assert (document["status"], done.stderr) == ("none", "")
     assert "blackout 'repairs'" in cli("run", "--night").stderr

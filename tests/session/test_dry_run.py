@@ -116,3 +116,14 @@ def test_dry_run_uses_the_run_history_and_lists_deferred_runs(
 
 def _output() -> Output:
     return build_output(Measured("write", "bandwidth", "MiB/s", (1.0,), {}), tool="benchio")
+
+
+def test_scratch_of_the_environment_is_used_and_the_option_has_precedence(
+    cli: Callable[..., Result], var: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A scheduler's job sets the variable; without it the session would silently measure another file system."""
+    monkeypatch.setenv("IOWATCH_SCRATCH", str(tmp_path / "of-environment"))
+    done = cli("run", "--dry-run", "--suite", "tiny")
+    assert f"scratch {tmp_path / 'of-environment'}" in done.stdout
+    done = cli("run", "--dry-run", "--suite", "tiny", "--scratch", tmp_path / "of-option")
+    assert f"scratch {tmp_path / 'of-option'}" in done.stdout

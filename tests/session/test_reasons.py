@@ -63,3 +63,21 @@ def test_reason_of_a_missing_run(
     reasons = reasons_of_failures(failures, stopped, [key])
     assert [found.reason for found in reasons.values()] == ([reason] if reason else [])
     assert set(reasons) <= {key}
+
+
+@pytest.mark.parametrize(
+    ("run", "test", "is_found"),
+    [
+        ("mdtest", "MdtestCheck %entry=gate/single", True),
+        ("mdtest#retest", "MdtestCheck %entry=gate/single", True),
+        ("mdtest:file_system=work", "MdtestCheck %entry=gate/single,file_system=work", True),
+        ("mdtest:directories=single", "MdtestCheck %entry=gate/single", False),
+        ("mdtest", "MdtestCheck %entry=gate/directories=single", False),
+        ("mdtest", "MdtestCheck", False),
+    ],
+)
+def test_failure_of_an_only_case_is_that_of_its_run(run: str, test: str, is_found: bool) -> None:
+    failure = reframe.ReframeFailure(test, "gnu", "run", "node down")
+    found = reasons_of_failures([failure], None, [RunKey("default", "gnu", run)])
+    expected = [f"run: {failure.reason}"] if is_found or "%entry=" not in test else []
+    assert [reason.reason for reason in found.values()] == expected

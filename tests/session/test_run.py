@@ -17,6 +17,7 @@ from iowatch.benchmarks.suites import SuiteCase, load_suite
 from iowatch.core import MachineError, Output, OutputStatus, Result, Scalar, utc_now
 from iowatch.findings import series, state
 from iowatch.findings.series import load_observations
+from iowatch.output.report import verdict_markdown
 from iowatch.output.text.verdict import format_retested_run
 from iowatch.session import accepted_plan, budget, conditions, ingest, options, reframe, run, runner
 from iowatch.session.context import SessionContext, make_context, select_cases
@@ -27,6 +28,7 @@ from iowatch.session.reframe import ReframePartition, ReframeSite
 from iowatch.session.verdict import assess_session
 from iowatch.site import load_system, schedulers, storage, suite_on_system
 from iowatch.site.file_system import Scratch
+from iowatch.site.schedulers import PartitionLimits
 from iowatch.site.system import NightlyPolicy
 from iowatch.store import History, RunRecord, locks
 from tests.builders import build_output, build_result, build_run, build_session, build_spooled_case, store_session
@@ -361,9 +363,9 @@ def test_session_beyond_its_budget_is_ended_and_not_ok(
 def test_verdict_is_printed_if_the_report_cannot_be_written(
     history_with_sessions: History, fake: FakeReframe, cli: Callable[..., CliResult]
 ) -> None:
-    done = cli("run", "--suite", "tiny", "--junit", "/proc/x/junit.xml")
+    done = cli("run", "--suite", "tiny", "--junit", "/proc/junit.xml")
     assert done.exit_code == 3
-    assert "cannot write /proc/x/junit.xml" in done.stderr
+    assert "cannot write /proc/junit.xml" in done.stderr
     assert "tiny on local: OK" in done.stdout
 
 
@@ -469,3 +471,28 @@ def test_series_that_end_are_reported_for_five_sessions(fake: FakeReframe, histo
         assert problems() == (f"{text}instead of none",)
     assert history.sessions()[0].facts.problems == (f"{text}instead of none",)
     assert problems() == ()
+
+
+def test_first_session_on_two_unequal_partitions_is_ok(
+    history: History, fake: FakeReframe, messages: list[str]
+) -> None:
+    """One node of one core, four nodes of four: what does not fit is not available; names have their partition."""
+    partitions = (
+        ReframePartition("fat", "slurm", ("gnu",), None, limits=PartitionLimits(nodes=1, cores=1)),
+        ReframePartition("compute", "slurm", ("gnu",), None, limits=PartitionLimits(nodes=4, cores=4)),
+    )
+    fake.site = replace(fake.site, partitions=partitions)
+    done = run_session(history, NightlyPolicy())
+    verdict = assess_session(history, done)
+    ranks = {case.run_name: case.ranks for case in load_suite("tiny")}
+    assert {count > 1 for count in ranks.values()} == {True}, "no case fits one core"
+    assert (verdict.status, verdict.exit_code, verdict.missing) == ("ok", 0, ())
+    assert [(entry.partition, entry.run, entry.reason) for entry in verdict.unavailable] == [
+        ("fat", "3 cases", "not available on fat (1 core per node)")
+    ]
+    assert {headline.partition for headline in verdict.headlines} == {"compute"}
+    progress = [message for message in messages if message.startswith("[")]
+    assert [message.split("] ")[1].split(" ")[:2] for message in progress] == [["compute", "gnu"]] * 3
+    text = verdict_markdown(verdict)
+    assert "| partition | stack | run | result | best | unit | n |" in text
+    assert "- fat gnu 3 cases: not available on fat (1 core per node)" in text

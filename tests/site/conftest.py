@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from iowatch.site.stack import probe as stack_probe
+from iowatch.site.stack import tool_query
 
 Tool = Callable[[str, str], Path]
 
@@ -22,8 +22,7 @@ def tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tool:
     directory.mkdir()
     (directory / "cat").symlink_to(shutil.which("cat") or "/bin/cat")
     monkeypatch.setenv("PATH", str(directory))
-    stack_probe.query_tool.cache_clear()
-    stack_probe.find_linked_mpis.cache_clear()
+    tool_query.forget_answers()
 
     def make(name: str, body: str) -> Path:
         path = directory / name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -55,8 +56,8 @@ def test_bare_debian_gets_one_apt_command(machine_with) -> None:
     report = doctor.examine_machine()
     assert not report.usable
     assert report.commands == (
-        "apt-get install -y gcc openmpi-bin libopenmpi-dev libhdf5-openmpi-dev libnetcdf-mpi-dev "
-        "libpnetcdf-dev pnetcdf-bin fio hpcc cmake pkg-config libyaml-dev strace",
+        "apt-get install -y -o DPkg::Lock::Timeout=600 gcc openmpi-bin libopenmpi-dev libhdf5-openmpi-dev "
+        "libnetcdf-mpi-dev libpnetcdf-dev pnetcdf-bin fio hpcc cmake pkg-config libyaml-dev strace",
         SPACK,
     )
 
@@ -64,9 +65,9 @@ def test_bare_debian_gets_one_apt_command(machine_with) -> None:
 @pytest.mark.parametrize(
     ("debian", "features", "expected"),
     [
-        (True, {"hdf5", "fio"}, ("apt-get install -y libhdf5-openmpi-dev fio",)),
-        (True, {"netcdf4", "h5bench"}, ("apt-get install -y libnetcdf-mpi-dev", SPACK)),
-        (True, {"libyaml"}, ("apt-get install -y libyaml-dev",)),
+        (True, {"hdf5", "fio"}, ("apt-get install -y -o DPkg::Lock::Timeout=600 libhdf5-openmpi-dev fio",)),
+        (True, {"netcdf4", "h5bench"}, ("apt-get install -y -o DPkg::Lock::Timeout=600 libnetcdf-mpi-dev", SPACK)),
+        (True, {"libyaml"}, ("apt-get install -y -o DPkg::Lock::Timeout=600 libyaml-dev",)),
         (False, {"libyaml"}, (SPACK,)),
         (False, {"hdf5"}, (SPACK,)),
         (False, {"fio", "romio"}, (SPACK,)),
@@ -106,7 +107,11 @@ def test_other_sources_of_missing_programs_are_named(machine_with) -> None:
 
 def test_apt_command_has_sudo_without_root(machine_with) -> None:
     machine_with("gcc", "openmpi", uid=1000)
-    assert doctor.examine_machine().commands[0].startswith("sudo apt-get install -y libhdf5-openmpi-dev ")
+    assert (
+        doctor.examine_machine()
+        .commands[0]
+        .startswith("sudo apt-get install -y -o DPkg::Lock::Timeout=600 libhdf5-openmpi-dev ")
+    )
 
 
 def test_other_distributions_get_the_spack_command(machine_with) -> None:
@@ -152,7 +157,7 @@ def test_output_starts_with_the_answer(machine_with) -> None:
     first, second = done.stdout.splitlines()[:2]
     assert first.startswith("Suites can run; missing: parallel HDF5, ")
     packages = "libhdf5-openmpi-dev libnetcdf-mpi-dev libpnetcdf-dev pnetcdf-bin fio hpcc"
-    assert second == f"  add it with: apt-get install -y {packages}"
+    assert second == f"  add it with: apt-get install -y -o DPkg::Lock::Timeout=600 {packages}"
 
 
 def test_retired_system_gets_no_install_command(machine_with) -> None:
@@ -172,7 +177,10 @@ def test_system_without_system_stacks_gets_only_needed_packages(machine_with, mo
     machine_with(programs=False)
     described = system.load_system("local").model_copy(update={"system_stacks": False})
     monkeypatch.setattr(doctor, "load_system", lambda _system: described)
-    assert doctor.examine_machine().commands == ("apt-get install -y cmake pkg-config strace", SPACK)
+    assert doctor.examine_machine().commands == (
+        "apt-get install -y -o DPkg::Lock::Timeout=600 cmake pkg-config strace",
+        SPACK,
+    )
 
 
 def copy_system(place: Path, monkeypatch: pytest.MonkeyPatch, old: str, new: str) -> None:
@@ -218,6 +226,18 @@ def test_valid_reframe_configuration_is_accepted(tmp_path: Path, var: Path, monk
     assert doctor.examine_machine("copied").problems == ()
 
 
+def test_interfaces_that_a_program_lacks_are_shown() -> None:
+    """`iowatch doctor` is what a session names for cases that are not available."""
+    parts = (StackPart("ior", "4.0.0", {"hdf5": "false", "ncmpi": "true", "mdtest-posix": "false"}),)
+    described = build_stack(*parts, name="system-x", kind="system", features=("ior", "mdtest"))
+    ior, mdtest = (
+        next(requirement for requirement in doctor._requirements() if requirement.feature == name)
+        for name in ("ior", "mdtest")
+    )
+    assert doctor._versions_in_stacks(ior, [described]) == ("4.0.0 (system-x, no HDF5 interface)",)
+    assert doctor._versions_in_stacks(mdtest, [described]) == ("4.0.0 (system-x, no POSIX interface)",)
+
+
 def test_scratch_on_another_file_system_is_a_problem(machine_with, tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is created; an undeclared file system is shown, and a misspelt path is a problem."""
     machine_with("gcc", "openmpi")
@@ -234,6 +254,36 @@ def test_scratch_on_another_file_system_is_a_problem(machine_with, tmp_path, mon
         assert expected in (report.scratch or report.problems[0])
         assert expected in CliRunner().invoke(command, [], standalone_mode=False).stdout
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("exists", [True, False])
+def test_scratch_directory_is_tested_and_not_its_mount_point(
+    machine_with, tmp_path, monkeypatch: pytest.MonkeyPatch, exists: bool
+) -> None:
+    """`/scratch` belongs to root, `/scratch/ann/iowatch` to the user."""
+    machine_with("gcc", "openmpi")
+    scratch = tmp_path / "iowatch"
+    if exists:
+        scratch.mkdir()
+    identity = storage.find_identity(tmp_path)
+    assert identity is not None
+    mount = storage.Mount(str(identity.mount), "ext4", 100, 100, writable=False)
+    monkeypatch.setattr(storage, "list_mounts", lambda: [mount])
+    described = load_system("local").model_copy(update={"scratch": Scratch(path=str(scratch))})
+    monkeypatch.setattr(doctor, "load_system", lambda _name: described)
+    report = doctor.examine_machine()
+    assert (report.problems, report.file_systems[0].writable, scratch.exists()) == ((), True, exists)
+    # The same directory, without the right to write.
+    monkeypatch.setattr(os, "access", lambda *_words, **_more: False)
+    monkeypatch.setattr(storage, "_write_probe", raise_read_only)
+    report = doctor.examine_machine()
+    assert (report.usable, report.scratch, report.file_systems[0].writable) == (False, None, False)
+    fault = "cannot be written: Read-only" if exists else f"this account may not create it in {tmp_path}"
+    assert fault in report.problems[0]
+
+
+def raise_read_only(_base: Path) -> float:
+    raise OSError(errno.EROFS, os.strerror(errno.EROFS))
 
 
 def test_other_file_systems_are_shown_and_no_problem(machine_with, tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -92,6 +92,12 @@ def test_slurm_partitions_are_detected(fake: Callable[[str, str], None]) -> None
     ]
 
 
+def test_partition_of_unequal_nodes_has_the_cores_of_its_smallest(fake: Callable[[str, str], None]) -> None:
+    """sinfo prints a row for each type of nodes, or `4+` for four and more."""
+    fake("sinfo", "printf 'mixed|1|8|60:00\\nmixed|2|4|60:00\\nall|3|4+|60:00\\n'")
+    assert machine.detect_partitions("slurm") == [QueueInfo("mixed", 3, 4, 60), QueueInfo("all", 3, 4, 60)]
+
+
 def test_partition_without_nodes_has_unknown_nodes(fake: Callable[[str, str], None]) -> None:
     """As a Slurm that was installed and not configured reports it: no "0 nodes" in questions and files."""
     fake("sinfo", "printf 'debug*|0|0|infinite\\n'")
@@ -127,6 +133,11 @@ def test_written_files_are_accepted(checkout: Path, fake: Callable[[str, str], N
     if scheduler == "slurm":
         assert site.get("systems/0/partitions/1/access") == ["--no-requeue", "--partition=high mem", "--exclusive"]
         assert site.get("systems/0/partitions/0/processor")["num_cpus"] == 64
+        # Limits of cases: the nodes of the partition, as system.yaml has them.
+        assert [partition["extras"]["nodes"] for partition in site.get("systems/0/partitions")] == [120, 4]
+    elif scheduler in ("pbs", "lsf"):
+        # The cores of this login node are no limit of the nodes.
+        assert "num_cpus" not in site.get("systems/0/partitions/0/processor")
 
 
 def test_missing_facts_are_noted_in_the_file(checkout: Path, fake: Callable[[str, str], None]) -> None:

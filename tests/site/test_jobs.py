@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from iowatch.site.schedulers import job_state
+from iowatch.site.schedulers import earlier_starts, job_state
 
 # Slurm 22.05, shortened: cancelled while it waited for a drained node; beyond its time limit.
 WAITED = (
@@ -112,3 +112,37 @@ def test_undecodable_bytes_do_not_hide_the_job_state(tmp_path: Path, monkeypatch
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
     assert job_state("pbs", "5") == "job 5: state F, reason arr\ufffdt\ufffd par le site"
+
+
+# Slurm 22.05 with accounting: a job of two nodes that was requeued after n2 failed, and failed again; FailedNode is
+# empty where no node did (sacct(1)).
+FAILED = (
+    "JobId=5 JobName=x JobState=NODE_FAIL Reason=None Requeue=1 Restarts=1 RunTime=00:00:09 TimeLimit=00:10:00 "
+    "NodeList=n[1-2] BatchHost=n1"
+)
+STARTS = "NODE_FAIL|n[1-2]|n2\nNODE_FAIL|n[3-4]|n4\n"
+
+
+def test_failed_node_and_earlier_start_of_a_requeued_job_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put_programs_on_path(tmp_path, monkeypatch, scontrol=FAILED, sacct=STARTS)
+    assert earlier_starts("slurm", "5") == ["NODE_FAIL on n[1-2], failed node n2"]
+    assert job_state("slurm", "5") == (
+        "job 5: state NODE_FAIL, ran 00:00:09, time limit 00:10:00, nodes n[1-2], requeued 1, failed node n4, "
+        "earlier start: NODE_FAIL on n[1-2], failed node n2"
+    )
+
+
+def test_failed_node_without_accounting_is_the_one_that_is_down(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    down = "n1 idle\nn2 down*\nn2 down*\n"
+    put_programs_on_path(tmp_path, monkeypatch, scontrol=FAILED.replace("Restarts=1", "Restarts=0"), sinfo=down)
+    assert job_state("squeue", "5").endswith("nodes n[1-2], failed node n2")
+    assert earlier_starts("squeue", "5") == []
+
+
+@pytest.mark.parametrize(("scheduler", "job"), [("slurm", None), ("pbspro", "5"), ("local", "5")])
+def test_earlier_starts_are_known_of_slurm_only(scheduler: str, job: str | None) -> None:
+    assert earlier_starts(scheduler, job) == []

@@ -168,11 +168,11 @@ def test_cases_are_measured_on_the_file_systems_of_suite_or_command(tmp_path: Pa
     def runs(case: SuiteCase, *chosen: str, suite: tuple[str, ...] = ()) -> list[str]:
         return [one.run_name for one in on_file_systems([replace(case, file_systems=suite)], system, chosen)]
 
-    both = ["ior:single", "ior:single,file_system=project"]
+    both = ["ior", "ior:file_system=project"]
     assert runs(plain) == both[:1]
     assert runs(plain, suite=("all",)) == runs(plain, "all") == runs(plain, "work", "project") == both
     assert runs(plain, suite=("project",)) == runs(plain, "project", suite=("all",)) == both[1:]
-    assert (runs(memory, "all"), runs(memory, "project")) == (["hpcc:single"], [])
+    assert (runs(memory, "all"), runs(memory, "project")) == (["hpcc"], [])
 
 
 def test_published_machines_cite_sources_by_key() -> None:

@@ -22,12 +22,14 @@ STRIPE = """stripe_count:  4 stripe_size:   1048576 pattern:       raid0 stripe_
 def table(tmp_path: Path) -> Path:
     (tmp_path / "a b").mkdir()
     (tmp_path / "lustre").mkdir()
+    (tmp_path / "hosts").touch()
     path = tmp_path / "mounts"
     escaped = str(tmp_path / "a b").replace(" ", "\\040")
     path.write_text(
         "proc /proc proc rw 0 0\n"
         "cgroup /sys/fs/cgroup tmpfs rw 0 0\n"
         f"/dev/vda {escaped} ext4 rw 0 0\n"
+        f"/dev/vda {tmp_path / 'hosts'} ext4 rw 0 0\n"
         f"10.0.0.1@tcp:/work {tmp_path / 'lustre'} lustre rw 0 0\n"
         "server:/gone /no/such/mount nfs4 rw 0 0\n"
         "short line\n"
@@ -44,6 +46,11 @@ def test_file_systems_are_listed_with_parallel_ones_first(table: Path, tmp_path:
     assert by_technology["ext4"].mount == str(tmp_path / "a b")
     assert by_technology["ext4"].writable
     assert (by_technology["ext4"].free_bytes or 0) > 0
+
+
+def test_file_that_a_container_mounts_is_no_file_system(table: Path, tmp_path: Path) -> None:
+    """As /etc/hosts, /etc/hostname and /etc/resolv.conf in Docker and Kubernetes."""
+    assert str(tmp_path / "hosts") not in {mount.mount for mount in list_mounts(table)}
 
 
 def test_unresponsive_file_system_has_no_size(table: Path) -> None:

@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from iowatch.benchmarks.registry import BENCHMARKS
 from iowatch.site import Stack, StackPart
 from iowatch.site.stack import probe as stack_probe
+from iowatch.site.stack import tool_query
 from iowatch.site.stack.probe import MpiInstallation, MpiVersion
 
 from .conftest import Tool
@@ -69,7 +71,7 @@ def test_netcdf_of_another_mpi_is_not_found(tool: Tool, tmp_path_factory: pytest
     tool("nc-config", f"cat <<'END'\n --has-parallel4 -> yes\n --libdir -> {libdir}\n --version -> netCDF 4.9.3\nEND")
     tool("ldd", "echo 'libmpi.so.40 => /usr/lib/libmpi.so.40'")
     assert stack_probe.probe_netcdf(MpiInstallation("mpich")) is None
-    stack_probe.query_tool.cache_clear()
+    tool_query.forget_answers()
     part = stack_probe.probe_netcdf(MpiInstallation("openmpi"))
     assert part is not None
     assert part.version == "4.9.3"
@@ -109,7 +111,7 @@ def test_pnetcdf_of_debian_13_is_found_by_the_compiler(tool: Tool, tmp_path_fact
     part = stack_probe.probe_pnetcdf(MpiInstallation("openmpi", ".openmpi"))
     assert part is not None
     assert (part.version, part.prefix, part.files) == ("1.14.0", None, (str(library),))
-    stack_probe.query_tool.cache_clear()
+    tool_query.forget_answers()
     tool("mpicc.openmpi", "echo libpnetcdf.so")  # the answer if it is not found
     assert stack_probe.probe_pnetcdf(MpiInstallation("openmpi", ".openmpi")) is None
 
@@ -260,3 +262,87 @@ def test_workloads_need_the_yaml_of_the_package_or_of_the_machine(
 def test_program_on_path_beside_others_of_its_package_is_a_feature(programs: tuple[str, ...], expected: bool) -> None:
     part = StackPart("ior", "4.0.0", files=tuple(f"/usr/bin/{program}" for program in programs))
     assert ("mdtest" in stack_probe.features_of_parts([part])) == expected
+
+
+# Printed by `-h` of builds of hpc/ior with Debian 12's Open MPI 4.1.4: release 4.0.0, without HDF5 and with it, and the
+# branch main (5fcf0ba); the program of 3.3.0 ends with 0, the others with 1. 3.0.1 prints its source (`src/ior.c`).
+HELP = Path(__file__).with_name("data")
+STATIC_HELP = "OPTIONS:\n -a S  api --  API for I/O [POSIX|MPIIO|HDF5|NCMPI]"
+
+
+def ior_with_help(tool: Tool, text: str, libraries: str = "", mdtest: str | None = None) -> StackPart:
+    """The part of an IOR that prints this text; `libraries`: lines of ldd besides that of Open MPI."""
+    tool("ldd", f"echo 'libmpi.so.40 => /usr/lib/libmpi.so.40\n{libraries}'")
+    tool("ior", f"if [ $1 = -h ]; then cat <<'END'\n{text}\nEND\nexit 1; fi; echo 'IOR-4.0.0: MPI Coordinated'")
+    if mdtest is not None:
+        tool("mdtest", f"cat <<'END'\n{mdtest}\nEND\nexit 1")
+    part = stack_probe.probe_package("ior", MpiInstallation("openmpi"))
+    assert part is not None
+    return part
+
+
+@pytest.mark.parametrize(
+    ("name", "lacking"),
+    [
+        ("ior-3.3.0-help.txt", ("ior-without-hdf5", "ior-without-ncmpi")),
+        ("ior-4.0.0-help.txt", ("ior-without-hdf5", "ior-without-ncmpi")),
+        ("ior-4.0.0-help-hdf5.txt", ("ior-without-ncmpi",)),
+        ("ior-4.1.0-dev-help.txt", ("ior-without-hdf5", "ior-without-ncmpi")),
+    ],
+)
+def test_interfaces_are_those_that_the_program_lists(tool: Tool, name: str, lacking: tuple[str, ...]) -> None:
+    """Of a static HDF5 there is no library; a library that another part of the program loads is no interface."""
+    part = ior_with_help(tool, (HELP / name).read_text(), "libpnetcdf.so => /usr/lib/libpnetcdf.so")
+    assert stack_probe.lacking_interface_features([part]) == lacking
+    assert part.variants["hdf5"] == str("ior-without-hdf5" not in lacking).lower()
+    assert set(part.variants) == {"hdf5", "ncmpi"}, "what every build has is not stated: the stack would differ"
+
+
+def test_interfaces_of_releases_that_list_all_are_those_of_their_libraries(tool: Tool) -> None:
+    part = ior_with_help(tool, STATIC_HELP, "libhdf5.so => /usr/lib/libhdf5.so")
+    assert part.variants == {"hdf5": "true", "ncmpi": "false"}
+
+
+def test_build_without_posix_or_mpiio_is_recognised(tool: Tool) -> None:
+    listed = "  -a=DFS       API for I/O [DUMMY|{}DFS]"
+    part = ior_with_help(tool, listed.format("MPIIO|"), mdtest=listed.format(""))
+    assert stack_probe.lacking_interface_features([part]) == (
+        *("ior-without-hdf5", "ior-without-mdtest-posix", "ior-without-ncmpi", "ior-without-posix"),
+    )
+    mdtest = (HELP / "mdtest-4.0.0-help.txt").read_text()
+    tool_query.forget_answers()
+    assert "mdtest-posix" not in ior_with_help(tool, listed.format("MPIIO|"), mdtest=mdtest).variants
+
+
+def test_interfaces_are_unknown_if_nothing_answers(tool: Tool) -> None:
+    tool("ior", "exit 1")
+    benchmark = BENCHMARKS["ior"]
+    assert stack_probe._probe_interfaces(benchmark, [str(tool("ior", "exit 1"))], starts_here=True) == {}
+    assert stack_probe.lacking_interface_features([StackPart("ior", "4.0.0")]) == ()
+
+
+def test_h5bench_without_a_program_lacks_its_operation(tool: Tool) -> None:
+    tool("ldd", "echo 'libmpi.so.40 => /usr/lib/libmpi.so.40'")
+    tool("h5bench", "echo 'h5bench 1.4.0'")
+    for name in ("h5bench_write", "h5bench_read", "h5bench_overwrite", "h5bench_write_unlimited"):
+        tool(name, "true")
+    part = stack_probe.probe_package("h5bench", MpiInstallation("openmpi"))
+    assert part is not None
+    assert stack_probe.lacking_interface_features([part]) == (
+        *("h5bench-without-h5bench_append", "h5bench-without-h5bench_write_var_normal_dist"),
+    )
+
+
+def test_packages_of_spack_state_their_interfaces(tmp_path: Path) -> None:
+    """IOR's package has `hdf5` and `ncmpi` off by default; benchio's has `pnetcdf` off."""
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/h5bench_write").write_text("")
+    parts = (
+        StackPart("ior", "4.0.0", {"hdf5": "false", "ncmpi": "true"}, hash="a"),
+        StackPart("benchio", "1.0", {"hdf5": "true", "netcdf": "true", "pnetcdf": "false"}, hash="b"),
+        StackPart("h5bench", "1.4", hash="c", prefix=str(tmp_path)),
+        StackPart("hdf5", "1.14.6", {"hdf5": "false"}, hash="d"),
+    )
+    features = stack_probe.features_of_stack(Stack("gnu", "here", "spack", "installed", parts))
+    assert {"ior-without-hdf5", "benchio-without-pnetcdf", "h5bench-without-h5bench_read"} <= set(features)
+    assert "ior-without-ncmpi" not in features

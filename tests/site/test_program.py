@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -37,6 +38,62 @@ def test_a_job_records_the_program_that_it_finds(tmp_path: Path) -> None:
     assert any("/libc.so" in path for path in facts.libraries)
     assert facts.environment == {"OMPI_MCA_io": "romio321"}
     assert facts.host == os.uname().nodename
+
+
+def collected(tmp_path: Path, program: str, path: str, **variables: str) -> ProgramFacts:
+    script = "\n".join(program_commands(program, str(tmp_path / "facts")))
+    subprocess.run(["/bin/sh", "-c", script], cwd=tmp_path, env={"PATH": path, **variables}, check=True)
+    return parse_program_facts((tmp_path / "facts").read_text())
+
+
+@pytest.mark.parametrize("missing", ["ldd", "readlink", "xargs", "sha256sum", "timeout", "env", "grep"])
+def test_node_without_a_tool_is_reported(missing: str, tmp_path: Path) -> None:
+    """Nothing could be compared there: the list of libraries, the checksum or the variables would be empty."""
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    names = "cut date env grep ldd readlink sed sha256sum timeout tr uname xargs bash sh ls"
+    for name in names.split():
+        if name != missing:
+            (tools / name).symlink_to(shutil.which(name) or name)
+    facts = collected(tmp_path, "ls", str(tools))
+    assert f"the node has no '{missing}': the program and its libraries could not be examined" in facts.unread
+
+
+def test_failing_ldd_is_reported_but_not_a_program_without_libraries(tmp_path: Path) -> None:
+    """`ldd` ends with 1 for a script, too, which it says."""
+    script = tmp_path / "wrapper"
+    script.write_text("#!/bin/sh\n")
+    script.chmod(0o755)
+    assert collected(tmp_path, "ls", os.environ["PATH"]).unread == ()
+    assert collected(tmp_path, str(script), os.environ["PATH"]).unread == ()
+    assert collected(tmp_path, "no-such-program", os.environ["PATH"]).unread == ()
+    fake = tmp_path / "ldd"
+    fake.write_text("#!/bin/sh\necho 'cannot open' >&2; exit 4\n")
+    fake.chmod(0o755)
+    facts = collected(tmp_path, "ls", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    assert facts.unread == ("the libraries of the program could not be read: ldd ended with exit code 4",)
+
+
+def test_libraries_of_stacks_have_checksums(tmp_path: Path) -> None:
+    """A library that was replaced in its place has another one; `ldd` answers for a program of another machine."""
+    library = tmp_path / "libmpi.so.40"
+    library.write_bytes(b"mpi")
+    fake = tmp_path / "ldd"
+    fake.write_text(f"#!/bin/sh\necho '  libmpi.so.40 => {library} (0x1)'\necho '  libz.so.1 => /bin/ls (0x2)'\n")
+    fake.chmod(0o755)
+    facts = collected(tmp_path, "ls", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    assert facts.to_json()["library_checksums"] == {str(library): hashlib.sha256(b"mpi").hexdigest()}
+
+
+def test_variables_of_the_start_itself_are_left_out(tmp_path: Path) -> None:
+    """Those of Open MPI for its own processes are others in each start; sizes of ROMIO and OMPIO are settings."""
+    variables = {
+        "OMPI_MCA_ess_base_jobid": "41",
+        "OMPI_MCA_orte_hnp_uri": "tcp://1",
+        "OMPI_MCA_fs_lustre_stripe_size": "1",
+    }
+    facts = collected(tmp_path, "ls", os.environ["PATH"], **variables)
+    assert facts.to_json()["variables"] == {"OMPI_MCA_fs_lustre_stripe_size": "1"}
 
 
 USED = used_parts(["mpi", "ior", "hdf5"])

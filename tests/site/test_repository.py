@@ -103,6 +103,24 @@ def test_nightly_gives_the_settings_of_the_site_to_its_script(
     monkeypatch.setattr("os.execvpe", lambda file, words, environment: called.append((words, environment)))
     cli("nightly", "--system", "mycluster", "--no-jitter")
     ((words, environment),) = called
-    assert words == ["bash", str(ROOT / "ci/nightly"), "--system", "mycluster", "--no-jitter"]
+    assert words == ["bash", str(ROOT / "ci/nightly"), "--no-jitter", "--system", "mycluster"]
     given = [environment[f"IOWATCH_{name}"] for name in ("SITE", "VAR", "KEEP_DAYS", "KEEP_SIZE")]
     assert given == [str(site), str(site / "data"), "400", "50g"]
+
+
+def test_files_for_schedulers_get_the_name_of_the_first_system(site: Path, cli: Cli) -> None:
+    """Until then they have a placeholder, which is refused: `--system local` measured the disk of the login node."""
+    named = [path for path in (site / "ci").iterdir() if "--system SYSTEM" in path.read_text()]
+    assert {path.name for path in named} == {
+        *("iowatch.cron", "iowatch.service", "scrontab", "gitlab-ci.yml", "github-workflow.yml")
+    }
+    assert not [path for path in (site / "ci").iterdir() if "--system local" in path.read_text()]
+    refused = cli("run", "--system", "SYSTEM")
+    assert (refused.exit_code, "'SYSTEM' is the placeholder of files for schedulers" in refused.stderr) == (2, True)
+    words = ("--scheduler", "local", "--no-input", "--json")
+    written = json.loads(cli("system", "init", "mycluster", *words).stdout)
+    assert sorted(written["recipes"]) == sorted(str(path) for path in named)
+    assert all("--system mycluster --suite nightly" in path.read_text() for path in named)
+    # A second system changes nothing: whoever measures it writes a line of its own.
+    assert json.loads(cli("system", "init", "other", *words).stdout)["recipes"] == []
+    assert all("--system other" not in path.read_text() for path in named)

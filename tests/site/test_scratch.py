@@ -177,3 +177,30 @@ def test_clock_far_from_that_of_the_file_system_is_refused(
         return
     with pytest.raises(MachineError, match=r"the clock of this machine is 30[01] s (ahead of|behind)"):
         storage.check_scratch_space(tmp_path, 1)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, who may give a file to another account")
+@pytest.mark.parametrize("is_link", [False, True])
+def test_directory_of_another_account_in_a_public_one_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_link: bool
+) -> None:
+    """As /dev/shm/iowatch-gate-1000, whose name everybody can guess. The account is simulated: 65533 runs iowatch."""
+    public = tmp_path / "shm"
+    public.mkdir()
+    public.chmod(0o1777)
+    scratch = public / "iowatch-gate-1000"
+    if is_link:
+        (tmp_path / "elsewhere").mkdir()
+        scratch.symlink_to(tmp_path / "elsewhere")
+    else:
+        scratch.mkdir()
+    os.chown(scratch, 65534, 65534, follow_symlinks=False)
+    monkeypatch.setattr(os, "geteuid", lambda: 65533)
+    with pytest.raises(MachineError, match=r"belongs to another account \(uid 65534\)"):
+        storage.prepare_scratch(scratch, FileSystemIdentity())
+    os.chown(scratch, 65533, 65533, follow_symlinks=False)
+    storage.prepare_scratch(scratch, FileSystemIdentity())
+    # A project's directory that only its group may write is a matter of the site.
+    public.chmod(0o775)
+    os.chown(scratch, 65534, 65534, follow_symlinks=False)
+    storage.prepare_scratch(scratch, FileSystemIdentity())

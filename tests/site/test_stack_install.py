@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -149,3 +150,25 @@ def test_missing_spack_error_suggests_bootstrap(monkeypatch: pytest.MonkeyPatch,
     with pytest.raises(MachineError, match="no Spack found") as caught:
         install_stack("debian", "local")
     assert "--bootstrap" in (caught.value.hint or "")
+
+
+def test_build_that_prints_nothing_more_is_ended_with_what_it_started() -> None:
+    """A download that never ends: the last lines say where."""
+    script = "echo 'Fetching https://example.org/hdf5.tar.gz'; sleep 600 & sleep 600"
+    with pytest.raises(MachineError, match=r"printed nothing for 0\.5 s and was ended:\n    Fetching https"):
+        list(stack_install.stream_lines(["sh", "-c", script], silence_s=0.5))
+
+
+def test_build_that_prints_now_and_then_is_not_ended() -> None:
+    script = "for n in 1 2 3 4; do echo $n; sleep 0.3; done"
+    assert [*stack_install.stream_lines(["sh", "-c", script], silence_s=5.0)] == ["1", "2", "3", "4"]
+
+
+def test_git_that_does_not_end_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "git"
+    program.write_text("#!/bin/sh\nexec sleep 600\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    monkeypatch.setattr(stack_install, "_GIT_TIMEOUT_S", 0.2)
+    with pytest.raises(MachineError, match=r"git clone did not end within 0\.2 s"):
+        stack_install._git("clone", "https://example.org/spack")

@@ -175,9 +175,14 @@ def test_libraries_use_mpiio_only_for_shared_files(api: str, file: str, expected
 
 
 @pytest.mark.parametrize(
-    ("transfer_bytes", "expected"), [(MIB, True), (4 * MIB, True), (1_000_000, False), (MIB // 2, False)]
+    ("transfer_bytes", "expected"),
+    [
+        *((MIB, True), (4 * MIB, True), (MIB // 2, True), (4096, True)),
+        # Franklin's 10^6 bytes, 47008 bytes of a checkpoint, one and a half MiB, parts of a page.
+        *((1_000_000, False), (47008, False), (3 * MIB // 2, False), (2048, False), (1, False)),
+    ],
 )
-def test_transfers_of_whole_mib_are_aligned(transfer_bytes: int, expected: bool) -> None:
+def test_only_transfers_that_cross_a_stripe_or_split_a_page_are_unaligned(transfer_bytes: int, expected: bool) -> None:
     assert derive_parameters({"transfer_bytes": transfer_bytes})["aligned"] is expected
 
 

@@ -130,7 +130,7 @@ def test_data_that_cannot_be_stored_are_bad_input(new_database: Callable[[str], 
 
 def test_missing_driver_is_reported_with_the_command_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "psycopg", None)
-    with pytest.raises(MachineError, match="PostgreSQL needs the Python package psycopg") as refused:
+    with pytest.raises(UsageError, match="PostgreSQL needs the Python package psycopg") as refused:
         History.open("postgresql://iowatch@/x")
     assert "-m pip install 'psycopg[binary]" in str(refused.value.hint)
 

@@ -429,3 +429,12 @@ def test_history_with_text_that_a_database_refuses_can_be_copied(new_database: C
         (copied,) = target.runs("s")
         assert (copied.reason, copied.facts.command) == ("killed\ufffd", "ior \ufffd \ufffd")
         assert target.session("s").facts.document == {"scratch": "/a\ufffdb"}
+
+
+@pytest.mark.parametrize(
+    ("word", "answer"),
+    [("restore", "Did you mean 'copy'? `iowatch history copy BACKUP"), ("verify", "'check'"), ("chek", "'check'")],
+)
+def test_another_word_for_a_command_is_answered_with_its_name(cli: Callable[..., Done], word: str, answer: str) -> None:
+    done = cli("history", word, "backup.db")
+    assert (done.exit_code, answer in done.output) == (2, True), done.output

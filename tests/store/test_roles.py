@@ -38,6 +38,7 @@ def common(postgresql_socket: Path) -> str:
 @pytest.fixture
 def site(var: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The repository of a site, for decisions."""
+    (tmp_path / "site.yaml").touch()
     monkeypatch.setenv("IOWATCH_SITE", str(tmp_path))
     return tmp_path
 

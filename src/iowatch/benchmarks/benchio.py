@@ -161,6 +161,23 @@ def _arguments(options: Options, scratch: str) -> list[str]:
     return [*words, f"--dir={scratch}", f"--json={RECORD_FILE}"]
 
 
+# Variants of the Spack package, by the value of the option `api`.
+_VARIANTS = {"hdf5": "hdf5", "netcdf4": "netcdf", "pnetcdf": "pnetcdf"}
+_INTERFACES = (
+    benchmark.ProgramInterface("hdf5", "HDF5 interface"),
+    benchmark.ProgramInterface("netcdf", "netCDF-4 interface"),
+    benchmark.ProgramInterface("pnetcdf", "PnetCDF interface"),
+)
+
+
+def _used_interfaces(options: Options) -> tuple[str, ...]:
+    """Return the variants of benchio whose interfaces a case uses."""
+    apis: tuple[str, ...] = (options.text("api"),)
+    if _is_workload(options):
+        apis = workload_cases.plan(options).apis
+    return tuple(_VARIANTS[api] for api in apis if api in _VARIANTS)
+
+
 def _requires(options: Options) -> tuple[str, ...]:
     """Return the features that the stack must have: MPI, the library of the interface, filters, drivers, hints."""
     if _is_workload(options):
@@ -789,6 +806,9 @@ BENCHIO = benchmark.Benchmark(
     signatures=_SIGNATURES,
     banner=r"Simple Parallel IO benchmark",
     package="benchio",
+    # A benchio that the check builds has the libraries of its stack.
+    interfaces=_INTERFACES,
+    uses=_used_interfaces,
     options=_OPTIONS,
     program=lambda _options: "benchio",
     arguments=_arguments,

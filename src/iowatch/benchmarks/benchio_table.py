@@ -18,7 +18,7 @@ from iowatch.core import GIB, MIB, to_mib_per_s
 _T = TypeVar("_T")
 
 _NUMBER = r"(\d+\.\d*(?:E[-+]?\d+)?)"
-_ROW = re.compile(rf"(|min|avg)time =\s+{_NUMBER}\s*, (?:|max|avg)rate =\s+{_NUMBER}\s+([MG]iB/s)")
+_ROW = re.compile(rf"(|min|avg)time =\s+{_NUMBER}(\s*), (?:|max|avg)rate =\s+{_NUMBER}(\s+)([MG]iB/s)")
 _TOTAL = re.compile(rf"Total amount of data =\s+{_NUMBER}\s+([MG]iB)")
 _SIZE = r"\s*(\d{1,9})\s*"
 _SHAPE = re.compile(rf"(Process grid|Array size|Global size) is\s+\({_SIZE},{_SIZE},{_SIZE}\)")
@@ -27,6 +27,7 @@ _NODE = re.compile(r"Node number\s+\d+\s+is \S+\s+with\s+(\d{1,9})\s+process(?:e
 _FILE = re.compile(r"(Writing to|Deleting:) (\S+)")
 _LISTS = {"Using the following IO methods": "methods", "Using the following stripings": "stripings"}
 _MIB_PER_S = {unit: to_mib_per_s(1.0, unit) for unit in ("MiB/s", "GiB/s")}
+_EXPONENT_CHARACTERS = len("E-002")
 # Both numbers of a row carry 15 digits or more.
 _TOLERANCE = 2e-14
 
@@ -160,8 +161,11 @@ class BenchioTable:
             self.damaged += 1
             return
         block = self.blocks[-1]
-        check, time_s, rate, unit = match.groups()
-        if not block.takes(check, time_s, rate) or not (self._digits_fit(time_s) and self._digits_fit(rate)):
+        check, time_s, blanks_after_time, rate, blanks_after_rate, unit = match.groups()
+        is_printed_whole = self._digits_fit(time_s) and self._digits_fit(rate)
+        # Time x rate is the same if both are exchanged.
+        is_in_place = _blanks_fit(time_s, blanks_after_time) and _blanks_fit(rate, blanks_after_rate)
+        if not (block.takes(check, time_s, rate) and is_printed_whole and is_in_place):
             self.damaged += 1
             return
         seconds, bandwidth = float(time_s), float(rate) * _MIB_PER_S[unit]
@@ -209,6 +213,14 @@ class BenchioTable:
             blocks = _blocks_of_2018(builder, self)
         for block in blocks:
             _keep_block(builder, block, case)
+
+
+def _blanks_fit(number: str, blanks: str) -> bool:
+    """Return whether a number can have been printed there: gfortran's fields have one width.
+
+    It prints as many blanks behind a number without an exponent as `E-002` has characters, and none behind that.
+    """
+    return "E" not in number or len(blanks) < _EXPONENT_CHARACTERS
 
 
 def _count_digits(number: str) -> int:

@@ -48,6 +48,25 @@ def layers_of_api(case: Mapping[str, Scalar]) -> tuple[Layer, ...]:
 
 
 @dataclass(frozen=True, slots=True)
+class ProgramInterface:
+    """An interface, or another capability, that some builds of a benchmark lack.
+
+    Attributes:
+        variant: of the package's part in stacks: Spack's, or where Spack has none, one that iowatch states.
+        title: what such a build lacks, in "this ior has no …".
+        listed: its name in the list that the program prints (`ProgramProbe.interfaces_command`); empty if not listed.
+        library: part of the name of the library that the program loads for it; empty if it needs none.
+        program: program that is installed beside the others for it; empty if there is none.
+    """
+
+    variant: str
+    title: str
+    listed: str = ""
+    library: str = ""
+    program: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class ProgramProbe:
     """How to detect a benchmark on a machine if Spack did not build it.
 
@@ -56,7 +75,8 @@ class ProgramProbe:
         version_command: prints the version; its program must be on PATH, too. Empty if `program` only adds to
             the part that another benchmark of the same package has found, or if nothing prints it.
         version_pattern: regular expression; its first group is the version.
-        variants: Spack variant -> part of the name of the library that the program then loads.
+        interfaces_command: prints the interfaces of the program; its exit code has no meaning. Empty if nothing does.
+        interfaces_pattern: regular expression; its first group lists the interfaces, separated by `|`.
         option: Spack variant of the package that installs the program; empty if the package always does.
         uses_mpi: the program must be linked against the MPI of the stack.
         later: for releases that print the number of an earlier one, newest first: the printed version, a program that
@@ -66,7 +86,8 @@ class ProgramProbe:
     program: str
     version_command: tuple[str, ...] = ()
     version_pattern: str = ""
-    variants: Mapping[str, str] = field(default_factory=dict)
+    interfaces_command: tuple[str, ...] = ()
+    interfaces_pattern: str = ""
     option: str = ""
     uses_mpi: bool = True
     later: tuple[tuple[str, str, str], ...] = ()
@@ -94,6 +115,8 @@ class Benchmark:
         program: options -> file name of the executable.
         arguments: options and scratch directory -> command-line arguments.
         requires: options -> features that the stack must have (`mpi`, `hdf5`, `ior`…).
+        interfaces: what some builds of its programs lack.
+        uses: options -> variants of those interfaces that a case needs.
         expects: options -> (operation, metric) pairs of a complete run.
         samples: options -> number of repetitions, each with at least one sample of every expected result.
         shows: options -> case parameters that a run with all conditions met has: printed by the program itself, or
@@ -136,6 +159,8 @@ class Benchmark:
     probe: ProgramProbe | None = None
     debian: tuple[str, ...] = ()
     is_packaged: bool = True
+    interfaces: tuple[ProgramInterface, ...] = ()
+    uses: Callable[[Options], tuple[str, ...]] = lambda _options: ()
     results: tuple[str, ...] = ()
     configuration: Callable[[Options], Mapping[str, str]] = lambda _options: {}
     environment: Callable[[Options], Mapping[str, str]] = lambda _options: {}
@@ -160,6 +185,10 @@ class Benchmark:
         for name, option in self.options.items():
             if not isinstance(option, Option):
                 raise ValueError(f"benchmark '{self.name}', option '{name}': expected an Option")
+
+    def lacking_feature(self, variant: str) -> str:
+        """Return the feature of stacks whose build of the benchmark lacks an interface: `ior-without-hdf5`."""
+        return f"{self.package}-without-{variant}"
 
     def read_options(self, given: Mapping[str, Scalar]) -> Options:
         """Return the options of a case.

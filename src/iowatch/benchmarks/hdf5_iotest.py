@@ -26,7 +26,8 @@ from iowatch.benchmarks.parsing import (
 from iowatch.core import MIB, Scalar
 
 IOTEST_CSV_HEADER = "steps,arrays,rows,cols,scaling,proc-rows,"
-_PAIR = re.compile(r"([a-z-]+)=([a-z0-9]+)")
+# A name begins where the character before is of none: else each character of a long word would begin another search.
+_PAIR = re.compile(r"(?<![a-z-])([a-z-]+)=([a-z0-9]+)")
 _MINIMUM = re.compile(r"([A-Z][a-z]+ [a-z]+) \[(?:s|MiB/s)\]:\s+_(\d+\.\d\d)")
 _MAXIMUM = re.compile(r"\s*\^(\d+\.\d\d)")
 _TWO_DECIMALS = re.compile(r"\d+\.\d\d")

@@ -163,7 +163,7 @@ def romio_file_of(text: str, *, ranks: int, nodes: int) -> str:
 
 
 # What MPI-IO prints for each open file: ROMIO, Cray MPICH (its manual page intro_mpi), OMPIO.
-_ROMIO_LINE = re.compile(r"(?:key = (\w+) +value = (\S.*?)| +(\w+) += (\S+)) *")
+_ROMIO_LINE = re.compile(r"key = (\w+) +value = (\S.*)| +(\w+) += (\S+)")
 _OMPIO_LINE = re.compile(r"File: .* info: (\w+) value (\S+) .*")
 _ROMIO_KEYS = {key for hint in HINTS.values() for key in hint.keys}
 
@@ -186,7 +186,7 @@ def read_hints(lines: Iterable[str], recorded: Mapping[str, str] | None = None) 
     ompio: dict[str, set[str]] = defaultdict(set)
     for line in lines:
         text = line.rstrip("\n")
-        romio_line, ompio_line = _ROMIO_LINE.fullmatch(text), _OMPIO_LINE.fullmatch(text)
+        romio_line, ompio_line = _ROMIO_LINE.fullmatch(text.rstrip(" ")), _OMPIO_LINE.fullmatch(text)
         key = (romio_line[1] or romio_line[3]) if romio_line else ""
         if romio_line and key in _ROMIO_KEYS:
             romio[key].add(romio_line[2] or romio_line[4])

@@ -177,6 +177,17 @@ def _requires(options: Options) -> tuple[str, ...]:
     return (*features, *hints.required_features(options))
 
 
+_INTERFACES = (
+    benchmark.ProgramInterface("posix", "POSIX interface", listed="POSIX"),
+    benchmark.ProgramInterface("mpiio", "MPI-IO interface", listed="MPIIO"),
+    benchmark.ProgramInterface("hdf5", "HDF5 interface", listed="HDF5", library="libhdf5"),
+    benchmark.ProgramInterface("ncmpi", "PnetCDF interface", listed="NCMPI", library="pnetcdf"),
+)
+# What `ior -h` and `mdtest -h` print since 3.2: `-a=POSIX    API for I/O [POSIX|DUMMY|MPIIO]`. Earlier releases print
+# the same names whatever was built (`-a S  api --  API for I/O [POSIX|MPIIO|HDF5|NCMPI]`), which does not match.
+LISTED_INTERFACES = r"-a=\S+\s+API for I/O \[([^\]]+)\]"
+
+
 def _expects(options: Options) -> tuple[tuple[str, str], ...]:
     return tuple((operation, "bandwidth") for operation in benchmark.requested_operations(options))
 
@@ -206,9 +217,9 @@ def _inodes(options: Options) -> int:
 _SIGNATURES = (
     parsing.FailureSignature(r"[Ii]ncorrect data on", "data check errors"),
     parsing.FailureSignature(
-        r"WARNING: (?:write|read|pwrite|pread|fsync|close|lseek)\(.*(?:failed|returned EOF)", "I/O calls failed"
+        r"WARNING: (?:write|read|pwrite|pread|fsync|close|lseek)\(.{0,200}(?:failed|returned EOF)", "I/O calls failed"
     ),
-    parsing.FailureSignature(r"WARNING: .*partial (?:write|read)\(\)", "I/O calls failed"),
+    parsing.FailureSignature(r"WARNING: .{0,200}partial (?:write|read)\(\)", "I/O calls failed"),
     parsing.FailureSignature(r"(?:^|ior )ERROR[: ]|ERROR in aiori", "IOR reports an error"),
     parsing.FailureSignature(r"FAILED in TestIoSys|FAILED comparison", "IOR reports an error"),
     parsing.FailureSignature(r"[Ii]nvalid (?:option|argument)|[Uu]nrecognized|Error invalid", "wrong use of IOR"),
@@ -283,8 +294,14 @@ IOR = benchmark.Benchmark(
     package="ior",
     # A run without I/O, because IOR prints its version only in a run.
     probe=benchmark.ProgramProbe(
-        "ior", ("ior", "-a", "DUMMY", "-t", "1k", "-b", "1k"), r"IOR-(\S+?):", {"hdf5": "libhdf5", "ncmpi": "pnetcdf"}
+        "ior",
+        ("ior", "-a", "DUMMY", "-t", "1k", "-b", "1k"),
+        r"IOR-(\S+?):",
+        interfaces_command=("ior", "-h"),
+        interfaces_pattern=LISTED_INTERFACES,
     ),
+    interfaces=_INTERFACES,
+    uses=lambda options: (options.text("api"),),
     options=_OPTIONS,
     program=lambda _options: "ior",
     arguments=_arguments,

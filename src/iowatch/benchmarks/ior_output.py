@@ -318,8 +318,10 @@ def is_count(text: str) -> bool:
 
 
 _TITLE = re.compile(r"IOR-(\S+): MPI Coordinated Test of Parallel I/O")
-_OPTION = re.compile(r"([A-Za-z][A-Za-z ]*?) *: ?(.*)")
-_OLD_OPTION = re.compile(r"\s+([A-Za-z][A-Za-z ]*?) *= ?(.*)")
+# Words with single or several blanks between them, and none at the end.
+_OPTION_NAME = "[A-Za-z](?:[A-Za-z ]*[A-Za-z])?"
+_OPTION = re.compile(rf"({_OPTION_NAME}) *: ?(.*)")
+_OLD_OPTION = re.compile(rf"\s+({_OPTION_NAME}) *= ?(.*)")
 _OLD_TEST = re.compile(r"Test (\d+) started: (.*)")
 # Option of 3.0 and 3.1 -> its value, and the equivalent options of later versions.
 _OLD_OPTIONS = {

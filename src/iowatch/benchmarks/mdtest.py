@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from iowatch.benchmarks import benchmark, parsing
-from iowatch.benchmarks.benchmark import Benchmark, ProgramProbe, repetitions
+from iowatch.benchmarks.benchmark import Benchmark, ProgramInterface, ProgramProbe, repetitions
+from iowatch.benchmarks.ior import LISTED_INTERFACES
 from iowatch.benchmarks.options import (
     NODES,
     RANKS,
@@ -170,8 +171,8 @@ _DEEPEST = 40
 
 # phrase -> meaning
 _PHRASES = {
-    r"WARNING: (?:write|read|pwrite|pread|fsync)\(.*failed": "I/O calls failed",
-    r"WARNING: .*partial (?:write|read)\(\)": "I/O calls failed",
+    r"WARNING: (?:write|read|pwrite|pread|fsync)\(.{0,200}failed": "I/O calls failed",
+    r"WARNING: .{0,200}partial (?:write|read)\(\)": "I/O calls failed",
     r"(?:^|ior |mdtest )ERROR[: ]|ERROR in aiori|FAILED in ": "mdtest reports an error",
     r"^error |could not create directory|[Uu]nable to (?:create|open|stat|read|write)": "mdtest reports an error",
     r"[Ii]nvalid (?:option|argument)|[Uu]nrecognized|Error invalid|verification error": "mdtest reports an error",
@@ -244,7 +245,7 @@ _FIELDS: parsing.FieldTable = {
         lambda metric, unit, iterations: _MdtestTable(metric or "", unit, int(iterations)),
     ),
     "ends": (re.compile(r"-- finished at (.*) --"), str),
-    "starts": (re.compile(r"-- started at (.*?)[ -]*"), str),
+    "starts": (re.compile(r"-- started at (.*)"), lambda text: text.rstrip(" -")),
 }
 
 
@@ -488,7 +489,10 @@ MDTEST = Benchmark(
     signatures=_SIGNATURES,
     banner=r"^mdtest-\S+ was launched with",
     package="ior",
-    probe=ProgramProbe("mdtest"),
+    probe=ProgramProbe("mdtest", interfaces_command=("mdtest", "-h"), interfaces_pattern=LISTED_INTERFACES),
+    # mdtest is in IOR's package, whose other programs may have what mdtest lacks.
+    interfaces=(ProgramInterface("mdtest-posix", "POSIX interface", listed="POSIX"),),
+    uses=lambda _options: ("mdtest-posix",),
     options=_OPTIONS,
     program=lambda _options: "mdtest",
     arguments=_arguments,

@@ -167,7 +167,8 @@ class FailureSignature:
     """A phrase that indicates a failure.
 
     Attributes:
-        phrase: regular expression, searched in one cleaned line.
+        phrase: regular expression, searched in one cleaned line; what it repeats is bounded (`.{0,200}`), because a
+            long line may begin it at each of its characters.
         meaning: the reason as text.
         fatal: whether it suffices to mark a run as failed; otherwise it only explains another failure.
     """
@@ -185,9 +186,9 @@ _COMMON_SIGNATURES = (
     FailureSignature(r"Input/output error", "input/output error"),
     FailureSignature(r"Stale (?:NFS )?file handle", "stale file handle"),
     FailureSignature(r"[Tt]ransport endpoint (?:is not connected|shutdown)", "file system connection lost"),
-    FailureSignature(r"DUE TO TIME LIMIT|[Ww]alltime .*exceed|TERM_RUNLIMIT", "time limit of the job reached"),
+    FailureSignature(r"DUE TO TIME LIMIT|[Ww]alltime .{0,200}exceed|TERM_RUNLIMIT", "time limit of the job reached"),
     FailureSignature(r"oom[-_]kill|Out [Oo]f [Mm]emory|DUE TO MEMORY|Cannot allocate memory", "out of memory"),
-    FailureSignature(r"Allocation would exceed memory limit|Error allocating \d+ bytes", "out of memory"),
+    FailureSignature(r"Allocation would exceed memory limit|Error allocating \d{1,20} bytes", "out of memory"),
     FailureSignature(r"CANCELLED AT|job killed", "job cancelled"),
     FailureSignature(r"There are not enough slots", "launcher error: not enough slots"),
     FailureSignature(r"attempt to run as root", "the launcher refuses to run as root"),
@@ -203,8 +204,8 @@ _COMMON_SIGNATURES = (
     FailureSignature(r"exited on signal|killed by signal|[Tt]erminated by signal", "a process was killed"),
     FailureSignature(r"Fortran runtime error|forrtl: severe", "Fortran run-time error"),
     FailureSignature(r"HDF5-DIAG: Error detected", "the HDF5 library reports an error"),
-    FailureSignature(r"NetCDF: |PnetCDF error|ncmpi_.*error", "the NetCDF library reports an error"),
-    FailureSignature(r"mca_\w+: error in|error in \(?p?\)?(?:write|read)", "MPI-IO reports an error"),
+    FailureSignature(r"NetCDF: |PnetCDF error|ncmpi_.{0,200}error", "the NetCDF library reports an error"),
+    FailureSignature(r"mca_\w{1,60}: error in|error in \(?p?\)?(?:write|read)", "MPI-IO reports an error"),
     FailureSignature(r"MPI_ABORT was invoked|application called MPI_Abort|MPI_Abort\(", "MPI_Abort was called"),
     FailureSignature(r"MPI_ERRORS_ARE_FATAL|Fatal error in |MPICH ERROR|ORTE_ERROR_LOG", "MPI reports a fatal error"),
     FailureSignature(r"ORTE has lost communication|ORTE daemon has unexpectedly", "the launcher lost a node"),
@@ -424,14 +425,14 @@ class OutputBuilder:
         if not 0 < int(case.get("ranks") or 1) <= MAX_RANKS:
             self.add_failure(f"{case['ranks']} ranks is not plausible")
             return
-        accepted = tuple([value for value in values if 0 < value <= row.ceiling])
+        accepted = tuple([value for value in values if value > 0 and row.is_plausible(value)])
         # A true time may be below the resolution of the tool ("0.000 s"): it is omitted without a problem.
         if row.unit == "s" and (len(accepted) < len(values) or not self.has_no_problem):
             if self.has_no_problem:
                 self.add_below_resolution(operation, metric)
             return
         if len(accepted) < len(values):
-            refused = next(value for value in values if not 0 < value <= row.ceiling)
+            refused = next(value for value in values if not (value > 0 and row.is_plausible(value)))
             self.add_failure(
                 f"{operation} {metric} of {refused:g} {row.unit} is not plausible (ceiling {row.ceiling:g} {row.unit})"
             )

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from iowatch.benchmarks.benchmark import Benchmark
 from iowatch.benchmarks.parsing import FailureSignature, OutputBuilder, OutputSource, RunContext
+from iowatch.benchmarks.time_limit import TimeLimitError, limited_time
 from iowatch.core import InputError, Output, UsageError, plugins, suggest_name
 
 
@@ -35,6 +36,8 @@ BENCHMARKS = plugins.Registry(Benchmark, _suite_benchmarks)
 
 # Prefix of the reason if a parser itself failed; such outputs should be reported as bugs.
 PARSER_ERROR = "parse error"
+# Processor time for one output, in every session and command. An output of 100 MB takes some seconds.
+PARSING_LIMIT_S = 60.0
 # Never raises for the content of an output, but for the errors of `parse_output`.
 OutputParser = Callable[[OutputSource, RunContext], Output]
 
@@ -69,9 +72,13 @@ def parse_output(tool: str, source: OutputSource, context: RunContext, parser: O
         UsageError: no such benchmark.
     """
     try:
-        if parser is not None:
-            return parser(source, context)
-        return _parse_benchmark(get_benchmark(tool), source, context)
+        with limited_time(PARSING_LIMIT_S):
+            if parser is not None:
+                return parser(source, context)
+            return _parse_benchmark(get_benchmark(tool), source, context)
+    except TimeLimitError:
+        reason = f"it was not read within {PARSING_LIMIT_S:.0f} s of processor time: too long, or damaged"
+        return Output(tool, None, "incomplete", f"{PARSER_ERROR}: {reason}", ())
     except (ArithmeticError, AttributeError, LookupError, NameError, TypeError, ValueError) as error:
         reason = plugins.fault_of_plugin(error) or f"{type(error).__name__}: {error}"
         return Output(tool, None, "incomplete", f"{PARSER_ERROR}: {reason}"[:300], ())

@@ -20,7 +20,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -28,7 +28,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from iowatch.benchmarks.benchmark import Benchmark
+from iowatch.benchmarks.benchmark import Benchmark, ProgramInterface
 from iowatch.benchmarks.options import OptionError, Options, option_faults
 from iowatch.benchmarks.registry import get_benchmark
 from iowatch.core import InputError, Scalar, UsageError, settings, suggest_name
@@ -37,6 +37,30 @@ from iowatch.core.yamlfile import CheckedModel, YamlDocument, documentation_hint
 ReferencePolicy = Literal["required", "optional", "none"]
 # In place of names: every file system that the system measures.
 ALL_FILE_SYSTEMS = "all"
+# Name of the only case of a suite in ReFrame, where a name is required; runs of it have the name of the benchmark.
+ONLY_CASE = "single"
+_ONLY_CASE = re.compile(rf"{ONLY_CASE}(?:,|$)")
+
+
+def run_name(benchmark: str, case: str) -> str:
+    """Return the name of the runs of a case in expected sets and in the history: `ior:op=write`, or `mdtest` alone.
+
+    Args:
+        case: its name; `single` is that of the only case of a suite.
+    """
+    name = _ONLY_CASE.sub("", case, count=1) if _ONLY_CASE.match(case) else case
+    return f"{benchmark}:{name}" if name else benchmark
+
+
+def current_run_name(name: str) -> str:
+    """Return the present name of a run of an older history, in which that of an only case was `mdtest:single`."""
+    benchmark, _, rest = name.partition(":")
+    case, hash_sign, turn = rest.partition("#")
+    if not case:
+        return name
+    return f"{run_name(benchmark, case)}{hash_sign}{turn}"
+
+
 _Axis = Scalar | Annotated[list[Scalar], Field(min_length=1)]
 
 
@@ -87,7 +111,7 @@ class SuiteCase:
     @property
     def run_name(self) -> str:
         """The name of its runs in expected sets and in the history."""
-        return f"{self.benchmark}:{self.name}"
+        return run_name(self.benchmark, self.name)
 
     @property
     def tool(self) -> Benchmark:
@@ -98,6 +122,38 @@ class SuiteCase:
     def requires(self) -> tuple[str, ...]:
         """Features that the stack must have."""
         return self.tool.requires(self.options)
+
+    @property
+    def used_interfaces(self) -> tuple[ProgramInterface, ...]:
+        """Interfaces of the program that it uses, and that some builds lack."""
+        used_variants = self.tool.uses(self.options)
+        return tuple(interface for interface in self.tool.interfaces if interface.variant in used_variants)
+
+    @property
+    def excludes(self) -> tuple[str, ...]:
+        """Features that the stack must not have: that its build of the benchmark lacks an interface."""
+        return tuple(self.tool.lacking_feature(interface.variant) for interface in self.used_interfaces)
+
+    def lacking_features(self, features: Collection[str]) -> frozenset[str]:
+        """Return the features that it requires and a stack with these features does not have."""
+        return frozenset(self.requires) - frozenset(features)
+
+    def lacking_interfaces(self, features: Collection[str]) -> tuple[str, ...]:
+        """Return what the stack's build of the benchmark lacks: `HDF5 interface`.
+
+        Args:
+            features: of the stack.
+        """
+        lacking: list[str] = []
+        for interface in self.used_interfaces:
+            if self.tool.lacking_feature(interface.variant) in features:
+                lacking.append(interface.title)
+        return tuple(lacking)
+
+    def unmet_requirements(self, features: Collection[str]) -> list[str]:
+        """Return all that a stack with these features lacks for the case: features, and interfaces of its benchmark."""
+        interfaces = [f"{self.benchmark} with its {title}" for title in self.lacking_interfaces(features)]
+        return [*sorted(self.lacking_features(features)), *interfaces]
 
     @property
     def expects(self) -> tuple[tuple[str, str], ...]:
@@ -188,7 +244,7 @@ def read_suite_file(path: Path) -> list[SuiteCase]:
             SuiteCase(
                 suite=suite_of_file(path.stem),
                 benchmark=benchmark.name,
-                name=",".join(words) or "single",
+                name=",".join(words) or ONLY_CASE,
                 options=benchmark.read_options(combination.options),
                 reference=suite.reference,
                 time_limit_s=suite.time_limit,

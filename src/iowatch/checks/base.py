@@ -17,8 +17,8 @@ from __future__ import annotations
 import json
 import math
 import secrets
+import shlex
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +38,7 @@ from iowatch.checks.run import CheckedRun, FinishedJob, JobScript
 from iowatch.checks.scratch import check_space, remove_ended_scratch, scratch_base
 from iowatch.core import METRICS, InputError, IowatchError, Output, RunKey, Scalar
 from iowatch.reference import bandwidth, policy
-from iowatch.site import job_nodes
+from iowatch.site import job_nodes, partition_limits
 
 __all__ = ["BenchmarkCheck", "entries"]
 
@@ -76,6 +76,7 @@ class BenchmarkCheck(rfm.RunOnlyRegressionTest):  # type: ignore[misc]
     reference_case = ""
     _refused: Exception | None = None
     _submitted_s = 0.0
+    _launcher_command = ""
 
     @run_after("init")
     def take_case(self) -> None:
@@ -98,7 +99,9 @@ class BenchmarkCheck(rfm.RunOnlyRegressionTest):  # type: ignore[misc]
         self.descr = f"{self.benchmark} {self.case.name}"
         self.tags = {self.case.suite, self.benchmark}
         self.valid_systems = ["*"]
-        self.valid_prog_environs = [" ".join(f"+{feature}" for feature in self.case.requires)]
+        required = [f"+{feature}" for feature in self.case.requires]
+        excluded = [f"-{feature}" for feature in self.case.excludes]
+        self.valid_prog_environs = [" ".join([*required, *excluded])]
         self.time_limit = self.time_limit or f"{self.case.time_limit_s}s"
         self.num_tasks = self.case.ranks
         self.num_tasks_per_node = math.ceil(self.case.ranks / self.case.nodes)
@@ -134,8 +137,13 @@ class BenchmarkCheck(rfm.RunOnlyRegressionTest):  # type: ignore[misc]
             run_id=self.run_id,
             is_traced=switched_on and "darshan" in environment.features,
             traces_accesses=self.darshan_dxt or self.case.trace == "dxt",
+            launcher=self._launcher_command,
+            settings=_reframe_settings(partition, environment),
             places_tasks=hasattr(self.job.launcher, "placed"),
             submitted_s=self._submitted_s,
+            partition_limits=partition_limits(
+                partition.scheduler.registered_name, partition.extras.get("nodes"), partition.processor.num_cpus
+            ),
         )
 
     @run_after("setup")
@@ -165,7 +173,8 @@ class BenchmarkCheck(rfm.RunOnlyRegressionTest):  # type: ignore[misc]
         self._submitted_s = time.time()
         # ReFrame hands these to the job only after this hook; the launcher's command line needs them now.
         self.job.num_tasks, self.job.num_tasks_per_node = self.num_tasks, self.num_tasks_per_node
-        run = replace(self.checked_run, launcher=self.job.launcher.run_command(self.job))
+        self._launcher_command = self.job.launcher.run_command(self.job)
+        run = self.checked_run
         check_space(run)
         script = compose_job(run, JobScript(before=self.prerun_cmds, after=self.postrun_cmds))
         for name, content in script.files.items():
@@ -238,6 +247,23 @@ class BenchmarkCheck(rfm.RunOnlyRegressionTest):  # type: ignore[misc]
         self.reference_case = references.key or ""
         if references.problems:
             raise InputError("; ".join(references.problems))
+
+
+def _reframe_settings(partition: Any, environment: Any) -> dict[str, str]:
+    """What reframe.py adds to the jobs of a partition and environment, by name; what is empty is left out."""
+    environments = {
+        "system": runtime().system.preload_environ,
+        "partition": partition.local_env,
+        "environment": environment,
+    }
+    settings = {"scheduler": partition.scheduler.registered_name, "access": shlex.join(partition.access)}
+    for owner, reframe_environment in environments.items():
+        settings[f"modules of the {owner}"] = " ".join(reframe_environment.modules)
+        for name, value in reframe_environment.env_vars.items():
+            settings[f"{name} of the {owner}"] = str(value)
+    settings["prepare_cmds of the partition"] = "; ".join(partition.prepare_cmds)
+    settings["prepare_cmds of the environment"] = "; ".join(environment.prepare_cmds)
+    return {name: value for name, value in settings.items() if value}
 
 
 def _read_stack(path: str | None) -> dict[str, Any]:

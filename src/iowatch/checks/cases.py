@@ -17,7 +17,7 @@ from iowatch.checks.order import CheckTurn, RunOrder, current_order, turn_run_na
 from iowatch.checks.run import CheckedRun
 from iowatch.checks.scratch import is_node_local, system_limits
 from iowatch.core import UsageError
-from iowatch.site import exceeded_limits, storage, system
+from iowatch.site import exceeded_limits, exceeded_partition_limit, storage, system
 
 
 @dataclass(frozen=True)
@@ -112,6 +112,9 @@ def skip_reason(run: CheckedRun) -> str | None:
 def _impossible_reason(run: CheckedRun) -> str | None:
     """Why the system cannot run a case, or has no use for it."""
     case = run.case
+    exceeded_partition = exceeded_partition_limit(case, run.key.partition, run.partition_limits)
+    if exceeded_partition is not None:
+        return exceeded_partition
     if exceeded := exceeded_limits(case, system_limits(case, run.system)):
         return f"needs {', '.join(exceeded)}"
     if case.nodes > 1 and is_node_local(case, run.system):

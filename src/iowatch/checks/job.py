@@ -12,6 +12,7 @@ import shlex
 
 from iowatch.checks.extension import find_extension
 from iowatch.checks.machine import environment_commands
+from iowatch.checks.nodes import node_commands
 from iowatch.checks.order import OVERHEAD_PAIRS
 from iowatch.checks.program import FACTS_FILE
 from iowatch.checks.run import CheckedRun, JobScript
@@ -31,8 +32,9 @@ def compose_job(run: CheckedRun, script: JobScript) -> JobScript:
     script = in_scratch(run, script)
 
     # Facts about the node and the program, before anything is measured.
-    script = script.preparing(environment_commands(str(run.scratch)))
+    script = script.preparing(environment_commands(str(run.scratch), run.launcher))
     script = script.preparing(program.program_commands(run.program, FACTS_FILE))
+    script = script.preparing(node_commands(run))
     script = script.with_files({covariates.SCRIPT_NAME: covariates.snapshot_script(covariate_settings(run.system))})
 
     # After the facts of the program, because the variables of a case are no property of the stack.

@@ -10,27 +10,28 @@ import shlex
 import time
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from iowatch.core import format_time
-from iowatch.site import storage
+from iowatch.site import compared_facts, storage
 
 # In the stage directory: lines `fact=value`.
 _FACTS_FILE = "iowatch.machine"
 # One file per known flaw of processors; its mitigation costs system calls and copies time.
 _VULNERABILITIES = "/sys/devices/system/cpu/vulnerabilities/"
 _UNAFFECTED = "all: Not affected"
-# Command that prints each fact; `{}` is the case's directory. Facts that are not available are left out.
+# Command of a POSIX shell that prints each fact; `$1` is the case's directory, `$2` the launcher. Facts that are not
+# available are left out. Those that the session compares with earlier ones are in `site/compared_facts.py`.
 _COMMANDS = {
-    "kernel": "uname -r",
-    "vulnerabilities": f"grep -s . {_VULNERABILITIES}*",
-    "lustre": "cat /sys/fs/lustre/version",
-    "mount": "findmnt -n -o FSTYPE,SOURCE,OPTIONS --target {}",
-    "striping": "lfs getstripe -d {}",
+    **compared_facts.node_commands(),
+    "mount": 'findmnt -n -o FSTYPE,SOURCE,OPTIONS --target "$1"',
     "requeued": "printenv SLURM_RESTART_COUNT",  # how often Slurm started the job again; absent in the first start
 }
+# Their facts are mappings.
+_LISTING_COMMANDS = compared_facts.listing_commands()
 
 
-def machine_facts(stage: Path) -> dict[str, dict[str, str]]:
+def machine_facts(stage: Path) -> dict[str, dict[str, Any]]:
     """Return the fact `machine` of a finished job; empty if it did not start."""
     try:
         text = (stage / _FACTS_FILE).read_text(errors="replace")
@@ -56,28 +57,42 @@ def clock_failure(submitted: float, started: float | None) -> str | None:
     )
 
 
-def environment_commands(directory: str) -> list[str]:
+def environment_commands(directory: str, launcher: str = "") -> list[str]:
     """Return the lines of a job's script that collect the facts, before anything is measured.
 
     A command that fails or hangs (a stuck mount) costs ten seconds at most.
 
     Args:
         directory: the scratch directory of the case.
+        launcher: command line of the launcher; empty if the job starts the program itself.
     """
-    one_line = "2> /dev/null | tr -s '[:space:]' ' '"
-    quoted = shlex.quote(directory)
-    commands = [
-        f'echo "{fact}=$(timeout 10 {command.format(quoted)} {one_line})"' for fact, command in _COMMANDS.items()
+    launcher_name = launcher.partition(" ")[0]
+    lines = [
+        f"_iowatch_directory={shlex.quote(directory)}",
+        f'_iowatch_launcher=$(readlink -f "$(command -v {shlex.quote(launcher_name)})" 2> /dev/null)',
+        "{",
     ]
-    return ["{", *commands, f"}} > {_FACTS_FILE}"]
+    for fact, command in _COMMANDS.items():
+        limited = f'timeout 10 sh -c {shlex.quote(command)} sh "$_iowatch_directory" "$_iowatch_launcher" 2> /dev/null'
+        if fact in _LISTING_COMMANDS:
+            # The line without an item is there although the command lists nothing.
+            lines += [f"echo {fact}:=", f"{limited} | sed 's/^/{fact}:/'"]
+        else:
+            lines.append(f"echo \"{fact}=$({limited} | tr -s '[:space:]' ' ')\"")
+    return [*lines, f"}} > {_FACTS_FILE}"]
 
 
-def parse_facts(text: str) -> dict[str, str]:
-    """Return the facts of `fact=value` lines, without what differs from node to node or from start to start."""
-    facts = {}
+def parse_facts(text: str) -> dict[str, Any]:
+    """Return the facts of `fact=value` and `fact:item=value` lines, without what differs from start to start."""
+    facts: dict[str, Any] = {}
     for line in text.splitlines():
         name, _, value = line.partition("=")
-        if name in _COMMANDS and value.strip():
+        fact, _, item = name.partition(":")
+        if fact in _LISTING_COMMANDS and ":" in name:
+            values = facts.setdefault(fact, {})
+            if item:
+                values[item] = " ".join(value.split())
+        elif name in _COMMANDS and value.strip():
             facts[name] = " ".join(value.split())
     if "mount" in facts:
         facts["mount"] = _mount(facts["mount"])

@@ -13,9 +13,19 @@ from iowatch.benchmarks import hints, registry
 from iowatch.checks.extension import find_extension
 from iowatch.checks.job import covariate_settings
 from iowatch.checks.machine import clock_failure, machine_facts
+from iowatch.checks.nodes import differences_between_nodes, each_node_fact, facts_of_nodes
 from iowatch.checks.order import turn_run_name
 from iowatch.checks.program import other_run_reasons, program_facts
-from iowatch.checks.run import ENDED_FILE, STARTED_FILE, VERIFICATION, CheckedRun, FinishedJob, StartFiles, read_number
+from iowatch.checks.run import (
+    ENDED_FILE,
+    PREPARATION,
+    STARTED_FILE,
+    VERIFICATION,
+    CheckedRun,
+    FinishedJob,
+    StartFiles,
+    read_number,
+)
 from iowatch.checks.scratch import (
     cache_not_dropped,
     scratch_facts,
@@ -29,7 +39,7 @@ from iowatch.checks.starts import options_of_verification
 from iowatch.checks.tracing import missing_trace
 from iowatch.checks.validation import add_parameters, merge_outputs, missing_case_results, validate_output
 from iowatch.core import Output, Scalar
-from iowatch.site import covariates, job_state
+from iowatch.site import covariates, earlier_starts, job_state
 
 # What benchio records as the source of the hints of an open file (`src/once.c`) if the MPI gives back any hint.
 _ANY_HINT_GIVEN_BACK = "repeats any hint"
@@ -44,10 +54,19 @@ def read_output(run: CheckedRun, job: FinishedJob) -> Output:
     """Return the validated output of all starts of the program."""
     outputs = _outputs_of_starts(run, job)
     output = add_parameters(merge_outputs(outputs), _case_parameters(run))
+    output = _with_node_differences(run, output)
     output = validate_output(run.case, output, _failures(run, job, outputs))
     for name, settings in run.order.extensions.items():
         output = find_extension(name).change_output(run, output, settings)
     return output
+
+
+def _with_node_differences(run: CheckedRun, output: Output) -> Output:
+    """The output; if it failed, with the differences between the nodes before its reason, which they may explain."""
+    if output.status == "ok" or not facts_of_nodes(run.stage):
+        return output
+    reasons = [*differences_between_nodes(run), output.reason or "no reason reported"]
+    return replace(output, reason="; ".join(reasons))
 
 
 def missing_results_of(run: CheckedRun, output: Output) -> list[str]:
@@ -113,14 +132,28 @@ def _parse(run: CheckedRun, job: FinishedJob, streams: _StartStreams) -> Output:
 def _never_ended_reason(run: CheckedRun, job: FinishedJob) -> str:
     """Why a start of the program left no exit code: what its job printed, and its state in the scheduler."""
     state = job_state(run.scheduler, job.job_id, job.wait_limit_minutes)
-    reason = "; ".join(words for words in (_first_error_line(run.stage), state) if words)
-    return "the program was not started or did not end" + (f": {reason}" if reason else "")
+    reasons = [words for words in (_first_error_line(run.stage), state) if words]
+    step = _interrupted_step(run)
+    return f"{step}: {'; '.join(reasons)}" if reasons else step
+
+
+def _interrupted_step(run: CheckedRun) -> str:
+    """What a job did last that left no exit code of the program."""
+    preparation = run.case.tool.prepare(run.case.options, str(run.scratch))
+    if preparation and not (run.stage / STARTED_FILE).is_file():
+        exit_code = read_number(run.stage / PREPARATION.exit_code)
+        if exit_code is not None:
+            command = shlex.join(preparation[0][:3])
+            return f"the file to read could not be written: `{command} …` ended with exit code {exit_code:.0f}"
+        if (run.stage / PREPARATION.stdout).is_file():
+            return "the write of the file to read did not end"
+    return "the program was not started or did not end"
 
 
 def _first_error_line(stage: Path) -> str:
     """The first line that the preparation or else the job wrote as an error."""
     lines: list[str] = []
-    for name in ("prepare.err", "prepare.out", "rfm_job.err"):
+    for name in (PREPARATION.stderr, PREPARATION.stdout, "rfm_job.err"):
         if (stage / name).is_file():
             lines += (stage / name).read_text(errors="replace").splitlines()
     return next((line.strip() for line in lines if any(map(str.isalnum, line))), "")
@@ -146,6 +179,7 @@ def _failures(run: CheckedRun, job: FinishedJob, outputs: Sequence[Output]) -> l
     if is_measured(run):
         reasons.append(missing_trace(run, len(outputs)))
     reasons.append(clock_failure(run.submitted_s, read_number(run.stage / STARTED_FILE)))
+    reasons += differences_between_nodes(run)
     reasons += other_run_reasons(run, job, outputs)
     reasons.append(_verification_failure(run, job))
     reasons += _hint_failures(run, outputs)
@@ -228,11 +262,13 @@ def _run_facts(run: CheckedRun, job: FinishedJob) -> dict[str, Any]:
         "reframe_test": run.test,
         **striping_facts(run),
         **scratch_facts(run),
-        **machine_facts(run.stage),
+        **_machine_facts(run, job),
+        **each_node_fact(run.stage),
         **covariates.read_snapshots(run.stage, covariate_settings(run.system)),
         "exit_code": read_number(run.stage / StartFiles(0).exit_code),
         "nodes": list(job.nodes),
         "program": program_facts(run.stage).to_json(),
+        "reframe": {"launcher": run.launcher, "settings": dict(run.settings)},
         "extra_work": sorted(run.extra_work),
         "tracing": "Darshan" if run.is_traced else "none",
         **run.facts_of_turn,
@@ -243,6 +279,17 @@ def _run_facts(run: CheckedRun, job: FinishedJob) -> dict[str, Any]:
         facts["avoided_nodes"] = list(run.avoided_nodes)
     for name, settings in run.order.extensions.items():
         facts.update(find_extension(name).facts(run, settings))
+    return facts
+
+
+def _machine_facts(run: CheckedRun, job: FinishedJob) -> dict[str, dict[str, str]]:
+    """The facts of the first node; how often the job was started again, with what ended its earlier starts."""
+    facts = machine_facts(run.stage)
+    machine = facts.get("machine", {})
+    if "requeued" in machine:
+        earlier = earlier_starts(run.scheduler, job.job_id)
+        if earlier:
+            machine["requeued"] += f", after {'; '.join(earlier)}"
     return facts
 
 

@@ -23,6 +23,8 @@ def other_run_reasons(run: CheckedRun, job: FinishedJob, outputs: Sequence[Outpu
     """Yield the reasons why outputs are not of this run, or of other programs than the stack's."""
     facts, stack, tool = program_facts(run.stage), _described_stack(run), run.case.tool
     used_parts = program.used_parts(run.case.requires)
+    # What could not be read was not compared.
+    yield from facts.unread
     checksums = _checksums_of_build(run.program)
     yield from program.program_mismatches(stack, tool.package, run.program, facts, checksums, used_parts)
     part = None

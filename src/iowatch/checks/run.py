@@ -10,6 +10,7 @@ from typing import Any
 from iowatch.benchmarks.suites import SuiteCase
 from iowatch.checks.order import CheckTurn, ExtraWork, RunOrder
 from iowatch.core import RunKey
+from iowatch.site import NO_PARTITION_LIMITS, PartitionLimits
 
 TRACE = "darshan/trace.darshan"
 # In the stage directory: epoch seconds by the clock of the node when the program started and ended.
@@ -38,8 +39,10 @@ class CheckedRun:
         run_id: random text that the output of some benchmarks repeats.
         is_traced: whether Darshan traces the program; traces_accesses: every access with its time (DXT).
         launcher: the launcher's command line for the tasks of the case.
+        settings: of the system, the partition and the environment in reframe.py: variables, commands, modules, options.
         places_tasks: whether the launcher chooses nodes of an allocation, on which the job's shell may not run.
         submitted_s: epoch seconds of this host when the job was composed.
+        partition_limits: what one job can have on its partition.
     """
 
     case: SuiteCase
@@ -61,8 +64,10 @@ class CheckedRun:
     is_traced: bool
     traces_accesses: bool
     launcher: str = ""
+    settings: Mapping[str, str] = field(default_factory=dict)
     places_tasks: bool = False
     submitted_s: float = 0.0
+    partition_limits: PartitionLimits = NO_PARTITION_LIMITS
 
     @property
     def scratch(self) -> Path:
@@ -176,6 +181,23 @@ class StartFiles:
     def result(self, name: str) -> str:
         """A result file that the program writes with this name."""
         return f"{self.prefix}.{name}"
+
+
+@dataclass(frozen=True)
+class PreparationFiles:
+    """Names of the files of a preparation in the stage directory; it writes the file that a start reads.
+
+    Attributes:
+        stdout, stderr: exist from the begin of the preparation on.
+        exit_code: exists only if the preparation failed.
+    """
+
+    stdout: str = "prepare.out"
+    stderr: str = "prepare.err"
+    exit_code: str = "prepare.rc"
+
+
+PREPARATION = PreparationFiles()
 
 
 def read_number(path: Path) -> float | None:

@@ -19,7 +19,7 @@ from iowatch.benchmarks.suites import SuiteCase
 from iowatch.checks.machine import machine_facts
 from iowatch.checks.order import RunOrder
 from iowatch.checks.run import CheckedRun, JobScript
-from iowatch.core import Scalar, UsageError, format_size
+from iowatch.core import Scalar, UsageError, format_size, settings
 from iowatch.site import (
     FileSystemIdentity,
     MeasuredFileSystem,
@@ -34,7 +34,6 @@ from iowatch.site import (
 _BEFORE, _AFTER = "iowatch.mount.before", "iowatch.mount.after"
 # There if the requested striping is in force; next to it the errors of `lfs`.
 _STRIPED, _REFUSED = "iowatch.striped", "iowatch.striped.err"
-SCRATCH_VARIABLE = "IOWATCH_SCRATCH"
 
 
 def scratch_base(order: RunOrder, case: SuiteCase, system: str, partition_scratch: str | None, stage: Path) -> Path:
@@ -47,7 +46,7 @@ def scratch_base(order: RunOrder, case: SuiteCase, system: str, partition_scratc
     if case.file_system is not None:
         locked = order.file_system(case.file_system)
         return locked.directory if locked else load_system(system).measured(case.file_system).path()
-    return Path(order.scratch or os.environ.get(SCRATCH_VARIABLE) or partition_scratch or stage)
+    return Path(order.scratch or os.environ.get(settings.SCRATCH_VARIABLE) or partition_scratch or stage)
 
 
 @cache

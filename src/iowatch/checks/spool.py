@@ -66,8 +66,10 @@ class _ResultDocument(_Document):
         metric = METRICS.get(self.metric)
         if metric is None or metric.unit != self.unit:
             raise ValueError(f"no metric '{self.metric}' in '{self.unit}'")
-        if not all(0 <= sample <= metric.ceiling for sample in self.samples):
-            raise ValueError(f"a sample of {self.metric} is not between 0 and {metric.ceiling:g}")
+        implausible = [sample for sample in self.samples if not metric.is_plausible(sample)]
+        if implausible:
+            bounds = f"expected {metric.floor:g} to {metric.ceiling:g} {metric.unit}"
+            raise ValueError(f"a sample of {self.operation} {self.metric} is {implausible[0]:g}; {bounds}")
         counts = (self.case.get(name, 0) for name in ("ranks", "nodes"))
         if not all(type(count) is int and 0 <= count < 2**31 for count in counts):
             raise ValueError("ranks or nodes is not a count")
@@ -129,7 +131,7 @@ class SpooledCase:
     partition: _Name
     stack_name: _Name
     stack: Mapping[str, Any]
-    started_at: Annotated[int, Field(ge=0, lt=253_402_300_800)]  # until the year 9999, the last of Python
+    started_at: Annotated[int, Field(ge=0, lt=4_102_444_800)]  # until 2100: findings compute with the days around it
     wall_s: Annotated[float, Field(ge=-1e12, le=1e12)] | None
     output: Annotated[Mapping[str, Any], _checked_as(_OutputDocument)]
     facts: Annotated[Mapping[str, Any], _checked_as(_FactsDocument)] = field(default_factory=dict)

@@ -7,7 +7,16 @@ from collections.abc import Iterable, Sequence
 
 from iowatch.benchmarks.options import Options
 from iowatch.checks.order import verifying_options
-from iowatch.checks.run import ENDED_FILE, STARTED_FILE, TRACE, VERIFICATION, CheckedRun, JobScript, StartFiles
+from iowatch.checks.run import (
+    ENDED_FILE,
+    PREPARATION,
+    STARTED_FILE,
+    TRACE,
+    VERIFICATION,
+    CheckedRun,
+    JobScript,
+    StartFiles,
+)
 from iowatch.site import covariates
 
 
@@ -20,7 +29,8 @@ def add_starts(run: CheckedRun, script: JobScript) -> JobScript:
 
     before = [_snapshot(run, "before")]
     for words in tool.prepare(options, scratch):
-        before.append(f"{_launched(run, words)} >> prepare.out 2>> prepare.err || exit 1")
+        preparation = f"{_launched(run, words)} >> {PREPARATION.stdout} 2>> {PREPARATION.stderr}"
+        before.append(f"{preparation} || {{ echo $? > {PREPARATION.exit_code}; exit 1; }}")
     before += [f"date +%s.%N > {STARTED_FILE}", *before_each]
 
     after = _end_of_start(run, StartFiles(0), after_each)
@@ -58,7 +68,7 @@ def on_every_node(run: CheckedRun, words: str) -> list[str]:
         return []
     if run.case.nodes == 1 and not run.places_tasks:
         return [words]
-    return [f"{run.launcher} sh -c {shlex.quote(words)} >> prepare.out 2>> prepare.err"]
+    return [f"{run.launcher} sh -c {shlex.quote(words)} >> {PREPARATION.stdout} 2>> {PREPARATION.stderr}"]
 
 
 def _end_of_start(run: CheckedRun, start: StartFiles, after: Iterable[str]) -> list[str]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from iowatch.cli.completion import complete_benchmark, complete_stack, complete_system
-from iowatch.core import escape_json_controls
+from iowatch.core import escape_json_controls, special_file_kind
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -122,7 +122,22 @@ class _PercentType(click.ParamType[float]):
 
 
 PERCENT = _PercentType()
-OUTPUT_FILE = click.Path(dir_okay=False, path_type=Path)
+
+
+class _OutputFileType(click.Path):
+    """A file to write, which may exist: no device or pipe, and in a directory that exists."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        path = Path(str(super().convert(value, param, ctx)))
+        kind = special_file_kind(path)
+        if kind is not None:
+            self.fail(f"'{path}' is {kind}; expected a file", param, ctx)
+        if not path.absolute().parent.is_dir():
+            self.fail(f"directory '{path.parent}' does not exist; `mkdir -p {path.parent}` creates it", param, ctx)
+        return path
+
+
+OUTPUT_FILE = _OutputFileType(dir_okay=False, path_type=Path)
 INPUT_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 ANY_PATH = click.Path(path_type=Path)
 DATE = click.DateTime(formats=["%Y-%m-%d"])

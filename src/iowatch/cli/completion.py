@@ -21,11 +21,18 @@ def _completer(list_names: Callable[[click.Context], Iterable[str]]) -> Complete
     return complete
 
 
+_MEASURING_COMMANDS = ("run", "nightly", "pulse", "doctor")
+
+
 # The imports are in the functions, because commands that complete nothing do not need them.
 def _systems(ctx: click.Context) -> Iterable[str]:
-    from iowatch.site import system_names
+    from iowatch.site import load_system, system_names
 
-    return system_names()
+    names = system_names()
+    if ctx.info_name not in _MEASURING_COMMANDS:
+        return names
+    # Systems of papers, and those out of service, have results only.
+    return [name for name in names if not load_system(name).retired]
 
 
 def _suites(ctx: click.Context) -> Iterable[str]:

@@ -11,6 +11,7 @@ import os
 import re
 import sys
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import click
 from click.shell_completion import CompletionItem
@@ -178,9 +179,9 @@ def _run_command(arguments: Sequence[str]) -> int:
         _report(message.getvalue().rstrip())
         return 2
     except BrokenPipeError:
-        # The reader closed the pipe (`iowatch … | head`): no error; avoids Python's message at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        # The reader of stderr closed the pipe; avoids Python's message at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
+        return 3
     except OSError as error:
         _report(f"iowatch: {error.strerror or error}: {error.filename or ''}".rstrip(": "))
         return 2 if error.errno == errno.ENAMETOOLONG else 3
@@ -217,9 +218,33 @@ def restrict_permissions() -> None:
 _OBJECTS_BETWEEN_COLLECTIONS = 100_000
 
 
+class _Stdout(io.FileIO):
+    """The standard output; after its reader closed the pipe (`iowatch findings list | head`) nothing is written.
+
+    The command goes on: its exit code says whether there is a finding, however much of its output was read.
+    """
+
+    def write(self, data: Any) -> int:
+        try:
+            return super().write(data)
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), self.fileno())
+            return len(data)
+
+
+def _outlive_readers_of_stdout() -> None:
+    """Replace `sys.stdout` by one that ends no command when its reader has seen enough."""
+    if not isinstance(sys.stdout, io.TextIOWrapper):
+        return
+    stream = io.BufferedWriter(_Stdout(sys.stdout.fileno(), "wb", closefd=False))
+    encoding, is_interactive = sys.stdout.encoding, sys.stdout.isatty()
+    sys.stdout = io.TextIOWrapper(stream, encoding, line_buffering=is_interactive)
+
+
 def main() -> None:
     """Run the command line and exit with its exit code."""
     gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)
+    _outlive_readers_of_stdout()
     for stream in (sys.stdout, sys.stderr):  # print `?` for characters that the terminal's encoding does not have
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")

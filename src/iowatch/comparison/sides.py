@@ -505,7 +505,7 @@ def _results_on(spec: SideSpec, history: History) -> list[ResultRow]:
 def _event_period(spec: SideSpec, position: SidePosition, days: int) -> ResultFilter:
     """Filter for the time before (left) or after (right) an event, limited by the adjacent event of the system."""
     system, event = _find_event(spec)
-    other_events = [other for other in events.load_events(system) if other != event]
+    other_events = [other for other in events.read_events(system).events if other != event]
     series = SeriesFilter(system=system)
     if position == "left":
         earlier_ends = [other.end for other in other_events if other.end <= event.start]
@@ -520,7 +520,7 @@ def _find_event(spec: SideSpec) -> tuple[str, events.Event]:
     """System and event of `SYSTEM/DATE` or, with several events on that day, `SYSTEM/DATE/WORD` (WORD of the title)."""
     system, _, rest = spec.name.partition("/")
     day, _, word = rest.partition("/")
-    recorded = events.load_events(system)
+    recorded = events.read_events(system).events
     listed = "; ".join(f"{event.date}: {event.title}" for event in recorded) or "none"
     hint = f"Expected event:SYSTEM/DATE or event:SYSTEM/DATE/WORD-OF-TITLE. Events of '{system}': {listed}."
     try:

@@ -10,16 +10,25 @@ if TYPE_CHECKING:
         AVERAGED_COVARIATES,
         COVARIATE_FACTS,
         COVARIATES,
+        PROCESSOR_PRESSURE,
+        SATURATED_PERCENT,
         SIDES,
         Covariate,
         Side,
         covariate_label,
         get_covariate,
+        processor_saturation,
         recorded_covariates,
         run_covariates,
     )
     from iowatch.core.errors import InputError, IowatchError, MachineError, UsageError, suggest_name
-    from iowatch.core.files import exclusive_file_lock, file_system_type, mount_types, write_atomically
+    from iowatch.core.files import (
+        exclusive_file_lock,
+        file_system_type,
+        mount_types,
+        special_file_kind,
+        write_atomically,
+    )
     from iowatch.core.hints import (
         HINTS,
         NO_HINTS,
@@ -55,7 +64,14 @@ if TYPE_CHECKING:
         name_without_turn,
         session_of_day,
     )
-    from iowatch.core.text import clean_text, escape_controls, escape_json_controls, escape_line, escape_texts
+    from iowatch.core.text import (
+        clean_text,
+        escape_controls,
+        escape_json_controls,
+        escape_line,
+        escape_texts,
+        hide_passwords,
+    )
     from iowatch.core.units import (
         DAY_S,
         GIB,

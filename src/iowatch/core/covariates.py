@@ -12,6 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+PROCESSOR_PRESSURE = "cpu_pressure"
+"""Name of the covariate that tells whether a node is saturated."""
+
 Side = Literal["before", "after"]
 SIDES: tuple[Side, ...] = ("before", "after")
 
@@ -55,7 +58,7 @@ def _all_covariates() -> tuple[Covariate, ...]:
     states = (
         ("load_1m", "", "load average of the node (1 minute)"),
         ("io_pressure", "%", "time that processes of the node waited for I/O (10 s)"),
-        ("cpu_pressure", "%", "time that processes of the node waited for a processor (10 s)"),
+        (PROCESSOR_PRESSURE, "%", "time that processes of the node waited for a processor (10 s)"),
         ("memory_available_bytes", "bytes", "available memory of the node"),
         ("memory_cached_bytes", "bytes", "page cache of the node"),
         ("memory_dirty_bytes", "bytes", "dirty memory of the node"),
@@ -188,6 +191,29 @@ def _run_value(name: str, before: float | None, after: float | None, duration_s:
         return None
     was_reset = covariate.kind == "counter" and after < before
     return None if was_reset else (after - before) / duration_s
+
+
+SATURATED_PERCENT = 90.0
+"""Processor pressure before a run from which on its node counts as saturated, in % of the time.
+
+The kernel (Documentation/accounting/psi.rst) averages it over 10 s: after an own run with more ranks than processors it
+falls below 75 % within 3 s, the time between two jobs. With 45 % a node with half of its processors in use by others
+would count, too; above 100 % there is none.
+"""
+
+
+def processor_saturation(facts: Mapping[str, Any]) -> float | None:
+    """Return the processor pressure (%) before a run whose node was saturated by others; None for other runs.
+
+    Such a run measures how the processors are shared, not the file system. Kernels without /proc/pressure do not say.
+
+    Args:
+        facts: of the run.
+    """
+    pressure = _number(recorded_covariates(facts, "before").get(PROCESSOR_PRESSURE))
+    if pressure is None or pressure < SATURATED_PERCENT:
+        return None
+    return pressure
 
 
 def _number(value: object) -> float | None:

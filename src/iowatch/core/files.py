@@ -124,6 +124,7 @@ def open_atomically(path: Path, mode: int | None = None) -> Iterator[BinaryIO]:
     Raises:
         MachineError: the file cannot be written; an existing file is unchanged, as after any exception of the block.
     """
+    _refuse_special_file(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         draft = new_draft(path)
@@ -145,6 +146,34 @@ def open_atomically(path: Path, mode: int | None = None) -> Iterator[BinaryIO]:
             raise
     except OSError as error:
         raise MachineError(f"cannot write {path}: {error.strerror}", hint=DRAFT_HINT) from error
+
+
+_SPECIAL_FILES = {
+    stat.S_IFBLK: "a device",
+    stat.S_IFCHR: "a device",
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFDIR: "a directory",
+}
+
+
+def special_file_kind(path: Path) -> str | None:
+    """What a path is that a file must not replace ("a device"); None for a regular file or none at all.
+
+    Links are followed: `/dev/stdout` is what the standard output is.
+    """
+    try:
+        mode = path.stat().st_mode
+    except OSError:
+        return None
+    return _SPECIAL_FILES.get(stat.S_IFMT(mode))
+
+
+def _refuse_special_file(path: Path) -> None:
+    """The renamed file would replace a device or a pipe of that name: as root also `/dev/null` for all programs."""
+    kind = special_file_kind(path)
+    if kind is not None:
+        raise MachineError(f"cannot write {path}: it is {kind}, not a file", hint="Name a file.")
 
 
 def write_atomically(path: Path, text: str, mode: int | None = None) -> None:

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 BetterDirection = Literal["higher", "lower", "neutral"]
+# Of a metric that is monitored only ratios count, so that no value is 0. A byte in a day is 1e-11 MiB/s, and no clock
+# resolves a picosecond: what is smaller was not measured.
+_SMALLEST_MONITORED = 1e-12
 _Bound = TypeVar("_Bound")
 _Values = TypeVar("_Values", float, "NDArray[np.float64]")
 
@@ -48,6 +51,15 @@ class Metric:
         if self.direction not in get_args(BetterDirection):
             words = ", ".join(get_args(BetterDirection))
             raise ValueError(f"metric '{self.name}': direction is '{self.direction}'; expected {words}")
+
+    @property
+    def floor(self) -> float:
+        """Return the lowest plausible value, in the unit of the metric: above 0 for a metric that is monitored."""
+        return _SMALLEST_MONITORED if self.headline else 0.0
+
+    def is_plausible(self, value: float) -> bool:
+        """Return whether a value can have been measured: finite, and from `floor` to `ceiling`."""
+        return self.floor <= value <= self.ceiling
 
     @property
     def sign(self) -> int:

@@ -54,12 +54,18 @@ def site_root() -> Path:
     iowatch runs, or `iowatch` in `XDG_DATA_HOME` (`~/.local/share`).
 
     Raises:
-        UsageError: `IOWATCH_SITE` is not a directory, or others can write the directory that was found.
+        UsageError: `IOWATCH_SITE` is not a directory or an empty one, or others can write the directory that was found.
     """
     if named := os.environ.get("IOWATCH_SITE"):
-        if not Path(named).is_dir():
+        named_site = Path(named).absolute()
+        if not named_site.is_dir():
             raise UsageError(f"IOWATCH_SITE is {named}, which is not a directory", hint=f"iowatch init {named}")
-        return Path(named).absolute()
+        if not (named_site / SITE_FILE).is_file() and not _may_lack_site_file(named_site):
+            raise UsageError(
+                f"IOWATCH_SITE is {named}, which has no {SITE_FILE}",
+                hint=f"Is its file system mounted? `iowatch init {named}` makes a new site there.",
+            )
+        return named_site
     here = Path.cwd()
     site = next((directory for directory in (here, *here.parents) if (directory / SITE_FILE).is_file()), None)
     if site is not None and not os.environ.get("IOWATCH_ROOT"):
@@ -71,7 +77,21 @@ def site_root() -> Path:
         return site
     if is_clone():
         return product_root()
+    return _personal_site()
+
+
+def _personal_site() -> Path:
     return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "iowatch"
+
+
+def _may_lack_site_file(directory: Path) -> bool:
+    """Whether a directory is a site without `site.yaml`: a clone, a site of an account, or one of systems only.
+
+    An empty directory is none: it is the mount point of a site that is not mounted.
+    """
+    if directory in (product_root().absolute(), _personal_site()):
+        return True
+    return any(directory.iterdir())
 
 
 def untrusted_reason(path: Path) -> str | None:

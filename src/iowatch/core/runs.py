@@ -59,7 +59,7 @@ class RunProblem:
     """What is said of a run, or of several with one reason.
 
     Attributes:
-        run: name of the run; a count ("3 cases") for several, which have no partition.
+        run: name of the run; a count ("3 cases") for several, which have a partition only if the system has several.
     """
 
     kind: ProblemKind

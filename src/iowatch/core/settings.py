@@ -19,9 +19,11 @@ from pydantic import Field, ValidationError, create_model
 from iowatch.core import plugins
 from iowatch.core.errors import UsageError
 from iowatch.core.roots import SITE_FILE, product_root, site_root
+from iowatch.core.text import hide_passwords
 from iowatch.core.yamlfile import ClosedModel, YamlDocument, ZoneName, describe_fault
 
-_PASSWORD = re.compile(r"(//[^:/@]*):[^@/]*@")
+# Directory of the default file system, for a session and for plain ReFrame.
+SCRATCH_VARIABLE = "IOWATCH_SCRATCH"
 _HINT = "docs/settings.md lists the settings; `iowatch config` shows those in force."
 
 
@@ -34,7 +36,7 @@ class Thresholds(ClosedModel):
             message; a noisy series needs more, by its own past.
     """
 
-    suspected_probability: Annotated[float, Field(gt=0, le=1)] = 0.5
+    suspected_probability: Annotated[float, Field(gt=0, le=0.9)] = 0.5
     smallest_loss: Annotated[float, Field(ge=0.03, le=0.9)] = 0.2
 
 
@@ -87,7 +89,7 @@ ENVIRONMENT = (
     EnvironmentSetting("IOWATCH_KEEP_DAYS", "keep_days"),
     EnvironmentSetting("IOWATCH_KEEP_SIZE", "keep_size"),
     EnvironmentSetting("IOWATCH_BUILD_CACHE_SIZE", "build_cache_size"),
-    EnvironmentSetting("IOWATCH_SCRATCH", None, "--scratch", "where plain `reframe` writes"),
+    EnvironmentSetting(SCRATCH_VARIABLE, None, "--scratch", "where `iowatch run` and plain `reframe` write"),
     EnvironmentSetting("IOWATCH_TRUSTED_SITE", None, None, "a site's repository of other accounts whose code may run"),
     EnvironmentSetting("IOWATCH_UMASK", None, None, "umask of all that iowatch writes, octal"),
     EnvironmentSetting("IOWATCH_ALLOW_NETWORK_SQLITE", None, None, "1: allow SQLite on a network file system"),
@@ -143,7 +145,7 @@ def effective_settings() -> list[EffectiveSetting]:
         InputError: `site.yaml` is invalid. UsageError: a variable is.
     """
     document, values = _site_document(), site_settings().model_dump()
-    values |= {"database": _PASSWORD.sub(r"\1:***@", database_place()), "var": str(var_directory())}
+    values |= {"database": hide_passwords(database_place()), "var": str(var_directory())}
     values["thresholds"] = ", ".join(f"{name} {value}" for name, value in values["thresholds"].items())
     setting_by_field = {setting.field: setting for setting in environment_settings() if setting.field}
     effective: list[EffectiveSetting] = []
@@ -162,7 +164,7 @@ def effective_settings() -> list[EffectiveSetting]:
     for setting in environment_settings():
         if setting.field is None:
             name = setting.variable.removeprefix("IOWATCH_").lower()
-            value = os.environ.get(setting.variable) or None
+            value = hide_passwords(os.environ.get(setting.variable, "")) or None
             origin = setting.variable if value else "default"
             effective.append(
                 EffectiveSetting(name, value, origin, setting.variable, setting.option, setting.description)

@@ -21,6 +21,17 @@ _CONTROLS = re.compile(
 )
 
 
+# In the URL of a database: what is between the user and the last @, which a password may contain unescaped; and
+# parameters of the drivers with a secret.
+_URL_PASSWORD = re.compile(r"(://[^:/@\s]*):\S*@")
+_SECRET_PARAMETER = re.compile(r"([?&][^=&\s]*(?:pass|pwd|secret|token|key)[^=&\s]*=)[^&\s]*", re.IGNORECASE)
+
+
+def hide_passwords(text: str) -> str:
+    """Return a text, in which `***` stands for the passwords of URLs."""
+    return _SECRET_PARAMETER.sub(r"\1***", _URL_PASSWORD.sub(r"\1:***@", text))
+
+
 def escape_controls(text: str) -> str:
     """Return a text in which each control and invisible character is an escape; tabs and line ends are kept."""
     if text.isascii() and text.isprintable():  # nearly all texts, in a fifth of the time

@@ -32,7 +32,7 @@ _FACTORS: dict[str, tuple[float, str]] = {
     **dict.fromkeys(("kIOPS", "kiops", "kops/s"), (1e3, "1/s")),
     **{"1": (1.0, "1"), "%": (0.01, "1")},
 }
-_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgtp]?)(ib|b)?\s*", re.IGNORECASE)
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgtp]?)(ib|b)?", re.IGNORECASE)
 
 
 def to_mib_per_s(value: float, unit: str) -> float:
@@ -81,7 +81,7 @@ def parse_size(text: str) -> int:
     Raises:
         InputError: not a size, or not a whole number of bytes.
     """
-    match = _SIZE.fullmatch(text)
+    match = _SIZE.fullmatch(text.strip())
     if match is None:
         raise InputError(f"'{text}' is not a size", hint="Expected for example 4096, 1m (2^20), 1mb (10^6).")
     number, prefix, suffix = match.groups()

@@ -11,9 +11,10 @@ import io
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, TypeVar, get_args
+from typing import Annotated, Any, ClassVar, Generic, TypeVar, get_args
 
 import yaml
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, ValidationError
@@ -108,6 +109,20 @@ def documentation_hint(docs: str) -> str | None:
     return f"{docs} documents the fields and their values." if docs else None
 
 
+class _EntryLoader(_Loader):
+    """A loader for lists of entries: a day that does not exist is a text, a fault of its entry and not of the file."""
+
+    def construct_day(self, node: Any) -> Any:
+        """Return the value of a timestamp, or its text where there is no such day."""
+        try:
+            return self.construct_yaml_timestamp(node)
+        except ValueError:
+            return node.value
+
+
+_EntryLoader.add_constructor("tag:yaml.org,2002:timestamp", _EntryLoader.construct_day)
+
+
 class YamlDocument:
     """One YAML file: its data, and the position of each of its parts.
 
@@ -116,12 +131,13 @@ class YamlDocument:
         data: its content; None if the file is empty.
     """
 
-    def __init__(self, path: Path, docs: str = "", *, quote: bool = True) -> None:
+    def __init__(self, path: Path, docs: str = "", *, quote: bool = True, of_entries: bool = False) -> None:
         """Read a file.
 
         Args:
             docs: the page that documents the file (`ClosedModel.docs`).
             quote: whether messages repeat what was found.
+            of_entries: whether an invalid date is left to the model of its entry.
 
         Raises:
             InputError: not readable, not YAML, above a limit, an invalid date, or a duplicate key in one mapping.
@@ -129,7 +145,7 @@ class YamlDocument:
         self.path, self._quote = path, quote
         self.hint = documentation_hint(docs)
         text = self._read_text()
-        loader = _Loader(text)
+        loader = _EntryLoader(text) if of_entries else _Loader(text)
         try:
             self._require_allowed(text)
             self._node = loader.get_single_node()
@@ -501,11 +517,64 @@ def read_system_file(path: Path, system: str, model: type[Closed]) -> Closed | N
     if document is None or document.data is None:
         return None
     file = document.validated(model)
+    _require_system(document, file, system)
+    return file
+
+
+def _require_system(document: YamlDocument, file: ClosedModel, system: str) -> None:
     stated = getattr(file, "system", None)
     if stated != system:
         fault = f"field 'system': expected '{system}', the file's name (found {describe_value(stated)})"
         raise InputError(f"{document.where(['system'], value=True)}: {fault}", hint=document.hint)
-    return file
+
+
+@dataclass(frozen=True)
+class ValidEntries(Generic[Closed]):
+    """A file of a system without its invalid entries.
+
+    Attributes:
+        file: None if the file is absent or empty.
+        faults: of the entries that were left out, one line each, with file, line and field.
+    """
+
+    file: Closed | None
+    faults: tuple[str, ...] = ()
+
+
+def read_valid_entries(
+    path: Path, system: str, model: type[Closed], entry_models: Mapping[str, type[ClosedModel]]
+) -> ValidEntries[Closed]:
+    """Return the file of a system as `read_system_file`, without its invalid entries: one must not hide the others.
+
+    Args:
+        entry_models: the lists of the file by key, with the model of their entries.
+
+    Raises:
+        InputError: not YAML, another structure than that of the model, or the file of another system.
+    """
+    document = YamlDocument(path, model.docs, of_entries=True) if path.exists() else None
+    if document is None or document.data is None:
+        return ValidEntries(None)
+    faults: list[str] = []
+    for key, entry_model in entry_models.items():
+        entries = document.data.get(key) if isinstance(document.data, dict) else None
+        if not isinstance(entries, list):
+            continue
+        invalid: set[int] = set()
+        for position in range(len(entries)):
+            try:
+                document.validated(entry_model, (key, position))
+            except InputError as error:
+                invalid.add(position)
+                faults += error.message.splitlines()
+        # The positions in the file are those of all entries: the list is cut after all were examined.
+        document.data[key] = [entry for position, entry in enumerate(entries) if position not in invalid]
+    file = document.validated(model)
+    _require_system(document, file, system)
+    # A file of another program has a fault in each of its lines.
+    if len(faults) > _MAX_FAULTS:
+        faults[_MAX_FAULTS:] = [f"{path}: {len(faults) - _MAX_FAULTS} more faults"]
+    return ValidEntries(file, tuple(faults))
 
 
 def append_entry(

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from iowatch.core import artefacts, files, settings
+from iowatch.core import InputError, artefacts, files, settings
 from iowatch.darshan.trace import Trace
 
 # Names that Darshan itself assigns.
@@ -19,9 +19,17 @@ _KEPT_METADATA = ("lib_ver", "h")
 
 
 def site_key() -> bytes:
-    """Return the key for this site's hashes, created at first use in `var/privacy.key`, readable only by its owner."""
+    """Return the key for this site's hashes, created at first use in `var/privacy.key`, readable only by its owner.
+
+    Raises:
+        InputError: the key was lost or replaced, as `var/privacy.sha256` shows: with another one the same names have
+            other hashes, and logs that were read before would be counted again.
+    """
     path = settings.var_directory() / "privacy.key"
+    digest_path = path.with_suffix(".sha256")
     if not path.exists():
+        if digest_path.exists():
+            raise _lost_key_error(path, digest_path, "is lost")
         path.parent.mkdir(parents=True, exist_ok=True)
         draft = files.new_draft(path)
         draft.touch(mode=0o600)
@@ -30,7 +38,21 @@ def site_key() -> bytes:
         with contextlib.suppress(FileExistsError):
             path.hardlink_to(draft)
         draft.unlink()
-    return path.read_bytes()
+    key = path.read_bytes()
+    digest = hashlib.sha256(key).hexdigest()
+    # Written after the key, which a kill in between leaves without its digest.
+    if not digest_path.exists():
+        files.write_atomically(digest_path, f"{digest}\n")
+    elif digest_path.read_text(encoding="ascii", errors="replace").strip() != digest:
+        raise _lost_key_error(path, digest_path, "was replaced")
+    return key
+
+
+def _lost_key_error(path: Path, digest_path: Path, what: str) -> InputError:
+    return InputError(
+        f"the key of this site's hashes, {path}, {what}",
+        hint=f"Restore it from a backup. Without one remove {digest_path}: hashes of then and now cannot be compared.",
+    )
 
 
 @dataclass(frozen=True)

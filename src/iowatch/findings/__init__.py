@@ -12,6 +12,7 @@ if TYPE_CHECKING:
         short_case_names,
     )
     from iowatch.findings.csv_series import detect_csv
+    from iowatch.findings.damaged import damaged_result_problems
     from iowatch.findings.detections import (
         HistoryExtent,
         detection_version,

@@ -93,10 +93,15 @@ _CONCEPTS = {"mpiio": "interface", "api": "interface", "transfer_bytes": "transf
 _CONTROL_PARAMETERS = ("api", "file", "aligned", "operation", "collective", "file_system", "partition", "stack")
 
 
+# Smallest unit of a page cache; a smaller transfer reads a page in order to write it.
+_PAGE_BYTES = 4096
+
+
 def derive_parameters(parameters: Parameters) -> dict[str, Scalar]:
     """Parameters, and those derived from them that matter to a file system.
 
-    `aligned`: whole MiB transfers (Lustre's and GPFS's blocks are multiples of 2^20 bytes, or divide it);
+    `aligned`: transfers of whole MiB, or that divide it and are whole pages (Lustre's and GPFS's blocks are multiples
+    of 2^20 bytes, or divide it): no transfer touches a part of a page, or two stripes where one would do;
     `mpiio`: the file is reached through MPI-IO, directly or below HDF5, NetCDF-4, PnetCDF; each of the `hints`.
     """
     derived = dict(parameters)
@@ -104,7 +109,7 @@ def derive_parameters(parameters: Parameters) -> dict[str, Scalar]:
         derived.setdefault(name, int(value) if value.isdecimal() else value)
     transfer = parameters.get("transfer_bytes")
     if isinstance(transfer, int) and transfer > 0:
-        derived["aligned"] = transfer % MIB == 0
+        derived["aligned"] = transfer % MIB == 0 or (MIB % transfer == 0 and transfer >= _PAGE_BYTES)
     api = parameters.get("api")
     if isinstance(api, str):
         derived["mpiio"] = api == "MPIIO" or (api in _OVER_MPIIO and parameters.get("file") == "shared")

@@ -6,16 +6,17 @@ Series are adjusted for the covariates of their runs.
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
 
-from iowatch.core import COVARIATE_FACTS, DAY_S, METRICS, InputError, get_covariate, run_covariates
+from iowatch.core import DAY_S, METRICS, InputError, get_covariate
 from iowatch.findings.detectors import detector_key, get_detector, runs_in_workers
+from iowatch.findings.saturation import run_numbers, series_with_covariates
 from iowatch.findings.series import MIN_OBSERVATIONS, headline_series, headline_values, load_observations
 from iowatch.findings.statistics_errors import reported_as
 from iowatch.site import load_system, system_names
@@ -134,7 +135,7 @@ def _detect_in_chunks(
     with detection_pool(points_of_all, detector=detector, processes=processes) as submit:
         for start in range(0, len(rows), _CHUNK):
             chunk = rows[start : start + _CHUNK]
-            points = load_observations(history, chunk)
+            points = load_observations(history, chunk, save_covariates=save_load)
             covariates: list[CovariateTable | None] = [None] * len(chunk)
             if load:
                 run_ids = {series_id: series_points.run_id for series_id, series_points in points.items()}
@@ -229,10 +230,6 @@ def _adjusts_for_covariates(system: str) -> bool:
     return system not in system_names() or load_system(system).covariates.adjust
 
 
-# Newest runs of each series that are examined for covariates; without any, older runs are not read.
-_EXAMINED_RUNS = 3
-
-
 def load_covariates(
     history: History, rows: Sequence[SeriesRow], run_ids: Mapping[int, NDArray[np.int64]], *, save: bool = True
 ) -> list[CovariateTable | None]:
@@ -243,16 +240,11 @@ def load_covariates(
         save: keep the numbers of runs whose facts were read.
     """
     # The newest runs tell which series have covariates at all.
-    newest_runs = {row.id: run_ids[row.id][-_EXAMINED_RUNS:].tolist() for row in rows}
-    examined = _run_numbers(history, list(chain.from_iterable(newest_runs.values())), save)
-    with_covariates: set[int] = set()
-    for series_id, newest in newest_runs.items():
-        if any(examined[run][0] for run in newest):
-            with_covariates.add(series_id)
+    with_covariates = series_with_covariates(history, {row.id: run_ids[row.id] for row in rows}, save)
     if not with_covariates:
         return [None] * len(rows)
     runs = np.unique(np.concatenate([run_ids[series_id] for series_id in with_covariates]))
-    matrix = bulk.covariate_matrix(runs, _run_numbers(history, runs.tolist(), save))
+    matrix = bulk.covariate_matrix(runs, run_numbers(history, runs.tolist(), save))
     columns = [column for column, name in enumerate(matrix.names) if not _is_consequence(name)]
     used_names, used_values = [matrix.names[column] for column in columns], matrix.values[:, columns]
     tables: list[CovariateTable | None] = []
@@ -263,18 +255,6 @@ def load_covariates(
         positions = np.searchsorted(runs, run_ids[row.id])
         tables.append(_covariate_table(row, used_names, used_values[positions]))
     return tables
-
-
-def _run_numbers(history: History, run_ids: Sequence[int], save: bool) -> dict[int, bulk.CovariateNumbers]:
-    """Covariates of all these runs; those that are not stored are computed, and stored unless all are empty."""
-    stored = history.run_covariates(run_ids)
-    missing = sorted(set(run_ids) - stored.keys())
-    facts_of_runs = history.run_facts(missing, COVARIATE_FACTS)
-    computed = {run: run_covariates(facts.document) for run, facts in facts_of_runs.items()}
-    encoded = {run: bulk.encode_covariates(covariates) for run, covariates in computed.items()}
-    if save and any(computed.values()):
-        history.save_run_covariates(encoded)
-    return stored | encoded
 
 
 def _is_consequence(name: str) -> bool:
@@ -321,11 +301,16 @@ class HistoryExtent:
         days: UTC days with observations, in the series with most of them; several runs per day count once.
         series: number of monitored series.
         assessable: number of series with enough observations, as of the last update of findings.
+        stepped: number of series in which the last update found a step, where none is assessable yet: many sessions of
+            one day are no history, but what was found in them is reported.
+        largest_step: gain of the largest of these steps; 1 without any.
     """
 
     days: int
     series: int
     assessable: int
+    stepped: int = 0
+    largest_step: float = 1.0
 
     @property
     def is_assessed(self) -> bool:
@@ -336,16 +321,36 @@ class HistoryExtent:
 def history_extent(history: History, systems: Sequence[str]) -> HistoryExtent:
     """Combined extent of the history of several systems."""
     days = series = assessable = 0
+    early_gains: list[float] = []
     for system in systems:
         rows = headline_series(history, system)
         days_of_system = _most_days(history, rows)
         # Detection counts observations irrespective of the time between them; many runs within an hour are no history.
+        detections = load_detections(history, [row.id for row in rows])
         if days_of_system >= MIN_OBSERVATIONS:
-            detections = load_detections(history, [row.id for row in rows])
             assessable += sum(detection.status == "ok" for detection in detections.values())
+        else:
+            early_gains += _gains_of_steps(rows, detections)
         days = max(days, days_of_system)
         series += len(rows)
-    return HistoryExtent(days, series, assessable)
+    if assessable or not early_gains:
+        return HistoryExtent(days, series, assessable)
+    largest = max(early_gains, key=lambda gain: abs(math.log(gain)))
+    return HistoryExtent(days, series, assessable, len(early_gains), largest)
+
+
+def _gains_of_steps(rows: Sequence[SeriesRow], detections: Mapping[int, Detection]) -> list[float]:
+    """Gain of the largest confirmed step of each series that has one."""
+    gains: list[float] = []
+    for row in rows:
+        detection = detections.get(row.id)
+        if detection is None:
+            continue
+        sign = METRICS[row.metric].sign
+        gains_of_series = [step.ratio**sign for step in detection.steps if not step.suspected]
+        if gains_of_series:
+            gains.append(max(gains_of_series, key=lambda gain: abs(math.log(gain))))
+    return gains
 
 
 def _most_days(history: History, rows: Sequence[SeriesRow]) -> int:

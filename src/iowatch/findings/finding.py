@@ -318,8 +318,24 @@ class CovariateDifference:
 
 
 @dataclass(frozen=True)
+class DecisionSubject:
+    """The change that a decision was about: direction and size as of a finding, and its number of series."""
+
+    direction: PerformanceDirection
+    size: float
+    series: int
+
+
+@dataclass(frozen=True)
 class AppliedDecision:
-    """The decision in force, or the last expired one."""
+    """The decision in force, or the last one that is not any more.
+
+    Attributes:
+        expired: whether its last day is over.
+        is_about_other: whether it was made about another change than the finding is now: in other series, in the other
+            direction, or much smaller.
+        subject: what it was made about, if that is recorded.
+    """
 
     decision: DecisionKind
     by: str
@@ -327,6 +343,13 @@ class AppliedDecision:
     date: str
     until: str | None
     expired: bool = False
+    is_about_other: bool = False
+    subject: DecisionSubject | None = None
+
+    @property
+    def is_in_force(self) -> bool:
+        """Whether it decides about the finding as it is now."""
+        return not (self.expired or self.is_about_other)
 
 
 UpdateKind = Literal[
@@ -339,6 +362,7 @@ UpdateKind = Literal[
     "unusual loss",
     "fell further",
     "decision expired",
+    "decided about another change",
 ]
 
 
@@ -350,7 +374,7 @@ class FindingUpdate:
         series: of `joined`: number of series that changed as well.
         name: of `fell further`: the series with the largest loss, if it is known.
         resolution: of `resolved`: the reason.
-        decision, by: of `decision expired`: what was decided, and by whom.
+        decision, by: of the last two kinds: what was decided, and by whom.
     """
 
     kind: UpdateKind

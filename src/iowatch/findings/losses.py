@@ -21,7 +21,7 @@ from iowatch.findings.detections import load_detections
 from iowatch.findings.finding import DecisionKind, Finding, FindingMember, SessionLoss, are_sure
 from iowatch.findings.grouping import ChangeGroup, SeriesChange
 from iowatch.findings.newest import NewestSeries, load_newest_series
-from iowatch.findings.series import headline_series, retest_times
+from iowatch.findings.series import headline_series, load_plausible_points, retest_times
 from iowatch.statistics import ChangePoint, Detection
 from iowatch.statistics.control_chart import ChartReport, NewLevel, UnusualLoss, chart_losses
 from iowatch.statistics.panel_table import PanelSeries
@@ -259,7 +259,7 @@ def _load_retests(history: History, rows: Sequence[SeriesRow]) -> dict[int, dict
     if not sessions:
         return {}
     first_start = min(session.started_at for session in sessions)
-    points = history.points([row.id for row in rows], first_start)
+    points = load_plausible_points(history, rows, first_start)
     values_by_series: dict[int, dict[int, RetestedValue]] = {}
     for row in rows:
         metric, measured = METRICS[row.metric], points[row.id]

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from iowatch.core import IowatchError, MachineError
+from iowatch.findings.decided_change import decided_change
 from iowatch.findings.document import finding_from_document
 from iowatch.findings.finding import Finding, FindingState
 from iowatch.findings.state import find_finding, load_findings, update_findings
@@ -73,7 +74,7 @@ def review_bases(history: History, ids: Collection[str]) -> dict[str, ReviewedFi
     for system in history.systems():
         rows = [row for row in history.findings(system) if row.id in ids]
         # The file of reviews is read for systems with such findings only.
-        decisions = reviews.load_decisions(system) if rows else ()
+        decisions = reviews.read_decisions(system).decisions if rows else ()
         for row in rows:
             finding = finding_from_document(row.document)
             about_finding = [decision for decision in decisions if decision.finding == row.id]
@@ -168,7 +169,10 @@ def _record_of_system(system: str, asked: Sequence[_AskedFinding], entry: Mappin
         finding_id, basis = asked_finding.finding.id, asked_finding.basis
         counts[finding_id] = None if basis is None else basis.decisions
         if asked_finding.has_state_of_basis:
-            entries.append({"finding": finding_id, **entry, "date": today})
+            recorded = {"finding": finding_id, **entry, "date": today}
+            if entry.get("decision") in reviews.STATE_DECISIONS:
+                recorded["about"] = decided_change(asked_finding.finding)
+            entries.append(recorded)
     return [decision.finding for decision in reviews.add_decisions(system, entries, counts)]
 
 

@@ -7,6 +7,7 @@ value may be chosen for being the better or the worse one, and none be left out:
 of the evidence which was measured in the usual way, and the first one alone the other half. A first value that was an
 outlier by chance counts half as much, a change that both show counts whole. No correlation of the two is assumed: the
 mean scatters less than a single run if they are independent, and as a single run does if they are equal.
+A run on a node that others saturated is no observation of the file system: statistics leave it out (`saturation.py`).
 All statistics read series through `load_observations`.
 """
 
@@ -21,6 +22,7 @@ from numpy.typing import NDArray
 
 from iowatch.checks import RETEST, UNMONITORED_PARAMETERS
 from iowatch.core import DAY_S, METRICS, headline_metrics
+from iowatch.findings.saturation import leave_out_saturated
 from iowatch.statistics import DetectorSettings
 from iowatch.store import History, RunRow, SeriesFilter, SeriesPoints, SeriesRow, SeriesSamples, SessionRow
 
@@ -58,18 +60,45 @@ def load_observations(
     since: int | None = None,
     until: int | None = None,
     sessions: Iterable[SessionRow] | None = None,
+    *,
+    with_saturated: bool = False,
+    save_covariates: bool = False,
 ) -> dict[int, SeriesPoints]:
     """Observations of series of one system, by series id; a run and its retest are one observation.
 
     Args:
         since, until: epoch seconds; only points from `since` to `until`.
         sessions: those of the system, if the caller has loaded them.
+        with_saturated: also the observations on saturated nodes, to show them.
+        save_covariates: keep the numbers of covariates that were read to find these nodes.
     """
-    points = history.points([row.id for row in rows], since, until)
+    points = load_plausible_points(history, rows, since, until)
+    if not with_saturated:
+        points = leave_out_saturated(history, points, save=save_covariates)
     if sessions is None:
         sessions = history.sessions(rows[0].system, retested=True) if rows else ()
     retested = retest_times(sessions)
     return {series_id: combine_retests(series_points, retested) for series_id, series_points in points.items()}
+
+
+def load_plausible_points(
+    history: History, rows: Sequence[SeriesRow], since: int | None = None, until: int | None = None
+) -> dict[int, SeriesPoints]:
+    """Points of series by series id, without results that cannot have been measured.
+
+    Sessions and imports refuse such results. A history that has some from elsewhere is still assessed: one bad result
+    must not block the findings of a system (`damaged_result_problems` reports it).
+
+    Args:
+        since, until: epoch seconds; only points from `since` to `until`.
+    """
+    points = history.points([row.id for row in rows], since, until)
+    plausible: dict[int, SeriesPoints] = {}
+    for row in rows:
+        metric, measured = METRICS[row.metric], points[row.id]
+        is_plausible = (metric.floor <= measured.min) & (measured.max <= metric.ceiling)
+        plausible[row.id] = measured.only(is_plausible)
+    return plausible
 
 
 def retest_times(sessions: Iterable[SessionRow]) -> NDArray[np.int64]:

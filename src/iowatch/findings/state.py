@@ -14,15 +14,17 @@ from pathlib import Path
 from iowatch.core import DAY_S, IowatchError, UsageError, canonical_json, settings, start_of_day, suggest_name, utc_now
 from iowatch.findings import grouping, losses, newest
 from iowatch.findings.build import build_finding
+from iowatch.findings.decided_change import is_about
 from iowatch.findings.detections import detect_series, load_detections
 from iowatch.findings.document import finding_document, finding_from_document
-from iowatch.findings.finding import AppliedDecision, Finding, FindingMember, FindingState
+from iowatch.findings.finding import AppliedDecision, DecisionSubject, Finding, FindingMember, FindingState
 from iowatch.findings.resolution import CONFIRMATION_PERIOD_S, resolve_findings
 from iowatch.findings.series import headline_series, load_observations
 from iowatch.findings.updates import with_updates
 from iowatch.reference import events, reviews
 from iowatch.site import load_system, system_today, system_zone
 from iowatch.statistics import DEFAULT_METHOD, ChangePoint, Detection
+from iowatch.statistics.panel import PanelReport
 from iowatch.statistics.panel_table import NEWEST_SESSIONS
 from iowatch.store import FindingRow, History, NewestSessionReport, OutsideResult, SeriesRow, SessionFacts, SessionRow
 
@@ -33,8 +35,8 @@ def accepted_since_by_series(
     """Start of the accepted level by series id, in epoch seconds."""
     level_starts: dict[int, int] = {}
     for finding in previous:
-        review = _applied_decision(finding.id, decisions, today)
-        if review is None or review.decision != "accepted" or review.expired:
+        review = _applied_decision(finding, decisions, today)
+        if review is None or review.decision != "accepted" or not review.is_in_force:
             continue
         for member in finding.members:
             earlier_start = level_starts.get(member.series_id, 0)
@@ -57,9 +59,9 @@ def with_state(
         limits: from which probability to last on a suspected finding counts as a finding without an unusual loss.
         report: whether the caller reports the updates now.
     """
-    review = _applied_decision(finding.id, decisions, today)
+    review = _applied_decision(finding, decisions, today)
     notes = [d for d in decisions if d.finding == finding.id and d.decision == "note"]
-    noted = tuple(_to_applied_decision(note, today) for note in notes)
+    noted = tuple(_to_applied_decision(note, finding, today) for note in notes)
     state = _derive_state(finding, before, review)
     probably_lasts = (finding.probability_lasting or 0.0) >= limits.suspected_probability
     decided = replace(
@@ -81,10 +83,10 @@ def _derive_state(finding: Finding, before: Finding | None, review: AppliedDecis
 
     Args:
         before: the same finding at the last update; None if it is new.
-        review: the last decision about it; one that has expired does not count.
+        review: the last decision about it; one that is not in force does not count.
     """
     decision = None
-    if review is not None and not review.expired:
+    if review is not None and review.is_in_force:
         decision = review.decision
     if decision == "accepted" or decision == "dismissed":
         return decision
@@ -97,13 +99,16 @@ def _derive_state(finding: Finding, before: Finding | None, review: AppliedDecis
     return "open" if finding.is_sure else "suspected"
 
 
-def _applied_decision(finding: str, decisions: Sequence[reviews.Decision], today: date) -> AppliedDecision | None:
-    """The last decision in force; if all have expired, the last one, marked as expired."""
-    about_state = [d for d in decisions if d.finding == finding and d.decision in reviews.STATE_DECISIONS]
-    if not about_state:
+def _applied_decision(finding: Finding, decisions: Sequence[reviews.Decision], today: date) -> AppliedDecision | None:
+    """The last decision in force; if none is, the last one, marked as expired or about another change."""
+    applied: list[AppliedDecision] = []
+    for decision in decisions:
+        if decision.finding == finding.id and decision.decision in reviews.STATE_DECISIONS:
+            applied.append(_to_applied_decision(decision, finding, today))
+    if not applied:
         return None
-    in_force = [decision for decision in about_state if decision.holds(today)]
-    return _to_applied_decision((in_force or about_state)[-1], today)
+    in_force = [decision for decision in applied if decision.is_in_force]
+    return (in_force or applied)[-1]
 
 
 def _current_owner(finding: str, decisions: Sequence[reviews.Decision], today: date) -> str | None:
@@ -112,8 +117,12 @@ def _current_owner(finding: str, decisions: Sequence[reviews.Decision], today: d
     return held[-1].to if held else None
 
 
-def _to_applied_decision(decision: reviews.Decision, today: date) -> AppliedDecision:
+def _to_applied_decision(decision: reviews.Decision, finding: Finding, today: date) -> AppliedDecision:
     """A decision as findings show it; it has expired if it does not hold today."""
+    subject = None
+    if decision.about is not None:
+        series = len(decision.about.series.split())
+        subject = DecisionSubject(decision.about.direction, decision.about.size, series)
     return AppliedDecision(
         decision=decision.decision,
         by=decision.by,
@@ -121,6 +130,8 @@ def _to_applied_decision(decision: reviews.Decision, today: date) -> AppliedDeci
         date=decision.date.isoformat(),
         until=decision.until.isoformat() if decision.until else None,
         expired=not decision.holds(today),
+        is_about_other=not is_about(decision, finding),
+        subject=subject,
     )
 
 
@@ -164,11 +175,12 @@ def update_findings(
         All findings, newest change first; `updates` holds the updates that are not reported yet.
 
     Raises:
-        InputError: a file of events or reviews is damaged.
+        InputError: a file of events or reviews is not YAML, or has another structure.
     """
     moment = now or utc_now()
     previous = load_findings(history, system)
-    decisions = reviews.load_decisions(system)
+    # An entry that is not valid is skipped: `reference.skipped_entries` reports it.
+    decisions = reviews.read_decisions(system).decisions
     today = system_today(system, moment)
     limits = alarm_limits(system)
     level_starts = accepted_since_by_series(previous, decisions, today)
@@ -220,7 +232,7 @@ def update_findings(
         stored.append(FindingRow(finding.id, system, finding.first_seen_at, update.now_s, finding.state, document))
     history.save_findings(stored)
     outside = losses.list_outside(session_losses, rows)
-    _store_session_report(history, system, newest.summarise_newest_session(panel), outside)
+    _store_session_report(history, system, panel, outside)
     return _newest_first(findings)
 
 
@@ -262,7 +274,7 @@ def _find_findings(update: _FindingsUpdate, groups: Sequence[grouping.ChangeGrou
     """
     system, newest_s = update.system, update.newest_s
     matched = grouping.match_findings(groups, update.previous, update.decided)
-    recorded_events = events.load_events(system)
+    recorded_events = events.read_events(system).events
     event_documents = [event.model_dump(mode="json") for event in recorded_events]
     stamp = f"{system_zone(system)} {canonical_json({'events': event_documents})}"
     used_ids = {finding.id for finding in update.previous}
@@ -362,8 +374,8 @@ def _decisions_in_force(
     """The decision about each finding that holds, by id."""
     in_force: dict[str, losses.DecisionInForce] = {}
     for finding in previous:
-        review = _applied_decision(finding.id, decisions, today)
-        if review is None or review.expired:
+        review = _applied_decision(finding, decisions, today)
+        if review is None or not review.is_in_force:
             continue
         # A decision has a day: what was measured on it was known.
         next_day = date.fromisoformat(review.date) + timedelta(days=1)
@@ -383,14 +395,24 @@ def alarm_limits(system: str) -> settings.Thresholds:
     return site.model_copy(update=stated)
 
 
-def _store_session_report(
-    history: History, system: str, report: NewestSessionReport, outside: Sequence[OutsideResult]
-) -> None:
-    """Store what the newest session shows with that session, where its verdict, pages and notices read it."""
+_NOTHING_MEASURED = NewestSessionReport(measured=0, unusual=0, adjusted_for=None)
+
+
+def _store_session_report(history: History, system: str, panel: PanelReport, outside: Sequence[OutsideResult]) -> None:
+    """Store what the newest session shows with that session, where its verdict, pages and notices read it.
+
+    Args:
+        panel: on the newest session with observations, which may be an older one.
+        outside: results of that session that are outside the usual range of their series.
+    """
     session = next(iter(history.sessions(system, limit=1)), None)
     if session is None:
         return
-    facts = SessionFacts(report=report, outside_usual=tuple(outside))
+    facts = SessionFacts(report=newest.summarise_newest_session(panel), outside_usual=tuple(outside))
+    # What a night without results shows is not what the night before it measured. Imports have runs of earlier dates.
+    has_observations = panel.session is not None and panel.session >= session.started_at
+    if session.origin == "run" and not has_observations:
+        facts = SessionFacts(report=_NOTHING_MEASURED)
     if (session.facts.report, session.facts.outside_usual) != (facts.report, facts.outside_usual):
         history.add_facts(session.uuid, facts)
 
@@ -427,7 +449,7 @@ def accepted_level_starts(history: History, system: str, today: date | None = No
         today: day that decides which decisions are in force; None for that of the system.
     """
     day = today or system_today(system)
-    return accepted_since_by_series(load_findings(history, system), reviews.load_decisions(system), day)
+    return accepted_since_by_series(load_findings(history, system), reviews.read_decisions(system).decisions, day)
 
 
 def refresh_findings(history: History, system: str | None = None) -> list[Finding]:
@@ -500,6 +522,6 @@ def orphaned_decisions(history: History, system: str | None = None) -> list[Orph
         ids = {row.id for row in history.findings(name)}
         path = reviews.review_file_path(name)
         # Each finding once, in the order of the file.
-        decided = dict.fromkeys(decision.finding for decision in reviews.load_decisions(name))
+        decided = dict.fromkeys(decision.finding for decision in reviews.read_decisions(name).decisions)
         orphaned += [OrphanedDecision(path, finding) for finding in decided if finding not in ids]
     return orphaned

@@ -79,10 +79,20 @@ def _list_updates(finding: Finding, before: Finding | None) -> list[FindingUpdat
     if was_reported and _fell_further(finding, before):
         lost_series = finding.session_loss.name if finding.session_loss is not None else None
         updates.append(FindingUpdate("fell further", name=lost_series))
-    # A decision that has just expired needs a new one.
-    review = finding.review
-    has_expired = review is not None and review.expired
-    was_expired = before.review is not None and before.review.expired
-    if review is not None and has_expired and not was_expired and finding.state != "resolved":
-        updates.append(FindingUpdate("decision expired", decision=review.decision, by=review.by))
+    if finding.state != "resolved":
+        updates += _ended_decisions(finding, before)
     return updates
+
+
+def _ended_decisions(finding: Finding, before: Finding) -> list[FindingUpdate]:
+    """A decision that is not in force any more since the last update: a new one is needed."""
+    review = finding.review
+    if review is None:
+        return []
+    was_expired = before.review is not None and before.review.expired
+    if review.expired and not was_expired:
+        return [FindingUpdate("decision expired", decision=review.decision, by=review.by)]
+    was_about_other = before.review is not None and before.review.is_about_other
+    if review.is_about_other and not was_about_other:
+        return [FindingUpdate("decided about another change", decision=review.decision, by=review.by)]
+    return []

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from iowatch import core
 from iowatch.core import artefacts
+from iowatch.output.text.problems import describe_run
 from iowatch.site import system_zone
 from iowatch.store import Artefact, ExpectedResult, RunRow, SeriesRow, SessionRow
 
@@ -90,30 +91,40 @@ def print_session(
     started = _format_time(session.started_at, session.system)
     heading = f"{session.uuid}  {session.system}  {session.suite}  {session.status}  {started}"
     console.print(heading, markup=False)
-    console.print(_make_result_table(runs))
+    partitions = {result.partition for result in missing}
+    partitions |= {printed.run.partition for printed in runs}
+    with_partition = len(partitions) > 1
+    console.print(_make_result_table(runs, with_partition))
     # What is to be known about the numbers.
-    for line in (*_bandwidth_lines(runs), *_retest_lines(runs), *_extension_lines(runs)):
+    lines = (*_saturation_lines(runs), *_bandwidth_lines(runs), *_retest_lines(runs), *_extension_lines(runs))
+    for line in lines:
         console.print(line, markup=False, soft_wrap=True)
     for result in missing:
-        missing_line = f"missing: {result.stack} {result.run_name} {result.operation} {result.metric}"
+        missing_line = f"missing: {describe_run(result.key, with_partition)} {result.operation} {result.metric}"
         console.print(missing_line, markup=False)
     _print_files(console, runs, every_file)
 
 
-def _make_result_table(runs: Sequence[PrintedRun]) -> core.PlainTable:
-    """A table with one line per result, and one per run without results."""
-    table = _make_history_table("run", "stack", "status", "result", "max", "median", "min", "unit", "n")
+def _make_result_table(runs: Sequence[PrintedRun], with_partition: bool) -> core.PlainTable:
+    """A table with one line per result, and one per run without results.
+
+    Args:
+        with_partition: whether there are several partitions.
+    """
+    names = ("run", "partition", "stack") if with_partition else ("run", "stack")
+    table = _make_history_table(*names, "status", "result", "max", "median", "min", "unit", "n")
     for printed in runs:
         run = printed.run
+        cells = (run.name, run.partition, run.stack) if with_partition else (run.name, run.stack)
         if not printed.results:
-            table.add_row(run.name, run.stack, run.status, run.reason or "", "", "", "", "", "")
+            table.add_row(*cells, run.status, run.reason or "", "", "", "", "", "")
         for series, samples in printed.results:
             summary = core.summarise_samples(samples)
             numbers = [core.format_number(value) for value in (summary.max, summary.median, summary.min)]
             result = f"{series.case.parameters.get('operation', '')} {series.metric}"
             # A history may have metrics of a plugin that is not installed here.
             unit = core.METRICS[series.metric].unit if series.metric in core.METRICS else ""
-            table.add_row(run.name, run.stack, run.status, result, *numbers, unit, str(summary.n))
+            table.add_row(*cells, run.status, result, *numbers, unit, str(summary.n))
     return table
 
 
@@ -123,6 +134,16 @@ def _bandwidth_lines(runs: Iterable[PrintedRun]) -> Iterator[str]:
         bandwidths = compare_run_bandwidths(printed.results)
         if bandwidths is not None and bandwidths.disagree:
             yield f"bandwidth of {printed.run.name}, {printed.run.stack}: {bandwidths.text}"
+
+
+def _saturation_lines(runs: Iterable[PrintedRun]) -> Iterator[str]:
+    """The runs of which others used the processors of the node."""
+    from iowatch.output.text.sessions import format_saturation
+
+    for printed in runs:
+        pressure = core.processor_saturation(printed.run.facts.document)
+        if pressure is not None:
+            yield f"{printed.run.name}, {printed.run.stack}: {format_saturation([pressure])}"
 
 
 def _retest_lines(runs: Iterable[PrintedRun]) -> Iterator[str]:

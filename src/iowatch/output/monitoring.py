@@ -14,6 +14,7 @@ from typing import BinaryIO, get_args
 from iowatch.core import MIB, Case, escape_controls, get_metric, summarise_samples
 from iowatch.findings import Finding, FindingState, load_findings
 from iowatch.session.coverage import assess_coverage
+from iowatch.session.last_sessions import last_in_order
 from iowatch.store import History, ResultFilter, ResultRow, SessionRow
 
 # Unit name in Prometheus, which requires base units, and the factor from iowatch's unit.
@@ -30,6 +31,10 @@ FAMILIES = {
     "iowatch_result_samples": ("", "Repetitions of the newest result."),
     "iowatch_session_start_timestamp_seconds": ("seconds", "Start of the newest session, seconds since 1970."),
     "iowatch_session_end_timestamp_seconds": ("seconds", "End of the newest session that ended, seconds since 1970."),
+    "iowatch_session_in_order_timestamp_seconds": (
+        "seconds",
+        "End of the newest session without failed or missing runs and problems, seconds since 1970.",
+    ),
     "iowatch_session_expected_results": ("", "Results that the newest session expected."),
     "iowatch_session_missing_results": ("", "Expected results that the newest session lacks, when it has ended."),
     "iowatch_session_failed_runs": ("", "Failed runs of the newest session."),
@@ -170,6 +175,9 @@ def _session_gauges(history: History, system: str) -> Iterator[_Gauge]:
         # A session that still runs has received no result of the runs that follow.
         if session.ended_at is not None:
             yield _gauge("iowatch_session_missing_results", labels, len(coverage.missing_results))
+        in_order = last_in_order(history, system, suite).session
+        if in_order is not None and in_order.ended_at is not None:
+            yield _gauge("iowatch_session_in_order_timestamp_seconds", labels, float(in_order.ended_at))
         if suite in newest_ends:
             yield _gauge("iowatch_session_end_timestamp_seconds", labels, float(newest_ends[suite]))
 

@@ -8,6 +8,7 @@ all channels; plugins of a site add some.
 from __future__ import annotations
 
 import hashlib
+import http
 import http.client
 import json
 import os
@@ -18,7 +19,7 @@ import stat
 import textwrap
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from email.message import EmailMessage
@@ -29,7 +30,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args
 from urllib.parse import urlsplit
 
-from pydantic import Field, PositiveFloat, StringConstraints, create_model, model_validator
+from pydantic import Field, StringConstraints, create_model, model_validator
 
 from iowatch import __version__
 from iowatch.core import (
@@ -62,6 +63,7 @@ class Notice:
         link: page of the dashboard, or None.
         facts: plain JSON for programs.
         made_at: epoch seconds UTC.
+        recipients: of a mail that some recipients have already; empty for all of the channel.
     """
 
     kind: NoticeKind
@@ -73,6 +75,7 @@ class Notice:
     link: str | None
     facts: Mapping[str, Any]
     made_at: int
+    recipients: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for name in ("key", "system", "title"):
@@ -86,7 +89,7 @@ class Notice:
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Notice:
         """Create a notice from the output of `to_json`."""
-        rows = {name: tuple(document[name]) for name in ("lines", "details")}
+        rows = {name: tuple(document.get(name, ())) for name in ("lines", "details", "recipients")}
         return cls(**{**document, **rows})
 
 
@@ -148,18 +151,18 @@ class ChannelSettings(yamlfile.ClosedModel):
     Attributes:
         name: unique.
         kind: the `NoticeChannel`; in subclasses a `Literal`.
-        send: kinds of notices to send.
+        send: kinds of notices to send, at least one.
     """
 
     name: ChannelName
     kind: str
-    send: tuple[NoticeKind, ...] = get_args(NoticeKind)
+    send: Annotated[tuple[NoticeKind, ...], Field(min_length=1)] = get_args(NoticeKind)
 
 
 class WebhookChannel(ChannelSettings):
     """A web address that accepts JSON. Knowledge of the address permits posting, so it is a secret, too."""
 
-    kind: Literal["webhook", "slack", "mattermost"]
+    kind: Literal["webhook", "slack", "mattermost", "teams"]
     url: Secret
     token: Secret | None = None
 
@@ -192,23 +195,28 @@ class IssueChannel(ChannelSettings):
     directory: str
 
 
+# Suites run at least once in a quarter of a year; with more hours nobody would be told that a system is not measured.
+_MAX_OVERDUE_HOURS = 92 * 24.0
+
+
 class NotifySettings(yamlfile.ClosedModel):
     """Content of `notify.yaml`; `notify_settings_model` adds the fields of the channels, which plugins can extend.
 
     Attributes:
         dashboard: address of the published site, for links.
         digest: day of the weekly digest in the zone of the system, or `never`.
-        overdue_hours: hours after the last session from which the next one is overdue.
+        overdue_hours: hours after the last session from which the next one is overdue; at most a quarter of a year.
         suspected: also report suspected findings.
+        channels: at least one.
     """
 
     docs = "docs/notices.md#notices"
     quoted = False
     dashboard: Annotated[str, StringConstraints(pattern=r"^https?://\S+$")] | None = None
     digest: Weekday = "monday"
-    overdue_hours: PositiveFloat = 26.0
+    overdue_hours: Annotated[float, Field(gt=0, le=_MAX_OVERDUE_HOURS)] = 26.0
     suspected: bool = False
-    channels: tuple[ChannelSettings, ...]
+    channels: Annotated[tuple[ChannelSettings, ...], Field(min_length=1)]
 
     @model_validator(mode="after")
     def _names_differ(self) -> NotifySettings:
@@ -246,6 +254,26 @@ def mattermost_message(notice: Notice) -> dict[str, Any]:
     if notice.link is not None:
         text += f"\n\n[Dashboard]({notice.link})"
     return {"text": text}
+
+
+def teams_message(notice: Notice) -> dict[str, Any]:
+    """An Adaptive Card, which a workflow of Microsoft Teams posts; its texts are Markdown of a few marks."""
+    texts = [notice.title, *notice.lines]
+    blocks: list[dict[str, Any]] = []
+    for text in texts:
+        escaped = escape_markdown(text)[:_CHAT_CHARACTERS]
+        blocks.append({"type": "TextBlock", "text": escaped, "wrap": True})
+    blocks[0]["weight"] = "bolder"
+    card: dict[str, Any] = {
+        "$schema": "http://adaptivecards.io/schemas/adaptive-card.json",
+        "type": "AdaptiveCard",
+        "version": "1.4",
+        "body": blocks,
+    }
+    if notice.link is not None:
+        card["actions"] = [{"type": "Action.OpenUrl", "title": "Dashboard", "url": notice.link}]
+    attachment = {"contentType": "application/vnd.microsoft.card.adaptive", "content": card}
+    return {"type": "message", "attachments": [attachment]}
 
 
 def webhook_message(notice: Notice) -> dict[str, Any]:
@@ -324,6 +352,18 @@ class UndeliveredError(MachineError):
     """A notice could not be delivered. Its message has no address, token or password."""
 
 
+class PartlyDeliveredError(UndeliveredError):
+    """Some recipients of a mail were refused, the others have it.
+
+    Attributes:
+        refused: addresses of the refused ones.
+    """
+
+    def __init__(self, message: str, refused: Sequence[str]) -> None:
+        super().__init__(message)
+        self.refused = tuple(refused)
+
+
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
     """Reject redirects, which would send the token to another host, and turn a POST into a GET."""
 
@@ -331,7 +371,52 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
         return None
 
 
-def post_json(url: str, document: Mapping[str, Any], token: str | None = None) -> None:
+# An answer of a chat server has a few words; what follows is not read.
+_MAX_ANSWER_BYTES = 65536
+
+
+@dataclass(frozen=True)
+class WebAnswer:
+    """What a server answered to a request that it did not refuse.
+
+    Attributes:
+        code: of HTTP, 200 to 299.
+        content_type: without its parameters, lower case; empty if it is not stated.
+        text: the beginning of the body, without surrounding blanks.
+    """
+
+    code: int
+    content_type: str
+    text: str
+
+
+def accept_chat_answer(answer: WebAnswer) -> bool:
+    """Slack and Mattermost answer `ok` (api.slack.com/messaging/webhooks, Mattermost's `incoming_webhook`)."""
+    return answer.text == "ok"
+
+
+def accept_teams_answer(answer: WebAnswer) -> bool:
+    """A workflow of Teams answers 202 (accepted) without a body; the older connectors answer `1`."""
+    return (answer.code == http.HTTPStatus.ACCEPTED and not answer.text) or answer.text == "1"
+
+
+def accept_web_answer(answer: WebAnswer) -> bool:
+    """Any answer but a page for people, such as that of a login, and but JSON that reports an error."""
+    is_page = answer.content_type in ("text/html", "application/xhtml+xml")
+    if is_page or answer.text[:1] == "<":
+        return False
+    try:
+        document = json.loads(answer.text)
+    except ValueError:
+        return True  # a text or nothing
+    if not isinstance(document, dict):
+        return True
+    is_refused = document.get("ok") is False or document.get("success") is False
+    has_error = bool(document.get("error")) or bool(document.get("errors"))
+    return not (is_refused or has_error or document.get("status") in ("error", "fail", "failed"))
+
+
+def post_json(url: str, document: Mapping[str, Any], token: str | None = None) -> WebAnswer:
     """Send a document to a web address, which is a secret.
 
     Raises:
@@ -354,7 +439,10 @@ def post_json(url: str, document: Mapping[str, Any], token: str | None = None) -
         handlers.append(urllib.request.ProxyHandler({}))
     try:
         request = urllib.request.Request(url, data=body, headers=headers, method="POST")  # noqa: S310  # scheme checked
-        urllib.request.build_opener(*handlers).open(request, timeout=TIMEOUT_S).close()
+        with urllib.request.build_opener(*handlers).open(request, timeout=TIMEOUT_S) as response:
+            content_type = response.headers.get_content_type() if "Content-Type" in response.headers else ""
+            text = response.read(_MAX_ANSWER_BYTES).decode("utf-8", "replace").strip()
+            return WebAnswer(response.status, content_type, text)
     except urllib.error.HTTPError as error:
         error.close()
         raise UndeliveredError(f"the server answered {error.code}") from None
@@ -379,12 +467,29 @@ def _connection_error(error: Exception, server: str) -> UndeliveredError:
     return UndeliveredError(f"the {server} cannot be reached: {why}")
 
 
-def _post_notice(channel: WebhookChannel, notice: Notice, message: Callable[[Notice], dict[str, Any]]) -> None:
+def _post_notice(
+    channel: WebhookChannel,
+    notice: Notice,
+    message: Callable[[Notice], dict[str, Any]],
+    accept: Callable[[WebAnswer], bool],
+) -> None:
+    """Send a notice to a web address.
+
+    Args:
+        message: forms the document of a notice.
+        accept: whether an answer says that the notice was taken: a server that answers 200 may have refused it.
+    """
     token = channel.token.read() if channel.token is not None else None
-    post_json(channel.url.read(), message(notice), token)
+    answer = post_json(channel.url.read(), message(notice), token)
+    if not accept(answer):
+        # Without its words, which may contain the address.
+        size = f"{len(answer.text)} characters of {answer.content_type or 'unknown type'}"
+        reason = f"the server answered {answer.code}, but not as {channel.kind} confirms a notice ({size})"
+        raise UndeliveredError(reason)
 
 
 def _send_mail(channel: MailChannel, notice: Notice) -> None:
+    recipients = notice.recipients or channel.to
     message = mail_message(notice, channel)
     message["Date"] = formatdate(localtime=False)
     try:
@@ -396,7 +501,7 @@ def _send_mail(channel: MailChannel, notice: Notice) -> None:
                 server.starttls(context=context)
             if channel.user is not None and channel.password is not None:
                 server.login(channel.user, channel.password.read())
-            server.send_message(message)
+            refused = server.send_message(message, to_addrs=recipients)
     except smtplib.SMTPRecipientsRefused as error:
         code, _ = next(iter(error.recipients.values()))
         raise UndeliveredError(f"the mail server refused all recipients ({code})") from None
@@ -404,6 +509,10 @@ def _send_mail(channel: MailChannel, notice: Notice) -> None:
         raise UndeliveredError(f"the mail server answered {error.smtp_code}") from None
     except (smtplib.SMTPException, OSError) as error:
         raise _connection_error(error, "mail server") from None
+    if refused:
+        codes = sorted({str(code) for code, _ in refused.values()})
+        reason = f"the mail server refused {len(refused)} of {len(recipients)} recipients ({', '.join(codes)})"
+        raise PartlyDeliveredError(reason, sorted(refused))
 
 
 def _write_issue(channel: IssueChannel, notice: Notice) -> None:
@@ -433,12 +542,20 @@ class NoticeChannel:
             raise ValueError(f"channel '{self.name}': expected `kind: Literal[\"{self.name}\"]` in its settings")
 
 
+def _web_channel(
+    name: str, message: Callable[[Notice], dict[str, Any]], accept: Callable[[WebAnswer], bool]
+) -> NoticeChannel:
+    """A channel that posts to a web address, in the form of one kind of server."""
+    return NoticeChannel(name, WebhookChannel, partial(_post_notice, message=message, accept=accept))
+
+
 NOTICE_CHANNELS = plugins.Registry(
     NoticeChannel,
     (
-        NoticeChannel("webhook", WebhookChannel, partial(_post_notice, message=webhook_message)),
-        NoticeChannel("slack", WebhookChannel, partial(_post_notice, message=slack_message)),
-        NoticeChannel("mattermost", WebhookChannel, partial(_post_notice, message=mattermost_message)),
+        _web_channel("webhook", webhook_message, accept_web_answer),
+        _web_channel("slack", slack_message, accept_chat_answer),
+        _web_channel("mattermost", mattermost_message, accept_chat_answer),
+        _web_channel("teams", teams_message, accept_teams_answer),
         NoticeChannel("mail", MailChannel, _send_mail),
         NoticeChannel("issue", IssueChannel, _write_issue),
     ),
@@ -470,7 +587,8 @@ def notify_settings_model() -> type[NotifySettings]:
     models = tuple(dict.fromkeys(channel.settings for channel in NOTICE_CHANNELS.values()))
     # The members are known at run time only, which type checkers do not understand.
     entry = Annotated[Union[models], Field(discriminator="kind")]  # type: ignore[valid-type]  # noqa: UP007
-    return create_model("NotifySettings", __base__=NotifySettings, channels=(tuple[entry, ...], ...))
+    channels = Annotated[tuple[entry, ...], Field(min_length=1)]
+    return create_model("NotifySettings", __base__=NotifySettings, channels=(channels, ...))
 
 
 def load_notify_settings(system: str) -> NotifySettings | None:

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -33,9 +33,18 @@ from iowatch.core import (
     write_atomically,
 )
 from iowatch.findings import Finding, finding_from_document
-from iowatch.output.notice_channels import ChannelSettings, Notice, NotifySettings, UndeliveredError, deliver_notice
+from iowatch.output.notice_channels import (
+    ChannelSettings,
+    Notice,
+    NotifySettings,
+    PartlyDeliveredError,
+    UndeliveredError,
+    deliver_notice,
+)
 from iowatch.output.text.decisions import format_decision, format_updates
 from iowatch.output.text.findings import finding_line, finding_lines, remaining_change_lines
+from iowatch.session.faults import SessionFaults, assess_faults
+from iowatch.session.night_record import NightRecord, read_night_record
 from iowatch.site import system_today, system_zone
 from iowatch.store import History, SessionRow
 
@@ -54,8 +63,8 @@ def compose_notices(
     """All notices that apply now, also those already sent (the outbox compares keys), and the states of findings.
 
     Args:
-        states: last reported state by finding; None before the first call, which reports only current updates and not
-            the whole history.
+        states: last reported state by finding; None before the first call, which reports current updates and what
+            waits for a decision, and not the whole history.
     """
     composer = _NoticeComposer(system, settings, now)
     notices: list[Notice] = []
@@ -71,8 +80,10 @@ def compose_notices(
             reported_states[finding.id] = finding.state
     sessions_and_imports = history.sessions(system)
     sessions = [row for row in sessions_and_imports if row.origin == "run"][:_MAX_SESSIONS]
+    sessions_of_suites = [row for row in sessions if not row.is_interleaved and row.facts.experiment is None]
     imports = [row for row in sessions_and_imports if row.origin == "import"]
-    notices += composer.problems(sessions)
+    notices += composer.faulty_sessions(history, sessions_of_suites)
+    notices += composer.failed_night(read_night_record(system), sessions)
     # No session is expected on a system of which only imports are known.
     if sessions or not imports:
         notices += composer.overdue(sessions)
@@ -86,8 +97,11 @@ def _pending_updates(finding: Finding, states: Mapping[str, str] | None, suspect
         return ()
     if finding.updates and not finding.pending:
         return format_updates(finding)
+    # The first call, or one without its outbox: nobody was told what waits for a decision.
+    if states is None:
+        return ("not reported before",) if finding.needs_action else ()
     # An update of the findings without `iowatch notify` shows only in the state.
-    if states is None or states.get(finding.id) == finding.state:
+    if states.get(finding.id) == finding.state:
         return ()
     is_first_notice = finding.id not in states
     if is_first_notice and finding.state in ("open", "suspected"):
@@ -130,32 +144,123 @@ class _NoticeComposer:
             made_at=int(self.now.timestamp()),
         )
 
-    def problems(self, sessions: Sequence[SessionRow]) -> Iterator[Notice]:
-        """One notice per suite whose newest session has problems, and not one more while these stay the same."""
+    def faulty_sessions(self, history: History, sessions: Sequence[SessionRow]) -> Iterator[Notice]:
+        """Of each suite: one notice for every session with failed or missing runs, and one when they are over.
+
+        Problems that stay the same, such as a run that is deferred every night, have one notice until they change.
+        """
         for suite in dict.fromkeys(row.suite for row in sessions):
-            sessions_of_suite = [row for row in sessions if row.suite == suite]
-            newest = sessions_of_suite[0]
-            if not _problems_of(newest):
+            ended = [row for row in sessions if row.suite == suite and row.status != "running"]
+            running = [row for row in sessions if row.suite == suite and row.status == "running"]
+            # What a session that still runs has recorded is reported at once; its runs are not missing yet.
+            newest = next((row for row in running if _has_problems(row)), None) or next(iter(ended), None)
+            if newest is None:
                 continue
+            faults = assess_faults(history, newest)
+            if faults:
+                yield self._faulty_session(history, newest, faults, ended)
+            else:
+                yield from self._recovered_session(history, newest, ended)
+
+    def _faulty_session(
+        self, history: History, newest: SessionRow, faults: SessionFaults, ended: Sequence[SessionRow]
+    ) -> Notice:
+        """Notice of a session that is not in order.
+
+        Args:
+            ended: sessions of its suite, newest first.
+        """
+        if faults.runs:
+            # Each such night is told: results are lost for good.
+            key = f"session {newest.uuid}"
+        else:
             # The oldest of the last sessions with these problems identifies the notice.
-            kinds_of_problems = _without_numbers(_problems_of(newest))
+            kinds_of_problems = _without_numbers(faults.problems)
             first = newest
-            for row in sessions_of_suite:
-                if _without_numbers(_problems_of(row)) != kinds_of_problems:
+            for row in ended:
+                if _without_numbers(tuple(row.facts.problems)) != kinds_of_problems:
                     break
                 first = row
-            problems = _problems_of(newest)
-            yield Notice(
-                kind="session",
-                key=f"session {first.uuid} {hashlib.sha256(kinds_of_problems.encode()).hexdigest()[:16]}",
-                system=self.system,
-                title=f"{self.system}: {format_count(len(problems), 'problem')} in the session of suite {suite}",
-                lines=problems,
-                details=(),
-                link=self.settings.page_link("index.html"),
-                facts={"session": newest.uuid, "suite": suite, "problems": list(problems)},
-                made_at=int(self.now.timestamp()),
-            )
+            key = f"session {first.uuid} {hashlib.sha256(kinds_of_problems.encode()).hexdigest()[:16]}"
+        in_succession = _count_faulty(history, [row for row in ended if row.started_at <= newest.started_at])
+        repeated = f", {in_succession} sessions in succession" if in_succession > 1 else ""
+        title = f"{self.system}: session of suite {newest.suite} not in order{repeated}: {faults.sentences[0]}"
+        return Notice(
+            kind="session",
+            key=key,
+            system=self.system,
+            title=title,
+            lines=(*faults.sentences, f"iowatch history show {newest.uuid}"),
+            details=(),
+            link=self.settings.page_link(f"session/{newest.uuid}.html"),
+            facts={
+                "session": newest.uuid,
+                "suite": newest.suite,
+                "status": newest.status,
+                "problems": list(faults.sentences),
+                "in_succession": in_succession,
+            },
+            made_at=int(self.now.timestamp()),
+        )
+
+    def _recovered_session(self, history: History, newest: SessionRow, ended: Sequence[SessionRow]) -> Iterator[Notice]:
+        """Notice of the first session in order after others that were not.
+
+        Args:
+            ended: sessions of its suite, newest first.
+        """
+        earlier = [row for row in ended if row.uuid != newest.uuid]
+        faulty = _count_faulty(history, earlier)
+        if faulty == 0:
+            return
+        before = format_count(faulty, "session")
+        line = f"All expected results were received; {before} before it had failed or missing runs, or problems."
+        yield Notice(
+            kind="session",
+            key=f"recovered {newest.uuid}",
+            system=self.system,
+            title=f"{self.system}: session of suite {newest.suite} in order again",
+            lines=(line,),
+            details=(),
+            link=self.settings.page_link(f"session/{newest.uuid}.html"),
+            facts={"session": newest.uuid, "suite": newest.suite, "status": newest.status, "problems": []},
+            made_at=int(self.now.timestamp()),
+        )
+
+    def failed_night(self, record: NightRecord | None, sessions: Sequence[SessionRow]) -> Iterator[Notice]:
+        """One notice of a night that ended with an error before it had a verdict, and one of the first one after it.
+
+        Args:
+            sessions: newest first.
+        """
+        if record is None or not (record.failed or record.failed_before):
+            return
+        when = format_local_time(record.ended_s, system_zone(self.system))
+        if record.failed:
+            first_line = record.message.partition("\n")[0] or "no message"
+            title = f"{self.system}: the night failed with exit code {record.exit_code}: {first_line}"
+            lines = [f"It ended at {when} without a verdict: nothing, or not everything, was measured."]
+            lines += record.message.splitlines()
+            if record.failed_before:
+                lines.append(f"{format_count(record.failed_before, 'night')} before it failed, too.")
+            # With the number: two attempts may end within a second.
+            key = f"night {record.ended_s} {record.failed_before}"
+        else:
+            title = f"{self.system}: the night has a verdict again"
+            lines = [f"{format_count(record.failed_before, 'night')} before it ended with an error."]
+            key = f"night recovered {record.ended_s}"
+        newest = sessions[0].uuid if sessions else None
+        yield Notice(
+            kind="session",
+            key=key,
+            system=self.system,
+            title=title,
+            lines=tuple(lines),
+            details=(),
+            link=self.settings.page_link("index.html"),
+            facts={"exit_code": record.exit_code, "newest_session": newest, "failed_before": record.failed_before},
+            made_at=int(self.now.timestamp()),
+        )
 
     def overdue(self, sessions: Sequence[SessionRow]) -> Iterator[Notice]:
         """One notice per overdue session; after it, only the digest shows that sessions are missing.
@@ -243,11 +348,21 @@ class _NoticeComposer:
 
 
 def _outcome_of(session: SessionRow) -> str:
-    return "with problems" if _problems_of(session) else session.status
+    return "with problems" if _has_problems(session) else session.status
 
 
-def _problems_of(session: SessionRow) -> tuple[str, ...]:
-    return tuple(session.facts.problems)
+def _has_problems(session: SessionRow) -> bool:
+    return bool(session.facts.problems)
+
+
+def _count_faulty(history: History, sessions: Sequence[SessionRow]) -> int:
+    """Number of the first of these sessions, up to the first one that is in order."""
+    number = 0
+    for session in sessions:
+        if not assess_faults(history, session):
+            break
+        number += 1
+    return number
 
 
 def _without_numbers(problems: Sequence[str]) -> str:
@@ -399,15 +514,25 @@ def _send_waiting(outbox: Outbox, channel: ChannelSettings, deliver: Deliver) ->
     """Send the pending notices of one channel, oldest first; after a failure the others stay pending."""
     sent: list[str] = []
     queue = outbox.waiting.get(channel.name, [])
-    reason = None
+    reason, refusal = None, ""
+    # Mails that some recipients have and others refused: these wait, and later notices need not.
+    partly_sent: list[Notice] = []
     while queue and reason is None:
         try:
             _deliver_in_time(partial(deliver, channel, queue[0]))
+        except PartlyDeliveredError as error:
+            partly_sent.append(replace(queue.pop(0), recipients=error.refused))
+            refusal = error.message
         except IowatchError as error:
             reason = error.message
         else:
             sent.append(queue.pop(0).key)
-            outbox.save()
+        outbox.waiting[channel.name] = [*partly_sent, *queue]
+        outbox.save()
+    queue[:0] = partly_sent
+    outbox.waiting[channel.name] = queue
+    if partly_sent and reason is None:
+        reason = refusal
     return DeliveryReport(channel.name, channel.kind, tuple(sent), len(queue), reason)
 
 

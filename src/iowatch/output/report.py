@@ -25,8 +25,8 @@ from iowatch.core import (
     make_table,
 )
 from iowatch.output.text.findings import remaining_change_lines, verdict_finding_line, verdict_finding_text
-from iowatch.output.text.problems import lacking_run_sections
-from iowatch.output.text.sessions import format_extent
+from iowatch.output.text.problems import describe_run, lacking_run_sections
+from iowatch.output.text.sessions import format_extent, format_saturation
 from iowatch.output.text.verdict import format_retested_run, newest_session_line
 from iowatch.session.coverage import MissingRun
 from iowatch.session.plan import PlannedRun, UnavailableCase
@@ -40,11 +40,13 @@ def render_verdict(verdict: Verdict, console: Console) -> None:
     *problem_sections, unavailable_section = _problem_sections(verdict)
     console.print(verdict_line(verdict), markup=False)
     if verdict.headlines:
-        _print_table(console, _HEADLINE_COLUMNS, ("best", "n"), _headline_rows(verdict))
+        columns = _name_columns(verdict.has_several_partitions)
+        _print_table(console, (*columns, *_HEADLINE_COLUMNS), ("best", "n"), _headline_rows(verdict))
     if verdict.transfers:
         title = "MPI-IO operations per repetition (Darshan)"
         right_aligned = ("collective", "independent")
-        _print_table(console, _TRANSFER_COLUMNS, right_aligned, _transfer_rows(verdict), title)
+        columns = (*_name_columns(verdict.has_several_partitions), *_TRANSFER_COLUMNS)
+        _print_table(console, columns, right_aligned, _transfer_rows(verdict), title)
     _print_problems(console, problem_sections)
     console.print(change_lines(verdict), markup=False)
     # What cannot run here was known before the session, so it is last.
@@ -56,13 +58,27 @@ def render_verdict(verdict: Verdict, console: Console) -> None:
     console.print(f"Session {verdict.session}: {_format_duration(verdict)}", markup=False)
 
 
-_TRANSFER_COLUMNS = ("stack", "run", "operation", "collective", "independent", "printed")
+def _name_columns(has_several_partitions: bool) -> tuple[str, ...]:
+    """Columns that name a run."""
+    if has_several_partitions:
+        return ("partition", "stack", "run")
+    return ("stack", "run")
+
+
+def _name_cells(key: RunKey, has_several_partitions: bool) -> tuple[str, ...]:
+    """Cells of the columns that name a run."""
+    if has_several_partitions:
+        return (key.partition, key.stack, key.run)
+    return (key.stack, key.run)
+
+
+_TRANSFER_COLUMNS = ("operation", "collective", "independent", "printed")
 
 
 def _transfer_rows(verdict: Verdict) -> Iterator[tuple[str, ...]]:
     for counts in verdict.transfers:
-        collective, independent = str(counts.collective), str(counts.independent)
-        yield counts.stack, counts.run, counts.operation, collective, independent, counts.printed or ""
+        name = _name_cells(RunKey(counts.partition, counts.stack, counts.run), verdict.has_several_partitions)
+        yield *name, counts.operation, str(counts.collective), str(counts.independent), counts.printed or ""
 
 
 def _print_table(
@@ -103,22 +119,23 @@ def _problem_sections(verdict: Verdict) -> list[_ProblemSection]:
         "Not available here": verdict.unavailable,
     }
     sections = [_ProblemSection("Problems", verdict.problems)]
+    with_partition = verdict.has_several_partitions
     for section in lacking_run_sections(verdict.failed, verdict.missing):
-        sections.append(_ProblemSection(section.title, _problem_lines(section.problems)))
+        sections.append(_ProblemSection(section.title, _problem_lines(section.problems, with_partition)))
     for title, problems in other_problems.items():
-        sections.append(_ProblemSection(title, _problem_lines(problems)))
+        sections.append(_ProblemSection(title, _problem_lines(problems, with_partition)))
     return sections
 
 
 _LONG_REASON = 80  # characters; a shorter one is repeated, because that is easier to read
 
 
-def _problem_lines(problems: Iterable[RunProblem]) -> list[str]:
+def _problem_lines(problems: Iterable[RunProblem], with_partition: bool) -> list[str]:
     """One line per problem; a long reason, or the long cause of missing runs, is printed with its first run only."""
     lines: list[str] = []
     first_runs: dict[str, str] = {}
     for problem in problems:
-        run = f"{problem.stack} {problem.run}"
+        run = describe_run(problem, with_partition)
         cause, short_text = problem.reason, "same reason"
         # Other runs may have the cause of a missing run, too, but each lacks results of its own.
         if isinstance(problem, MissingRun) and problem.cause:
@@ -132,14 +149,15 @@ def _problem_lines(problems: Iterable[RunProblem]) -> list[str]:
     return lines
 
 
-_HEADLINE_COLUMNS = ("stack", "run", "result", "best", "unit", "n")
+_HEADLINE_COLUMNS = ("result", "best", "unit", "n")
 
 
 def _headline_rows(verdict: Verdict) -> Iterator[tuple[str, ...]]:
     for headline in verdict.headlines:
         result = f"{headline.operation} {METRICS[headline.metric].label.lower()}"
         value, samples = format_number(headline.value), str(headline.samples)
-        yield headline.stack, headline.run, result, value, headline.unit, samples
+        key = RunKey(headline.partition, headline.stack, headline.run)
+        yield *_name_cells(key, verdict.has_several_partitions), result, value, headline.unit, samples
 
 
 def _format_duration(verdict: Verdict) -> str:
@@ -177,6 +195,9 @@ def change_lines(verdict: Verdict) -> str:
     newest = newest_session_line(verdict)
     if newest and verdict.extent.is_assessed:
         lines.append(f"  this session: {newest}")
+    if verdict.saturated:
+        text = format_saturation([run.pressure_percent for run in verdict.saturated])
+        lines.append(f"  {text}: {len(verdict.saturated)} of {format_count(verdict.run_count, 'run')}")
     lines += [f"  {verdict_finding_line(finding)}" for finding in verdict.changes]
     lines += [f"  suspected: {verdict_finding_line(finding)}" for finding in verdict.suspected]
     lines += [f"  dismissed: {line}" for line in remaining_change_lines(verdict.dismissed)]
@@ -188,21 +209,24 @@ def render_plan(prepared: PreparedSession, console: Console) -> None:
     """Print the totals first, then one line per run, then the excluded runs with reasons."""
     console.print(opening_line(prepared), markup=False, soft_wrap=True)
     console.print(_format_cost(prepared), markup=False, soft_wrap=True)
-    columns = ("stack", "run", "ranks", "nodes", "bytes", "results", "longest s", "limit s")
+    columns = ("ranks", "nodes", "bytes", "results", "longest s", "limit s")
     longest_s = _longest_wall_times(prepared)
-    rows = [_plan_cells(run, longest_s.get(run.key)) for run in prepared.plan.runs]
-    _print_table(console, columns, columns[2:], rows)
+    has_several_partitions = prepared.plan.has_several_partitions
+    rows: list[tuple[str, ...]] = []
+    for run in prepared.plan.runs:
+        rows.append((*_name_cells(run.key, has_several_partitions), *_plan_cells(run, longest_s.get(run.key))))
+    _print_table(console, (*_name_columns(has_several_partitions), *columns), columns, rows)
     for group in _group_excluded(prepared):
         console.print(f"{group.title}:", markup=False)
-        for (stack, reason), count in group.counts.items():
-            console.print(f"  {stack} {format_count(count, 'run')}: {reason}", markup=False, soft_wrap=True)
+        for excluded, count in group.counts.items():
+            runs = RunKey(excluded.partition, excluded.stack, format_count(count, "run"))
+            name = describe_run(runs, has_several_partitions)
+            console.print(f"  {name}: {excluded.reason}", markup=False, soft_wrap=True)
 
 
 def _plan_cells(run: PlannedRun, longest_s: float | None) -> tuple[str, ...]:
-    """Cells of a planned run; `longest_s` is its longest wall time so far."""
+    """Cells of a planned run besides its name; `longest_s` is its longest wall time so far."""
     return (
-        run.stack,
-        run.name,
         str(run.case.ranks),
         str(run.case.nodes),
         format_size(run.volume_bytes),
@@ -220,8 +244,11 @@ def plan_document(prepared: PreparedSession) -> dict[str, Any]:
     for group in _group_excluded(prepared):
         name = group.title.lower().replace(" ", "_")
         excluded[name] = []
-        for (stack, reason), count in group.counts.items():
-            excluded[name].append({"stack": stack, "runs": count, "reason": reason})
+        for runs, count in group.counts.items():
+            document = {"stack": runs.stack, "runs": count, "reason": runs.reason}
+            if plan.has_several_partitions:
+                document["partition"] = runs.partition
+            excluded[name].append(document)
     return {
         "system": prepared.context.system.name,
         "suite": prepared.context.options.suite,
@@ -280,15 +307,24 @@ def _format_cost(prepared: PreparedSession) -> str:
 
 
 @dataclass(frozen=True)
+class _ReasonOfRuns:
+    """Why runs of a stack on a partition are excluded."""
+
+    partition: str
+    stack: str
+    reason: str
+
+
+@dataclass(frozen=True)
 class _ExcludedRuns:
     """Runs that a session does not start, with the same title in the plan.
 
     Attributes:
-        counts: number of runs by stack and reason.
+        counts: number of runs by partition, stack and reason.
     """
 
     title: str
-    counts: Counter[tuple[str, str]]
+    counts: Counter[_ReasonOfRuns]
 
 
 def _group_excluded(prepared: PreparedSession) -> list[_ExcludedRuns]:
@@ -302,7 +338,7 @@ def _group_excluded(prepared: PreparedSession) -> list[_ExcludedRuns]:
     groups: list[_ExcludedRuns] = []
     for title, excluded_runs in excluded_by_title.items():
         if excluded_runs:
-            counts = Counter((run.stack, run.reason) for run in excluded_runs)
+            counts = Counter(_ReasonOfRuns(run.partition, run.stack, run.reason) for run in excluded_runs)
             groups.append(_ExcludedRuns(title, counts))
     return groups
 
@@ -323,7 +359,9 @@ def verdict_markdown(verdict: Verdict) -> str:
     if findings:
         paragraphs.append(_bullets(findings))
     if verdict.headlines:
-        table = ["| stack | run | result | best | unit | n |", "|---|---|---|---:|---|---:|"]
+        columns = (*_name_columns(verdict.has_several_partitions), *_HEADLINE_COLUMNS)
+        rule = ["---:" if column in ("best", "n") else "---" for column in columns]
+        table = [f"| {' | '.join(columns)} |", f"|{'|'.join(rule)}|"]
         for cells in _headline_rows(verdict):
             table.append(f"| {' | '.join(map(escape_markdown, cells))} |")
         paragraphs.append("\n".join(table))
@@ -355,7 +393,10 @@ def junit_document(history: History, verdict: Verdict) -> str:
     started = datetime.fromtimestamp(history.session(verdict.session).started_at, UTC)
     suite.timestamp = f"{started:%Y-%m-%dT%H:%M:%S}"
     # Everything else that makes the verdict fail has a suite of its own.
-    references = [_JunitFailure(f"{problem.stack} {problem.run}", problem.reason) for problem in verdict.references]
+    references: list[_JunitFailure] = []
+    for problem in verdict.references:
+        name = describe_run(problem, verdict.has_several_partitions)
+        references.append(_JunitFailure(name, problem.reason))
     problems = [_JunitFailure(text, text) for text in verdict.problems]
     changes = [_JunitFailure(finding.id, verdict_finding_text(finding)) for finding in verdict.changes]
     if references:
@@ -365,6 +406,25 @@ def junit_document(history: History, verdict: Verdict) -> str:
     # Also without changes, so that readers see that the series were assessed.
     _add_failures(root, f"changes on {verdict.system}", "change", changes)
     return str(root.tostring().decode())  # type: ignore[no-untyped-call]
+
+
+def junit_error_document(name: str, message: str) -> str:
+    """A JUnit document of a command that ended with an error, so that whoever publishes it shows that."""
+    root = JUnitXml("iowatch")
+    junit_suite(root, name, [junit_case("errors", name, Error(valid_xml(message), "error"))], 0.0)
+    return str(root.tostring().decode())  # type: ignore[no-untyped-call]
+
+
+def junit_skipped_document(name: str, reason: str) -> str:
+    """A JUnit document of a session that did not take place, for example in a blackout."""
+    root = JUnitXml("iowatch")
+    junit_suite(root, name, [junit_case("sessions", name, Skipped(valid_xml(reason)))], 0.0)
+    return str(root.tostring().decode())  # type: ignore[no-untyped-call]
+
+
+def error_markdown(name: str, message: str) -> str:
+    """Markdown of a command that ended with an error."""
+    return f"### {escape_markdown(name)}: no result\n\n{escape_markdown(message)}\n"
 
 
 @dataclass(frozen=True)
@@ -408,7 +468,8 @@ def _session_cases(history: History, verdict: Verdict) -> Iterator[TestCase]:
     for problem in (*verdict.deferred, *verdict.unavailable):
         # The reason is the name: readers merge cases of equal names, and "2 cases" may name several groups.
         message = valid_xml(f"{problem.run}: {problem.reason}")
-        yield junit_case(problem.stack, problem.reason, Skipped(message))
+        class_name = f"{problem.partition}.{problem.stack}" if problem.partition else problem.stack
+        yield junit_case(class_name, problem.reason, Skipped(message))
 
 
 def junit_case(classname: str, name: str, result: FinalResult | None, time_s: float = 0.0) -> TestCase:

@@ -11,5 +11,6 @@ if TYPE_CHECKING:
     from iowatch.reference.propose import ProposalLevel, ReferenceFileChange, make_proposals, read_reference_text
     from iowatch.reference.published import cite_table, has_peak, peak_mib_per_s, published_counts
     from iowatch.reference.reviews import Decision, DecisionKind, current_author
+    from iowatch.reference.skipped_entries import skipped_entries
 else:
     __getattr__ = lazy_names(__name__)

@@ -5,13 +5,22 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, PrivateAttr, StringConstraints, model_validator
 
 from iowatch.core import Scalar, UsageError, parse_json, settings, start_of_day, suggest_name
-from iowatch.core.yamlfile import ClosedModel, Entries, append_entry, read_system_file, require_system_name
+from iowatch.core.yamlfile import (
+    ClosedModel,
+    Entries,
+    append_entry,
+    read_system_file,
+    read_valid_entries,
+    require_system_name,
+)
+from iowatch.reference.days import check_event_day
 from iowatch.site import system_names, system_zone
 
 NonEmptyText = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
@@ -41,7 +50,7 @@ class Event(ClosedModel):
     """One event.
 
     Attributes:
-        date, until: first and last day in the zone of the system; `until` is absent for one day.
+        date, until: first and last day in the zone of the system, at most a year ahead; `until` is absent for one day.
         scope: affected case parameters or axes (`file_system: scratch1`); empty: the whole system.
         parts: changes made at the same time, each of which is a possible cause.
         by: author of the entry.
@@ -62,6 +71,8 @@ class Event(ClosedModel):
 
     @model_validator(mode="after")
     def _in_order(self) -> Event:
+        check_event_day("date", self.date)
+        check_event_day("until", self.until)
         if self.until is not None and self.until < self.date:
             raise ValueError(f"'until' ({self.until}) is before 'date' ({self.date})")
         return self
@@ -119,10 +130,40 @@ def load_events(system: str) -> tuple[Event, ...]:
         file = read_system_file(path, system, EventFile)
         if file:
             events += file.events
+    return _in_zone_of(system, events)
+
+
+@dataclass(frozen=True)
+class RecordedEvents:
+    """The valid events of a system by date, and what is wrong with the others, one line each."""
+
+    events: tuple[Event, ...]
+    faults: tuple[str, ...] = ()
+
+
+def read_events(system: str) -> RecordedEvents:
+    """Return the valid events of a system, as `load_events`; an entry that is not valid hides no other one.
+
+    Raises:
+        InputError: a file is not YAML, or has another structure.
+    """
+    valid_events: list[Event] = []
+    faults: list[str] = []
+    for path in settings.all_files("events", system):
+        valid = read_valid_entries(path, system, EventFile, {"events": Event})
+        faults += valid.faults
+        if valid.file is not None:
+            valid_events += valid.file.events
+    return RecordedEvents(_in_zone_of(system, valid_events), tuple(faults))
+
+
+def _in_zone_of(system: str, system_events: Iterable[Event]) -> tuple[Event, ...]:
+    """Return events by date, with the zone of their system."""
+    by_date = sorted(system_events, key=lambda event: event.date)
     zone = system_zone(system)
-    for event in events:
+    for event in by_date:
         event._zone = zone
-    return tuple(sorted(events, key=lambda event: event.date))
+    return tuple(by_date)
 
 
 def add_event(system: str, entry: dict[str, Any]) -> Event:

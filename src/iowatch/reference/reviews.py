@@ -10,13 +10,22 @@ import getpass
 import os
 import subprocess
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import AwareDatetime, Field, StringConstraints, model_validator
 
 from iowatch.core import MachineError, UsageError, settings
-from iowatch.core.yamlfile import ClosedModel, Entries, append_entries, append_entry, read_system_file
+from iowatch.core.yamlfile import (
+    ClosedModel,
+    Entries,
+    append_entries,
+    append_entry,
+    read_system_file,
+    read_valid_entries,
+)
+from iowatch.reference.days import check_decision_day, check_last_day
 
 
 def current_author() -> str:
@@ -99,6 +108,20 @@ STATE_DECISIONS = ("accepted", "dismissed", "acknowledged")
 ASSIGNMENTS = ("assigned", "unassigned")
 
 
+class DecidedChange(ClosedModel):
+    """The change that a decision is about, as it was when a person decided: another one with the same id is not meant.
+
+    Attributes:
+        direction: of the performance.
+        size: geometric mean of the gains of its series: 0.5 is half of the performance.
+        series: identities of the changed series (`findings.decided_change`), separated by blanks.
+    """
+
+    direction: Literal["up", "down"]
+    size: Annotated[float, Field(gt=0, allow_inf_nan=False)]
+    series: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{8}( [0-9a-f]{8})*$")]
+
+
 class Decision(ClosedModel):
     """One decision; if several apply to one finding, the last unexpired one in the file counts.
 
@@ -109,6 +132,8 @@ class Decision(ClosedModel):
             `unassigned`, it has no owner. The last two do not change the state.
         by, reason, date: author, reason and day; an assignment needs no reason.
         until: last day on which the decision applies; absent: no expiry. Days are in the zone of the system.
+        about: the change that was decided about, which `iowatch review` records; absent in an entry written by hand,
+            which is about the finding that was known on its date.
     """
 
     docs = "docs/findings.md#review"
@@ -119,6 +144,7 @@ class Decision(ClosedModel):
     date: dt.date
     until: dt.date | None = None
     to: NonEmptyText | None = None
+    about: DecidedChange | None = None
 
     @model_validator(mode="after")
     def _has_reason_and_owner(self) -> Decision:
@@ -129,9 +155,10 @@ class Decision(ClosedModel):
         return self
 
     @model_validator(mode="after")
-    def _in_order(self) -> Decision:
-        if self.until is not None and self.until < self.date:
-            raise ValueError(f"'until' ({self.until}) is before 'date' ({self.date})")
+    def _has_plausible_days(self) -> Decision:
+        check_decision_day(self.date)
+        if self.until is not None:
+            check_last_day(self.date, self.until, is_acknowledged=self.decision == "acknowledged")
         if self.decision == "acknowledged" and self.until is None:
             raise ValueError("an acknowledgement needs 'until', so that it is reported again")
         return self
@@ -150,19 +177,70 @@ class LostRun(ClosedModel):
     results: Annotated[tuple[Annotated[str, StringConstraints(pattern=r"^.+ \S+$")], ...], Field(min_length=1)]
 
 
-class PlanDecision(ClosedModel):
-    """The accepted loss of results: sessions of the suite do not expect them any more.
+class AcceptedFact(ClosedModel):
+    """A fact of runs with its new value, on all nodes.
 
     Attributes:
+        fact: name, for example `variables`; `item` is the variable, file, … if the fact has several values.
+        subject: what it is about, by name: partition, stack, ….
+        before, now: values before and since the change.
+    """
+
+    fact: NonEmptyText
+    item: str = ""
+    subject: dict[NonEmptyText, str]
+    before: str
+    now: str
+
+
+class PlanDecision(ClosedModel):
+    """An accepted change of the plan: results that sessions of a suite do not expect any more, or facts of runs.
+
+    Attributes:
+        suite: of the lost results; None for facts, which are those of all suites.
         date: date and time (UTC); if a session delivers a result after it, the next loss is another one.
     """
 
     docs = Decision.docs
-    suite: NonEmptyText
-    lost: Annotated[tuple[LostRun, ...], Field(min_length=1)]
+    suite: NonEmptyText | None = None
+    lost: tuple[LostRun, ...] = ()
+    facts: tuple[AcceptedFact, ...] = ()
     by: NonEmptyText
     reason: NonEmptyText
     date: AwareDatetime
+
+    @model_validator(mode="after")
+    def _has_plausible_day(self) -> PlanDecision:
+        check_decision_day(self.date.date())
+        return self
+
+    @model_validator(mode="after")
+    def _accepts_something(self) -> PlanDecision:
+        if not self.lost and not self.facts:
+            raise ValueError("expected 'lost', the results that are not expected any more, or 'facts'")
+        if self.lost and self.suite is None:
+            raise ValueError("'lost' needs 'suite', the suite of the results")
+        return self
+
+
+class HistoryDecision(ClosedModel):
+    """The accepted loss of sessions: the history need not have them, or has others in their place.
+
+    Attributes:
+        sessions: their UUIDs.
+        date: date and time (UTC).
+    """
+
+    docs = Decision.docs
+    sessions: Annotated[tuple[NonEmptyText, ...], Field(min_length=1)]
+    by: NonEmptyText
+    reason: NonEmptyText
+    date: AwareDatetime
+
+    @model_validator(mode="after")
+    def _has_plausible_day(self) -> HistoryDecision:
+        check_decision_day(self.date.date())
+        return self
 
 
 class ReviewFile(ClosedModel):
@@ -172,6 +250,7 @@ class ReviewFile(ClosedModel):
     system: NonEmptyText
     decisions: Entries[Decision] = ()
     plans: Entries[PlanDecision] = ()
+    histories: Entries[HistoryDecision] = ()
 
 
 def review_file_path(system: str) -> Path:
@@ -191,6 +270,33 @@ def load_decisions(system: str) -> tuple[Decision, ...]:
         InputError: the file is damaged; lists every fault with file, line and field.
     """
     return _read_review_file(system).decisions
+
+
+@dataclass(frozen=True)
+class RecordedDecisions:
+    """The valid decisions of a system in file order, and what is wrong with the others, one line each."""
+
+    decisions: tuple[Decision, ...] = ()
+    plans: tuple[PlanDecision, ...] = ()
+    histories: tuple[HistoryDecision, ...] = ()
+    faults: tuple[str, ...] = ()
+
+
+def read_decisions(system: str) -> RecordedDecisions:
+    """Return the valid decisions of a system; an entry that is not valid decides nothing, and hides no other one.
+
+    Raises:
+        InputError: the file is not YAML, or has another structure.
+    """
+    entry_models: dict[str, type[ClosedModel]] = {
+        "decisions": Decision,
+        "plans": PlanDecision,
+        "histories": HistoryDecision,
+    }
+    valid = read_valid_entries(review_file_path(system), system, ReviewFile, entry_models)
+    if valid.file is None:
+        return RecordedDecisions()
+    return RecordedDecisions(valid.file.decisions, valid.file.plans, valid.file.histories, valid.faults)
 
 
 def load_plan_decisions(system: str) -> tuple[PlanDecision, ...]:
@@ -237,7 +343,16 @@ def add_decisions(
 
 
 def add_plan_decision(system: str, entry: dict[str, Any]) -> PlanDecision:
-    """Append the accepted loss of results, as `add_decision`; `entry` has the fields of `PlanDecision`."""
+    """Append an accepted change of the plan, as `add_decision`; `entry` has the fields of `PlanDecision`."""
     _read_review_file(system)
-    name = f"decision on the plan of '{entry.get('suite')}'"
+    name = "decision on facts of runs"
+    if entry.get("suite"):
+        name = f"decision on the plan of '{entry['suite']}'"
     return append_entry(review_file_path(system), system, "plans", entry, PlanDecision, name=name)
+
+
+def add_history_decision(system: str, entry: dict[str, Any]) -> HistoryDecision:
+    """Append the accepted loss of sessions, as `add_decision`; `entry` has the fields of `HistoryDecision`."""
+    _read_review_file(system)
+    name = f"decision on the history of '{system}'"
+    return append_entry(review_file_path(system), system, "histories", entry, HistoryDecision, name=name)

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from iowatch.benchmarks.suites import suite_names
+from iowatch.benchmarks.suites import current_run_name, suite_names
 from iowatch.core import InputError, IowatchError, RunKey, UnplannedRun, format_count, utc_now
 from iowatch.reference import reviews
 from iowatch.session.context import CaseSelection, SessionContext, make_context, select_cases
@@ -120,11 +120,15 @@ def _remembered_results(history: History, selection: CaseSelection) -> dict[Expe
 
 
 def _expected_and_deferred(history: History, session: SessionRow) -> list[ExpectedResult]:
-    """The results that a session expected, and those of the runs that did not fit its budget."""
+    """The results that a session expected, and those of the runs that did not fit its budget, under present names."""
     results = [*history.expected(session.uuid)]
     for run in session.facts.deferred:
         results += run.expected()
-    return results
+    return [_with_current_name(result) for result in results]
+
+
+def _with_current_name(result: ExpectedResult) -> ExpectedResult:
+    return replace(result, run_name=current_run_name(result.run_name))
 
 
 @dataclass(frozen=True)
@@ -165,9 +169,11 @@ def compare_with_memory(
         stacks = {stack.name: stack for stack in discover_stacks(context.system.name)}
     reasons = reasons_of_losses(history, context, plan, stacks, dict.fromkeys(result.key for result in lost))
     # What is lost is not reported as unavailable, too.
-    lost_cases = {(key.run, key.stack) for key in reasons}
+    lost_cases = {(key.run, key.stack, key.partition) for key in reasons}
+    # A case of a broken stack is unavailable on all partitions.
+    lost_cases |= {(key.run, key.stack, "") for key in reasons}
     unavailable = (*plan.unavailable, *_cases_of_broken_stacks(context, stacks.values()))
-    kept = tuple(case for case in unavailable if (case.name, case.stack) not in lost_cases)
+    kept = tuple(case for case in unavailable if (case.name, case.stack, case.partition) not in lost_cases)
     # In the first session everything is new.
     added = [result for result in dict.fromkeys(planned) if result not in memory] if memory else []
     added_runs: list[UnplannedRun] = []
@@ -221,20 +227,22 @@ def _accepted_losses(options: SessionOptions) -> dict[ExpectedResult, int]:
     A damaged file must not prevent the measurement: it accepts nothing, and the verdict reports it.
     """
     try:
-        decisions = reviews.load_plan_decisions(options.system)
+        recorded = reviews.read_decisions(options.system)
     except InputError as error:
         _LOG.warning("%s", error.message)
         return {}
+    for fault in recorded.faults:
+        _LOG.warning("%s", fault)
     accepted: dict[ExpectedResult, int] = {}
     # The last decision about a result counts.
-    for decision in sorted(decisions, key=lambda decision: decision.date):
+    for decision in sorted(recorded.plans, key=lambda decision: decision.date):
         if decision.suite != options.suite:
             continue
         for run in decision.lost:
             for text in run.results:
                 operation, metric = text.rsplit(" ", 1)
                 result = ExpectedResult(run.run, run.partition, run.stack, operation, metric)
-                accepted[result] = int(decision.date.timestamp())
+                accepted[_with_current_name(result)] = int(decision.date.timestamp())
     return accepted
 
 
@@ -322,7 +330,10 @@ def _plan_problems(
     for run in deferred:
         number = 1 + _count_deferrals(earlier, run.key)
         if number >= _TOO_MANY_DEFERRALS:
-            problems.append(f"{run.stack} {run.name} was deferred in {number} consecutive sessions: {run.reason}")
+            name = f"{run.stack} {run.name}"
+            if plan.has_several_partitions:
+                name = f"{run.partition} {name}"
+            problems.append(f"{name} was deferred in {number} consecutive sessions: {run.reason}")
     return problems
 
 

@@ -80,6 +80,33 @@ def next_blackout(policy: NightlyPolicy, moment: datetime, zone: tzinfo) -> Blac
     return min(upcoming, key=lambda window: window.start, default=None)
 
 
+def too_long_unmeasured(policy: NightlyPolicy, system: str, now: datetime, last_session: datetime | None) -> str | None:
+    """Why the blackouts of a system are a problem: they exclude too many nights in succession; None if they do not.
+
+    Args:
+        now: the start (UTC) of a session that a blackout excludes.
+        last_session: start of the last session that measured something; None without one.
+    """
+    zone = system_zone(system)
+    missed = 0
+    if last_session is not None:
+        missed = max(0, (now - last_session).days)
+    # The nights to come at the same time of the day, this one included.
+    next_start = now
+    while missed <= policy.unmeasured_nights and current_blackout(policy, next_start, zone) is not None:
+        missed += 1
+        next_start += _DAY
+    if missed <= policy.unmeasured_nights:
+        return None
+    since = "no session has measured anything yet"
+    if last_session is not None:
+        since = f"the last one was on {format_local_time(last_session.timestamp(), zone)}"
+    return (
+        f"blackouts leave {system} without a session for more than {policy.unmeasured_nights} nights; {since}. "
+        "Where that is meant, raise 'night: unmeasured_nights' in its system.yaml"
+    )
+
+
 def wait_for_start(
     policy: NightlyPolicy, system: str, now: datetime, sleep: Callable[[float], None] = time.sleep
 ) -> str | None:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, tzinfo
 
+from iowatch.benchmarks.suites import current_run_name
 from iowatch.core import IowatchError, RunKey, UnplannedRun, format_size
 from iowatch.session.blackouts import next_blackout
 from iowatch.session.plan import PlannedRun
@@ -71,12 +72,13 @@ def load_run_history(history: History, system: str) -> dict[RunKey, RunHistory]:
         if session.origin != "run":
             continue
         for run in history.runs(session.uuid):
-            before = run_history.get(run.key, RunHistory(run.started_at, None))
+            key = run.key._replace(run=current_run_name(run.name))
+            before = run_history.get(key, RunHistory(run.started_at, None))
             last_start_s = max(before.last_start_s, run.started_at)
             longest_wall_s = before.longest_wall_s
             if run.status == "ok" and run.wall_s:
                 longest_wall_s = max(longest_wall_s or 0.0, run.wall_s)
-            run_history[run.key] = RunHistory(last_start_s, longest_wall_s)
+            run_history[key] = RunHistory(last_start_s, longest_wall_s)
     return run_history
 
 

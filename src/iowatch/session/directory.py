@@ -18,8 +18,9 @@ from pydantic import TypeAdapter
 from iowatch import checks
 from iowatch.core import InputError, UsageError, clean_text, settings, utc_now
 from iowatch.darshan import privacy_mode
+from iowatch.session import ledger
 from iowatch.session.ingest import ingest_spool
-from iowatch.store import ExpectedResult, History, SessionFacts, SessionRecord, SessionStatus
+from iowatch.store import ExpectedResult, History, SessionFacts, SessionRecord, SessionStatus, engine_place
 
 _SESSION_FILE = "session.json"
 _ENDED_MARK = "ended"
@@ -47,7 +48,14 @@ def start_session(history: History, record: SessionRecord, expected: Sequence[Ex
     document = {**record.to_json(), "expected": [asdict(result) for result in expected]}
     checks.write_json_atomically(directory / _SESSION_FILE, document)
     history.begin_session(record, expected)
+    _record_in_ledger(history, record)
     return directory
+
+
+def _record_in_ledger(history: History, record: SessionRecord) -> None:
+    """Note beside the history that it has this session: it may be restored from an older backup later."""
+    session = history.chained_sessions(record.system)[record.uuid]
+    ledger.record_session(session, engine_place(history.engine))
 
 
 def close_session(history: History, directory: Path, status: SessionStatus) -> None:
@@ -73,6 +81,7 @@ def recover_sessions(history: History, system: str) -> list[str]:
                 continue
             # It may have been killed before the history had it.
             history.begin_session(record, expected)
+            _record_in_ledger(history, record)
         except InputError as error:
             checks.quarantine(directory, directory.name, error.message)
             continue

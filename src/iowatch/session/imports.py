@@ -39,7 +39,16 @@ from iowatch.core import (
 )
 from iowatch.darshan import parse_tool_file, parsed_tools
 from iowatch.site import default_file_system, load_system, system_zone
-from iowatch.store import Artefact, History, ResultFilter, RunRecord, SeriesFilter, SessionRecord, StackRecord
+from iowatch.store import (
+    Artefact,
+    History,
+    ResultFilter,
+    RunRecord,
+    SeriesFilter,
+    SessionRecord,
+    StackRecord,
+    damaged_results,
+)
 
 # Tables of many runs per file, which no benchmark prints, by a map.
 CSV = "csv"
@@ -159,6 +168,7 @@ def import_files(
     for path in files:
         try:
             record = _make_run_record(tool, _require_file(path), moment, system, partition, stack)
+            damaged_results.require_plausible_samples(record)
         except IowatchError as error:
             troubles.append(ImportProblem(str(path), error.message.removeprefix(f"{path}: ")))
             continue

@@ -9,7 +9,7 @@ from pathlib import Path
 from iowatch import checks
 from iowatch.core import MachineError, Output, UsageError, artefacts
 from iowatch.darshan import DarshanReader, add_overhead_result, add_trace_results, keep_darshan_log
-from iowatch.store import Artefact, History, RunRecord, StackRecord
+from iowatch.store import Artefact, History, RunRecord, StackRecord, damaged_results
 
 
 def ingest_spool(history: History, directory: Path, reader: DarshanReader | None = None) -> list[checks.SpooledCase]:
@@ -37,7 +37,10 @@ def ingest_case(
     session = case_directory.parents[1].name
     try:
         case = checks.read_spooled_case(case_directory)
-        history.record_runs(session, [make_run_record(session, case_directory, case, reader)])
+        run = make_run_record(session, case_directory, case, reader)
+        # An extension may have added results that the spool did not check.
+        damaged_results.require_plausible_samples(run)
+        history.record_runs(session, [run])
     except (MachineError, UsageError, OSError):
         raise
     except Exception as error:  # no damaged case, whatever error it causes, may block the others

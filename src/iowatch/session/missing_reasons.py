@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from iowatch.benchmarks import registry
+from iowatch.benchmarks import registry, suites
 from iowatch.core import MissingReason, RunKey, format_day, name_without_turn
 from iowatch.site import system_zone
 
@@ -67,7 +67,7 @@ def _loss_reason(context: SessionContext, plan: SessionPlan, stacks: Mapping[str
     if key.stack not in stacks_of_partition[key.partition]:
         return f"partition '{key.partition}' no longer offers the stack"
     for case in plan.unavailable:
-        if (case.name, case.stack) == (key.run, key.stack):
+        if (case.name, case.stack, case.partition) == (key.run, key.stack, key.partition):
             return case.reason
     return "the case no longer reports these results"
 
@@ -105,9 +105,10 @@ def _failure_reason(failures: Sequence[ReframeFailure], stop_reason: str | None,
 
 def _is_test_of_run(test: str, run: str) -> bool:
     """Whether a ReFrame test name, `<check> %entry=<suite>/<case>`, is that of a run, `<benchmark>:<case>#<turn>`."""
-    benchmark_name, _, case_name = name_without_turn(run).partition(":")
-    benchmark = registry.BENCHMARKS.get(benchmark_name)
+    name = name_without_turn(run)
+    benchmark = registry.BENCHMARKS.get(name.partition(":")[0])
     if benchmark is None:
         return False
     check, _, entry = test.partition(" %entry=")
-    return check == benchmark.check and entry.partition("/")[2] == case_name
+    _suite, _, case_name = entry.partition("/")
+    return check == benchmark.check and bool(case_name) and suites.run_name(benchmark.name, case_name) == name

@@ -13,7 +13,14 @@ from iowatch.benchmarks.suites import SuiteCase
 from iowatch.checks import ExtraWork
 from iowatch.core import RunKey, UnplannedRun, UsageError, format_size, suggest_name
 from iowatch.session.reframe import ReframeSite
-from iowatch.site import MeasuredFileSystem, SystemLimits, exceeded_limits, load_stack
+from iowatch.site import (
+    MeasuredFileSystem,
+    PartitionLimits,
+    SystemLimits,
+    exceeded_limits,
+    exceeded_partition_limit,
+    load_stack,
+)
 from iowatch.store import ExpectedResult
 
 
@@ -62,9 +69,10 @@ class PlannedRun:
 
 @dataclass(frozen=True)
 class UnavailableCase:
-    """A case that cannot run on a stack, and the reason.
+    """A case that cannot run on a stack of a partition, and the reason.
 
     Attributes:
+        partition: empty if it is so on all partitions.
         lacking: features that the stack lacks.
         expected: its results that stay expected, because the machine and not the suite is the reason.
     """
@@ -74,6 +82,7 @@ class UnavailableCase:
     reason: str
     lacking: frozenset[str] = frozenset()
     expected: tuple[ExpectedResult, ...] = ()
+    partition: str = ""
 
 
 @dataclass(frozen=True)
@@ -105,6 +114,14 @@ class SessionPlan:
     runs: tuple[PlannedRun, ...]
     unavailable: tuple[UnavailableCase, ...]
     lost: tuple[UnplannedRun, ...] = ()
+
+    @property
+    def has_several_partitions(self) -> bool:
+        """Whether names of runs need their partition to be unambiguous."""
+        partitions = {run.partition for run in self.runs}
+        partitions |= {run.partition for run in self.lost}
+        partitions |= {case.partition for case in self.unavailable}
+        return len(partitions - {""}) > 1
 
     @property
     def file_systems(self) -> tuple[str | None, ...]:
@@ -173,10 +190,13 @@ def make_session_plan(
     for stack in stacks:
         if stack not in site.features:
             raise _unusable_stack_error(site, stack)
+    partitions = {partition.name: partition for partition in site.partitions}
     runs: list[PlannedRun] = []
     unavailable: list[UnavailableCase] = []
     for run in _possible_runs(site, cases, stacks):
-        obstacle = _find_obstacle(run, site.features[run.stack], limits, excluded)
+        unanswered = site.unanswered.get(run.stack, {})
+        capabilities = _Capabilities(site.features[run.stack], unanswered, partitions[run.partition].limits, limits)
+        obstacle = _find_obstacle(run, capabilities, excluded)
         if obstacle is None:
             runs.append(run)
         else:
@@ -198,30 +218,55 @@ def _possible_runs(site: ReframeSite, cases: Sequence[SuiteCase], stacks: Sequen
                 yield PlannedRun(case, partition.name, stack)
 
 
-def _find_obstacle(
-    run: PlannedRun, features: frozenset[str], limits: SystemLimits | None, excluded: ExcludedRuns
-) -> UnavailableCase | None:
-    """Return why a run is not possible; None if it is.
+@dataclass(frozen=True)
+class _Capabilities:
+    """What a run can have: features of its stack, limits of its partition and of the system (None: no limits).
 
-    Args:
-        features: of its stack.
+    Attributes:
+        unanswered: features that the stack may have, and why that is not known.
     """
+
+    features: frozenset[str]
+    unanswered: Mapping[str, str]
+    partition_limits: PartitionLimits
+    system_limits: SystemLimits | None
+
+
+def _find_obstacle(run: PlannedRun, capabilities: _Capabilities, excluded: ExcludedRuns) -> UnavailableCase | None:
+    """Return why a run is not possible; None if it is."""
+    features = capabilities.features
     reasons: list[str] = []
-    lacking = frozenset(run.case.requires) - features
-    if lacking:
-        reasons.append(f"the stack does not provide {', '.join(sorted(lacking))}")
-    exceeded = exceeded_limits(run.case, limits)
-    if exceeded:
+    lacking = run.case.lacking_features(features)
+    absent = lacking.difference(capabilities.unanswered)
+    if absent:
+        reasons.append(f"the stack does not provide {', '.join(sorted(absent))}")
+    elif lacking:
+        remarks = dict.fromkeys(capabilities.unanswered[feature] for feature in sorted(lacking))
+        features_text = ", ".join(sorted(lacking))
+        reasons.append(f"it is not known whether the stack provides {features_text}: {'; '.join(remarks)}")
+    # Of a library that the stack does not have, no program has an interface.
+    elif lacking_interfaces := run.case.lacking_interfaces(features):
+        reasons.append(f"this {run.case.benchmark} has no {' and no '.join(lacking_interfaces)}")
+    exceeded_partition = exceeded_partition_limit(run.case, run.partition, capabilities.partition_limits)
+    exceeded = exceeded_limits(run.case, capabilities.system_limits)
+    # The limits of the system are not below those of its partitions: one reason is enough.
+    if exceeded_partition is not None:
+        reasons.append(exceeded_partition)
+    elif exceeded:
         reasons.append(f"requires {', '.join(exceeded)}")
     excluded_reason = excluded.reason(run.name)
     if excluded_reason is not None:
         reasons.append(excluded_reason)
     if reasons:
-        return UnavailableCase(run.name, run.stack, "; ".join(reasons), lacking)
+        # What may be there is expected: a tool that does not answer is no evidence that nothing is.
+        is_unknown = bool(lacking) and not absent and len(reasons) == 1
+        expected = tuple(run.expected()) if is_unknown else ()
+        return UnavailableCase(run.name, run.stack, "; ".join(reasons), lacking, expected, run.partition)
     if run.case.file_system in excluded.unusable:
         # The machine and not the suite is the reason: the results stay expected.
         reason = excluded.unusable[run.case.file_system]
-        return UnavailableCase(run.name, run.stack, reason, expected=tuple(run.expected()))
+        expected = tuple(run.expected())
+        return UnavailableCase(run.name, run.stack, reason, expected=expected, partition=run.partition)
     return None
 
 

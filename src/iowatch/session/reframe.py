@@ -25,7 +25,7 @@ from typing import Any
 from iowatch import checks
 from iowatch.benchmarks import registry
 from iowatch.core import InputError, MachineError, plugins, settings
-from iowatch.site import machine
+from iowatch.site import NO_PARTITION_LIMITS, PartitionLimits, machine, partition_limits
 
 _LOG = logging.getLogger(__name__)
 _POLL_S = 0.1
@@ -48,6 +48,7 @@ class ReframePartition:
         stacks: their names.
         scratch: directory for scratch files, or None.
         access: scheduler options of its jobs.
+        limits: what one job can have on it.
     """
 
     name: str
@@ -55,6 +56,7 @@ class ReframePartition:
     stacks: tuple[str, ...]
     scratch: Path | None
     access: tuple[str, ...] = ()
+    limits: PartitionLimits = NO_PARTITION_LIMITS
 
     @property
     def queue(self) -> str | None:
@@ -70,6 +72,7 @@ class ReframeSite:
     Attributes:
         features: features of each stack.
         environments: ReFrame environment by stack, for stacks whose names ReFrame does not accept.
+        unanswered: of each stack, features that it may have, and why that is not known.
     """
 
     system: str
@@ -77,6 +80,7 @@ class ReframeSite:
     partitions: tuple[ReframePartition, ...]
     features: dict[str, frozenset[str]]
     environments: dict[str, str] = field(default_factory=dict)
+    unanswered: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     def environment_of(self, stack: str) -> str:
         """Name of a stack in ReFrame."""
@@ -105,9 +109,12 @@ def load_site(system: str) -> ReframeSite:
     # A stack whose name ReFrame does not accept is an environment with another name.
     stacks: dict[str, str] = {}
     features: dict[str, frozenset[str]] = {}
+    unanswered: dict[str, Mapping[str, str]] = {}
     for environment in configuration["environments"]:
         name = environment["name"]
-        stack = environment.get("extras", {}).get("stack", name)
+        extras = environment.get("extras", {})
+        stack = extras.get("stack", name)
+        unanswered[stack] = extras.get("unanswered", {})
         stacks[name] = stack
         features[stack] = frozenset(environment.get("features", ()))
     return ReframeSite(
@@ -116,6 +123,7 @@ def load_site(system: str) -> ReframeSite:
         tuple(_make_partition(entry, stacks) for entry in described["partitions"]),
         features,
         {stack: name for name, stack in stacks.items() if stack != name},
+        unanswered,
     )
 
 
@@ -125,13 +133,15 @@ def _make_partition(entry: dict[str, Any], stacks: Mapping[str, str]) -> Reframe
     Args:
         stacks: environment -> stack.
     """
-    scratch = entry.get("extras", {}).get("scratch")
+    extras = entry.get("extras", {})
+    scratch = extras.get("scratch")
     return ReframePartition(
         name=entry["name"],
         scheduler=entry["scheduler"],
         stacks=tuple(stacks[environment] for environment in entry["environs"]),
         scratch=Path(scratch) if scratch else None,
         access=tuple(entry.get("access", ())),
+        limits=partition_limits(entry["scheduler"], extras.get("nodes"), entry.get("processor", {}).get("num_cpus")),
     )
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -213,11 +213,18 @@ def run_suite(history: History, context: SessionContext) -> SessionSummary:
         with lock_file_systems(history, context, prepared.plan) as session:
             prepared = replace(prepared, plan=prepared.plan.without(session.unusable))
             _LOG.info("%s", opening_line(prepared))
-            for stack, reason in dict.fromkeys((run.stack, run.reason) for run in prepared.plan.lost):
-                _LOG.warning("%s: %s; its runs are counted as missing", stack, reason)
+            for subject, reason in dict.fromkeys(_subjects_of_losses(prepared.plan)):
+                _LOG.warning("%s: %s; its runs are counted as missing", subject, reason)
             execution = SessionExecution(history, session, prepared)
             execution.run()
     return replace(execution.summary, recovered=recovered, wall_s=time.monotonic() - started)
+
+
+def _subjects_of_losses(plan: SessionPlan) -> Iterator[tuple[str, str]]:
+    """Yield the stack of each lost run, with its partition if there are several, and the reason."""
+    for run in plan.lost:
+        subject = f"{run.partition} {run.stack}" if plan.has_several_partitions else run.stack
+        yield subject, run.reason
 
 
 def opening_line(prepared: PreparedSession) -> str:
@@ -384,7 +391,10 @@ class SessionExecution(SessionRunner):
         done, planned = self.summary.runs, self._planned_count
         remaining_s = (time.monotonic() - self._started) / done * (planned - done)
         left = f"[{done}/{planned}, {remaining_s:.0f} s left]"
-        _LOG.info("%s %s %s: %s", left, case.stack_name, case.name, _describe_result(case))
+        name = f"{case.stack_name} {case.name}"
+        if self.plan.has_several_partitions:
+            name = f"{case.partition} {name}"
+        _LOG.info("%s %s: %s", left, name, _describe_result(case))
 
 
 def find_suspected_runs(history: History, uuid: str, plan: SessionPlan) -> tuple[PlannedRun, ...]:

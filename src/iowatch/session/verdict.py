@@ -21,20 +21,24 @@ from iowatch.core import (
     format_number,
     headline_metrics,
     name_without_turn,
+    processor_saturation,
 )
 from iowatch.findings import (
     Finding,
     HistoryExtent,
     Retest,
+    damaged_result_problems,
     find_retests,
     history_extent,
     outside_results,
     update_findings,
 )
-from iowatch.reference import bandwidth, published_counts
-from iowatch.session import conditions
+from iowatch.reference import bandwidth, published_counts, skipped_entries
+from iowatch.session import conditions, fact_comparison
+from iowatch.session.continuity import lost_session_problems
 from iowatch.session.coverage import MissingRun, assess_coverage
 from iowatch.session.missing_reasons import reasons_of_failures, recorded_losses
+from iowatch.session.plan import UnavailableCase
 from iowatch.session.run import SessionSummary
 from iowatch.site import suite_on_system
 from iowatch.store import (
@@ -64,6 +68,7 @@ class HeadlineResult:
     value: float
     unit: str
     samples: int
+    partition: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +85,21 @@ class TransferCounts:
     collective: int = 0
     independent: int = 0
     printed: str | None = None
+    partition: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SaturatedRun:
+    """A run of which other processes used the processors of its node; levels and references leave it out.
+
+    Attributes:
+        pressure_percent: time in which a process waited for a processor before the run.
+    """
+
+    partition: str
+    stack: str
+    run: str
+    pressure_percent: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +137,7 @@ class Verdict:
         stopped: reason why the session ended before all runs were executed, or None.
         repeated: number of runs that were repeated because a change is suspected.
         retests: where and when each retest ran, and what it measured.
+        saturated: runs on nodes whose processors others used; `run_count` is that of all runs of the session.
         references: results outside the bounds of their references, and invalid references.
         outside_usual: results without a reference that are outside the usual range of their series; `changes` has those
             whose loss is unusual.
@@ -146,12 +167,23 @@ class Verdict:
     stopped: str | None = None
     repeated: int = 0
     retests: tuple[RetestedRun, ...] = ()
+    saturated: tuple[SaturatedRun, ...] = ()
+    run_count: int = 0
     references: tuple[RunProblem, ...] = ()
     outside_usual: tuple[RunProblem, ...] = ()
     problems: tuple[str, ...] = ()
     newest: NewestSessionReport | None = None
     current: tuple[Finding, ...] = ()
     install_commands: tuple[str, ...] = ()
+
+    @property
+    def has_several_partitions(self) -> bool:
+        """Whether names of runs need their partition to be unambiguous."""
+        partitions = {headline.partition for headline in self.headlines}
+        partitions |= {counts.partition for counts in self.transfers}
+        problems = (*self.failed, *self.missing, *self.references, *self.unavailable, *self.deferred, *self.added)
+        partitions |= {problem.partition for problem in problems}
+        return len(partitions - {""}) > 1
 
     @property
     def exit_code(self) -> int:
@@ -170,20 +202,31 @@ def assess_session(history: History, summary: SessionSummary) -> Verdict:
     reasons_of_failure = reasons_of_failures(summary.failures, summary.stop_reason, unexplained_keys)
     coverage = assess_coverage(history, session, {**reasons_of_failure, **reasons_of_loss})
     findings = update_findings(history, session.system)
+    # What ran is what ran before.
+    fact_differences = fact_comparison.compare_facts(history, session)
     # Pages and notices read from the facts of the session what is known only now.
-    unavailable = _count_by_reason("unavailable", [(case.stack, case.reason) for case in summary.unavailable])
+    partitions = {result.partition for result in history.expected(session.uuid)}
+    partitions |= {case.partition for case in summary.unavailable}
+    partitions |= {run.partition for run in summary.deferred_runs}
+    names_partitions = len(partitions - {""}) > 1
+    unavailable = _count_by_reason("unavailable", summary.unavailable, names_partitions)
     history.add_facts(
         session.uuid,
         SessionFacts(
             unavailable=unavailable,
             install_commands=tuple(summary.install_commands),
             missing_reasons=tuple(reasons_of_failure.values()),
+            fact_differences=fact_differences,
         ),
     )
     problems = [
         *summary.problems,
         *_quarantine_problems(history, session.system),
         *conditions.ended_series(history, session),
+        *lost_session_problems(history, session.system),
+        *damaged_result_problems(history, session.system),
+        *skipped_entries(session.system),
+        *fact_comparison.fact_problems(session.system, fact_differences),
         *_damaged_file_problems(session.started_at // DAY_S),
     ]
     # The update of the findings has added its facts.
@@ -209,12 +252,14 @@ def assess_session(history: History, summary: SessionSummary) -> Verdict:
         recovered=summary.recovered,
         wall_s=summary.wall_s,
         benchmark_s=summary.benchmark_s,
-        deferred=_count_by_reason("deferred", [(run.stack, run.reason) for run in summary.deferred_runs]),
+        deferred=_count_by_reason("deferred", summary.deferred_runs, names_partitions),
         added=tuple(_added_problem(run) for run in summary.added_runs),
         dismissed=tuple(finding for finding in findings if finding.dismissed_change_remains),
         stopped=summary.stop_reason,
         repeated=summary.retest_count,
         retests=_retested_runs(history, runs),
+        saturated=_saturated_runs(runs),
+        run_count=len(runs),
         references=(*_values_outside_references(history, session, runs), *_reference_errors(summary)),
         outside_usual=_values_outside_usual(history, updated_session, runs),
         problems=_store_problems(history, session, problems),
@@ -229,6 +274,15 @@ def _suspected_without_action(findings: Sequence[Finding]) -> tuple[Finding, ...
 def _added_problem(run: UnplannedRun) -> RunProblem:
     results = [f"{operation} {metric}" for operation, metric in run.results]
     return RunProblem("added", run.stack, run.name, ", ".join(results), run.partition)
+
+
+def _saturated_runs(runs: Sequence[RunRow]) -> tuple[SaturatedRun, ...]:
+    saturated: list[SaturatedRun] = []
+    for run in runs:
+        pressure = processor_saturation(run.facts.document)
+        if pressure is not None:
+            saturated.append(SaturatedRun(run.partition, run.stack, run.name, pressure))
+    return tuple(saturated)
 
 
 def _quarantine_problems(history: History, system: str) -> list[str]:
@@ -288,6 +342,7 @@ def _headline_results(
                     value=metric.best(samples),
                     unit=metric.unit,
                     samples=len(samples),
+                    partition=run.partition,
                 )
             )
     return tuple(headlines)
@@ -337,7 +392,8 @@ def _transfer_counts(history: History, runs: Sequence[RunRow]) -> tuple[Transfer
             counts = counts_of_operations.get(operation)
             if counts is None:
                 published = published_counts(series.case)
-                counts = TransferCounts(run.stack, run.name, operation, printed=published.text if published else None)
+                printed = published.text if published else None
+                counts = TransferCounts(run.stack, run.name, operation, printed=printed, partition=run.partition)
             number = round(samples[-1])
             # Each of the two metrics is a series of its own.
             if series.metric == _COLLECTIVE_METRIC:
@@ -417,19 +473,39 @@ def _outside_usual_reason(series: SeriesRow, result: OutsideResult) -> str:
 
 def _reference_errors(summary: SessionSummary) -> tuple[RunProblem, ...]:
     """Failures of checks after the measurement: an invalid reference, or a missing required entry."""
-    stacks_and_reasons: list[tuple[str, str]] = []
+    errors: list[_ReasonOfStack] = []
     for failure in summary.failures:
         if failure.phase != "performance" or failure.error == _OUTSIDE_REFERENCE:
             continue
         # The message of an error that iowatch reports is complete without the class of the error.
         is_reported = failure.error == InputError.__name__ and failure.message
-        stacks_and_reasons.append((failure.stack, failure.message if is_reported else failure.reason))
-    return _count_by_reason("outside reference", stacks_and_reasons)
+        errors.append(_ReasonOfStack("", failure.stack, failure.message if is_reported else failure.reason))
+    return _count_by_reason("outside reference", errors, names_partitions=False)
 
 
-def _count_by_reason(kind: ProblemKind, stacks_and_reasons: Iterable[tuple[str, str]]) -> tuple[RunProblem, ...]:
-    """One entry per stack and reason, with the number of cases."""
+@dataclass(frozen=True, slots=True)
+class _ReasonOfStack:
+    """Why something is said of a case on a stack; the partition is empty if it is not known, or not named."""
+
+    partition: str
+    stack: str
+    reason: str
+
+
+def _count_by_reason(
+    kind: ProblemKind, cases: Iterable[UnavailableCase | UnplannedRun | _ReasonOfStack], names_partitions: bool
+) -> tuple[RunProblem, ...]:
+    """One entry per partition, stack and reason, with the number of cases.
+
+    Args:
+        names_partitions: whether there are several partitions; the only one is not named.
+    """
+    reasons: list[_ReasonOfStack] = []
+    for case in cases:
+        partition = case.partition if names_partitions else ""
+        reasons.append(_ReasonOfStack(partition, case.stack, case.reason))
     problems: list[RunProblem] = []
-    for (stack, reason), number in Counter(stacks_and_reasons).items():
-        problems.append(RunProblem(kind, stack, format_count(number, "case"), reason))
+    for group, number in Counter(reasons).items():
+        count = format_count(number, "case")
+        problems.append(RunProblem(kind, group.stack, count, group.reason, group.partition))
     return tuple(problems)

@@ -9,12 +9,17 @@ if TYPE_CHECKING:
     from iowatch.site.init import write_system
     from iowatch.site.machine import is_slurm
     from iowatch.site.schedulers import (
+        NO_PARTITION_LIMITS,
         Allocation,
+        PartitionLimits,
         avoiding_options,
         current_allocation,
+        earlier_starts,
         exceeded_limits,
+        exceeded_partition_limit,
         job_nodes,
         job_state,
+        partition_limits,
     )
     from iowatch.site.stack.load import discover_stacks, load_stack, read_stack_json
     from iowatch.site.stack.records import (

@@ -16,7 +16,7 @@ from iowatch.site import MeasuredFileSystem, Stack, System, covariates, discover
 from iowatch.site.stack import install as stack_install
 from iowatch.site.stack import load as stacks
 from iowatch.site.stack import probe as stack_probe
-from iowatch.site.stack.records import parse_pinned_spec, root_specs
+from iowatch.site.stack.records import StackPart, parse_pinned_spec, root_specs
 
 
 @dataclass(frozen=True)
@@ -159,8 +159,11 @@ class DoctorReport:
 
 
 def apt_install_command(packages: Sequence[str]) -> str:
-    """Return the command line that installs Debian packages, with sudo unless root."""
-    command = f"apt-get install -y {' '.join(packages)}"
+    """Return the command line that installs Debian packages, with sudo unless root.
+
+    It waits ten minutes for the lock of dpkg, which the first boot of a machine holds.
+    """
+    command = f"apt-get install -y -o DPkg::Lock::Timeout=600 {' '.join(packages)}"
     if os.getuid() == 0:
         return command
     return f"sudo {command}"
@@ -204,6 +207,10 @@ def examine_machine(system: str = "local") -> DoctorReport:
         problems=tuple(dict.fromkeys(problems)),
         broken_stacks=tuple(f"{stack.name}: {stack.note}" for stack in stacks_of_system if stack.status == "broken"),
         scratch=directories.default,
+        file_systems=tuple(
+            replace(mount, writable=mount.writable or mount.mount in directories.mounts)
+            for mount in report.file_systems
+        ),
         other_file_systems=directories.others,
         unanswered=_unanswered_queries(described),
     )
@@ -232,11 +239,13 @@ class _Directories:
     Attributes:
         default: directory and file system of the default one; None if it cannot be used.
         others: the same of the others that suites measure, or why they cannot be used, by name.
+        mounts: mount points of those that can be written.
         faults: why sessions cannot start.
     """
 
     default: str | None = None
     others: dict[str, str] = field(default_factory=dict)
+    mounts: set[str] = field(default_factory=set)
     faults: list[str] = field(default_factory=list)
 
 
@@ -244,7 +253,7 @@ def _find_directories(system: System) -> _Directories:
     directories = _Directories()
     for file_system in system.measured_file_systems:
         try:
-            description = _describe_directory(file_system)
+            description = _examine_directory(file_system, directories.mounts)
         except (MachineError, UsageError) as error:
             if file_system.is_default:
                 directories.faults.append(str(error))
@@ -257,15 +266,22 @@ def _find_directories(system: System) -> _Directories:
     return directories
 
 
-def _describe_directory(file_system: MeasuredFileSystem) -> str:
-    """Return the directory and the file system that it is on.
+def _examine_directory(file_system: MeasuredFileSystem, mounts: set[str]) -> str:
+    """Return the directory and the file system that it is on, after a file was written to it.
+
+    Args:
+        mounts: to which the mount point is added.
 
     Raises:
-        MachineError, UsageError: it is on another file system than declared, or the path is not usable.
+        MachineError, UsageError: it is on another file system than declared, or cannot be written.
     """
     if file_system.node_local:
         return f"{file_system.path()} on each node, which this machine cannot examine"
     identity = storage.examine_scratch(file_system.path(), file_system.declared)
+    # Its mount point usually belongs to root: what counts is the directory.
+    storage.check_writable(file_system.path())
+    if identity is not None and identity.mount:
+        mounts.add(identity.mount)
     description = f"{file_system.path()} on {identity or 'an unknown file system'}"
     if not file_system.declared.declared:
         description += " (not declared in system.yaml: compared with the last session)"
@@ -294,11 +310,21 @@ def _versions_in_stacks(requirement: Requirement, usable_stacks: Iterable[Stack]
         for part in stack.parts:
             if part.name not in requirement.parts:
                 continue
-            version = f"{part.version} ({stack.name})"
+            lacking = _lacking_interfaces(requirement, part)
+            version = f"{part.version} ({', '.join([stack.name, *lacking])})"
             if len(requirement.parts) > 1:
                 version = f"{part.name} {version}"
             versions.append(version)
     return tuple(versions)
+
+
+def _lacking_interfaces(requirement: Requirement, part: StackPart) -> list[str]:
+    """Return what the build of a benchmark lacks: `no HDF5 interface`."""
+    benchmark = BENCHMARKS.get(requirement.feature or "")
+    if benchmark is None:
+        return []
+    lacking = [interface for interface in benchmark.interfaces if stack_probe.lacks_interface(part, interface)]
+    return [f"no {interface.title}" for interface in lacking]
 
 
 def _darshan_reader() -> RequirementStatus:

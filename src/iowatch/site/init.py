@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from iowatch.core import MachineError, UsageError, escape_line, file_system_type, settings, suggest_name, units
-from iowatch.site import file_system, machine, schedulers, storage, system, trial
+from iowatch.site import file_system, machine, repository, schedulers, storage, system, trial
 
 _LOG = logging.getLogger(__name__)
 
@@ -58,6 +58,7 @@ class InitResult:
         verified, unverified: what was tried with success and without, or not at all.
         refused: whether an answer that was given as an option failed its trial.
         commands: what to run next, with its purpose.
+        recipes: files for schedulers that name this system now.
     """
 
     name: str
@@ -67,6 +68,7 @@ class InitResult:
     unverified: tuple[str, ...]
     refused: bool
     commands: tuple[tuple[str, str], ...]
+    recipes: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "commands": [command for command, _ in self.commands]}
@@ -119,7 +121,7 @@ def missing_facts(facts: MachineFacts) -> tuple[str, ...]:
     if facts.scheduler != "local" and not facts.partitions:
         gaps.append(f"queues of {facts.scheduler}: no answer")
     if facts.scheduler != "local" and any(partition.cores is None for partition in facts.partitions):
-        gaps.append("cores of the compute nodes: the value of this login node is used")
+        gaps.append("cores of the compute nodes: ranks_per_node is the number of cores of this login node")
     if facts.mpi_types is None:
         gaps.append("PMI type for srun (MpiDefault): see MPI_TYPES in reframe.py")
     if not any(mount.technology in storage.PARALLEL_TECHNOLOGIES for mount in facts.mounts):
@@ -567,7 +569,8 @@ def _partition_setting(partition: machine.QueueInfo | None, facts: MachineFacts,
     else:
         queue = json.dumps(partition.name)
     name = re.sub(r"[^\w.-]", "-", partition.name)
-    cores = partition.cores or facts.cores
+    # Cores of this login node are no limit of other nodes.
+    cores = facts.cores if facts.scheduler == "local" else partition.cores
     minutes = min(partition.minutes or 60, 60)
     setting = f'    {{"name": "{name}", "queue": {queue}, "cores": {cores}, "time_limit": "{minutes}m"}},'
     fault = unverified.get(f"partition {partition.name}")
@@ -606,6 +609,7 @@ def reframe_settings_text(facts: MachineFacts, interview: Interview, answers: An
         '# More options of every job, for example ["--account=my-project"].',
         f"ACCESS = {json.dumps(access_of(answers, facts))}",
         "# Queues: name for ReFrame, name for the scheduler (None: its default), cores of a node, longest job.",
+        "# Limits of cases are the cores (None: not known), and `count` of the nodes of that name in system.yaml.",
         *partition_trials,
         "PARTITIONS = [",
         *(_partition_setting(queue, facts, interview.unverified) for queue in queues),
@@ -660,6 +664,7 @@ def write_system(
         unverified=unverified,
         refused=ask is None and has_given_answer and bool(unverified),
         commands=_next_commands(name),
+        recipes=tuple(map(str, repository.name_system_in_recipes(name))),
     )
 
 

@@ -40,7 +40,12 @@ def is_slurm(scheduler: str) -> bool:
 
 @dataclass(frozen=True)
 class QueueInfo:
-    """A queue of the scheduler; numbers are None if not reported. `default`: jobs go there if they name none."""
+    """A queue of the scheduler; numbers are None if not reported.
+
+    Attributes:
+        cores: of its smallest nodes.
+        default: jobs go there if they name none.
+    """
 
     name: str
     nodes: int | None = None
@@ -146,16 +151,15 @@ def _slurm_partitions() -> list[QueueInfo]:
         # `*` marks the default partition.
         name = marked_name.removesuffix("*")
         nodes = int(node_count)
-        # A partition has a row for each type of its nodes.
+        # `4+` is four and more.
+        least_cores = int(cores.rstrip("+")) or None
+        # A partition has a row for each type of its nodes; a case must fit on each of them.
         if name in partitions:
             nodes += partitions[name].nodes or 0
+            least_cores = min(filter(None, (least_cores, partitions[name].cores)), default=None)
         # A partition without nodes has zeros: nothing is known of its nodes.
         partitions[name] = QueueInfo(
-            name,
-            nodes=nodes or None,
-            cores=int(cores.rstrip("+")) or None,
-            minutes=_slurm_minutes(limit),
-            default=marked_name != name,
+            name, nodes=nodes or None, cores=least_cores, minutes=_slurm_minutes(limit), default=marked_name != name
         )
     return list(partitions.values())
 

@@ -2,6 +2,7 @@
 
 A job prints path, SHA-256 and libraries of its program, and the variables that MPI and the I/O libraries read. Another
 installation first on PATH or LD_LIBRARY_PATH, or the output of an earlier run, gives valid numbers of something else.
+Where the node lacks a tool for this, nothing could be compared: the run fails with that reason.
 """
 
 from __future__ import annotations
@@ -29,8 +30,17 @@ _LIBRARIES = {
 }
 # Variables that change how a program does its I/O; those that a launcher sets for its own ranks are not in the job.
 _PREFIXES = "ROMIO|MPICH|OMPI_MCA|PRTE_MCA|PMIX_MCA|I_MPI|MV2|UCX|FI|HDF5|NETCDF|PNETCDF"
-_VARIABLES = f"LD_PRELOAD|({_PREFIXES})_[A-Za-z0-9_]*"
+_VARIABLES = f"LD_PRELOAD|LD_AUDIT|GLIBC_TUNABLES|({_PREFIXES})_[A-Za-z0-9_]*"
+# Variables with which Open MPI tells a program about its start, if ReFrame itself was started so: others in each start.
+_VARIABLES_OF_START = re.compile(
+    r"(?:OMPI|PRTE|PMIX)_MCA_(?:orte|prte|ess|pmix|ompi)_"
+    r"\w*(?:jobid|vpid|uri\d?|transports|app_ctx|num_procs|nodelist|session_dir)"
+)
 _TIMEOUT_S = 20
+# Programs that the lines of a job start to examine its program.
+_TOOLS = ("cut", "date", "env", "grep", "ldd", "readlink", "sed", "sha256sum", "timeout", "tr", "uname", "xargs")
+# What `ldd` of glibc and of musl print about a program without shared libraries, or a script.
+_WITHOUT_LIBRARIES = "not a dynamic executable|statically linked|Not a valid dynamic program"
 
 
 @dataclass(frozen=True)
@@ -40,6 +50,8 @@ class ProgramFacts:
     Attributes:
         path: the program, symbolic links resolved; None if it was not found.
         libraries: paths of the libraries that it loads, resolved.
+        checksums: SHA-256 of these libraries, by path; of those that stacks describe.
+        unread: why something could not be found out, one sentence each.
         environment: variables that MPI and the I/O libraries read.
         zone: offset of the node's clock from UTC, as `date +%z` prints it.
         host: name of the node.
@@ -48,28 +60,51 @@ class ProgramFacts:
     path: str | None = None
     sha256: str | None = None
     libraries: tuple[str, ...] = ()
+    checksums: Mapping[str, str] = field(default_factory=dict)
+    unread: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
     zone: str = "+0000"
     host: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """Facts of the run; of the libraries those that stacks describe."""
+        """Facts of the run; of the libraries those that stacks describe; empty if the job did not start."""
+        if self == ProgramFacts():
+            return {}
         described = re.compile("|".join(_LIBRARIES.values()))
         libraries = [path for path in self.libraries if described.match(Path(path).name)]
-        return {"path": self.path, "sha256": self.sha256, "libraries": libraries}
+        variables = {}
+        for name, value in self.environment.items():
+            if not _VARIABLES_OF_START.fullmatch(name):
+                variables[name] = value
+        return {
+            "path": self.path,
+            "sha256": self.sha256,
+            "libraries": libraries,
+            "library_checksums": {path: self.checksums.get(path, "not recorded") for path in libraries},
+            "variables": variables,
+        }
 
 
 def program_commands(program: str, target: str) -> list[str]:
     """Return lines of a job's script that print the facts about a program to the file `target`."""
     limited = f"timeout {_TIMEOUT_S}"
+    described = "|".join(_LIBRARIES.values()).replace("(?:", "(").replace("\\w", "[A-Za-z0-9_]")
     return [
         f'_iowatch_program=$(readlink -f "$(command -v {shlex.quote(program)})")',
+        f'_iowatch_ldd=$({limited} ldd "$_iowatch_program" 2>&1); _iowatch_ldd_code=$?',
+        # One `readlink` for all libraries: one for each takes longer than the rest of this script.
+        "_iowatch_libraries=$(echo \"$_iowatch_ldd\" | sed -n 's/.*=> \\(\\/[^ ]*\\) .*/\\1/p' | "
+        "tr '\\n' '\\0' | xargs -0r readlink -f)",
         "{",
         'echo "path=$_iowatch_program"; echo "zone=$(date +%z)"; echo "host=$(uname -n)"',
         f'echo "sha256=$({limited} sha256sum < "$_iowatch_program" | cut -d " " -f 1)"',
-        # One `readlink` for all libraries: one for each takes longer than the rest of this script.
-        f"{limited} ldd \"$_iowatch_program\" | sed -n 's/.*=> \\(\\/[^ ]*\\) .*/\\1/p' | "
-        "tr '\\n' '\\0' | xargs -0r readlink -f | sed 's/^/library=/'",
+        f"for _iowatch_tool in {' '.join(_TOOLS)}; do "
+        'command -v "$_iowatch_tool" > /dev/null || echo "missing=$_iowatch_tool"; done',
+        f'case $_iowatch_ldd_code-$(echo "$_iowatch_ldd" | grep -cE {shlex.quote(_WITHOUT_LIBRARIES)}) in '
+        '0-*|*-[1-9]*) ;; *) echo "ldd=$_iowatch_ldd_code";; esac',
+        'echo "$_iowatch_libraries" | sed -n "s/^./library=&/p"',
+        f'echo "$_iowatch_libraries" | grep -E {shlex.quote(f"/({described})[^/]*$")} | tr "\\n" "\\0" | '
+        f'{limited} xargs -0r sha256sum | sed "s/^/checksum=/"',
         f"env | grep -E '^({_VARIABLES})=' | sed 's/^/variable=/'",
         f"}} > {target} 2> /dev/null",
     ]
@@ -80,6 +115,8 @@ def parse_program_facts(text: str) -> ProgramFacts:
     facts: dict[str, str] = {}
     variables: dict[str, str] = {}
     libraries: set[str] = set()
+    checksums: dict[str, str] = {}
+    unread: list[str] = []
     for line in text.splitlines():
         name, _, value = line.partition("=")
         if name == "variable":
@@ -87,6 +124,13 @@ def parse_program_facts(text: str) -> ProgramFacts:
             variables[variable] = content
         elif name == "library":
             libraries.add(value)
+        elif name == "checksum":
+            sha256, _, path = value.partition("  ")
+            checksums[path] = sha256
+        elif name == "missing":
+            unread.append(f"the node has no '{value}': the program and its libraries could not be examined")
+        elif name == "ldd" and facts.get("path"):
+            unread.append(f"the libraries of the program could not be read: ldd ended with exit code {value}")
         else:
             # The first line counts: a later one can belong to a variable with several lines.
             facts.setdefault(name, value)
@@ -94,6 +138,8 @@ def parse_program_facts(text: str) -> ProgramFacts:
         path=facts.get("path") or None,
         sha256=facts.get("sha256") or None,
         libraries=tuple(sorted(libraries)),
+        checksums=checksums,
+        unread=tuple(unread),
         environment=variables,
         zone=facts.get("zone", "+0000"),
         host=facts.get("host", ""),

@@ -32,7 +32,7 @@ from reframe.core.systems import System as ReframeSystem
 from reframe.utility.typecheck import Duration
 
 from iowatch.core import InputError, IowatchError, MachineError, roots, settings, suggest_name
-from iowatch.site import Stack, discover_stacks, load_system, read_stack_json, write_stack_files
+from iowatch.site import Stack, System, discover_stacks, load_system, read_stack_json, write_stack_files
 from iowatch.site.schedulers import BLOCKED_REASONS, SCHEDULER_OPTIONS, access_options, with_mpi_types
 from iowatch.site.stack.probe import features_of_stack
 
@@ -145,6 +145,7 @@ def reframe_environment(stack: Stack) -> dict[str, Any]:
             "activate": str(directory / "activate.sh"),
             "stack_json": str(directory / "stack.json"),
             "versions": {part.name: part.version for part in stack.parts},
+            "unanswered": dict(stack.unanswered),
         },
     }
 
@@ -191,7 +192,8 @@ def system_configuration(
         launcher: None for that of the scheduler.
         mpi_types: srun's `--mpi` type for each MPI.
         access: additional options of every job.
-        partitions: queues with `name`, `queue` (None: the scheduler's default), `cores` per node and `time_limit`.
+        partitions: queues with `name`, `queue` (None: the scheduler's default), `cores` per node (None: not known) and
+            `time_limit`. The nodes of a queue are those of the same name in system.yaml.
     """
     system = load_system(Path(path).resolve().parent.name)
     environments = with_mpi_types(reframe_environments(system.name), mpi_types)
@@ -206,8 +208,12 @@ def system_configuration(
             "sched_options": {"slurm_job_cancel_reasons": BLOCKED_REASONS},
             "max_jobs": 1,  # one job at a time, so that benchmarks do not disturb each other
             "time_limit": queue["time_limit"],
-            "processor": {"num_cpus": queue["cores"]},
-            "extras": {"scratch": str(system.scratch_directory()), "queue_minutes": system.limits.queue_minutes},
+            "processor": _processor(options.scheduler, queue["cores"]),
+            "extras": {
+                "scratch": str(system.scratch_directory()),
+                "queue_minutes": system.limits.queue_minutes,
+                "nodes": _node_count(system, queue["queue"]),
+            },
         }
         for queue in partitions
     ]
@@ -221,6 +227,22 @@ def system_configuration(
         "partitions": described,
     }
     return {"systems": [configured], "environments": environments}
+
+
+def _node_count(system: System, queue: str | None) -> int | None:
+    """Return the number of nodes in system.yaml with the name of a queue; None if one of their counts is not stated."""
+    counts = [node_type.count for node_type in system.nodes if node_type.name == queue]
+    stated_counts = [count for count in counts if count is not None]
+    if not counts or len(stated_counts) < len(counts):
+        return None
+    return sum(stated_counts)
+
+
+def _processor(scheduler: str, cores: int | None) -> dict[str, int]:
+    """Return ReFrame's `processor` of a partition; without it ReFrame examines this machine."""
+    if cores is None and scheduler == "local":
+        cores = os.cpu_count()
+    return {} if cores is None else {"num_cpus": cores}
 
 
 def published_configuration(name: str, *, scheduler: str, launcher: str, features: Sequence[str]) -> dict[str, Any]:

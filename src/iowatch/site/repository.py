@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import sys
 from pathlib import Path
 
 from iowatch.core import UsageError, roots, settings
 from iowatch.site import machine
+from iowatch.site.system import SYSTEM_PLACEHOLDER
 
 _FOLDERS = ("systems", "suites", "workloads", "stacks", "reference/bandwidth", "events", "reviews", "maps")
 # Files of an empty repository of a code host.
@@ -79,6 +81,29 @@ def _site_texts(site: Path, title: str | None, timezone: str | None) -> dict[str
             text = _with_program(text)
         texts[f"ci/{path.name}"] = text
     return texts
+
+
+_SYSTEM_OPTION = re.compile(rf"(?<=--system[ =]){SYSTEM_PLACEHOLDER}\b")
+
+
+def name_system_in_recipes(system: str) -> list[Path]:
+    """Write the name of a system into the files for schedulers of the site where they have none yet; return these.
+
+    They have the placeholder until the first system is described. iowatch's own files are not changed.
+    """
+    directory = settings.site_root() / "ci"
+    if settings.site_root() == settings.product_root() or not directory.is_dir():
+        return []
+    named_files: list[Path] = []
+    for path in sorted(directory.iterdir()):
+        if not path.is_file():
+            continue
+        text = path.read_text(encoding="utf-8")
+        named = _SYSTEM_OPTION.sub(system, text)
+        if named != text:
+            path.write_text(named, encoding="utf-8")
+            named_files.append(path)
+    return named_files
 
 
 def _with_program(recipe: str) -> str:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from iowatch.benchmarks.suites import SuiteCase
-from iowatch.core import InputError, MachineError, suggest_name
+from iowatch.core import InputError, MachineError, format_count, suggest_name
 from iowatch.site.machine import is_slurm, query_command
 from iowatch.site.system import SystemLimits
 
@@ -261,9 +261,82 @@ def job_state(scheduler: str, job: str | None, waited_minutes: float | None = No
             f"job {job}: cancelled by iowatch after {waited_minutes:g} minutes in the queue (queue_minutes); "
             f"the scheduler's reason: {reason}"
         )
-    if not facts:
+    if job is None or not facts:
         return ""
-    return f"job {job}: " + ", ".join(f"{name} {value}" for name, value in facts.items())
+    texts = [f"{name} {value}" for name, value in facts.items()]
+    failed_nodes = _failed_nodes(job, facts)
+    if failed_nodes:
+        texts.append(f"failed node {', '.join(failed_nodes)}")
+    if "requeued" in facts:
+        texts += [f"earlier start: {text}" for text in earlier_starts(scheduler, job)]
+    return f"job {job}: {', '.join(texts)}"
+
+
+_NODE_FAIL = "NODE_FAIL"
+# Words at the beginning of the state of a node on which no job runs any more (sinfo(1), "NODE STATE CODES").
+_FAILED_STATES = ("down", "fail", "drain", "no_respond", "unknown", "power", "reboot")
+
+
+def _failed_nodes(job: str, facts: Mapping[str, str]) -> list[str]:
+    """Return the nodes whose failure ended a job of Slurm; empty if that is not why it ended.
+
+    Args:
+        facts: of the job, from `query_job`.
+    """
+    if not facts.get("state", "").startswith(_NODE_FAIL):
+        return []
+    # Accounting knows the node; without it, those that are down now.
+    starts = _slurm_starts(job)
+    if starts and starts[-1].failed_node:
+        return [starts[-1].failed_node]
+    nodes = facts.get("nodes", "")
+    rows = _query_sinfo(None, "--Node", f"--nodes={nodes}", "--format=%N %T") if nodes else []
+    failed = [row[0] for row in rows if len(row) == 2 and (row[1].startswith(_FAILED_STATES) or row[1].endswith("*"))]
+    return list(dict.fromkeys(failed))
+
+
+@dataclass(frozen=True)
+class _JobStart:
+    """One start of a job of Slurm.
+
+    Attributes:
+        failed_node: whose failure ended it; empty if that is not why it ended.
+    """
+
+    state: str
+    nodes: str
+    failed_node: str
+
+    def __str__(self) -> str:
+        text = self.state
+        if self.nodes:
+            text += f" on {self.nodes}"
+        return f"{text}, failed node {self.failed_node}" if self.failed_node else text
+
+
+def _slurm_starts(job: str) -> list[_JobStart]:
+    """Return all starts of a job, the last one at the end; empty without accounting."""
+    fields = "State,NodeList,FailedNode"
+    answer = query_command("sacct", "--duplicates", "-n", "-P", "-X", "-j", job, "-o", fields, timeout_s=30) or ""
+    starts: list[_JobStart] = []
+    for line in answer.splitlines():
+        words = [word.strip() for word in line.split("|")]
+        if len(words) == 3:
+            state, nodes, failed_node = ("" if word in ("None assigned", "None", "(null)") else word for word in words)
+            starts.append(_JobStart(state, nodes, failed_node))
+    return starts
+
+
+def earlier_starts(scheduler: str, job: str | None) -> list[str]:
+    """Return what ended each start of a job before the last one, in words: `NODE_FAIL on n[1-2], failed node n2`.
+
+    Args:
+        scheduler: ReFrame's name of the scheduler.
+        job: the scheduler's job id, or None if the job was never submitted.
+    """
+    if job is None or not is_slurm(scheduler):
+        return []
+    return [str(start) for start in _slurm_starts(job)[:-1]]
 
 
 def job_nodes(scheduler: str, job: str | None) -> list[str]:
@@ -388,6 +461,43 @@ _BATCH_SYSTEMS = (
     _BatchSystem("PBS", "PBS_JOBID", "PBS_QUEUE", _pbs_job_nodes),
     _BatchSystem("LSF", "LSB_JOBID", "LSB_QUEUE", _lsf_job_nodes),
 )
+
+
+@dataclass(frozen=True)
+class PartitionLimits:
+    """What one job can have on a partition, as reframe.py declares it; None: not declared, no limit.
+
+    Attributes:
+        nodes: nodes of the partition.
+        cores: of each node. Without a scheduler an MPI starts more ranks than there are cores: then it is None.
+    """
+
+    nodes: int | None = None
+    cores: int | None = None
+
+
+NO_PARTITION_LIMITS = PartitionLimits()
+
+
+def partition_limits(scheduler: str, nodes: int | None, cores: int | None) -> PartitionLimits:
+    """Return the limits of a partition.
+
+    Args:
+        scheduler: ReFrame's name of its scheduler.
+        nodes: of the partition, `extras: nodes` of its configuration.
+        cores: of each node, `processor: num_cpus` of its configuration.
+    """
+    return PartitionLimits(nodes, None if scheduler == "local" else cores)
+
+
+def exceeded_partition_limit(case: SuiteCase, partition: str, limits: PartitionLimits) -> str | None:
+    """Return why a case cannot run on a partition: `not available on fat (1 node)`; None if it can."""
+    if limits.nodes is not None and case.nodes > limits.nodes:
+        return f"not available on {partition} ({format_count(limits.nodes, 'node')})"
+    ranks_per_node = math.ceil(case.ranks / case.nodes)
+    if limits.cores is not None and ranks_per_node > limits.cores:
+        return f"not available on {partition} ({format_count(limits.cores, 'core')} per node)"
+    return None
 
 
 def exceeded_limits(case: SuiteCase, limits: SystemLimits | None) -> tuple[str, ...]:

@@ -209,12 +209,14 @@ def _format_blackout(blackout: Blackout, zone: tzinfo) -> str:
 
 def _format_nightly_policy(night: NightlyPolicy, zone: tzinfo) -> str:
     """Return the policy of nightly sessions in one line."""
-    not_numbers = {"blackouts", "repeat_suspected", "suspected_probability", "smallest_loss"}
-    texts = []
+    not_numbers = {"blackouts", "unmeasured_nights", "repeat_suspected", "suspected_probability", "smallest_loss"}
+    texts: list[str] = []
     for name, value in night.model_dump(exclude=not_numbers, exclude_none=True).items():
         text = format_size(value) if name == "bytes" else value
         texts.append(f"{name} {text}")
     texts += [_format_blackout(blackout, zone) for blackout in night.blackouts]
+    if night.blackouts:
+        texts.append(f"at most {night.unmeasured_nights} nights in succession without a session")
     if not night.repeat_suspected:
         texts.append("suspected cases are not repeated")
     return ", ".join(texts)

@@ -14,6 +14,7 @@ import re
 import secrets
 import shlex
 import shutil
+import stat
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -63,7 +64,7 @@ class Mount:
         mount: directory.
         technology: a value of `TECHNOLOGY_BY_TYPE`.
         size_bytes, free_bytes: capacity, and space that users may still write; None if it does not respond.
-        writable: whether this user may write to the mount point itself.
+        writable: whether this user may write to the mount point itself, or to a directory on it that suites measure.
         targets, stripe_count, stripe_bytes: for Lustre, as printed by `lfs`; otherwise None.
     """
 
@@ -116,9 +117,15 @@ def parse_striping(text: str) -> dict[str, int]:
     return striping
 
 
-def _describe_mount(mount_point: str, technology: str) -> Mount:
+def _describe_mount(mount_point: str, technology: str) -> Mount | None:
+    """Return the facts of a mounted file system; None if only a file is mounted there.
+
+    Containers mount files over /etc/hosts and others.
+    """
     mount = Mount(mount_point, technology)
     facts = _statvfs(mount_point)
+    if facts is not None and not Path(mount_point).is_dir():
+        return None
     if facts is not None:
         mount = replace(
             mount,
@@ -150,8 +157,11 @@ def list_mounts(table: Path = Path("/proc/self/mounts")) -> list[Mount]:
     """
     mounts: list[Mount] = []
     for mount_point, kernel_type in mount_types(table):
-        if kernel_type in TECHNOLOGY_BY_TYPE and not mount_point.startswith(_KERNEL):
-            mounts.append(_describe_mount(mount_point, TECHNOLOGY_BY_TYPE[kernel_type]))
+        if kernel_type not in TECHNOLOGY_BY_TYPE or mount_point.startswith(_KERNEL):
+            continue
+        mount = _describe_mount(mount_point, TECHNOLOGY_BY_TYPE[kernel_type])
+        if mount is not None:
+            mounts.append(mount)
     return sorted(filter(_can_hold_data, mounts), key=_mount_order)
 
 
@@ -186,7 +196,7 @@ def find_duplicate_cases(cases: Sequence[SuiteCase], directory: Path) -> dict[st
     for case in cases:
         key = _identity_without_striping(case)
         if key in seen:
-            duplicates[f"{case.benchmark}:{case.name}"] = reason
+            duplicates[case.run_name] = reason
         seen.add(key)
     return duplicates
 
@@ -325,14 +335,33 @@ def prepare_scratch(base: Path, expected: FileSystemIdentity) -> FileSystemIdent
     benchmarks would measure the root disk.
 
     Raises:
-        MachineError: as `examine_scratch`, or it cannot be created.
+        MachineError: as `examine_scratch`, it cannot be created, or another account put it into a public directory.
     """
     identity = examine_scratch(base, expected)
+    _refuse_foreign_directory(base)
     try:
         base.mkdir(parents=_is_below_var(base), exist_ok=True)
     except OSError as error:
         raise _unusable_scratch(base, error) from error
     return identity
+
+
+def _refuse_foreign_directory(base: Path) -> None:
+    """Refuse a directory or link that another account made in a directory that every account can write.
+
+    Whoever guesses the name of the next scratch directory in `/dev/shm` could read and replace what is measured there.
+    """
+    try:
+        status, parent_status = base.lstat(), base.parent.stat()
+    except OSError:
+        return  # it does not exist, or cannot be used for a reason that is reported next
+    is_public = bool(parent_status.st_mode & stat.S_IWOTH)
+    if is_public and status.st_uid not in (0, os.geteuid()):
+        raise MachineError(
+            f"the scratch directory {base} belongs to another account (uid {status.st_uid}), and every account may "
+            f"write in {base.parent}",
+            hint="Remove it, or name another directory with --scratch or IOWATCH_SCRATCH.",
+        )
 
 
 def _is_below_var(base: Path) -> bool:
@@ -368,6 +397,23 @@ def _write_probe(base: Path) -> float:
             os.unlink(name, dir_fd=directory)
     finally:
         os.close(directory)
+
+
+def check_writable(base: Path) -> None:
+    """Check that a scratch directory can be written, or created; a file is written and removed, no directory is made.
+
+    Raises:
+        MachineError: it cannot.
+    """
+    if base.is_dir():
+        check_scratch_space(base, 0)
+        return
+    parent = _existing_directory(base)
+    if not os.access(parent, os.W_OK | os.X_OK):
+        raise MachineError(
+            f"the scratch directory {base} does not exist, and this account may not create it in {parent}",
+            hint="Create it for this account, or name another with --scratch or IOWATCH_SCRATCH.",
+        )
 
 
 CLOCK_TOLERANCE_S = 300.0

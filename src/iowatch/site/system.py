@@ -13,12 +13,13 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, PositiveFloat, PositiveInt, StringConstraints, model_validator
+from pydantic import Field, PositiveFloat, PositiveInt, StringConstraints, field_validator, model_validator
 
 from iowatch.benchmarks.registry import BENCHMARKS
 from iowatch.benchmarks.suites import ALL_FILE_SYSTEMS, SuiteCase, load_suite
 from iowatch.core import InputError, IowatchError, Scalar, UsageError, local_day, settings, suggest_name, units
 from iowatch.core.yamlfile import ClosedModel, YamlDocument, ZoneName
+from iowatch.site.compared_facts import may_vary_faults
 from iowatch.site.file_system import (
     FileSystem,
     MeasuredFileSystem,
@@ -119,10 +120,11 @@ class NightlyPolicy(ClosedModel):
         bytes: maximum bytes written and read.
         jitter_minutes: the session starts up to this much later, at a different minute each night.
         blackouts: no session starts in a blackout, and a running session ends before the next one.
+        unmeasured_nights: blackouts that leave the system without a session for more nights than this are a problem.
         repeat_suspected: retest cases in the same session whose newest observations differ.
         retest_delay_minutes: wait so long before retests that cannot run on other nodes than the first runs.
         suspected_probability: a suspected finding that lasts with at least this probability counts as a finding;
-            None: as in site.yaml (0.5).
+            None: as in site.yaml (0.5). At most 0.9: no probability after few sessions is higher.
         smallest_loss: share of the performance from which on the loss of a calm series in one session counts as a
             finding; None: as in site.yaml (0.2).
     """
@@ -132,9 +134,10 @@ class NightlyPolicy(ClosedModel):
     bytes: Size | None = None
     jitter_minutes: PositiveInt | None = None
     blackouts: tuple[Blackout, ...] = ()
+    unmeasured_nights: Annotated[int, Field(ge=1, le=366)] = 3
     repeat_suspected: bool = True
     retest_delay_minutes: PositiveInt | None = None
-    suspected_probability: Annotated[float, Field(gt=0, le=1)] | None = None
+    suspected_probability: Annotated[float, Field(gt=0, le=0.9)] | None = None
     smallest_loss: Annotated[float, Field(ge=0.03, le=0.9)] | None = None
 
 
@@ -163,6 +166,24 @@ class CovariateSettings(ClosedModel):
     lustre_parameters: tuple[Annotated[str, StringConstraints(pattern=r"^[\w.*?-]+$")], ...] = ()
     network_counters: tuple[Annotated[str, StringConstraints(pattern=r"^\w+$")], ...] = ()
     prometheus: PrometheusSettings | None = None
+
+
+class FactSettings(ClosedModel):
+    """Which facts of runs may differ from session to session (`site/compared_facts.py`).
+
+    Attributes:
+        may_vary: names of facts, or `<fact>:<pattern of items>` such as `variables:UCX_*`.
+    """
+
+    may_vary: tuple[NonEmptyText, ...] = ()
+
+    @field_validator("may_vary")
+    @classmethod
+    def _names_facts(cls, entries: tuple[str, ...]) -> tuple[str, ...]:
+        faults = may_vary_faults(entries)
+        if faults:
+            raise ValueError("; ".join(faults))
+        return entries
 
 
 class System(ClosedModel):
@@ -195,6 +216,7 @@ class System(ClosedModel):
     limits: SystemLimits = SystemLimits()
     night: NightlyPolicy = NightlyPolicy()
     covariates: CovariateSettings = CovariateSettings()
+    facts: FactSettings = FactSettings()
     notes: tuple[NonEmptyText, ...] = ()
     sources: dict[NonEmptyText, NonEmptyText] = Field(default_factory=dict)
 
@@ -369,6 +391,8 @@ def suite_on_system(suite: str, system: str, file_systems: Sequence[str] = ()) -
 
 
 TEMPLATE_NAME = "_template"
+# Word of the files for schedulers until a system is described; no system can be named like it.
+SYSTEM_PLACEHOLDER = "SYSTEM"
 
 
 def system_names() -> list[str]:
@@ -383,6 +407,11 @@ def system_file(name: str, file_name: str = "system") -> Path:
         UsageError: unknown system.
     """
     names = system_names()
+    if name == SYSTEM_PLACEHOLDER:
+        raise UsageError(
+            f"'{name}' is the placeholder of files for schedulers, not a system",
+            hint="Write a name of `iowatch system list` in its place; `iowatch system init` does it in ci/.",
+        )
     if name not in names:
         raise UsageError(f"no system '{name}'", hint=f"{suggest_name(name, names)} `iowatch system init` makes one.")
     return settings.find_file(file_name, name)

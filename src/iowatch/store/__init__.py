@@ -9,6 +9,7 @@ from iowatch.core.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from iowatch.core import ExpectedResult
+    from iowatch.store.chain import ChainedSession, ChainGap
     from iowatch.store.engine import (
         NETWORK_FILE_SYSTEMS,
         ROLES_FILE,
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
         NoHistoryError,
         NotPermittedError,
         database_url,
+        engine_place,
     )
     from iowatch.store.facts import (
         NO_RUN_FACTS,
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
         AllocationFacts,
         DarshanFacts,
         ExperimentFacts,
+        FactDifference,
         NewestSessionReport,
         OutsideResult,
         RunFacts,

@@ -19,7 +19,16 @@ from typing import Any, TypeVar
 from sqlalchemy import Connection, Engine, create_engine, event, inspect, make_url, text
 from sqlalchemy.exc import ArgumentError, DBAPIError
 
-from iowatch.core import InputError, IowatchError, MachineError, UsageError, files, format_size, settings
+from iowatch.core import (
+    InputError,
+    IowatchError,
+    MachineError,
+    UsageError,
+    files,
+    format_size,
+    hide_passwords,
+    settings,
+)
 
 _LOG = logging.getLogger(__name__)
 # The oldest revision of `migrations/versions` (earlier schemas are not upgraded) and the newest one.
@@ -93,14 +102,15 @@ def open_engine(place: str | None = None, *, create: bool = True) -> Engine:
     try:
         engine = create_engine(url, json_serializer=_compact_json, **_engine_options(url))
     except ModuleNotFoundError as error:
-        raise MachineError(
+        raise UsageError(
             f"PostgreSQL needs the Python package {error.name}, which is not installed",
             hint=f"{sys.executable} -m pip install 'psycopg[binary]>=3.1'",
         ) from error
     except (ArgumentError, ValueError) as error:
-        shown = re.sub(r":[^:/@]*@", ":***@", url)  # a URL that cannot be parsed may contain a password
-        raise UsageError(f"cannot use the database '{shown}': {error}", hint=_URL_HINT) from error
-    _LOG.debug("history: %s", engine.url)  # its text has *** for a password
+        reason = hide_passwords(str(error))
+        raise UsageError(f"cannot use the database '{hide_passwords(url)}': {reason}", hint=_URL_HINT) from error
+    _refuse_ambiguous_password(engine)
+    _LOG.debug("history: %s", engine_place(engine))
     if engine.dialect.name == "sqlite":
         path = Path(engine.url.database or "")
         if not create and not path.exists():
@@ -117,6 +127,19 @@ def open_engine(place: str | None = None, *, create: bool = True) -> Engine:
         engine.dispose()
         raise
     return engine
+
+
+def _refuse_ambiguous_password(engine: Engine) -> None:
+    """An @ in a password that is not escaped makes the rest of it part of the host, which messages show.
+
+    Raises:
+        UsageError: the host of the URL has an @.
+    """
+    if "@" in (engine.url.host or ""):
+        raise UsageError(
+            f"cannot use the database '{engine_place(engine)}': it has more than one @ before the host",
+            hint="Write %40 for an @ in the password, or use ~/.pgpass.",
+        )
 
 
 @contextlib.contextmanager
@@ -152,8 +175,8 @@ def repeat_while_unavailable(work: Callable[[], T]) -> T:
 
 
 def engine_place(engine: Engine) -> str:
-    """Return the URL of the database for messages, without its password."""
-    return engine.url.render_as_string(hide_password=True)
+    """Return the URL of the database for messages, without its passwords, which may also be parameters."""
+    return hide_passwords(engine.url.render_as_string(hide_password=True))
 
 
 def _no_history_error(engine: Engine) -> NoHistoryError:
@@ -242,7 +265,7 @@ def _error_code(error: DBAPIError) -> str:
 def database_error_reason(error: DBAPIError, engine: Engine) -> str:
     """Return the driver's message and causes that SQLite does not report: no space left, or a read-only location."""
     if not _is_sqlite_file(engine):
-        return " ".join(str(error.orig).split())
+        return hide_passwords(" ".join(str(error.orig).split()))
     obstacle = _find_obstacle(engine)
     return str(error.orig) if obstacle is None else f"{error.orig} ({obstacle.text})"
 

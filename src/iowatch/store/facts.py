@@ -141,6 +141,25 @@ class OutsideResult:
     earlier: int
 
 
+@dataclass(frozen=True)
+class FactDifference:
+    """A fact of the runs of a session that is another one than in the last accepted session.
+
+    Attributes:
+        fact: name in `iowatch.site.compared_facts`.
+        item: the variable, file, option, … whose value differs; empty for a fact with one value.
+        subject: what the fact is about, by name: partition, stack, host, ….
+        before: value in the accepted session; several are joined.
+        now: value in this session.
+    """
+
+    fact: str
+    item: str
+    subject: Mapping[str, str]
+    before: str
+    now: str
+
+
 class SessionFacts(_Facts):
     """What a session records besides its results.
 
@@ -158,6 +177,8 @@ class SessionFacts(_Facts):
         unavailable: what cannot run on this system; not expected.
         install_commands: commands that install what unavailable cases need.
         missing_reasons: why runs are missing, as far as it is known.
+        fact_differences: facts of its runs that differ from the last accepted session; None if they were not compared,
+            because the session did not come to its end.
         problems: why a person should look at the session, one sentence each.
         retest_since: epoch seconds from which on runs are retests of earlier runs of the session.
         report: what it showed when it was the newest one; None if findings were not updated since it began.
@@ -182,6 +203,7 @@ class SessionFacts(_Facts):
     unavailable: tuple[RunProblem, ...] = ()
     install_commands: tuple[str, ...] = ()
     missing_reasons: tuple[MissingReason, ...] = ()
+    fact_differences: tuple[FactDifference, ...] | None = None
     problems: tuple[str, ...] = ()
     retest_since: int | None = None
     report: NewestSessionReport | None = None
@@ -223,11 +245,14 @@ class RunFacts(_Facts):
         file_system: name of its file system, if that is not the default one.
         scratch_file_system: declared fields of what its scratch directory was on, on its first node.
         machine: hardware and software of its first node, by name.
+        each_node: file system of scratch and MPI of each node, by name, if it ran on several.
         filesystem: what the benchmark reported of the file system.
         kernel: version that the benchmark reported.
         mpi: `description` or `version` of the MPI library that was loaded.
         libraries: versions of the other libraries that were loaded, by name.
-        program: `sha256` of the program, and the `libraries` that it loads.
+        program: `path` and `sha256` of the program, the `libraries` that it loads with their checksums, and the
+            environment `variables` that MPI and the I/O libraries read.
+        reframe: command line of the `launcher`, and the `settings` of reframe.py.
         hints: MPI-IO hints: `effective` has those in force.
         tracing: `Darshan` or `none`.
         covariates: what was recorded `before` and `after` the run, by name.
@@ -246,11 +271,13 @@ class RunFacts(_Facts):
     file_system: str | None = None
     scratch_file_system: dict[str, str] | None = None
     machine: dict[str, Any] = {}
+    each_node: dict[str, dict[str, str]] = {}
     filesystem: dict[str, Any] = {}
     kernel: str | None = None
     mpi: dict[str, Any] = {}
     libraries: dict[str, Any] = {}
     program: dict[str, Any] = {}
+    reframe: dict[str, Any] = {}
     hints: dict[str, Any] = {}
     tracing: str | None = None
     covariates: dict[str, Any] = {}

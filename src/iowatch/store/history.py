@@ -10,7 +10,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 from sqlalchemy import Connection, Engine, text
 
 from iowatch.core import METRICS, UsageError, suggest_name
-from iowatch.store import bulk, read, write
+from iowatch.store import bulk, chain, damaged_results, read, write
 from iowatch.store.engine import (
     EMPTY_HISTORY_HINT,
     NOT_PERMITTED_HINT,
@@ -133,6 +133,7 @@ class History:
     systems = _reads(read.system_names_in_history)
     sessions = _reads(read.list_sessions)
     session = _reads(read.find_session)
+    chained_sessions = _reads(chain.chained_sessions)
     expected = _reads(read.expected_results)
     received = _reads(read.received_results)
     received_cases = _reads(read.received_cases)
@@ -151,6 +152,8 @@ class History:
     artefacts_of_runs = _reads(read.artefacts_of_runs)
     run_covariates = _reads(bulk.run_covariates)
     save_run_covariates = _writes(write.save_run_covariates)
+
+    damaged_results = _reads(damaged_results.find_damaged_results)
 
     # Series
     series = _reads(read.find_series)

@@ -31,9 +31,9 @@ from iowatch.core import (
     format_size,
     format_time,
     settings,
-    summarise_samples,
 )
 from iowatch.store import read, write
+from iowatch.store.damaged_results import DamageKind, find_damaged_results
 from iowatch.store.engine import engine_place
 from iowatch.store.history import History
 from iowatch.store.partitions import require_partitions
@@ -50,13 +50,12 @@ from iowatch.store.schema import (
     SessionTable,
     StackTable,
     SystemTable,
-    decode_samples,
 )
 
 _LOG = logging.getLogger(__name__)
 
-# Number of newest results whose summaries are compared with their samples.
-_CHECKED_RESULTS = 10_000
+# Damaged results that are named one by one, newest first.
+_NAMED_RESULTS = 20
 _NAMED_FILES = 5
 _UNFINISHED_AFTER_S = 2 * DAY_S
 _LOW_SPACE_BYTES = 2**30
@@ -140,18 +139,23 @@ def _row_faults(connection: Connection) -> Iterator[str]:
     for fault, condition in searches.items():
         if number := _count(connection, table, condition):
             yield f"{number} {fault}"
-    newest = select(table.__table__).where(not_(incomplete)).order_by(table.run_id.desc()).limit(_CHECKED_RESULTS)
-    for row in connection.execute(newest):
-        if not _summary_matches(row):
-            yield f"result of run {row.run_id} in series {row.series_id}: its summary is not that of its samples"
+    yield from _result_faults(connection)
 
 
-def _summary_matches(row: Any) -> bool:
-    try:
-        summary = summarise_samples(decode_samples(row.samples))
-    except InputError:
-        return False
-    return (summary.n, summary.max, summary.median, summary.min) == (row.n, row.max, row.median, row.min)
+_DAMAGES: dict[DamageKind, str] = {
+    "incomplete": "samples are lost",
+    "summary": "its summary is not that of its samples",
+    "implausible": "its samples cannot have been measured",
+}
+
+
+def _result_faults(connection: Connection) -> Iterator[str]:
+    """Yield one sentence per damaged result, for the newest of them, and their number; incomplete ones are counted."""
+    damaged = [result for result in find_damaged_results(connection) if result.damage != "incomplete"]
+    for result in damaged[:_NAMED_RESULTS]:
+        yield f"result of run {result.run_id} in series {result.series_id}: {_DAMAGES[result.damage]}"
+    if len(damaged) > _NAMED_RESULTS:
+        yield f"{len(damaged) - _NAMED_RESULTS} more results are damaged like these"
 
 
 def _artefacts(connection: Connection) -> list[tuple[Path, int]]:

@@ -258,6 +258,21 @@ class SeriesPoints:
     count: NDArray[np.int64]
     run_id: NDArray[np.int64]
 
+    def only(self, is_selected: NDArray[np.bool_]) -> SeriesPoints:
+        """Return the results where `is_selected`, shape (n,), is true."""
+        if is_selected.all():
+            return self
+        return SeriesPoints(
+            series_id=self.series_id,
+            time=self.time[is_selected],
+            max=self.max[is_selected],
+            median=self.median[is_selected],
+            min=self.min[is_selected],
+            mean=self.mean[is_selected],
+            count=self.count[is_selected],
+            run_id=self.run_id[is_selected],
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class SeriesSamples:

@@ -81,12 +81,17 @@ class ExpectedSetTable(Base):
 
 
 class SessionTable(Base):
-    """One execution of a suite, one import, one demonstration; its expected set is written before it starts."""
+    """One execution of a suite, one import, one demonstration; its expected set is written before it starts.
+
+    The sessions of a system are a chain (`iowatch.store.chain`): `number` counts them in the order in which they began,
+    and `previous_uuid`, `previous_digest` and `previous_runs` are of the one before, None for the first.
+    """
 
     __tablename__ = "session"
+    __table_args__ = (Index("ix_session_system_number", "system_id", "number"),)
     id: Mapped[int] = mapped_column(Integer, primary_key=True)
     uuid: Mapped[str] = mapped_column(String(64), unique=True)
-    system_id: Mapped[int] = mapped_column(ForeignKey("system.id"), index=True)
+    system_id: Mapped[int] = mapped_column(ForeignKey("system.id"))
     suite: Mapped[str] = mapped_column(String(200))
     origin: Mapped[str] = mapped_column(String(20))
     status: Mapped[str] = mapped_column(String(20))
@@ -94,6 +99,11 @@ class SessionTable(Base):
     ended_at: Mapped[int | None] = mapped_column(BigInteger)
     attributes: Mapped[dict[str, Any]] = mapped_column(JSON)
     expected_set_id: Mapped[int | None] = mapped_column(ForeignKey("expected_set.id"))
+    # A session that names none before it is the first of a chain.
+    number: Mapped[int] = mapped_column(Integer, server_default="1")
+    previous_uuid: Mapped[str | None] = mapped_column(String(64))
+    previous_digest: Mapped[str | None] = mapped_column(String(64))
+    previous_runs: Mapped[int | None] = mapped_column(Integer)
 
 
 class CaseTable(Base):

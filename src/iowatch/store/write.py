@@ -15,7 +15,7 @@ from sqlalchemy.dialects import sqlite
 from sqlalchemy.exc import IntegrityError
 
 from iowatch.core import Case, ExpectedResult, InputError, Result, summarise_samples
-from iowatch.store import read, records
+from iowatch.store import chain, read, records
 from iowatch.store.bulk import CovariateNumbers
 from iowatch.store.facts import SessionFacts
 from iowatch.store.partitions import require_partitions
@@ -109,15 +109,20 @@ def insert_session(
     connection: Connection, session: records.SessionRecord, expected: Sequence[ExpectedResult] = ()
 ) -> None:
     """Insert the session if absent; then add its expected results."""
-    values = {
-        "system_id": get_or_create_system(connection, session.system),
-        "suite": session.suite,
-        "origin": session.origin,
-        "status": "running",
-        "started_at": session.started_at,
-        "attributes": dict(session.facts.document),
-    }
-    session_id = get_or_create_id(connection, SessionTable, {"uuid": session.uuid}, values)
+    key = {"uuid": session.uuid}
+    session_id = connection.execute(_find_id(SessionTable, ("uuid",)), key).scalar()
+    if session_id is None:
+        system_id = get_or_create_system(connection, session.system)
+        values = {
+            "system_id": system_id,
+            "suite": session.suite,
+            "origin": session.origin,
+            "status": "running",
+            "started_at": session.started_at,
+            "attributes": dict(session.facts.document),
+            **chain.next_link(connection, session.system, system_id),
+        }
+        session_id = get_or_create_id(connection, SessionTable, key, values)
     add_expected_results(connection, session_id, [list(astuple(result)) for result in expected])
 
 

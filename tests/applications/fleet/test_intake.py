@@ -288,6 +288,49 @@ def test_rows_have_all_columns(var: Path, reader: DarshanReader) -> None:
     assert all(one.keys() == {f.name for f in columns["layers"].value_type} for one in row["layers"])
 
 
+def test_directory_without_a_readable_log_is_no_success(cli: Callable[..., Result], var: Path, tmp_path: Path) -> None:
+    """Its file system is not mounted, it has links only, or every log is of a version that nobody knows."""
+    empty, linked, foreign = tmp_path / "empty", tmp_path / "linked", tmp_path / "foreign"
+    for directory in (empty, linked, foreign):
+        directory.mkdir()
+    for path in DATA.glob("*.darshan"):
+        (linked / path.name).symlink_to(path)
+    content = next(DATA.glob("*.darshan")).read_bytes()
+    (foreign / "a.darshan").write_bytes(b"3.99\0\0\0\0" + content[8:])
+
+    def add(directory: Path) -> Result:
+        return cli("logs", "add", directory, "--system", "here", "--workers", "1")
+
+    done = add(empty)
+    assert (done.exit_code, "has no files: is its file system mounted?" in done.stderr) == (1, True)
+    done = add(linked)
+    assert (done.exit_code, f"but {LOGS} symbolic links, which are not followed" in done.stderr) == (1, True)
+    done = add(foreign)
+    assert (done.exit_code, "none of the 1 files below" in done.stderr) == (1, True)
+
+
+def test_logs_that_are_known_are_a_success(cli: Callable[..., Result], var: Path, tmp_path: Path) -> None:
+    shutil.copy(next(DATA.glob("*.darshan")), tmp_path / "a.darshan")
+    codes = [cli("logs", "add", tmp_path, "--system", "here", "--workers", "1").exit_code for _ in range(2)]
+    assert codes == [0, 0]
+
+
+def test_directory_that_cannot_be_listed_is_named(var: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Logs of the others are counted; what went away meanwhile is no error. Root may list everything: simulated."""
+    shutil.copy(next(DATA.glob("*.darshan")), tmp_path / "a.darshan")
+    real_walk = os.walk
+
+    def walk(top: Path, onerror: Callable[[OSError], None]) -> Iterator[Any]:
+        yield from real_walk(top)
+        onerror(PermissionError(13, "Permission denied", "/darshan/secret"))
+        onerror(FileNotFoundError(2, "No such file or directory", "/darshan/gone"))
+
+    monkeypatch.setattr(os, "walk", walk)
+    summary = add_logs(tmp_path, "here", engine())
+    assert summary.to_json()["counted"] == 1
+    assert summary.problems() == ["not listed: /darshan/secret: Permission denied"]
+
+
 def test_wrong_use_is_explained(cli: Callable[..., Result], var: Path, tmp_path: Path) -> None:
     absent = cli("logs", "add", tmp_path / "none", "--system", "here")
     assert (absent.exit_code, "no such directory" in absent.output) == (2, True)

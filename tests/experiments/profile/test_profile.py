@@ -17,7 +17,7 @@ from tests.builders import build_output, build_run, build_session
 
 RECORD = build_session("a" * 36, suite="smoke", started_at=1_000_000)
 OUTPUT = build_output(facts={"profile": None})
-RUN = build_run(name="ior:single", stack="x", started_at=1_000_000, output=OUTPUT, wall_s=500.0)
+RUN = build_run(name="ior", stack="x", started_at=1_000_000, output=OUTPUT, wall_s=500.0)
 
 
 @pytest.mark.parametrize(("origin", "known"), [("run", 1), ("profile", 0)])
@@ -43,7 +43,7 @@ def test_counters_of_a_darshan_log_are_no_results_of_a_profiled_run(
     for facts in ({"profile": None}, {}):
         document = replace(OUTPUT, facts=facts).to_json()
         case = checks.SpooledCase(
-            name="ior:single", benchmark="ior", partition="default", stack_name="x", stack={}, started_at=1,
+            name="ior", benchmark="ior", partition="default", stack_name="x", stack={}, started_at=1,
             wall_s=1.0, output=document, facts={}, files={},
         )  # fmt: skip
         ingest.make_run_record("a" * 36, tmp_path, case, None)

@@ -88,7 +88,7 @@ def test_new_loss_is_reported_on_the_first_morning(bad_morning: Path) -> None:
 def test_first_session_shows_what_stands_out_and_what_is_missing(first_results: Path) -> None:
     """MPI-IO of the second stack has a seventh of the bandwidth; NetCDF-4 is not in it."""
     text = status(first_results)
-    assert "1 of 7 sessions until changes can be detected; 6 to go." in text
+    assert "1 of 7 days with observations until changes can be detected; 6 to go." in text
     assert "What stands outior with MPI-IO is 7 times slower on mpich than on openmpi (2 series)" in text
     assert "POSIX is" not in text  # as fast as the other
     assert "2 cases, stack mpich: the stack does not provide netcdf4" in text

@@ -10,12 +10,13 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from click.testing import Result
 
-from iowatch.core import InputError, MachineError, UsageError
+from iowatch.core import InputError, MachineError, UsageError, utc_now
 from iowatch.findings import update_findings
 from iowatch.output.dashboard import review_server
 from iowatch.output.dashboard.review import PageBuild
@@ -29,6 +30,9 @@ from tests.output.dashboard import review_desk
 from tests.output.dashboard.review_desk import END, GAIN, LOSS, Desk
 
 pytestmark = pytest.mark.sqlite_file
+
+# An acknowledgement ends within a year.
+DAY = (utc_now().date() + timedelta(days=60)).isoformat()
 
 
 @pytest.fixture
@@ -65,7 +69,7 @@ def repository(desk: Desk) -> Desk:
     ("fields", "state", "written"),
     [
         ({"action": "accept", "reason": "intended"}, "accepted", "decision: accepted"),
-        ({"action": "acknowledge", "reason": "case 1", "until": "2125-01-31"}, "acknowledged", "until: 2125-01-31\n"),
+        ({"action": "acknowledge", "reason": "case 1", "until": DAY}, "acknowledged", f"until: {DAY}\n"),
         ({"action": "dismiss", "reason": "wrong"}, "dismissed", "decision: dismissed"),
         ({"action": "note", "reason": "vendor asked"}, "open", "decision: note"),
         ({"action": "assign", "to": "B. Operator"}, "open", "to: B. Operator"),
@@ -151,6 +155,12 @@ def test_new_state_meanwhile_is_a_conflict(desk: Desk) -> None:
         ({"action": "acknowledge", "reason": "a"}, "needs 'until'"),
         ({"action": "acknowledge", "reason": "a", "until": "2125-02-30"}, "'2125-02-30' is no date"),
         ({"action": "acknowledge", "reason": "a", "until": "2020-02-01"}, "before 'date'"),
+        ({"action": "acknowledge", "reason": "a", "until": "9999-12-31"}, "more than a year after 'date'"),
+        ({"action": "dismiss", "reason": "a", "until": "9999-12-31"}, "more than 10 years after 'date'"),
+        (
+            {"action": "event", "systems": ["planted"], "title": "a", "date": "9999-12-31", "kind": "outage"},
+            "a year ahead",
+        ),
         ({"action": "accept", "reason": "a", "findings": {}}, "expected 1 to"),
         ({"action": "accept", "reason": "a", "findings": {LOSS: None}}, "does not know the state"),
         ({"action": "accept", "reason": "a", "findings": {"other": {}}}, "does not know the state"),
@@ -160,6 +170,20 @@ def test_new_state_meanwhile_is_a_conflict(desk: Desk) -> None:
             "not the name",
         ),
         ({"action": "event", "systems": ["planted"], "title": "a", "date": "2025-01-01", "kind": "party"}, "kind"),
+        (
+            {
+                "action": "event",
+                "systems": [f"s{number}" for number in range(51)],
+                "title": "a",
+                "date": "2025-01-01",
+                "kind": "outage",
+            },
+            "51 systems; expected 1 to 50",
+        ),
+        (
+            {"action": "event", "systems": ["planted", "plantd"], "title": "a", "date": "2025-01-01", "kind": "outage"},
+            "no system",
+        ),
         ({"action": "event", "systems": [], "title": "a", "date": "2025-01-01", "kind": "outage"}, "names of systems"),
     ],
 )

@@ -8,18 +8,21 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from iowatch.core import utc_now
 from iowatch.output.dashboard.serve import make_server
 from iowatch.reference import events, reviews
 from tests.output.dashboard import review_desk
 from tests.output.dashboard.browser import Browser
 from tests.output.dashboard.review_desk import END, GAIN, LOSS, Desk
 
-DAY = "2125-01-31"
+# An acknowledgement ends within a year.
+DAY = (utc_now().date() + timedelta(days=60)).isoformat()
 pytestmark = [pytest.mark.browser, pytest.mark.sqlite_file]
 
 

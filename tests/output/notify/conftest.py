@@ -17,7 +17,7 @@ ISSUES = {"name": "issues", "kind": "issue", "directory": "notices"}
 
 def settings(**changed: Any) -> NotifySettings:
     return notify_settings_model().model_validate(
-        {"digest": "never", "overdue_hours": 1e6, "channels": [ISSUES], **changed}
+        {"digest": "never", "overdue_hours": 2208, "channels": [ISSUES], **changed}
     )
 
 

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
+
+import pytest
+from click.testing import Result
 
 from iowatch.findings import FindingUpdate, finding_document, update_findings
 from iowatch.output import notices
 from iowatch.output.text.decisions import format_updates
 from iowatch.output.text.findings import finding_line, finding_list_lines, verdict_finding_line
 from iowatch.reference import reviews
-from iowatch.store import FindingRow, History, SessionFacts
-from tests.builders import build_session
+from iowatch.session.night_record import read_night_record, write_night_record
+from iowatch.store import ExpectedResult, FindingRow, History, SessionFacts
+from tests.builders import build_output, build_run, build_session
 from tests.findings.conftest import STEP, RecordAndUpdate, slower_mpiio, update_time
 
 from .conftest import Post, prevent_overdue_notice, settings
@@ -90,7 +95,10 @@ def test_notice_of_a_finding_is_sent_after_another_update(history: History, reco
     assert [notice.facts["state"] for notice in post.sent] == ["open"]
 
 
-def test_findings_before_the_first_notify_are_not_sent(history: History, record_and_update: RecordAndUpdate) -> None:
+def test_finding_that_waits_for_a_decision_is_sent_by_the_first_call(
+    history: History, record_and_update: RecordAndUpdate, var: Path
+) -> None:
+    """Whether notify.yaml is new or the outbox was lost: nobody may have been told."""
     prevent_overdue_notice(history)
     until = STEP + timedelta(days=20)
     record_and_update(slower_mpiio(), until)
@@ -98,6 +106,127 @@ def test_findings_before_the_first_notify_are_not_sent(history: History, record_
     post = Post()
     for _ in range(2):
         notices.send_notices(history, "planted", settings(), update_time(until), post)
+    assert [notice.title.partition(":")[0] for notice in post.sent] == ["planted [not reported before]"]
+    (var / "notify" / "planted.json").unlink()
+    notices.send_notices(history, "planted", settings(), update_time(until), post)
+    assert len(post.sent) == 2
+
+
+def test_decided_finding_is_not_sent_by_the_first_call(history: History, record_and_update: RecordAndUpdate) -> None:
+    prevent_overdue_notice(history)
+    until = STEP + timedelta(days=20)
+    (finding,) = record_and_update(slower_mpiio(), until)
+    entry = {"finding": finding.id, "decision": "accepted", "by": "A. Reviewer", "reason": "meant", "date": until}
+    reviews.add_decision("planted", entry)
+    for _ in range(2):
+        update_findings(history, "planted", update_time(until))
+    post = Post()
+    notices.send_notices(history, "planted", settings(), update_time(until), post)
+    assert post.sent == []
+
+
+def record_failed_session(history: History, uuid: str, moment: datetime, missing: int = 0) -> None:
+    """Four expected runs: the first `missing` never came, the others failed."""
+    started = int(moment.timestamp())
+    names = [f"ior:{number}" for number in range(4)]
+    expected = [ExpectedResult(name, "default", "stack", "write", "bandwidth") for name in names]
+    history.begin_session(build_session(uuid, started_at=started), expected)
+    for name in names[missing:]:
+        output = build_output(status="failed", reason="the scratch directory is full")
+        run = build_run(name=name, stack="stack", fingerprint=f"{uuid}-{name}", started_at=started + 60, output=output)
+        history.record_runs(uuid, [run])
+    history.end_session(uuid, "failed", started + 600)
+
+
+def test_every_failed_night_is_told_and_its_end_once(history: History) -> None:
+    """Two nights without a single result, one that lacks three of four runs, then two in order."""
+    start, post = datetime(2025, 6, 1, 2, tzinfo=UTC), Post()
+    record_session(history, "before", start - timedelta(days=1))
+    for day, missing in enumerate((0, 0, 3, None, None)):
+        moment = start + timedelta(days=day)
+        if missing is None:
+            record_session(history, f"s{day}", moment)
+        else:
+            record_failed_session(history, f"s{day}", moment, missing)
+        for _ in range(2):
+            notices.send_notices(history, "local", settings(), moment + timedelta(hours=1), post)
+    assert [notice.title for notice in post.sent] == [
+        "local: session of suite nightly not in order: 4 of 4 runs failed",
+        "local: session of suite nightly not in order, 2 sessions in succession: 4 of 4 runs failed",
+        "local: session of suite nightly not in order, 3 sessions in succession: 1 of 4 runs failed",
+        "local: session of suite nightly in order again",
+    ]
+    assert {notice.kind for notice in post.sent} == {"session"}
+    assert post.sent[0].lines == (
+        "4 of 4 runs failed",
+        "failed: the scratch directory is full (4 runs)",
+        "iowatch history show s0",
+    )
+    assert post.sent[2].lines[2:4] == ("3 of 4 runs lack results", "no write bandwidth (3 runs)")
+    assert post.sent[3].lines[0].startswith("All expected results were received; 3 sessions before it")
+
+
+def test_session_that_was_killed_is_told(history: History) -> None:
+    """It has no verdict; the next command of iowatch closed it."""
+    start, post = datetime(2025, 6, 1, 2, tzinfo=UTC), Post()
+    record_session(history, "s0", start, "incomplete")
+    notices.send_notices(history, "local", settings(), start + timedelta(hours=1), post)
+    assert post.titles == ["session: the session ended with status 'incomplete'"]
+
+
+def test_night_without_a_verdict_is_told_and_its_end_once(history: History, cli: Callable[..., Result]) -> None:
+    """The scratch directory is not mounted, for two nights: no session is recorded. Then a night has a verdict."""
+    start, post = datetime.now(UTC), Post()
+    record_session(history, "before", start - timedelta(days=1))
+    for _ in range(2):
+        done = cli("run", "--night", "--no-jitter", "--suite", "tiny", "--scratch", "/nonexistent/scratch")
+        assert done.exit_code == 3
+        for _ in range(2):
+            notices.send_notices(history, "local", settings(), start, post)
+    first, second = post.sent
+    assert first.title == (
+        "local: the night failed with exit code 3: the scratch directory /nonexistent/scratch cannot be used: "
+        "No such file or directory: /nonexistent"
+    )
+    assert "1 night before it failed, too." not in first.lines
+    assert second.lines[-1] == "1 night before it failed, too."
+    write_night_record("local", 0)
+    for _ in range(2):
+        notices.send_notices(history, "local", settings(), start, post)
+    assert [notice.title for notice in post.sent[2:]] == ["local: the night has a verdict again"]
+    assert post.sent[2].lines == ("2 nights before it ended with an error.",)
+    # The next night has nothing to tell.
+    write_night_record("local", 0)
+    notices.send_notices(history, "local", settings(), start, post)
+    assert len(post.sent) == 3
+
+
+@pytest.mark.parametrize("words", [("--suite", "tinny"), ("--case", "nothing")])
+def test_wrong_words_of_a_night_are_told(history: History, cli: Callable[..., Result], words: tuple[str, str]) -> None:
+    record_session(history, "before", datetime.now(UTC) - timedelta(hours=2))
+    assert cli("run", "--night", "--no-jitter", *words).exit_code == 2
+    post = Post()
+    notices.send_notices(history, "local", settings(), datetime.now(UTC), post)
+    (notice,) = post.sent
+    assert notice.title.startswith("local: the night failed with exit code 2: ")
+    assert words[1] in notice.title
+
+
+def test_damaged_record_of_the_last_night_stops_no_notice(history: History, var: Path) -> None:
+    (var / "night").mkdir()
+    (var / "night" / "local.json").write_text('{"format":')
+    post = Post()
+    notices.send_notices(history, "local", settings(overdue_hours=26), datetime.now(UTC), post)
+    assert [notice.kind for notice in post.sent] == ["overdue"]
+    write_night_record("local", 3, "no space")
+    assert read_night_record("local") is not None
+
+
+def test_running_session_lacks_nothing_yet(history: History) -> None:
+    start, post = datetime(2025, 6, 1, 2, tzinfo=UTC), Post()
+    expected = [ExpectedResult("ior:a", "default", "stack", "write", "bandwidth")]
+    history.begin_session(build_session("s0", started_at=int(start.timestamp())), expected)
+    notices.send_notices(history, "local", settings(), start + timedelta(hours=1), post)
     assert post.sent == []
 
 
@@ -105,24 +234,23 @@ def test_overdue_notice_is_sent_once_per_gap(history: History) -> None:
     post, start = Post(), datetime(2025, 6, 2, 2, tzinfo=UTC)
     settings_ = settings(overdue_hours=26)
 
-    def count_sent(moment: datetime) -> int:
+    def sent_kinds(moment: datetime) -> list[str]:
         before = len(post.sent)
         notices.send_notices(history, "local", settings_, moment, post)
-        return len(post.sent) - before
+        return [notice.kind for notice in post.sent[before:]]
 
-    assert count_sent(start) == 1
+    assert sent_kinds(start) == ["overdue"]
     assert post.sent[0].lines[0] == "No session has run yet; expected within 26 hours."
     record_session(history, "n1", start)
-    assert count_sent(start + timedelta(hours=26)) == 0
-    assert count_sent(start + timedelta(hours=27)) == 1
+    assert sent_kinds(start + timedelta(hours=26)) == []
+    assert sent_kinds(start + timedelta(hours=27)) == ["overdue"]
     assert post.sent[1].lines[0] == "No session since 2025-06-02 02:10 UTC; expected within 26 hours."
-    # A session without runs is overdue, too, and causes no second notice.
+    # A session without runs is told as one that is not in order; it causes no second notice that one is overdue.
     record_session(history, "n2", start + timedelta(hours=28), "incomplete", runs=0)
-    assert count_sent(start + timedelta(hours=50)) == 0
+    assert sent_kinds(start + timedelta(hours=50)) == ["session"]
     record_session(history, "n3", start + timedelta(hours=72))
-    assert count_sent(start + timedelta(hours=73)) == 0
-    assert count_sent(start + timedelta(hours=120)) == 1
-    assert {notice.kind for notice in post.sent} == {"overdue"}
+    assert sent_kinds(start + timedelta(hours=73)) == ["session"]
+    assert sent_kinds(start + timedelta(hours=120)) == ["overdue"]
 
 
 def test_digest_is_sent_once_a_week_on_its_day_or_later(history: History) -> None:
@@ -154,7 +282,7 @@ def test_dry_run_sends_and_stores_nothing(history: History, var: Path) -> None:
 
 
 def test_problems_of_a_session_are_sent_until_they_change(history: History) -> None:
-    """One notice per kind of problem: only a count differs between the second and the third session."""
+    """One notice per kind of problem, and one of its end: only a count differs between the second and the third."""
     start, post = datetime(2025, 6, 1, 2, tzinfo=UTC), Post()
     problems_by_day = [[], ["deferred in 3 sessions"], ["deferred in 4 sessions"], [], ["deferred in 3 sessions"]]
     sent = []
@@ -164,8 +292,12 @@ def test_problems_of_a_session_are_sent_until_they_change(history: History) -> N
         history.add_facts(f"s{day}", SessionFacts(problems=tuple(problems)))
         notices.send_notices(history, "local", settings(), moment + timedelta(hours=1), post)
         sent.append(len(post.sent))
-    assert sent == [0, 1, 1, 1, 2]
-    assert post.titles == ["session: deferred in 3 sessions"] * 2
+    assert sent == [0, 1, 1, 2, 3]
+    told = "session: deferred in 3 sessions"
+    in_order = (
+        "session: All expected results were received; 2 sessions before it had failed or missing runs, or problems."
+    )
+    assert post.titles == [told, in_order, told]
 
 
 def test_imports_are_no_sessions_that_never_started(history: History) -> None:

@@ -16,7 +16,7 @@ import pytest
 from iowatch.core import InputError, MachineError
 from iowatch.findings import update_findings
 from iowatch.output import notices
-from iowatch.output.notice_channels import Notice
+from iowatch.output.notice_channels import Notice, PartlyDeliveredError
 from iowatch.store import History
 from tests.findings.conftest import STEP, RecordAndUpdate, slower_mpiio, update_time
 
@@ -36,6 +36,25 @@ def test_refused_notice_is_sent_the_next_time(history: History, record_and_updat
     update_findings(history, "planted", update_time(until))
     (outcome,) = notices.send_notices(history, "planted", settings(), update_time(until), post)
     assert (len(outcome.sent), outcome.waiting, outcome.reason) == (1, 0, None)
+
+
+def test_refused_recipient_does_not_hold_back_later_notices(history: History) -> None:
+    """Each notice waits for the refused recipient; both are sent to the others, once."""
+    attempts: list[tuple[str, tuple[str, ...]]] = []
+
+    def send(_channel: Any, notice: Notice) -> None:
+        attempts.append((notice.kind, notice.recipients))
+        raise PartlyDeliveredError("the mail server refused 1 of 2 recipients (550)", ["b@example.org"])
+
+    monday = datetime(2025, 6, 2, tzinfo=UTC)
+    with_digest = settings(digest="monday", overdue_hours=26)
+    (report,) = notices.send_notices(history, "local", with_digest, monday, send)
+    assert attempts == [("overdue", ()), ("digest", ())]
+    assert (report.sent, report.waiting) == ((), 2)
+    assert report.reason == "the mail server refused 1 of 2 recipients (550)"
+    attempts.clear()
+    notices.send_notices(history, "local", with_digest, monday, send)
+    assert attempts == [("overdue", ("b@example.org",)), ("digest", ("b@example.org",))]
 
 
 def test_old_waiting_notices_are_dropped(history: History, var: Path) -> None:

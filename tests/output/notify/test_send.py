@@ -24,6 +24,7 @@ from iowatch.output.notice_channels import (
     IssueChannel,
     MailChannel,
     Notice,
+    PartlyDeliveredError,
     Secret,
     UndeliveredError,
     WebhookChannel,
@@ -53,10 +54,11 @@ def _direct(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Web(HTTPServer):
-    """Answers with the given codes, then always with the last one; records the requests."""
+    """Answers with the given codes, then always with the last one, and with a body; records the requests."""
 
-    def __init__(self, codes: list[int]) -> None:
+    def __init__(self, codes: list[int], body: bytes = b"", content_type: str = "text/plain") -> None:
         self.codes, self.seen = codes, []  # type: ignore[var-annotated]
+        self.body, self.content_type = body, content_type
         super().__init__(("127.0.0.1", 0), _Answer)
 
     @property
@@ -75,8 +77,10 @@ class _Answer(BaseHTTPRequestHandler):
         self.send_response(code)
         if code == 302:
             self.send_header("Location", self.server.url)
-        self.send_header("Content-Length", "0")
+        self.send_header("Content-Type", self.server.content_type)
+        self.send_header("Content-Length", str(len(self.server.body)))
         self.end_headers()
+        self.wfile.write(self.server.body)
 
     do_GET = do_POST  # noqa: N815  # the name that http.server requires
 
@@ -97,8 +101,8 @@ def serving(server: AnyServer) -> Iterator[AnyServer]:
         server.server_close()
 
 
-def web(*codes: int) -> AbstractContextManager[Web]:
-    return serving(Web(list(codes)))
+def web(*codes: int, body: bytes = b"", content_type: str = "text/plain") -> AbstractContextManager[Web]:
+    return serving(Web(list(codes), body, content_type))
 
 
 def hook(monkeypatch: pytest.MonkeyPatch, url: str, kind: str = "webhook", token: str | None = None) -> WebhookChannel:
@@ -122,13 +126,82 @@ def test_webhook_receives_the_complete_notice(monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.parametrize("kind", ["slack", "mattermost"])
 def test_chat_text_contains_no_mentions(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
-    with web(200) as server:
+    with web(200, body=b"ok") as server:
         deliver_notice(hook(monkeypatch, server.url, kind), NOTICE)
     ((_, _, document),) = server.seen
     assert set(document) == {"text"}
     assert "<!channel>" not in document["text"]
     assert "<script>" not in document["text"]
     assert "https://io.example.org/finding/x.html" in document["text"]
+
+
+LOGIN_PAGE = b"<!DOCTYPE html><html><title>Sign in</title></html>"
+
+
+@pytest.mark.parametrize(
+    ("kind", "code", "body", "content_type"),
+    [
+        ("slack", 200, b'{"ok":false,"error":"channel_not_found"}', "application/json"),  # as Slack's Web API answers
+        ("slack", 200, b"invalid_token", "text/plain"),
+        ("slack", 200, b"", "text/plain"),
+        ("slack", 200, LOGIN_PAGE, "text/html"),
+        ("mattermost", 200, b'{"id":"api.context.invalid","status_code":400}', "application/json"),
+        ("mattermost", 200, LOGIN_PAGE, "text/html"),
+        ("teams", 200, b"Webhook message delivery failed with error: rate limit", "text/plain"),
+        ("teams", 200, LOGIN_PAGE, "text/html"),
+        ("webhook", 200, b'{"ok": false}', "application/json"),
+        ("webhook", 200, b'{"success": false}', "application/json"),
+        ("webhook", 200, b'{"error": "no such channel"}', "text/plain"),
+        ("webhook", 200, b'{"status": "error"}', "application/json"),
+        ("webhook", 200, LOGIN_PAGE, "text/html"),
+        ("webhook", 200, LOGIN_PAGE, "text/plain"),
+    ],
+)
+def test_answer_that_confirms_nothing_is_no_delivery(
+    monkeypatch: pytest.MonkeyPatch, kind: str, code: int, body: bytes, content_type: str
+) -> None:
+    """A proxy's page or an error in the body has code 200, too; the words of the answer may have the address."""
+    with web(code, body=body, content_type=content_type) as server:
+        channel = hook(monkeypatch, server.url, kind)
+        with pytest.raises(UndeliveredError, match=f"answered {code}, but not as {kind} confirms") as error:
+            deliver_notice(channel, NOTICE)
+    assert "channel" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("kind", "code", "body", "content_type"),
+    [
+        ("slack", 200, b"ok", "text/html"),  # Slack's webhooks state this type
+        ("mattermost", 200, b"ok\n", "text/plain"),
+        ("teams", 202, b"", "text/plain"),
+        ("teams", 200, b"1", "text/plain"),
+        ("webhook", 204, b"", "text/plain"),
+        ("webhook", 200, b'{"ok": true, "errors": []}', "application/json"),
+        ("webhook", 201, b"created", "text/plain"),
+        ("webhook", 200, b"[1]", "application/json"),
+    ],
+)
+def test_answer_that_confirms_is_a_delivery(
+    monkeypatch: pytest.MonkeyPatch, kind: str, code: int, body: bytes, content_type: str
+) -> None:
+    with web(code, body=body, content_type=content_type) as server:
+        deliver_notice(hook(monkeypatch, server.url, kind), NOTICE)
+    assert len(server.seen) == 1
+
+
+def test_card_of_teams_has_title_lines_and_link(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The form that a workflow of Teams takes: a message with one Adaptive Card."""
+    with web(202) as server:
+        deliver_notice(hook(monkeypatch, server.url, "teams"), NOTICE)
+    ((_, _, document),) = server.seen
+    (attachment,) = document["attachments"]
+    assert (document["type"], attachment["contentType"]) == ("message", "application/vnd.microsoft.card.adaptive")
+    card = attachment["content"]
+    assert [block["type"] for block in card["body"]] == ["TextBlock"] * 3
+    assert card["body"][1]["text"] == "x: new; open"
+    assert card["actions"] == [
+        {"type": "Action.OpenUrl", "title": "Dashboard", "url": "https://io.example.org/finding/x.html"}
+    ]
 
 
 @pytest.mark.parametrize("code", [500, 503, 429, 404, 302, 403])
@@ -210,7 +283,7 @@ def test_proxy_receives_no_token_and_no_path(monkeypatch: pytest.MonkeyPatch, pr
 
 
 class Postbox(socketserver.ThreadingTCPServer):
-    """The part of RFC 5321 that a delivery needs; `answers` replaces the reply to a verb."""
+    """The part of RFC 5321 that a delivery needs; `answers` replaces the reply to a verb or to a whole line."""
 
     allow_reuse_address = True
     daemon_threads = True
@@ -230,7 +303,7 @@ class _Session(socketserver.StreamRequestHandler):
         self._say(self.server.answers.get("CONNECT", "220 here"))
         while line := self.rfile.readline():
             verb = line.split()[0].decode().upper().split(":")[0]
-            answer = self.server.answers.get(verb)
+            answer = self.server.answers.get(line.decode().strip()) or self.server.answers.get(verb)
             if answer:
                 self._say(answer)
             elif verb == "DATA":
@@ -313,6 +386,20 @@ def test_mail_refused_by_the_server_is_reported(answers: dict[str, str], code: s
     with postbox(**answers) as server, pytest.raises(UndeliveredError, match=code):
         deliver_notice(mail(server), NOTICE)
     assert server.mails == []
+
+
+def test_refused_recipient_is_reported_and_the_others_get_no_second_mail() -> None:
+    """SMTP accepts a mail for some of its recipients; the library reports the others and raises nothing."""
+    with postbox(**{"rcpt TO:<b@example.org>": "550 who"}) as server:
+        channel = mail(server)
+        with pytest.raises(PartlyDeliveredError, match=r"refused 1 of 2 recipients \(550\)") as error:
+            deliver_notice(channel, NOTICE)
+        assert error.value.refused == ("b@example.org",)
+        assert len(server.mails) == 1
+        # The next attempt is for the refused one only: its mail server has it then alone.
+        with pytest.raises(UndeliveredError, match=r"refused all recipients \(550\)"):
+            deliver_notice(channel, replace(NOTICE, recipients=error.value.refused))
+        assert len(server.mails) == 1
 
 
 def test_password_is_never_sent_unencrypted(monkeypatch: pytest.MonkeyPatch) -> None:

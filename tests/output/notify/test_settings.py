@@ -73,6 +73,10 @@ def test_settings_are_read(write: Callable[[str], Path]) -> None:
         ("host: mail.example.org", "host: m\n    security: none", 7, "without encryption"),
         ("name: tracker", "name: chat", 1, "differ"),
         ("directory: issues", "directory: issues\n    colour: red", 18, "colour"),
+        # Settings that can never send anything.
+        (GOOD[GOOD.index("channels:") :], "channels: []\n", 3, "channels"),
+        ("send: [finding]", "send: []", 16, "send"),
+        ("digest: monday", "digest: monday\noverdue_hours: 1.0e+9", 3, "overdue_hours"),
     ],
 )
 def test_faults_are_reported_with_file_line_and_field_without_secrets(

@@ -179,7 +179,8 @@ def test_changes_are_listed_however_short_the_history_is(verdict: Verdict) -> No
     first_day, later = HistoryExtent(1, 30, 0), HistoryExtent(9, 30, 28)
     verdict = replace(verdict, newest=None)
     assert change_lines(replace(verdict, extent=first_day)) == (
-        "Changes: 1 day of observations of 30 series, too few to detect changes (7 per series are needed)."
+        "Changes: 1 day of observations of 30 series, too few to detect changes "
+        "(7 days are needed; sessions of one day count once)."
     )
     assert change_lines(replace(verdict, extent=later)) == (
         "Changes: none open in 9 days of observations of 28 series (2 more have too few observations to be assessed)."

@@ -44,10 +44,11 @@ def command() -> None:
 @click.option("--scheduler", metavar="ADDRESS", help="A running Dask scheduler [default: workers on this host].")
 @click.option("--workers", type=click.IntRange(1), help="Workers on this host [default: one per core].")
 @json_option
-def add(directory: Path, system: str, scheduler: str | None, workers: int | None, as_json: bool) -> None:
+def add(directory: Path, system: str, scheduler: str | None, workers: int | None, as_json: bool) -> int:
     """Add the Darshan logs below DIRECTORY that are new; each is counted once, whatever its name.
 
     Damaged and foreign files are counted by reason and stop nothing. After an interruption the same command continues.
+    Exit code 1: a directory could not be listed, or no file below DIRECTORY is a log that is or was counted.
     """
     if system not in system_names():
         print_message(f"note: '{system}' is not in systems/, so file systems have the names of their types")
@@ -56,6 +57,10 @@ def add(directory: Path, system: str, scheduler: str | None, workers: int | None
         print_json(summary.to_json())
     else:
         print_lines(*summary.format_lines())
+    problems = summary.problems()
+    for problem in problems:
+        print_message(problem)
+    return 1 if problems else 0
 
 
 @command.command(

@@ -52,6 +52,8 @@ class IntakeSummary:
         offered: regular files in the directory.
         known: of these, files that were read before and did not change.
         outcomes: `counted`, `copy` (the log of another file) or the key of a rejection to number of files.
+        links: symbolic links, which are not followed.
+        unlisted: directories that could not be listed, with the reason.
     """
 
     system: str
@@ -60,6 +62,21 @@ class IntakeSummary:
     known: int = 0
     outcomes: Counter[str] = field(default_factory=Counter)
     seconds: float = 0.0
+    links: int = 0
+    unlisted: list[str] = field(default_factory=list)
+
+    def problems(self) -> list[str]:
+        """Why the call did not do what it was meant to, one sentence each; empty if it did."""
+        problems = [f"not listed: {text}" for text in self.unlisted]
+        counted = self.outcomes[COUNTED] + self.outcomes[COPY] + self.known
+        if self.offered == 0:
+            text = f"{self.directory} has no files: is its file system mounted?"
+            if self.links:
+                text = f"{self.directory} has no files, but {self.links} symbolic links, which are not followed"
+            problems.append(text)
+        elif counted == 0:
+            problems.append(f"none of the {self.offered} files below {self.directory} is a log that can be read")
+        return problems
 
     def to_json(self) -> dict[str, Any]:
         """Return the document of `iowatch logs add --json`; `rejected` names every reason.
@@ -75,6 +92,7 @@ class IntakeSummary:
             "counted": self.outcomes[COUNTED],
             "copies": self.outcomes[COPY],
             "rejected": {key: self.outcomes[key] for key in REJECTIONS},
+            "problems": self.problems(),
         }
 
     def format_lines(self) -> Iterator[str]:
@@ -111,7 +129,7 @@ def add_logs(
     with store.adding(), ExitStack() as resources:
         # Workers start when there is something to read, once.
         workers: _Workers | None = None
-        for listing in _list_files(directory.absolute()):
+        for listing in _list_files(directory.absolute(), summary):
             intake = _Intake(store, listing, summary, clock)
             summary.offered += len(listing.paths)
             summary.known += len(listing.paths) - len(intake.unread)
@@ -152,19 +170,33 @@ class _File:
     path: str
 
 
-def _list_files(directory: Path) -> Iterator[_FileListing]:
-    """Yield the regular files below a directory, many at a time; those of each listing in order of time."""
+def _list_files(directory: Path, summary: IntakeSummary) -> Iterator[_FileListing]:
+    """Yield the regular files below a directory, many at a time; those of each listing in order of time.
+
+    Args:
+        summary: receives the directories and files that cannot be read.
+    """
+
+    def add_error(error: OSError) -> None:
+        # What went away since its directory was read is no error: jobs end and logs are moved.
+        if not isinstance(error, FileNotFoundError):
+            summary.unlisted.append(f"{error.filename}: {error.strerror}")
+
     files: list[_File] = []
-    for folder, subfolders, names in os.walk(directory):
+    for folder, subfolders, names in os.walk(directory, onerror=add_error):
         subfolders.sort()
+        summary.links += sum(Path(folder, name).is_symlink() for name in subfolders)
         for name in names:
             path = f"{folder}/{name}"
             try:
                 status = os.lstat(path)
-            except OSError:
-                continue  # removed meanwhile
+            except OSError as error:
+                add_error(error)
+                continue
             if stat.S_ISREG(status.st_mode):
                 files.append(_File(status.st_mtime_ns, status.st_size, path))
+            elif stat.S_ISLNK(status.st_mode):
+                summary.links += 1
         if len(files) >= _LISTED_FILES:
             yield _make_listing(files)
             files = []

@@ -11,6 +11,7 @@ import re
 import subprocess
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -29,6 +30,8 @@ from iowatch.darshan import DarshanReader
 # Memory that transfers may use (docs/workloads.md#description), and replays with each.
 _MEMORY_OF_WRITES = ("rotating", "reused")
 _MEMORY_OF_READS = (*_MEMORY_OF_WRITES, "new")
+# A file system that writes for longer delays the next replay no more than it delays every other one.
+_SYNC_TIMEOUT_S = 600.0
 _REPLAYS = 5
 _VERBS = ("read", "write")
 # Sizes of transfers whose durations are compared: those that take most of the time of the application.
@@ -97,7 +100,8 @@ def fit_memory(
                 changed_file = Path(directory, file.name)
                 changed_file.write_text(format_description(changed), encoding="utf-8")
                 # Of this file system only: with all of them, one that does not answer any more would block it.
-                subprocess.run(["sync", "-f", benchio.directory], check=False)
+                with suppress(subprocess.TimeoutExpired):
+                    subprocess.run(["sync", "-f", benchio.directory], check=False, timeout=_SYNC_TIMEOUT_S)
                 profile = replay_profile(reader, changed_file, Workload(changed, ranks), benchio)
                 replays[candidate].append(profile)
     return nearest_memory(replays, originals)

@@ -352,7 +352,7 @@ class _RowReader:
         except (InputError, ValueError) as error:
             raise ValueError(f"column '{column}': {error.args[0]}") from error
         metric = self._metric(source, quantity.unit, texts, groups, column)
-        if not 0 < quantity.value <= METRICS[metric].ceiling:
+        if not (quantity.value > 0 and METRICS[metric].is_plausible(quantity.value)):
             raise ValueError(f"column '{column}': {text} {unit} is not above 0 and below the ceiling of {metric}")
         parameters = {**case, **self._values(source.case, texts, groups)}
         operation = str(parameters.pop("operation", "run"))

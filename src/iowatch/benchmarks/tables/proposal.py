@@ -47,7 +47,7 @@ _OTHER_ROLES = {
     "value": r"value|wert|result|ergebnis",
 }
 _OPERATIONS = {"write": r"write|schreib", "read": r"read|les(e|en)\b|lesen"}
-_UNIT = re.compile(r"[\[(]([^\])]+)[\])]|\b([kKMGT]?i?B/s|[kKMG]?bit/s|k?IOPS)\b")
+_UNIT = re.compile(r"[\[(]([^\])]{1,100})[\])]|\b([kKMGT]?i?B/s|[kKMG]?bit/s|k?IOPS)\b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +203,7 @@ def _time_lines(used: Sequence[str], formats: Sequence[str], cells: Sequence[str
         lines.append(f"  format: {TO_BE_SET} # all of these fit: {' or '.join(map(_quote, formats))}")
     elif formats[0] != "iso":
         lines.append(f"  format: {_quote(formats[0])}")
-    states_zone = all(re.search(r"\d\d:\d\d.*(Z|[+-]\d\d:?\d\d)$", cell) for cell in cells)
+    states_zone = all(re.search(r"\d\d:\d\d.{0,40}(Z|[+-]\d\d:?\d\d)$", cell) for cell in cells)
     if formats[0] not in ("epoch", "epoch_ms") and not states_zone:
         lines.append(f"  zone: {TO_BE_SET} # the zone of these times: UTC, Europe/Berlin, …")
     return lines
@@ -253,9 +253,13 @@ def _is_measured(name: str, cells: Sequence[str]) -> bool:
     return _unit(name) is not None or len(set(cells)) > _MAX_VALUES or _varies(cells)
 
 
+# Characters of the name of a column that are examined.
+_LONGEST_NAME = 500
+
+
 def _role(name: str) -> str | None:
     """Return what the name of a column says that it is: a field, a parameter, or one of `_OTHER_ROLES`."""
-    word = _slug(re.sub(r"[\[(].*[\])]", "", name))
+    word = _slug(re.sub(r"[\[(].*[\])]", "", name[:_LONGEST_NAME]))
     for role, pattern in {**_FIELDS, **_PARAMETERS, **_OTHER_ROLES}.items():
         if re.fullmatch(pattern, word):
             return role

@@ -280,7 +280,6 @@ def _clean_cell(text: str) -> str:
 
 
 _SECTION = re.compile(r"\[([^\]]+)\]")
-_PAIR = re.compile(r"([^=\s][^=]*?)\s*=\s*(.*)")
 
 
 def _read_sections(path: Path, lines: _Lines, layout: Layout, columns: Columns) -> Iterator[TableRow]:
@@ -312,13 +311,14 @@ def _sections(lines: _Lines) -> Iterator[tuple[int, str, dict[str, str], str | N
         elif stripped.startswith((";", "#")):
             cells[COMMENTS_COLUMN] += stripped + "\n"
         elif stripped:
-            pair = _PAIR.fullmatch(stripped)
-            if pair is None:
+            key, sign, value = stripped.partition("=")
+            key = key.rstrip()
+            if not (key and sign):
                 damage = damage or f"line {line} is not KEY = VALUE"
-            elif pair[1] in cells:
-                damage = damage or f"'{pair[1]}' occurs twice"
+            elif key in cells:
+                damage = damage or f"'{key}' occurs twice"
             else:
-                cells[pair[1]] = pair[2]
+                cells[key] = value.lstrip()
         damage = damage or lines.damage(line, text)
     if start:
         yield start, name, cells, damage

@@ -7,7 +7,7 @@ from typing import get_args
 
 import click
 
-from iowatch.cli.common import DATE, examples, json_option, print_json, print_lines, system_option
+from iowatch.cli.common import DATE, examples, json_option, print_json, print_lines, print_message, system_option
 from iowatch.core import IowatchError
 from iowatch.reference import EventKind, current_author, events, parse_scope
 from iowatch.store import History
@@ -78,16 +78,21 @@ def add(
 @command.command("list", epilog=examples("iowatch event list --system franklin --json"))
 @system_option(required=True)
 @json_option
-def list_(system: str, as_json: bool) -> None:
-    """Events of a system by date."""
+def list_(system: str, as_json: bool) -> int:
+    """Events of a system by date. Exit code 2 if an entry of the file is not valid; it is skipped, and reported."""
     events.require_known_system(system, _systems_in_history)
-    system_events = events.load_events(system)
+    recorded = events.read_events(system)
+    system_events = recorded.events
+    for fault in recorded.faults:
+        print_message(fault)
+    exit_code = 2 if recorded.faults else 0
     if as_json:
         print_json({"system": system, "events": [event.model_dump(mode="json") for event in system_events]})
-        return
+        return exit_code
     for event in system_events:
         period = f"{event.date} to {event.until}" if event.until else f"{event.date}"
         print_lines(f"{period}  {event.kind}: {event.title}")
         print_lines(*(f"    {part.kind}: {part.title}" for part in event.parts))
     if not system_events:
         print_lines(f"no events recorded in {events.event_file_path(system)}")
+    return exit_code

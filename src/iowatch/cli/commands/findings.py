@@ -24,6 +24,7 @@ from iowatch.core import format_count
 from iowatch.findings import (
     alarm_limits,
     chart_past_year,
+    damaged_result_problems,
     find_experiments,
     find_finding,
     find_log_differences,
@@ -37,6 +38,7 @@ from iowatch.output.text.decisions import describe_orphaned_decision
 from iowatch.output.text.evidence import experiment_lines, log_difference_lines
 from iowatch.output.text.findings import finding_lines, finding_list_lines, remaining_change_lines
 from iowatch.output.text.sessions import format_no_findings, trend_lines
+from iowatch.reference import skipped_entries
 from iowatch.store import History
 
 _all_option = click.option("--all", "everything", is_flag=True, help="Include closed findings.")
@@ -66,7 +68,8 @@ def command(ctx: click.Context, system: str | None, everything: bool, db: str | 
 def list_(system: str | None, everything: bool, db: str | None, as_json: bool) -> int:
     """List findings, one line each; closed ones only with --all. Drifts follow.
 
-    Findings are updated first, if the account may. Exit code 1 if a finding is open, or suspected and probably lasting.
+    Findings are updated first, if the account may. Exit code 1 if a finding is open, or suspected and probably lasting,
+    or if results or decisions that they need are damaged.
     """
     with History.existing(db) as history:
         if not history.may_update_findings():
@@ -75,8 +78,13 @@ def list_(system: str | None, everything: bool, db: str | None, as_json: bool) -
         for orphaned in orphaned_decisions(history, system):
             print_message(describe_orphaned_decision(orphaned))
         systems = [system] if system else history.systems()
+        problems: list[str] = []
+        for name in systems:
+            problems += [*damaged_result_problems(history, name), *skipped_entries(name)]
         trends = find_trends(history, systems)
         extent = history_extent(history, systems)
+    for problem in problems:
+        print_message(problem)
     shown = findings
     if not everything:
         shown = [finding for finding in findings if finding.state in ("open", "suspected", "acknowledged")]
@@ -96,7 +104,7 @@ def list_(system: str | None, everything: bool, db: str | None, as_json: bool) -
         if not everything:
             print_lines(*remaining_change_lines(findings))
         print_lines(*trend_lines(trends))
-    return 1 if any(finding.needs_action for finding in shown) else 0
+    return 1 if problems or any(finding.needs_action for finding in shown) else 0
 
 
 @command.command(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, datetime, tzinfo
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -44,7 +44,30 @@ from iowatch.store import (
 # Modules that only one subcommand uses are imported by it: `list` would take three times as long.
 
 
-@click.group(epilog=common.examples("iowatch history list --system local"))
+# What people type for the commands of a history -> its name here, and what it does.
+_OTHER_NAMES = {
+    "restore": ("copy", "`iowatch history copy BACKUP var/iowatch.db` restores a backup"),
+    "merge": ("copy", "It adds what another history has"),
+    "verify": ("check", "It looks for damage"),
+    "dump": ("export", "It writes results for other programs"),
+    "delete": ("prune", "It removes old files; results are kept"),
+    "clean": ("prune", "It removes old files; results are kept"),
+}
+
+
+class _HistoryGroup(click.Group):
+    """Names the command that a person means who calls it by another word."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] in _OTHER_NAMES:
+            name, effect = _OTHER_NAMES[args[0]]
+            ctx.fail(f"no command '{args[0]}'. Did you mean '{name}'? {effect}.")
+        return super().resolve_command(ctx, args)
+
+
+@click.group(cls=_HistoryGroup, epilog=common.examples("iowatch history list --system local"))
 def command() -> None:
     """List, show and export results of the history; check, back up and copy the database; prune old files."""
 
@@ -52,11 +75,18 @@ def command() -> None:
 @command.command("check", epilog=common.examples("iowatch history check"))
 @common.history_options
 def check(db: str | None, as_json: bool) -> int:
-    """Check the database for damage; exit code 1 if there is any."""
+    """Check the history for damage and lost sessions.
+
+    Exit code 1 if there are any.
+    """
+    from iowatch.session import continuity
     from iowatch.store import maintenance
 
+    is_of_checkout = database_url(db) == database_url()
     with History.existing(db) as history:
         report = maintenance.check_history(history)
+        lost = continuity.continuity_faults(history, with_ledger=is_of_checkout)
+    report = replace(report, faults=(*report.faults, *lost))
     if as_json:
         common.print_json(asdict(report))
     else:

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -11,14 +15,17 @@ import click
 
 from iowatch.cli import common
 from iowatch.cli.completion import complete_benchmark, complete_stack, complete_suite
-from iowatch.core import format_count, utc_now, write_atomically
+from iowatch.cli.report_files import ReportFiles, message_of, report_files
+from iowatch.core import IowatchError, format_count, settings, utc_now
 from iowatch.output import comparison, report
 from iowatch.output.text.verdict import verdict_document
-from iowatch.session import ab_run, blackouts, run, verdict
+from iowatch.session import ab_run, blackouts, last_sessions, run, verdict
 from iowatch.session.context import make_context, select_cases
+from iowatch.session.night_record import write_night_record
 from iowatch.session.options import SessionOptions, nightly_policy
+from iowatch.site import NightlyPolicy
 from iowatch.statistics.interleaving import AbSchedule
-from iowatch.store import History
+from iowatch.store import History, NoHistoryError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +89,40 @@ def refuse_contradictions(options: RunOptions) -> None:
             raise click.UsageError(message)
 
 
-def run_and_compare(options: RunOptions) -> int:
+def reports_of(options: RunOptions) -> AbstractContextManager[ReportFiles]:
+    """The files into which the command reports, without those of an earlier call."""
+    name = f"{options.suite} on {options.system}"
+    return report_files(
+        {
+            options.junit: partial(report.junit_error_document, name),
+            options.markdown: partial(report.error_markdown, f"Session of suite {name}"),
+        }
+    )
+
+
+@dataclass
+class Night:
+    """What is known of a night before it has ended."""
+
+    exit_code: int | None = None
+
+
+@contextmanager
+def recorded_night(options: RunOptions) -> Iterator[Night]:
+    """With `--night`, record how the block ends: `iowatch notify` tells of nights that ended without a verdict."""
+    night = Night()
+    try:
+        yield night
+    except BaseException as error:
+        if options.night:
+            exit_code = error.exit_code if isinstance(error, IowatchError) else 3
+            write_night_record(options.system, exit_code, message_of(error))
+        raise
+    if options.night and night.exit_code is not None:
+        write_night_record(options.system, night.exit_code)
+
+
+def run_and_compare(options: RunOptions, files: ReportFiles) -> int:
     """A/B run and its comparison; exit code 1 if runs failed or are missing."""
     stop_rule = ab_run.make_stop_rule(options.pairs, options.until_ci, options.budget)
     context = ab_run.make_ab_context(options.session_options())
@@ -93,7 +133,7 @@ def run_and_compare(options: RunOptions) -> int:
         finished = ab_run.run_ab(history, context, AbSchedule(stop_rule, seed))
         outcome = ab_run.compare_ab_run(history, finished)
     if options.markdown:
-        write_atomically(options.markdown, comparison.comparison_markdown(outcome))
+        files.write(options.markdown, comparison.comparison_markdown(outcome))
     document = {**comparison.comparison_document(outcome), "ab_run": finished.to_json()}
     common.print_report(options.as_json, document, lambda console: comparison.print_comparison(outcome, console))
     if not options.as_json:
@@ -113,16 +153,46 @@ def show_plan(options: RunOptions) -> int:
     return 0
 
 
-def run_and_report(options: RunOptions) -> int:
+def report_no_session(options: RunOptions, policy: NightlyPolicy, reason: str, files: ReportFiles) -> int:
+    """Report that no session took place; exit code 1 if the blackouts last too long."""
+    problem = blackouts.too_long_unmeasured(policy, options.system, utc_now(), _last_measured(options))
+    exit_code = 0
+    if problem is not None:
+        reason = f"{reason}; {problem}"
+        exit_code = 1
+    document = {"system": options.system, "status": "none", "reason": reason, "exit_code": exit_code}
+    if options.as_json:
+        common.print_json(document)
+    else:
+        common.print_message(reason)
+    name = f"{options.suite} on {options.system}"
+    if options.junit and problem is not None:
+        files.write(options.junit, report.junit_error_document(name, reason))
+    elif options.junit:
+        files.write(options.junit, report.junit_skipped_document(name, reason))
+    if options.markdown:
+        files.write(options.markdown, report.error_markdown(f"Session of suite {name}", reason))
+    return exit_code
+
+
+def _last_measured(options: RunOptions) -> datetime | None:
+    """Start of the last session of the system that measured something; None without one, or without a history."""
+    try:
+        with History.existing(options.db) as history:
+            started_s = last_sessions.last_measured_s(history, options.system)
+    except NoHistoryError:
+        return None
+    return None if started_s is None else datetime.fromtimestamp(started_s, UTC)
+
+
+def run_and_report(options: RunOptions, files: ReportFiles) -> int:
     """Run, assess, print, write reports; the verdict's exit code, 0 if a blackout excludes the session."""
     session_options = options.session_options()
     selection = select_cases(session_options)
     if session_options.policy is not None:
         reason = blackouts.wait_for_start(session_options.policy, options.system, utc_now())
         if reason is not None:
-            document = {"system": options.system, "status": "none", "reason": reason, "exit_code": 0}
-            common.print_json(document) if options.as_json else common.print_message(reason)
-            return 0
+            return report_no_session(options, session_options.policy, reason, files)
     # After the wait: stacks may have changed meanwhile.
     context = make_context(selection)
     run.check_plan(context, options.db)
@@ -133,9 +203,9 @@ def run_and_report(options: RunOptions) -> int:
             options.as_json, verdict_document(found), lambda console: report.render_verdict(found, console)
         )
         if options.junit:
-            write_atomically(options.junit, report.junit_document(history, found))
+            files.write(options.junit, report.junit_document(history, found))
         if options.markdown:
-            write_atomically(options.markdown, report.verdict_markdown(found))
+            files.write(options.markdown, report.verdict_markdown(found))
     return found.exit_code
 
 
@@ -202,7 +272,10 @@ def run_and_report(options: RunOptions) -> int:
     help="With --ab: end in this time [default without --pairs: 60].",
 )  # fmt: skip
 @click.option("--seed", type=int, help="With --ab: seed of the order [default: random].")
-@click.option("--scratch", type=common.ANY_PATH, help="Directory of the default file system [default: the system's].")
+@click.option(
+    "--scratch", type=common.ANY_PATH, envvar=settings.SCRATCH_VARIABLE, show_envvar=True,
+    help="Directory of the default file system [default: the system's].",
+)  # fmt: skip
 @click.option("--junit", type=common.OUTPUT_FILE, metavar="FILE", help="Also write the verdict as JUnit XML.")
 @click.option(
     "--markdown", type=common.OUTPUT_FILE, metavar="FILE",
@@ -217,9 +290,12 @@ def command(**given: Any) -> int:
     references and with the history.
     """
     options = RunOptions(**given)
-    refuse_contradictions(options)
-    if options.ab:
-        return run_and_compare(options)
     if options.dry_run:
+        refuse_contradictions(options)
         return show_plan(options)
-    return run_and_report(options)
+    with reports_of(options) as files, recorded_night(options) as night:
+        refuse_contradictions(options)
+        if options.ab:
+            return run_and_compare(options, files)
+        night.exit_code = run_and_report(options, files)
+        return night.exit_code

@@ -69,7 +69,12 @@ def init_system(
     if as_json:
         print_json(written.to_json())
         return int(written.refused)
-    for word, texts in (("wrote", written.files), ("not verified:", written.unverified), ("not found:", written.gaps)):
+    for word, texts in (
+        ("wrote", written.files),
+        (f"wrote --system {name} into", written.recipes),
+        ("not verified:", written.unverified),
+        ("not found:", written.gaps),
+    ):
         for text in texts:
             print_message(f"{word} {text}")
     print_message("Next:")

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import click
 
 from iowatch.cli import common
 from iowatch.cli.completion import complete_finding, complete_stack, complete_suite
-from iowatch.core import UsageError, write_atomically
+from iowatch.cli.report_files import report_files
+from iowatch.core import UsageError
 from iowatch.experiments.bisect import report as bisection
 from iowatch.experiments.bisect import run as bisect
 from iowatch.experiments.bisect.commits import CommitRun
@@ -17,6 +19,7 @@ from iowatch.experiments.bisect.run import BisectOptions
 from iowatch.experiments.bisect.search import BisectionSettings
 from iowatch.experiments.common.commits import CommitRange, commit_source
 from iowatch.experiments.common.hybrids import compare_for_hybrids
+from iowatch.output.report import error_markdown
 from iowatch.store import History
 
 
@@ -91,24 +94,25 @@ def command(
         settings=BisectionSettings(error_rate=error_rate, negligible=difference),
         seed=seed,
     )
-    # Commits of a package, the stacks of a finding, or two stacks by their names.
-    has_commit_options = any((package, repository, stack, build))
-    expected_sides = 0 if finding else 2
-    if finding is None and len(sides) == 1 and package and repository and stack:
-        source = commit_source(system, package, CommitRange(repository, sides[0]), stack, build)
-        with History.open(db) as history:
-            result = _search(CommitRun(history, source, options))
-    elif len(sides) != expected_sides or has_commit_options:
-        raise UsageError(
-            "two stacks are expected, or --finding ID, or --package NAME --git DIR --stack NAME GOOD..BAD",
-            hint="For example: iowatch bisect gnu-12 gnu-13",
-        )
-    elif finding:
-        result = _search_finding(db, finding, options)
-    else:
-        result = _search_stacks(db, system, sides, options)
-    if markdown:
-        write_atomically(markdown, bisection.bisection_markdown(result))
+    with report_files({markdown: partial(error_markdown, "Bisection")}) as files:
+        # Commits of a package, the stacks of a finding, or two stacks by their names.
+        has_commit_options = any((package, repository, stack, build))
+        expected_sides = 0 if finding else 2
+        if finding is None and len(sides) == 1 and package and repository and stack:
+            source = commit_source(system, package, CommitRange(repository, sides[0]), stack, build)
+            with History.open(db) as history:
+                result = _search(CommitRun(history, source, options))
+        elif len(sides) != expected_sides or has_commit_options:
+            raise UsageError(
+                "two stacks are expected, or --finding ID, or --package NAME --git DIR --stack NAME GOOD..BAD",
+                hint="For example: iowatch bisect gnu-12 gnu-13",
+            )
+        elif finding:
+            result = _search_finding(db, finding, options)
+        else:
+            result = _search_stacks(db, system, sides, options)
+        if markdown:
+            files.write(markdown, bisection.bisection_markdown(result))
     common.print_report(
         as_json, bisection.bisection_document(result), lambda console: bisection.render_bisection(result, console)
     )

@@ -331,13 +331,14 @@ class BisectRun:
         Raises:
             UsageError: one does not; names what it lacks.
         """
-        required: set[str] = set()
-        for case in self.ends.session.cases:
-            required |= set(case.requires)
         features = self.ends.session.site.features
         for stack in self.ends.stacks:
             # A stack that the system does not have is refused by the plan.
-            missing = required - features[stack] if stack in features else set()
+            if stack not in features:
+                continue
+            missing: set[str] = set()
+            for case in self.ends.session.cases:
+                missing.update(case.unmet_requirements(features[stack]))
             if missing:
                 raise UsageError(
                     f"case {', '.join(self.options.cases)} cannot run on '{stack}': it does not provide "
@@ -353,7 +354,7 @@ class BisectRun:
         if stack.status not in ("installed", "locked"):
             self._report_skipped(parts, stack.note or stack.status)
             return False
-        missing = sorted({*planned.case.requires} - {*stack_probe.features_of_stack(stack)})
+        missing = planned.case.unmet_requirements(stack_probe.features_of_stack(stack))
         if missing:
             self._report_skipped(parts, f"it does not provide {', '.join(missing)}")
             return False

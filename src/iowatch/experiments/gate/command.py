@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import click
 
 from iowatch.cli import common
 from iowatch.cli.completion import complete_suite
-from iowatch.core import write_atomically
+from iowatch.cli.report_files import report_files
 from iowatch.experiments.common import counters
 from iowatch.experiments.gate import report as gate
 from iowatch.experiments.gate.run import GateOptions, GateRun
+from iowatch.output.report import error_markdown, junit_error_document
 from iowatch.statistics.gate import GateSettings
 from iowatch.store import History
 
@@ -115,20 +117,29 @@ def command(
         build_command=build,
         package=package,
     )
-    with History.open(db) as history:
-        outcome = GateRun(history, options).run()
-    # The files first: a reader that closes the pipe of the text must not lose them.
-    document = gate.gate_json(outcome)
-    if markdown:
-        picture = markdown.with_suffix(".svg")
-        write_atomically(picture, gate.gate_picture(outcome))
-        write_atomically(markdown, gate.gate_markdown(outcome, picture.name))
-    if json_file:
-        write_atomically(json_file, common.format_json(document) + "\n")
-    if junit:
-        write_atomically(junit, gate.gate_junit(outcome))
-    if badge:
-        write_atomically(badge, gate.gate_badge(outcome.decision))
+    name = f"gate of {head} against {base}"
+    picture = markdown.with_suffix(".svg") if markdown else None
+    error_reports = {
+        markdown: partial(error_markdown, name),
+        junit: partial(junit_error_document, name),
+        picture: None,
+        json_file: None,
+        badge: None,
+    }
+    with report_files(error_reports) as files:
+        with History.open(db) as history:
+            outcome = GateRun(history, options).run()
+        # The files first: a reader that closes the pipe of the text must not lose them.
+        document = gate.gate_json(outcome)
+        if markdown and picture:
+            files.write(picture, gate.gate_picture(outcome))
+            files.write(markdown, gate.gate_markdown(outcome, picture.name))
+        if json_file:
+            files.write(json_file, common.format_json(document) + "\n")
+        if junit:
+            files.write(junit, gate.gate_junit(outcome))
+        if badge:
+            files.write(badge, gate.gate_badge(outcome.decision))
     common.print_report(as_json, document, lambda console: gate.render_gate(outcome, console))
     if outcome.decision == "undecided":
         return {"pass": 0, "fail": 1, None: UNDECIDED}[undecided]

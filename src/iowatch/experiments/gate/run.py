@@ -385,15 +385,15 @@ class GateRun:
         reasons: dict[str, str] = {}
         features = self.context.session.site.features
         for case in self.context.session.cases:
-            missing_by_label: dict[str, set[str]] = {}
+            missing_by_label: dict[str, list[str]] = {}
             for build in (self.base, self.head):
-                missing = set(case.requires) - features[build.stack.name]
+                missing = case.unmet_requirements(features[build.stack.name])
                 if missing:
                     missing_by_label[build.label] = missing
             # A case that neither can run is no difference between them.
             if len(missing_by_label) == 1:
                 ((label, missing),) = missing_by_label.items()
-                reasons[case.run_name] = f"{label} does not provide {', '.join(sorted(missing))}"
+                reasons[case.run_name] = f"{label} does not provide {', '.join(missing)}"
         return reasons
 
     # Counts

@@ -303,18 +303,17 @@ def _collect_system(history: History, rows: _SystemRows) -> SystemEntry:
             stacks=tuple(stacks),
         )
         series.append(entry)
-    no_events: tuple[events.Event, ...] = ()
-    machine_events = _read_or_fault(lambda: events.load_events(name), no_events, faults)
-    no_decisions: tuple[reviews.Decision, ...] = ()
-    decisions = _read_or_fault(lambda: reviews.load_decisions(name), no_decisions, faults)
+    machine_events = _read_or_fault(lambda: events.read_events(name), events.RecordedEvents(()), faults)
+    decisions = _read_or_fault(lambda: reviews.read_decisions(name), reviews.RecordedDecisions(), faults)
+    faults += [*machine_events.faults, *decisions.faults]
     return SystemEntry(
         name=name,
         facts=facts,
         sessions=tuple(rows.sessions),
         series=tuple(series),
         findings=tuple(findings),
-        events=machine_events,
-        decisions=decisions,
+        events=machine_events.events,
+        decisions=decisions.decisions,
         references=references,
         stacks=tuple(rows.stacks),
         # Two files may have one fault in common.
@@ -365,6 +364,14 @@ class SessionEntry:
     session: SessionRow
     runs: Sequence[RunRow]
     coverage: SessionCoverage
+
+    @property
+    def has_several_partitions(self) -> bool:
+        """Whether names of runs need their partition to be unambiguous."""
+        partitions = {run.partition for run in self.runs}
+        partitions |= {problem.partition for problem in self.coverage.failed}
+        partitions |= {result.partition for result in self.coverage.missing_results}
+        return len(partitions) > 1
 
     @property
     def lacking_run_sections(self) -> list[ProblemSection]:

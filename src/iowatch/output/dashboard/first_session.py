@@ -13,6 +13,7 @@ from iowatch.core import METRICS, RunProblem, format_count
 from iowatch.findings import MIN_OBSERVATIONS, HistoryExtent, format_parameter_value
 from iowatch.output.dashboard import data, drawing
 from iowatch.output.dashboard.pages import overview
+from iowatch.output.text.sessions import format_early_steps
 from iowatch.store import NO_SESSION_FACTS
 
 # Smallest ratio between two stacks that is worth a sentence; below it, one session proves nothing.
@@ -34,7 +35,7 @@ class FirstSession:
     """The newest session of a system that cannot be assessed yet.
 
     Attributes:
-        progress: how many sessions are needed until changes are detected.
+        progress: how many days are needed until changes are detected, and what was found all the same.
         pictures: best bandwidth per API and stack, one picture per operation, beside the peak where it is known.
         striking: sentences on large differences between stacks.
         missing: what was not measured, with the reason; `install_commands` install what it needs.
@@ -55,12 +56,14 @@ def summarise_first_session(site: data.SiteBuild, machine: data.SystemEntry, ext
     # A late series has no result in the newest session.
     rows = [row for row in overview.series_rows(site, machine) if not row.late]
     bandwidths = [row for row in rows if row.series.metric.name == "bandwidth"]
-    sessions = max((row.series.stamp.n for row in rows), default=0)
-    remaining = max(0, MIN_OBSERVATIONS - sessions)
+    remaining = max(0, MIN_OBSERVATIONS - extent.days)
     facts = machine.newest_session.facts if machine.newest_session else NO_SESSION_FACTS
     return FirstSession(
         machine=machine,
-        progress=f"{sessions} of {MIN_OBSERVATIONS} sessions until changes can be detected; {remaining} to go",
+        progress=(
+            f"{extent.days} of {MIN_OBSERVATIONS} days with observations until changes can be detected; "
+            f"{remaining} to go{format_early_steps(extent)}"
+        ),
         pictures=tuple(_operation_pictures(bandwidths)),
         striking=tuple(stack_differences(rows)[:_MAX_SENTENCES]),
         missing=facts.unavailable,

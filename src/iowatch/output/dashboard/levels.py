@@ -141,7 +141,9 @@ def recent_observations(site: SiteBuild, machine: SystemEntry) -> Mapping[int, S
     rows = [series.row for series in machine.watched]
 
     def read() -> Mapping[int, SeriesPoints]:
-        return load_observations(site.history, rows, _recent_since(machine), sessions=machine.sessions)
+        return load_observations(
+            site.history, rows, _recent_since(machine), sessions=machine.sessions, with_saturated=True
+        )
 
     return site.compute_once("recent", machine, read)
 

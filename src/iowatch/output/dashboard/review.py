@@ -20,12 +20,18 @@ from iowatch.findings import ReviewBasis, record_decisions, record_event, review
 from iowatch.output.dashboard.build import BUILD_OPTIONS
 from iowatch.output.review_actions import EVENT_ACTION, REVIEW_ACTIONS, ReviewAction
 from iowatch.output.text.decisions import describe_conflict, describe_decision
-from iowatch.reference import parse_scope, reviews
+from iowatch.reference import events, parse_scope, reviews
 from iowatch.store import History
 
 _LOG = logging.getLogger(__name__)
 _MAX_CHARACTERS = 4000
 _MAX_FINDINGS = 500
+# Each system of an event is a file and a commit; a page has a form for the systems of one card.
+_MAX_SYSTEMS = 50
+
+
+# A whole site of a year takes minutes.
+_BUILD_TIMEOUT_S = 7200.0
 
 
 class PageBuild:
@@ -62,9 +68,14 @@ class PageBuild:
                 self._is_requested = False
             try:
                 # A process, because a build forks, which a process with threads must not.
-                build = subprocess.run(self._command(), capture_output=True, text=True, check=False)
+                build = subprocess.run(
+                    self._command(), capture_output=True, text=True, check=False, timeout=_BUILD_TIMEOUT_S
+                )
             except OSError as error:
                 self.failed = str(error)
+                continue
+            except subprocess.TimeoutExpired:
+                self.failed = f"the pages were not built within {_BUILD_TIMEOUT_S:g} s"
                 continue
             self.failed = None
             if build.returncode != 0:
@@ -174,6 +185,9 @@ class ReviewService:
         """Record an event of each of the systems."""
         messages: list[str] = []
         with self._lock, History.existing(self._database) as history:
+            # Before the first one is recorded.
+            for system in systems:
+                events.require_known_system(system, history.systems)
             for system in systems:
                 messages += self._record_event(history, system, fields, person)
         return _Recorded(messages, {})
@@ -256,7 +270,11 @@ def _read_systems(document: Mapping[str, Any]) -> list[str]:
     systems = document.get("systems")
     if not isinstance(systems, list) or not systems or not all(isinstance(name, str) for name in systems):
         raise InputError("field 'systems': expected the names of systems")
-    return systems
+    # A name that is repeated is one system, and one event.
+    different_systems = list(dict.fromkeys(systems))
+    if len(different_systems) > _MAX_SYSTEMS:
+        raise InputError(f"{len(different_systems)} systems; expected 1 to {_MAX_SYSTEMS}")
+    return different_systems
 
 
 def _read_bases(document: Mapping[str, Any]) -> dict[str, ReviewBasis]:

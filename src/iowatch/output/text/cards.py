@@ -127,7 +127,7 @@ def _difference_texts(finding: Finding) -> list[str]:
 def next_step(finding: Finding) -> str:
     """What to do next, in one sentence."""
     decision = finding.review
-    if decision is not None and decision.expired:
+    if decision is not None and not decision.is_in_force:
         return f"Decide again: {format_decision(decision)}"
     if finding.state == "suspected":
         wait = "Wait for the next session, which confirms or ends it"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from iowatch.core import format_count, format_day
 from iowatch.findings import AppliedDecision, Finding, FindingUpdate, OrphanedDecision, Resolution, ReviewConflict
+from iowatch.output.text.changes import format_factor
 from iowatch.reference import Decision
 from iowatch.site import system_zone
 
@@ -11,9 +12,22 @@ from iowatch.site import system_zone
 def format_decision(decision: AppliedDecision) -> str:
     """`acknowledged by A. Administrator on 2026-11-01 until 2026-11-15 (expired): ticket 4711`."""
     until = f" until {decision.until}" if decision.until else ""
-    expired = " (expired)" if decision.expired else ""
+    remark = ""
+    if decision.expired:
+        remark = " (expired)"
+    elif decision.is_about_other:
+        remark = f" ({_format_other_subject(decision)}; decide again)"
     reason = " ".join(decision.reason.split())
-    return f"{decision.decision} by {decision.by} on {decision.date}{until}{expired}: {reason}"
+    return f"{decision.decision} by {decision.by} on {decision.date}{until}{remark}: {reason}"
+
+
+def _format_other_subject(decision: AppliedDecision) -> str:
+    """What a decision was made about, which the finding is not: `about another change: 2 series down (×0.85)`."""
+    if decision.subject is None:
+        return "before this finding was known"
+    subject = decision.subject
+    series = format_count(subject.series, "series")
+    return f"about another change: {series} {subject.direction} ({format_factor(subject.size)})"
 
 
 def describe_decision(decision: Decision) -> str:
@@ -74,6 +88,6 @@ def format_update(update: FindingUpdate, system: str) -> str:
         return _format_reason(update.resolution, system)
     if update.kind == "fell further" and update.name is not None:
         return f"fell further: {update.name}"
-    if update.kind == "decision expired":
-        return f"decision expired: {update.decision} by {update.by}"
+    if update.kind in ("decision expired", "decided about another change"):
+        return f"{update.kind}: {update.decision} by {update.by}"
     return update.kind

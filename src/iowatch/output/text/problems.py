@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from iowatch.core import RunProblem
+from iowatch.core import RunKey, RunProblem
 
 
 @dataclass(frozen=True)
@@ -14,6 +14,18 @@ class ProblemSection:
 
     title: str
     problems: Sequence[RunProblem]
+
+
+def describe_run(run: RunProblem | RunKey, with_partition: bool) -> str:
+    """Return `gnu ior:a`, or `fat gnu ior:a` on a system with several partitions.
+
+    Args:
+        with_partition: whether there are several; a problem of unknown partition has none.
+    """
+    words = [run.stack, run.run]
+    if with_partition and run.partition:
+        words.insert(0, run.partition)
+    return " ".join(words)
 
 
 def lacking_run_sections(

@@ -71,6 +71,17 @@ def _named_layer(finding: Finding) -> list[str]:
     return [format_moved_layer(finding.layer)]
 
 
+def format_saturation(pressures_percent: Sequence[float]) -> str:
+    """What is to be known about runs on saturated nodes: `measured at a processor pressure of 99 %, …`.
+
+    Args:
+        pressures_percent: of each of these runs, at least one.
+    """
+    lowest, highest = (format_number(round(extreme(pressures_percent))) for extreme in (min, max))
+    pressure = highest if lowest == highest else f"{lowest} to {highest}"
+    return f"measured at a processor pressure of {pressure} %, left out of levels and references"
+
+
 def format_retest(retest: Retest) -> str:
     """For example `on other nodes (n2 instead of n1), 12 min after the first run`."""
     first_nodes, retest_nodes = retest.nodes
@@ -83,13 +94,33 @@ def format_retest(retest: Retest) -> str:
 
 
 def format_extent(extent: HistoryExtent) -> str:
-    """The amount of history on which an answer is based, or why it is too small; the same for every report."""
+    """The amount of history on which an answer is based, or why it is too small; the same for every report.
+
+    Its unit is the day: sessions of one day are no longer history than one of them.
+    """
     days = f"{format_count(extent.days, 'day')} of observations"
     if not extent.is_assessed:
-        return f"{days} of {extent.series} series, too few to detect changes ({MIN_OBSERVATIONS} per series are needed)"
+        return f"{days} of {extent.series} series, {_missing_extent(extent)}{format_early_steps(extent)}"
     too_few = extent.series - extent.assessable
     rest = f" ({too_few} more have too few observations to be assessed)" if too_few else ""
     return f"{days} of {extent.assessable} series{rest}"
+
+
+def _missing_extent(extent: HistoryExtent) -> str:
+    """Why changes are not detected yet."""
+    if extent.days >= MIN_OBSERVATIONS:
+        return "not assessed yet"
+    return f"too few to detect changes ({MIN_OBSERVATIONS} days are needed; sessions of one day count once)"
+
+
+def format_early_steps(extent: HistoryExtent) -> str:
+    """What was found all the same, with a semicolon before it; empty if nothing was."""
+    if not extent.stepped:
+        return ""
+    return (
+        f"; a step is in {extent.stepped} of {extent.series} series all the same, the largest "
+        f"{format_factor(extent.largest_step)} (`iowatch detect` lists them)"
+    )
 
 
 def format_no_findings(extent: HistoryExtent, hidden: int) -> str:

@@ -13,8 +13,11 @@ import platform
 import re
 import shlex
 import shutil
+import signal
 import subprocess
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -452,12 +455,28 @@ def _clone_spack() -> str:
     return str(target / "bin" / "spack")
 
 
+# A clone of Spack takes some minutes; a connection that is idle for a minute is given up by git itself.
+_GIT_TIMEOUT_S = 3600.0
+_GIT_LIMITS = {"GIT_HTTP_LOW_SPEED_LIMIT": "1", "GIT_HTTP_LOW_SPEED_TIME": "60", "GIT_TERMINAL_PROMPT": "0"}
+
+
 def _git(*arguments: str) -> str:
     _LOG.debug("starts: git %s", shlex.join(arguments))
     try:
-        done = subprocess.run(["git", *arguments], check=True, capture_output=True, text=True, errors="replace")
+        done = subprocess.run(
+            ["git", *arguments],
+            check=True,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            stdin=subprocess.DEVNULL,
+            timeout=_GIT_TIMEOUT_S,
+            env={**os.environ, **_GIT_LIMITS},
+        )
     except FileNotFoundError as error:
         raise MachineError("git is not installed", hint="Install git, or set SPACK_ROOT to a Spack.") from error
+    except subprocess.TimeoutExpired as error:
+        raise MachineError(f"git {arguments[0]} did not end within {_GIT_TIMEOUT_S:g} s") from error
     return done.stdout.strip()
 
 
@@ -476,23 +495,65 @@ def require_spack(bootstrap: bool) -> str:
     return program
 
 
-def stream_lines(command: list[str]) -> Iterator[str]:
+# Spack prints a line for each part that it begins or ends; the longest, a compiler, takes two hours on few cores.
+_SILENCE_S = 4 * 3600.0
+
+
+def stream_lines(command: list[str], silence_s: float = _SILENCE_S) -> Iterator[str]:
     """Yield the output lines of a program as they are printed.
 
+    Args:
+        silence_s: a program that prints nothing for so many seconds is ended.
+
     Raises:
-        MachineError: it failed; the message contains the last lines.
+        MachineError: it failed, or printed nothing for too long; the message contains the last lines.
     """
     tail: list[str] = []
     _LOG.debug("starts: %s", shlex.join(command))
+    is_ended = False
     with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, text=True, errors="replace"
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        stdin=subprocess.DEVNULL,
+        text=True,
+        errors="replace",
+        start_new_session=True,
     ) as process:
-        for line in process.stdout or ():
-            tail = [*tail[-11:], line.rstrip()[:_MAX_LINE_WIDTH]]
-            yield line.rstrip()
+
+        def end_program() -> None:
+            nonlocal is_ended
+            is_ended = True
+            # With the compilers that it started.
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+
+        try:
+            alarm = _start_alarm(silence_s, end_program)
+            for line in process.stdout or ():
+                alarm.cancel()
+                tail = [*tail[-11:], line.rstrip()[:_MAX_LINE_WIDTH]]
+                yield line.rstrip()
+                alarm = _start_alarm(silence_s, end_program)
+            alarm.cancel()
+        except BaseException:
+            # The reader stopped, for example by a signal that this group of processes did not get.
+            alarm.cancel()
+            end_program()
+            raise
+    if is_ended:
+        text = "\n    ".join(line for line in tail if line)
+        raise MachineError(f"Spack printed nothing for {silence_s:g} s and was ended:\n    {text}")
     if process.returncode:
         text = "\n    ".join(line for line in tail if line)
         raise MachineError(f"Spack failed with exit code {process.returncode}:\n    {text}")
+
+
+def _start_alarm(seconds: float, call: Callable[[], None]) -> threading.Timer:
+    alarm = threading.Timer(seconds, call)
+    alarm.daemon = True
+    alarm.start()
+    return alarm
 
 
 def build_environment(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import shlex
 import subprocess
 import sys
@@ -28,8 +29,9 @@ from iowatch.site.stack.records import (
 )
 from iowatch.site.system import load_system
 
+_LOG = logging.getLogger(__name__)
 MODULES_FILE = "modules.yaml"
-TIMEOUT_S = 120.0
+TIMEOUT_S = 240.0
 
 
 def _require_text(value: object) -> object:
@@ -95,6 +97,9 @@ def describe_loaded_stack(
         reason = (done.stderr.strip().splitlines() or ["no MPI after loading them"])[-1]
         return replace(empty, note=f"its modules do not load: {reason}")
     described = stack_from_json(document, f"the stack '{name}'")
+    # The messages of that shell are not shown.
+    for remark in dict.fromkeys(described.unanswered.values()):
+        _LOG.warning("stack %s: %s", name, remark)
     return replace(
         described,
         name=name,

@@ -11,22 +11,18 @@ import json
 import os
 import re
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 
-from iowatch.benchmarks.benchmark import Benchmark, ProgramProbe
+from iowatch.benchmarks.benchmark import Benchmark, ProgramInterface, ProgramProbe
 from iowatch.benchmarks.registry import BENCHMARKS
-from iowatch.site.machine import run_program
 from iowatch.site.stack.records import Stack, StackPart
+from iowatch.site.stack.tool_query import AS_ROOT, keep_answers, query_tool, unanswered_questions
 
-TIMEOUT_S = 20.0
-# Open MPI refuses to start as root without these variables; containers often have no other user.
-_AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 CRAY = "cray-mpich"
 # Packages that Spack builds as the MPI of a stack, and all that programs can be started with.
 SPACK_MPIS = ("openmpi", "mpich")
@@ -71,18 +67,6 @@ class MpiInstallation:
         return self.mpi in find_linked_mpis(path)
 
 
-@cache
-def query_tool(*command: str) -> str:
-    """Return the output of a program on both streams; empty if it is absent, fails or times out."""
-    try:
-        done = run_program(*command, timeout_s=TIMEOUT_S, LC_ALL="C", **_AS_ROOT)
-    except (OSError, subprocess.SubprocessError):
-        return ""
-    if done.returncode != 0:
-        return ""
-    return done.stdout + done.stderr
-
-
 def _query_if_found(path: str | None, *arguments: str) -> str:
     """Return the output of a program (`query_tool`); empty without a path."""
     if path is None:
@@ -117,7 +101,6 @@ def find_library(directory: str | None, name: str) -> str | None:
     return str(path) if path.exists() else None
 
 
-@cache
 def find_linked_mpis(path: str) -> frozenset[str]:
     """Return Spack's names of the MPIs that a program or library can run with; empty if it does not link MPI."""
     listing = query_tool("ldd", path)
@@ -308,7 +291,8 @@ def find_compiler_library(compiler: str | None, name: str) -> str | None:
 
 def probe_package(package: str, flavour: MpiInstallation) -> StackPart | None:
     """Return the part with the benchmarks of one package, if the program of the first of them is installed."""
-    probes = [b.probe for b in BENCHMARKS.values() if b.package == package and b.probe]
+    benchmarks = [benchmark for benchmark in BENCHMARKS.values() if benchmark.package == package]
+    probes = [benchmark.probe for benchmark in benchmarks if benchmark.probe]
     first_probe = probes[0]
     program = _find_program(first_probe, flavour)
     command = program
@@ -316,19 +300,95 @@ def probe_package(package: str, flavour: MpiInstallation) -> StackPart | None:
         command = shutil.which(first_probe.version_command[0])
     if program is None or command is None:
         return None
-    version = _program_version(first_probe, command)
-    variants = {}
-    if first_probe.variants:
-        linked_libraries = query_tool("ldd", program)
-        for variant, library in first_probe.variants.items():
-            variants[variant] = str(library in linked_libraries).lower()
+    with unanswered_questions() as questions:
+        version = _program_version(first_probe, command)
+    # An MPI that cannot start a program on this node lets all programs wait until their time is over.
+    starts_here = not questions
     programs = [command, program]
     for probe in probes[1:]:
         other_program = _find_program(probe, flavour)
         if other_program:
             programs.append(other_program)
     files = tuple(dict.fromkeys(programs))
+    variants: dict[str, str] = {}
+    for benchmark in benchmarks:
+        variants.update(_probe_interfaces(benchmark, files, starts_here))
     return StackPart(package, version, variants, files=files, checksums=file_checksums(files))
+
+
+def _probe_interfaces(benchmark: Benchmark, programs: Iterable[str], starts_here: bool) -> dict[str, str]:
+    """Return variants of a package: `false` for each interface that its build of a benchmark lacks.
+
+    The program itself lists them. If it does not, an interface is lacking whose library the program does not load.
+    Of libraries that are only for one interface, `true` is stated, too.
+
+    Args:
+        programs: paths of the programs of the package.
+        starts_here: whether they can be started on this machine.
+    """
+    probe = benchmark.probe
+    program = None
+    if probe is not None:
+        program = next((path for path in programs if Path(path).name == probe.program), None)
+    if probe is None or program is None:
+        return {}
+    listed = _listed_interfaces(probe, program) if starts_here else None
+    linked_libraries = ""
+    if listed is None and any(interface.library for interface in benchmark.interfaces):
+        linked_libraries = query_tool("ldd", program)
+    variants: dict[str, str] = {}
+    for interface in benchmark.interfaces:
+        is_built: bool | None = None
+        if interface.program:
+            is_built = Path(program).with_name(interface.program).exists()
+        elif listed is not None and interface.listed:
+            is_built = interface.listed in listed
+        elif linked_libraries and interface.library:
+            is_built = interface.library in linked_libraries
+        # What every build should have is a variant only where it is lacking.
+        if is_built is False or (is_built and interface.library):
+            variants[interface.variant] = str(is_built).lower()
+    return variants
+
+
+def _listed_interfaces(probe: ProgramProbe, program: str) -> frozenset[str] | None:
+    """Return the interfaces that a program lists; None if it lists none.
+
+    Args:
+        program: its path.
+    """
+    if not probe.interfaces_command:
+        return None
+    answer = query_tool(program, *probe.interfaces_command[1:], any_exit_code=True)
+    names = _first_match(probe.interfaces_pattern, answer)
+    if names is None:
+        return None
+    return frozenset(name.strip() for name in names.split("|"))
+
+
+def lacks_interface(part: StackPart, interface: ProgramInterface) -> bool:
+    """Return whether a part is a build without an interface, as far as it is known."""
+    variant = part.variants.get(interface.variant)
+    if variant is not None:
+        return variant == "false"
+    # A package of Spack has its programs below its prefix.
+    if interface.program and part.hash and part.prefix:
+        directory = Path(part.prefix, "bin")
+        return directory.is_dir() and not (directory / interface.program).exists()
+    return False
+
+
+def lacking_interface_features(parts: Iterable[StackPart]) -> tuple[str, ...]:
+    """Return the features that say which interfaces the benchmarks of a stack lack (`Benchmark.lacking_feature`)."""
+    features: set[str] = set()
+    for part in parts:
+        for benchmark in BENCHMARKS.values():
+            if benchmark.package != part.name:
+                continue
+            for interface in benchmark.interfaces:
+                if lacks_interface(part, interface):
+                    features.add(benchmark.lacking_feature(interface.variant))
+    return tuple(sorted(features))
 
 
 def _program_version(probe: ProgramProbe, command: str) -> str:
@@ -399,19 +459,25 @@ def _pkgconfig_version(library_directory: Path, name: str) -> str:
     return _first_match(r"^Version:\s*(\S+)", config.read_text()) or "unknown"
 
 
-def _probes() -> tuple[Callable[[MpiInstallation], StackPart | None], ...]:
-    """Return the functions that look for the parts of a stack, in the order of the parts."""
+_Probe = Callable[[MpiInstallation], StackPart | None]
+
+
+def _probes() -> dict[str, _Probe]:
+    """Return the functions that look for the parts of a stack, by the name of the part.
+
+    Compiler and MPI are parts under names of their own. They are in the order of the parts.
+    """
     packages = dict.fromkeys(b.package for b in BENCHMARKS.values() if b.package and b.probe)
-    return (
-        probe_compiler,
-        probe_mpi,
-        probe_hdf5,
-        probe_netcdf,
-        probe_pnetcdf,
-        *(partial(probe_package, package) for package in packages),
-        probe_darshan_runtime,
-        probe_darshan_util,
-    )
+    return {
+        "compiler": probe_compiler,
+        "mpi": probe_mpi,
+        "hdf5": probe_hdf5,
+        "netcdf-c": probe_netcdf,
+        "parallel-netcdf": probe_pnetcdf,
+        **{package: partial(probe_package, package) for package in packages},
+        "darshan-runtime": probe_darshan_runtime,
+        "darshan-util": probe_darshan_util,
+    }
 
 
 # Debian supports several MPIs at once and adds a suffix to the tools of each.
@@ -454,7 +520,7 @@ def features_of_parts(parts: Iterable[StackPart]) -> tuple[str, ...]:
 def features_of_stack(stack: Stack) -> list[str]:
     """Return the features of a stack: of its parts, and what no part is named for.
 
-    These are `mpi`, ROMIO, and libyaml, with which benchio runs workloads.
+    These are `mpi`, ROMIO, libyaml, with which benchio runs workloads, and what its benchmarks lack.
     """
     features = ["mpi"]
     if stack.mpi_io == "ROMIO":
@@ -467,7 +533,7 @@ def features_of_stack(stack: Stack) -> list[str]:
         has_yaml = find_compiler_library(shutil.which("cc"), "libyaml.so") is not None
     if has_yaml:
         features.append("libyaml")
-    return [*features, *stack.features]
+    return [*features, *stack.features, *lacking_interface_features(stack.parts)]
 
 
 def _provides(part: StackPart, benchmark: Benchmark) -> bool:
@@ -490,7 +556,7 @@ def mpi_settings(mpi: str) -> dict[str, str]:
     if mpi != "openmpi":
         return {}
     if os.getuid() == 0:
-        return {**_OVERSUBSCRIBE, **_AS_ROOT}
+        return {**_OVERSUBSCRIBE, **AS_ROOT}
     return dict(_OVERSUBSCRIBE)
 
 
@@ -503,21 +569,47 @@ def installed_mpis() -> list[MpiInstallation]:
     return installations
 
 
-def _probe_parts(flavour: MpiInstallation) -> tuple[StackPart, ...]:
-    """Return the parts that can be used with an MPI, sorted by name."""
+@dataclass(frozen=True)
+class _ProbedParts:
+    """The parts that can be used with an MPI.
+
+    Attributes:
+        parts: sorted by name.
+        unanswered: features of parts that may be there, and which tool did not answer.
+    """
+
+    parts: tuple[StackPart, ...]
+    unanswered: Mapping[str, str]
+
+
+def _probe_parts(flavour: MpiInstallation) -> _ProbedParts:
+    """Look for all parts of a stack."""
     parts: dict[str, StackPart] = {}
-    for probe in _probes():
-        part = probe(flavour)
+    unanswered: dict[str, str] = {}
+    for name, probe in _probes().items():
+        with unanswered_questions() as questions:
+            part = probe(flavour)
         if part is not None:
             parts[part.name] = part
+        elif questions:
+            unanswered.update(dict.fromkeys(_features_of_part_name(name), questions[0]))
     if "netcdf-c" in parts and not _fits_hdf5(parts["netcdf-c"], parts.get("hdf5")):
         del parts["netcdf-c"]
-    return tuple(parts[name] for name in sorted(parts))
+    return _ProbedParts(tuple(parts[name] for name in sorted(parts)), unanswered)
+
+
+def _features_of_part_name(name: str) -> list[str]:
+    """Return the features that a part of this name can give a stack."""
+    features = [FEATURE_OF_PART[name]] if name in FEATURE_OF_PART else []
+    features += FEATURE_VARIANTS.get(name, ())
+    features += [benchmark.name for benchmark in BENCHMARKS.values() if benchmark.package == name]
+    return features
 
 
 def _make_system_stack(system: str, flavour: MpiInstallation) -> Stack:
     """Return the stack of an MPI of this machine, with everything that is installed for it."""
-    parts = _probe_parts(flavour)
+    probed = _probe_parts(flavour)
+    parts = probed.parts
     # Tools under the usual names, where those of this MPI have others.
     tools = {}
     for name in TOOLS:
@@ -533,6 +625,7 @@ def _make_system_stack(system: str, flavour: MpiInstallation) -> Stack:
         features=features_of_parts(parts),
         settings=mpi_settings(flavour.mpi),
         tools=tools,
+        unanswered=probed.unanswered,
     )
 
 
@@ -546,6 +639,7 @@ def system_stacks(system: str, programs: tuple[str, ...] = ()) -> list[Stack]:
     os.environ["PATH"] = os.pathsep.join([*programs, path_before])
     try:
         stacks = [_make_system_stack(system, flavour) for flavour in installed_mpis()]
+        keep_answers()
     finally:
         os.environ["PATH"] = path_before
     if programs:
@@ -558,7 +652,9 @@ def loaded_stack(system: str) -> Stack | None:
     mpi = first_mpi_on_path()
     if mpi is None:
         return None
-    return _make_system_stack(system, mpi)
+    stack = _make_system_stack(system, mpi)
+    keep_answers()
+    return stack
 
 
 def print_loaded_stack() -> None:
@@ -566,4 +662,4 @@ def print_loaded_stack() -> None:
     stack = loaded_stack(sys.argv[1])
     if stack is None:
         sys.exit(1)
-    print(json.dumps(stack.to_json()))
+    print(json.dumps({**stack.to_json(), "unanswered": dict(stack.unanswered)}))

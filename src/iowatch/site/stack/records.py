@@ -73,6 +73,8 @@ class Stack:
         modules: environment modules to load first.
         tools: names that jobs use (`mpicc`) to programs (`/usr/bin/mpicc.openmpi`), if the two differ.
         note: why it is not `installed`, or other remarks.
+        unanswered: features that it may have, although it does not list them, and the tool that did not answer. Not
+            in `stack.json`: it is a fact of this moment, not of the stack.
     """
 
     __pydantic_config__: ClassVar = ConfigDict(extra="forbid")
@@ -88,6 +90,7 @@ class Stack:
     modules: tuple[str, ...] = ()
     tools: Mapping[str, str] = field(default_factory=dict)
     note: str | None = None
+    unanswered: Mapping[str, str] = field(default_factory=dict)
 
     def part(self, name: str) -> StackPart | None:
         """Return the part with this name, or None."""
@@ -114,7 +117,9 @@ class Stack:
 
     def to_json(self) -> dict[str, Any]:
         """Return the document of `stack.json`, the input of `stack_from_json`."""
-        return {"format": STACK_FORMAT, **asdict(self)}
+        document = asdict(self)
+        del document["unanswered"]
+        return {"format": STACK_FORMAT, **document}
 
 
 def stack_from_json(document: Mapping[str, Any], where: str) -> Stack:

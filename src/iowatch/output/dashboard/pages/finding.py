@@ -239,7 +239,7 @@ def points_around_change(history: History, finding: Finding, machine: data.Syste
     rows = [series.row for series in _series_to_draw(finding, machine)]
     since = finding.first_after - _SHOWN_S
     until = finding.first_after + _SHOWN_S + 1
-    points = load_observations(history, rows, since, until, machine.sessions)
+    points = load_observations(history, rows, since, until, machine.sessions, with_saturated=True)
     return {series_id: series_points for series_id, series_points in points.items() if len(series_points.time)}
 
 

@@ -79,14 +79,18 @@ def _build_row(site: SiteBuild, series: SimulatedSeries) -> ReplayedRow:
 
 
 def _newest_value(site: SiteBuild, replayed: SimulatedSeries) -> MeasuredValue | None:
-    """The newest value of the same in any other system; None if none has measured it."""
+    """The newest value of the same in any other system; None if none has measured it plausibly."""
     series = _newest_series(site, replayed)
     if series is None:
         return None
     machine = next(machine for machine in site.catalogue.machines if machine.name == series.row.system)
     # An observation that ends with a retest begins with an earlier run.
     since = series.stamp.last - DAY_S
-    points = load_observations(site.history, [series.row], since, sessions=machine.sessions)[series.row.id]
+    points = load_observations(site.history, [series.row], since, sessions=machine.sessions, with_saturated=True)[
+        series.row.id
+    ]
+    if not len(points.time):
+        return None
     headline = float(series.metric.best_bound(points.min, points.max)[-1])
     value = f"{format_number(headline)} {series.metric.unit}"
     return MeasuredValue(series, value, series.row.case.parameters.get("ranks"), series.stamp.last)

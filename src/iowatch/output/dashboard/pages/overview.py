@@ -170,7 +170,9 @@ def _read_series_rows(site: data.SiteBuild, machine: data.SystemEntry) -> list[S
     rows: list[SeriesTableRow] = []
     for series in machine.watched:
         is_suspected = series.row.id in suspected_ids
-        rows.append(_series_row(series, points, newest, site, is_suspected))
+        row = _series_row(series, points, newest, site, is_suspected)
+        if row is not None:
+            rows.append(row)
     return sorted(rows, key=lambda row: (row.gone, row.gain is None, row.gain or 0.0))
 
 
@@ -180,8 +182,8 @@ def _series_row(
     newest: int,
     site: data.SiteBuild,
     is_suspected: bool,
-) -> SeriesTableRow:
-    """Row of a series.
+) -> SeriesTableRow | None:
+    """Row of a series; None if none of its results can have been measured (the verdict reports them).
 
     Args:
         recent_points: recent observations, by series id.
@@ -191,7 +193,9 @@ def _series_row(
     points = recent_points[series.row.id]
     if not len(points.time):
         # The series has ended before the recent observations.
-        points = load_observations(site.history, [series.row])[series.row.id]
+        points = load_observations(site.history, [series.row], with_saturated=True)[series.row.id]
+    if not len(points.time):
+        return None
     times = points.time.tolist()
     headlines = series.metric.best_bound(points.min, points.max).tolist()
     newest_time = times[-1]

@@ -12,7 +12,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from iowatch.core import covariate_label, format_number, get_covariate, utc_offsets
+from iowatch.core import (
+    PROCESSOR_PRESSURE,
+    SATURATED_PERCENT,
+    covariate_label,
+    format_number,
+    get_covariate,
+    utc_offsets,
+)
 from iowatch.findings import Finding, combine_retests, retest_times
 from iowatch.output.dashboard import data, drawing, levels, older_samples, shorten_text, write_in_processes
 from iowatch.output.text.changes import format_factor
@@ -178,6 +185,7 @@ class _SampleRow:
         time: epoch seconds.
         max, median, min, samples: in the unit of the series.
         nodes: names of the nodes of the run; None if they are not shown.
+        saturation_percent: processor pressure, if the node was saturated; such a run is left out of levels.
         link: path of the run on the page of its session.
     """
 
@@ -187,6 +195,7 @@ class _SampleRow:
     min: float
     samples: Sequence[float]
     nodes: str | None
+    saturation_percent: float | None
     link: str
     run: int
 
@@ -308,9 +317,18 @@ class _SeriesPage:
             min=float(samples.min[position]),
             samples=samples.samples[start:end].tolist(),
             nodes=self.nodes_of_run.get(run),
+            saturation_percent=self._saturation(position),
             link=f"{data.session_page_path(session)}#run-{run}",
             run=run,
         )
+
+    def _saturation(self, position: int) -> float | None:
+        """Processor pressure of an observation on a saturated node; None for others."""
+        table = self.shown.covariates
+        if table is None or PROCESSOR_PRESSURE not in table.names:
+            return None
+        pressure = float(table.values[position, table.names.index(PROCESSOR_PRESSURE)])
+        return pressure if pressure >= SATURATED_PERCENT else None
 
     def _marks(self) -> list[TimelineMark]:
         """Events and changes of the stack between the first and the last observation, in order of time."""

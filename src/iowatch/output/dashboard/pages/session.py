@@ -18,10 +18,11 @@ from markupsafe import Markup
 
 from iowatch import darshan
 from iowatch.checks import EXTENSIONS
-from iowatch.core import DAY_S, Summary, artefacts, format_number, summarise_samples
+from iowatch.core import DAY_S, Summary, artefacts, format_number, processor_saturation, summarise_samples
 from iowatch.output.dashboard import data, drawing, levels, write_in_processes
 from iowatch.output.dashboard.traces import TracedRun, TraceSummary, summarise_trace
 from iowatch.output.history import artefact_location, compare_run_bandwidths
+from iowatch.output.text.sessions import format_saturation
 from iowatch.reference import published_counts
 from iowatch.site import system_zone
 from iowatch.store import Artefact, ExpectedResult, RunRow, SessionRow, bulk
@@ -398,6 +399,12 @@ def _read_traces(
     return summaries
 
 
+def _saturation_text(run: RunRow) -> str:
+    """Mark of a run on a saturated node; empty for others."""
+    pressure = processor_saturation(run.facts.document)
+    return format_saturation([pressure]) if pressure is not None else ""
+
+
 def _run_values(
     site: data.SiteBuild, run: RunRow, run_artefacts: Sequence[Artefact], samples_by_series: SamplesBySeries
 ) -> dict[str, Any]:
@@ -416,6 +423,7 @@ def _run_values(
         "files": [(artefact, _copy_output(site, artefact)) for artefact in run_artefacts],
         "operations": _transfer_count_lines(results),
         "bandwidths": bandwidths,
+        "saturation": _saturation_text(run),
         "of_extensions": _lines_of_extensions(run),
         "trace_fault": _format_fact(trace.reason) if trace else "",
         "nodes": _format_fact(run.facts.nodes),

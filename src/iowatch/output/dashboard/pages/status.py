@@ -27,7 +27,11 @@ _MAX_CARDS = 12
 
 @dataclass(frozen=True)
 class ProblemGroup:
-    """Runs of one stack that failed, or have missing results, for one reason."""
+    """Runs of one stack that failed, or have missing results, for one reason.
+
+    Attributes:
+        stack: with its partition, if the system has several.
+    """
 
     stack: str
     reason: str
@@ -91,7 +95,8 @@ class SystemStatus:
         sections = lacking_run_sections(
             coverage_of_session.failed, coverage_of_session.missing, may_still_arrive=self.running
         )
-        return {section.title: _group_problems(section.problems) for section in sections}
+        with_partition = self.entry.has_several_partitions
+        return {section.title: _group_problems(section.problems, with_partition) for section in sections}
 
     @property
     def is_incomplete(self) -> bool:
@@ -106,11 +111,16 @@ class SystemStatus:
         return self.entry is not None and bool(self.entry.problems)
 
 
-def _group_problems(problems: Sequence[RunProblem]) -> list[ProblemGroup]:
-    """Problems by stack and reason, in order of the first run of each group."""
+def _group_problems(problems: Sequence[RunProblem], with_partition: bool) -> list[ProblemGroup]:
+    """Problems by stack and reason, in order of the first run of each group.
+
+    Args:
+        with_partition: whether the system has several partitions, each of which is a group then.
+    """
     runs_of_group: dict[tuple[str, str], list[str]] = {}
     for problem in problems:
-        runs_of_group.setdefault((problem.stack, problem.reason), []).append(problem.run)
+        stack = f"{problem.stack} on {problem.partition}" if with_partition else problem.stack
+        runs_of_group.setdefault((stack, problem.reason), []).append(problem.run)
     return [ProblemGroup(stack, reason, runs) for (stack, reason), runs in runs_of_group.items()]
 
 

@@ -1,0 +1,102 @@
+"""Each node of a job on several nodes: what it has is recorded and compared."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from iowatch.checks import JobScript
+from iowatch.checks.job import compose_job
+from iowatch.checks.nodes import differences_between_nodes, each_node_fact, node_commands
+from iowatch.checks.outputs import read_output
+from iowatch.checks.run import FinishedJob
+from iowatch.site import storage
+from tests.builders import build_checked_run
+
+LUSTRE, ROOT_DISK = "/work lustre 10.0.0.1@tcp:/work", "/ ext4 /dev/sda1"
+OPEN_MPI, OTHER = "/opt/ompi/lib/libmpi.so.40.30.4 (1200000 bytes)", "/usr/lib/libmpi.so.40.10.3 (900000 bytes)"
+
+
+def test_job_on_one_node_asks_no_others(tmp_path: Path) -> None:
+    assert node_commands(build_checked_run()) == []
+    assert differences_between_nodes(build_checked_run(tmp_path)) == []
+
+
+def test_node_tells_its_scratch_and_its_mpi(tmp_path: Path) -> None:
+    """The line of the job's script, as the shell and the launcher of a job start it."""
+    scratch = tmp_path / "scratch of x"
+    scratch.mkdir()
+    program = tmp_path / "program"
+    program.touch()
+    library = tmp_path / "libmpi.so.40"
+    library.write_text("12345")
+    (tmp_path / "ldd").write_text(f"#!/bin/sh\necho '\tlibmpi.so.40 => {library} (0x00007f)'\n")
+    (tmp_path / "ldd").chmod(0o755)
+    run = build_checked_run(tmp_path, options={"nodes": 2}, launcher="env", scratch_base=scratch)
+    (line,) = node_commands(run)
+    assert line in compose_job(run, JobScript()).before
+    subprocess.run(
+        ["bash", "-c", f"_iowatch_program={program}\n{line}"],
+        cwd=tmp_path,
+        env={"PATH": f"{tmp_path}:{os.environ['PATH']}"},
+        check=True,
+    )
+    identity = storage.find_identity(scratch)
+    assert identity is not None
+    assert each_node_fact(tmp_path) == {
+        "each_node": {
+            platform.node(): {
+                "scratch": f"{identity.mount} {identity.type} {identity.source}",
+                "mpi": f"{library} (5 bytes)",
+            }
+        }
+    }
+
+
+@pytest.mark.parametrize("variable", ["SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID"])
+def test_one_task_of_a_node_answers(tmp_path: Path, variable: str) -> None:
+    run = build_checked_run(tmp_path, options={"nodes": 2}, launcher=f"env {variable}=1", scratch_base=tmp_path)
+    (line,) = node_commands(run)
+    subprocess.run(["bash", "-c", f"_iowatch_program=/bin/sh\n{line}"], cwd=tmp_path, check=True)
+    assert (tmp_path / "iowatch.nodes").read_text() == ""
+
+
+@pytest.mark.parametrize(
+    ("lines", "reasons"),
+    [
+        ([("n1", LUSTRE, OPEN_MPI), ("n2", LUSTRE, OPEN_MPI)], []),
+        # A launcher that does not number its tasks starts one answer for each.
+        ([("n1", LUSTRE, ""), ("n2", LUSTRE, ""), ("n2", LUSTRE, "")], []),
+        (
+            [("n1", LUSTRE, OPEN_MPI), ("n2", ROOT_DISK, OPEN_MPI)],
+            [f"scratch is on '{ROOT_DISK}' on node n2, on '{LUSTRE}' on n1"],
+        ),
+        ([("n1", LUSTRE, OPEN_MPI), ("n2", LUSTRE, OTHER)], [f"node n2 loads the MPI '{OTHER}', n1 '{OPEN_MPI}'"]),
+        (
+            [("n1", LUSTRE, OPEN_MPI), ("n1", LUSTRE, OPEN_MPI)],
+            ["of 2 nodes only these told their scratch and MPI: n1 (see prepare.err)"],
+        ),
+        ([], ["of 2 nodes only these told their scratch and MPI: none (see prepare.err)"]),
+    ],
+)
+def test_nodes_that_differ_are_a_failure(tmp_path: Path, lines: list[tuple[str, str, str]], reasons: list[str]) -> None:
+    (tmp_path / "iowatch.nodes").write_text("".join("\t".join(line) + "\n" for line in lines))
+    assert differences_between_nodes(build_checked_run(tmp_path, options={"nodes": 2})) == reasons
+
+
+def test_differing_node_explains_a_program_that_fails(tmp_path: Path) -> None:
+    """Without the directory on n2 the program fails with a message about a file."""
+    run = build_checked_run(tmp_path, options={"nodes": 2})
+    job = FinishedJob(None, (), tmp_path / "rfm_job.sh")
+    (tmp_path / "iowatch.nodes").write_text(f"n1\t{LUSTRE}\t\nn2\t{ROOT_DISK}\t\n")
+    reason = read_output(run, job).reason
+    assert reason is not None
+    assert reason.startswith(
+        f"scratch is on '{ROOT_DISK}' on node n2, on '{LUSTRE}' on n1; the program was not started"
+    )
+    (tmp_path / "iowatch.nodes").unlink()
+    assert read_output(run, job).reason == "the program was not started or did not end"

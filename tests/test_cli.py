@@ -115,7 +115,9 @@ def test_colours_are_for_terminals_without_no_color(monkeypatch: pytest.MonkeyPa
 
 COMPLETIONS = [
     (["com"], {"compare", "completion"}),
-    (["run", "--system", "fran"], {"franklin"}),
+    (["run", "--system", "slurm"], {"slurm-local"}),
+    # A retired system is not measured; its results can be shown.
+    (["run", "--system", "fran"], set()),
     (["run", "--suite", "smo"], {"smoke"}),
     (["run", "--dry"], {"--dry-run"}),
     (["history", "list", "--benchmark", "ben"], {"benchio"}),

@@ -11,7 +11,8 @@ from iowatch.benchmarks.benchmark import RESIDENT_FILE
 from iowatch.checks import RunOrder
 from iowatch.checks.outputs import read_output
 from iowatch.checks.run import FinishedJob
-from iowatch.checks.scratch import SCRATCH_VARIABLE, scratch_base, striping_failure
+from iowatch.checks.scratch import scratch_base, striping_failure
+from iowatch.core import settings
 from tests.builders import build_checked_run
 from tests.conftest import ROOT
 
@@ -63,9 +64,9 @@ def test_directory_of_the_session_precedes_the_variable_and_this_the_partition(
     def base(order: RunOrder, partition_scratch: str | None) -> str:
         return str(scratch_base(order, case, "unknown", partition_scratch, tmp_path))
 
-    monkeypatch.delenv(SCRATCH_VARIABLE, raising=False)
+    monkeypatch.delenv(settings.SCRATCH_VARIABLE, raising=False)
     assert base(RunOrder(), None) == str(tmp_path)
     assert base(RunOrder(), "/partition") == "/partition"
-    monkeypatch.setenv(SCRATCH_VARIABLE, "/variable")
+    monkeypatch.setenv(settings.SCRATCH_VARIABLE, "/variable")
     assert base(RunOrder(), "/partition") == "/variable"
     assert base(RunOrder(scratch="/session"), "/partition") == "/session"

@@ -65,7 +65,7 @@ def test_sessions_are_chained(new_database: Callable[[str], str], night: Callabl
         assert [session.number for session in chain.values()] == [1, 2, 3]
         assert [session.previous_uuid for session in chain.values()] == [None, "night-0", "night-1"]
         assert chain["night-2"].previous_digest == chain["night-1"].digest
-        assert chain["night-2"].previous_runs == 1
+        assert (chain["night-2"].previous_runs, chain["night-2"].previous_results) == (1, 1)
         assert history.chained_sessions("other")["other"].number == 1
         assert lost_session_problems(history, "local") == []
 
@@ -85,6 +85,10 @@ CUTS = {
     "a run is deleted": (
         ["DELETE FROM run WHERE fingerprint = 'night-2'"],
         "session night-2, the one before night-3 (",
+    ),
+    "a result is deleted": (
+        ["DELETE FROM result WHERE run_id = (SELECT id FROM run WHERE fingerprint = 'night-2')"],
+        "had 1 result then, and has 0",
     ),
 }
 

@@ -234,6 +234,7 @@ DAMAGE = {
     "UPDATE result SET max = 0 WHERE run_id = 1 AND series_id = 2": "whose summaries are out of order",
     "UPDATE result SET max = 99 WHERE run_id = 2 AND series_id = 3": "result of run 2 in series 3: its summary",
     "UPDATE result SET median = 2.5 WHERE run_id = 3 AND series_id = 1": "run 3 in series 1: its summary",
+    "UPDATE expected_set SET items = '[]'": "1 list of expected results does not have the content",
     "UPDATE result SET time = 1 WHERE run_id = 2 AND series_id = 4": "1 results at another time than their run",
     "INSERT INTO system (id, name) VALUES (99, 'x')": "",
     "UPDATE series SET system_id = 99 WHERE id = (SELECT series_id FROM result LIMIT 1)": "of another system",

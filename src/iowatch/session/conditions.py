@@ -6,9 +6,9 @@ import os
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
-from iowatch.core import MachineError, Scalar, format_time, utc_now
+from iowatch.core import MachineError, Scalar, format_local_time, format_time, utc_now
 from iowatch.session.reframe import ReframePartition
-from iowatch.site import FileSystemIdentity, System, storage
+from iowatch.site import FileSystemIdentity, System, storage, system_zone
 from iowatch.store import ExpectedResult, History, SessionRow
 
 # In `expected_file_systems`: the host that starts the session.
@@ -144,6 +144,19 @@ def ended_series(history: History, session: SessionRow) -> list[str]:
                 changes = _format_changes(case, cases_now[result][0])
                 ended.setdefault(changes, set()).add(result)
     return [_format_ended(results, changes) for changes, results in ended.items()]
+
+
+def repeated_outputs(history: History, session: SessionRow) -> list[str]:
+    """Return one sentence per run of the session whose samples are those of an earlier run, to the last digit."""
+    zone = system_zone(session.system)
+    sentences: list[str] = []
+    for run in history.repeated_runs(session.uuid):
+        earlier = f"run {run.earlier_run_id} ({format_local_time(run.earlier_started_at, zone)})"
+        sentences.append(
+            f"{run.key.stack} {run.key.run}: all samples are those of {earlier} to the last digit: the output was not "
+            "measured now; look for a program that was replaced, or a file that was left behind"
+        )
+    return sentences
 
 
 def _earlier_sessions(history: History, session: SessionRow) -> list[SessionRow]:

@@ -120,6 +120,8 @@ def _describe_gaps(gaps: Sequence[ChainGap], system: str) -> list[str]:
             fault = "is another one than it was then: its record was edited"
         elif gap.kind == "runs lost":
             fault = f"had {format_count(gap.recorded_runs, 'run')} then, and has {gap.runs}"
+        elif gap.kind == "results lost":
+            fault = f"had {format_count(gap.recorded_results, 'result')} then, and has {gap.results}"
         texts.append(f"session {gap.previous}, the one before {gap.session} ({started}) of {system}, {fault}")
     if len(gaps) > _NAMED_GAPS:
         texts.append(f"{len(gaps) - _NAMED_GAPS} more sessions of {system} are lost or changed like these")

@@ -223,6 +223,7 @@ def assess_session(history: History, summary: SessionSummary) -> Verdict:
         *summary.problems,
         *_quarantine_problems(history, session.system),
         *conditions.ended_series(history, session),
+        *conditions.repeated_outputs(history, session),
         *lost_session_problems(history, session.system),
         *damaged_result_problems(history, session.system),
         *skipped_entries(session.system),

@@ -1,6 +1,6 @@
 """The chain of the sessions of a system: each one names the one before, so that a deleted session leaves a gap.
 
-    session 1 <── session 2 <── session 3      number, and UUID, digest and number of runs of the one before
+    session 1 <── session 2 <── session 3      number, and UUID, digest, runs and results of the one before
 
 The digest of a session covers what does not change after its start, and the digest before it. Its last sessions can be
 cut off without a gap, as by the restore of an older backup: what a checkout knows of the sessions that it ran
@@ -17,13 +17,13 @@ from typing import Any, Literal
 from sqlalchemy import Connection, Row, Select, func, select, text
 
 from iowatch.core import canonical_json
-from iowatch.store.schema import RunTable, SessionTable, SystemTable
+from iowatch.store.schema import ResultTable, RunTable, SessionTable, SystemTable
 
 # First key of the advisory locks of PostgreSQL that a system's chain has while a session is added to it.
 _LOCK_OF_CHAIN = 4911
 
-GapKind = Literal["missing", "edited", "runs lost"]
-"""What is wrong with the session before another one: it is not there, it is another one, or it has fewer runs."""
+GapKind = Literal["missing", "edited", "runs lost", "results lost"]
+"""What is wrong with the session before another one: it is not there, it is another one, or it has fewer rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +32,9 @@ class ChainedSession:
 
     Attributes:
         number: sessions of the chain up to this one.
-        previous_uuid, previous_digest, previous_runs: of the session before, when this one began; None for the first.
-        runs: number of its runs.
+        previous_uuid, previous_digest, previous_runs, previous_results: of the session before, when this one began;
+            None for the first.
+        runs, results: how many it has.
     """
 
     uuid: str
@@ -45,14 +46,16 @@ class ChainedSession:
     previous_uuid: str | None
     previous_digest: str | None
     previous_runs: int | None
+    previous_results: int | None
     runs: int
+    results: int
 
     @property
     def digest(self) -> str:
         """SHA-256 of what does not change after the start of the session."""
         stated = asdict(self)
         # Cases may be added after the session ended.
-        del stated["runs"]
+        del stated["runs"], stated["results"]
         return hashlib.sha256(canonical_json(stated).encode()).hexdigest()
 
 
@@ -64,6 +67,7 @@ class ChainGap:
         session: UUID of the next one, which began at `started_at` (epoch seconds).
         previous: UUID of the session that is missing or was changed, with its `number` in the chain.
         recorded_runs, runs: of the previous session when the next one began, and now; 0 if it is missing.
+        recorded_results, results: likewise.
     """
 
     kind: GapKind
@@ -73,6 +77,8 @@ class ChainGap:
     number: int
     recorded_runs: int
     runs: int
+    recorded_results: int
+    results: int
 
 
 def next_link(connection: Connection, system: str, system_id: int) -> dict[str, Any]:
@@ -91,7 +97,8 @@ def next_link(connection: Connection, system: str, system_id: int) -> dict[str, 
     )
     session_id = connection.execute(newest).scalar()
     if session_id is None:
-        return {"number": 1, "previous_uuid": None, "previous_digest": None, "previous_runs": None}
+        names = ("previous_uuid", "previous_digest", "previous_runs", "previous_results")
+        return {"number": 1, **dict.fromkeys(names)}
     (row,) = connection.execute(_select_chain().where(SessionTable.id == session_id))
     before = _chained(row)
     return {
@@ -99,15 +106,19 @@ def next_link(connection: Connection, system: str, system_id: int) -> dict[str, 
         "previous_uuid": before.uuid,
         "previous_digest": before.digest,
         "previous_runs": before.runs,
+        "previous_results": before.results,
     }
 
 
 def _select_chain() -> Select[Any]:
     runs = select(func.count(RunTable.id)).where(RunTable.session_id == SessionTable.id).scalar_subquery()
+    of_session = (RunTable.session_id == SessionTable.id) & (ResultTable.run_id == RunTable.id)
+    results = select(func.count(ResultTable.run_id)).where(of_session).scalar_subquery()
     table = SessionTable
     return select(
         table.uuid, SystemTable.name.label("system"), table.suite, table.origin, table.started_at, table.number,
-        table.previous_uuid, table.previous_digest, table.previous_runs, runs.label("runs"),
+        table.previous_uuid, table.previous_digest, table.previous_runs, table.previous_results,
+        runs.label("runs"), results.label("results"),
     ).join(SystemTable, SystemTable.id == table.system_id)  # fmt: skip
 
 
@@ -142,6 +153,8 @@ def find_gaps(sessions: Mapping[str, ChainedSession]) -> Iterator[ChainGap]:
                 number=session.number - 1,
                 recorded_runs=session.previous_runs or 0,
                 runs=0 if before is None else before.runs,
+                recorded_results=session.previous_results or 0,
+                results=0 if before is None else before.results,
             )
 
 
@@ -154,4 +167,6 @@ def _kind_of_gap(session: ChainedSession, before: ChainedSession | None) -> GapK
     # Cases of a job that ended late may have been added since.
     if before.runs < (session.previous_runs or 0):
         return "runs lost"
+    if before.results < (session.previous_results or 0):
+        return "results lost"
     return None

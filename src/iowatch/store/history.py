@@ -10,7 +10,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 from sqlalchemy import Connection, Engine, text
 
 from iowatch.core import METRICS, UsageError, suggest_name
-from iowatch.store import bulk, chain, damaged_results, read, write
+from iowatch.store import bulk, chain, damaged_results, read, repeated_results, write
 from iowatch.store.engine import (
     EMPTY_HISTORY_HINT,
     NOT_PERMITTED_HINT,
@@ -154,6 +154,7 @@ class History:
     save_run_covariates = _writes(write.save_run_covariates)
 
     damaged_results = _reads(damaged_results.find_damaged_results)
+    repeated_runs = _reads(repeated_results.find_repeated_runs)
 
     # Series
     series = _reads(read.find_series)

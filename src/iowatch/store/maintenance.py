@@ -28,6 +28,7 @@ from iowatch.core import (
     artefacts,
     clean_text,
     files,
+    format_count,
     format_size,
     format_time,
     settings,
@@ -51,6 +52,7 @@ from iowatch.store.schema import (
     StackTable,
     SystemTable,
 )
+from iowatch.store.write import expected_set_digest
 
 _LOG = logging.getLogger(__name__)
 
@@ -140,6 +142,16 @@ def _row_faults(connection: Connection) -> Iterator[str]:
         if number := _count(connection, table, condition):
             yield f"{number} {fault}"
     yield from _result_faults(connection)
+    yield from _expected_set_faults(connection)
+
+
+def _expected_set_faults(connection: Connection) -> Iterator[str]:
+    """What a session expected tells what it lacks: a shortened list would hide lost results."""
+    edited = 0
+    for row in connection.execute(select(ExpectedSetTable.digest, ExpectedSetTable.items)):
+        edited += row.digest != expected_set_digest(row.items)
+    if edited:
+        yield f"{format_count(edited, 'list')} of expected results does not have the content that its digest states"
 
 
 _DAMAGES: dict[DamageKind, str] = {

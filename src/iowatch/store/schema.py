@@ -84,7 +84,8 @@ class SessionTable(Base):
     """One execution of a suite, one import, one demonstration; its expected set is written before it starts.
 
     The sessions of a system are a chain (`iowatch.store.chain`): `number` counts them in the order in which they began,
-    and `previous_uuid`, `previous_digest` and `previous_runs` are of the one before, None for the first.
+    and `previous_uuid`, `previous_digest`, `previous_runs` and `previous_results` are of the one before, None for the
+    first.
     """
 
     __tablename__ = "session"
@@ -104,6 +105,7 @@ class SessionTable(Base):
     previous_uuid: Mapped[str | None] = mapped_column(String(64))
     previous_digest: Mapped[str | None] = mapped_column(String(64))
     previous_runs: Mapped[int | None] = mapped_column(Integer)
+    previous_results: Mapped[int | None] = mapped_column(Integer)
 
 
 class CaseTable(Base):

@@ -126,6 +126,11 @@ def insert_session(
     add_expected_results(connection, session_id, [list(astuple(result)) for result in expected])
 
 
+def expected_set_digest(items: Sequence[Sequence[str]]) -> str:
+    """SHA-256 of an expected set, in the order of its items."""
+    return hashlib.sha256(json.dumps(items).encode()).hexdigest()
+
+
 def add_expected_results(connection: Connection, session_id: int, items: Sequence[list[str]]) -> None:
     """Add items (as in `ExpectedSetTable`) to the expected set of a session, each once."""
     stored = connection.execute(
@@ -138,7 +143,7 @@ def add_expected_results(connection: Connection, session_id: int, items: Sequenc
     if len(all_items) == len(stored_items):
         return
     # Sessions with equal expected sets share one row.
-    digest = hashlib.sha256(json.dumps(all_items).encode()).hexdigest()
+    digest = expected_set_digest(all_items)
     set_id = get_or_create_id(connection, ExpectedSetTable, {"digest": digest}, {"items": all_items})
     _update_session(connection, session_id, expected_set_id=set_id)
 

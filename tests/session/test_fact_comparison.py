@@ -46,6 +46,7 @@ FACTS: dict[str, Any] = {
         "variables": {"OMPI_MCA_rmaps_base_oversubscribe": "1"},
     },
     "reframe": {"launcher": "mpirun -np 2", "settings": {"scheduler": "local"}},
+    "repetitions": 3,
     "scratch_file_system": {"mount": "/scratch", "type": "ext4", "source": "/dev/sdb1"},
     "covariates": {"before": {"setting:read_ahead_kib": 128.0}, "after": {}},
 }
@@ -58,6 +59,9 @@ def changed(changes: Changes) -> dict[str, Any]:
     facts = copy.deepcopy(FACTS)
     for path, value in changes.items():
         section, _, name = path.partition(".")
+        if not name:
+            facts[section] = value
+            continue
         name, _, item = name.partition(":")
         owner, key = (facts[section].setdefault(name, {}), item) if item else (facts[section], name)
         if value is None:
@@ -161,6 +165,7 @@ def test_ordinary_sessions_do_not_differ(night: Night) -> None:
             "launcher /home/me/mpirun, SHA-256 dddddddddddd… instead of /usr/bin/orterun, SHA-256 aaaaaaaaaaaa… "
             "(partition default, host ws1, stack gnu)",
         ),
+        ({"repetitions": 1}, "repetitions 1 instead of 3 (partition default, stack gnu, run ior:case0)"),
         (
             {"reframe.launcher": "srun"},
             "command of the launcher srun instead of mpirun -np 2 (partition default, stack gnu, run ior:case0)",

@@ -273,6 +273,8 @@ def _run_facts(run: CheckedRun, job: FinishedJob) -> dict[str, Any]:
         "tracing": "Darshan" if run.is_traced else "none",
         **run.facts_of_turn,
     }
+    if run.case.options.declares("repeat"):
+        facts["repetitions"] = run.case.options.number("repeat")
     if run.turn is not None and started and ended:
         facts["measured"] = [started, ended]
     if run.avoided_nodes:

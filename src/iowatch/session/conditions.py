@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
-from iowatch.core import MachineError, Scalar, format_local_time, format_time, utc_now
+from iowatch.core import MachineError, Scalar, format_count, format_local_time, format_time, utc_now
 from iowatch.session.reframe import ReframePartition
 from iowatch.site import FileSystemIdentity, System, storage, system_zone
 from iowatch.store import ExpectedResult, History, SessionRow
@@ -144,6 +144,24 @@ def ended_series(history: History, session: SessionRow) -> list[str]:
                 changes = _format_changes(case, cases_now[result][0])
                 ended.setdefault(changes, set()).add(result)
     return [_format_ended(results, changes) for changes, results in ended.items()]
+
+
+def lost_references(history: History, session: SessionRow, referenced: int) -> str | None:
+    """Return a sentence if fewer results were compared with a reference than in the last sessions of the suite.
+
+    A file of references that was lost or damaged by a merge would otherwise compare nothing, without a word.
+
+    Args:
+        referenced: results of the session that were compared with a reference.
+    """
+    numbers = [earlier.facts.referenced for earlier in _earlier_sessions(history, session)[:_COMPARED_SESSIONS]]
+    before = max((number for number in numbers if number is not None), default=0)
+    if referenced >= before:
+        return None
+    return (
+        f"{format_count(before, 'result')} had a reference in the last sessions, and {referenced} in this one: look at "
+        f"reference/bandwidth/{session.system}.yaml of the site (told for {_COMPARED_SESSIONS} sessions)"
+    )
 
 
 def repeated_outputs(history: History, session: SessionRow) -> list[str]:

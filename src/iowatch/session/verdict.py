@@ -204,6 +204,7 @@ def assess_session(history: History, summary: SessionSummary) -> Verdict:
     findings = update_findings(history, session.system)
     # What ran is what ran before.
     fact_differences = fact_comparison.compare_facts(history, session)
+    references = _compare_with_references(history, session, runs)
     # Pages and notices read from the facts of the session what is known only now.
     partitions = {result.partition for result in history.expected(session.uuid)}
     partitions |= {case.partition for case in summary.unavailable}
@@ -217,6 +218,7 @@ def assess_session(history: History, summary: SessionSummary) -> Verdict:
             install_commands=tuple(summary.install_commands),
             missing_reasons=tuple(reasons_of_failure.values()),
             fact_differences=fact_differences,
+            referenced=references.count,
         ),
     )
     problems = [
@@ -224,6 +226,7 @@ def assess_session(history: History, summary: SessionSummary) -> Verdict:
         *_quarantine_problems(history, session.system),
         *conditions.ended_series(history, session),
         *conditions.repeated_outputs(history, session),
+        *_reference_problems(history, session, references, has_all_results=not (missing or coverage.failed)),
         *lost_session_problems(history, session.system),
         *damaged_result_problems(history, session.system),
         *skipped_entries(session.system),
@@ -261,7 +264,7 @@ def assess_session(history: History, summary: SessionSummary) -> Verdict:
         retests=_retested_runs(history, runs),
         saturated=_saturated_runs(runs),
         run_count=len(runs),
-        references=(*_values_outside_references(history, session, runs), *_reference_errors(summary)),
+        references=(*references.outside, *_reference_errors(summary)),
         outside_usual=_values_outside_usual(history, updated_session, runs),
         problems=_store_problems(history, session, problems),
     )
@@ -405,7 +408,20 @@ def _transfer_counts(history: History, runs: Sequence[RunRow]) -> tuple[Transfer
     return tuple(all_counts)
 
 
-def _values_outside_references(history: History, session: SessionRow, runs: Sequence[RunRow]) -> tuple[RunProblem, ...]:
+@dataclass(frozen=True, slots=True)
+class _ReferenceComparison:
+    """What the references say of a session.
+
+    Attributes:
+        count: results that have a reference; None if the references cannot be read.
+        outside: those outside the bounds.
+    """
+
+    count: int | None
+    outside: tuple[RunProblem, ...] = ()
+
+
+def _compare_with_references(history: History, session: SessionRow, runs: Sequence[RunRow]) -> _ReferenceComparison:
     """All results outside the bounds of their references; ReFrame itself stops at the first one of each run.
 
     Runs with `reference: none` in their suite have no reference.
@@ -413,10 +429,12 @@ def _values_outside_references(history: History, session: SessionRow, runs: Sequ
     try:
         references = bandwidth.load_references(session.system)
     except InputError:
-        return ()  # no check has run: all are reported as missing, with the reason
+        # No check has run: all are reported as missing, with the reason.
+        return _ReferenceComparison(None)
     if not references.entries:
-        return ()
+        return _ReferenceComparison(0)
     exempt_cases = _cases_without_reference(session)
+    count = 0
     problems: list[RunProblem] = []
     for run in runs:
         if name_without_turn(run.name) in exempt_cases:
@@ -426,10 +444,21 @@ def _values_outside_references(history: History, session: SessionRow, runs: Sequ
             reference = references.find(run.partition, run.stack, parameters, _operation(series), series.metric)
             if reference is None or not samples:
                 continue
+            count += 1
             reason = bandwidth.outside_bounds_reason(reference, reference.metric.best(samples))
             if reason is not None:
                 problems.append(RunProblem("outside reference", run.stack, run.name, reason, run.partition))
-    return tuple(problems)
+    return _ReferenceComparison(count, tuple(problems))
+
+
+def _reference_problems(
+    history: History, session: SessionRow, references: _ReferenceComparison, *, has_all_results: bool
+) -> list[str]:
+    """Tell that references were lost; results that are missing tell it themselves."""
+    if references.count is None or not has_all_results:
+        return []
+    sentence = conditions.lost_references(history, session, references.count)
+    return [sentence] if sentence else []
 
 
 def _cases_without_reference(session: SessionRow) -> set[str]:

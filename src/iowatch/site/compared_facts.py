@@ -89,6 +89,11 @@ def _read_mitigations(document: Mapping[str, Any]) -> FactValues | None:
     return mitigations
 
 
+def _read_repetitions(document: Mapping[str, Any]) -> FactValues | None:
+    repetitions = document.get("repetitions")
+    return None if repetitions is None else {"": str(repetitions)}
+
+
 _SETTING = "setting:"
 
 
@@ -264,6 +269,8 @@ COMPARED_FACTS: Mapping[str, ComparedFact] = {
             _STACK_ON_NODE,
             '[ -z "$2" ] || echo "$2, SHA-256 $(sha256sum < "$2" | cut -d " " -f 1)"',
         ),
+        # The best of fewer repetitions is lower.
+        ComparedFact("repetitions", "repetitions", (*_STACK, "run"), _read_repetitions),
         ComparedFact("launcher_command", "command of the launcher", (*_STACK, "run"), _reader("reframe", "launcher")),
         ComparedFact("program", "program", (*_STACK_ON_NODE, "program"), _read_program),
         ComparedFact("libraries", "libraries", (*_STACK_ON_NODE, "program"), _reader("program", "library_checksums")),

@@ -115,11 +115,12 @@ def _select_chain() -> Select[Any]:
     of_session = (RunTable.session_id == SessionTable.id) & (ResultTable.run_id == RunTable.id)
     results = select(func.count(ResultTable.run_id)).where(of_session).scalar_subquery()
     table = SessionTable
-    return select(
+    columns: list[Any] = [
         table.uuid, SystemTable.name.label("system"), table.suite, table.origin, table.started_at, table.number,
         table.previous_uuid, table.previous_digest, table.previous_runs, table.previous_results,
         runs.label("runs"), results.label("results"),
-    ).join(SystemTable, SystemTable.id == table.system_id)  # fmt: skip
+    ]  # fmt: skip
+    return select(*columns).join(SystemTable, SystemTable.id == table.system_id)
 
 
 def _chained(row: Row[Any]) -> ChainedSession:

@@ -179,6 +179,7 @@ class SessionFacts(_Facts):
         missing_reasons: why runs are missing, as far as it is known.
         fact_differences: facts of its runs that differ from the last accepted session; None if they were not compared,
             because the session did not come to its end.
+        referenced: results that were compared with a reference; None if that is not known.
         problems: why a person should look at the session, one sentence each.
         retest_since: epoch seconds from which on runs are retests of earlier runs of the session.
         report: what it showed when it was the newest one; None if findings were not updated since it began.
@@ -204,6 +205,7 @@ class SessionFacts(_Facts):
     install_commands: tuple[str, ...] = ()
     missing_reasons: tuple[MissingReason, ...] = ()
     fact_differences: tuple[FactDifference, ...] | None = None
+    referenced: int | None = None
     problems: tuple[str, ...] = ()
     retest_since: int | None = None
     report: NewestSessionReport | None = None

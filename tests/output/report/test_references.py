@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 
 from iowatch.benchmarks import suites
-from iowatch.core import METRICS, Result
+from iowatch.core import DAY_S, METRICS, Result
 from iowatch.output.report import junit_document, render_verdict, verdict_line, verdict_markdown
 from iowatch.output.text.findings import finding_line
 from iowatch.output.text.verdict import verdict_document
@@ -160,3 +160,24 @@ def test_usual_range_is_the_reference_until_a_person_accepts_one(history: Histor
     assert "Outside their usual range (no accepted reference):\n  gnu ior:a: read bandwidth 204" in text
     assert "Outside their usual range" in verdict_markdown(verdict)
     assert verdict_document(verdict)["outside_usual"][0]["run"] == "ior:a"
+
+
+def test_lost_references_are_reported_for_five_sessions(history: History, references: Path) -> None:
+    """A file of references that a merge lost compares nothing, without a word."""
+
+    def problems(number: int) -> tuple[str, ...]:
+        uuid, started_at = f"night-{number}", 1000 + number * DAY_S
+        expected = [build_expected_result("ior:a", partition="compute")]
+        history.begin_session(build_session(uuid, started_at=started_at), expected)
+        result = Result("write", "bandwidth", "MiB/s", (100.0 + number,), CASE)
+        run = build_run(result, name="ior:a", partition="compute", started_at=started_at, fingerprint=uuid)
+        history.record_runs(uuid, [run])
+        history.end_session(uuid, "ok", started_at + 100)
+        return assess_session(history, SessionSummary(uuid, (), (), (), 12.0, 7.5, 1)).problems
+
+    assert problems(0) == ()
+    references.unlink()
+    for number in range(1, 6):
+        (problem,) = problems(number)
+        assert problem.startswith("1 result had a reference in the last sessions, and 0 in this one: look at ")
+    assert problems(6) == ()

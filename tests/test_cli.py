@@ -175,6 +175,8 @@ def test_help_imports_no_slow_library() -> None:
 JSON_HELP = "One JSON document on stdout and nothing else."
 WRONG = [
     (("nonsense",), 2, "no command"),
+    (("demo", "nosuch"), 2, "no command 'nosuch'. Known: edison, franklin, regress"),
+    (("history", "restore", "x"), 2, "Did you mean 'copy'?"),
     (("dashbord",), 2, "Did you mean 'dashboard'?"),
     (("run", "--suite", "smok"), 2, "Did you mean 'smoke'?"),
     (("run", "--system", "locl"), 2, "locl"),

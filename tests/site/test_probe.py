@@ -36,6 +36,14 @@ def test_failing_tool_is_not_found(tool: Tool) -> None:
     assert stack_probe.identify_mpi(str(path)) is None
 
 
+def test_program_without_permission_is_named(tool: Tool, caplog: pytest.LogCaptureFixture) -> None:
+    """ "The stack does not provide ior" would let a person look for it where it is."""
+    path = tool("ior", "exit 0")
+    path.chmod(0o644)
+    assert stack_probe.probe_package("ior", MpiInstallation("openmpi", ".openmpi")) is None
+    assert f"{path} exists, but is not executable" in caplog.text
+
+
 SETTINGS = """HDF5 Version: 1.10.8
 Installation point: /usr
 Parallel HDF5: {parallel}

@@ -13,12 +13,25 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from iowatch.cli.completion import complete_benchmark, complete_stack, complete_system
-from iowatch.core import escape_json_controls, special_file_kind
+from iowatch.core import escape_json_controls, special_file_kind, suggest_name
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
+class SuggestingGroup(click.Group):
+    """A group of commands that names those it has, if a person calls another one."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command that the words name."""
+        if args and not args[0].startswith("-") and args[0] not in self.commands:
+            ctx.fail(f"no command '{args[0]}'. {suggest_name(args[0], self.list_commands(ctx))}")
+        return super().resolve_command(ctx, args)
+
 
 database_option = click.option(
     "--db", metavar="PATH|URL", help="The history [default: the setting `database`; see `iowatch config`]."

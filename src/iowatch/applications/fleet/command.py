@@ -13,6 +13,7 @@ from iowatch.applications.fleet.report import build_log_report, print_log_report
 from iowatch.cli.common import (
     ANY_PATH,
     DATE,
+    SuggestingGroup,
     examples,
     history_options,
     json_option,
@@ -29,7 +30,7 @@ from iowatch.site import system_names, system_zone
 from iowatch.store import History
 
 
-@click.group(epilog=examples("iowatch logs add /darshan/2026/11 --system local"))
+@click.group(cls=SuggestingGroup, epilog=examples("iowatch logs add /darshan/2026/11 --system local"))
 def command() -> None:
     """Darshan logs of all jobs of a system (docs/fleet.md)."""
 

@@ -24,6 +24,7 @@ from iowatch.cli.common import (
     ANY_PATH,
     INPUT_FILE,
     OUTPUT_FILE,
+    SuggestingGroup,
     examples,
     json_option,
     print_message,
@@ -35,7 +36,7 @@ from iowatch.core import UsageError, files, suggest_name
 from iowatch.darshan import DarshanReader
 
 
-@click.group(epilog=examples("iowatch workload from-darshan run.darshan -o solver.yaml"))
+@click.group(cls=SuggestingGroup, epilog=examples("iowatch workload from-darshan run.darshan -o solver.yaml"))
 def command() -> None:
     """Workloads: descriptions of an application's I/O that benchio runs."""
 

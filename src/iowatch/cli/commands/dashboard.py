@@ -11,6 +11,7 @@ import click
 
 from iowatch.cli.common import (
     ANY_PATH,
+    SuggestingGroup,
     database_option,
     engine_options,
     examples,
@@ -26,7 +27,7 @@ from iowatch.output.dashboard.serve import ServeOptions, serve_dashboard
 from iowatch.store import History
 
 
-@click.group(epilog=examples("iowatch dashboard build"))
+@click.group(cls=SuggestingGroup, epilog=examples("iowatch dashboard build"))
 def command() -> None:
     """Build or serve a static site generated from the history. No server or network is needed to view it."""
 

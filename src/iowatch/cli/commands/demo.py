@@ -7,7 +7,16 @@ from typing import Any
 
 import click
 
-from iowatch.cli.common import OUTPUT_FILE, Decorator, examples, json_option, print_json, print_lines, print_message
+from iowatch.cli.common import (
+    OUTPUT_FILE,
+    Decorator,
+    SuggestingGroup,
+    examples,
+    json_option,
+    print_json,
+    print_lines,
+    print_message,
+)
 from iowatch.core import format_time, settings
 from iowatch.demo.scenarios import (
     DEMONSTRATIONS,
@@ -29,7 +38,7 @@ def _database_option(name: str) -> Decorator:
     return click.option("--db", type=OUTPUT_FILE, help=f"File to write [default: var/demo-{name}.db].")
 
 
-@click.group(epilog=examples("iowatch demo franklin"))
+@click.group(cls=SuggestingGroup, epilog=examples("iowatch demo franklin"))
 def command() -> None:
     """Generate an example history in a new database and show the findings."""
 

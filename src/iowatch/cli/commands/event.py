@@ -7,7 +7,16 @@ from typing import get_args
 
 import click
 
-from iowatch.cli.common import DATE, examples, json_option, print_json, print_lines, print_message, system_option
+from iowatch.cli.common import (
+    DATE,
+    SuggestingGroup,
+    examples,
+    json_option,
+    print_json,
+    print_lines,
+    print_message,
+    system_option,
+)
 from iowatch.core import IowatchError
 from iowatch.reference import EventKind, current_author, events, parse_scope
 from iowatch.store import History
@@ -21,7 +30,7 @@ def _systems_in_history() -> list[str]:
         return []
 
 
-@click.group(epilog=examples("iowatch event list --system franklin"))
+@click.group(cls=SuggestingGroup, epilog=examples("iowatch event list --system franklin"))
 def command() -> None:
     """Events of a machine. Stored in reference/events/<system>.yaml; commit that file."""
 

@@ -10,6 +10,7 @@ import click
 
 from iowatch.cli.common import (
     OUTPUT_FILE,
+    SuggestingGroup,
     database_option,
     engine_options,
     examples,
@@ -44,7 +45,7 @@ from iowatch.store import History
 _all_option = click.option("--all", "everything", is_flag=True, help="Include closed findings.")
 
 
-@click.group(invoke_without_command=True, epilog=examples("iowatch findings list --system local"))
+@click.group(cls=SuggestingGroup, invoke_without_command=True, epilog=examples("iowatch findings list --system local"))
 @system_option()
 @_all_option
 @history_options

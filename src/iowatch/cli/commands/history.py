@@ -55,7 +55,7 @@ _OTHER_NAMES = {
 }
 
 
-class _HistoryGroup(click.Group):
+class _HistoryGroup(common.SuggestingGroup):
     """Names the command that a person means who calls it by another word."""
 
     def resolve_command(

@@ -6,7 +6,15 @@ from dataclasses import asdict
 
 import click
 
-from iowatch.cli.common import examples, history_options, json_option, print_message, print_report, system_option
+from iowatch.cli.common import (
+    SuggestingGroup,
+    examples,
+    history_options,
+    json_option,
+    print_message,
+    print_report,
+    system_option,
+)
 from iowatch.core import UsageError
 from iowatch.findings import MIN_OBSERVATIONS, proposals
 from iowatch.reference import current_author, show
@@ -14,11 +22,12 @@ from iowatch.store import History, NoHistoryError
 
 
 @click.group(
+    cls=SuggestingGroup,
     epilog=examples(
         "iowatch reference show --published lawrence2017 2   # Table 2",
         "iowatch reference propose --system local            # old and new values",
         "iowatch reference check",
-    )
+    ),
 )
 def command() -> None:
     """Published figures, and the accepted bandwidths of each system."""

@@ -12,6 +12,7 @@ import click
 from iowatch.cli.common import (
     DATE,
     Decorator,
+    SuggestingGroup,
     examples,
     history_options,
     print_json,
@@ -30,7 +31,9 @@ from iowatch.session import accepted_plan, continuity, fact_comparison, ledger
 from iowatch.store import History
 
 
-@click.group(epilog=examples("iowatch review accept franklin-20090317-up --reason 'CLE 2.1UP01, intended'"))
+@click.group(
+    cls=SuggestingGroup, epilog=examples("iowatch review accept franklin-20090317-up --reason 'CLE 2.1UP01, intended'")
+)
 def command() -> None:
     """Decide about findings and lost runs. Stored in reference/reviews/<system>.yaml; commit that file."""
 

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import click
 
-from iowatch.cli.common import examples, json_option, print_json, print_message, print_report, system_option
+from iowatch.cli.common import (
+    SuggestingGroup,
+    examples,
+    json_option,
+    print_json,
+    print_message,
+    print_report,
+    system_option,
+)
 from iowatch.cli.completion import complete_stack
 from iowatch.site import show
 from iowatch.site.stack import install as stack_install
@@ -12,7 +20,7 @@ from iowatch.site.stack import load as stacks
 from iowatch.site.stack import records as stack
 
 
-@click.group(epilog=examples("iowatch stack diff netcdf-4.3.3.1 netcdf-4.4.0"))
+@click.group(cls=SuggestingGroup, epilog=examples("iowatch stack diff netcdf-4.3.3.1 netcdf-4.4.0"))
 def command() -> None:
     """List, show, install and compare stacks: the pinned libraries that benchmarks run with."""
 

@@ -7,12 +7,20 @@ from typing import Any
 
 import click
 
-from iowatch.cli.common import examples, json_option, print_json, print_message, print_report, show_errors_only
+from iowatch.cli.common import (
+    SuggestingGroup,
+    examples,
+    json_option,
+    print_json,
+    print_message,
+    print_report,
+    show_errors_only,
+)
 from iowatch.cli.completion import complete_system
 from iowatch.site import show, system
 
 
-@click.group(epilog=examples("iowatch system init mycluster"))
+@click.group(cls=SuggestingGroup, epilog=examples("iowatch system init mycluster"))
 def command() -> None:
     """List, show and describe machines: the folders of systems/."""
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import os
 import re
 import shutil
@@ -15,13 +16,15 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 from iowatch.benchmarks.benchmark import Benchmark, ProgramInterface, ProgramProbe
 from iowatch.benchmarks.registry import BENCHMARKS
 from iowatch.site.stack.records import Stack, StackPart
 from iowatch.site.stack.tool_query import AS_ROOT, keep_answers, query_tool, unanswered_questions
+
+_LOG = logging.getLogger(__name__)
 
 CRAY = "cray-mpich"
 # Packages that Spack builds as the MPI of a stack, and all that programs can be started with.
@@ -421,9 +424,20 @@ def file_checksums(paths: Iterable[str]) -> dict[str, str]:
 def _find_program(probe: ProgramProbe, flavour: MpiInstallation) -> str | None:
     """Return the path of a program on PATH, linked against this MPI if it uses MPI."""
     path = shutil.which(probe.program)
+    if path is None:
+        _warn_of_file_without_permission(probe.program)
     if path and probe.uses_mpi and not flavour.serves(path):
         return None
     return path
+
+
+@cache
+def _warn_of_file_without_permission(program: str) -> None:
+    """Say, once, that a program is there and cannot be started: "not found" would not help."""
+    for directory in os.get_exec_path():
+        path = Path(directory) / program
+        if path.is_file() and not os.access(path, os.X_OK):
+            _LOG.warning("%s exists, but is not executable: it is not used", path)
 
 
 def probe_darshan_runtime(flavour: MpiInstallation) -> StackPart | None:

@@ -15,6 +15,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 BY_HAND = (
     "bisection",
+    "corpus",
     "darshan_overhead",
     "layers_planted",
     "scale",

@@ -34,7 +34,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Literal
 
@@ -69,11 +69,10 @@ SCORED_PHASES = frozenset(
         "find",
     )
 )
-MAPS = {
-    "IO500 result.txt": "io500",
-    "IO500 summary": "io500-summary",
-    "IO500 log of the shell version": "io500-summary",
-}
+RESULT = "IO500 result.txt"
+SUMMARY = "IO500 summary"
+SHELL_LOG = "IO500 log of the shell version"
+MAPS = {RESULT: "io500", SUMMARY: "io500-summary", SHELL_LOG: "io500-summary"}
 # Files of the first kind are official for those of the others, which may be in the same folder.
 TABLE_KINDS = tuple(MAPS)
 MDTEST_LINES = {"write": "File creation", "stat": "File stat", "read": "File read", "delete": "File removal"}
@@ -92,9 +91,9 @@ class Figure:
     value: float
     digit: float = 0.0
 
-    def equals(self, value: float) -> bool:
-        """Whether a value is the same within `TOLERANCE` and the printed digits."""
-        return abs(value - self.value) <= TOLERANCE * self.value + 0.51 * self.digit
+    def equals(self, value: float, digit: float = 0.0) -> bool:
+        """Whether a value, whose last digit has the value `digit`, is the same within `TOLERANCE` and the digits."""
+        return abs(value - self.value) <= TOLERANCE * self.value + 0.51 * max(self.digit, digit)
 
 
 @dataclass(frozen=True)
@@ -127,9 +126,10 @@ def recognise(path: Path) -> str | None:
         return DARSHAN_3
     text = data.decode("utf-8", "replace")
     patterns = {
-        "IO500 log of the shell version": r"^\[Starting\] ior_easy_write",
-        "IO500 summary": r"^\[RESULT\] ",
-        "IO500 result.txt": r"^\[ior-easy-write\]\s*$",
+        SHELL_LOG: r"^\[Starting\] ior_easy_write",
+        SUMMARY: r"^\[RESULT\] ",
+        # Its configuration has the same sections, without scores.
+        RESULT: r"^\[ior-easy-write\]\s*\n(?s:.)*^score +=",
         "IOR": r"^IOR-\d",
         "mdtest": r"^mdtest-\d",
         "hpcc": r"HPC Challenge Benchmark version",
@@ -147,17 +147,22 @@ def read_text(path: Path) -> str:
 
 def official_figures(text: str) -> dict[str, Figure]:
     """Return phase -> figure of a `result.txt` or summary of IO500; a phase without a result has the value 0."""
-    figures: dict[str, Figure] = {}
+    return {phase: figures[-1] for phase, figures in figures_by_phase(text).items()}
+
+
+def figures_by_phase(text: str) -> dict[str, list[Figure]]:
+    """Return all figures of each phase: the log of the shell version prints each twice, or those of several runs."""
+    figures: dict[str, list[Figure]] = defaultdict(list)
     # `[RESULT]  ior-easy-write  3.4 GiB/s : time …`; shell version: `[RESULT] BW phase 1 ior_easy_write 3.4 GB/s : …`,
     # whose GB/s are the MiB/s of IOR divided by 1024.
-    line = r"^\[(?:RESULT|      )\] *(?:(?:BW|IOPS) +phase \d+ +)?(\S+) +(\d+\.\d+) +\S+ *:"
+    line = r"^\[(?:RESULT(?:-invalid)?|      )\] *(?:(?:BW|IOPS) +phase \d+ +)?(\S+) +(\d+\.\d+) +\S+ *:"
     for phase, number in re.findall(line, text, re.MULTILINE):
-        figures[phase.replace("_", "-")] = _scaled(phase, number)
+        figures[phase.replace("_", "-")].append(_scaled(phase, number))
     for section in re.split(r"^(?=\[)", text, flags=re.MULTILINE):
         name = re.match(r"\[([\w-]+)\]", section)
         score = re.search(r"^score *= *(\d+\.\d+)", section, re.MULTILINE)
         if name is not None and score is not None:
-            figures[name[1]] = _scaled(name[1], score[1])
+            figures[name[1]].append(_scaled(name[1], score[1]))
     return figures
 
 
@@ -203,10 +208,10 @@ def printed_figures_of_folder(folder: Path) -> dict[str, Figure]:
     return figures
 
 
-def assess_file(path: Path) -> list[Assessment]:
-    """Return the assessments of the outputs in a file; none if it is no output."""
+def assess_file(path: Path, kinds: Sequence[str]) -> list[Assessment]:
+    """Return the assessments of the outputs in a file; none if it is no output of these kinds (empty: of any)."""
     kind = recognise(path)
-    if kind is None:
+    if kind is None or (kinds and kind not in kinds):
         return []
     if kind in MAPS:
         return [assess_table(path, kind)]
@@ -303,34 +308,52 @@ def assess_table(path: Path, kind: str) -> Assessment:
     """Assess a result file of IO500."""
     text = read_text(path)
     printed = official_figures(text)
-    incomplete = None
-    absent_phases = [phase for phase in SCORED_PHASES if phase not in printed]
-    if absent_phases:
-        incomplete = f"{len(absent_phases)} of {len(SCORED_PHASES)} phases are absent"
-    elif not re.search(r"^\[SCORE ?\]", text, re.MULTILINE):
-        incomplete = "no score"
+    official = _figures_of_other_files(path, kind)
+    # Where several runs left their files in one folder, only the file itself has its figures.
+    is_of_this_run = all(_same_printed(printed[phase], official[phase]) for phase in printed.keys() & official.keys())
+    if not is_of_this_run:
+        official = printed
+    incomplete = why_table_incomplete(kind, text)
     table_map = load_map(MAPS[kind]).with_zone("UTC", None)
-    moment = None if kind == "IO500 result.txt" else MOMENT
+    moment = None if kind == RESULT else MOMENT
     try:
         table = read_table(path, table_map, moment=moment)
     except InputError as error:
-        return Assessment(kind, str(path), incomplete, str(error).replace(str(path), "FILE"))
+        return Assessment(kind, str(path), incomplete, error.message.replace(str(path), "FILE"))
     if table.refused:
         return Assessment(kind, str(path), incomplete, table.refused[0].reason)
+    if len(table.runs) < len(printed.keys() & SCORED_PHASES):
+        return Assessment(kind, str(path), incomplete, f"{len(table.runs)} of {len(printed)} phases were read")
     # Invalid phases are stored as failed, without a value.
     values: dict[str, float] = {}
     for run in table.runs:
         for result in run.output.results:
             values[_phase(str(result.case["test"]), result.operation)] = result.samples[0]
-    if len(table.runs) < len(printed.keys() & SCORED_PHASES):
-        return Assessment(kind, str(path), incomplete, f"{len(table.runs)} of {len(printed)} phases were read")
-    official = _figures_of_other_files(path, kind)
     compared = values.keys() & official.keys()
     differences = []
     for phase in sorted(compared):
-        if not official[phase].equals(values[phase]):
+        if not official[phase].equals(values[phase], printed[phase].digit):
             differences.append(f"{phase} {values[phase]:g}, official {official[phase].value:g}")
     return Assessment(kind, str(path), incomplete, None, len(compared), tuple(differences))
+
+
+def why_table_incomplete(kind: str, text: str) -> str | None:
+    """Return why a result file of IO500 is not complete; None if it is."""
+    figures = figures_by_phase(text)
+    absent_phases = SCORED_PHASES - figures.keys()
+    if absent_phases:
+        return f"{len(absent_phases)} of {len(SCORED_PHASES)} phases are absent"
+    if not re.search(r"^\[SCORE(?: |-invalid)?\]", text, re.MULTILINE):
+        return "no score"
+    if any(len(set(figures[phase])) > 1 for phase in figures):
+        return "the results of several runs"
+    if kind == RESULT and "\nt_start " not in text:
+        return "its times (t_start, t_end) were removed"
+    return None
+
+
+def _same_printed(first: Figure, second: Figure) -> bool:
+    return second.equals(first.value, first.digit)
 
 
 def _phase(test: str, operation: str) -> str:
@@ -343,7 +366,7 @@ def _phase(test: str, operation: str) -> str:
 
 def _figures_of_other_files(path: Path, kind: str) -> dict[str, Figure]:
     """Return the official figures for a result file: of `result.txt` or a summary, else as printed by the programs."""
-    twin_name = "result_summary.txt" if kind == "IO500 result.txt" else "result.txt"
+    twin_name = "result_summary.txt" if kind == RESULT else "result.txt"
     twin = path.with_name(twin_name)
     if twin.is_file():
         return official_figures(read_text(twin))
@@ -469,12 +492,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, nargs="+")
     parser.add_argument("--paths", action="store_true", help="list all outputs that are refused or differ")
+    parser.add_argument("--kind", action="append", default=[], help="only outputs of this kind; may be repeated")
     parser.add_argument("--jobs", type=int, default=1, help="number of processes (default 1)")
     arguments = parser.parse_args()
     for folder in arguments.folder:
         files = sorted(path for path in folder.rglob("*") if path.is_file() and ".git" not in path.parts)
         with ProcessPoolExecutor(arguments.jobs) as pool:
-            assessed_files = list(pool.map(assess_file, files, chunksize=16))
+            assessed_files = list(pool.map(partial(assess_file, kinds=arguments.kind), files, chunksize=16))
         assessments = [assessment for assessments_of_file in assessed_files for assessment in assessments_of_file]
         print(f"\n{folder.name}: {len(assessments)} outputs\n")
         print_table(assessments)

@@ -110,6 +110,21 @@ def test_perflogs_of_reframe_in_formats_of_sites(tmp_path: Path, separator: str)
     assert run.output.results[0].case["ranks"] == 64
 
 
+def test_perflogs_of_reframe_with_name_value_and_unit_in_one_column(tmp_path: Path) -> None:
+    """`format_perfvars` with `%(check_perf_var)s=%(check_perf_value)s %(check_perf_unit)s`; the second test failed."""
+    lines = (
+        "job_completion_time\tsystem:partition\tshort_name\twrite_var=write_value write_unit\t",
+        "2025-03-01T02:00:00+01:00\tmain:gpu\tior_8273bc19\twrite=512.5 MiB/s\t",
+        "2025-03-02T02:00:00+01:00\tmain:gpu\tior_8273bc19\twrite=None MiB/s\t",
+        "2025-03-03T02:00:00+01:00\tmain:gpu\tior_8273bc19\twrite=51\t",
+    )
+    table = read(tmp_path, "".join(f"{line}\n" for line in lines), "reframe-perflog")
+    assert [line.line for line in table.refused] == [4]
+    assert [run.output.status for run in table.runs] == ["ok", "failed"]
+    (result,) = table.runs[0].output.results
+    assert (result.operation, result.metric, result.samples) == ("write", "bandwidth", (512.5,))
+
+
 def test_perflogs_of_reframe_with_the_text_of_info(tmp_path: Path) -> None:
     """Partition and stack are in `%(check_info)s`."""
     text = "job_completion_time_unix|info|write_value|write_unit\n1740790800.5|ior %api=MPIIO /6904380d "

@@ -366,6 +366,8 @@ class _RowReader:
                 raise ValueError(f"column '{column}': '{text}' does not match 'pattern'")
             groups = {**groups, **match.groupdict(default="")}
             text = groups["value"]
+            if text in self._missing:
+                return None
         texts = {**cells, **groups}
         unit = str(self.cells.value(source.unit, texts, groups) or "")
         try:

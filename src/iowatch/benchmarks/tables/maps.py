@@ -363,7 +363,7 @@ class ValueSource(ClosedModel):
     Named groups of `columns` and `pattern` are columns, too; names of columns below may contain `{group}`.
 
     Attributes:
-        column, columns: name, or pattern of whole names.
+        column, columns: name, or pattern of whole names; of several patterns in a map, one must match.
         pattern: of the cell; its group `value` is the number.
         unit: of the number in the file.
         metric: by default the one of the unit: bandwidth, time or rate.

@@ -223,10 +223,11 @@ class _Table:
         missing = set(required) - set(names)
         if missing:
             raise InputError(_missing_columns(where, missing), hint=_suggest(missing, names))
-        for family in columns.families:
-            if not any(map(family.fullmatch, names)):
-                hint = f"Columns: {', '.join(names)}."
-                raise InputError(f"{where}: no column matches {family.pattern!r}", hint=hint)
+        # A file has one of several forms of its values.
+        values = [name for name in names if any(family.fullmatch(name) for family in columns.families)]
+        if columns.families and not values:
+            patterns = " or ".join(repr(family.pattern) for family in columns.families)
+            raise InputError(f"{where}: no column matches {patterns}", hint=f"Columns: {', '.join(names)}.")
         doubled = sorted(name for name, count in Counter(names).items() if count > 1 and columns.needs(name))
         if doubled:
             raise InputError(f"{where}: {', '.join(map(repr, doubled))} is the name of several columns")

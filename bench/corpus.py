@@ -15,7 +15,7 @@ in `complete_outputs.py`, with a few patterns, and not by the parsers of iowatch
   A file with several runs, outside of IO500, is divided at their first lines. Where mdtest's rate counts items that
   were not created (stonewall, before 3.2.1), the output is not complete, and to accept that rate is a difference. Where
   mdtest's maximum, minimum and mean are those over ranks, the official figure is that of the fastest rank; the
-  others in that row are equal, too.
+  others in that row are equal, too. An output that is not complete is compared with what its program printed.
 - `result.txt` and `result_summary.txt`: a score and all twelve phases. The official figures of each are those of the
   other; if only one is there, those that IOR and mdtest printed in the files beside it.
 - hpcc: its last line. Darshan logs: the header marks no module as out of memory; official are the bytes of
@@ -119,8 +119,11 @@ def assess_runs(path: Path, tool: str) -> list[Assessment]:
     if official:
         incomplete = why_phase_incomplete(tool, phase, runs, official.get(phase))
         figures = {}
-        if phase in official and incomplete is None:
+        printed = printed_figures(tool, phase, text)
+        if incomplete is None:
             figures = {phase.rpartition("-")[2]: official[phase]}
+        elif printed:
+            figures = {phase.rpartition("-")[2]: printed[0]}
         return [assess_run(path, tool, path.read_bytes(), incomplete, figures)]
     assessments = []
     for run in runs:

@@ -15,6 +15,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 BY_HAND = (
     "bisection",
+    "corpus",
     "darshan_overhead",
     "layers_planted",
     "scale",
@@ -29,7 +30,14 @@ SHORT = {
     "systems": ("--systems", "2", "--series", "40", "--years", "1", "--settling", "2", "--sessions", "2"),
 }
 # Modules that benchmarks share.
-PARTS = ("all", "runs", "sound_outputs", "statistics/simulated_panels", "statistics/simulated_series")
+PARTS = (
+    "all",
+    "complete_outputs",
+    "runs",
+    "sound_outputs",
+    "statistics/simulated_panels",
+    "statistics/simulated_series",
+)
 
 
 def find_names() -> list[str]:

@@ -55,6 +55,18 @@ def test_default_striping_may_be_any(
     assert striping_failure(build_checked_run(tmp_path, options=options)) == reason
 
 
+def test_layout_with_components_is_not_the_requested_striping(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first component has what was requested; the rest of each file has not."""
+    monkeypatch.setenv("PATH", str(tmp_path))  # without lfs
+    (tmp_path / "iowatch.striped").touch()
+    first = "lcme_id: N/A lcme_extent.e_start: 0 lcme_extent.e_end: 1048576 stripe_count: 4 stripe_size: 1048576"
+    rest = "lcme_id: N/A lcme_extent.e_start: 1048576 lcme_extent.e_end: EOF stripe_count: 8 stripe_size: 4194304"
+    (tmp_path / "iowatch.machine").write_text(f"striping={first} {rest}\n")
+    reason = striping_failure(build_checked_run(tmp_path, options={"stripe-count": 4}))
+    expected = "up to 1 MiB: 4 of 1 MiB, then 8 of 4 MiB"
+    assert reason == f"the layout of scratch is not one striping, as the suite asks for: {expected}"
+
+
 def test_directory_of_the_session_precedes_the_variable_and_this_the_partition(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

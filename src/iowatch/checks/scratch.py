@@ -26,6 +26,7 @@ from iowatch.site import (
     SystemLimits,
     file_system_without_striping,
     load_system,
+    lustre,
     storage,
     system_names,
 )
@@ -233,9 +234,14 @@ def _other_striping(run: CheckedRun) -> str | None:
     requested = striping_parameters(run.case.options)
     if not requested:
         return None
-    striping = storage.parse_striping(machine_facts(run.stage).get("machine", {}).get("striping", ""))
+    layout = lustre.parse_striping(machine_facts(run.stage).get("machine", {}).get("striping", ""))
+    striping: dict[str, Scalar] = {}
+    if layout.plain is not None:
+        striping = {"stripe_count": layout.plain.stripe_count, "stripe_bytes": layout.plain.stripe_bytes}
+    elif layout.components:
+        return f"the layout of scratch is not one striping, as the suite asks for: {layout.text}"
     # A directory accepts more stripes than there are OSTs; its files then have fewer.
-    targets = storage.lustre_facts(str(run.scratch_base))["targets"]
+    targets = storage.lustre_targets(str(run.scratch_base))
     if targets is not None and int(requested.get("stripe_count") or 0) > targets:
         striping["stripe_count"] = targets
     reasons = []

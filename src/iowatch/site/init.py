@@ -489,6 +489,8 @@ def _file_systems(facts: MachineFacts, day: str) -> list[str]:
         )
         if mount.stripe_count is not None and mount.stripe_bytes is not None:
             lines.append(f"  striping: {{count: {mount.stripe_count}, bytes: {mount.stripe_bytes}}}")
+        elif mount.layout is not None:
+            lines.append(f"  # default layout: {mount.layout}")
         # What the administrator can add.
         lines.append('  # peaks: [{value: 30, unit: GB/s, of: file system, source: "document and page"}]')
         if mount.writable or mount.technology in storage.PARALLEL_TECHNOLOGIES:

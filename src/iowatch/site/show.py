@@ -99,7 +99,7 @@ def _mounts_table(mounts: Iterable[Mount]) -> Table:
     for mount in mounts:
         striping = ""
         if mount.targets is not None:
-            striping = f"{mount.targets} OSTs; default {mount.stripe_count} of {_format_size(mount.stripe_bytes)}"
+            striping = f"{mount.targets} OSTs; default {mount.layout or 'unknown'}"
         table.add_row(
             mount.mount,
             mount.technology,

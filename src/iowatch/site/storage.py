@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import glob
 import hashlib
+import logging
 import os
 import platform
 import re
@@ -28,7 +29,10 @@ from iowatch.benchmarks import hints
 from iowatch.benchmarks.suites import SuiteCase
 from iowatch.core import MachineError, Scalar, file_system_type, files, format_size, mount_types, settings
 from iowatch.site.file_system import FileSystemIdentity
+from iowatch.site.lustre import RemainingQuota, parse_quota, parse_striping
 from iowatch.site.machine import query_command
+
+_LOG = logging.getLogger(__name__)
 
 TECHNOLOGY_BY_TYPE = {
     "lustre": "Lustre",
@@ -65,7 +69,9 @@ class Mount:
         technology: a value of `TECHNOLOGY_BY_TYPE`.
         size_bytes, free_bytes: capacity, and space that users may still write; None if it does not respond.
         writable: whether this user may write to the mount point itself, or to a directory on it that suites measure.
-        targets, stripe_count, stripe_bytes: for Lustre, as printed by `lfs`; otherwise None.
+        targets, stripe_count, stripe_bytes: for Lustre, as printed by `lfs`; otherwise None. The last two are None also
+            where the striping depends on the offset in the file.
+        layout: for Lustre, the default layout in words.
     """
 
     mount: str
@@ -76,6 +82,7 @@ class Mount:
     targets: int | None = None
     stripe_count: int | None = None
     stripe_bytes: int | None = None
+    layout: str | None = None
 
 
 def _statvfs(path: str) -> os.statvfs_result | None:
@@ -98,23 +105,21 @@ def _ends_in_time(call: Callable[[], object], limit_s: float) -> bool:
     return not thread.is_alive()
 
 
-def lustre_facts(mount: str) -> dict[str, int | None]:
-    """Return OST count and default striping of a Lustre file system, from `lfs osts` and `lfs getstripe -d`."""
-    osts = re.findall(r"(?m)^\d+: \S+ ACTIVE", query_command("lfs", "osts", mount, timeout_s=TIMEOUT_S) or "")
-    striping = parse_striping(query_command("lfs", "getstripe", "-d", mount, timeout_s=TIMEOUT_S) or "")
+def _lustre_facts(mount: str) -> dict[str, int | str | None]:
+    """Return OST count and default layout of a Lustre file system, as the fields of `Mount`."""
+    layout = parse_striping(query_command("lfs", "getstripe", "-d", mount, timeout_s=TIMEOUT_S) or "")
     return {
-        "targets": len(osts) or None,
-        "stripe_count": striping.get("stripe_count"),
-        "stripe_bytes": striping.get("stripe_bytes"),
+        "targets": lustre_targets(mount),
+        "stripe_count": layout.plain.stripe_count if layout.plain else None,
+        "stripe_bytes": layout.plain.stripe_bytes if layout.plain else None,
+        "layout": layout.text,
     }
 
 
-def parse_striping(text: str) -> dict[str, int]:
-    """Return `stripe_count` and `stripe_bytes` of an output of `lfs getstripe -d`, the first of each."""
-    striping: dict[str, int] = {}
-    for name, number in re.findall(r"(stripe_(?:count|size)):\s*(-?\d+)", text):
-        striping.setdefault(name.replace("size", "bytes"), int(number))
-    return striping
+def lustre_targets(mount: str) -> int | None:
+    """Return the number of active OSTs of a Lustre file system, from `lfs osts`; None if it prints none."""
+    osts = re.findall(r"(?m)^\d+: \S+ ACTIVE", query_command("lfs", "osts", mount, timeout_s=TIMEOUT_S) or "")
+    return len(osts) or None
 
 
 def _describe_mount(mount_point: str, technology: str) -> Mount | None:
@@ -134,7 +139,7 @@ def _describe_mount(mount_point: str, technology: str) -> Mount | None:
             writable=os.access(mount_point, os.W_OK),
         )
     if technology == "Lustre":
-        facts_of_lustre: dict[str, Any] = dict(lustre_facts(mount_point))
+        facts_of_lustre: dict[str, Any] = dict(_lustre_facts(mount_point))
         mount = replace(mount, **facts_of_lustre)
     return mount
 
@@ -461,28 +466,20 @@ def _format_files(number: float) -> str:
     return f"{number:,.0f} files"
 
 
-@dataclass(frozen=True)
-class RemainingQuota:
-    """What a user may still write; None without a limit."""
-
-    size_bytes: int | None = None
-    inodes: int | None = None
-
-
 def lustre_quota(base: Path) -> RemainingQuota | None:
     """Return what is left in the user's quota on a Lustre file system; None if there is no quota to query.
 
-    `lfs quota -q -u UID DIR` prints: file system, kbytes, quota, limit, grace, files, quota, limit, grace
-    (Lustre Operations Manual, "Configuring and Managing Quotas"); a limit of 0 means no limit, `*` marks an excess.
+    An answer that is not exact, or not understood, is reported: the space is checked less well then.
     """
     answer = query_command("lfs", "quota", "-q", "-u", str(os.getuid()), str(base), timeout_s=30) or ""
-    numbers = [int(word.rstrip("*")) for word in answer.split()[1:] if word.rstrip("*").isdecimal()]
-    if len(numbers) < 6:
+    if not answer.strip():
         return None
-    kbytes, _, kbytes_limit, files, _, files_limit = numbers[:6]
-    free_bytes = (kbytes_limit - kbytes) * 1024 if kbytes_limit else None
-    free_files = files_limit - files if files_limit else None
-    return RemainingQuota(free_bytes, free_files)
+    quota = parse_quota(answer)
+    if quota is None:
+        _LOG.warning("%s: the quota is not checked: 'lfs quota' answered '%s'", base, " ".join(answer.split())[:200])
+    elif not quota.is_exact:
+        _LOG.warning("%s: the quota is not exact, because a server did not answer 'lfs quota'; more may be used", base)
+    return quota
 
 
 def remove_ended_scratch(base: Path) -> int:

@@ -53,6 +53,8 @@ class CellReader:
         return self._localised(moment, units.find_time_zone(source.zone))
 
     def _parse_time(self, text: str, form: str) -> datetime:
+        if form == "epoch_or_iso":
+            form = "epoch" if self._number.fullmatch(text) else "iso"
         if form == "iso":
             return datetime.fromisoformat(text)
         if form == "epoch":

@@ -121,7 +121,7 @@ def read_table(
         raise UsageError(f"the map '{table_map.name}' reads the times from the file", hint="Omit --time.")
     table = MappedTable()
     reader = _RowReader(path, table_map, _Defaults(moment, latest, partition, stack), table)
-    for row in tables.read_rows(path, table_map.file, table_map.needed):
+    for row in _rows(path, table_map):
         try:
             if row.damage is not None:
                 raise ValueError(row.damage)
@@ -131,6 +131,19 @@ def read_table(
     table.runs = list(reader.runs.values())
     table.ambiguous = reader.cells.ambiguous
     return table
+
+
+def _rows(path: Path, table_map: maps.TableMap) -> Iterator[tables.TableRow]:
+    """Yield the rows of a file.
+
+    Raises:
+        InputError: as `read_rows`, with the hint of the map.
+    """
+    try:
+        yield from tables.read_rows(path, table_map.file, table_map.needed)
+    except InputError as error:
+        hints = [hint for hint in (error.hint, table_map.hint) if hint]
+        raise InputError(error.message, hint="\n  ".join(hints) or None) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,8 +240,8 @@ class _RowReader:
         output = self._output(benchmark, case, cells)
         if output.status == "ok" and not output.results:
             return None
-        partition = self._text(table_map.partition or self._defaults.partition, "partition", cells)
-        stack = self._text(table_map.stack or self._defaults.stack, "stack", cells)
+        partition = self._text_or_option(table_map.partition, self._defaults.partition, "partition", cells)
+        stack = self._text_or_option(table_map.stack, self._defaults.stack, "stack", cells)
         # Identity, name and session can be made of columns and parameters.
         names = {**cells, **case, "benchmark": benchmark, "time": int(started)}
         identity = self._identity(benchmark, case, (partition, stack), names)
@@ -304,6 +317,14 @@ class _RowReader:
             raise ValueError(f"no {what}: its column is empty, or longer than {_MAX_NAME_CHARACTERS} characters")
         return str(value)
 
+    def _text_or_option(self, source: maps.Source | None, option: str, what: str, cells: Mapping[str, str]) -> str:
+        """Return the text of a source; that of the option without one, or if no condition of its `choose` holds."""
+        if source is None:
+            return self._text(option, what, cells)
+        if source.choose and self.cells.value(source, cells) is None:
+            return self._text(option, what, cells)
+        return self._text(source, what, cells)
+
     def _pairs(self, cells: Mapping[str, str]) -> dict[str, Scalar]:
         pairs = self._map.pairs
         if pairs is None:
@@ -345,6 +366,8 @@ class _RowReader:
                 raise ValueError(f"column '{column}': '{text}' does not match 'pattern'")
             groups = {**groups, **match.groupdict(default="")}
             text = groups["value"]
+            if text in self._missing:
+                return None
         texts = {**cells, **groups}
         unit = str(self.cells.value(source.unit, texts, groups) or "")
         try:

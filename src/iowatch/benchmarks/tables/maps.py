@@ -237,7 +237,8 @@ class Layout(ClosedModel):
         comment: lines that start with this are ignored.
         complete: the last line is complete even if it has no line end.
         pattern, start: of `lines`: named groups are the columns; a line that matches only `start` is refused.
-        shared: of `sections`: sections whose keys are columns `SECTION.KEY` of all rows.
+        shared: of `sections`: sections whose keys are columns `SECTION.KEY` of all rows; keys before the first section
+            belong to the first of these.
     """
 
     format: Literal["table", "sections", "lines"] = "table"
@@ -333,8 +334,8 @@ class TimeSource(ClosedModel):
 
     Attributes:
         column: one column, or several whose cells are joined by a blank (date and time of day).
-        format: `iso` (ISO 8601), `epoch` or `epoch_ms` (seconds or milliseconds since 1970), `excel` (days since the
-            end of 1899), or a format of `strptime`.
+        format: `iso` (ISO 8601), `epoch` or `epoch_ms` (seconds or milliseconds since 1970), `epoch_or_iso` (epoch
+            seconds if it is a number), `excel` (days since the end of 1899), or a format of `strptime`.
         zone: of times that state none; by default that of the command.
         pattern: as of a source.
     """
@@ -353,7 +354,7 @@ class TimeSource(ClosedModel):
     @property
     def needs_zone(self) -> bool:
         """Whether no time of this format states its zone."""
-        return self.format not in ("iso", "epoch", "epoch_ms") and "%z" not in self.format
+        return self.format not in ("iso", "epoch", "epoch_ms", "epoch_or_iso") and "%z" not in self.format
 
 
 class ValueSource(ClosedModel):
@@ -362,7 +363,7 @@ class ValueSource(ClosedModel):
     Named groups of `columns` and `pattern` are columns, too; names of columns below may contain `{group}`.
 
     Attributes:
-        column, columns: name, or pattern of whole names.
+        column, columns: name, or pattern of whole names; of several patterns in a map, one must match.
         pattern: of the cell; its group `value` is the number.
         unit: of the number in the file.
         metric: by default the one of the unit: bandwidth, time or rate.
@@ -433,11 +434,13 @@ class TableMap(ClosedModel):
     Attributes:
         name: of the import's sessions; by default that of the file.
         title, source: what it is for, and where its format is documented.
+        hint: what to do with a file that is not of this form.
         optional: columns that a table may lack; their cells are empty.
         missing: texts of cells that mean "not measured", besides the empty one.
         time: start of the run; None: given with `--time`.
         end: end of the run; the difference is its wall time.
-        benchmark, version, partition, stack: of the run; partition and stack by default those of the options.
+        benchmark, version, partition, stack: of the run; partition and stack by default those of the options, also if
+            no condition of a `choose` holds.
         columns: further columns, made of others.
         case: case parameters by name (docs/case-parameters.md).
         pairs: further case parameters.
@@ -457,6 +460,7 @@ class TableMap(ClosedModel):
     title: Text
     source: Text | None = None
     file: Layout = Layout()
+    hint: Text | None = None
     optional: Texts = ()
     missing: Annotated[tuple[str, ...], BeforeValidator(_list_of)] = ()
     time: TimeSource | None = None

@@ -223,10 +223,11 @@ class _Table:
         missing = set(required) - set(names)
         if missing:
             raise InputError(_missing_columns(where, missing), hint=_suggest(missing, names))
-        for family in columns.families:
-            if not any(map(family.fullmatch, names)):
-                hint = f"Columns: {', '.join(names)}."
-                raise InputError(f"{where}: no column matches {family.pattern!r}", hint=hint)
+        # A file has one of several forms of its values.
+        values = [name for name in names if any(family.fullmatch(name) for family in columns.families)]
+        if columns.families and not values:
+            patterns = " or ".join(repr(family.pattern) for family in columns.families)
+            raise InputError(f"{where}: no column matches {patterns}", hint=f"Columns: {', '.join(names)}.")
         doubled = sorted(name for name, count in Counter(names).items() if count > 1 and columns.needs(name))
         if doubled:
             raise InputError(f"{where}: {', '.join(map(repr, doubled))} is the name of several columns")
@@ -285,6 +286,8 @@ _SECTION = re.compile(r"\[([^\]]+)\]")
 def _read_sections(path: Path, lines: _Lines, layout: Layout, columns: Columns) -> Iterator[TableRow]:
     """Yield one row per section: `section`, its keys, and `comments`; with the keys of shared sections."""
     shared: dict[str, str] = {}
+    if layout.shared:
+        shared = {f"{layout.shared[0]}.{key}": value for key, value in _keys_before_sections(lines).items()}
     has_sections = False
     for line, name, cells, damage in _sections(lines):
         has_sections = True
@@ -296,6 +299,19 @@ def _read_sections(path: Path, lines: _Lines, layout: Layout, columns: Columns) 
             yield TableRow(line, {"section": name, **shared, **cells}, damage)
     if not has_sections:
         raise InputError(f"{path}: no [section]")
+
+
+def _keys_before_sections(lines: _Lines) -> dict[str, str]:
+    """Return the keys before the first section; other lines there, such as messages of a launcher, are ignored."""
+    keys: dict[str, str] = {}
+    for text in lines.texts:
+        stripped = text.strip()
+        if _SECTION.fullmatch(stripped):
+            break
+        key, sign, value = stripped.partition("=")
+        if sign and not stripped.startswith((";", "#")):
+            keys[key.rstrip()] = value.lstrip()
+    return keys
 
 
 def _sections(lines: _Lines) -> Iterator[tuple[int, str, dict[str, str], str | None]]:

@@ -40,6 +40,7 @@ def test_options_given_more_than_once() -> None:
     assert line.values("O") == ["a=1", "b=2"]
     assert line.value("i") == "3"
     assert line.is_set("e")
+    assert line.count("e") == 2
     assert line.names == {"O", "e", "i"}
 
 

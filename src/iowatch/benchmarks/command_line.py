@@ -66,6 +66,10 @@ class CommandLine:
         """Return all values of an option in the order given."""
         return [option.value for option in self.options if option.name == name and option.value is not None]
 
+    def count(self, name: str) -> int:
+        """Return how often an option is given."""
+        return len([option for option in self.options if option.name == name])
+
     def is_set(self, name: str) -> bool:
         """Return whether a flag is given; `-F=0` switches it off."""
         if name not in self.names:

@@ -221,8 +221,10 @@ def _access_parameters(test: IorTest, command: IorCommand) -> CaseParameters:
 def _reorder(test: IorTest, command: IorCommand) -> str:
     text = test.options.get("ordering inter file")
     # IOR prints nothing if the flag is given twice.
-    if text is None and len([option for option in command.line.options if option.name == "C"]) > 1:
+    if text is None and command.line.count("C") > 1:
         return "constant"
+    if text is None and command.line.count("Z") > 1:
+        return "random"
     if text not in _REORDER:
         raise FieldError(f"option 'ordering inter file' is {text or 'missing'}")
     return _REORDER[text]

@@ -88,6 +88,8 @@ _FIXED_INTERFACES = {"aio", "hdf5", "mmap", "mpiio", "ncmpi", "posix"}
 # Directives that change no parameter of a test.
 _OUTPUT_DIRECTIVES = {"summaryFile", "summaryFormat", "saveRankPerformanceDetailsCSV", "savePerOpDataCSV"}
 _STONEWALL_DIRECTIVES = {"stoneWallingStatusFile", "stoneWallingWearOut", "stoneWallingWearOutIterations"}
+_DIRECTIVE = re.compile(r"[A-Za-z]\w*=.*", re.ASCII)
+_WAY_VALUE = re.compile(r"[A-Za-z0-9_]{1,24}")
 _SIZE = re.compile(r"\s*(\d{1,18})\s*(.?).*", re.DOTALL)
 _SIZE_SHIFT = {"k": 10, "m": 20, "g": 30, "t": 40, "p": 50}
 
@@ -111,12 +113,15 @@ class IorCommand:
     def directives(self) -> dict[str, str]:
         """Values of all `-O name=value,…` by name."""
         directives: dict[str, str] = {}
-        for values in self.line.values("O"):
-            for directive in values.split(","):
-                name, _, value = directive.partition("=")
-                if name:
-                    directives[name] = value
+        for directive in self._directive_texts:
+            name, _, value = directive.partition("=")
+            directives[name] = value
         return directives
+
+    @property
+    def _directive_texts(self) -> list[str]:
+        texts = ",".join(self.line.values("O")).split(",")
+        return [text for text in texts if text]
 
     @property
     def is_scripted(self) -> bool:
@@ -135,6 +140,12 @@ class IorCommand:
             return f"the command line has '{self.line.strays[0]}', which is no option"
         if self.line.without_value:
             return f"option '{self.line.without_value[0]}' of the command line has no value"
+        for directive in self._directive_texts:
+            if _DIRECTIVE.fullmatch(directive) is None:
+                return f"the command line has '-O {directive}', expected NAME=VALUE"
+        for name in sorted(_VALUED_WAYS & self.line.names):
+            if _WAY_VALUE.fullmatch(self.line.value(name, "") or "") is None:
+                return f"option '--{name}' of the command line is '{self.line.value(name, '')}'"
         # Either a script or the command line describes the tests.
         if self.is_scripted and {"t", "b", "o"} & self.line.names:
             return "the command line has a script (-f) and the options of a test"
@@ -172,13 +183,19 @@ class IorCommand:
     def ways(self) -> str | None:
         """Options that change how bytes are moved, joined by commas; None if there are none."""
         ways: list[str] = []
+        # Given twice, they are other orders: random offsets may overlap, ranks are shuffled.
+        for letter, name in (("Z", "reorderTasksRandom"), ("z", "randomOffset")):
+            if self.line.count(letter) > 1:
+                ways.append(f"{name}={self.line.count(letter)}")
         for name in sorted(_WAYS & self.line.names):
             value = self.line.value(name)
+            if value is not None and name.endswith("chunk_size"):
+                value = str(parse_ior_size(value))
             if value is None or (name not in _VALUED_WAYS and value == "1"):
                 ways.append(name)
             elif value != "0":
                 ways.append(f"{name}={value}")
-        return ",".join(ways) or None
+        return ",".join(sorted(ways)) or None
 
     def operations(self) -> set[str]:
         """Return the operations that must be timed: those named, or both if none is named."""

@@ -209,10 +209,10 @@ _OLD_LAYOUT = "%-10s%-10s %-10s %-10s %-10s %-10s %-10s %-10s %s"
 _ROW = re.compile(rf"(write|read) +{_FIELD}(?:{_FIELD}{_FIELD})?{_FIELD * 6}(\d+)")
 _DAMAGED_ROW = re.compile(r"(?:write|read) +(?:[-+.\d]|inf|nan)")
 _UNREAL = re.compile(r"(?<![^\s])-?(?:inf|nan)\b|(?<![^\s])-(?:\d|(?= ))", re.IGNORECASE)
-_SIZE_WARNING = re.compile(r"(?:ior )?WARNING: (Expected|Stat\(\)|Using actual) aggregate .*?= (\d{1,19})\b")
+_SIZE_WARNING = re.compile(r"(?:ior )?WARNING: (Expected|Stat\(\) of|Using actual) aggregate .*?= (\d{1,19})\b")
 _WARNING = re.compile(r"(?:ior )?WARNING: ")
 _HINTS = re.compile(r"hints (passed|returned) (?:to|from) [\w ()]+ \{")
-_HINT = re.compile(r"\t(\w+) = (.*)")
+_HINT = re.compile(r"\t(\w+) =(?: (.*))?")
 _DECIMAL = re.compile(r"\d+\.\d\d")
 _MOST_WARNINGS = 20
 # Of the numbers in the summary, which have two decimals.
@@ -247,6 +247,8 @@ class IorTextReader:
             if (size := _SIZE_WARNING.match(line)) is not None:
                 self._sizes[size[1]] = int(size[2])
             else:
+                if "inconsistent file size by different tasks" in line:
+                    self._sizes["inconsistent"] = 1
                 self._run.add_warning(line)
         elif word in _HEADS:
             self._read_head(line)
@@ -286,8 +288,10 @@ class IorTextReader:
         match, hints = _HINT.fullmatch(line), self._hints
         if match is None or hints is None:
             self._hints = None
+            self._run.damaged += _HINTS.fullmatch(line) is not None
         elif len(hints) < MAX_NAMES:
-            self._run.damaged += hints.setdefault(match[1], match[2]) != match[2]
+            value = match[2] or ""
+            self._run.damaged += hints.setdefault(match[1], value) != value
 
     def _begin_test(self, line: str) -> None:
         """Begin the test of a title line; without a readable number what follows belongs to no test."""
@@ -343,13 +347,20 @@ class IorTextReader:
             self._shown = block, transfer
             for name, size in zip(ROW_SIZES, self._shown, strict=True):
                 self._test.set_option(name, size)
-        # Warnings about sizes precede the row that they are about.
+        self._record_size_warnings(operation, int(iteration), sizes)
+
+    def _record_size_warnings(self, operation: str, iteration: int, sizes: Mapping[str, int]) -> None:
+        """Record the bytes that a row moved, and whether the file is too short, from the warnings before the row."""
         moved = sizes.get("Using actual")
-        if moved is not None:
-            self._test.moved[operation, int(iteration)] = moved
-            file_bytes = sizes.get("Stat()", moved)
-            if file_bytes < moved:
-                self._run.short_file = f"the file has {file_bytes} bytes but {moved} were transferred"
+        if moved is None:
+            return
+        self._test.moved[operation, iteration] = moved
+        file_bytes = sizes.get("Stat() of", moved)
+        # Where tasks see different sizes, as on file systems that publish them late, IOR takes the smallest.
+        # With -F given twice it takes the size of one file.
+        is_of_all_files = self._run.command is None or self._run.command.line.count("F") < 2
+        if file_bytes < moved and is_of_all_files and "inconsistent" not in sizes:
+            self._run.short_file = f"the file has {file_bytes} bytes but {moved} were transferred"
 
     def _read_summary(self, line: str) -> None:
         """Record the summary of an operation; one that is not printed whole is left out."""

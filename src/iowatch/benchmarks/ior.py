@@ -219,7 +219,10 @@ _SIGNATURES = (
     parsing.FailureSignature(
         r"WARNING: (?:write|read|pwrite|pread|fsync|close|lseek)\(.{0,200}(?:failed|returned EOF)", "I/O calls failed"
     ),
-    parsing.FailureSignature(r"WARNING: .{0,200}partial (?:write|read)\(\)", "I/O calls failed"),
+    # IOR repeats a transfer until it is whole, or aborts.
+    parsing.FailureSignature(
+        r"WARNING: .{0,200}partial (?:write|read)\(\)", "transfers were moved in parts", fatal=False
+    ),
     parsing.FailureSignature(r"(?:^|ior )ERROR[: ]|ERROR in aiori", "IOR reports an error"),
     parsing.FailureSignature(r"FAILED in TestIoSys|FAILED comparison", "IOR reports an error"),
     parsing.FailureSignature(r"[Ii]nvalid (?:option|argument)|[Uu]nrecognized|Error invalid", "wrong use of IOR"),
@@ -280,6 +283,7 @@ def parse_ior(builder: parsing.OutputBuilder, lines: parsing.CleanLines, context
     if form == "csv":
         reader.check(builder, context, lines.ended)
     else:
+        run.is_whole_text = form == "text" and lines.ended
         builder.recognised = bool(run.titles or run.tests or run.command or run.unassigned.count)
         ior_validation.check_ior_run(builder, run, context)
 

@@ -9,7 +9,8 @@ import re
 from collections import Counter
 from statistics import median
 
-from iowatch.benchmarks.ior_output import OPERATIONS, IorRow, IorRun
+from iowatch.benchmarks.ior_command import OPERATIONS
+from iowatch.benchmarks.ior_output import IorRow, IorRun
 from iowatch.benchmarks.ior_validation import has_confirmed_rates
 from iowatch.benchmarks.parsing import CONFIRMED, MAX_ROWS, CaseParameters, OutputBuilder, RunContext
 from iowatch.core import KIB, MIB

@@ -8,87 +8,16 @@ Versions 3.2 and 3.3 nest the repetitions, later ones do not.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from iowatch.benchmarks.ior_command import OPERATIONS, IorCommand
 from iowatch.benchmarks.parsing import MAX_NAMES, MAX_ROWS
 
 # Sizes in KiB as repeated in the rows, kept among the options.
 ROW_SIZES = "block(KiB)", "xfer(KiB)"
 
-OPERATIONS = ("write", "read")
-
-# One-letter options with a value, in any version from 3.0 to 4.1.
-_WITH_VALUE = frozenset("aAbdDfGijJlMNoOQstTUX")
-
-# Long options without a value (`OPTION_FLAG` in `parse_options.c` and `aiori-*.c`); WAYS change how
-# bytes are moved, and no other parameter of a case represents them.
-WAYS = {
-    "cephfs.olazy",
-    "mmap.madv_dont_need",
-    "mmap.madv_pattern",
-    "mpiio.preallocate",
-    "mpiio.useFileView",
-    "mpiio.useStridedDatatype",
-    "ncmpi.preallocate",
-    "ncmpi.useFileView",
-    "ncmpi.useStridedDatatype",
-    "posix.gpfs.createsharing",
-    "posix.gpfs.finegrainreadsharing",
-    "posix.gpfs.finegrainwritesharing",
-    "posix.gpfs.hintaccess",
-    "posix.lustre.ignorelocks",
-    "posix.rangelocks",
-}
-_FLAGS = WAYS | {
-    "collective",
-    "dfs.destroy",
-    "dryRun",
-    "dummy.delay-only-rank0",
-    "gpuDirect",
-    "hdf5.collectiveMetadata",
-    "hdf5.individualDataSets",
-    "hdf5.noFill",
-    "hdf5.showHints",
-    "hdfs.odirect",
-    "ime.odirect",
-    "mpiio.showHints",
-    "ncmpi.showHints",
-    "posix.odirect",
-    "warningAsErrors",
-}
-# Long options with a value.
-_VALUED = {
-    "aio.granularity",
-    "aio.max-pending",
-    "allocateBufferOnGPU",
-    "dataPacketType",
-    "dummy.delay-close",
-    "dummy.delay-create",
-    "dummy.delay-sync",
-    "dummy.delay-xfer",
-    "hdf5.hintsFileName",
-    "hdf5.setAlignment",
-    "hdfs.block_size",
-    "hdfs.name_node",
-    "hdfs.replicas",
-    "hdfs.user",
-    "mpiio.hintsFileName",
-    "ncmpi.hintsFileName",
-    "posix.beegfs.ChunkSize",
-    "posix.beegfs.NumTargets",
-    "posix.gpfs.releasetoken",
-    "posix.lustre.startost",
-    "posix.lustre.stripecount",
-    "posix.lustre.stripesize",
-    "random-offset-seed",
-    "randomPrefill",
-}
-# Phases of a test, if set by directives.
-_PHASES = {"writeFile", "readFile", "checkWrite", "checkRead"}
-_WORDS = _FLAGS | _VALUED | _PHASES
-_BACKENDS = {name.partition(".")[0] for name in _WORDS if "." in name}
 # No script has more tests; limits memory.
 _MAX_TESTS = 10_000
 
@@ -113,83 +42,6 @@ class IorSummary(NamedTuple):
     half_unit: float
 
 
-@dataclass
-class IorCommandLine:
-    """IOR's own options, as far as the printed command line contains them.
-
-    Attributes:
-        letters: one-letter option -> value.
-        words: long option -> value.
-        damaged: whether it contains anything that is not an option.
-    """
-
-    letters: dict[str, str] = field(default_factory=dict)
-    words: dict[str, str] = field(default_factory=dict)
-    damaged: bool = False
-
-    @classmethod
-    def read(cls, text: str) -> IorCommandLine:
-        """Parse `ior -a MPIIO -wk -t 1m …`; unknown parts are omitted."""
-        line = cls()
-        tokens = iter(text.split()[1:])
-        for token in tokens:
-            if not token.startswith("-") or not token.isascii():
-                line.damaged = True
-            elif token.startswith("--"):
-                name, equals, value = token[2:].partition("=")
-                line.words[name] = value if equals or name in _FLAGS else next(tokens, "")
-            else:
-                line._read_letters(token[1:], tokens)
-        # either a script or the command line describes the tests
-        line.damaged |= line.scripted and bool({"t", "b", "o"} & line.letters.keys())
-        return line
-
-    def _read_letters(self, letters: str, rest: Iterator[str]) -> None:
-        """Record options of one letter: several in one word, of which the last may have a value.
-
-        Args:
-            letters: the word without its hyphen.
-            rest: the words after it, of which the first is the value if the word has none.
-        """
-        for position, letter in enumerate(letters):
-            if letter in _WITH_VALUE:
-                # `-t1m` and `-t 1m`; directives of several `-O` are all in force.
-                value = letters[position + 1 :].lstrip("=") or next(rest, "")
-                earlier = self.letters.get(letter)
-                if letter == "O" and earlier:
-                    value = f"{earlier},{value}"
-                self.letters[letter] = value
-                return
-            self.letters[letter] = ""
-
-    @property
-    def scripted(self) -> bool:
-        """Whether options are from a script that the output does not show."""
-        return "f" in self.letters
-
-    @property
-    def directives(self) -> dict[str, str]:
-        """Values of `-O name=value,…`; the first value of a name counts."""
-        pairs = [pair.partition("=") for pair in self.letters.get("O", "").split(",")]
-        return {name: value for name, _, value in reversed(pairs)}
-
-    def knows_words(self, api: str) -> bool:
-        """Return whether all long options are known; unlisted backends have the options with their name as prefix."""
-        for word in self.words.keys() - _WORDS:
-            backend, dot, _ = word.partition(".")
-            if not dot or backend in _BACKENDS or backend.upper() != api:
-                return False
-        return True
-
-    def operations(self) -> set[str]:
-        """Return the operations that must be timed: those named, or both if none is named."""
-        if self.scripted or any(self.directives.get(name) for name in _PHASES) or _PHASES & self.words.keys():
-            return set()
-        if not set("wrWR") & set(self.letters):
-            return set(OPERATIONS)
-        return {name for name in OPERATIONS if name[0] in self.letters}
-
-
 def table_half_unit(value: float) -> float:
     """Return half a unit (or more) of the last digit of a number in IOR's table (`PPDouble`)."""
     if value >= 3600:
@@ -212,8 +64,8 @@ class IorTest:
         moved: (operation, iteration) -> bytes, if IOR reported other than the requested ones.
         summaries: operation -> summary, if it is complete.
         contradictions: names of options that were printed twice with different values.
-        old: printed by version 3.0 or 3.1, which omit some options.
-        without_nodes: printed by a version before 3.3, which omits the number of nodes.
+        summary_api: interface as the summary names it.
+        old: printed by version 3.0 or 3.1, which omit some options and count large sizes in GiB.
     """
 
     options: dict[str, str] = field(default_factory=dict)
@@ -224,8 +76,8 @@ class IorTest:
     moved: dict[tuple[str, int], int] = field(default_factory=dict)
     summaries: dict[str, IorSummary] = field(default_factory=dict)
     contradictions: set[str] = field(default_factory=set)
+    summary_api: str | None = None
     old: bool = False
-    without_nodes: bool = False
 
     def set_option(self, name: str, value: str) -> None:
         """Record an option."""
@@ -245,6 +97,7 @@ class IorTest:
         """Record a summary: maximum, minimum and mean, and the exact parameters (column -> name) among its values."""
         high, low, mean = map(float, numbers)
         self.summaries[operation] = IorSummary(high, low, mean, half_unit)
+        self.summary_api = values.get("API", self.summary_api)
         for column, name in exact.items():
             if is_count(values.get(column, "")):
                 self.set_exact(name, int(values[column]))
@@ -270,11 +123,12 @@ class IorRun:
         damaged: rows that are incomplete or duplicated.
         unreal: rows with inf, nan or negative numbers.
         short_file: IOR's report that a file has fewer bytes than were written.
+        is_whole_text: text whose last line is complete.
         hints: `passed` to and `returned` from MPI-IO -> key -> value, if `showHints` printed them.
     """
 
     version: str | None = None
-    command: IorCommandLine | None = None
+    command: IorCommand | None = None
     tests: dict[int, IorTest] = field(default_factory=dict)
     unassigned: IorTest = field(default_factory=IorTest)
     titles: int = 0
@@ -282,17 +136,27 @@ class IorRun:
     damaged: int = 0
     unreal: int = 0
     short_file: str | None = None
+    is_whole_text: bool = False
     hints: dict[str, dict[str, str]] = field(default_factory=dict)
     facts: dict[str, str] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
+
+    @property
+    def is_without_summary(self) -> bool:
+        """Whether this is IOR as part of another program (`ior_run`): its rows are the last that it prints.
+
+        A program of IOR prints the same up to its summary, so all requested rows have to be there.
+        """
+        if not self.is_whole_text or self.ends or self.command is None or self.command.is_scripted:
+            return False
+        return list(self.tests) == [0] and not self.tests[0].summaries
 
     def begin_test(self, number: int, old: bool = False) -> IorTest:
         """Begin and return the test with this number; `unassigned` if there are too many tests."""
         if len(self.tests) >= _MAX_TESTS and number not in self.tests:
             self.damaged += 1
             return self.unassigned
-        without_nodes = (self.version or "").startswith(("3.0", "3.1", "3.2"))
-        return self.tests.setdefault(number, IorTest(old=old, without_nodes=without_nodes))
+        return self.tests.setdefault(number, IorTest(old=old))
 
     def find_test(self, number: str) -> IorTest | None:
         """Return the test that a summary names; an unknown number marks it as damaged."""
@@ -305,7 +169,7 @@ class IorRun:
         if _WARNING.match(line) and len(self.warnings) < _MOST_WARNINGS:
             self.warnings.append(line)
 
-    def set_command(self, command: IorCommandLine) -> None:
+    def set_command(self, command: IorCommand) -> None:
         """Record the command line; a second one belongs to another run."""
         if self.command is not None and self.command != command:
             self.titles += 1
@@ -329,6 +193,7 @@ _OLD_OPTIONS = {
     "access": (re.compile(r"(.*?)(?:, (.*))?"), ("access", "type")),
     "ordering in a file": (re.compile(r"(.*?)(?: offsets)?"), ("ordering in a file",)),
     "ordering inter file": (re.compile(r"(no tasks offsets|\w+ task offset).*"), ("ordering inter file",)),
+    "Using stonewalling": (re.compile(r"(\d+) second\(s\)"), ("stonewallingTime",)),
 }
 
 # Output of `PPDouble`: six decimals below 1, two below 3,600, then none.
@@ -344,10 +209,10 @@ _OLD_LAYOUT = "%-10s%-10s %-10s %-10s %-10s %-10s %-10s %-10s %s"
 _ROW = re.compile(rf"(write|read) +{_FIELD}(?:{_FIELD}{_FIELD})?{_FIELD * 6}(\d+)")
 _DAMAGED_ROW = re.compile(r"(?:write|read) +(?:[-+.\d]|inf|nan)")
 _UNREAL = re.compile(r"(?<![^\s])-?(?:inf|nan)\b|(?<![^\s])-(?:\d|(?= ))", re.IGNORECASE)
-_SIZE_WARNING = re.compile(r"(?:ior )?WARNING: (Expected|Stat\(\)|Using actual) aggregate .*?= (\d{1,18})\b")
+_SIZE_WARNING = re.compile(r"(?:ior )?WARNING: (Expected|Stat\(\) of|Using actual) aggregate .*?= (\d{1,19})\b")
 _WARNING = re.compile(r"(?:ior )?WARNING: ")
 _HINTS = re.compile(r"hints (passed|returned) (?:to|from) [\w ()]+ \{")
-_HINT = re.compile(r"\t(\w+) = (.*)")
+_HINT = re.compile(r"\t(\w+) =(?: (.*))?")
 _DECIMAL = re.compile(r"\d+\.\d\d")
 _MOST_WARNINGS = 20
 # Of the numbers in the summary, which have two decimals.
@@ -366,7 +231,6 @@ class IorTextReader:
         self._columns: list[str] = []
         self._sizes: dict[str, int] = {}
         self._shown = ("", "")
-        self._old = False
         self._hints: dict[str, str] | None = None
 
     def read(self, line: str) -> None:
@@ -383,6 +247,8 @@ class IorTextReader:
             if (size := _SIZE_WARNING.match(line)) is not None:
                 self._sizes[size[1]] = int(size[2])
             else:
+                if "inconsistent file size by different tasks" in line:
+                    self._sizes["inconsistent"] = 1
                 self._run.add_warning(line)
         elif word in _HEADS:
             self._read_head(line)
@@ -400,7 +266,7 @@ class IorTextReader:
         elif name.strip() in _FACTS:
             run.facts.setdefault(_FACTS[name.strip()], value.strip())
         elif line.startswith("Comma"):
-            run.set_command(IorCommandLine.read(value))
+            run.set_command(IorCommand.read(value))
         elif line.startswith("Test"):
             self._begin_test(line)
         elif line.startswith("Operation ") and self._inside == "summary":
@@ -422,8 +288,10 @@ class IorTextReader:
         match, hints = _HINT.fullmatch(line), self._hints
         if match is None or hints is None:
             self._hints = None
+            self._run.damaged += _HINTS.fullmatch(line) is not None
         elif len(hints) < MAX_NAMES:
-            self._run.damaged += hints.setdefault(match[1], match[2]) != match[2]
+            value = match[2] or ""
+            self._run.damaged += hints.setdefault(match[1], value) != value
 
     def _begin_test(self, line: str) -> None:
         """Begin the test of a title line; without a readable number what follows belongs to no test."""
@@ -431,8 +299,7 @@ class IorTextReader:
         number = old[1] if old else line.rpartition(" ")[2]
         self._inside, self._shown = "", ("", "")
         if is_count(number):
-            self._old = old is not None
-            self._test = self._run.begin_test(int(number), self._old)
+            self._test = self._run.begin_test(int(number), old is not None)
         else:
             self._run.damaged += 1
             self._test = self._run.unassigned
@@ -480,17 +347,28 @@ class IorTextReader:
             self._shown = block, transfer
             for name, size in zip(ROW_SIZES, self._shown, strict=True):
                 self._test.set_option(name, size)
-        # Warnings about sizes precede the row that they are about.
+        self._record_size_warnings(operation, int(iteration), sizes)
+
+    def _record_size_warnings(self, operation: str, iteration: int, sizes: Mapping[str, int]) -> None:
+        """Record the bytes that a row moved, and whether the file is too short, from the warnings before the row."""
         moved = sizes.get("Using actual")
-        if moved is not None:
-            self._test.moved[operation, int(iteration)] = moved
-            file_bytes = sizes.get("Stat()", moved)
-            if file_bytes < moved:
-                self._run.short_file = f"the file has {file_bytes} bytes but {moved} were transferred"
+        if moved is None:
+            return
+        self._test.moved[operation, iteration] = moved
+        file_bytes = sizes.get("Stat() of", moved)
+        # Where tasks see different sizes, as on file systems that publish them late, IOR takes the smallest.
+        # With -F given twice it takes the size of one file.
+        is_of_all_files = self._run.command is None or self._run.command.line.count("F") < 2
+        if file_bytes < moved and is_of_all_files and "inconsistent" not in sizes:
+            self._run.short_file = f"the file has {file_bytes} bytes but {moved} were transferred"
 
     def _read_summary(self, line: str) -> None:
         """Record the summary of an operation; one that is not printed whole is left out."""
         words = line.split()
+        surplus = len(words) - len(self._columns)
+        if surplus > 0 and self._columns[-2:] == ["API", "RefNum"]:
+            # The name of an interface may have blanks: `HDF5-1.8.14 (Parallel)`.
+            words[-2 - surplus : -1] = [" ".join(words[-2 - surplus : -1])]
         values = dict(zip(reversed(self._columns), reversed(words), strict=False))
         numbers = [values.get(name, "") for name in ("Max(MiB)", "Min(MiB)", "Mean(MiB)")]
         columns_whole = len(words) == len(self._columns) and set(self._columns) >= _SUMMARY_COLUMNS
@@ -500,9 +378,8 @@ class IorTextReader:
         if test is None:
             return
         test.set_summary(words[0], numbers, _SUMMARY_HALF_UNIT, _SUMMARY_EXACT, values)
-        if not self._old:
-            test.set_option("api", values["API"])
-        test.set_option("access", "file-per-process" if values["fPP"] == "1" else "single-shared-file")
+        # A flag that is given twice counts as 2.
+        test.set_option("access", "single-shared-file" if values["fPP"] == "0" else "file-per-process")
 
 
 # Columns of the summary that are exact -> names in `IorTest.exact`.
@@ -611,7 +488,7 @@ class IorJsonReader:
             self._run.titles += 1
             self._run.version = text
         elif key == "Command line":
-            self._run.set_command(IorCommandLine.read(text))
+            self._run.set_command(IorCommand.read(text))
         elif key in _FACTS:
             self._run.facts.setdefault(_FACTS[key], text)
         elif self._section == "Parameters" and key in _PARAMETERS and is_count(text):
@@ -661,5 +538,3 @@ class IorJsonReader:
             return
         if all(map(_JSON_NUMBER.fullmatch, numbers)):
             test.set_summary(values["operation"], numbers, _JSON_HALF_UNIT, _SUMMARY, values)
-            if "API" in values:
-                test.set_option("api", values["API"])

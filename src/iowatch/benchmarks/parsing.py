@@ -218,6 +218,18 @@ _COMMON_SIGNATURES = (
     FailureSignature(r"\b[Kk]illed\b", "killed", fatal=False),
 )
 
+# Notes of launchers and libraries about themselves: what they skip is not needed by the run, whose exit code, number of
+# ranks and arithmetic show whether it worked.
+_HARMLESS_NOTES = re.compile(
+    # An option or a variable that has no effect (`Ignoring conflicting option "x11"`), another scratch directory.
+    r"(?:srun|slurmstepd|mpiexec|aprun): error:.{0,200}(?:\b[Ii]gnor(?:ing|ed)\b|TMPDIR|going to /tmp instead)"
+    # A component of Open MPI for hardware or a scheduler that the node does not have; help texts that it cannot show.
+    r"|mca_base_component_repository_open: unable to open|mca: base: component_find: unable to open"
+    r"|ORTE_ERROR_LOG: .{0,200} in file util/show_help\.c"
+    # A library that is not needed.
+    r"|[Ww]arning: .{0,200}cannot open shared object|cannot open shared object.{0,200}\bignored\b"
+)
+
 # Every line that matches one of `_COMMON_SIGNATURES` contains one of these, even without its digits.
 _HINTS = re.compile(
     rb"[Ee]rror|ERR|[Ff]ail|FAIL|[Nn]o s|ENOSPC|xceed|QUOT|[Qq]uota|Read-only|[Ss]tale|endpoint|LIMIT|TIME"
@@ -303,6 +315,8 @@ class SignatureScanner:
                 self._inspect_line(line.decode("latin-1").rstrip())
 
     def _inspect_line(self, line: str) -> None:
+        if _HARMLESS_NOTES.search(line):
+            return
         for pattern, sign in self._signs:
             if sign.meaning not in self.seen and pattern.search(line):
                 if len(self.seen) < _MAX_SIGNATURES:

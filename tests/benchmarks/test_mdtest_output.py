@@ -250,10 +250,3 @@ def test_number_that_is_wider_than_its_column_is_read() -> None:
     output = parse(text.replace("10351001269.583 10351001269.583 1", "1035100126.583 10351001269.583 1"))
     assert output.status == "incomplete"
     assert samples(output, "remove") is None
-
-
-def test_note_of_open_mpi_about_a_component_is_no_error_of_mdtest() -> None:
-    note = "[n1:42] mca_base_component_repository_open: unable to open mca_plm_tm: libpbs.so.0: no library (ignored)\n"
-    text = (DATA / "mdtest-1.9.3.txt").read_text()
-    assert "mdtest reports an error" not in str(parse(note + text).reason)
-    assert "mdtest reports an error" in str(parse("unable to open file /scratch/x\n" + text).reason)

@@ -1,30 +1,21 @@
 """Output of mdtest: the tables of rates and times that versions 1.9 to 4.1 print, and the lines of iterations (`-v`).
 
-What a table is computed over depends on the version, and is read off its heads and rows
-(`_SummaryTable.is_over_ranks`):
-
-| version | maximum and minimum over |
-|---|---|
-| 1.9 before IOR | iterations; with -B iterations and ranks |
-| 1.9.3 and 3.2 in IOR | iterations and ranks, mixed up: the fastest rank of some iterations |
-| 3.3 to 3.4-dev of January 2021 | iterations and ranks |
-| 3.4-dev since then, 4.0, 4.1 | iterations; an iteration is its slowest rank |
-
-A sample is the rate of one iteration: all items by the time of the slowest rank. Tables over iterations have those of
-the fastest and of the slowest one; tables over ranks have it if there is one iteration. Otherwise only the lines of
-iterations have them. The statistics themselves are facts. Source: hpc/ior and MDTEST-LANL/mdtest, `mdtest.c`.
+`mdtest_tables.py` says what the tables are computed over. A sample is the rate of one iteration: all items by the time
+of the slowest rank. Tables over iterations have those of the fastest and of the slowest one; tables over ranks have it
+if there is one iteration. Otherwise only the lines of iterations have them. The statistics themselves are facts.
+Source: hpc/ior and MDTEST-LANL/mdtest, `mdtest.c`.
 """
 
 from __future__ import annotations
 
-import math
 import re
 from dataclasses import dataclass, field
 from typing import Any
 
 from iowatch.benchmarks import parsing
 from iowatch.benchmarks.command_line import CommandLine, CommandLineSyntax, read_command_line
-from iowatch.benchmarks.printed_table import ColumnHead, PrintedTable, TableRow, read_column_heads
+from iowatch.benchmarks.mdtest_tables import Statistics, SummaryTable, statistics_fault
+from iowatch.benchmarks.printed_table import read_column_heads
 
 # Operations in the order printed; `Directory rename` since version 4.
 _OPERATIONS = {
@@ -49,7 +40,6 @@ _FLAG_LETTERS = frozenset("BcCDEFgkLPRrStTuUvXyYZ")
 _SIZES = "nwezbIN"
 _API = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 _DEEPEST = 40
-_NUMBER_WIDTH = 14
 # Half a unit of the last of three decimals.
 _HALF_UNIT = 0.0005
 # Rank 0 may be faster than the slowest rank: it may have started its files later, after creating directories.
@@ -115,7 +105,7 @@ class _Command:
     """A command line; IOR prints its arguments in quotes, mdtest before IOR does not."""
 
     line: CommandLine
-    has_quotes: bool
+    is_of_ior: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,66 +120,6 @@ class _Iteration:
         return self.seconds if metric == "time" else self.rate
 
 
-@dataclass(frozen=True, slots=True)
-class _Statistics:
-    """Statistics of a row; the deviation is None where none is printed."""
-
-    maximum: float
-    minimum: float
-    mean: float
-    deviation: float | None
-
-
-@dataclass
-class _SummaryTable:
-    """A table of rates or times.
-
-    Attributes:
-        metric: `rate` or `time`; empty where the title does not name it.
-        unit: as printed.
-        iterations: number of them.
-        has_colons: whether a label ends with a colon, as all do until February 2021.
-    """
-
-    metric: str
-    unit: str | None
-    iterations: int
-    has_colons: bool = False
-    table: PrintedTable = field(default_factory=lambda: PrintedTable(_NUMBER_WIDTH))
-
-    @property
-    def _group(self) -> str:
-        """The group of columns that is read."""
-        groups = {head.group for head in self.table.heads}
-        return "per Iteration" if "per Iteration" in groups else ""
-
-    @property
-    def has_heads(self) -> bool:
-        """Whether the line of heads is there and names the statistics."""
-        names = {head.name for head in self.table.heads if head.group == self._group}
-        return {"Max", "Min", "Mean"} <= names
-
-    def is_over_ranks(self, command: _Command) -> bool:
-        """Return whether the statistics are over ranks, too: see the table of versions above."""
-        if not self.has_colons or self._group:
-            return False
-        return command.has_quotes or "B" in command.line.names
-
-    def statistics(self, row: TableRow) -> _Statistics:
-        """Return the statistics of a row of a table that has heads."""
-
-        def number(name: str) -> float:
-            return row.numbers[ColumnHead(self._group, name)]
-
-        has_deviation = ColumnHead(self._group, "Std Dev") in row.numbers
-        deviation = number("Std Dev") if has_deviation else None
-        return _Statistics(number("Max"), number("Min"), number("Mean"), deviation)
-
-    def slowest(self, statistics: _Statistics) -> float:
-        """Return the value of the slowest rank or iteration."""
-        return statistics.maximum if self.metric == "time" else statistics.minimum
-
-
 _FIELDS: parsing.FieldTable = {
     "launches": (
         re.compile(r"mdtest-(\d+\.\d+[\w.+-]*) was launched with (\d{1,9}) total task\(s\) on (\d{1,9}) node\(s\)"),
@@ -201,14 +131,14 @@ _FIELDS: parsing.FieldTable = {
     ),
     "commands": (
         re.compile(r"Command line used: (\S.*)"),
-        lambda text: _Command(read_command_line(text, _SYNTAX), has_quotes="'" in text or '"' in text),
+        lambda text: _Command(read_command_line(text, _SYNTAX), is_of_ior="'" in text or '"' in text),
     ),
     "paths": (re.compile(r"Path *: (.*)"), str),
     # Items per task when the first task stopped, which all others then reached.
     "stonewalls": (re.compile(r"Continue stonewall hit min: \d+ max: (\d{1,15}) avg: .*"), int),
     "tables": (
         re.compile(r"SUMMARY(?: (rate|time)(?: \(in ([a-z/]+)\))?)?: \(of (\d{1,9}) iterations\)"),
-        lambda metric, unit, iterations: _SummaryTable(metric or "", unit, int(iterations)),
+        lambda metric, unit, iterations: SummaryTable(metric or "", unit, int(iterations)),
     ),
     "ends": (re.compile(r"-- finished at (.*) --"), str),
     "starts": (re.compile(r"-- started at (.*)"), lambda text: text.rstrip(" -")),
@@ -251,7 +181,7 @@ class _MdtestReader:
         if match is not None and match[1] in _OPERATIONS and len(self.iterations[match[1]]) < parsing.MAX_NAMES:
             self.iterations[match[1]].append(_Iteration(float(match[2]), float(match[3])))
 
-    def _read_row(self, summary: _SummaryTable, line: str) -> None:
+    def _read_row(self, summary: SummaryTable, line: str) -> None:
         if line.startswith("   Operation "):
             summary.table.heads = summary.table.heads or read_column_heads(line)
             return
@@ -400,7 +330,7 @@ class _Run:
             "sync": line.is_set("y"),
         }
 
-    def fault_of_tables(self, tables: list[_SummaryTable]) -> str | None:
+    def fault_of_tables(self, tables: list[SummaryTable]) -> str | None:
         """Return why the tables are not those that the options ask for; None if they are."""
         # Until June 2018 there are rates only, and their title does not name them.
         for summary in tables:
@@ -417,7 +347,7 @@ class _Run:
             return "the table of times is missing"
         return None
 
-    def add_table(self, summary: _SummaryTable, iterations: dict[str, list[_Iteration]]) -> None:
+    def add_table(self, summary: SummaryTable, iterations: dict[str, list[_Iteration]]) -> None:
         """Check the rows of a table and add their samples."""
         builder = self.builder
         rows = summary.table.rows
@@ -434,7 +364,7 @@ class _Run:
                 builder.facts.setdefault("not_run", []).append(_OPERATIONS[label])
                 self._check_not_run(label)
             else:
-                facts[_OPERATIONS[label]] = _statistics_facts(statistics)
+                facts[_OPERATIONS[label]] = statistics.facts()
                 self._add_row(summary, label, statistics, iterations[label])
         builder.facts[f"{summary.metric}_summary"] = {"iterations": summary.iterations, **facts}
         for label in _OPERATIONS:
@@ -442,23 +372,22 @@ class _Run:
             if label.startswith(self.items.labels) and label not in rows and not is_optional:
                 builder.add_truncation(f"the {summary.metric} of '{label}' is missing")
 
-    def _is_over_ranks(self, summary: _SummaryTable, label: str) -> bool:
+    def _is_over_ranks(self, summary: SummaryTable, label: str) -> bool:
         # Rank 0 alone creates and removes the tree.
         has_ranks = self.items.tasks > 1 and not label.startswith("Tree")
-        return has_ranks and summary.is_over_ranks(self.command)
+        has_barriers = "B" not in self.command.line.names
+        return has_ranks and summary.is_over_ranks(is_of_ior=self.command.is_of_ior, has_barriers=has_barriers)
 
-    def _statistics_fault(self, summary: _SummaryTable, label: str, statistics: _Statistics) -> str | None:
+    def _statistics_fault(self, summary: SummaryTable, label: str, statistics: Statistics) -> str | None:
         """Return why no values have these statistics; None if some may have."""
         count = summary.iterations
         if self._is_over_ranks(summary, label):
             count *= self.items.tasks
         # Until version 4 the deviation is that of a population, since then of a sample.
         is_of_sample = not summary.has_colons
-        return _statistics_fault(count, statistics, is_of_sample)
+        return statistics_fault(count, statistics, is_of_sample)
 
-    def _add_row(
-        self, summary: _SummaryTable, label: str, statistics: _Statistics, iterations: list[_Iteration]
-    ) -> None:
+    def _add_row(self, summary: SummaryTable, label: str, statistics: Statistics, iterations: list[_Iteration]) -> None:
         """Add the samples of a row, if nothing else in the output contradicts them."""
         fault = self._iterations_fault(summary, label, statistics, iterations)
         if fault is None:
@@ -478,7 +407,7 @@ class _Run:
             self.builder.add_samples(_OPERATIONS[label], summary.metric, samples, self._case())
 
     def _iterations_fault(
-        self, summary: _SummaryTable, label: str, statistics: _Statistics, iterations: list[_Iteration]
+        self, summary: SummaryTable, label: str, statistics: Statistics, iterations: list[_Iteration]
     ) -> str | None:
         """Return how the lines of iterations contradict the row; None if they do not, or if there are none."""
         if iterations and len(iterations) != summary.iterations:
@@ -492,7 +421,7 @@ class _Run:
                 )
         return None
 
-    def _is_in_row(self, summary: _SummaryTable, label: str, statistics: _Statistics, iteration: _Iteration) -> bool:
+    def _is_in_row(self, summary: SummaryTable, label: str, statistics: Statistics, iteration: _Iteration) -> bool:
         """Return whether what rank 0 measured in an iteration is possible for a row."""
         tolerance = 1 + parsing.CONFIRMED
         # A table over iterations has their slowest ranks.
@@ -529,7 +458,7 @@ class _Run:
         return None
 
     def _stonewall_fault(
-        self, summary: _SummaryTable, label: str, statistics: _Statistics, iterations: list[_Iteration]
+        self, summary: SummaryTable, label: str, statistics: Statistics, iterations: list[_Iteration]
     ) -> str | None:
         """Return why the rate of a creation that a stonewall stopped counts other files than those created."""
         count = self._count(label)
@@ -583,56 +512,3 @@ class _Run:
         selects_phases = bool(set(_PHASES.values()) & names)
         if not selects_phases or _PHASES[phase] in names:
             self.builder.add_failure(f"'{label}' was requested and has rate 0")
-
-
-def _statistics_facts(statistics: _Statistics) -> dict[str, float]:
-    facts = {"max": statistics.maximum, "min": statistics.minimum, "mean": statistics.mean}
-    if statistics.deviation is not None:
-        facts["stddev"] = statistics.deviation
-    return facts
-
-
-def _statistics_fault(count: int, statistics: _Statistics, is_of_sample: bool) -> str | None:
-    """Return why no `count` values have these statistics; for three or fewer values, each number confirms the others.
-
-    Args:
-        is_of_sample: whether the deviation is that of a sample (n - 1), or of a population (n).
-    """
-    high, low, mean = statistics.maximum, statistics.minimum, statistics.mean
-    slack = 0.001 + 1e-12 * high
-    spread = high - low
-    if not low - slack <= mean <= high + slack:
-        return f"mean {mean:.3f} is not between minimum {low:.3f} and maximum {high:.3f}"
-    if count < 3 and abs(high + low - 2 * mean) > 3 * slack:
-        return f"mean {mean:.3f} is not that of {low:.3f} and {high:.3f}"
-    if count == 1 and high != low:
-        return f"minimum {low:.3f} and maximum {high:.3f} of one value differ"
-    deviation = statistics.deviation
-    if deviation is None:
-        return None
-    # Two values deviate most from the mean if they are the only ones, least if all others are equal to it.
-    divisor = count - 1 if is_of_sample else count
-    smallest = spread / math.sqrt(2 * max(divisor, 1))
-    if deviation > 0.75 * spread + slack or deviation < smallest * (1 - 1e-9) - slack:
-        return f"deviation {deviation:.3f} is impossible for {count} values from {low:.3f} to {high:.3f}"
-    if count < 3:
-        return None
-    return _variance_fault(count, statistics, deviation**2 * divisor)
-
-
-def _variance_fault(count: int, statistics: _Statistics, squares: float) -> str | None:
-    """Return why no three or more values have these statistics.
-
-    Args:
-        squares: sum of the squared deviations from the mean.
-    """
-    high, low, mean = statistics.maximum, statistics.minimum, statistics.mean
-    others = count - 2
-    middle = (count * mean - high - low) / others
-    rest = squares - (high - mean) ** 2 - (low - mean) ** 2 - others * (middle - mean) ** 2
-    # The largest variance of values between low and high (Bhatia and Davis).
-    largest = others * (high - middle) * (middle - low) if others > 1 else 0.0
-    step, slack = 0.001 * count, 0.01 * count * (high - low + 0.001)
-    if low - step <= middle <= high + step and -slack <= rest <= largest + slack:
-        return None
-    return "maximum, minimum, mean and deviation contradict each other"

@@ -22,15 +22,30 @@ UNDETECTABLE_FAILURES = {
     "benchio-davidhenty/0c682b6/fail_diskfull_ext4_serial",
     "benchio-davidhenty/0c682b6/fail_diskfull_proc",
 }
+# mdtest 3.3 prints statistics over iterations and ranks: they have no value of an iteration.
+WITHOUT_ITERATIONS = {
+    "mdtest/3.3.0/dirs_only_D_n100",
+    "mdtest/3.3.0/files_dirs_n100_i3_u",
+    "mdtest/3.3.0/many_iter_i10",
+    "mdtest/3.3.0/print_time_P",
+    "mdtest/3.3.0/tmpfs",
+}
 # Its truth lists no rates, because the script that wrote it did not support this spacing ("numbers unchanged").
 WITHOUT_RATES = "derived_cray_ftn_style"
 
 
 def _rates(run: Captured) -> list[tuple[str, float]]:
-    """The bandwidths in MiB/s that the truth lists, or mdtest's maxima and minima."""
+    """The bandwidths in MiB/s that the truth lists, or mdtest's maxima and minima over iterations."""
     if run.tool == "mdtest":
-        tables = [t["rows"] for t in run.truth["summary"] if t["kind"] == "rate"]
-        return [("", v) for t in tables for r in t.values() if r["max"] > 0 for v in {r["max"], r["min"]}]
+        rates: list[tuple[str, float]] = []
+        for table in run.truth["summary"]:
+            if table["kind"] != "rate":
+                continue
+            for row in table["rows"].values():
+                # One iteration ends with its slowest rank.
+                values = {row["min"]} if table["iterations"] == 1 else {row["max"], row["min"]}
+                rates += [("", value) for value in values if row["max"] > 0]
+        return rates
     if run.tool == "ior":
         return [(row["op"], row["bw_mib_s"]) for row in run.truth.get("per_repetition") or []]
     results = run.truth["results"]
@@ -62,7 +77,10 @@ def test_status_matches_truth_file() -> None:
     wrong = {}
     for run in runs:
         output = _parse(run)
-        if (output.status == "ok") != (run.truth["expect"] == "ok"):
+        if run.name in WITHOUT_ITERATIONS:
+            assert output.status == "incomplete"
+            assert "over iterations and ranks" in str(output.reason)
+        elif (output.status == "ok") != (run.truth["expect"] == "ok"):
             wrong[run.name] = (output.status, output.reason)
         assert (output.reason is None) == (output.status == "ok"), run.name
     assert set(wrong) == UNDETECTABLE_FAILURES, wrong
@@ -72,13 +90,13 @@ def test_samples_of_valid_outputs_match_truth_file() -> None:
     checked = 0
     for run in _runs():
         unreadable = run.truth.get("json_valid") is False or run.name.endswith(WITHOUT_RATES)
-        if run.truth["expect"] != "ok" or unreadable:
+        if run.truth["expect"] != "ok" or unreadable or run.name in WITHOUT_ITERATIONS:
             continue
         metrics = ("rate",) if run.tool == "mdtest" else ("bandwidth",)
         found = _found(_parse(run), metrics, with_operation=run.tool != "mdtest")
         assert _same(found, _rates(run)), run.name
         checked += len(found)
-    assert checked > 900
+    assert checked > 850
 
 
 def test_failed_outputs_yield_only_printed_numbers() -> None:

@@ -139,6 +139,57 @@ def test_contradictory_or_failed_hpcc_is_refused(change: tuple[str, str], status
     assert (output.status, reason in str(output.reason)) == (status, True), output.reason
 
 
+# Printed in a section, and in the summary: 1.059 GFLOP/s of one process.
+HPL_ROW = "WR11C2R4        1000    80     1     1"
+
+
+def on_grid(rows: int, columns: int) -> str:
+    """An output of two processes, with another grid of HPL in section and summary."""
+    text = (DATA / "hpcc-1.5.0-openmpi.txt").read_text()
+    assert HPL_ROW in text
+    text = text.replace(HPL_ROW, f"WR11C2R4        1000    80 {rows:5} {columns:5}")
+    return text.replace("HPL_nprow=1", f"HPL_nprow={rows}").replace("HPL_npcol=1", f"HPL_npcol={columns}")
+
+
+def test_hpl_of_a_grid_of_processes_is_no_rate_of_one_process() -> None:
+    """The other tests do not depend on HPL's grid."""
+    output, of_one = parse_output("hpcc", on_grid(1, 2), RunContext()), parse("hpcc-1.5.0-openmpi.txt")
+    assert (output.status, output.reason) == ("ok", None)
+    assert output.results == tuple(result for result in of_one.results if result.operation != "hpl")
+    assert output.facts["hpl"] == {"rows": 1, "columns": 2, "gflop_per_second": 1.059}
+    assert "hpl" not in of_one.facts
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (on_grid(1, 2).replace("HPL_npcol=2", "HPL_npcol=1"), "1 x 2 processes in its section, 1 x 1 in the summary"),
+        (on_grid(2, 2), "2 x 2 processes in its section, 2 x 2 in the summary, of 2 processes in all"),
+    ],
+)
+def test_contradictory_grid_of_hpl_is_reported(text: str, reason: str) -> None:
+    output = parse_output("hpcc", text, RunContext())
+    assert output.status == "incomplete"
+    assert reason in str(output.reason)
+    assert {result.operation for result in output.results} == {"dgemm", "triad", "ping-pong", "random-ring"}
+
+
+def test_last_line_end_of_hpcc_may_be_missing() -> None:
+    """Nothing is read after the line that ends the tests."""
+    text = (DATA / "hpcc-1.5.0-openmpi.txt").read_text()
+    assert parse_output("hpcc", text.rstrip(), RunContext()) == parse_output("hpcc", text, RunContext())
+    end = text.index("End of HPC Challenge tests.")
+    assert parse_output("hpcc", text[: end + 20], RunContext()).status == "incomplete"
+
+
+def test_reason_names_the_field_of_hpcc_that_is_there_twice() -> None:
+    line = "StarSTREAM_Triad=74.8229\n"
+    text = (DATA / "hpcc-1.5.0-openmpi.txt").read_text()
+    output = parse_output("hpcc", text.replace(line, 2 * line), RunContext())
+    assert (output.status, output.results) == ("incomplete", ())
+    assert "StarSTREAM_Triad" in str(output.reason)
+
+
 def test_hpcc_without_its_input_file_is_failed(tmp_path: Path) -> None:
     """It then runs with sizes of its own and returns 0; the message is of hpcc 1.5.0."""
     message = ">>> cannot open file hpccinf.txt <<<\n"

@@ -4,6 +4,7 @@ hpcc always runs all its tests. Their time depends on one number of `hpccinf.txt
 process solves it, and every process uses as many bytes for the other tests. Read are the tests of [turner2018], Figures
 7 to 10: StarSTREAM (triad), ping-pong and the randomly ordered ring, with the worst pair of processes as printed there;
 and HPL and SingleDGEMM, which last long enough to see a limit of processor time: triad is the best of ten short loops.
+In outputs of others a grid of processes may have solved HPL: its rate is no rate of one process, so that it is a fact.
 """
 
 from __future__ import annotations
@@ -116,12 +117,45 @@ class _Measurement:
         """Return whether a run on so many ranks has it: one rank exchanges no messages."""
         return ranks > 1 or self.metric not in _MESSAGES
 
+    def contradiction(self, value: Mapping[str, Any]) -> str | None:
+        """Return how section and summary contradict each other; None if they agree."""
+        printed, summary = value[self.line_field], value[self.name]
+        expected = printed * self.to_summary
+        if abs(expected - summary) <= self.rounding * summary + _HALF_UNIT * self.to_summary:
+            return None
+        return f"{self.name} is {summary:g} in the summary, {expected:g} in its section"
+
+
+@dataclass(frozen=True, slots=True)
+class _HplRow:
+    """The row of HPL's table: the grid of processes, and the rate of all of them in GFLOP/s."""
+
+    rows: int
+    columns: int
+    rate: float
+
+    @property
+    def processes(self) -> int:
+        return self.rows * self.columns
+
+    @property
+    def grid(self) -> str:
+        return f"{self.rows} x {self.columns}"
+
 
 _NUMBER = r"(\d{1,12}\.\d{6})"
+_COUNT = r"([1-9]\d{0,11})"
+# Variant, order, block size, rows and columns of the grid, seconds, GFLOP/s.
+_HPL = _Measurement(
+    "hpl",
+    "flop_rate",
+    rf"WR\w+ +\d+ +\d+ +{_COUNT} +{_COUNT} +[\d.]+ +(\d\.\d{{3}}e[+-]\d\d)",
+    "HPL_Tflops",
+    to_summary=1e-3,
+    rounding=1e-3,
+)
 _MEASUREMENTS = (
-    _Measurement(
-        "hpl", "flop_rate", r"WR\w+ +\d+ +\d+ +1 +1 +[\d.]+ +(\d\.\d{3}e[+-]\d\d)", "HPL_Tflops", 1e-3, rounding=1e-3
-    ),
+    _HPL,
     _Measurement("dgemm", "flop_rate", rf"Single DGEMM Gflop/s {_NUMBER}", "SingleDGEMM_Gflops"),
     _Measurement("triad", "memory_bandwidth", rf"Average Triad GB/s {_NUMBER}", "StarSTREAM_Triad"),
     _Measurement("ping-pong", "latency", rf"Max Ping Pong Latency: +{_NUMBER} msecs", "MaxPingPongLatency_usec", 1e3),
@@ -151,7 +185,6 @@ _MEASUREMENTS = (
 _TO_UNIT = {"flop_rate": 1.0, "memory_bandwidth": 1e9 / MIB, "network_bandwidth": 1e6 / MIB, "latency": 1e-3}
 # Metric -> field with the size of its messages.
 _MESSAGES = {"network_bandwidth": "bandwidth", "latency": "latency"}
-_COUNT = r"([1-9]\d{0,11})"
 _FIELDS: parsing.FieldTable = {
     "title": (re.compile(r"This is the DARPA/DOE HPC Challenge Benchmark version (\S+) .*"), str),
     "end": (re.compile(r"(End of HPC Challenge tests)\."), str),
@@ -165,7 +198,10 @@ _FIELDS: parsing.FieldTable = {
     "latency": (re.compile(r" The latency   measurements were done with +(8) bytes"), int),
     "bandwidth": (re.compile(r" The bandwidth measurements were done with +(2000000) bytes"), int),
     **{row.name: (re.compile(rf"{row.name}=(\d[\d.e+-]{{0,20}})"), float) for row in _MEASUREMENTS},
-    **{row.line_field: (re.compile(row.line), float) for row in _MEASUREMENTS},
+    **{row.line_field: (re.compile(row.line), float) for row in _MEASUREMENTS if row is not _HPL},
+    "row of HPL": (re.compile(_HPL.line), lambda rows, columns, rate: _HplRow(int(rows), int(columns), float(rate))),
+    "HPL_nprow": (re.compile(rf"HPL_nprow={_COUNT}"), int),
+    "HPL_npcol": (re.compile(rf"HPL_npcol={_COUNT}"), int),
 }
 # Fields that the output of one rank lacks.
 _MESSAGE_ROWS = [row for row in _MEASUREMENTS if row.metric in _MESSAGES]
@@ -193,12 +229,11 @@ def parse_hpcc(builder: parsing.OutputBuilder, lines: parsing.CleanLines, contex
     if values["success"] == [0]:
         builder.add_failure("hpcc reports that one of its tests failed")
     damage = _damage(values)
-    if damage is None and not lines.ended:
-        damage = _DAMAGED
     if damage is not None:
         builder.add_truncation(damage)
         return
     value = {name: of_name[0] for name, of_name in values.items() if of_name}
+    value[_HPL.line_field] = value["row of HPL"].rate
     builder.version = value["title"]
     builder.facts["started"] = datetime.fromtimestamp(value["clock"], UTC).isoformat()
     builder.facts["hosts"] = [value["host"]]
@@ -211,39 +246,53 @@ def parse_hpcc(builder: parsing.OutputBuilder, lines: parsing.CleanLines, contex
         builder.add_failure(mismatch)
         return
     for row in _MEASUREMENTS:
-        if row.is_done_by(value["ranks"]):
+        if not row.is_done_by(value["ranks"]):
+            continue
+        contradiction = row.contradiction(value)
+        if contradiction is not None:
+            builder.add_truncation(contradiction)
+        elif row is not _HPL or _is_of_one_process(builder, value):
             _add(builder, row, value)
-
-
-_DAMAGED = "the output is damaged or truncated"
 
 
 def _damage(values: Mapping[str, list[Any]]) -> str | None:
     """Return what is missing or there too often; None if every field occurs as often as hpcc prints it."""
     absent_fields = _MESSAGE_FIELDS if values["ranks"] == [1] else set()
-    wrong: list[str] = []
+    missing: list[str] = []
+    surplus: list[str] = []
     for name in _FIELDS:
-        # The time is printed by each test; the size of arrays also by SingleSTREAM, where rank 0 runs it.
-        if name in ("clock", "sizes"):
-            continue
         expected = 0 if name in absent_fields else 1
-        if len(values[name]) != expected:
-            wrong.append(name)
-    missing = [name for name in wrong if not values[name]]
+        # The time is printed by each test; the size of arrays also by SingleSTREAM, where rank 0 runs it.
+        may_be_repeated = name in ("clock", "sizes")
+        if len(values[name]) < expected:
+            missing.append(name)
+        elif len(values[name]) > expected and not may_be_repeated:
+            surplus.append(name)
     if missing:
         return f"missing: {', '.join(missing)}"
-    if wrong or not values["clock"]:
-        return _DAMAGED
+    if surplus:
+        return f"damaged: more than once, or with one process: {', '.join(surplus)}"
     return None
 
 
-def _add(builder: parsing.OutputBuilder, row: _Measurement, value: dict[str, Any]) -> None:
-    """Add a measurement if section and summary agree."""
-    printed, summary = value[row.line_field], value[row.name]
-    expected = printed * row.to_summary
-    if abs(expected - summary) > row.rounding * summary + _HALF_UNIT * row.to_summary:
-        builder.add_truncation(f"{row.name} is {summary:g} in the summary, {expected:g} in its section")
-        return
+def _is_of_one_process(builder: parsing.OutputBuilder, value: Mapping[str, Any]) -> bool:
+    """Return whether one process solved HPL; otherwise record grid and rate as a fact."""
+    hpl: _HplRow = value["row of HPL"]
+    summary_grid = f"{value['HPL_nprow']} x {value['HPL_npcol']}"
+    if hpl.grid != summary_grid or hpl.processes > value["ranks"]:
+        builder.add_truncation(
+            f"HPL ran on a grid of {hpl.grid} processes in its section, {summary_grid} in the summary, "
+            f"of {value['ranks']} processes in all"
+        )
+        return False
+    if hpl.processes == 1:
+        return True
+    builder.facts["hpl"] = {"rows": hpl.rows, "columns": hpl.columns, "gflop_per_second": hpl.rate}
+    return False
+
+
+def _add(builder: parsing.OutputBuilder, row: _Measurement, value: Mapping[str, Any]) -> None:
+    """Add a measurement."""
     case: dict[str, Scalar | None] = {"ranks": value["ranks"]}
     size_field = _MESSAGES.get(row.metric)
     if size_field is not None:
@@ -251,7 +300,7 @@ def _add(builder: parsing.OutputBuilder, row: _Measurement, value: dict[str, Any
         case["transfer_bytes"] = value[size_field]
     else:
         case["array_bytes"] = _WORD_BYTES * value["vector"]
-    builder.add_samples(row.operation, row.metric, [printed * _TO_UNIT[row.metric]], case)
+    builder.add_samples(row.operation, row.metric, [value[row.line_field] * _TO_UNIT[row.metric]], case)
 
 
 _ERRORS = r"HPL (?:ERROR|WARNING)|^Failed to allocate|Failed Validation|Cannot open|\.\.\.\.\.\. FAILED"

@@ -7,7 +7,7 @@ This module adds three functions that PyDarshan 3.5.0 lacks:
 - Detection of damage. The library decompresses a region only as far as it needs and never verifies a checksum, so
   that it accepts damaged logs. `find_damaged_regions` decompresses each region first.
 - The newest versions of the DXT modules, with the thread of each access. `read_dxt_records` decodes them.
-- Times of logs that are older than Darshan 3.1.8. The library converts their records of POSIX, and leaves some times
+- Times of logs that are older than Darshan 3.1.7. The library converts their records of POSIX, and leaves some times
   in the byte order of the log or loses them. `_read_last_posix_floats` decodes those.
 
 PyDarshan's Python functions treat an unreadable record as the end of the module, and reject names that are not

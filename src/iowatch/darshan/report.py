@@ -103,7 +103,7 @@ def _remark_lines(trace: Trace) -> Iterator[Text]:
     share_of_run = trace.derived["io_time_share_of_run"]
     if share_of_run is not None and share_of_run > 1:
         multiple = f"{format_number(share_of_run)} times ranks x run time"
-        yield Text(f"Time in I/O calls: {multiple}. It is the sum over the threads of each rank, which do I/O at a time.")
+        yield Text(f"Time in I/O calls: {multiple}. It is the sum over the threads of each rank.")
     slowest_of_modules = trace.derived["slowest"]
     if slowest_of_modules and trace.job["ranks"] > 1:
         times = []

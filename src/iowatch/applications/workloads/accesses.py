@@ -62,7 +62,9 @@ class LogUse:
         below: of `read` and `write`: share of the seconds of MPI-IO transfers that POSIX takes below; the rest is what
             MPI-IO does itself. Empty without such transfers.
         bytes_beyond: `read` and `written`: bytes that POSIX moved in files of MPI-IO beyond those of MPI-IO, and that
-            are no accesses in `files`: data sieving, or accesses of the application that the log does not tell apart.
+            are no accesses in `files`.
+        unassigned_bytes: those of them that are data sieving, or accesses of the application: the log does not say
+            which.
     """
 
     ranks: int
@@ -73,6 +75,7 @@ class LogUse:
     traced: bool = False
     below: Mapping[str, float] = field(default_factory=dict)
     bytes_beyond: Counter[str] = field(default_factory=Counter)
+    unassigned_bytes: Counter[str] = field(default_factory=Counter)
 
     def note_loss(self, text: str) -> None:
         """Add a loss, once."""
@@ -284,19 +287,23 @@ class _FileReader:
         self._accesses_below[identity] = posix
         has_all_posix = _has_all_accesses(posix, records.posix, "POSIX")
         has_all_mpiio = _has_all_accesses(mpiio, records.mpiio, "MPIIO")
+        is_assigned = False
         if has_all_posix and has_all_mpiio and not records.has_deferred_transfers:
             divided = divide_accesses(posix, mpiio)
             ranks = {record.rank for record in records.mpiio}
             # A rank that does not open the file through MPI-IO has no part in it in a description.
-            if -1 in ranks or divided.direct.keys() <= ranks:
+            is_assigned = -1 in ranks or divided.direct.keys() <= ranks
+            if is_assigned:
                 self._accesses_below[identity] = divided.below
                 direct = divided.direct
 
         # Bytes below MPI-IO may be more than its own: whole blocks are read to write a part of them.
         moved_bytes = _moved_bytes(direct)
         for verb in ("read", "written"):
-            beyond = records.bytes_beyond(verb.upper()) - moved_bytes[verb]
-            self.use.bytes_beyond[verb] += max(0, beyond)
+            beyond = max(0, records.bytes_beyond(verb.upper()) - moved_bytes[verb])
+            self.use.bytes_beyond[verb] += beyond
+            if not is_assigned:
+                self.use.unassigned_bytes[verb] += beyond
         return direct
 
     def _records_by_file(self, module: str) -> dict[int, list[Record]]:
@@ -389,11 +396,13 @@ class _FileReader:
             divide_arrays(file, self.arrays)
 
     def _note_bytes_beyond(self) -> None:
-        """Note what POSIX moved in files of MPI-IO and no described access has."""
-        beyond = self.use.bytes_beyond
-        if not beyond["read"] and not beyond["written"]:
+        """Note what POSIX moved in files of MPI-IO that may be accesses of the application."""
+        unassigned = self.use.unassigned_bytes
+        if not unassigned["read"] and not unassigned["written"]:
             return
-        amounts = f"read {format_count(beyond['read'], 'byte')} and wrote {format_count(beyond['written'], 'byte')}"
+        read = format_count(unassigned["read"], "byte")
+        written = format_count(unassigned["written"], "byte")
+        amounts = f"read {read} and wrote {written}"
         causes = "data sieving, or accesses of the application itself"
         self.use.note_loss(f"in files of MPI-IO, POSIX {amounts} more than MPI-IO ({causes}): they are not replayed")
 

@@ -97,9 +97,7 @@ def direct_use(file: FileUse, records: FileRecords, direct: RankTrace) -> FileUs
     flushes_of_writer = dict(zip(writers, split_evenly(flushes, len(writers)), strict=True))
     uses = {}
     for rank, opens_of_rank in zip(ranks, split_evenly(opens, len(ranks)), strict=True):
-        uses[rank] = RankUse(
-            accesses=direct[rank], opens=opens_of_rank, flushes=flushes_of_writer.get(rank, 0)
-        )
+        uses[rank] = RankUse(accesses=direct[rank], opens=opens_of_rank, flushes=flushes_of_writer.get(rank, 0))
     use = FileUse(api="posix", created=False, ranks=uses, path=file.path, same_as=file, is_given=False)
 
     # Who accesses the file first makes it, or finds it.

@@ -42,9 +42,10 @@ def profile_log(
     Returns:
         `ranks`; `layers`: per api (`mpiio`, `posix`) numbers of files by sharing, operations and bytes, and `sizes`:
         `read` and `write` to (size in bytes, number), the most frequent first; `files`: per api one text for each file,
-        with its operations and bytes; `bytes_beyond`: that of `LogUse`; `phases`: the seconds of each in which
-        at least one rank reads or writes; `below`: that of `LogUse`; `durations`, None without DXT: of `read` and
-        `write`, for the sizes that take most of the time, (size, seconds of all, deciles .1 to .9 of one transfer).
+        with its operations and bytes; `bytes_beyond`, `unassigned_bytes`: those of `LogUse`; `phases`: the seconds of
+        each in which at least one rank reads or writes; `below`: that of `LogUse`; `durations`, None without DXT: of
+        `read` and `write`, for the sizes that take most of the time, (size, seconds of all, deciles .1 to .9 of one
+        transfer).
     """
     use = read_use(path)
     below = dict(use.below)
@@ -68,6 +69,7 @@ def profile_log(
         "layers": layers,
         "files": counts_of_files,
         "bytes_beyond": dict(use.bytes_beyond),
+        "unassigned_bytes": dict(use.unassigned_bytes),
         "phases": _phase_times(use, streams, phases),
         "below": below,
         "durations": durations,

@@ -26,6 +26,7 @@ class LogSpec:
     `h5d` and `pnetcdf` have records of data sets, variables of files with these paths.
     `heatmap` has (layer, rank, seconds per bin, bytes written and bytes read in each bin).
     `others` are names of modules whose contents iowatch does not read.
+    `posix_version` is that of the POSIX records; `byte_order` (as in `struct`) that of job, names and POSIX records.
     """
 
     exe: str = "/apps/bench -w"
@@ -46,10 +47,40 @@ class LogSpec:
     others: Sequence[str] = ()
     partial: Sequence[str] = ()
     version: str = "3.41"
+    posix_version: int = 4
+    byte_order: str = "<"
 
 
 def _record_id(path: str) -> int:
     return zlib.crc32(path.encode("utf-8", "surrogateescape")) + _FILLER
+
+
+# What later versions of the POSIX module added; version 1 has counters of C streams behind OPENS to MMAPS.
+_ADDED_IN_4 = ("FILENOS", "DUPS", "RENAME_SOURCES", "RENAME_TARGETS", "RENAMED_FROM")
+_ADDED_IN_3 = ("F_CLOSE_START_TIMESTAMP", "F_OPEN_END_TIMESTAMP")
+_STREAM_COUNTERS_OF_1 = 4
+
+
+def _posix_records(spec: LogSpec) -> bytes:
+    """Records of `darshan-posix-log-format.h` in Darshan 3.0 (1), 3.1 (2, 3) and later (4)."""
+    from darshan.backend.cffi_backend import counter_names, fcounter_names
+
+    absent = set()
+    if spec.posix_version < 4:
+        absent |= {f"POSIX_{name}" for name in _ADDED_IN_4}
+    if spec.posix_version < 3:
+        absent |= {f"POSIX_{name}" for name in _ADDED_IN_3}
+    integers = [name for name in counter_names("POSIX") if name not in absent]
+    floats = [name for name in fcounter_names("POSIX") if name not in absent]
+    packed = b""
+    for path, rank, counters in spec.posix:
+        values = [int(counters.get(name, 0)) for name in integers]
+        if spec.posix_version == 1:
+            position = integers.index("POSIX_MMAPS") + 1
+            values[position:position] = [0] * _STREAM_COUNTERS_OF_1
+        packed += struct.pack(f"{spec.byte_order}Qq{len(values)}q", _record_id(path), rank, *values)
+        packed += struct.pack(f"{spec.byte_order}{len(floats)}d", *(counters.get(name, 0.0) for name in floats))
+    return packed
 
 
 def _records(module: str, rows: Sequence[tuple[str, int, Mapping[str, float]]]) -> bytes:
@@ -101,14 +132,14 @@ def build(spec: LogSpec, level: int = -1) -> bytes:
     wide = spec.version >= "3.41"
     end_s = spec.start_s + spec.run_time_s
     times = (spec.start_s, 0, end_s, 0) if wide else (spec.start_s, end_s)
-    job = struct.pack(f"<{3 + len(times)}q", spec.uid, *times, spec.ranks, 4711)
+    job = struct.pack(f"{spec.byte_order}{3 + len(times)}q", spec.uid, *times, spec.ranks, 4711)
     job += "".join(f"{k}={v}\n" for k, v in spec.metadata.items()).encode().ljust(1024, b"\0")
     job += "\n".join([spec.exe, *(f"{kind}\t{point}" for kind, point in spec.mounts)]).encode() + b"\0"
     paths = dict.fromkeys(row[0] for row in (*spec.posix, *spec.mpiio, *spec.dxt, *spec.dxt_mpiio, *spec.lustre))
     paths |= dict.fromkeys(f"heatmap:{row[0]}" for row in spec.heatmap)
-    names = b"".join(_name(path, wide) for path in paths)
+    names = b"".join(_name(path, wide, spec.byte_order) for path in paths)
     contents = {
-        "POSIX": (4, _records("POSIX", spec.posix)),
+        "POSIX": (spec.posix_version, _posix_records(spec)),
         "MPI-IO": (3, _records("MPI-IO", spec.mpiio)),
         "H5D": (2, _records("H5D", spec.h5d)),
         "PNETCDF_VAR": (1, _records("PNETCDF_VAR", spec.pnetcdf)),
@@ -121,9 +152,10 @@ def build(spec: LogSpec, level: int = -1) -> bytes:
     return _assemble(spec, wide, job.ljust(1200, b"\0"), names, contents, level)
 
 
-def _name(path: str, wide: bool) -> bytes:
+def _name(path: str, wide: bool, order: str) -> bytes:
     text = path.encode("utf-8", "surrogateescape")
-    return struct.pack("<Q", _record_id(path)) + (text + b"\0" if wide else struct.pack("<I", len(text)) + text)
+    identity = struct.pack(f"{order}Q", _record_id(path))
+    return identity + (text + b"\0" if wide else struct.pack(f"{order}I", len(text)) + text)
 
 
 def _assemble(
@@ -142,9 +174,11 @@ def _assemble(
             versions[slot - 1] = version
         body += packed
     flags = sum(1 << MODULES.index(name) for name in spec.partial)
-    start = struct.pack("<8sqB", spec.version.encode(), MAGIC, 0)
-    start += struct.pack("<7xQ" if wide else "<3xI", flags)
-    start += b"".join(struct.pack("<QQ", *region) for region in regions) + struct.pack(f"<{slots}I", *versions)
+    order = spec.byte_order
+    start = struct.pack(f"{order}8sqB", spec.version.encode(), MAGIC, 0)
+    start += struct.pack(f"{order}7xQ" if wide else f"{order}3xI", flags)
+    start += b"".join(struct.pack(f"{order}QQ", *region) for region in regions)
+    start += struct.pack(f"{order}{slots}I", *versions)
     assert len(start) == size
     return start + body
 

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
 import random
+import struct
+import time
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from iowatch.core import InputError, MachineError
-from iowatch.darshan import DarshanReader, Trace, diff_trace_groups, diff_traces, read_trace
+from iowatch.darshan import DarshanReader, Trace, diff_trace_groups, diff_traces, read_trace, render_trace
 from iowatch.darshan.figures import combine_counters, derive_figures, find_mount, rank_imbalance
+from iowatch.darshan.log import MAGIC, MODULES
 from iowatch.site import machine
 from tests.builders import build_module_records, build_trace
 
@@ -83,7 +89,7 @@ TOTALS = {
         "POSIX_F_CLOSE_END_TIMESTAMP": 14.0,
     },
     "STDIO": {
-        **{"STDIO_BYTES_WRITTEN": 500, "STDIO_BYTES_READ": -1},
+        **{"STDIO_BYTES_WRITTEN": 500, "STDIO_BYTES_READ": 0},
         **{"STDIO_F_WRITE_TIME": 1.0, "STDIO_F_READ_TIME": 2.0, "STDIO_F_META_TIME": 3.0},
     },
     "MPI-IO": {
@@ -94,7 +100,7 @@ TOTALS = {
     "H5F": {"H5F_F_META_TIME": 8.0, "H5F_F_CLOSE_END_TIMESTAMP": 17.0},
 }
 FIGURES = {
-    # POSIX and STDIO; bytes of MPI-IO are already in POSIX, and -1 means not counted.
+    # POSIX and STDIO; bytes of MPI-IO are already in POSIX.
     **{"bytes_written": 4500, "bytes_read": 1000, "read_back_ratio": 1000 / 4500},
     # The first four size bins end at 100 KiB.
     **{"small_write_share": 15 / 100, "small_read_share": 5 / 50},
@@ -245,6 +251,124 @@ def test_format_3_00_is_read_like_3_41(make_log: MakeLog, reader: DarshanReader)
     old, new = (read_trace(make_log(version=version, exe="/bin/x"), reader).job for version in ("3.00", "3.41"))
     # Times in whole seconds: Darshan counts both the first and the last.
     assert {**old, "log_version": "3.41", "run_time_s": old["run_time_s"] - 1} == new
+
+
+# Times that Darshan before 3.1.7 writes as the last counters of a record.
+LAST_TIMES = {
+    **{"POSIX_F_META_TIME": 0.5, "POSIX_F_MAX_READ_TIME": 0.25, "POSIX_F_MAX_WRITE_TIME": 0.75},
+    **{"POSIX_F_FASTEST_RANK_TIME": 1.0, "POSIX_F_SLOWEST_RANK_TIME": 1.5},
+}
+
+
+@pytest.mark.parametrize("byte_order", ["<", ">"])
+@pytest.mark.parametrize("posix_version", [1, 2, 3])
+def test_old_records_of_either_byte_order_are_read(
+    posix_version: int, byte_order: str, make_log: MakeLog, reader: DarshanReader
+) -> None:
+    """darshan-util 3.5.0 leaves three times unswapped, and loses two to four (`darshan-posix-logutils.c`)."""
+    counters = {"POSIX_BYTES_WRITTEN": 1000, "POSIX_F_READ_TIME": 1.0, "POSIX_F_WRITE_TIME": 0.5, **LAST_TIMES}
+    posix = [("/lus/a", -1, counters)]
+    path = make_log(version="3.00", posix_version=posix_version, byte_order=byte_order, posix=posix)
+    trace = read_trace(path, reader)
+    assert trace.status == "ok", trace.reason
+    assert {name: trace.counter(name) for name in counters} == counters
+    assert trace.derived["metadata_time_share"] == 0.25  # 0.5 of 0.5 + 1 + 0.5 s
+    assert trace.files[0]["slowest"]["time_s"] == 1.5
+
+
+@pytest.mark.parametrize("seconds", [-221.5, 5e-310])
+def test_time_that_is_none_is_null_and_not_zero(seconds: float, make_log: MakeLog, reader: DarshanReader) -> None:
+    """A negative one, and a denormal one: a byte order that was not swapped looks like this."""
+    posix = [("/lus/a", 0, {"POSIX_F_META_TIME": seconds, "POSIX_F_WRITE_TIME": 2.0, "POSIX_BYTES_WRITTEN": 10})]
+    trace = read_trace(make_log(posix=posix), reader)
+    assert trace.status == "partial"
+    assert "negative or denormal" in str(trace.reason)
+    assert trace.modules["POSIX"]["POSIX_F_META_TIME"] == -1
+    assert trace.derived["metadata_time_share"] is None
+    assert trace.derived["io_time_share_of_run"] is None
+    assert trace.estimate("POSIX", "bandwidth_mib_per_s") is None
+    assert trace.derived["bytes_written"] == 10
+
+
+def test_module_of_blue_gene_is_listed(make_log: MakeLog, reader: DarshanReader) -> None:
+    """PyDarshan 3.5.0 has no names for its counters, which describe the torus and no I/O."""
+    trace = read_trace(make_log(posix=POSIX, others=["BG/Q"]), reader)
+    assert (trace.status, trace.modules["BG/Q"]) == ("ok", {})
+    assert trace.derived["bytes_written"] == 1000
+
+
+def damage(path: Path, module: str) -> Path:
+    """Set the middle of a module's region in a log of format 3.41 to zeros."""
+    data = bytearray(path.read_bytes())
+    offset, length = struct.unpack_from("<QQ", data, 32 + 16 * (1 + MODULES.index(module)))
+    data[offset + length // 3 : offset + length] = bytes(length - length // 3)
+    path.write_bytes(data)
+    return path
+
+
+def test_figures_that_need_a_damaged_module_are_null(make_log: MakeLog, reader: DarshanReader) -> None:
+    mpiio = [("/lus/a", -1, {"MPIIO_COLL_WRITES": 24, "MPIIO_F_META_TIME": 8.0})]
+    trace = read_trace(damage(make_log(posix=POSIX, mpiio=mpiio), "POSIX"), reader)
+    assert trace.status == "partial"
+    unknown = ("bytes_read", "bytes_written", "read_back_ratio", "io_time_share_of_run", "metadata_time_share")
+    for figure in (*unknown, "close_tail_s", "slowest_file", "small_write_share"):
+        assert trace.derived[figure] is None, figure
+    # What MPI-IO alone says is known.
+    assert trace.derived["collective_write_share"] == 1
+    assert trace.derived["mpiio_open_close_s_per_rank"] == 2
+    text = "\n".join(str(line) for line in render_trace(trace))
+    assert "Not known: what POSIX recorded" in text
+
+
+def test_log_without_an_intact_module_is_not_one_without_io(make_log: MakeLog, reader: DarshanReader) -> None:
+    trace = read_trace(damage(make_log(posix=POSIX), "POSIX"), reader)
+    text = "\n".join(str(line) for line in render_trace(trace))
+    assert "recorded no I/O" not in text
+    assert trace.derived["bytes_written"] is None
+
+
+def test_counter_that_could_not_be_counted_makes_a_sum_unknown() -> None:
+    totals = {**TOTALS, "STDIO": {**TOTALS["STDIO"], "STDIO_BYTES_READ": -1}}
+    derived = derive_figures(totals, [], ranks=4, run_time_s=20.0)
+    assert (derived["bytes_read"], derived["bytes_written"]) == (None, 4500)
+
+
+def test_io_time_above_the_run_is_explained(make_log: MakeLog, reader: DarshanReader) -> None:
+    """Four threads of one rank write for 8 s each in a run of 10 s."""
+    trace = read_trace(make_log(ranks=1, posix=[("/lus/a", 0, {"POSIX_F_WRITE_TIME": 32.0})]), reader)
+    assert trace.derived["io_time_share_of_run"] == pytest.approx(3.2)
+    assert "3.2 times ranks x run time. It is the sum over the threads" in "\n".join(map(str, render_trace(trace)))
+
+
+@pytest.mark.parametrize("compress", [gzip.compress, bz2.compress])
+def test_log_of_darshan_2_is_named(compress: Callable[[bytes], bytes], tmp_path: Path, reader: DarshanReader) -> None:
+    """`struct darshan_job` of Darshan 2.3.1 begins with a version of eight bytes and the magic number."""
+    path = tmp_path / "old.darshan.gz"
+    path.write_bytes(compress(b"2.06\0\0\0\0" + struct.pack("<q", MAGIC) + bytes(1000)))
+    with pytest.raises(InputError, match=r"a log of Darshan 1 or 2, of format 2\.06") as refused:
+        read_trace(path, reader)
+    assert refused.value.reason == "old_format"
+    path.write_bytes(compress(b"Dear reader, this is no log."))
+    with pytest.raises(InputError, match="its contents are no Darshan log"):
+        read_trace(path, reader)
+
+
+def test_decompression_bomb_ends_after_seconds(make_log: MakeLog) -> None:
+    """Two regions of 768 MiB of zeros are one log of more than half of the reader's memory."""
+    path = make_log(posix=POSIX)
+    data = bytearray(path.read_bytes())
+    compressor = zlib.compressobj(1)
+    zeros = b"".join(compressor.compress(bytes(1 << 24)) for _ in range(48)) + compressor.flush()
+    for module in ("MPI-IO", "STDIO"):
+        struct.pack_into("<QQ", data, 32 + 16 * (1 + MODULES.index(module)), len(data), len(zeros))
+    path.write_bytes(data + zeros)
+    start_s = time.monotonic()
+    with DarshanReader(memory_bytes=2 << 30) as small_reader:
+        with pytest.raises(InputError, match="decompresses to more than 1024 MiB in STDIO") as refused:
+            read_trace(path, small_reader)
+        assert refused.value.reason == "too_large"
+        assert read_trace(make_log(posix=POSIX), small_reader).status == "ok"
+    assert time.monotonic() - start_s < 30
 
 
 def test_module_with_missing_records_is_named(make_log: MakeLog, reader: DarshanReader) -> None:

@@ -79,6 +79,7 @@ struct workload_file {
     const char *name;
     int api; /* index into backends[] */
     int layout;
+    int same_as; /* index of the file that this one is, through another interface; -1: a file of its own */
     struct field group, count, bytes, input, attributes, align, collective_metadata;
     struct selection ranks;
     const struct tree *hints;
@@ -187,6 +188,12 @@ bool field_value(struct complaint *complaint, const struct field *field, const s
 /* Is this rank selected? */
 bool selection_has(struct complaint *complaint, const struct selection *selection, const struct scope *scope,
                    bool *selected);
+
+/* The file that has this one's name, layout, number and data. */
+static inline const struct workload_file *workload_stored_file(const struct workload *w,
+                                                               const struct workload_file *f) {
+    return f->same_as >= 0 ? &w->file[f->same_as] : f;
+}
 
 /* The name of a data set (one of several copies: `name_0007`), and its number in the file; NULL: how many
  * there are. */

@@ -15,15 +15,16 @@ static bool all_fine(const struct context *c, bool fine) {
 /* The color of this rank in a file: ranks with the same one share it; -1: no part in it. */
 static bool color_of(struct complaint *complaint, const struct workload *w, struct workload_file *f) {
     const struct scope *s = &w->scope;
-    int64_t group = f->layout == FILE_PER_PROCESS ? s->slot[SLOT_RANK].integer
-                    : f->layout == FILE_PER_NODE  ? s->slot[SLOT_NODE].integer
-                                                  : 0;
+    const struct workload_file *stored = workload_stored_file(w, f);
+    int64_t group = stored->layout == FILE_PER_PROCESS ? s->slot[SLOT_RANK].integer
+                    : stored->layout == FILE_PER_NODE  ? s->slot[SLOT_NODE].integer
+                                                       : 0;
     if (!selection_has(complaint, &f->ranks, s, &f->member) ||
-        !field_value(complaint, &f->group, s, group, &group))
+        !field_value(complaint, &stored->group, s, group, &group))
         return false;
     f->color = f->member ? (int)group : -1;
     return (group >= 0 && group <= INT32_MAX) ||
-           complain_at(complaint, f->group.place, "it is %lld; expected 0 or more", (long long)group);
+           complain_at(complaint, stored->group.place, "it is %lld; expected 0 or more", (long long)group);
 }
 
 static void split(const struct context *c, struct workload_file *f) {
@@ -60,11 +61,13 @@ static bool dataset_values(struct complaint *complaint, const struct scope *s, s
            bounded(complaint, &d->fill, s, 0, 0, 1, &d->filled);
 }
 
-static bool file_values(struct complaint *complaint, const struct scope *s, struct workload_file *f) {
+static bool file_values(struct complaint *complaint, const struct workload *w, struct workload_file *f) {
+    const struct scope *s = &w->scope;
+    const struct workload_file *stored = workload_stored_file(w, f);
     for (int i = 0; i < f->dataset_n; i++)
         if (!dataset_values(complaint, s, &f->dataset[i]))
             return false;
-    return bounded(complaint, &f->count, s, 1, 0, WORKLOAD_COUNT, &f->copies) &&
+    return bounded(complaint, &stored->count, s, 1, 0, WORKLOAD_COUNT, &f->copies) &&
            bounded(complaint, &f->bytes, s, 0, 0, INT64_MAX, &f->limit) &&
            bounded(complaint, &f->input, s, 0, 0, 1, &f->is_input) &&
            bounded(complaint, &f->attributes, s, 0, 0, 1 << 20, &f->attribute_bytes) &&
@@ -129,12 +132,12 @@ bool workload_resolve(struct workload *w, const struct context *c, char *message
         scope_set(&w->scope, SLOT_FILE_RANKS, f->comm_ranks);
         scope_set(&w->scope, SLOT_FILE_RANK, f->comm_rank);
         if (fine && f->member)
-            fine = file_values(&complaint, &w->scope, f);
+            fine = file_values(&complaint, w, f);
         if (!same_on_all(c, f, fine ? digest_of_file(f) : 0) && fine)
             fine = complain_at(&complaint, f->place, "ranks that share the file have other values for it");
-        if (fine && f->member)
+        if (fine && f->member && f->same_as < 0)
             fine = needed(&complaint, f, &w->needed_bytes);
-        w->files += f->member && f->comm_rank == 0 ? (uint64_t)f->copies : 0;
+        w->files += f->member && f->same_as < 0 && f->comm_rank == 0 ? (uint64_t)f->copies : 0;
     }
     double sum = (double)w->needed_bytes;
     CHECK_MPI(c, "", "MPI_Allreduce", MPI_Allreduce(MPI_IN_PLACE, &sum, 1, MPI_DOUBLE, MPI_SUM, c->world));
@@ -343,9 +346,28 @@ static bool check_event(struct walker *w, const struct event *e) {
            complain_at(&w->complaint, e->action->place, "it is %g; expected 0 to %g", e->amount, most);
 }
 
+/* Whether some rank made a file of this name, or it is given: through either interface, if it has two. */
+static bool is_made(const struct workload *w, const struct state *s, const struct workload_file *f) {
+    const struct workload_file *stored = workload_stored_file(w, f);
+    int made = stored->is_input != 0;
+    for (int i = 0; i < w->file_n; i++)
+        for (int64_t k = 0; workload_stored_file(w, &w->file[i]) == stored && k < w->file[i].copies; k++)
+            made = made || (s->file[i][k] & WAS_MADE) != 0;
+    CHECK_MPI(s->context, f->name, "MPI_Allreduce",
+              MPI_Allreduce(MPI_IN_PLACE, &made, 1, MPI_INT, MPI_LOR, s->context->world));
+    return made;
+}
+
+static bool has_two_interfaces(const struct workload *w, int file) {
+    bool has = w->file[file].same_as >= 0;
+    for (int i = 0; i < w->file_n; i++)
+        has = has || w->file[i].same_as == file;
+    return has;
+}
+
 /* After all phases: what was opened was made by somebody, and nothing is open. */
 static bool check_end(struct complaint *complaint, const struct state *s, struct workload_file *f,
-                      size_t file) {
+                      size_t file, bool was_made) {
     unsigned char *made = s->file[file];
     int64_t open = -1, missing = -1;
     for (int64_t i = 0; i < f->copies; i++)
@@ -354,7 +376,7 @@ static bool check_end(struct complaint *complaint, const struct state *s, struct
     CHECK_MPI(s->context, f->name, "MPI_Allreduce",
               MPI_Allreduce(made, all, (int)f->copies, MPI_UNSIGNED_CHAR, MPI_BOR, f->comm));
     for (int64_t i = 0; i < f->copies; i++)
-        missing = (made[i] & WAS_WANTED) != 0 && (all[i] & WAS_MADE) == 0 && !f->is_input ? i : missing;
+        missing = (made[i] & WAS_WANTED) != 0 && (all[i] & WAS_MADE) == 0 && !was_made ? i : missing;
     free(all);
     if (open >= 0)
         return complain_at(complaint, f->place, "number %lld is open at the end: 'close' is missing",
@@ -384,7 +406,8 @@ static bool check_files(struct walker *w, struct state *s) {
                 complain_at(&w->complaint, f->place,
                             "its ranks make other collective calls, or in another order: each of them must "
                             "make all (create, open, flush and close are collective, too, but for posix)");
-        if (f->comm != MPI_COMM_NULL && !check_end(&w->complaint, s, f, (size_t)i))
+        bool was_made = has_two_interfaces(w->workload, i) ? is_made(w->workload, s, f) : f->is_input != 0;
+        if (f->comm != MPI_COMM_NULL && !check_end(&w->complaint, s, f, (size_t)i, was_made))
             fine = false;
     }
     uint64_t ends[2] = {s->world, ~s->world};

@@ -270,17 +270,42 @@ static bool read_file_values(struct reader *r, const struct tree *t, struct work
            read_member(r, t, "collective_metadata", false, &f->collective_metadata);
 }
 
+/* The file that this one is through another interface: a file of bytes, described before it, which says where
+ * it is and how many there are. */
+static bool read_same_as(struct reader *r, const struct tree *t, struct workload_file *f) {
+    static const char *const of_the_other[] = {"layout", "group", "count", "input"};
+    const struct tree *place = tree_find(t, "same_as");
+    if (place == NULL)
+        return true;
+    for (size_t i = 0; i < sizeof of_the_other / sizeof *of_the_other; i++)
+        if (tree_find(t, of_the_other[i]) != NULL)
+            return complain_at(&r->complaint, tree_find(t, of_the_other[i]), "it is that of 'same_as'");
+    for (int i = 0; place->kind == TREE_SCALAR && &r->workload->file[i] < f; i++)
+        if (strcmp(r->workload->file[i].name, place->text) == 0)
+            f->same_as = i;
+    if (f->same_as < 0)
+        return complain_at(&r->complaint, place, "expected the name of a file that is described before");
+    const struct workload_file *other = &r->workload->file[f->same_as];
+    if (other->same_as >= 0 || backends[other->api].backend->has_layout ||
+        backends[f->api].backend->has_layout)
+        return complain_at(&r->complaint, place, "it is for a file of posix that is one of mpiio, or reverse");
+    return true;
+}
+
 static bool read_file(struct reader *r, const struct tree *t, struct workload_file *f) {
     static const char *const keys[] = {"api",      "layout",     "group", "ranks",
                                        "count",    "bytes",      "input", "hints",
                                        "datasets", "attributes", "align", "collective_metadata",
-                                       "folder",   NULL};
-    *f = (struct workload_file){
-        .place = t, .name = t->key, .comm = MPI_COMM_NULL, .hints = tree_find(t, "hints")};
+                                       "folder",   "same_as",    NULL};
+    *f = (struct workload_file){.place = t,
+                                .name = t->key,
+                                .comm = MPI_COMM_NULL,
+                                .hints = tree_find(t, "hints"),
+                                .same_as = -1};
     if (!is_word(t->key, "-_"))
         return complain_at(&r->complaint, t, "expected a name of a-z, 0-9, - and _");
     const struct tree *layout, *folder;
-    if (!read_allowed(r, t, keys) || !read_api(r, t, f))
+    if (!read_allowed(r, t, keys) || !read_api(r, t, f) || !read_same_as(r, t, f))
         return false;
     if ((layout = tree_find(t, "layout")) != NULL && !read_choice(r, layout, file_names, &f->layout))
         return false;

@@ -122,7 +122,9 @@ static void write_files(struct json *json, const struct workload *w) {
         json_open(json, NULL, '{');
         json_string(json, "name", f->name);
         json_string(json, "api", backends[f->api].name);
-        json_string(json, "layout", f->group.expression != NULL ? "groups" : file_names[f->layout]);
+        const struct workload_file *stored = workload_stored_file(w, f);
+        json_string(json, "layout",
+                    stored->group.expression != NULL ? "groups" : file_names[stored->layout]);
         json_close(json, '}');
     }
     json_close(json, ']');

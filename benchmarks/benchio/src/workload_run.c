@@ -44,12 +44,14 @@ struct run {
 };
 
 static void path_of(const struct run *r, const struct workload_file *f, int64_t number, char path[PATH_MAX]) {
-    snprintf(path, PATH_MAX, "%.*s/data.%s.%" PRId64 ".%d", PATH_MAX - 128, r->context->directory, f->name,
+    const char *name = workload_stored_file(r->workload, f)->name;
+    snprintf(path, PATH_MAX, "%.*s/data.%s.%" PRId64 ".%d", PATH_MAX - 128, r->context->directory, name,
              number, f->color);
 }
 
 static uint64_t key_of(const struct run *r, const struct workload_file *f, const struct event *e) {
-    return data_key(r->context->options->seed, (int)(f - r->workload->file), e->number, f->color,
+    const struct workload_file *stored = workload_stored_file(r->workload, f);
+    return data_key(r->context->options->seed, (int)(stored - r->workload->file), e->number, f->color,
                     e->action->dataset, e->copy);
 }
 
@@ -306,7 +308,7 @@ static double cached(struct run *r, bool drop) {
     double most = -1;
     for (int i = 0; i < r->workload->file_n; i++) {
         const struct workload_file *f = &r->workload->file[i];
-        bool first = first_on_node(r, f, false);
+        bool first = f->same_as < 0 && first_on_node(r, f, false);
         for (int64_t number = 0; first && number < f->copies; number++) {
             path_of(r, f, number, path);
             int status = drop ? cache_drop(path) : 0;
@@ -357,7 +359,8 @@ static void remove_files(struct run *r) {
     char path[PATH_MAX];
     for (int i = 0; i < r->workload->file_n; i++) {
         const struct workload_file *f = &r->workload->file[i];
-        bool mine = f->member && f->comm_rank == 0 && !f->is_input;
+        bool mine =
+            f->member && f->comm_rank == 0 && !workload_stored_file(r->workload, f)->is_input;
         for (int64_t number = 0; mine && number < f->copies; number++) {
             path_of(r, f, number, path);
             CHECK_POSIX(r->context, path, "unlink", unlink(path) == 0 || errno == ENOENT);

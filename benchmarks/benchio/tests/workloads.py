@@ -276,6 +276,36 @@ class Workloads(unittest.TestCase):
         )
         self.assertIn("short: only a read of mpiio may be short", launch.alone(*self.options()).stderr)
 
+    def test_a_file_has_two_interfaces(self) -> None:
+        """Rank 0 writes a header by POSIX, all write behind it through MPI-IO, and read all of it by POSIX."""
+        self.write(
+            "a: {api: mpiio, count: 2, bytes: 100 + ranks * 50}, p: {api: posix, same_as: a, bytes: 100 + ranks * 50}",
+            "{create: p, number: 1, ranks: rank == 0}, {write: p, number: 1, offset: 0, size: 100, ranks: rank == 0},"
+            " {close: p, number: 1, ranks: rank == 0}, {open: a, number: 1, mode: write},"
+            " {write: a, number: 1, offset: 100 + rank * 50, size: 50, collective: true}, {close: a, number: 1},"
+            " barrier, {open: p, number: 1}, {read: p, number: 1, offset: 0, size: 100 + ranks * 50}, {close: p, number: 1}",
+        )
+        done = launch.run(RANKS, *self.options("--verify", "--repeat", "2"))
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        record = launch.record(self.json)
+        self.assertEqual(record["verification"]["bytes_checked"], 2 * RANKS * (100 + RANKS * 50))
+        # It is one file: nothing stays, and the space of one is needed.
+        self.assertEqual(record["workload"]["needed_bytes"], 2 * (100 + RANKS * 50))
+        self.assertEqual(sorted(path.name for path in self.home.iterdir()), ["record.json", "workload.yaml"])
+
+    def test_a_second_interface_is_of_a_file_of_bytes(self) -> None:
+        actions = "{create: a}, {close: a}"
+        a, b = "a: {api: posix, bytes: 1}", "b: {api: mpiio, same_as: a, bytes: 1}"
+        for files, words in (
+            ("a: {api: posix, same_as: b, bytes: 1}", "expected the name of a file that is described before"),
+            (f"{a}, b: {{api: mpiio, same_as: a, count: 2, bytes: 1}}", "it is that of 'same_as'"),
+            (f"{a}, {b}, c: {{api: posix, same_as: b, bytes: 1}}", "a file of posix that is one of mpiio"),
+        ):
+            self.write(files, actions)
+            done = launch.alone(*self.options())
+            self.assertEqual(done.returncode, 2)
+            self.assertIn(words, done.stderr)
+
     def test_what_nobody_wrote_is_found(self) -> None:
         self.write(
             "a: {api: posix, bytes: 100}",

@@ -218,7 +218,9 @@ class Workload:
         """Return each rank that has part in the files of a name, and the lowest rank that shares its file."""
         if name not in self._members:
             file = self.document["files"][name]
-            layout, group = self.text(file.get("layout", "shared")), file.get("group")
+            # Where a file is says the one that it is the same as.
+            stored = self.document["files"][file.get("same_as", name)]
+            layout, group = self.text(stored.get("layout", "shared")), stored.get("group")
             lowest: dict[Number, int] = {}
             owners = {}
             for rank in range(self.ranks):
@@ -385,8 +387,10 @@ def _parameter(value: Any, names: Names) -> Number | str:
 
 
 def data_bytes(workload: Workload, name: str) -> int:
-    """Return the bytes of all files of a name together, without what libraries add."""
+    """Return the bytes of all files of a name together, without what libraries add; 0 if it is another file, too."""
     file = workload.document["files"][name]
+    if "same_as" in file:
+        return 0
     total = 0
     for rank in sorted(set(workload.members(name).values())):
         names = workload.file_names(name, rank)
@@ -400,7 +404,9 @@ def data_bytes(workload: Workload, name: str) -> int:
 
 
 def file_count(workload: Workload, name: str) -> int:
-    """Return the number of all files of a name."""
+    """Return the number of all files of a name; 0 if it is another file, too."""
+    if "same_as" in workload.document["files"][name]:
+        return 0
     count = workload.document["files"][name].get("count", 1)
     owners = set(workload.members(name).values())
     return sum(int(evaluate(count, workload.file_names(name, rank))) for rank in owners)

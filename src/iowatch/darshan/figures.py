@@ -12,14 +12,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from iowatch.darshan.log import JobInfo, ModuleRecords
+from iowatch.darshan.log import GENERIC_MODULES, JobInfo, ModuleRecords
 
 Number = int | float
 _Column = NDArray[Any]
@@ -116,11 +116,30 @@ def combine_counters(records: ModuleRecords) -> dict[str, Number]:
     return combined | _common_accesses(table)
 
 
+_SUMMED_OR_LONGEST_TIME = re.compile(r"\w+_F_((READ|WRITE|META)|MAX_\w+)_TIME")
+
+
+def mark_uncounted_times(totals: dict[str, Number], records: ModuleRecords) -> bool:
+    """Set the total of each time that a record does not have to -1, Darshan's "could not be counted".
+
+    Returns:
+        Whether there is one.
+    """
+    _, float_names = records.names
+    uncounted = [name for name, times in zip(float_names, records.floats.T, strict=True) if (times < 0).any()]
+    uncounted_totals = [name for name in uncounted if _SUMMED_OR_LONGEST_TIME.fullmatch(name)]
+    for name in uncounted_totals:
+        totals[name] = -1
+    return bool(uncounted_totals)
+
+
 # Histogram bins to 100 KiB. The next, 100K_1M, also contains accesses of exactly 1 MiB, the most common large size.
 SMALL_ACCESS_BINS = ("0_100", "100_1K", "1K_10K", "10K_100K")
 # Prefixes of the layers that pass data to the operating system. Data of MPI-IO or HDF5 passes through POSIX and is
 # not counted twice.
 _STORAGE_LAYERS = ("POSIX", "STDIO", "DFS")
+# Prefixes of the layers that close what they have transferred.
+_CLOSING_LAYERS = ("POSIX", "MPIIO", "H5F", "H5D")
 _TIME_COUNTER = re.compile(r"\w+_F_(READ|WRITE|META)_TIME")
 
 
@@ -164,25 +183,39 @@ _SHARES: tuple[_Share, ...] = (
 )
 
 
-def _ratio_or_none(numerator: float, denominator: float) -> float | None:
-    """Return the ratio; None if it has no meaning: a counter is -1 (not counted), or nothing was counted."""
-    if denominator <= 0 or numerator < 0:
+def _ratio_or_none(numerator: float | None, denominator: float | None) -> float | None:
+    """Return the ratio; None if it has no meaning: a value is unknown or -1 (not counted), or nothing was counted."""
+    if numerator is None or denominator is None or denominator <= 0 or numerator < 0:
         return None
     return numerator / denominator
 
 
-def _storage_sum(counters: Mapping[str, float], counter: str) -> float:
-    """Return a counter summed over the storage layers; -1 (not counted) counts as 0."""
-    return sum(max(0, counters.get(f"{layer}_{counter}", 0)) for layer in _STORAGE_LAYERS)
+def _storage_sum(recorded: _RecordedCounters, counter: str) -> Number | None:
+    """Return a counter summed over the storage layers; None if a layer is damaged or could not count it."""
+    if recorded.lacks_any(_STORAGE_LAYERS):
+        return None
+    total: Number = 0
+    for layer in _STORAGE_LAYERS:
+        value = recorded.counters.get(f"{layer}_{counter}", 0)
+        if value < 0:
+            return None
+        total += value
+    return total
 
 
-def _io_time_figures(counters: Mapping[str, float], ranks: int, run_time_s: float) -> dict[str, float | None]:
-    """Return shares of the time in I/O calls, summed over ranks; MPI-IO and HDF5 open, flush and close per rank."""
-    read = _storage_sum(counters, "F_READ_TIME")
-    write = _storage_sum(counters, "F_WRITE_TIME")
-    metadata = _storage_sum(counters, "F_META_TIME")
-    in_calls = read + write + metadata
+def _io_time_figures(recorded: _RecordedCounters, ranks: int, run_time_s: float) -> dict[str, float | None]:
+    """Return shares of the time in I/O calls, summed over ranks; MPI-IO and HDF5 open, flush and close per rank.
+
+    Darshan adds the times of all threads of a rank: the share of the run may be above 1.
+    """
+    read = _storage_sum(recorded, "F_READ_TIME")
+    write = _storage_sum(recorded, "F_WRITE_TIME")
+    metadata = _storage_sum(recorded, "F_META_TIME")
+    in_calls = None
+    if read is not None and write is not None and metadata is not None:
+        in_calls = read + write + metadata
     in_run = ranks * run_time_s
+    counters = recorded.counters
     figures: dict[str, float | None] = {
         "read_time_share": _ratio_or_none(read, in_calls),
         "write_time_share": _ratio_or_none(write, in_calls),
@@ -192,32 +225,33 @@ def _io_time_figures(counters: Mapping[str, float], ranks: int, run_time_s: floa
         "hdf5_open_close_s_per_rank": None,
         "hdf5_open_close_share_of_run": None,
     }
-    if "MPIIO_F_META_TIME" in counters:
-        figures["mpiio_open_close_s_per_rank"] = counters["MPIIO_F_META_TIME"] / ranks
-    if "H5F_F_META_TIME" in counters:
-        figures["hdf5_open_close_s_per_rank"] = counters["H5F_F_META_TIME"] / ranks
-        figures["hdf5_open_close_share_of_run"] = _ratio_or_none(counters["H5F_F_META_TIME"], in_run)
+    figures["mpiio_open_close_s_per_rank"] = _ratio_or_none(counters.get("MPIIO_F_META_TIME"), ranks)
+    figures["hdf5_open_close_s_per_rank"] = _ratio_or_none(counters.get("H5F_F_META_TIME"), ranks)
+    figures["hdf5_open_close_share_of_run"] = _ratio_or_none(counters.get("H5F_F_META_TIME"), in_run)
     return figures
 
 
-def _close_tail(counters: Mapping[str, float], run_time_s: float) -> dict[str, float | None]:
+def _close_tail(recorded: _RecordedCounters, run_time_s: float) -> dict[str, float | None]:
     """Return the time from the end of the last transfer to the end of the last close.
 
     Darshan does not time closing and truncating separately; this span contains both. It is the figure that shows
     HDF5's close on Lustre ([lawrence2017], "HDF5 Performance"), where H5Fclose sets the file size.
     """
-
+    unknown: dict[str, float | None] = {"close_tail_s": None, "close_tail_share_of_run": None}
+    if recorded.lacks_any(_CLOSING_LAYERS):
+        return unknown
+    counters = recorded.counters
     last_transfer = max(_latest_end(counters, "READ"), _latest_end(counters, "WRITE"))
     last_close = _latest_end(counters, "CLOSE")
-    if not last_transfer or not last_close:
-        return {"close_tail_s": None, "close_tail_share_of_run": None}
+    if last_transfer <= 0 or last_close <= 0:
+        return unknown
     tail_s = max(0.0, last_close - last_transfer)
     return {"close_tail_s": tail_s, "close_tail_share_of_run": _ratio_or_none(tail_s, run_time_s)}
 
 
 def _latest_end(counters: Mapping[str, float], operation: str) -> float:
     """When the last operation of this name ended in any layer, in seconds of the run; 0 if there is none."""
-    ends = [counters.get(f"{layer}_F_{operation}_END_TIMESTAMP", 0.0) for layer in ("POSIX", "MPIIO", "H5F", "H5D")]
+    ends = [counters.get(f"{layer}_F_{operation}_END_TIMESTAMP", 0.0) for layer in _CLOSING_LAYERS]
     return max(ends)
 
 
@@ -227,8 +261,25 @@ def rank_imbalance(counters: Mapping[str, float], time_by_slowest_s: float, rank
     return _ratio_or_none(time_by_slowest_s, time_of_all_ranks / ranks)
 
 
+@dataclass(frozen=True)
+class _RecordedCounters:
+    """Darshan's counters of all modules, and the modules that were recorded but cannot be read."""
+
+    counters: Mapping[str, Number]
+    damaged_modules: Collection[str]
+
+    def lacks_any(self, layers: Sequence[str]) -> bool:
+        """Whether one of the layers, which are prefixes of counters, is damaged."""
+        damaged_prefixes = [module.replace("-", "") for module in self.damaged_modules]
+        return any(layer in damaged_prefixes for layer in layers)
+
+
 def derive_figures(
-    totals: Mapping[str, Mapping[str, float]], files: Sequence[Mapping[str, Any]], ranks: int, run_time_s: float
+    totals: Mapping[str, Mapping[str, Number]],
+    files: Sequence[Mapping[str, Any]],
+    ranks: int,
+    run_time_s: float,
+    damaged_modules: Collection[str] = (),
 ) -> dict[str, Any]:
     """Return all figures derived from totals and files; None if the log lacks the data for one.
 
@@ -236,26 +287,32 @@ def derive_figures(
         totals: module to Darshan's counters, combined.
         files: rows of `build_file_rows`, in descending order of time.
         ranks, run_time_s: from the job.
+        damaged_modules: those that the log has and that are not in the totals, as they cannot be read.
     """
-    counters: dict[str, float] = {}
+    counters: dict[str, Number] = {}
     for module_counters in totals.values():
         counters |= module_counters
-    read = _storage_sum(counters, "BYTES_READ")
-    written = _storage_sum(counters, "BYTES_WRITTEN")
+    recorded = _RecordedCounters(counters, damaged_modules)
+    read = _storage_sum(recorded, "BYTES_READ")
+    written = _storage_sum(recorded, "BYTES_WRITTEN")
     return {
-        "bytes_read": int(read),
-        "bytes_written": int(written),
+        "bytes_read": read,
+        "bytes_written": written,
         "read_back_ratio": _ratio_or_none(read, written),
-        **_io_time_figures(counters, ranks, run_time_s),
-        **_close_tail(counters, run_time_s),
+        **_io_time_figures(recorded, ranks, run_time_s),
+        **_close_tail(recorded, run_time_s),
         **{share.name: share.value(counters) for share in _SHARES},
-        **_slowest_file(files),
+        **_slowest_file(files, recorded),
     }
 
 
-def _slowest_file(files: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The file with the longest time of one rank; `files` are in descending order of that."""
-    if not files or not files[0]["slowest"]:
+def _slowest_file(files: Sequence[Mapping[str, Any]], recorded: _RecordedCounters) -> dict[str, Any]:
+    """The file with the longest time of one rank; `files` are in descending order of that.
+
+    It is unknown if a module of files is damaged: its files, or their time, are not among the rows.
+    """
+    lacks_files = any(module in GENERIC_MODULES for module in recorded.damaged_modules)
+    if lacks_files or not files or not files[0]["slowest"]:
         return {"slowest_file": None, "slowest_rank": None, "slowest_rank_s": None}
     slowest = files[0]["slowest"]
     return {"slowest_file": files[0]["path"], "slowest_rank": slowest["rank"], "slowest_rank_s": slowest["time_s"]}
@@ -286,7 +343,7 @@ def slowest_per_record(records: ModuleRecords) -> tuple[NDArray[Any], NDArray[An
     integers, floats = records.names
     # A record of one rank: the time of that rank, which is the only one.
     is_time = [bool(_TIME_COUNTER.fullmatch(name)) for name in floats]
-    time_of_own_rank = records.floats[:, is_time].sum(axis=1)
+    time_of_own_rank = records.floats[:, is_time].clip(min=0).sum(axis=1)
     # A record that Darshan reduced over all ranks: what it kept of the slowest one.
     kept_time = _column_with_suffix(floats, records.floats, "_F_SLOWEST_RANK_TIME", absent=0.0)
     kept_rank = _column_with_suffix(integers, records.integers, "_SLOWEST_RANK", absent=-1)

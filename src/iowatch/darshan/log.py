@@ -2,11 +2,13 @@
 
 The records are read through PyDarshan's library (libdarshan-util), which aborts or crashes on invalid contents and
 imports pandas; hence the separate process (`iowatch.darshan.worker`), and the import at the first use (`load_library`).
-This module adds two functions that PyDarshan 3.5.0 lacks:
+This module adds three functions that PyDarshan 3.5.0 lacks:
 
 - Detection of damage. The library decompresses a region only as far as it needs and never verifies a checksum, so
   that it accepts damaged logs. `find_damaged_regions` decompresses each region first.
 - The newest versions of the DXT modules, with the thread of each access. `read_dxt_records` decodes them.
+- Times of logs that are older than Darshan 3.1.7. The library converts their records of POSIX, and leaves some times
+  in the byte order of the log or loses them. `_read_last_posix_floats` decodes those.
 
 PyDarshan's Python functions treat an unreadable record as the end of the module, and reject names that are not
 UTF-8; therefore the library's functions are called directly.
@@ -17,11 +19,14 @@ Source: `darshan-log-format.h`, `darshan-logutils.c`, `darshan-dxt-log-format.h`
 from __future__ import annotations
 
 import bz2
+import gzip
 import os
+import re
+import resource
 import struct
 import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -46,8 +51,14 @@ _INSERTED_MODULES = {"H5D": "3.20", "PNETCDF_VAR": "3.41"}
 DXT_MODULES = {"DXT_POSIX": 2, "DXT_MPIIO": 3}
 
 _CHUNK = 1 << 14
-# The largest region that is decompressed for validation; real ones have some hundred MiB (DXT of a long run).
-_REGION_LIMIT_BYTES = 8 << 30
+# The largest contents of a log that are decompressed for validation, if the memory of the process has no limit. Real
+# ones have some hundred MiB (DXT of a long run).
+_CONTENTS_LIMIT_BYTES = 4 << 30
+# Records are copied once, at least: what takes more than this share of the memory cannot be read.
+_CONTENTS_SHARE_OF_MEMORY = 0.5
+# Logs of Darshan 1 and 2 are compressed as a whole; their contents begin with a version, too.
+_WHOLE_FILE_COMPRESSIONS = {b"\x1f\x8b": "gzip", b"BZh": "bzip2"}
+_OLD_VERSION = re.compile(r"[12]\.\d{1,2}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,11 +116,40 @@ def read_header(path: Path) -> LogHeader:
             start = file.read(_NEW_LAYOUT.length_bytes)
     except OSError as error:
         raise _invalid_log_error(path, error.strerror or str(error), "unreadable") from error
-    version = start[:_VERSION_BYTES].split(b"\0")[0].decode("ascii", "replace")
+    for magic, compression in _WHOLE_FILE_COMPRESSIONS.items():
+        if start.startswith(magic):
+            raise _compressed_file_error(path, compression)
+    version = _decode_version(start)
+    expected = "expected one of " + ", ".join(VERSIONS)
+    if _OLD_VERSION.fullmatch(version):
+        message = f"a log of Darshan 1 or 2, of format {version}, {expected}"
+        raise _invalid_log_error(path, message, reason="old_format")
     if version not in VERSIONS:
-        expected = "one of " + ", ".join(VERSIONS)
-        raise _invalid_log_error(path, f"not a Darshan log: format version is {version!r}, expected {expected}")
+        message = f"not a Darshan log: it begins with {version!r} in the place of the version, {expected}"
+        raise _invalid_log_error(path, message)
     return _parse_header(path, start, version, size)
+
+
+def _decode_version(start: bytes) -> str:
+    return start[:_VERSION_BYTES].split(b"\0")[0].decode("ascii", "backslashreplace")
+
+
+def _compressed_file_error(path: Path, compression: str) -> InputError:
+    """The error of a file that is compressed as a whole: an old log, a compressed newer one, or no log."""
+    opener = gzip.open if compression == "gzip" else bz2.open
+    start = b""
+    with suppress(OSError, EOFError, zlib.error), opener(path) as file:
+        start = file.read(_VERSION_BYTES)
+    version = _decode_version(start)
+    if _OLD_VERSION.fullmatch(version):
+        message = f"a log of Darshan 1 or 2, of format {version} (compressed by {compression} as a whole)"
+        return _invalid_log_error(path, message, reason="old_format")
+    if version in VERSIONS:
+        error = _invalid_log_error(path, f"a Darshan log that {compression} has compressed again")
+        error.hint = f"Decompress it with {compression} -d."
+        return error
+    message = f"compressed by {compression} as a whole, as logs of Darshan 1 and 2 are"
+    return _invalid_log_error(path, f"{message}, but its contents are no Darshan log")
 
 
 @dataclass(frozen=True)
@@ -200,6 +240,14 @@ def _module_names(version: str, modules: int) -> list[str]:
     return names[:modules]
 
 
+def _contents_limit() -> int:
+    """How many bytes the contents of a log may have, so that this process can read them."""
+    memory_bytes, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if memory_bytes == resource.RLIM_INFINITY:
+        return _CONTENTS_LIMIT_BYTES
+    return int(_CONTENTS_SHARE_OF_MEMORY * memory_bytes)
+
+
 def decompress_region(file: BinaryIO, region: LogRegion, compression: str) -> Iterator[bytes]:
     """Yield the decompressed bytes of a region in pieces, with all checksums verified.
 
@@ -235,7 +283,6 @@ def _read_chunks(file: BinaryIO, region: LogRegion) -> Iterator[bytes]:
 
 def _decompress_streams(chunks: Iterator[bytes], compression: str) -> Iterator[bytes]:
     """Yield the contents of the compressed streams that follow each other in the chunks."""
-    total = 0
     stream: Any = None
     for chunk in chunks:
         # A chunk may end one stream and begin the next.
@@ -247,9 +294,6 @@ def _decompress_streams(chunks: Iterator[bytes], compression: str) -> Iterator[b
                 piece = stream.decompress(rest)
             except (zlib.error, OSError, ValueError) as error:
                 raise InputError(f"damaged ({error})", reason="damaged") from error
-            total += len(piece)
-            if total > _REGION_LIMIT_BYTES:
-                raise InputError(f"decompresses to more than {_REGION_LIMIT_BYTES >> 30} GiB", reason="too_large")
             yield piece
             rest = b""
             if stream.eof:
@@ -260,28 +304,60 @@ def _decompress_streams(chunks: Iterator[bytes], compression: str) -> Iterator[b
 
 
 def find_damaged_regions(path: Path, header: LogHeader) -> dict[str, str]:
-    """Return region name (`job`, `names`, or a module) to damage; empty for an intact log."""
-    regions = {"job": header.job, **header.modules}
-    if header.names is not None:
-        regions["names"] = header.names
+    """Return region name (`job`, `names`, or a module) to damage; empty for an intact log.
+
+    Raises:
+        InputError: the log decompresses to more than this process can read.
+    """
     damages: dict[str, str] = {}
-    with path.open("rb") as file:
-        for name, region in regions.items():
-            try:
-                verify_region(file, region, header.compression)
-            except InputError as error:
-                damages[name] = error.message
+    for name, damage in _check_regions(path, header, ("job", "names", *header.modules)):
+        if damage is not None:
+            damages[name] = damage.message
     return damages
 
 
-def verify_region(file: BinaryIO, region: LogRegion, compression: str) -> None:
-    """Decompress a region, and forget its contents.
+def require_intact_regions(path: Path, header: LogHeader, modules: Iterable[str]) -> None:
+    """Require that the job, the names and some modules of a log are intact.
 
     Raises:
-        InputError: as `decompress_region`.
+        InputError: one of them is not, or the log decompresses to more than this process can read.
     """
-    for _ in decompress_region(file, region, compression):
-        pass
+    for _, damage in _check_regions(path, header, ("job", "names", *modules)):
+        if damage is not None:
+            raise damage
+
+
+def _check_regions(path: Path, header: LogHeader, names: Iterable[str]) -> Iterator[tuple[str, InputError | None]]:
+    """Decompress regions of a log that exist, and yield the name of each with its damage.
+
+    All of them share one limit, so that a decompression bomb ends after seconds, whatever its number of regions.
+    """
+    regions = {"job": header.job, **header.modules}
+    if header.names is not None:
+        regions["names"] = header.names
+    limit = _contents_limit()
+    bytes_left = limit
+    with path.open("rb") as file:
+        for name in names:
+            if name not in regions:
+                continue
+            damage = None
+            try:
+                for piece in decompress_region(file, regions[name], header.compression):
+                    bytes_left -= len(piece)
+                    if bytes_left < 0:
+                        message = f"{path}: decompresses to more than {limit >> 20} MiB in {name}"
+                        hint = "No log of a run is as large: it is damaged, or a decompression bomb."
+                        raise _TooLargeError(message, hint=hint, reason="too_large")
+            except _TooLargeError:
+                raise
+            except InputError as error:
+                damage = error
+            yield name, damage
+
+
+class _TooLargeError(InputError):
+    """A log decompresses to more than this process can read."""
 
 
 def read_dxt_records(
@@ -341,7 +417,7 @@ def load_library() -> Any:
 
 
 # Modules whose records are an array of integer counters and one of floating-point counters.
-GENERIC_MODULES = ("POSIX", "MPI-IO", "STDIO", "H5F", "H5D", "PNETCDF_FILE", "PNETCDF_VAR", "DFS", "DAOS", "BG/Q")
+GENERIC_MODULES = ("POSIX", "MPI-IO", "STDIO", "H5F", "H5D", "PNETCDF_FILE", "PNETCDF_VAR", "DFS", "DAOS")
 
 _MAX_RANKS = 1 << 24
 _FILE_CATEGORIES = ("all", "read_only", "write_only", "read_write", "unique", "shared", "partly_shared")
@@ -382,6 +458,7 @@ class ModuleRecords:
         integers: (n, k) int64; -1 means that Darshan could not count it.
         floats: (n, m) float64, seconds.
         raw: the records in the layout of the C library.
+        has_invalid_times: whether the log has times that are none; they are -1 here.
     """
 
     module: str
@@ -390,6 +467,7 @@ class ModuleRecords:
     integers: NDArray[np.int64]
     floats: NDArray[np.float64]
     raw: bytes
+    has_invalid_times: bool = False
 
     @property
     def names(self) -> tuple[list[str], list[str]]:
@@ -413,10 +491,61 @@ def _decode_text(pointer: Any) -> str:
     return str(load_library().ffi.string(pointer).decode("utf-8", "backslashreplace"))
 
 
+# Bytes of a record of POSIX by the version of the module, before the current version 4.
+_OLD_POSIX_RECORD_BYTES = {1: 680, 2: 648, 3: 664}
+# The last counters of such a record (META_TIME, MAX_READ_TIME, MAX_WRITE_TIME, FASTEST_ and SLOWEST_RANK_TIME,
+# VARIANCE_RANK_TIME and _BYTES): libdarshan-util 3.5.0 does not swap the bytes of the first three of a log of the other
+# byte order, loses the last two of versions 2 and 3, and the two before them of version 2.
+_LAST_POSIX_FLOATS = 7
+# Where a record of version 1 counts opens of C streams; the library leaves out records that have any.
+_STREAM_OPENS_OFFSET = 64
+
+
+def _read_last_posix_floats(path: Path, header: LogHeader, region: LogRegion) -> NDArray[np.float64]:
+    """The last counters of each record of an older version of POSIX, (n, _LAST_POSIX_FLOATS), as the log has them.
+
+    Source: `darshan_log_get_posix_file` in `darshan-posix-logutils.c` of darshan-util 3.5.0.
+    """
+    record_bytes = _OLD_POSIX_RECORD_BYTES[region.version]
+    with path.open("rb") as file:
+        contents = b"".join(decompress_region(file, region, header.compression))
+    record_type = np.dtype(
+        {
+            "names": ["stream_opens", "last_floats"],
+            # The library tests the opens without swapping their bytes.
+            "formats": ["<i8", (f"{header.byte_order}f8", (_LAST_POSIX_FLOATS,))],
+            "offsets": [_STREAM_OPENS_OFFSET, record_bytes - 8 * _LAST_POSIX_FLOATS],
+            "itemsize": record_bytes,
+        }
+    )
+    records = np.frombuffer(contents, record_type, count=len(contents) // record_bytes)
+    if region.version == 1:
+        records = records[records["stream_opens"] <= 0]
+    return records["last_floats"].astype("<f8")
+
+
+# No sum over the ranks of a run is as long: 30,000 years of a million ranks.
+_LONGEST_TIME_S = 1e18
+
+
+def _is_time(counter: str) -> bool:
+    """Whether a floating-point counter has seconds: all but the variances."""
+    return "_F_VARIANCE_" not in counter
+
+
+def _is_invalid_time(seconds: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Whether each is a number that is no time: negative, denormal, or too long. -1 is what Darshan did not count."""
+    smallest = np.finfo(np.float64).tiny
+    is_time = (seconds == 0) | (seconds == -1) | ((seconds >= smallest) & (seconds <= _LONGEST_TIME_S))
+    is_invalid: NDArray[np.bool_] = np.isfinite(seconds) & ~is_time
+    return is_invalid
+
+
 class DarshanLog:
     """An open log, created by `open_log`."""
 
-    def __init__(self, handle: Any) -> None:
+    def __init__(self, path: Path, handle: Any) -> None:
+        self._path = path
         self._handle = handle
         library = load_library()
         self._ffi = library.ffi
@@ -507,6 +636,8 @@ class DarshanLog:
     def records(self, module: str, ranks: int) -> ModuleRecords:
         """Return all records of one of the GENERIC_MODULES; `ranks` is that of the job.
 
+        A time that is none (negative or denormal) is -1, as what Darshan could not count.
+
         Raises:
             InputError: a record is unreadable, or belongs to a rank outside the job.
         """
@@ -514,7 +645,13 @@ class DarshanLog:
         raw = bytearray()
         for buffer in self._each_record(module):
             raw += self._ffi.buffer(buffer[0], record_type.itemsize)
-        records = np.frombuffer(bytes(raw), dtype=record_type)
+        # The records are corrected in place, as Darshan's own totals are computed from the bytes, too.
+        records = np.frombuffer(raw, dtype=record_type)
+        if module == "POSIX":
+            self._restore_last_posix_floats(records)
+        is_time = np.array([_is_time(name) for name in load_library().fcounter_names(module)])
+        is_invalid = _is_invalid_time(records["floats"]) & is_time
+        records["floats"][is_invalid] = -1.0
         if len(records) and not (records["rank"].min() >= -1 and records["rank"].max() < ranks):
             raise InputError("a record belongs to a rank that the job does not have")
         return ModuleRecords(
@@ -524,7 +661,23 @@ class DarshanLog:
             integers=records["integers"],
             floats=records["floats"],
             raw=bytes(raw),
+            has_invalid_times=bool(is_invalid.any()),
         )
+
+    def _restore_last_posix_floats(self, records: NDArray[np.void]) -> None:
+        """Correct the counters that the library does not convert from older versions of the module.
+
+        Raises:
+            InputError: the region does not have these records.
+        """
+        header = read_header(self._path)
+        region = header.modules.get("POSIX")
+        if region is None or region.version not in _OLD_POSIX_RECORD_BYTES:
+            return
+        last_floats = _read_last_posix_floats(self._path, header, region)
+        if len(last_floats) != len(records):
+            raise InputError(f"the module has {len(last_floats)} records, the Darshan library reads {len(records)}")
+        records["floats"][:, -_LAST_POSIX_FLOATS:] = last_floats
 
     def _record_type(self, module: str) -> np.dtype[np.void]:
         """The structure of a module's record in C as a type of NumPy; what iowatch does not use is padding."""
@@ -648,6 +801,6 @@ def open_log(path: Path) -> Iterator[DarshanLog]:
     if handle == library.ffi.NULL:
         raise InputError("the Darshan library cannot open it", reason="refused")
     try:
-        yield DarshanLog(handle)
+        yield DarshanLog(path, handle)
     finally:
         library.libdutil.darshan_log_close(handle)

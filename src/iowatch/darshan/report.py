@@ -100,6 +100,10 @@ def _remark_lines(trace: Trace) -> Iterator[Text]:
             shares.append(f"{label} {format_number(100 * trace.derived[name])} %")
     if shares:
         yield Text("Shares: " + ", ".join(shares))
+    share_of_run = trace.derived["io_time_share_of_run"]
+    if share_of_run is not None and share_of_run > 1:
+        multiple = f"{format_number(share_of_run)} times ranks x run time"
+        yield Text(f"Time in I/O calls: {multiple}. It is the sum over the threads of each rank.")
     slowest_of_modules = trace.derived["slowest"]
     if slowest_of_modules and trace.job["ranks"] > 1:
         times = []
@@ -133,8 +137,13 @@ def render_trace(trace: Trace, files: int = 10) -> Iterator[Text | Table]:
     yield Text(escape_control_characters(job["exe"]))
     version = escape_control_characters(str(job["darshan_version"]))
     yield Text(f"{job['ranks']} ranks, {format_number(job['run_time_s'])} s, {job['start']}, Darshan {version}")
-    if not trace.modules:
+    damaged_modules = [module for module in trace.missing if module not in trace.modules and module != "names"]
+    if damaged_modules:
+        modules = escape_control_characters(", ".join(damaged_modules))
+        yield Text(f"Not known: what {modules} recorded, and the figures that need it (–, or absent).")
+    elif not trace.modules:
         yield Text("Darshan recorded no I/O.")
+    if not trace.modules:
         return
     yield _layer_table(trace)
     yield from _remark_lines(trace)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from iowatch.core import InputError, format_time
 from iowatch.darshan import figures, log
 
+_INVALID_TIMES = "it has times that are negative or denormal: their sums are left out"
 _OUT_OF_MEMORY = "Darshan ran out of memory during the run: records are missing"
 _OPERATIONS = ("write", "read")
 
@@ -69,11 +70,18 @@ class _LogContents:
         if not len(records.ids):
             return
         self.records.append(records)
+        if records.has_invalid_times:
+            self.missing[module] = _INVALID_TIMES
         darshan_totals = log.accumulate_totals(records, self.job.ranks)
         if darshan_totals is None:
             self.totals[module] = figures.combine_counters(records)
             return
         self.totals[module], estimates = darshan_totals
+        if figures.mark_uncounted_times(self.totals[module], records):
+            # What a time is missing for cannot be estimated.
+            self.estimates[module] = {"bandwidth_mib_per_s": None, "time_by_slowest_s": None, "imbalance": None}
+            self.estimates[module]["files"] = estimates["files"]
+            return
         imbalance = figures.rank_imbalance(self.totals[module], estimates["time_by_slowest_s"], self.job.ranks)
         self.estimates[module] = {**estimates, "imbalance": imbalance}
 
@@ -130,7 +138,8 @@ def summarise_log(path: Path) -> dict[str, Any]:
         contents = _LogContents(path, header, opened, job, missing=damages)
         contents.read()
     files = figures.build_file_rows(contents.records, contents.names, job, contents.stripes)
-    derived = figures.derive_figures(contents.totals, files, job.ranks, job.run_time_s)
+    damaged_modules = contents.missing.keys() - contents.totals.keys()
+    derived = figures.derive_figures(contents.totals, files, job.ranks, job.run_time_s, damaged_modules)
     causes = [f"{region}: {cause}" for region, cause in contents.missing.items()]
     return {
         "status": "partial" if causes else "ok",

@@ -22,7 +22,7 @@ from iowatch.applications.workloads.description import describe_log
 from iowatch.applications.workloads.divisions import Arrays
 from iowatch.applications.workloads.patterns import describe_ranks
 from iowatch.applications.workloads.profile import profile_log
-from iowatch.benchmarks.workloads import Operation, Workload, evaluate, format_description
+from iowatch.benchmarks.workloads import Operation, Workload, data_bytes, evaluate, file_count, format_description
 from iowatch.core import InputError
 from iowatch.darshan import DarshanReader
 from iowatch.darshan.summary import summarise_log
@@ -720,6 +720,115 @@ def test_places_in_grids_of_ranks_are_short_expressions(grid: tuple[int, ...]) -
             assert "==" not in text
 
 
+def test_steps_and_sections_of_offsets_are_short_expressions() -> None:
+    """Parts of 32 MiB, and 3,136 bytes of metadata behind each seventh one; sections with other lengths of parts."""
+    ranks = np.arange(384)
+    stepped = 8336 + 33554432 * ranks + 3136 * (ranks // 7)
+    sectioned = np.concatenate([np.arange(40) * 1000, 40_000 + np.arange(50) * 333, 60_000 + np.arange(10)])
+    for values in (stepped, sectioned):
+        text = describe_ranks(values, list(range(len(values))))
+        assert [evaluate(text, {"rank": rank}) for rank in range(len(values))] == values.tolist()
+        assert "==" not in text
+        assert len(text) < 8 * len(values)
+    # Numbers without a rule are listed.
+    random_values = np.array([3, 99, 5, 17, 2, 60])
+    text = describe_ranks(random_values, list(range(6)))
+    assert [evaluate(text, {"rank": rank}) for rank in range(6)] == random_values.tolist()
+
+
+def test_steps_that_offsets_share_are_a_variable(make_log: MakeLog, reader: DarshanReader) -> None:
+    """64 ranks write twice; behind each fifth part there are 7 bytes of others."""
+    counters = {"MPIIO_COLL_OPENS": 64, "MPIIO_COLL_WRITES": 128, "MPIIO_MODE": 5}
+    offsets = [100 * rank + 7 * (rank // 5) for rank in range(64)]
+    traces = []
+    for rank, offset in enumerate(offsets):
+        # Sizes differ, so that the two are no repeat.
+        writes = [(offset, 90, 1.0, 1.1), (100_000 + offset, 80, 2.0, 2.1)]
+        traces.append(("/lus/a", rank, writes, []))
+    log = make_log(ranks=64, mpiio=[("/lus/a", -1, counters)], dxt_mpiio=traces)
+    workload, _ = describe(log, reader)
+    assert workload.document["variables"].keys() == {"steps1"}
+    assert "100 * rank + 7 * steps1" in format_description(workload.document)
+    for rank in (0, 4, 5, 63):
+        assert [offset for *_, offset, _ in accesses(workload, rank)] == [offsets[rank], 100_000 + offsets[rank]]
+
+
+def header_and_parts(*, first: str, nonblocking: bool = False) -> dict[str, Any]:
+    """Rank 0 writes 50 bytes by POSIX and fsyncs, all write 100 bytes each collectively; `first` says what is first."""
+    direct, collective = (1.0, 2.0) if first == "posix" else (3.0, 2.0)
+    posix = {"POSIX_OPENS": 5, "POSIX_WRITES": 5, "POSIX_BYTES_WRITTEN": 450, "POSIX_FSYNCS": 1, "POSIX_MODE": 0o644}
+    kind = "NB" if nonblocking else "COLL"
+    mpiio = {"MPIIO_COLL_OPENS": 4, f"MPIIO_{kind}_WRITES": 4, "MPIIO_BYTES_WRITTEN": 400, "MPIIO_MODE": 5}
+    parts = [(50 + 100 * rank, 100) for rank in range(4)]
+    below = [[(*part, collective + 0.1, collective + 0.2)] for part in parts]
+    below[0].append((0, 50, direct, direct + 0.1))
+    return {
+        "posix": [("/lus/a", -1, posix)],
+        "mpiio": [("/lus/a", -1, {**mpiio, "MPIIO_F_OPEN_START_TIMESTAMP": collective - 0.1})],
+        "dxt": [("/lus/a", rank, rows, []) for rank, rows in enumerate(below)],
+        "dxt_mpiio": [("/lus/a", rank, [(*part, collective, collective + 0.5)], []) for rank, part in enumerate(parts)],
+    }
+
+
+@pytest.mark.parametrize("first", ["posix", "mpiio"])
+def test_posix_accesses_beside_mpiio_are_described(first: str, make_log: MakeLog, reader: DarshanReader) -> None:
+    """What MPI-IO does below is not; the file is made by the interface that is first, and never removed."""
+    workload, losses = describe(make_log(**header_and_parts(first=first)), reader)
+    assert losses == []
+    assert workload.document["files"] == {
+        "file1": {"api": "mpiio", "bytes": 450},
+        "file1-posix": {"api": "posix", "same_as": "file1", "ranks": "rank == 0", "bytes": 50},
+    }
+    done = [(o.verb, o.file, o.offset, o.size) for o in operations(workload, 0) if o.verb != "compute"]
+    makes = {"posix": ("create", "open"), "mpiio": ("open", "create")}[first]
+    header = [
+        (makes[0], "file1-posix", 0, 0),
+        ("write", "file1-posix", 0, 50),
+        ("flush", "file1-posix", 0, 0),
+        ("close", "file1-posix", 0, 0),
+    ]
+    parts = [(makes[1], "file1", 0, 0), ("write", "file1", 50, 100), ("close", "file1", 0, 0)]
+    assert done == (header + parts if first == "posix" else parts + header)
+    assert accesses(workload, 3) == [("write", "file1", 350, 100)]
+    # What is one file is counted once.
+    assert (data_bytes(workload, "file1"), data_bytes(workload, "file1-posix")) == (450, 0)
+    assert (file_count(workload, "file1"), file_count(workload, "file1-posix")) == (1, 0)
+
+
+def test_posix_accesses_that_may_be_those_of_mpiio_are_a_loss(make_log: MakeLog, reader: DarshanReader) -> None:
+    """A nonblocking transfer of MPI-IO may be going on when no call is."""
+    workload, losses = describe(make_log(**header_and_parts(first="posix", nonblocking=True)), reader)
+    assert any("POSIX read 0 bytes and wrote 50 bytes more than MPI-IO" in loss for loss in losses)
+    assert workload.document["files"].keys() == {"file1"}
+
+
+def test_posix_accesses_to_many_files_of_mpiio_have_the_numbers_of_these(
+    make_log: MakeLog, reader: DarshanReader
+) -> None:
+    """Twelve checkpoints, each with a header by POSIX: two files with a count, one of them the other interface."""
+    parts: dict[str, list[Any]] = {}
+    for number in range(12):
+        for module, rows in header_and_parts(first="posix").items():
+            for path, rank, *contents in rows:
+                shifted: list[Any] = []
+                for content in contents:
+                    if isinstance(content, list):
+                        shift = 10.0 * number
+                        content = [(at, size, start + shift, end + shift) for at, size, start, end in content]
+                    else:
+                        content = {
+                            name: value + 10.0 * number if "TIMESTAMP" in name else value
+                            for name, value in content.items()
+                        }
+                    shifted.append(content)
+                parts.setdefault(module, []).append((f"{path}{number}", rank, *shifted))
+    workload, losses = describe(make_log(**parts), reader)
+    assert losses == []
+    assert workload.document["files"]["file1"]["count"] == 12
+    headers = [o for o in operations(workload, 0) if o.file == "file1-posix" and o.verb == "write"]
+    assert [o.number for o in headers] == list(range(12))
+
+
 def test_equal_accesses_are_divided_once() -> None:
     """The same sizes at another place of the file are the same object; other ranks and distances are not."""
     arrays = Arrays(lengths={120: {((3, 5), 8)}})
@@ -761,7 +870,8 @@ def test_files_per_process_hold_for_any_number_if_all_ranks_do_the_same(
 def test_files_of_open_mpi_itself_are_left_out(make_log: MakeLog, reader: DarshanReader) -> None:
     """`locktest` beside the file; `_cid-` with its name in the session's directory, other names there are kept."""
     opened, session = {"POSIX_OPENS": 1, "POSIX_STATS": 1}, "/tmp/ompi.n1.0/pid.1/1"
-    names = ["/lus/a.locktest.0", f"{session}/a_cid-5-26667.sm", f"{session}/a_cid--1-3.sm", f"{session}/b_cid-5-2.sm"]
+    names = ["/lus/a.locktest.0", "/lus/a-1234-5.lock", f"{session}/a_cid-5-26667.sm", f"{session}/a_cid--1-3.sm"]
+    names.append(f"{session}/b_cid-5-2.sm")
     log = make_log(
         mpiio=[("/lus/a", -1, {"MPIIO_COLL_OPENS": 4, "MPIIO_COLL_WRITES": 4, "MPIIO_MODE": 5})],
         dxt_mpiio=[("/lus/a", rank, [(10 * rank, 10, 1.0, 1.5)], []) for rank in range(4)],

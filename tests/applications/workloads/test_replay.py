@@ -298,7 +298,63 @@ def test_a_replay_with_other_sizes_differs(replay: Callable[..., Result]) -> Non
     assert result.exit_code == 1
     (row,) = (line for line in result.stdout.splitlines() if line.startswith("posix bytes written"))
     assert row.split()[-3:] == ["200", "198", "differs"]
-    assert "4 figures differ" in result.stdout
+    # Bytes, both lists of sizes, and no file is as it was.
+    assert "5 figures differ" in result.stdout
+    (files,) = (line for line in result.stdout.splitlines() if "same operations and bytes" in line)
+    assert files.split()[-3:] == ["2", "0", "differs"]
+
+
+def log_with_header(path: str, *, traced: bool = True, header: bool = True) -> bytes:
+    """Rank 0 writes 50 bytes by POSIX, then both ranks 100 each collectively: MPI-IO, and POSIX below it."""
+    counters = {"POSIX_OPENS": 3, "POSIX_WRITES": 3, "POSIX_FSYNCS": 1, "POSIX_BYTES_WRITTEN": 250, "POSIX_MODE": 0o644}
+    direct = [(0, 50, 1.0, 1.1)] if header else []
+    if not header:
+        counters |= {"POSIX_OPENS": 2, "POSIX_WRITES": 2, "POSIX_FSYNCS": 0, "POSIX_BYTES_WRITTEN": 200}
+    mpiio = {"MPIIO_COLL_OPENS": 2, "MPIIO_COLL_WRITES": 2, "MPIIO_BYTES_WRITTEN": 200, "MPIIO_MODE": 5,
+             "MPIIO_SIZE_WRITE_AGG_0_100": 2, "MPIIO_ACCESS1_ACCESS": 100, "MPIIO_ACCESS1_COUNT": 2,
+             "MPIIO_F_OPEN_START_TIMESTAMP": 1.5, "MPIIO_F_WRITE_START_TIMESTAMP": 2.0,
+             "MPIIO_F_WRITE_END_TIMESTAMP": 2.5}  # fmt: skip
+    spec = LogSpec(ranks=2, posix=[(path, -1, counters)], mpiio=[(path, -1, mpiio)], exe="/home/alice/x")
+    if traced:
+        places = [(50 + 100 * rank, 100) for rank in range(2)]
+        spec.dxt_mpiio = [(path, rank, [(*places[rank], 2.0, 2.5)], []) for rank in range(2)]
+        spec.dxt = [(path, rank, [*(direct if rank == 0 else []), (*places[rank], 2.1, 2.4)], []) for rank in range(2)]
+    return build(spec)
+
+
+@pytest.fixture
+def header_workload(tmp_path: Path, replay: Callable[..., Result], cli: Cli) -> Callable[..., Result]:
+    """Describe a log of `log_with_header`, and check a replay of it."""
+
+    def check(traced: bool, replayed: bytes) -> Result:
+        original = tmp_path / "original"
+        original.write_bytes(log_with_header("/home/alice/a", traced=traced))
+        assert cli("workload", "from-darshan", original, "-o", tmp_path / "w.yaml").exit_code == 0
+        return replay(replayed)
+
+    return check
+
+
+def test_posix_accesses_to_a_file_of_mpiio_are_compared(header_workload: Callable[..., Result]) -> None:
+    """A replay without the header is not what the application did: 50 of 250 bytes are missing."""
+    result = header_workload(True, log_with_header("/s/data.file1.0.0"))
+    assert result.exit_code == 0, result.output
+    assert "the replay does what the application did" in result.stdout
+    result = header_workload(True, log_with_header("/s/data.file1.0.0", header=False))
+    assert result.exit_code == 1
+    (row,) = (line for line in result.stdout.splitlines() if line.startswith("posix bytes written"))
+    assert row.split()[-3:] == ["50", "0", "differs"]
+
+
+def test_bytes_beyond_mpiio_without_dxt_are_no_equal_replay(
+    header_workload: Callable[..., Result], tmp_path: Path
+) -> None:
+    result = header_workload(False, log_with_header("/s/data.file1.0.0", header=False))
+    assert result.exit_code == 1
+    (row,) = (line for line in result.stdout.splitlines() if "beyond MPI-IO" in line)
+    assert row.split()[-3:] == ["50", "0", "differs"]
+    description = yaml.safe_load((tmp_path / "w.yaml").read_text())["description"]
+    assert "POSIX read 0 bytes and wrote 50 bytes more than MPI-IO" in description
 
 
 def test_a_replay_that_fails_is_an_error(replay: Callable[..., Result]) -> None:

@@ -29,6 +29,7 @@ class Rejection:
 
 _REJECTIONS = (
     Rejection("foreign", "not a Darshan log, or of an unknown version"),
+    Rejection("old_format", "of Darshan 1 or 2 (logs of Darshan 3.0 and later are read)"),
     Rejection("empty", "empty file"),
     Rejection("truncated", "truncated"),
     Rejection("damaged", "damaged"),

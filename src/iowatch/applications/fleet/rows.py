@@ -210,7 +210,7 @@ def read_log_row(path: Path, file_systems: Mapping[str, str]) -> dict[str, Any]:
     """
     header = log.read_header(path)
     layer_modules = [module for module in LAYERS if module in header.modules]
-    _verify_regions(path, header, layer_modules)
+    log.require_intact_regions(path, header, layer_modules)
     with log.open_log(path) as opened:
         job = opened.job()
         names = opened.names() if header.names else {}
@@ -234,13 +234,3 @@ def read_log_row(path: Path, file_systems: Mapping[str, str]) -> dict[str, Any]:
         "partial": bool(partial_layers),
         "layers": layers,
     }
-
-
-def _verify_regions(path: Path, header: log.LogHeader, modules: Sequence[str]) -> None:
-    """Raise InputError if a part that is read is damaged: the library would not notice it."""
-    regions = [header.job, *(header.modules[module] for module in modules)]
-    if header.names is not None:
-        regions.append(header.names)
-    with path.open("rb") as file:
-        for region in regions:
-            log.verify_region(file, region, header.compression)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from iowatch.applications.workloads import divisions
 from iowatch.applications.workloads.counted import make_up
+from iowatch.applications.workloads.direct import FileRecords, RankTrace, direct_use, divide_accesses
 from iowatch.applications.workloads.inferred import VerbCounts, divide_arrays, infer_offsets, mark_collective
 from iowatch.applications.workloads.uses import ACCESS, FileUse, RankUse, Record, split_evenly
 from iowatch.core import InputError, format_count
@@ -27,7 +28,7 @@ _MPI_CREATE = 1
 _UNEQUAL = "ranks have different numbers of collective transfers of a file: they are replayed as independent ones"
 # Files that Open MPI's I/O makes beside a file of the application, and (ompi/mca/sharedfp/sm) with the name of the file
 # in the directory of its session.
-_BESIDE_FILE = re.compile(r"(\.locktest\.\d+|[-.].*\.sm)$")
+_BESIDE_FILE = re.compile(r"(\.locktest\.\d+|[-.].*\.(sm|lock)|\.lock)$")
 _IN_SESSION = re.compile(r"/([^/]+)_cid-[-\d]+\.sm$")
 # A time or an offset beyond this is no number of a log.
 _LARGEST = 1 << 62
@@ -60,6 +61,10 @@ class LogUse:
         traced: whether accesses are those of DXT.
         below: of `read` and `write`: share of the seconds of MPI-IO transfers that POSIX takes below; the rest is what
             MPI-IO does itself. Empty without such transfers.
+        bytes_beyond: `read` and `written`: bytes that POSIX moved in files of MPI-IO beyond those of MPI-IO, and that
+            are no accesses in `files`.
+        unassigned_bytes: those of them that are data sieving, or accesses of the application: the log does not say
+            which.
     """
 
     ranks: int
@@ -69,6 +74,8 @@ class LogUse:
     losses: list[str] = field(default_factory=list)
     traced: bool = False
     below: Mapping[str, float] = field(default_factory=dict)
+    bytes_beyond: Counter[str] = field(default_factory=Counter)
+    unassigned_bytes: Counter[str] = field(default_factory=Counter)
 
     def note_loss(self, text: str) -> None:
         """Add a loss, once."""
@@ -245,16 +252,22 @@ class _FileReader:
     tables: Mapping[str, log.ModuleRecords]
     traces: Mapping[str, _Trace]
     arrays: divisions.Arrays
+    # Of each file of MPI-IO the POSIX accesses below it.
+    _accesses_below: dict[int, RankTrace] = field(default_factory=dict)
 
     def read(self) -> None:
-        """Read the files of the application: those of MPI-IO, and those of POSIX that are not below it."""
+        """Read the files of the application: those of MPI-IO, and what it did by POSIX, which is not below MPI-IO."""
         mpiio_records = self._records_by_file("MPI-IO")
         posix_records = self._records_by_file("POSIX")
         files = []
-        for identity, records in mpiio_records.items():
-            file = self._read_file("MPIIO", identity, records)
-            file.has_short_reads = _has_short_reads(records, posix_records.get(identity, ()))
+        for identity, mpiio_records_of_file in mpiio_records.items():
+            records = FileRecords(mpiio_records_of_file, posix_records.get(identity, []))
+            direct = self._direct_accesses(identity, records)
+            file = self._read_file("MPIIO", identity, records.mpiio)
+            file.has_short_reads = _has_short_reads(records, direct)
             files.append(file)
+            if direct:
+                files.append(direct_use(file, records, direct))
         mpiio_paths = tuple(self.names[identity] for identity in mpiio_records if identity in self.names)
         for identity, records in posix_records.items():
             is_below = identity in mpiio_records
@@ -262,8 +275,36 @@ class _FileReader:
                 files.append(self._read_file("POSIX", identity, records))
         used_files = [file for file in files if _is_used(file)]
         self.use.files = sorted(used_files, key=_first_use)
+        self._note_bytes_beyond()
         self._note_streams()
         self._note_divisions()
+
+    def _direct_accesses(self, identity: int, records: FileRecords) -> RankTrace:
+        """The POSIX accesses of the application itself to a file of MPI-IO, as far as the log tells them apart."""
+        posix = self.traces.get("DXT_POSIX", {}).get(identity, {})
+        mpiio = self.traces.get("DXT_MPIIO", {}).get(identity, {})
+        direct: RankTrace = {}
+        self._accesses_below[identity] = posix
+        has_all_posix = _has_all_accesses(posix, records.posix, "POSIX")
+        has_all_mpiio = _has_all_accesses(mpiio, records.mpiio, "MPIIO")
+        is_assigned = False
+        if has_all_posix and has_all_mpiio and not records.has_deferred_transfers:
+            divided = divide_accesses(posix, mpiio)
+            ranks = {record.rank for record in records.mpiio}
+            # A rank that does not open the file through MPI-IO has no part in it in a description.
+            is_assigned = -1 in ranks or divided.direct.keys() <= ranks
+            if is_assigned:
+                self._accesses_below[identity] = divided.below
+                direct = divided.direct
+
+        # Bytes below MPI-IO may be more than its own: whole blocks are read to write a part of them.
+        moved_bytes = _moved_bytes(direct)
+        for verb in ("read", "written"):
+            beyond = max(0, records.bytes_beyond(verb.upper()) - moved_bytes[verb])
+            self.use.bytes_beyond[verb] += beyond
+            if not is_assigned:
+                self.use.unassigned_bytes[verb] += beyond
+        return direct
 
     def _records_by_file(self, module: str) -> dict[int, list[Record]]:
         records_of_file: dict[int, list[Record]] = {}
@@ -344,7 +385,7 @@ class _FileReader:
         file.has_view_per_access = view_count >= collective_total > 0
         # Darshan with Open MPI writes -1 for offsets of MPI-IO.
         if any((use.accesses["offset"] < 0).any() for use in file.ranks.values()):
-            accesses_below = self.traces.get("DXT_POSIX", {}).get(identity, {})
+            accesses_below = self._accesses_below.get(identity, {})
             not_found = infer_offsets(file, accesses_below, self.arrays)
             self.use.note_loss(
                 "the offsets of MPI-IO accesses are not in the log (Darshan with Open MPI): they are those of the "
@@ -353,6 +394,17 @@ class _FileReader:
             )
         elif not file.made_up:
             divide_arrays(file, self.arrays)
+
+    def _note_bytes_beyond(self) -> None:
+        """Note what POSIX moved in files of MPI-IO that may be accesses of the application."""
+        unassigned = self.use.unassigned_bytes
+        if not unassigned["read"] and not unassigned["written"]:
+            return
+        read = format_count(unassigned["read"], "byte")
+        written = format_count(unassigned["written"], "byte")
+        amounts = f"read {read} and wrote {written}"
+        causes = "data sieving, or accesses of the application itself"
+        self.use.note_loss(f"in files of MPI-IO, POSIX {amounts} more than MPI-IO ({causes}): they are not replayed")
 
     def _note_streams(self) -> None:
         """Note files of C streams; the standard streams are none."""
@@ -415,14 +467,33 @@ def _first_use(file: FileUse) -> float:
     return min(starts, default=0.0)
 
 
-def _has_short_reads(records: Sequence[Record], records_below: Sequence[Record]) -> bool:
-    """Whether POSIX read less than the independent reads of MPI-IO asked for: nothing is behind the end of the file."""
-    collective = sum(record["MPIIO_COLL_READS"] + record["MPIIO_SPLIT_READS"] for record in records)
-    if not records_below or collective:
+def _has_short_reads(records: FileRecords, direct: RankTrace) -> bool:
+    """Whether POSIX read less than the independent reads of MPI-IO asked for: nothing is behind the end of the file.
+
+    Args:
+        direct: POSIX accesses that are not below MPI-IO.
+    """
+    collective = sum(record["MPIIO_COLL_READS"] + record["MPIIO_SPLIT_READS"] for record in records.mpiio)
+    if not records.posix or collective:
         return False
-    requested_bytes = sum(record["MPIIO_BYTES_READ"] for record in records)
-    read_bytes = sum(record["POSIX_BYTES_READ"] for record in records_below)
-    return read_bytes < requested_bytes
+    requested_bytes = sum(record["MPIIO_BYTES_READ"] for record in records.mpiio)
+    read_bytes = sum(record["POSIX_BYTES_READ"] for record in records.posix)
+    return read_bytes - _moved_bytes(direct)["read"] < requested_bytes
+
+
+def _moved_bytes(accesses: RankTrace) -> Counter[str]:
+    """Bytes `read` and `written` by all ranks."""
+    moved: Counter[str] = Counter()
+    for rows in accesses.values():
+        moved["written"] += int(rows["size"][rows["write"]].sum())
+        moved["read"] += int(rows["size"][~rows["write"]].sum())
+    return moved
+
+
+def _has_all_accesses(trace: RankTrace, records: Sequence[Record], prefix: str) -> bool:
+    """Whether DXT has as many accesses to a file as were counted."""
+    counted = sum(record[name] for record in records for name in _TRANSFER_COUNTERS[prefix])
+    return counted == sum(len(accesses) for accesses in trace.values())
 
 
 def _is_created(record: Record, prefix: str) -> bool:

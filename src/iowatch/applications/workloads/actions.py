@@ -129,7 +129,7 @@ class ActionWriter:
             members["collective"] = True
         if step.key.short:
             members["short"] = True
-        if "count" in family.document:
+        if family.is_numbered:
             members["number"] = self._value(step, NUMBER, indices)
         ranks = patterns.select_ranks(step.ranks, family.members)
         if ranks is not None:

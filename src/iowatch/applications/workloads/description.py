@@ -7,7 +7,9 @@ No name of the log goes into the description: files are file1, file2, … in the
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +52,8 @@ def describe_log(path: Path, name: str, phases: int | None = None, grid: Sequenc
     described_phases = []
     for phase in describe_phases(streams, phases):
         described_phases.append({"name": phase.name, "actions": writer.write(phase.nodes)})
+    tables = _Tables()
+    described_phases = tables.replace_in(described_phases)
     # A log without all of its accesses does not say what other ranks would do.
     is_complete = use.traced and not losses
     holds_for_any_ranks = is_complete and make_scalable(families, described_phases, use.ranks)
@@ -61,9 +65,35 @@ def describe_log(path: Path, name: str, phases: int | None = None, grid: Sequenc
     if not holds_for_any_ranks:
         document["ranks"] = use.ranks
     document["parameters"] = {"traced_ranks": use.ranks}
+    if tables.names:
+        document["variables"] = {name: table for table, name in tables.names.items()}
     document["files"] = {family.name: family.document for family in families}
     document["phases"] = described_phases
     return {"description": document, "losses": losses}
+
+
+# Some steps of an expression of the rank (`patterns.describe_ranks`).
+_TABLE = re.compile(r"\((?:\(rank >= \d+\) \+ ){3,}\(rank >= \d+\)\)")
+
+
+@dataclass
+class _Tables:
+    """Tables of steps in expressions; `names` are those of the variables that stand for them."""
+
+    names: dict[str, str] = field(default_factory=dict)
+
+    def replace_in(self, value: Any) -> Any:
+        """Return the same actions with variables in the place of tables."""
+        if isinstance(value, str):
+            return _TABLE.sub(self._name_of, value)
+        if isinstance(value, list):
+            return [self.replace_in(item) for item in value]
+        if isinstance(value, dict):
+            return {key: self.replace_in(item) for key, item in value.items()}
+        return value
+
+    def _name_of(self, match: re.Match[str]) -> str:
+        return self.names.setdefault(match[0], f"steps{len(self.names) + 1}")
 
 
 def _summary(use: LogUse, losses: Sequence[str], holds_for_any_ranks: bool) -> str:

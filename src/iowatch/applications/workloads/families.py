@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,12 +25,14 @@ class Family:
         document: its entry there.
         members: the ranks that have part in the files.
         files: each file, with its number among those of each of its ranks.
+        is_numbered: whether an action says which of the files of a rank it is for.
     """
 
     name: str
     document: dict[str, Any]
     members: tuple[int, ...]
     files: list[tuple[FileUse, Mapping[int, int]]]
+    is_numbered: bool = False
 
 
 @dataclass(frozen=True)
@@ -54,9 +56,10 @@ class _Role:
 
 def group_files(use: LogUse) -> list[Family]:
     """Return the families of the files of a log, in the order of their first use."""
-    shared_count = sum(len(file.ranks) > 1 for file in use.files)
+    stored_files = [file for file in use.files if file.same_as is None]
+    shared_count = sum(len(file.ranks) > 1 for file in stored_files)
     files_of_role: dict[_Role, list[FileUse]] = {}
-    for number, file in enumerate(use.files):
+    for number, file in enumerate(stored_files):
         role = _role_of(file, number, has_own_name=shared_count <= _MAX_NAMED)
         files_of_role.setdefault(role, []).append(file)
     all_ranks = tuple(range(use.ranks))
@@ -64,7 +67,36 @@ def group_files(use: LogUse) -> list[Family]:
     for role, files in _in_order_of_naming(files_of_role, shared_count):
         name = f"file{len(families) + 1}"
         families.append(_build_family(name, files, all_ranks, is_alone=role.members is None))
-    return _merge_subsets(families, all_ranks)
+    families = _merge_subsets(families, all_ranks)
+    return [*families, *_direct_families(families, use)]
+
+
+def _direct_families(families: Sequence[Family], use: LogUse) -> Iterator[Family]:
+    """Yield for each family of MPI-IO what the application did with its files by POSIX."""
+    direct_uses = [file for file in use.files if file.same_as is not None]
+    all_ranks = tuple(range(use.ranks))
+    for family in families:
+        files: list[tuple[FileUse, Mapping[int, int]]] = []
+        members: set[int] = set()
+        largest_end = 1
+        for file, numbers in family.files:
+            for direct in direct_uses:
+                if direct.same_as is file:
+                    files.append((direct, {rank: numbers[rank] for rank in direct.ranks}))
+                    members |= direct.ranks.keys()
+                    ends = [_end_of(direct, rank_use) for rank_use in direct.ranks.values()]
+                    largest_end = max(largest_end, *ends)
+        if not files:
+            continue
+        ordered_members = tuple(sorted(members))
+        document: dict[str, Any] = {"api": "posix", "same_as": family.name}
+        ranks = patterns.select_ranks(ordered_members, all_ranks)
+        if ranks is not None:
+            document["ranks"] = ranks
+        document["bytes"] = largest_end
+        # The file is as long as what either interface does.
+        family.document["bytes"] = max(family.document["bytes"], largest_end)
+        yield Family(f"{family.name}-posix", document, ordered_members, files, family.is_numbered)
 
 
 def _role_of(file: FileUse, number: int, has_own_name: bool) -> _Role:
@@ -120,7 +152,7 @@ def _build_family(name: str, files: Sequence[FileUse], all_ranks: tuple[int, ...
     document["bytes"] = largest_end
     if _is_input(files[0]):
         document["input"] = True
-    return Family(name, document, ordered_members, numbered_files)
+    return Family(name, document, ordered_members, numbered_files, is_numbered=most_files > 1)
 
 
 def _merge_subsets(families: list[Family], all_ranks: tuple[int, ...]) -> list[Family]:
@@ -151,7 +183,7 @@ def _merge_subsets(families: list[Family], all_ranks: tuple[int, ...]) -> list[F
     if ranks is not None:
         document["ranks"] = ranks
     document["bytes"] = max(family.document["bytes"] for family in subsets)
-    merged = Family(first.name, document, tuple(members), files)
+    merged = Family(first.name, document, tuple(members), files, first.is_numbered)
     return [merged, *(family for family in families if family not in subsets)]
 
 
@@ -182,6 +214,8 @@ def _end_of(file: FileUse, use: RankUse) -> int:
 
 def _is_input(file: FileUse) -> bool:
     """Whether the file existed: it is read before it is written, or only opened."""
+    if file.is_given is not None:
+        return file.is_given
     first_accesses = [use.accesses[0] for use in file.ranks.values() if len(use.accesses)]
     if not first_accesses:
         return not file.created

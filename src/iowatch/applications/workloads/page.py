@@ -130,6 +130,8 @@ def _build_page(site: SiteBuild, name: str, path: Path) -> WorkloadPage:
 
 def _describe_file(workload: Workload, name: str) -> FileView:
     file = workload.document["files"][name]
+    if "same_as" in file:
+        return FileView(name, workload.text(file["api"]), f"the same file as {file['same_as']}", "")
     layout = "groups of ranks"
     if "group" not in file:
         layout = workload.text(file.get("layout", "shared"))

@@ -31,6 +31,8 @@ _LONGEST_BODY = 128
 _MANY_NODES, _LONGEST_BODY_OF_MANY = 2_000, 16
 # Shifts of ranks around the job (`(rank + shift) % ranks`) that are tried.
 _MAX_SHIFT = 64
+# Most steps of an expression of the rank, as a share of the ranks.
+_MOST_STEPS = 1 / 3
 # Ranks whose numbers follow no rule are listed one by one up to this many.
 _MAX_LISTED_RANKS = 128
 
@@ -301,7 +303,8 @@ def describe_ranks(values: NDArray[np.int64], ranks: Sequence[int]) -> str:
 
     Returns:
         The first that fits: a number; linear in `rank`; linear in the rank plus a number modulo n; linear in `rank % m`
-        and `rank / m`; linear in `rank / k % m` with one bend or step, as where parts differ by one; else a sum of
+        and `rank / m`; linear in `rank / k % m` with one bend or step, as where parts differ by one; linear in the rank
+        with steps or bends at some ranks, as where a library has put metadata between the parts; else a sum of
         comparisons.
     """
     if (values == values[0]).all():
@@ -311,6 +314,10 @@ def describe_ranks(values: NDArray[np.int64], ranks: Sequence[int]) -> str:
     # The other forms are those of a grid of all ranks.
     if expression is None and np.array_equal(numbers, np.arange(len(numbers))):
         expression = _describe_all_ranks(values, numbers)
+    if expression is None:
+        expression = _stepped(values, numbers)
+    if expression is None:
+        expression = _sectioned(values, numbers)
     if expression is not None:
         return expression
     # Any values can be listed; a rank that is not compared has 0.
@@ -431,6 +438,47 @@ def _bend(values: NDArray[np.int64], x: str) -> str | None:
     return _sum(int(values[0]), factors)
 
 
+def _stepped(values: NDArray[np.int64], ranks: NDArray[np.int64]) -> str | None:
+    """`a + b * rank + c * ((rank >= r) + (rank >= s) + …)` if there are few steps; None otherwise."""
+    # The factor of the rank is the most frequent one between neighbours.
+    factors, remainders = np.divmod(np.diff(values), np.diff(ranks))
+    whole_factors = factors[remainders == 0]
+    if not len(whole_factors):
+        return None
+    candidates, frequencies = np.unique(whole_factors, return_counts=True)
+    slope = candidates[frequencies.argmax()]
+
+    # What is left is constant between the steps.
+    rest = values - slope * ranks
+    steps = np.diff(rest)
+    first_of_step = np.flatnonzero(steps)
+    if len(first_of_step) > _MOST_STEPS * len(ranks):
+        return None
+    ranks_of_height: dict[int, list[int]] = {}
+    for position in first_of_step.tolist():
+        ranks_of_height.setdefault(int(steps[position]), []).append(int(ranks[position + 1]))
+    terms = [(int(slope), "rank")]
+    for height, step_ranks in ranks_of_height.items():
+        comparisons = " + ".join(f"(rank >= {rank})" for rank in step_ranks)
+        terms.append((height, f"({comparisons})" if len(step_ranks) > 1 else comparisons))
+    return _sum(int(rest[0]), terms)
+
+
+def _sectioned(values: NDArray[np.int64], ranks: NDArray[np.int64]) -> str | None:
+    """`a + b * rank + c * max(0, rank - r) + …`: sections with a factor each, if these are few; None otherwise."""
+    if len(ranks) < 3 or (np.diff(ranks) != 1).any():
+        return None
+    slopes = np.diff(values)
+    changes = np.diff(slopes)
+    bends = np.flatnonzero(changes)
+    if len(bends) > _MOST_STEPS * len(ranks):
+        return None
+    factors = [(int(slopes[0]), "rank")]
+    for bend in bends.tolist():
+        factors.append((int(changes[bend]), f"max(0, rank - {int(ranks[bend + 1])})"))
+    return _sum(int(values[0] - slopes[0] * ranks[0]), factors)
+
+
 def count_numbers(nodes: Sequence[Node]) -> int:
     """How many numbers a description of the nodes has, about: what `limit` of a description counts."""
     total = 0
@@ -448,7 +496,7 @@ def _count_numbers_of(values: NDArray[np.int64], ranks: Sequence[int]) -> int:
     if (values == values[0]).all():
         return 1
     expression = describe_ranks(values, ranks)
-    if "==" in expression:
+    if any(word in expression for word in ("==", ">=", "max")):
         return expression.count("rank")
     return 2
 

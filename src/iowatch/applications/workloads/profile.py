@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -40,9 +41,11 @@ def profile_log(
 
     Returns:
         `ranks`; `layers`: per api (`mpiio`, `posix`) numbers of files by sharing, operations and bytes, and `sizes`:
-        `read` and `write` to (size in bytes, number), the most frequent first; `phases`: the seconds of each in which
-        at least one rank reads or writes; `below`: that of `LogUse`; `durations`, None without DXT: of `read` and
-        `write`, for the sizes that take most of the time, (size, seconds of all, deciles .1 to .9 of one transfer).
+        `read` and `write` to (size in bytes, number), the most frequent first; `files`: per api one text for each file,
+        with its operations and bytes; `bytes_beyond`, `unassigned_bytes`: those of `LogUse`; `phases`: the seconds of
+        each in which at least one rank reads or writes; `below`: that of `LogUse`; `durations`, None without DXT: of
+        `read` and `write`, for the sizes that take most of the time, (size, seconds of all, deciles .1 to .9 of one
+        transfer).
     """
     use = read_use(path)
     below = dict(use.below)
@@ -52,8 +55,11 @@ def profile_log(
         if any(is_written for is_written, _ in prepared.values()):
             below.pop("write", None)
     layers = {}
+    counts_of_files = {}
     for api in ("mpiio", "posix"):
-        layers[api] = _count_layer([file for file in use.files if file.api == api], use.ranks)
+        files_of_layer = [file for file in use.files if file.api == api]
+        layers[api] = _count_layer(files_of_layer, use.ranks)
+        counts_of_files[api] = [_format_counts(_count_layer([file], use.ranks)) for file in files_of_layer]
     durations = None
     if use.traced:
         durations = {verb: list(_durations(_transfers(use, verb))) for verb in TRANSFERS}
@@ -61,6 +67,9 @@ def profile_log(
     return {
         "ranks": use.ranks,
         "layers": layers,
+        "files": counts_of_files,
+        "bytes_beyond": dict(use.bytes_beyond),
+        "unassigned_bytes": dict(use.unassigned_bytes),
         "phases": _phase_times(use, streams, phases),
         "below": below,
         "durations": durations,
@@ -76,14 +85,26 @@ def _replayed_files(files: Sequence[FileUse], prepared: Mapping[str, tuple[bool,
             continue
         if file.api == "posix":
             _drop_preparation(file, *prepared[match[1]])
+            was_only_prepared = not any(len(use.accesses) for use in file.ranks.values())
+            if file.same_as is not None and was_only_prepared:
+                continue
         replayed.append(file)
     return replayed
+
+
+def _format_counts(counts: Mapping[str, Any]) -> str:
+    """Operations, bytes and sizes of one file as a text: equal texts are equal counts."""
+    return json.dumps(counts, sort_keys=True)
 
 
 def _drop_preparation(file: FileUse, is_written: bool, inspections: int) -> None:
     """Leave out what benchio's first rank of a file does before phases: write an input, ask for the page cache."""
     use = file.ranks[min(file.ranks)]
-    use.opens = max(use.opens - inspections - is_written, 0)
+    opens_left = inspections + is_written
+    for rank in sorted(file.ranks):
+        dropped_opens = min(file.ranks[rank].opens, opens_left)
+        file.ranks[rank].opens -= dropped_opens
+        opens_left -= dropped_opens
     if not is_written:
         return
     use.opened = (0.0, 0.0)

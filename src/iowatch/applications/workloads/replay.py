@@ -8,6 +8,7 @@ import shlex
 import shutil
 import subprocess
 import tempfile
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -139,6 +140,16 @@ def _compare(original: Mapping[str, Any], replay: Mapping[str, Any]) -> Iterator
             sizes = [original_sizes.get(verb, []), replay_sizes.get(verb, [])]
             if any(sizes):
                 yield ReplayRow(api, f"sizes {verb}", *sizes)
+        matched = sum((Counter(original["files"][api]) & Counter(replay["files"][api])).values())
+        if original["files"][api] or replay["files"][api]:
+            files = max(len(original["files"][api]), len(replay["files"][api]))
+            yield ReplayRow(api, "files with the same operations and bytes", files, matched)
+    # Data sieving is that of MPI; bytes that may be accesses of the application are compared.
+    for verb in ("read", "written"):
+        beyond = [profile["bytes_beyond"].get(verb, 0) for profile in (original, replay)]
+        if any(beyond):
+            may_be_direct = original["unassigned_bytes"].get(verb, 0) > 0
+            yield ReplayRow("mpiio", f"bytes {verb} by POSIX beyond MPI-IO", *beyond, compared=may_be_direct)
     phase_times = zip(original["phases"], replay["phases"], strict=False)
     for number, (original_s, replay_s) in enumerate(phase_times, start=1):
         yield ReplayRow("", f"I/O s of phase {number}", original_s, replay_s, compared=False)
@@ -161,7 +172,9 @@ def preparations(workload: Workload) -> dict[str, tuple[bool, int]]:
             for operation in workload.operations(phase, rank):
                 has_reads |= operation.verb == "read" and operation.size > 0
                 if operation.verb == "create":
-                    creating_phase.setdefault(operation.file, phase)
+                    # What is a file of MPI-IO, too, has the name of that one.
+                    file = workload.document["files"][operation.file]
+                    creating_phase.setdefault(file.get("same_as", operation.file), phase)
         if has_reads:
             reading_phases.append(phase)
     prepared = {}

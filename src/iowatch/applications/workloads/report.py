@@ -107,6 +107,8 @@ def render_workload(document: Mapping[str, Any], workload: Workload, console: Co
     for name, file in document["files"].items():
         layout = f"group {file['group']}" if "group" in file else "shared"
         words = [workload.text(file["api"]), workload.text(file.get("layout", layout))]
+        if "same_as" in file:
+            words[1] = f"the same file as {file['same_as']}"
         if file.get("input"):
             words.append("input")
         console.print(f"  {name}: {', '.join(words)}", markup=False)

@@ -40,7 +40,7 @@ def _is_per_process(family: Family) -> bool:
 
 def _is_regular(family: Family, ranks: int) -> bool:
     """Whether all ranks do the same, in files of their own or in equal parts of a shared file."""
-    if {"ranks", "group"} & family.document.keys():
+    if {"ranks", "group", "same_as"} & family.document.keys():
         return False
     if _is_per_process(family):
         return _are_same_files(family, ranks)

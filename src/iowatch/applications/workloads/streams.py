@@ -118,7 +118,11 @@ class Streams:
     def _opening_key(self, family: Family, file: FileUse, session: _OpenSession, first_session: _OpenSession) -> Key:
         """How the ranks open a file for one session."""
         verbs = session.verbs
-        if session is first_session:
+        if file.has_two_interfaces:
+            # It is made once, and never removed: the other interface has data in it.
+            is_given = file.is_made_by_other or family.document.get("input", False)
+            is_created = session is first_session and not is_given
+        elif session is first_session:
             is_written_or_mpi = verbs != {"read"} or file.api == "mpiio"
             is_created = not family.document.get("input") and is_written_or_mpi
         else:

@@ -59,6 +59,10 @@ class FileUse:
         has_views: whether a file view was set.
         has_view_per_access: whether one was set for each collective access, at least.
         has_short_reads: whether its independent reads got fewer bytes than they asked for.
+        same_as: the use of the same file through MPI-IO, where this one is by POSIX.
+        has_two_interfaces: whether the application uses the file through MPI-IO and by POSIX.
+        is_made_by_other: whether the other interface makes the file before it is opened through this one.
+        is_given: whether the file exists before the application; None: as its accesses say.
     """
 
     api: str
@@ -70,6 +74,10 @@ class FileUse:
     has_views: bool = False
     has_view_per_access: bool = False
     has_short_reads: bool = False
+    same_as: FileUse | None = None
+    has_two_interfaces: bool = False
+    is_made_by_other: bool = False
+    is_given: bool | None = None
 
     def ends(self, rows: NDArray[np.void]) -> NDArray[np.int64]:
         """Return the end of each of its accesses, of the whole array where one is a part of an array."""

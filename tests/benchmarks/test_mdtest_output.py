@@ -250,3 +250,11 @@ def test_number_that_is_wider_than_its_column_is_read() -> None:
     output = parse(text.replace("10351001269.583 10351001269.583 1", "1035100126.583 10351001269.583 1"))
     assert output.status == "incomplete"
     assert samples(output, "remove") is None
+
+
+def test_version_that_lost_a_number_is_refused() -> None:
+    """It decides what the table means and whether nodes are counted."""
+    text = (DATA / "mdtest-1.9.3-lanl.txt").read_text()
+    output = parse(text.replace("mdtest-1.9.3 was", "mdtest-1.9 was"))
+    assert (output.status, output.results) == ("incomplete", ())
+    assert "the line 'was launched with' is missing or damaged" in str(output.reason)

@@ -122,7 +122,10 @@ class _Iteration:
 
 _FIELDS: parsing.FieldTable = {
     "launches": (
-        re.compile(r"mdtest-(\d+\.\d+[\w.+-]*) was launched with (\d{1,9}) total task\(s\) on (\d{1,9}) node\(s\)"),
+        re.compile(
+            r"mdtest-(\d+\.\d+(?:\.\d+|alpha\d+)[\w.+-]*) was launched with (\d{1,9}) total task\(s\)"
+            r" on (\d{1,9}) node\(s\)"
+        ),
         lambda version, ranks, nodes: _Launch(version, int(ranks), int(nodes)),
     ),
     "items": (

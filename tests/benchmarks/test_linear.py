@@ -74,7 +74,8 @@ def growths(output: bytes) -> Iterator[Growth]:
     lines = {re.sub(rb"\d+", b"0", line): line for line in output.split(b"\n")}
     for line in [*lines.values()][:: max(1, len(lines) // 12)]:
         yield Growth(f"lines {line[:60]!r}", _with_lines(output, line), LINES)
-    copies = max(2, COPIES_BYTES // len(output))
+    # Some captured outputs are empty.
+    copies = max(2, COPIES_BYTES // max(1, len(output)))
     yield Growth("copies", lambda count: output * count, copies)
 
 

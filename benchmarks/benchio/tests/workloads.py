@@ -283,7 +283,8 @@ class Workloads(unittest.TestCase):
             "{create: p, number: 1, ranks: rank == 0}, {write: p, number: 1, offset: 0, size: 100, ranks: rank == 0},"
             " {close: p, number: 1, ranks: rank == 0}, {open: a, number: 1, mode: write},"
             " {write: a, number: 1, offset: 100 + rank * 50, size: 50, collective: true}, {close: a, number: 1},"
-            " barrier, {open: p, number: 1}, {read: p, number: 1, offset: 0, size: 100 + ranks * 50}, {close: p, number: 1}",
+            " barrier, {open: p, number: 1}, {read: p, number: 1, offset: 0, size: 100 + ranks * 50},"
+            " {close: p, number: 1}",
         )
         done = launch.run(RANKS, *self.options("--verify", "--repeat", "2"))
         self.assertEqual((done.returncode, done.stderr), (0, ""))

@@ -269,10 +269,10 @@ class _FileReader:
             if direct:
                 files.append(direct_use(file, records, direct))
         mpiio_paths = tuple(self.names[identity] for identity in mpiio_records if identity in self.names)
-        for identity, records in posix_records.items():
-            is_below = identity in mpiio_records
-            if not is_below and not _is_of_mpi(self.names.get(identity, ""), mpiio_paths):
-                files.append(self._read_file("POSIX", identity, records))
+        for identity, posix_records_of_file in posix_records.items():
+            is_of_mpiio = identity in mpiio_records
+            if not is_of_mpiio and not _is_of_mpi(self.names.get(identity, ""), mpiio_paths):
+                files.append(self._read_file("POSIX", identity, posix_records_of_file))
         used_files = [file for file in files if _is_used(file)]
         self.use.files = sorted(used_files, key=_first_use)
         self._note_bytes_beyond()

@@ -20,8 +20,8 @@ from click.testing import Result
 
 from iowatch.applications.workloads.description import describe_log
 from iowatch.applications.workloads.divisions import Arrays
-from iowatch.applications.workloads.patterns import describe_ranks
 from iowatch.applications.workloads.profile import profile_log
+from iowatch.applications.workloads.rank_expressions import describe_ranks
 from iowatch.benchmarks.workloads import Operation, Workload, data_bytes, evaluate, file_count, format_description
 from iowatch.core import InputError
 from iowatch.darshan import DarshanReader

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from iowatch.applications.workloads import patterns
+from iowatch.applications.workloads import patterns, rank_expressions
 from iowatch.applications.workloads.divisions import Division, Pieces
 from iowatch.applications.workloads.families import Family
 from iowatch.applications.workloads.patterns import NUMBER, OFFSET, SIZE, STRIDE
@@ -80,7 +80,7 @@ class ActionWriter:
             return None
         action = self._step(replace(step, strides=step.strides[1:]), indices)
         members: dict[str, Any] = {"count": node.count}
-        stride = _number(patterns.describe_ranks(moves[OFFSET], step.ranks))
+        stride = _number(rank_expressions.describe_ranks(moves[OFFSET], step.ranks))
         if stride != action["size"]:
             members["stride"] = stride
         return _insert_behind_size(action, members)
@@ -106,7 +106,7 @@ class ActionWriter:
 
     def _pause(self, step: patterns.Step) -> dict[str, Any]:
         action: dict[str, Any] = {"compute": round(step.seconds / step.times, 6)}
-        ranks = patterns.select_ranks(step.ranks, range(self.ranks))
+        ranks = rank_expressions.select_ranks(step.ranks, range(self.ranks))
         if ranks is not None:
             action["ranks"] = ranks
         return action
@@ -131,17 +131,17 @@ class ActionWriter:
             members["short"] = True
         if family.is_numbered:
             members["number"] = self._value(step, NUMBER, indices)
-        ranks = patterns.select_ranks(step.ranks, family.members)
+        ranks = rank_expressions.select_ranks(step.ranks, family.members)
         if ranks is not None:
             members["ranks"] = ranks
         return members
 
     def _value(self, step: patterns.Step, row: int, indices: tuple[str, ...]) -> int | str:
         """The expression of a row of `Step.places`: that of the first turn, and what each repeat around it adds."""
-        terms = [patterns.describe_ranks(step.places[row], step.ranks)]
+        terms = [rank_expressions.describe_ranks(step.places[row], step.ranks)]
         # The outermost repeat is the first index and the last stride.
         for index, stride in zip(indices, reversed(step.strides), strict=True):
-            factor = patterns.describe_ranks(stride[row], step.ranks)
+            factor = rank_expressions.describe_ranks(stride[row], step.ranks)
             if not _is_number(factor):
                 factor = f"({factor})"
             if factor != "0":
@@ -197,7 +197,7 @@ def _describe_dimensions(
 ) -> list[int | str]:
     """One expression of the rank for each dimension; `rows` are those of the ranks in the lengths of a division."""
     lengths_of_dimensions = np.array(lengths, np.int64)[rows].T
-    return [_number(patterns.describe_ranks(values, ranks)) for values in lengths_of_dimensions]
+    return [_number(rank_expressions.describe_ranks(values, ranks)) for values in lengths_of_dimensions]
 
 
 def _list_of_pieces(pieces: Pieces, ranks: Sequence[int], offset: str) -> list[list[int | str]]:
@@ -207,8 +207,8 @@ def _list_of_pieces(pieces: Pieces, ranks: Sequence[int], offset: str) -> list[l
     pieces_of_ranks = np.moveaxis(np.array(pieces.pieces, np.int64)[rows], 0, -1)
     described = []
     for starts, sizes in pieces_of_ranks:
-        start = _add_expressions(offset, patterns.describe_ranks(starts, ranks))
-        described.append([start, _number(patterns.describe_ranks(sizes, ranks))])
+        start = _add_expressions(offset, rank_expressions.describe_ranks(starts, ranks))
+        described.append([start, _number(rank_expressions.describe_ranks(sizes, ranks))])
     return described
 
 

@@ -72,7 +72,7 @@ def describe_log(path: Path, name: str, phases: int | None = None, grid: Sequenc
     return {"description": document, "losses": losses}
 
 
-# Some steps of an expression of the rank (`patterns.describe_ranks`).
+# Some steps of an expression of the rank (`rank_expressions.describe_ranks`).
 _TABLE = re.compile(r"\((?:\(rank >= \d+\) \+ ){3,}\(rank >= \d+\)\)")
 
 

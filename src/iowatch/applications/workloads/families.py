@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from iowatch.applications.workloads import patterns
+from iowatch.applications.workloads import rank_expressions
 from iowatch.applications.workloads.accesses import LogUse
 from iowatch.applications.workloads.uses import FileUse, RankUse
 
@@ -90,7 +90,7 @@ def _direct_families(families: Sequence[Family], use: LogUse) -> Iterator[Family
             continue
         ordered_members = tuple(sorted(members))
         document: dict[str, Any] = {"api": "posix", "same_as": family.name}
-        ranks = patterns.select_ranks(ordered_members, all_ranks)
+        ranks = rank_expressions.select_ranks(ordered_members, all_ranks)
         if ranks is not None:
             document["ranks"] = ranks
         document["bytes"] = largest_end
@@ -143,7 +143,7 @@ def _build_family(name: str, files: Sequence[FileUse], all_ranks: tuple[int, ...
     document: dict[str, Any] = {"api": files[0].api}
     if is_alone and len(all_ranks) > 1:
         document["layout"] = "per-process"
-    ranks = patterns.select_ranks(ordered_members, all_ranks)
+    ranks = rank_expressions.select_ranks(ordered_members, all_ranks)
     if ranks is not None:
         document["ranks"] = ranks
     most_files = max(counts.values())
@@ -178,8 +178,8 @@ def _merge_subsets(families: list[Family], all_ranks: tuple[int, ...]) -> list[F
     groups = np.array([lowest_of_group[rank] for rank in members])
     first = subsets[0]
     document = {key: value for key, value in first.document.items() if key != "ranks"}
-    document["group"] = patterns.describe_ranks(groups, tuple(members))
-    ranks = patterns.select_ranks(members, all_ranks)
+    document["group"] = rank_expressions.describe_ranks(groups, tuple(members))
+    ranks = rank_expressions.select_ranks(members, all_ranks)
     if ranks is not None:
         document["ranks"] = ranks
     document["bytes"] = max(family.document["bytes"] for family in subsets)

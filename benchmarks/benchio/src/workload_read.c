@@ -288,7 +288,8 @@ static bool read_same_as(struct reader *r, const struct tree *t, struct workload
     const struct workload_file *other = &r->workload->file[f->same_as];
     if (other->same_as >= 0 || backends[other->api].backend->has_layout ||
         backends[f->api].backend->has_layout)
-        return complain_at(&r->complaint, place, "it is for a file of posix that is one of mpiio, or reverse");
+        return complain_at(&r->complaint, place,
+                           "it is for a file of posix that is one of mpiio, or reverse");
     return true;
 }
 
@@ -297,11 +298,8 @@ static bool read_file(struct reader *r, const struct tree *t, struct workload_fi
                                        "count",    "bytes",      "input", "hints",
                                        "datasets", "attributes", "align", "collective_metadata",
                                        "folder",   "same_as",    NULL};
-    *f = (struct workload_file){.place = t,
-                                .name = t->key,
-                                .comm = MPI_COMM_NULL,
-                                .hints = tree_find(t, "hints"),
-                                .same_as = -1};
+    *f = (struct workload_file){
+        .place = t, .name = t->key, .comm = MPI_COMM_NULL, .hints = tree_find(t, "hints"), .same_as = -1};
     if (!is_word(t->key, "-_"))
         return complain_at(&r->complaint, t, "expected a name of a-z, 0-9, - and _");
     const struct tree *layout, *folder;

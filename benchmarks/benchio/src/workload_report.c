@@ -123,8 +123,7 @@ static void write_files(struct json *json, const struct workload *w) {
         json_string(json, "name", f->name);
         json_string(json, "api", backends[f->api].name);
         const struct workload_file *stored = workload_stored_file(w, f);
-        json_string(json, "layout",
-                    stored->group.expression != NULL ? "groups" : file_names[stored->layout]);
+        json_string(json, "layout", stored->group.expression != NULL ? "groups" : file_names[stored->layout]);
         json_close(json, '}');
     }
     json_close(json, ']');

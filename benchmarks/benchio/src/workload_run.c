@@ -359,8 +359,7 @@ static void remove_files(struct run *r) {
     char path[PATH_MAX];
     for (int i = 0; i < r->workload->file_n; i++) {
         const struct workload_file *f = &r->workload->file[i];
-        bool mine =
-            f->member && f->comm_rank == 0 && !workload_stored_file(r->workload, f)->is_input;
+        bool mine = f->member && f->comm_rank == 0 && !workload_stored_file(r->workload, f)->is_input;
         for (int64_t number = 0; mine && number < f->copies; number++) {
             path_of(r, f, number, path);
             CHECK_POSIX(r->context, path, "unlink", unlink(path) == 0 || errno == ENOENT);

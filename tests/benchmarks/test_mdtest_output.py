@@ -258,3 +258,22 @@ def test_version_that_lost_a_number_is_refused() -> None:
     output = parse(text.replace("mdtest-1.9.3 was", "mdtest-1.9 was"))
     assert (output.status, output.results) == ("incomplete", ())
     assert "the line 'was launched with' is missing or damaged" in str(output.reason)
+
+
+@pytest.mark.parametrize(
+    ("directories", "status"),
+    [
+        # IOR's mdtest 1.9.3 and the one before it, with -v and without -d.
+        ("dirpath(s):\n\t./out\ndirs_only               : False\n", "ok"),
+        ("dirpath(s):\ndirs_only               : False\n", "ok"),
+        # The end of the command line is missing, or nothing tells.
+        ("dirpath(s):\n\t/scratch/out\ndirs_only               : False\n", "incomplete"),
+        ("", "incomplete"),
+    ],
+)
+def test_command_line_without_a_directory_needs_the_default_path(directories: str, status: str) -> None:
+    rates = {"File creation": (100.0, 100.0, 100.0, 0.0), "Tree creation": (50.0, 50.0, 50.0, 0.0)}
+    text = old_output("1.9.3", '"-C" "-n" "10"', rates, tasks=2, files=20, before=directories)
+    output = parse(text.replace('"-d" "/scratch/out" ', ""))
+    assert output.status == status
+    assert status == "ok" or "names no directory (-d)" in str(output.reason)

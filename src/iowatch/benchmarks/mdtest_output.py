@@ -47,6 +47,10 @@ _LARGEST_LEAD = 2.0
 # Share by which the creation may seem to end before its stonewall: it may start before its time is taken.
 _STONEWALL_TOLERANCE = 0.05
 
+# With `-v`, the directories of `-d` follow the line `dirpath(s):`: none before IOR, the default path in IOR.
+_NO_DIRECTORY = re.compile(r"dirs_only +: (?:True|False)|\s*\./out")
+_DEFAULT_PATH = "./out"
+
 _ROW = re.compile(r" {3}([A-Z][a-z]+ [a-z]+) {0,30}(:?)((?: {1,40}\d{1,15}\.\d{3}){1,8})")
 _DAMAGED_ROW = re.compile(r" {1,3}(?:Directory|File|Tree) [a-z]+")
 _ITERATION = re.compile(
@@ -164,9 +168,13 @@ class _MdtestReader:
         self.fields: dict[str, list[Any]] = {name: [] for name in _FIELDS}
         self.iterations: dict[str, list[_Iteration]] = {name: [] for name in _OPERATIONS}
         self._damaged_rows = 0
+        self._last_line = ""
 
     def read(self, line: str) -> None:
         """Read one cleaned line."""
+        if _NO_DIRECTORY.fullmatch(line) and self._last_line == "dirpath(s):":
+            self.fields["paths"].append(_DEFAULT_PATH)
+        self._last_line = line
         if line.startswith("V-"):
             # With `-V`, one line per file: few of them are of an iteration.
             if line.endswith(" ops/sec"):
@@ -266,8 +274,8 @@ def _command_fault(line: CommandLine, paths: list[str]) -> str | None:
         return f"-z {line.value('z')}: a tree of this depth is not plausible"
     if not _API.fullmatch(line.value("a", "POSIX") or ""):
         return f"-a {line.value('a')} is no interface"
-    # Without -d, mdtest writes to ./out; another path shows that the end of the command line is missing.
-    if "d" not in line.names and paths != ["./out"]:
+    # Without -d, mdtest says that it writes to its default path; otherwise the end of the command line may be missing.
+    if "d" not in line.names and _DEFAULT_PATH not in paths:
         return "the command line names no directory (-d), so it may be truncated"
     return None
 

@@ -51,7 +51,9 @@ OF_TWO_RANKS = [path for path in sorted(DATA.iterdir()) if not path.name.startsw
 @pytest.mark.parametrize("path", OF_TWO_RANKS, ids=lambda path: path.name)
 def test_unexpected_number_of_ranks_is_a_failure(path: Path) -> None:
     tool = path.name.partition("-")[0]
-    assert parse_output_file(tool, path, ranks=2, fresh=True).status == "ok"
+    # A session refuses an output without IOR's summary, which only other programs that contain IOR print.
+    is_of_session = "part-of-a-program" not in path.name
+    assert parse_output_file(tool, path, ranks=2, fresh=is_of_session).status == "ok"
     output = parse_output_file(tool, path, ranks=4)
     assert output.status == "failed"
     assert "4 ranks were requested" in str(output.reason)

@@ -425,19 +425,24 @@ def _find_program(probe: ProgramProbe, flavour: MpiInstallation) -> str | None:
     """Return the path of a program on PATH, linked against this MPI if it uses MPI."""
     path = shutil.which(probe.program)
     if path is None:
-        _warn_of_file_without_permission(probe.program)
+        _warn_of_files_without_permission(probe.program)
     if path and probe.uses_mpi and not flavour.serves(path):
         return None
     return path
 
 
-@cache
-def _warn_of_file_without_permission(program: str) -> None:
-    """Say, once, that a program is there and cannot be started: "not found" would not help."""
+def _warn_of_files_without_permission(program: str) -> None:
+    """Say that a program is there and cannot be started: "not found" would not help."""
     for directory in os.get_exec_path():
         path = Path(directory) / program
         if path.is_file() and not os.access(path, os.X_OK):
-            _LOG.warning("%s exists, but is not executable: it is not used", path)
+            _warn_of_file_without_permission(path)
+
+
+@cache
+def _warn_of_file_without_permission(path: Path) -> None:
+    """Say it once: each MPI of a system asks for the same programs."""
+    _LOG.warning("%s exists, but is not executable: it is not used", path)
 
 
 def probe_darshan_runtime(flavour: MpiInstallation) -> StackPart | None:

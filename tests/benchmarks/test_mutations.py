@@ -35,6 +35,7 @@ from tests.benchmarks.mutations import (
     lose_block,
     noise,
     several_mutations,
+    truncate_start,
 )
 
 COUNT = int(os.environ.get("IOWATCH_MUTATIONS", "12000"))
@@ -138,6 +139,11 @@ def _open_ended(path: Path) -> bool:
     return path.suffix == ".csv" or path.parent.name.endswith("_csv") or path.parent.name.startswith("script")
 
 
+def _begins_with_another_program(mutation: Mutation, intact: Intact) -> bool:
+    """Whether what is left begins with the second program of several: an output of that program alone looks the same."""
+    return mutation is truncate_start and intact.tool == "h5bench" and intact.path.name.endswith("write-read.txt")
+
+
 def _is_phase(key: str) -> bool:
     return any(f"{phase}_time" in key for phase in ("open", "transfer", "sync", "close"))
 
@@ -183,7 +189,8 @@ def _check_exactly(mutation: Mutation, intact: Intact, other: Intact, output: Ou
         allowed = printed.get(key, Counter()) + (others.get(key, Counter()) if two_runs else Counter())
         allowed = allowed + allowed if two_runs else allowed
         assert _within(samples, allowed), f"{where}\n{key}\n{samples - allowed}"
-    if output.status == "ok" and not two_runs and not _open_ended(intact.path):
+    may_lack_parts = _open_ended(intact.path) or _begins_with_another_program(mutation, intact)
+    if output.status == "ok" and not two_runs and not may_lack_parts:
         assert found.keys() == given.keys(), where
         assert all(found[key].total() == given[key].total() for key in given), where
 

@@ -140,7 +140,7 @@ def _open_ended(path: Path) -> bool:
 
 
 def _begins_with_another_program(mutation: Mutation, intact: Intact) -> bool:
-    """Whether what is left begins with the second program of several: an output of that program alone looks the same."""
+    """Whether what is left may begin with the second of two programs: an output of that one alone looks the same."""
     return mutation is truncate_start and intact.tool == "h5bench" and intact.path.name.endswith("write-read.txt")
 
 

@@ -292,6 +292,9 @@ def file_faults(root: Path) -> Iterator[str]:
         path.parent.mkdir(parents=True, exist_ok=True)
         before = path.read_bytes() if path.exists() else None
         for label, (content, _, message) in REFUSED.items():
+            # A day that is none is a fault of its entry there, and the file of this case has no entry.
+            if label == "no day" and "events" in place:
+                continue
             path.write_text(content)
             code, text = run_cli(*command)
             if code != 2 or message not in text or path.name not in text or len(text) > 1000 or is_unsafe(text):

@@ -28,7 +28,7 @@ from functools import partial
 from html import escape as escape_html
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from pydantic import Field, StringConstraints, create_model, model_validator
 
@@ -226,8 +226,8 @@ class NotifySettings(yamlfile.ClosedModel):
         return self
 
     def page_link(self, page: str) -> str | None:
-        """Address of a page of the published site."""
-        return f"{self.dashboard.rstrip('/')}/{page}" if self.dashboard else None
+        """Address of a page of the published site; characters of identifiers that no address may have are quoted."""
+        return f"{self.dashboard.rstrip('/')}/{quote(page)}" if self.dashboard else None
 
 
 # Below the limits of the servers (Slack truncates at 40,000 characters, Mattermost rejects more than 16,383).

@@ -24,7 +24,6 @@ from iowatch.core import (
     DAY_S,
     InputError,
     IowatchError,
-    escape_controls,
     exclusive_file_lock,
     format_count,
     format_local_time,
@@ -185,22 +184,20 @@ class _NoticeComposer:
             key = f"session {first.uuid} {hashlib.sha256(kinds_of_problems.encode()).hexdigest()[:16]}"
         in_succession = _count_faulty(history, [row for row in ended if row.started_at <= newest.started_at])
         repeated = f", {in_succession} sessions in succession" if in_succession > 1 else ""
-        # Reasons have names of runs, as a suite or an import wrote them.
-        sentences = [escape_controls(sentence) for sentence in faults.sentences]
-        title = f"{self.system}: session of suite {newest.suite} not in order{repeated}: {sentences[0]}"
+        title = f"{self.system}: session of suite {newest.suite} not in order{repeated}: {faults.sentences[0]}"
         return Notice(
             kind="session",
             key=key,
             system=self.system,
             title=title,
-            lines=(*sentences, f"iowatch history show {newest.uuid}"),
+            lines=(*faults.sentences, f"iowatch history show {newest.uuid}"),
             details=(),
             link=self.settings.page_link(f"session/{newest.uuid}.html"),
             facts={
                 "session": newest.uuid,
                 "suite": newest.suite,
                 "status": newest.status,
-                "problems": sentences,
+                "problems": list(faults.sentences),
                 "in_succession": in_succession,
             },
             made_at=int(self.now.timestamp()),

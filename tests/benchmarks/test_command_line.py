@@ -62,6 +62,9 @@ def test_negative_value() -> None:
 def test_missing_values() -> None:
     assert read_command_line("ior -t 1m -b", SYNTAX).without_value == ("b",)
     assert read_command_line("ior -t= -w", SYNTAX).without_value == ("t",)
+    # The value is lost, and the next option is none.
+    line = read_command_line("ior -b  -F -w", SYNTAX)
+    assert (line.without_value, line.is_set("F")) == (("b",), True)
     assert read_command_line("ior --dfs.pool=", SYNTAX).without_value == ("dfs.pool",)
 
 

@@ -117,9 +117,12 @@ class _Arguments:
         return next(self._words, None) if word is None else word
 
     def take_value(self) -> str | None:
-        """Return the next word if it is no option; None if it is one, or after the last."""
+        """Return the next word if it is no option; None if it is one, or after the last.
+
+        A negative number (`-Q -1`) is no option.
+        """
         word = self.take()
-        if word is not None and word.startswith("-"):
+        if word is not None and word.startswith("-") and not word[1:2].isdecimal():
             self._next = word
             return None
         return word
@@ -167,6 +170,6 @@ def _read_letters(text: str, arguments: _Arguments, syntax: CommandLineSyntax) -
     for flag in flags:
         arguments.options.append(GivenOption(flag, value if has_equals else None))
     if letter:
-        # A negative number (`-Q -1`) is a value, too.
         is_in_word = has_equals or value != ""
-        arguments.add(letter, value if is_in_word else arguments.take())
+        # The option after a lost value is no value: `-i  -u` would run without -u.
+        arguments.add(letter, value if is_in_word else arguments.take_value())

@@ -266,7 +266,7 @@ def test_version_that_lost_a_number_is_refused() -> None:
         # IOR's mdtest 1.9.3 and the one before it, with -v and without -d.
         ("dirpath(s):\n\t./out\ndirs_only               : False\n", "ok"),
         ("dirpath(s):\ndirs_only               : False\n", "ok"),
-        # The end of the command line is missing, or nothing tells.
+        # The end of the command line is missing, or nothing states the directory.
         ("dirpath(s):\n\t/scratch/out\ndirs_only               : False\n", "incomplete"),
         ("", "incomplete"),
     ],

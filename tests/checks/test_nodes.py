@@ -78,9 +78,9 @@ def test_one_task_of_a_node_answers(tmp_path: Path, variable: str) -> None:
         ([("n1", LUSTRE, OPEN_MPI), ("n2", LUSTRE, OTHER)], [f"node n2 loads the MPI '{OTHER}', n1 '{OPEN_MPI}'"]),
         (
             [("n1", LUSTRE, OPEN_MPI), ("n1", LUSTRE, OPEN_MPI)],
-            ["of 2 nodes only these told their scratch and MPI: n1 (see prepare.err)"],
+            ["of 2 nodes only these reported their scratch and MPI: n1 (see prepare.err)"],
         ),
-        ([], ["of 2 nodes only these told their scratch and MPI: none (see prepare.err)"]),
+        ([], ["of 2 nodes only these reported their scratch and MPI: none (see prepare.err)"]),
     ],
 )
 def test_nodes_that_differ_are_a_failure(tmp_path: Path, lines: list[tuple[str, str, str]], reasons: list[str]) -> None:

@@ -111,7 +111,7 @@ def test_quiet_night_prints_only_what_is_not_in_order(tmp_path: Path, run: int, 
 
 
 def test_wrong_words_build_no_pages(tmp_path: Path) -> None:
-    """They are the same as before; overdue sessions are told all the same."""
+    """They are the same as before; overdue sessions are reported all the same."""
     code, calls = nightly(tmp_path, "--suite", "nope", run=2)
     assert code == 2
     assert calls == ["run --night --suite nope", "notify --system local"]

@@ -36,7 +36,7 @@ def test_cron_lines_are_valid(name: str) -> None:
         assert all(low <= int(number) <= high for number in re.findall(r"\d+", field.split("/")[0]))
     command = line.split("&&")[1]
     assert " nightly " in command
-    # Nothing between the night and the scheduler that tells of its exit code or its output.
+    # Nothing between the night and the scheduler that hides its exit code or its output.
     assert not re.search(r">|\||;|/dev/null", command)
     # cron turns an unescaped % into a line break (crontab(5)).
     assert "%" not in line
@@ -74,7 +74,7 @@ def test_gitlab_file_has_the_required_fields() -> None:
     job = document["nightly"]
     assert job["stage"] in document["stages"]
     assert all(isinstance(line, str) for line in job["script"])
-    assert "allow_failure" not in job  # nobody is told of a job that may fail
+    assert "allow_failure" not in job  # nobody is notified of a job that may fail
     assert f'--junit "$CI_PROJECT_DIR/{job["artifacts"]["reports"]["junit"]}"' in job["script"][0]
 
 

@@ -208,7 +208,7 @@ def test_ab_runs_and_runs_of_one_day_do_not_extend_the_history(history: History)
 
 
 def test_step_within_one_day_is_not_denied(history: History, root: Path, cli: Cli) -> None:
-    """Sixteen sessions of one day are no history of seven days; the step of x0.004 that detection found is told."""
+    """Sixteen sessions of one day are no history of seven days; the step of x0.004 that detection found is reported."""
     assert root
     for number in range(16):
         level = 1000.0 if number < 9 else 4.0
@@ -217,8 +217,8 @@ def test_step_within_one_day_is_not_denied(history: History, root: Path, cli: Cl
     extent = history_extent(history, ["site"])
     assert (extent.days, extent.assessable, extent.stepped) == (1, 0, 1)
     assert extent.largest_step == pytest.approx(0.004, rel=0.05)  # of levels with some noise
-    told = r"; a step is in 1 of 2 series all the same, the largest ×0\.00\d+ \(`iowatch detect` lists them\)\n$"
-    assert re.search(told, cli("findings", "list").stdout)
+    step = r"; a step is in 1 of 2 series all the same, the largest ×0\.00\d+ \(`iowatch detect` lists them\)\n$"
+    assert re.search(step, cli("findings", "list").stdout)
     # From the seventh day on findings report it.
     days(history, 1, MIN_OBSERVATIONS, {"write": 4.0, "read": 500.0})
     update_findings(history, "site")

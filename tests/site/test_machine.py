@@ -76,7 +76,7 @@ def test_launcher_and_its_configuration_are_recorded(tmp_path: Path) -> None:
 
 
 def test_facts_that_are_not_set_are_recorded_as_such(tmp_path: Path) -> None:
-    """So that they can be told from those that could not be recorded."""
+    """So that they can be distinguished from those that could not be recorded."""
     facts = collect_facts(tmp_path, tmp_path, os.environ["PATH"], HOME=str(tmp_path))
     assert "launcher" not in facts
     assert isinstance(facts["preload"], dict)

@@ -90,7 +90,7 @@ def interface_name(test: IorTest, command: IorCommand) -> str:
     """Return the interface in capitals: what `-a` asks for, or the default of the build.
 
     Raises:
-        FieldError: another one was used, as far as the output tells.
+        FieldError: another one was used, as far as the output states.
     """
     requested = (command.value("a", "api") or "").upper()
     for printed in (_text(test, "api"), test.summary_api):

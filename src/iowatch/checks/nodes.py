@@ -89,7 +89,7 @@ def differences_between_nodes(run: CheckedRun) -> list[str]:
     if len(names) < run.case.nodes:
         answered = ", ".join(names) or "none"
         count = format_count(run.case.nodes, "node")
-        return [f"of {count} only these told their scratch and MPI: {answered} (see {PREPARATION.stderr})"]
+        return [f"of {count} only these reported their scratch and MPI: {answered} (see {PREPARATION.stderr})"]
     first_name, *other_names = names
     first = facts[first_name]
     reasons: list[str] = []

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 PROCESSOR_PRESSURE = "cpu_pressure"
-"""Name of the covariate that tells whether a node is saturated."""
+"""Name of the covariate that states whether a node is saturated."""
 
 Side = Literal["before", "after"]
 SIDES: tuple[Side, ...] = ("before", "after")

@@ -195,7 +195,7 @@ class IssueChannel(ChannelSettings):
     directory: str
 
 
-# Suites run at least once in a quarter of a year; with more hours nobody would be told that a system is not measured.
+# Suites run at least once in a quarter of a year; with more hours nobody would be notified of a system without sessions.
 _MAX_OVERDUE_HOURS = 92 * 24.0
 
 

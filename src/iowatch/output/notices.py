@@ -97,7 +97,7 @@ def _pending_updates(finding: Finding, states: Mapping[str, str] | None, suspect
         return ()
     if finding.updates and not finding.pending:
         return format_updates(finding)
-    # The first call, or one without its outbox: nobody was told what waits for a decision.
+    # The first call, or one without its outbox: nobody was notified of what waits for a decision.
     if states is None:
         return ("not reported before",) if finding.needs_action else ()
     # An update of the findings without `iowatch notify` shows only in the state.
@@ -171,7 +171,7 @@ class _NoticeComposer:
             ended: sessions of its suite, newest first.
         """
         if faults.runs:
-            # Each such night is told: results are lost for good.
+            # Each such night is reported: its results cannot be measured later.
             key = f"session {newest.uuid}"
         else:
             # The oldest of the last sessions with these problems identifies the notice.

@@ -160,7 +160,7 @@ def lost_references(history: History, session: SessionRow, referenced: int) -> s
         return None
     return (
         f"{format_count(before, 'result')} had a reference in the last sessions, and {referenced} in this one: look at "
-        f"reference/bandwidth/{session.system}.yaml of the site (told for {_COMPARED_SESSIONS} sessions)"
+        f"reference/bandwidth/{session.system}.yaml of the site (reported for {_COMPARED_SESSIONS} sessions)"
     )
 
 

@@ -1,4 +1,4 @@
-"""Whether the history still has all sessions of a system: its chain, and the ledger of this checkout, tell.
+"""Whether the history still has all sessions of a system: by its chain and the ledger of this checkout.
 
 A loss is reported by each session, and by `iowatch history check`, until `iowatch review history` accepts it in
 `reference/reviews/<system>.yaml`.

@@ -307,7 +307,10 @@ def _join_baselines(others: Sequence[_Baseline]) -> _Baseline | None:
     if not others:
         return None
     of_all_hosts = _Baseline(is_recorded=True)
-    for item in {item for baseline in others for item in baseline.values}:
+    items: set[str] = set()
+    for baseline in others:
+        items.update(baseline.values)
+    for item in items:
         values: set[str] = set()
         for baseline in others:
             values |= baseline.values.get(item, {NOT_SET})

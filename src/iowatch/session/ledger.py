@@ -1,7 +1,7 @@
 """What this checkout knows of the sessions that it ran: `var/sessions/<system>.jsonl`, one line per session.
 
 The history has the sessions, too. After the restore of an older backup, with another database or with deleted sessions
-it does not, and nothing in the history itself would tell.
+it does not, and nothing in the history itself would show it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """How the last night of a system ended, in `var/night/<system>.json`.
 
 A night may fail before it has a session: the scratch directory is not mounted, a file of the site is damaged, the clock
-is wrong. Without this record nobody would be told, because notices are composed from sessions.
+is wrong. Without this record nobody would be notified, because notices are composed from sessions.
 """
 
 from __future__ import annotations

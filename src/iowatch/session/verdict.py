@@ -454,7 +454,7 @@ def _compare_with_references(history: History, session: SessionRow, runs: Sequen
 def _reference_problems(
     history: History, session: SessionRow, references: _ReferenceComparison, *, has_all_results: bool
 ) -> list[str]:
-    """Tell that references were lost; results that are missing tell it themselves."""
+    """Report lost references; without a result its reference is not compared, and the missing result is reported."""
     if references.count is None or not has_all_results:
         return []
     sentence = conditions.lost_references(history, session, references.count)

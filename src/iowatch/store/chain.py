@@ -4,7 +4,7 @@
 
 The digest of a session covers what does not change after its start, and the digest before it. Its last sessions can be
 cut off without a gap, as by the restore of an older backup: what a checkout knows of the sessions that it ran
-(`iowatch.session.ledger`) tells that. Where two histories were copied into one, a system has two chains.
+(`iowatch.session.ledger`) shows that. Where two histories were copied into one, a system has two chains.
 """
 
 from __future__ import annotations

@@ -170,7 +170,8 @@ def describe_implausible_results(damaged: Sequence[DamagedResult]) -> list[str]:
 
 def _format_runs(damaged: Sequence[DamagedResult]) -> str:
     """Name the runs of some results: `run 812`, or `runs 813, 812, …`."""
-    runs = [str(run_id) for run_id in dict.fromkeys(result.run_id for result in damaged)]
+    run_ids = dict.fromkeys(result.run_id for result in damaged)
+    runs = [str(run_id) for run_id in run_ids]
     if len(runs) == 1:
         return f"run {runs[0]}"
     more = ", …" if len(runs) > _NAMED_RUNS else ""

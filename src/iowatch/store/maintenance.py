@@ -146,7 +146,7 @@ def _row_faults(connection: Connection) -> Iterator[str]:
 
 
 def _expected_set_faults(connection: Connection) -> Iterator[str]:
-    """What a session expected tells what it lacks: a shortened list would hide lost results."""
+    """The expected results of a session show what is missing: a shortened list would hide lost results."""
     edited = 0
     for row in connection.execute(select(ExpectedSetTable.digest, ExpectedSetTable.items)):
         edited += row.digest != expected_set_digest(row.items)

@@ -98,7 +98,7 @@ def test_notice_of_a_finding_is_sent_after_another_update(history: History, reco
 def test_finding_that_waits_for_a_decision_is_sent_by_the_first_call(
     history: History, record_and_update: RecordAndUpdate, var: Path
 ) -> None:
-    """Whether notify.yaml is new or the outbox was lost: nobody may have been told."""
+    """Whether notify.yaml is new or the outbox was lost: nobody may have been notified."""
     prevent_overdue_notice(history)
     until = STEP + timedelta(days=20)
     record_and_update(slower_mpiio(), until)
@@ -126,7 +126,7 @@ def test_decided_finding_is_not_sent_by_the_first_call(history: History, record_
 
 
 def record_failed_session(history: History, uuid: str, moment: datetime, missing: int = 0) -> None:
-    """Four expected runs: the first `missing` never came, the others failed."""
+    """Four expected runs: the first `missing` were never received, the others failed."""
     started = int(moment.timestamp())
     names = [f"ior:{number}" for number in range(4)]
     expected = [ExpectedResult(name, "default", "stack", "write", "bandwidth") for name in names]
@@ -166,7 +166,7 @@ def test_every_failed_night_is_told_and_its_end_once(history: History) -> None:
     assert post.sent[3].lines[0].startswith("All expected results were received; 3 sessions before it")
 
 
-def test_session_that_was_killed_is_told(history: History) -> None:
+def test_session_that_was_killed_is_reported(history: History) -> None:
     """It has no verdict; the next command of iowatch closed it."""
     start, post = datetime(2025, 6, 1, 2, tzinfo=UTC), Post()
     record_session(history, "s0", start, "incomplete")
@@ -195,14 +195,14 @@ def test_night_without_a_verdict_is_told_and_its_end_once(history: History, cli:
         notices.send_notices(history, "local", settings(), start, post)
     assert [notice.title for notice in post.sent[2:]] == ["local: the night has a verdict again"]
     assert post.sent[2].lines == ("2 nights before it ended with an error.",)
-    # The next night has nothing to tell.
+    # The next night has nothing to report.
     write_night_record("local", 0)
     notices.send_notices(history, "local", settings(), start, post)
     assert len(post.sent) == 3
 
 
 @pytest.mark.parametrize("words", [("--suite", "tinny"), ("--case", "nothing")])
-def test_wrong_words_of_a_night_are_told(history: History, cli: Callable[..., Result], words: tuple[str, str]) -> None:
+def test_wrong_options_of_a_night_are_reported(history: History, cli: Callable[..., Result], words: tuple[str, str]) -> None:
     record_session(history, "before", datetime.now(UTC) - timedelta(hours=2))
     assert cli("run", "--night", "--no-jitter", *words).exit_code == 2
     post = Post()
@@ -245,7 +245,7 @@ def test_overdue_notice_is_sent_once_per_gap(history: History) -> None:
     assert sent_kinds(start + timedelta(hours=26)) == []
     assert sent_kinds(start + timedelta(hours=27)) == ["overdue"]
     assert post.sent[1].lines[0] == "No session since 2025-06-02 02:10 UTC; expected within 26 hours."
-    # A session without runs is told as one that is not in order; it causes no second notice that one is overdue.
+    # A session without runs is reported as one that is not in order; it causes no second notice that one is overdue.
     record_session(history, "n2", start + timedelta(hours=28), "incomplete", runs=0)
     assert sent_kinds(start + timedelta(hours=50)) == ["session"]
     record_session(history, "n3", start + timedelta(hours=72))
@@ -293,11 +293,11 @@ def test_problems_of_a_session_are_sent_until_they_change(history: History) -> N
         notices.send_notices(history, "local", settings(), moment + timedelta(hours=1), post)
         sent.append(len(post.sent))
     assert sent == [0, 1, 1, 2, 3]
-    told = "session: deferred in 3 sessions"
+    deferred = "session: deferred in 3 sessions"
     in_order = (
         "session: All expected results were received; 2 sessions before it had failed or missing runs, or problems."
     )
-    assert post.titles == [told, in_order, told]
+    assert post.titles == [deferred, in_order, deferred]
 
 
 def test_imports_are_no_sessions_that_never_started(history: History) -> None:

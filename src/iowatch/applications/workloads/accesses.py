@@ -280,7 +280,7 @@ class _FileReader:
         self._note_divisions()
 
     def _direct_accesses(self, identity: int, records: FileRecords) -> RankTrace:
-        """The POSIX accesses of the application itself to a file of MPI-IO, as far as the log tells them apart."""
+        """The POSIX accesses of the application itself to a file of MPI-IO, as far as the log distinguishes them."""
         posix = self.traces.get("DXT_POSIX", {}).get(identity, {})
         mpiio = self.traces.get("DXT_MPIIO", {}).get(identity, {})
         direct: RankTrace = {}
@@ -492,7 +492,9 @@ def _moved_bytes(accesses: RankTrace) -> Counter[str]:
 
 def _has_all_accesses(trace: RankTrace, records: Sequence[Record], prefix: str) -> bool:
     """Whether DXT has as many accesses to a file as were counted."""
-    counted = sum(record[name] for record in records for name in _TRANSFER_COUNTERS[prefix])
+    counted = 0
+    for record in records:
+        counted += sum(record[name] for name in _TRANSFER_COUNTERS[prefix])
     return counted == sum(len(accesses) for accesses in trace.values())
 
 

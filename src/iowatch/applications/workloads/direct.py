@@ -49,14 +49,21 @@ class FileRecords:
     @property
     def has_deferred_transfers(self) -> bool:
         """Whether MPI-IO may move data when no call of it is going on: nonblocking and split collective transfers."""
-        names = ("NB_READS", "NB_WRITES", "SPLIT_READS", "SPLIT_WRITES")
-        return any(record[f"MPIIO_{name}"] for record in self.mpiio for name in names)
+        counters = ("MPIIO_NB_READS", "MPIIO_NB_WRITES", "MPIIO_SPLIT_READS", "MPIIO_SPLIT_WRITES")
+        return _sum_counters(self.mpiio, counters) > 0
 
     def count_beyond(self, posix_counters: Iterable[str], mpiio_counters: Iterable[str]) -> int:
         """Return how many operations POSIX has more than MPI-IO, each of which is one of POSIX on each rank."""
-        in_posix = sum(record[name] for record in self.posix for name in posix_counters)
-        in_mpiio = sum(record[name] for record in self.mpiio for name in mpiio_counters)
-        return max(0, in_posix - in_mpiio)
+        return max(0, _sum_counters(self.posix, posix_counters) - _sum_counters(self.mpiio, mpiio_counters))
+
+
+def _sum_counters(records: Iterable[Record], counters: Iterable[str]) -> int:
+    """Return the sum of some counters over the records of all ranks."""
+    names = tuple(counters)
+    total = 0
+    for record in records:
+        total += sum(record[name] for name in names)
+    return total
 
 
 def divide_accesses(posix: RankTrace, mpiio: RankTrace) -> DividedAccesses:

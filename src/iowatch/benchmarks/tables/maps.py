@@ -146,6 +146,10 @@ class Columns:
         """Whether the map reads the column."""
         if name in self.required or name in self.optional:
             return True
+        return self.has_value(name)
+
+    def has_value(self, name: str) -> bool:
+        """Whether the column has one of the forms of values."""
         return any(family.fullmatch(name) for family in self.families)
 
 

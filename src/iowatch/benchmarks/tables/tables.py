@@ -224,7 +224,7 @@ class _Table:
         if missing:
             raise InputError(_missing_columns(where, missing), hint=_suggest(missing, names))
         # A file has one of several forms of its values.
-        values = [name for name in names if any(family.fullmatch(name) for family in columns.families)]
+        values = [name for name in names if columns.has_value(name)]
         if columns.families and not values:
             patterns = " or ".join(repr(family.pattern) for family in columns.families)
             raise InputError(f"{where}: no column matches {patterns}", hint=f"Columns: {', '.join(names)}.")

@@ -142,8 +142,10 @@ def plan(
     elif not lost and not differences:
         print_lines(f"{system}: everything that earlier sessions expected is planned.")
     else:
-        all_lost = [run for runs in lost.values() for run in runs]
-        with_partition = len({run.partition for run in all_lost}) > 1
+        partitions: set[str] = set()
+        for runs in lost.values():
+            partitions.update(run.partition for run in runs)
+        with_partition = len(partitions) > 1
         for name, runs in lost.items():
             print_lines(*(f"{name}: {describe_run(run.key, with_partition)}: {run.reason}" for run in runs))
         print_lines(*fact_comparison.describe_differences(differences))

@@ -109,7 +109,7 @@ class Night:
 
 @contextmanager
 def recorded_night(options: RunOptions) -> Iterator[Night]:
-    """With `--night`, record how the block ends: `iowatch notify` tells of nights that ended without a verdict."""
+    """With `--night`, record how the block ends: `iowatch notify` reports nights that ended without a verdict."""
     night = Night()
     try:
         yield night

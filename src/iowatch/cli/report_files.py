@@ -52,12 +52,12 @@ def report_files(error_reports: Mapping[Path | None, ErrorReport | None]) -> Ite
         error_reports: by path how an error is reported; None as the path: an option that is not given; None as the
             form: a picture, which is then absent.
     """
-    chosen = {path: report for path, report in error_reports.items() if path is not None}
-    for path in chosen:
+    requested_reports = {path: report for path, report in error_reports.items() if path is not None}
+    for path in requested_reports:
         # What cannot be removed cannot be written either, which is reported then: it must not cost the session.
         with suppress(OSError):
             path.unlink(missing_ok=True)
-    files = ReportFiles(chosen)
+    files = ReportFiles(requested_reports)
     try:
         yield files
     except BaseException as error:

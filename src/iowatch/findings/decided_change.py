@@ -47,9 +47,9 @@ def is_about(decision: reviews.Decision, finding: Finding) -> bool:
         return False
     decided = set(decision.about.series.split())
     series = _series_identities(strongest_first(finding.members)[:_MOST_SERIES])
-    known = [identity for identity in series if identity in decided]
+    decided_series = [identity for identity in series if identity in decided]
     is_larger = abs(math.log(finding.size)) > _LARGER * abs(math.log(decision.about.size)) + _BEYOND
-    return 2 * len(known) >= len(series) and not is_larger
+    return 2 * len(decided_series) >= len(series) and not is_larger
 
 
 def _series_identities(members: Iterable[FindingMember]) -> list[str]:

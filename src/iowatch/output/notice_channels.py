@@ -195,7 +195,7 @@ class IssueChannel(ChannelSettings):
     directory: str
 
 
-# Suites run at least once in a quarter of a year; with more hours nobody would be notified of a system without sessions.
+# Suites run at least once in a quarter of a year; more hours would hide a system that is not measured any more.
 _MAX_OVERDUE_HOURS = 92 * 24.0
 
 

@@ -202,7 +202,9 @@ def test_night_without_a_verdict_is_told_and_its_end_once(history: History, cli:
 
 
 @pytest.mark.parametrize("words", [("--suite", "tinny"), ("--case", "nothing")])
-def test_wrong_options_of_a_night_are_reported(history: History, cli: Callable[..., Result], words: tuple[str, str]) -> None:
+def test_wrong_options_of_a_night_are_reported(
+    history: History, cli: Callable[..., Result], words: tuple[str, str]
+) -> None:
     record_session(history, "before", datetime.now(UTC) - timedelta(hours=2))
     assert cli("run", "--night", "--no-jitter", *words).exit_code == 2
     post = Post()

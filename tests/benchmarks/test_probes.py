@@ -174,6 +174,22 @@ def test_contradictory_grid_of_hpl_is_reported(text: str, reason: str) -> None:
     assert {result.operation for result in output.results} == {"dgemm", "triad", "ping-pong", "random-ring"}
 
 
+@pytest.mark.parametrize(
+    ("rate_of_other_size", "status"),
+    # The summary has the fastest row: 1.05901 GFLOP/s.
+    [("8.125e-01", "ok"), ("1.125e+00", "incomplete")],
+)
+def test_hpl_of_several_sizes_has_the_rate_of_the_summary(rate_of_other_size: str, status: str) -> None:
+    text = (DATA / "hpcc-1.5.0-openmpi.txt").read_text()
+    (row,) = [line for line in text.splitlines() if line.startswith(HPL_ROW)]
+    other_row = row.replace("1000    80", " 500   240").replace("1.059e+00", rate_of_other_size)
+    output = parse_output("hpcc", text.replace(row, f"{row}\n\n{other_row}"), RunContext())
+    assert output.status == status
+    (rate,) = [result for result in output.results if result.operation == "hpl"] or [None]
+    assert (rate is not None) == (status == "ok")
+    assert rate is None or rate.samples == (1.059,)
+
+
 def test_last_line_end_of_hpcc_may_be_missing() -> None:
     """Nothing is read after the line that ends the tests."""
     text = (DATA / "hpcc-1.5.0-openmpi.txt").read_text()

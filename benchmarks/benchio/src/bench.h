@@ -15,8 +15,10 @@ struct bench {
     MPI_Info info;
     void *array, *buffer;
     size_t buffer_bytes;
-    bool direct;   /* O_DIRECT asked for and possible */
-    double offset; /* of clocks */
+    bool direct;         /* O_DIRECT asked for and possible */
+    double offset;       /* of clocks */
+    bool written;        /* by this run */
+    unsigned repetition; /* that wrote the files, from 0; those of --existing are of number 0, too */
 };
 
 /* Of one rank in one repetition; sent to rank 0 as doubles. */
@@ -36,9 +38,12 @@ struct side {
 struct side bench_side(const struct bench *bench, bool writing);
 void bench_barrier(const struct bench *bench);
 
-/* Collective: one repetition with everything around it; returns this rank's times. */
+/* Collective: one repetition with everything around it; returns this rank's times. write_once() removes the
+ * files of the repetition before. */
 struct times write_once(struct bench *bench);
 struct times read_once(struct bench *bench, bool verify);
+/* Collective, at the end: files that are kept get the names that --existing finds, those of repetition 0. */
+void name_kept_files(struct bench *bench);
 
 /* Collective: append one repetition to `series` on rank 0. */
 void collect(const struct bench *bench, struct series *series, struct times times, double started,

@@ -7,18 +7,26 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
+struct mount_line {
+    char *mount, *options, *type, *source, *super_options;
+};
+
 /* One line of /proc/self/mountinfo: `id parent major:minor root MOUNT options... - TYPE SOURCE options`. */
-static bool mount_line(char *line, char **mount, char **type, char **source) {
+static bool read_mount_line(char *line, struct mount_line *fields) {
     char *rest = strstr(line, " - "), *save = NULL;
     if (rest == NULL)
         return false;
     *rest = '\0';
-    *type = strtok_r(rest + 3, " ", &save);
-    *source = strtok_r(NULL, " ", &save);
-    *mount = strtok_r(line, " ", &save);
-    for (int field = 1; field < 5 && *mount != NULL; field++)
-        *mount = strtok_r(NULL, " ", &save);
-    return *type != NULL && *source != NULL && *mount != NULL;
+    fields->type = strtok_r(rest + 3, " ", &save);
+    fields->source = strtok_r(NULL, " ", &save);
+    fields->super_options = strtok_r(NULL, " \n", &save);
+    fields->mount = strtok_r(line, " ", &save);
+    for (int field = 1; field < 5 && fields->mount != NULL; field++)
+        fields->mount = strtok_r(NULL, " ", &save);
+    fields->options = strtok_r(NULL, " ", &save);
+    if (fields->super_options == NULL)
+        fields->super_options = "";
+    return fields->source != NULL && fields->options != NULL;
 }
 
 /* The kernel writes blanks, line ends and backslashes of a path as backslash and three octal digits. */
@@ -39,19 +47,21 @@ static void find_mount(const char *directory, struct filesystem *fs) {
     if (mounts == NULL)
         return;
     while (fgets(line, sizeof line, mounts) != NULL) {
-        char *mount, *type, *source;
-        if (!mount_line(line, &mount, &type, &source))
+        struct mount_line fields;
+        if (!read_mount_line(line, &fields))
             continue;
-        unescape(mount);
-        unescape(source);
-        size_t n = strcmp(mount, "/") == 0 ? 0 : strlen(mount);
-        bool above = strncmp(directory, mount, n) == 0 && (directory[n] == '/' || directory[n] == '\0');
+        unescape(fields.mount);
+        unescape(fields.source);
+        size_t n = strcmp(fields.mount, "/") == 0 ? 0 : strlen(fields.mount);
+        bool above =
+            strncmp(directory, fields.mount, n) == 0 && (directory[n] == '/' || directory[n] == '\0');
         if (!above || n < longest) /* of two mounts at one place the later one is on top */
             continue;
         longest = n;
-        snprintf(fs->type, sizeof fs->type, "%s", type);
-        snprintf(fs->mount, sizeof fs->mount, "%s", mount);
-        snprintf(fs->source, sizeof fs->source, "%s", source);
+        snprintf(fs->type, sizeof fs->type, "%s", fields.type);
+        snprintf(fs->mount, sizeof fs->mount, "%s", fields.mount);
+        snprintf(fs->source, sizeof fs->source, "%s", fields.source);
+        snprintf(fs->options, sizeof fs->options, "%s,%s", fields.options, fields.super_options);
     }
     fclose(mounts);
 }
@@ -104,8 +114,11 @@ struct layout lustre_layout(const unsigned char *bytes, int64_t n) {
 void filesystem_find(const char *directory, struct filesystem *fs) {
     unsigned char layout[4096];
     struct statvfs status;
-    *fs = (struct filesystem){
-        .type = "unknown", .mount = "unknown", .source = "unknown", .free_bytes = UINT64_MAX};
+    *fs = (struct filesystem){.type = "unknown",
+                              .mount = "unknown",
+                              .source = "unknown",
+                              .options = "unknown",
+                              .free_bytes = UINT64_MAX};
     find_mount(directory, fs);
     if (statvfs(directory, &status) == 0)
         fs->free_bytes = (uint64_t)(geteuid() == 0 ? status.f_bfree : status.f_bavail) * status.f_frsize;

@@ -18,9 +18,10 @@ struct layout {
 };
 
 struct filesystem {
-    char type[64], mount[PATH_MAX], source[PATH_MAX]; /* as the kernel's list of mounts has them; "unknown" */
-    uint64_t free_bytes;                              /* for this user */
-    struct layout layout;                             /* default of the directory */
+    /* As the kernel's list of mounts has them; "unknown". Options: of the mount, then of the file system. */
+    char type[64], mount[PATH_MAX], source[PATH_MAX], options[2048];
+    uint64_t free_bytes;  /* for this user */
+    struct layout layout; /* default of the directory */
 };
 
 void filesystem_find(const char *directory, struct filesystem *filesystem);

@@ -9,6 +9,7 @@
 #include "record.h"
 #include "scratch.h"
 #include "table.h"
+#include "visibility.h"
 #include "workload_run.h"
 
 /* The rank from the variables that launchers set, so that --help is printed once without MPI_Init. */
@@ -43,6 +44,8 @@ static void run(struct context *c, const struct placement *placement, struct wor
                 struct guard *guard) {
     struct results results;
     scratch_make(c);
+    if (workload != NULL || backends[c->options->api].backend->has_files)
+        visibility_check(c, placement);
     if (c->rank == 0 && !c->options->keep && !c->options->existing)
         guard_directory(guard, c->directory);
     if (workload != NULL)

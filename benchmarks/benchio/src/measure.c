@@ -209,6 +209,8 @@ void measure(const struct context *c, const struct placement *p, struct results 
     decide_cache(&b);
     b.info = measure_info(c);
     repetitions(&b);
+    if (c->options->keep)
+        name_kept_files(&b);
     getrusage(RUSAGE_SELF, &usage);
     results->peak_bytes = total(c, (uint64_t)usage.ru_maxrss * 1024, MPI_MAX);
     results->verified_bytes = total(c, results->verified_bytes, MPI_SUM);

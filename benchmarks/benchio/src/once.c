@@ -23,7 +23,7 @@ struct side bench_side(const struct bench *b, bool writing) {
                         .geometry = writing ? &p->write_geometry : &p->read_geometry,
                         .comm = writing ? p->write_comm : p->read_comm};
     side.key = generator_key(b->context->options->seed, (uint64_t)side.role->file);
-    scratch_path(b->context, side.role->file, side.path);
+    scratch_path(b->context, side.role->file, b->repetition, side.path);
     return side;
 }
 
@@ -93,7 +93,9 @@ static struct times run_file(const struct bench *b, struct file *f, const struct
     struct times t = {0};
     double transferred, now;
     t.start = clock_now();
+    watchdog_opening(b->context);
     b->backend->open(f);
+    watchdog_opened(b->context);
     now = clock_now();
     t.phase[PHASE_OPEN] = now - t.start;
     transferred = now;
@@ -184,6 +186,26 @@ static void remove_file(const struct bench *b, const struct side *s) {
     globfree(&found);
 }
 
+/* Removes the files of the repetition before. Those of the next one get other names, except subfiles that are
+ * kept: their configuration has the name of the file, so that it cannot be renamed. */
+static void begin_repetition(struct bench *b) {
+    const struct options *o = b->context->options;
+    struct side side = bench_side(b, true);
+    if (b->written)
+        remove_file(b, &side);
+    if (b->written && !(o->keep && o->driver != DRIVER_MPIO))
+        b->repetition++;
+    b->written = true;
+}
+
+void name_kept_files(struct bench *b) {
+    struct side written = bench_side(b, true);
+    b->repetition = 0;
+    struct side kept = bench_side(b, true);
+    if (written.role->rank == 0 && b->backend->has_files && strcmp(written.path, kept.path) != 0)
+        CHECK_POSIX(b->context, written.path, "rename", rename(written.path, kept.path) == 0);
+}
+
 static struct hints *wanted_hints(const struct bench *b) {
     return b->results->hints_source == NULL ? &b->results->hints : NULL;
 }
@@ -217,8 +239,8 @@ static void note_hints(const struct bench *b, const struct side *s) {
 
 struct times write_once(struct bench *b) {
     const struct options *o = b->context->options;
+    begin_repetition(b);
     struct side side = bench_side(b, true);
-    remove_file(b, &side);
     if (side.geometry->pattern == PATTERN_BLOCK3D)
         generator_fill_box(side.geometry, side.key, b->array, false);
     else

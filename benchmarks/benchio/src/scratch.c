@@ -151,7 +151,7 @@ static int make_on_rank_0(struct context *c) {
         snprintf(c->directory, PATH_MAX, "%s", o->dir);
         return errno;
     }
-    if (snprintf(c->directory, PATH_MAX, "%s/%s", resolved, name) >= PATH_MAX - 32)
+    if (snprintf(c->directory, PATH_MAX, "%s/%s", resolved, name) >= PATH_MAX - 48)
         return ENAMETOOLONG;
     if (o->existing)
         return stat(c->directory, &status) != 0 ? errno : S_ISDIR(status.st_mode) ? 0 : ENOTDIR;
@@ -175,8 +175,10 @@ void scratch_make(struct context *c) {
     memcpy(c->directory, directory, PATH_MAX);
 }
 
-void scratch_path(const struct context *c, int file, char text[PATH_MAX]) {
-    snprintf(text, PATH_MAX, "%.*s/data.%06d", PATH_MAX - 32, c->directory, file);
+void scratch_path(const struct context *c, int file, unsigned repetition, char text[PATH_MAX]) {
+    int n = snprintf(text, PATH_MAX, "%.*s/data.%06d", PATH_MAX - 48, c->directory, file);
+    if (repetition > 0)
+        snprintf(text + n, (size_t)(PATH_MAX - n), ".%u", repetition);
 }
 
 void scratch_remove(const struct context *c) {

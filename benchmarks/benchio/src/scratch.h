@@ -22,8 +22,9 @@ void guard_stop(struct guard *guard);
 
 /* Collective: rank 0 makes the directory (or finds it, with --existing); all fail together if it cannot. */
 void scratch_make(struct context *context);
-/* `text` = path of file number `file`. */
-void scratch_path(const struct context *context, int file, char text[PATH_MAX]);
+/* `text` = path of file number `file` in the repetition that wrote it: nodes that remember an old entry of a
+ * name (FUSE, NFS) find no new file behind it, so that each repetition has names of its own. */
+void scratch_path(const struct context *context, int file, unsigned repetition, char text[PATH_MAX]);
 /* Remove the directory and everything in it, unless --keep or --existing. For one rank. */
 void scratch_remove(const struct context *context);
 

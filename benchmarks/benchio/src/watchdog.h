@@ -7,6 +7,10 @@
 
 /* The run fails unless watchdog_stop() is called within `--timeout`. `path` must live until then. */
 void watchdog_start(const struct context *context, const char *operation, const char *path);
+/* Around the open of `path`: the run also fails, within about ten seconds, if this rank cannot open the file
+ * while another one can. */
+void watchdog_opening(const struct context *context);
+void watchdog_opened(const struct context *context);
 void watchdog_stop(void);
 
 #endif

@@ -6,6 +6,7 @@ import contextlib
 import os
 import pathlib
 import signal
+import subprocess
 import tempfile
 import time
 import unittest
@@ -65,6 +66,26 @@ class Faults(unittest.TestCase):
         """Without a launcher: Hydra puts 1 in the place of an aborting rank's 3 in about one run of eighty."""
         done = launch.alone(*self.options("posix", self.home / "nowhere"))
         self.assertEqual(done.returncode, 3, done.stderr)
+
+    def lied_to_ranks(self, lie: str, *options: str) -> subprocess.CompletedProcess[str]:
+        """Two ranks in memory, where a file made again has another inode; the shim distinguishes files by it."""
+        with tempfile.TemporaryDirectory(dir="/dev/shm") as directory:
+            words = (*self.options("mpiio", pathlib.Path(directory)), "--local", "8x8x8", *options)
+            return launch.ended([launch.MPIEXEC, "-n", "2", *liar(lie), launch.BENCHIO, *words])
+
+    def test_file_made_again_behind_an_old_entry(self) -> None:
+        """On GlusterFS with default options other nodes saw the file of the repetition before, or none."""
+        done = self.lied_to_ranks("entries", "--repeat", "3", "--verify")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("all as written", done.stdout)
+
+    def test_file_that_one_rank_cannot_open(self) -> None:
+        """Open MPI's collective open then waits for ever on all ranks. Two looks of five seconds, and the end."""
+        begun = time.monotonic()
+        done = self.lied_to_ranks("absent")
+        self.check_reported(done.returncode)
+        self.assertRegex(done.stderr, r"rank 1 on .*(open\w* of .*data\.000000|MPI_File_open).*: No such file or directory")
+        self.assertLess(time.monotonic() - begun, 30)
 
     def test_missing_directory(self) -> None:
         done = launch.run(2, *self.options("posix", self.home / "nowhere"))

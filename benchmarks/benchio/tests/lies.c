@@ -1,14 +1,21 @@
 /* A file system and a library that report wrong results, for tests. Preloaded, with BENCHIO_LIE=blocks a
  * file has no blocks until a process that only reads it flushes it, as on ZFS (libraries may flush what they
  * write); with BENCHIO_LIE=read H5Dread reports success and moves nothing; with BENCHIO_LIE=metadata HDF5
- * refuses collective operations on metadata; with BENCHIO_LIE=memory and BENCHIO_LIE_CALL=N there is no
+ * refuses collective operations on metadata; with BENCHIO_LIE=entries a name that this process has opened
+ * stays that of the removed file when another process has made the file again, as where a client remembers
+ * entries of directories (GlusterFS, NFS); with BENCHIO_LIE=absent all ranks but the first find no data file;
+ * with BENCHIO_LIE=memory and BENCHIO_LIE_CALL=N there is no
  * memory for benchio's own Nth call of realloc or strdup. */
 #define _GNU_SOURCE
 #define _FILE_OFFSET_BITS 64 /* as benchio: `fstat` may have another name then */
 #include <dlfcn.h>
+#include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -38,6 +45,90 @@ int fstat(int descriptor, struct stat *status) {
     if (lies("blocks") && !flushed)
         status->st_blocks = 0;
     return result;
+}
+
+/* Names of data files that this process has opened, with the file behind them. */
+static struct {
+    char path[PATH_MAX];
+    ino_t file;
+} entries[64];
+
+static bool is_first_rank(void) {
+    const char *rank = getenv("OMPI_COMM_WORLD_RANK");
+    if (rank == NULL)
+        rank = getenv("PMI_RANK");
+    return rank == NULL || strcmp(rank, "0") == 0;
+}
+
+/* True: the name belongs to a file that another process has removed. */
+static bool is_old_entry(const char *path) {
+    struct stat status;
+    if (lies("absent") && strstr(path, "/data.") != NULL)
+        return !is_first_rank();
+    if (!lies("entries") || strstr(path, "/data.") == NULL || stat(path, &status) != 0)
+        return false;
+    for (size_t i = 0; i < sizeof entries / sizeof *entries; i++)
+        if (strcmp(entries[i].path, path) == 0)
+            return entries[i].file != status.st_ino;
+    return false;
+}
+
+static void remember_entry(const char *path) {
+    struct stat status;
+    size_t i = 0;
+    if (!lies("entries") || strstr(path, "/data.") == NULL || stat(path, &status) != 0)
+        return;
+    while (i < sizeof entries / sizeof *entries - 1 && entries[i].path[0] != '\0' &&
+           strcmp(entries[i].path, path) != 0)
+        i++;
+    snprintf(entries[i].path, PATH_MAX, "%s", path);
+    entries[i].file = status.st_ino;
+}
+
+static int open_with_entries(const char *name, const char *path, int flags, mode_t mode) {
+    int (*real)(const char *, int, ...);
+    *(void **)&real = dlsym(RTLD_NEXT, name);
+    if (is_old_entry(path)) {
+        errno = ENOENT;
+        return -1;
+    }
+    int descriptor = real(path, flags, mode);
+    if (descriptor >= 0)
+        remember_entry(path);
+    return descriptor;
+}
+
+/* fcntl.h gives open() the name open64 here; libraries use both. */
+int open_without_64(const char *path, int flags, ...) __asm__("open");
+
+static mode_t mode_of(int flags, va_list arguments) {
+    return (flags & O_CREAT) != 0 ? (mode_t)va_arg(arguments, int) : 0;
+}
+
+int open_without_64(const char *path, int flags, ...) {
+    va_list arguments;
+    va_start(arguments, flags);
+    mode_t mode = mode_of(flags, arguments);
+    va_end(arguments);
+    return open_with_entries("open", path, flags, mode);
+}
+
+int open(const char *path, int flags, ...) {
+    va_list arguments;
+    va_start(arguments, flags);
+    mode_t mode = mode_of(flags, arguments);
+    va_end(arguments);
+    return open_with_entries("open64", path, flags, mode);
+}
+
+/* A process knows what it removed itself. */
+int unlink(const char *path) {
+    int (*real)(const char *);
+    *(void **)&real = dlsym(RTLD_NEXT, "unlink");
+    for (size_t i = 0; i < sizeof entries / sizeof *entries; i++)
+        if (strcmp(entries[i].path, path) == 0)
+            entries[i].path[0] = ' ';
+    return real(path);
 }
 
 int H5Dread(int64_t set, int64_t type, int64_t memory, int64_t file, int64_t transfer, void *data) {

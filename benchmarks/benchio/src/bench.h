@@ -15,9 +15,11 @@ struct bench {
     MPI_Info info;
     void *array, *buffer;
     size_t buffer_bytes;
-    bool direct;         /* O_DIRECT asked for and possible */
-    double offset;       /* of clocks */
-    bool written;        /* by this run */
+    bool direct;   /* O_DIRECT asked for and possible */
+    double offset; /* of clocks */
+    uint64_t
+        *file_sizes; /* of each file after the last write, in bytes; known where there are several nodes */
+    bool written;    /* by this run */
     unsigned repetition; /* that wrote the files, from 0; those of --existing are of number 0, too */
 };
 

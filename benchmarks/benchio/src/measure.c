@@ -188,6 +188,7 @@ static void size_up(struct bench *b) {
     }
     b->array = allocate(c, r->array_bytes, "the local array");
     b->buffer = allocate(c, b->buffer_bytes, "the transfer buffer");
+    b->file_sizes = allocate(c, (size_t)p->files * sizeof *b->file_sizes, "sizes of files");
     r->instance_bytes = allocate(c, n * sizeof(uint64_t), "results");
     r->instance_bytes[p->write.instance] = p->write_geometry.bytes;
     CHECK_MPI(c, "", "MPI_Allreduce",
@@ -217,6 +218,7 @@ void measure(const struct context *c, const struct placement *p, struct results 
     results->finished = utc_now();
     if (b.info != MPI_INFO_NULL)
         MPI_Info_free(&b.info);
+    free(b.file_sizes);
     free(b.array);
     free(b.buffer);
 }

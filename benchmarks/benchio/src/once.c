@@ -15,6 +15,7 @@
 #include "fail.h"
 #include "generator.h"
 #include "scratch.h"
+#include "visibility.h"
 #include "watchdog.h"
 
 struct side bench_side(const struct bench *b, bool writing) {
@@ -237,6 +238,20 @@ static void note_hints(const struct bench *b, const struct side *s) {
         r->hints_source = "file handle of an MPI that repeats any hint, known or not";
 }
 
+/* Several nodes wrote parts of a file: each knows what it wrote itself, the one with the last part the size.
+ */
+static void share_sizes(struct bench *b, const struct side *s) {
+    const struct context *c = b->context;
+    if (b->placement->nodes == 1 || !b->backend->has_files)
+        return;
+    memset(b->file_sizes, 0, (size_t)b->placement->files * sizeof *b->file_sizes);
+    b->file_sizes[s->role->file] = visible_size(s->path);
+    CHECK_MPI(
+        c, "", "MPI_Allreduce",
+        MPI_Allreduce(MPI_IN_PLACE, b->file_sizes, b->placement->files, MPI_UINT64_T, MPI_MAX, c->world));
+    visible_size_wait(c, s->path, b->file_sizes[s->role->file]);
+}
+
 struct times write_once(struct bench *b) {
     const struct options *o = b->context->options;
     begin_repetition(b);
@@ -253,6 +268,7 @@ struct times write_once(struct bench *b) {
         run_file(b, &file, &side, o->verify || o->keep); /* what is kept can be checked later */
     bench_barrier(b);
     watchdog_stop();
+    share_sizes(b, &side);
     check_file(b, &file, &side);
     note_hints(b, &side);
     return times;
@@ -268,6 +284,8 @@ struct times read_once(struct bench *b, bool verify) {
         memset(b->array, 0, side.geometry->transfer);
     struct file file = file_of(b, &side, false);
     file.hints = wanted_hints(b);
+    if (b->written && b->backend->has_files)
+        visible_size_wait(b->context, side.path, b->file_sizes[side.role->file]);
     watchdog_start(b->context, "reading", side.path);
     bench_barrier(b);
     struct times times = run_file(b, &file, &side, verify);

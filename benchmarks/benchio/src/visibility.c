@@ -2,9 +2,12 @@
 #include "visibility.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -28,6 +31,23 @@ static bool appears(const char *path) {
         nanosleep(&pause, NULL);
     }
     return true;
+}
+
+uint64_t visible_size(const char *path) {
+    struct statx status;
+    /* Not in a Darshan trace either. */
+    bool is_there = syscall(SYS_statx, AT_FDCWD, path, AT_STATX_FORCE_SYNC, STATX_SIZE, &status) == 0;
+    return is_there ? status.stx_size : 0;
+}
+
+void visible_size_wait(const struct context *c, const char *path, uint64_t bytes) {
+    const struct timespec pause = {0, 20 * 1000 * 1000};
+    double begun = clock_now();
+    for (uint64_t size; (size = visible_size(path)) < bytes; nanosleep(&pause, NULL))
+        if (clock_now() - begun > APPEARS_WITHIN_S)
+            fail(c, EXIT_BROKEN, PLACE(path, "waiting for what other nodes wrote"),
+                 "%s sees %" PRIu64 " of %" PRIu64 " bytes after %d s", c->host, size, bytes,
+                 APPEARS_WITHIN_S);
 }
 
 static noreturn void fail_unseen(const struct context *c, const char *path, const char *maker) {

@@ -10,4 +10,11 @@
  * nothing, each node looks for the directory. */
 void visibility_check(const struct context *context, const struct placement *placement);
 
+/* Size of a file in bytes as its server has it, where the file system lets a client ask; 0 if it is not
+ * there. */
+uint64_t visible_size(const char *path);
+/* Waits until this node sees that a file has at least `bytes`, and fails if it does not within seconds: a
+ * client that remembers an old size reads nothing behind it. */
+void visible_size_wait(const struct context *context, const char *path, uint64_t bytes);
+
 #endif

@@ -19,9 +19,9 @@ from iowatch.session.reframe import ReframePartition
 from iowatch.site.schedulers import PartitionNode, partition_nodes
 
 # Options of sbatch(1) that limit a job to some nodes of its partition.
-_NODE_OPTION = re.compile(r"--(?:constraint|exclude|nodefile|nodelist|reservation)\b|-[CFwx]\b")
+_NODE_OPTION = re.compile(r"(?<!\S)(?:--(?:constraint|exclude|nodefile|nodelist|reservation)\b|-[CFwx])")
 # The only such option whose nodes Slurm lists beside the others: the name of one feature.
-_FEATURE_OPTION = re.compile(r"(?:--constraint[= ]|-C ?)(\w+)")
+_FEATURE_OPTION = re.compile(r"(?<!\S)(?:--constraint[= ]|-C ?)(\w+)(?!\S)")
 
 
 def has_whole_nodes(partition: ReframePartition) -> bool:
@@ -87,7 +87,7 @@ class JobPlacement:
         if not node_options:
             return nodes
         feature = _FEATURE_OPTION.search(options)
-        if feature is None or len(node_options) > 1 or options[feature.end() : feature.end() + 1] not in ("", " "):
+        if feature is None or len(node_options) > 1:
             return None
         return [node for node in nodes if feature.group(1) in node.features]
 

@@ -204,14 +204,14 @@ class _InterferenceRunner(InterleavedRunner):
         self._prepare_aggressors(level)
         # The victim of a turn waits in a spool of its own until its aggressors are checked.
         turn_spool = self.directory / "turn"
-        spool = self.directory if turn.warm_up else turn_spool
         if not turn.warm_up:
             order = replace(order, spool=turn_spool)
         self.required_nodes = {self.plan.runs[0].key: self._startable_nodes(turn)}
         fault = self._execute_turn(batch, order)
         self._written += self.plan.volume_bytes
         cases: dict[Path, checks.SpooledCase] = {}
-        for directory in checks.finished_case_directories(spool):
+        assert order.spool is not None
+        for directory in checks.finished_case_directories(order.spool):
             cases[directory] = checks.read_spooled_case(directory)
             self._stack = cases[directory].stack
         self._follow_victim(turn, cases.values())

@@ -106,6 +106,7 @@ class Machine:
         exit_code: of every start of an aggressor.
         busy: largest number of aggressors that a victim met, by level.
         slurm: chooses the nodes of the jobs; without it they are on this one.
+        launcher: with it the victim is started.
     """
 
     def __init__(self, place: Path) -> None:
@@ -116,6 +117,7 @@ class Machine:
         self.busy: dict[int, set[int]] = {}
         self.jobs: Path | None = None
         self.slurm: FakeSlurm | None = None
+        self.launcher = "mpirun -np 1"
         self.processes: list[subprocess.Popen[bytes]] = []
 
     @contextmanager
@@ -175,6 +177,7 @@ class Machine:
         if (pair, level) == self.fails:
             output = build_output(tool="benchio", status="failed", reason="no space left")
         facts: dict[str, Any] = {"pair": pair, "side": str(level), "measured": measured}
+        facts |= {"nodes": [os.uname().nodename], "reframe": {"launcher": self.launcher}}
         if self.slurm is not None:
             facts["nodes"] = [self.slurm.start_victim(order)]
         victim = build_spooled_case(
@@ -367,7 +370,7 @@ def test_victim_moves_when_another_job_has_its_node_and_the_result_says_so(
     result = cli(*words, "--json")
     assert result.exit_code == 0, result.stderr
     assert slurm.victims == [([], "n1"), (["n1"], "n1"), ([], "n3"), (["n3"], "n3"), (["n3"], "n3")]
-    assert "[pair 1] level 1: not on n1, which is not free now" in result.stderr
+    assert "[pair 1] level 1: n1 not free, Slurm chooses other nodes" in result.stderr
     document = json.loads(result.stdout)
     nodes = document["levels"][0]["nodes"]
     assert (nodes["reference"], nodes["victim"], nodes["aggressors"]) == (["n1", "n3"], ["n3"], ["n2"])
@@ -382,6 +385,25 @@ def test_victim_moves_when_another_job_has_its_node_and_the_result_says_so(
         remark
         in (build_site(history, tmp_path / "site", pages=[page.PAGE]).index.parent / "interference.html").read_text()
     )
+
+
+@pytest.mark.parametrize(
+    ("launcher", "remarks"),
+    [
+        ("mpirun -np 1", ["level 1: in 1 of 1 pair aggressors ran on nodes of the victim"]),
+        # ReFrame only knows the node of the session, which is not that on which Flux starts the program.
+        ("flux run -n 1", ["level 1: in 1 of 1 pair the nodes of the victim or of its reference are not known"]),
+    ],
+)
+def test_nodes_without_a_batch_system_are_known_but_for_flux(
+    launcher: str, remarks: list[str], machine: Machine, cli: Cli, history: History
+) -> None:
+    machine.launcher = launcher
+    result = cli(*RUN, "--levels", "0,1", "--pairs", 1, "--json")
+    assert result.exit_code == 0, result.stderr
+    document = json.loads(result.stdout)
+    assert document["run"]["warnings"] == []
+    assert report.node_remarks(interference_effects(history, document["run"]["session"])) == remarks
 
 
 def test_aggressor_on_the_node_of_the_victim_is_reported() -> None:

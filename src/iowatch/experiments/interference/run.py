@@ -127,6 +127,19 @@ def _make_placement(context: InterferenceContext, plan: InterferencePlan) -> Job
     )
 
 
+def _is_placed_by_flux(case: checks.SpooledCase) -> bool:
+    """Whether `flux run` chose the nodes of a case: ReFrame and the shell of the job only know that of the session."""
+    launcher = case.facts.get("reframe", {}).get("launcher", "")
+    return str(launcher).startswith("flux run")
+
+
+def _with_known_nodes(case: checks.SpooledCase) -> checks.SpooledCase:
+    """The case without the node of the session in place of its own."""
+    if not _is_placed_by_flux(case):
+        return case
+    return replace(case, facts={**case.facts, "nodes": []})
+
+
 class _InterferenceRunner(InterleavedRunner):
     # The level of a turn is its side.
     side_parameters = (LEVEL.name,)
@@ -212,7 +225,7 @@ class _InterferenceRunner(InterleavedRunner):
         cases: dict[Path, checks.SpooledCase] = {}
         assert order.spool is not None
         for directory in checks.finished_case_directories(order.spool):
-            cases[directory] = checks.read_spooled_case(directory)
+            cases[directory] = _with_known_nodes(checks.read_spooled_case(directory))
             self._stack = cases[directory].stack
         self._follow_victim(turn, cases.values())
         if turn.warm_up:
@@ -237,7 +250,7 @@ class _InterferenceRunner(InterleavedRunner):
         if not busy_nodes:
             return self._victim_nodes
         names = ", ".join(busy_nodes)
-        _LOG.warning("[pair %s] %s: not on %s, which is not free now", turn.pair, self.label(turn), names)
+        _LOG.warning("[pair %s] %s: %s not free, Slurm chooses other nodes", turn.pair, self.label(turn), names)
         return ()
 
     def _follow_victim(self, turn: AbTurn, cases: Iterable[checks.SpooledCase]) -> None:
@@ -404,10 +417,13 @@ class _InterferenceRunner(InterleavedRunner):
         parameters: dict[str, Scalar] = {"aggressors": level, "victim": self.plan.runs[0].name}
         results = tuple(replace(total, case={**total.case, **parameters}) for total in rates.totals)
         load = Output(run.case.benchmark, outputs[0][0].version, "ok", None, results)
+        nodes = self.aggressors.hosts(level)
+        if _is_placed_by_flux(case):
+            nodes = []
         facts = {
             "pair": case.facts["pair"],
             "side": case.facts["side"],
-            "nodes": self.aggressors.hosts(level),
+            "nodes": nodes,
             "bandwidth_by_job": rates.means_by_operation,
             "starts": [len(starts_of_job) for starts_of_job in starts],
             "tracing": "none",

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from iowatch.core import format_count
 from iowatch.experiments.interference.jobs import JobSize
 from iowatch.session.reframe import ReframePartition
-from iowatch.site.schedulers import PartitionNode, partition_nodes
+from iowatch.site import schedulers
 
 # Options of sbatch(1) that limit a job to some nodes of its partition.
 _NODE_OPTION = re.compile(r"(?<!\S)(?:--(?:constraint|exclude|nodefile|nodelist|reservation)\b|-[CFwx])")
@@ -64,12 +64,12 @@ class JobPlacement:
 
     def busy_nodes(self, victim_nodes: Sequence[str]) -> list[str]:
         """Return those of the victim's nodes on which it cannot start now; empty if Slurm does not report nodes."""
-        nodes = {node.name: node for node in partition_nodes(self.partition.queue)}
+        nodes = {node.name: node for node in schedulers.partition_nodes(self.partition.queue)}
         if not nodes:
             return []
         return [name for name in victim_nodes if name not in nodes or self._is_busy(nodes[name])]
 
-    def _is_busy(self, node: PartitionNode) -> bool:
+    def _is_busy(self, node: schedulers.PartitionNode) -> bool:
         if not node.is_working:
             return True
         # The job that ends may be the last turn of the victim.
@@ -79,10 +79,10 @@ class JobPlacement:
             return True
         return node.idle_processors < _ranks_per_node(self.victim)
 
-    def _usable_nodes(self) -> list[PartitionNode] | None:
+    def _usable_nodes(self) -> list[schedulers.PartitionNode] | None:
         """The nodes on which Slurm starts jobs of the partition; None if its options do not tell."""
         options = " ".join(self.partition.access)
-        nodes = [node for node in partition_nodes(self.partition.queue) if node.is_working]
+        nodes = [node for node in schedulers.partition_nodes(self.partition.queue) if node.is_working]
         node_options = _NODE_OPTION.findall(options)
         if not node_options:
             return nodes
@@ -91,7 +91,7 @@ class JobPlacement:
             return None
         return [node for node in nodes if feature.group(1) in node.features]
 
-    def _count_aggressors(self, nodes: Collection[PartitionNode], victim_nodes: Sequence[str]) -> int:
+    def _count_aggressors(self, nodes: Collection[schedulers.PartitionNode], victim_nodes: Sequence[str]) -> int:
         """The largest number of aggressors that can run on these nodes without those of the victim."""
         slots = 0
         for node in nodes:

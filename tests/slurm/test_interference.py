@@ -30,7 +30,7 @@ def environment(three_nodes: Cluster, tmp_path: Path) -> dict[str, str]:
         **three_nodes.environment,
         "IOWATCH_ROOT": str(tmp_path),
         "IOWATCH_DB": str(tmp_path / "three.db"),
-        # Open MPI with one stack, as root.
+        # Open MPI refuses to start as root otherwise.
         "OMPI_ALLOW_RUN_AS_ROOT": "1",
         "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
     }
@@ -63,4 +63,5 @@ def test_reference_is_on_the_node_of_the_victim(three_nodes: Cluster, environmen
     victims = [run for run in runs if not run.name.endswith("-aggressors")]
     assert len(victims) == 4
     assert len({run.facts.nodes for run in victims}) == 1
+    assert all(run.facts.document["required_nodes"] == list(run.facts.nodes) for run in victims)
     assert not three_nodes.jobs("PENDING,RUNNING")

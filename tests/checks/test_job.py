@@ -69,6 +69,21 @@ def test_script_is_of_the_shell_and_in_its_order() -> None:
     assert places == sorted(places)
 
 
+@pytest.mark.parametrize(
+    ("nodes", "environment", "chosen"),
+    [(1, {}, ""), (2, {}, "^lockedfile"), (2, {"OMPI_MCA_sharedfp": "lockedfile"}, "lockedfile")],
+)
+def test_open_mpi_needs_no_file_of_its_own_on_several_nodes(
+    nodes: int, environment: dict[str, str], chosen: str
+) -> None:
+    """A site's own choice stays."""
+    script = compose_job(build_checked_run(options={"nodes": nodes}), JobScript())
+    exports = [line for line in script.before if line.startswith("export OMPI_")]
+    commands = "\n".join([*exports, 'printf %s "$OMPI_MCA_sharedfp"'])
+    done = subprocess.run(["bash", "-c", commands], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout == chosen
+
+
 def test_lines_of_the_user_are_kept() -> None:
     script = compose_job(build_checked_run(), JobScript(before=["module load x"], after=["echo end"]))
     assert "module load x" in script.before

@@ -108,6 +108,9 @@ def _arguments(options: Options, scratch: str) -> list[str]:
     # A read is started once for each repetition (`_runs`).
     repetitions = 1 if operation == "read" else options.number("repeat")
     words += ["-i", str(repetitions)]
+    # Names of files are not used again: nodes that remember an old entry find no new file behind it (docs/benchio.md).
+    if options.number("nodes") > 1 and repetitions > 1:
+        words.append("-m")
     return [*words, "-O", f"summaryFile={SUMMARY_FILE},summaryFormat=JSON"]
 
 

@@ -30,6 +30,11 @@ from iowatch.site import (
 )
 
 
+# Open MPI keeps a pointer that ranks share, which no benchmark uses, in a file that it removes and makes again at each
+# open. On nodes that remember the old entry of its name (GlusterFS, NFS), the open then waits for ever.
+_NO_SHARED_POINTER_FILE = 'export OMPI_MCA_sharedfp="${OMPI_MCA_sharedfp:-^lockedfile}"'
+
+
 def compose_job(run: CheckedRun, script: JobScript) -> JobScript:
     """Return the script of a job.
 
@@ -48,6 +53,8 @@ def compose_job(run: CheckedRun, script: JobScript) -> JobScript:
     # After the facts of the program, because the variables of a case are no property of the stack.
     variables = tool.environment(options)
     script = script.preparing([f"export {name}={shlex.quote(value)}" for name, value in variables.items()])
+    if run.case.nodes > 1:
+        script = script.preparing([_NO_SHARED_POINTER_FILE])
 
     # ReFrame puts the command into the script as it is: so its words are quoted for the shell.
     arguments = [*tool.arguments(options, str(run.scratch)), *tool.run_id(run.run_id)]

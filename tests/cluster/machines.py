@@ -92,6 +92,7 @@ class Box:
     kept: Sequence[Path] = ()
     environment: dict[str, str] = field(default_factory=dict)
     machines: dict[str, Machine] = field(default_factory=dict)
+    daemons: list[subprocess.Popen[bytes]] = field(default_factory=list)
     _switch: Machine | None = None
 
     def start(self, names: Sequence[str] = MACHINES) -> None:
@@ -119,15 +120,16 @@ class Box:
         namespaces = ["--net", "--uts", "--mount", "--pid", "--fork", "--kill-child", "--propagation", "private"]
         kept = " ".join(str(path.resolve()).lstrip("/") for path in self.kept)
         environment = {**os.environ, "MACHINE": name, "BOX": str(self.directory), "KEPT": kept}
-        holder = subprocess.Popen(
-            ["unshare", *namespaces, "bash", "-c", _PREPARE + 'echo > "$BOX/machines/$MACHINE/up"\n' + _INIT],
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=(self.directory / f"{name}.boot").open("wb"),
-        )
-        up = self.directory / "machines" / name / "up"
         message = self.directory / f"{name}.boot"
+        with message.open("wb") as errors:
+            holder = subprocess.Popen(
+                ["unshare", *namespaces, "bash", "-c", _PREPARE + 'echo > "$BOX/machines/$MACHINE/up"\n' + _INIT],
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=errors,
+            )
+        up = self.directory / "machines" / name / "up"
         wait_until(lambda: up.exists() or holder.poll() is not None, 20, f"boot of {name}")
         assert holder.poll() is None, message.read_text()
         up.unlink()
@@ -178,7 +180,7 @@ class Box:
         """Start a program that stays; its output goes to the machine's log."""
         log = self.directory / "machines" / machine / "log" / f"{Path(words[0]).name}.out"
         with log.open("ab") as output:
-            subprocess.Popen(
+            daemon = subprocess.Popen(
                 self.command(machine, *words),
                 env={**os.environ, **self.environment},
                 stdin=subprocess.DEVNULL,
@@ -186,10 +188,14 @@ class Box:
                 stderr=output,
                 start_new_session=True,
             )
+        self.daemons.append(daemon)
 
     def stop(self) -> None:
         for machine in self.machines.values():
             machine.stop()
+        # They ended with their machines.
+        for daemon in self.daemons:
+            daemon.wait(timeout=20)
         self.machines.clear()
         if self._switch is not None:
             self._switch.stop()

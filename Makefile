@@ -41,6 +41,10 @@ WITH_HISTORY := $(addprefix tests/,comparison darshan demo findings output refer
 test-postgresql: setup ## all tests that need a history, on PostgreSQL instead of SQLite
 	$(OUR_PYTHON) -m pytest $(PARALLEL) --history postgresql $(WITH_HISTORY) $(wildcard tests/test_*.py)
 
+.PHONY: test-cluster
+test-cluster: setup ## on a cluster in a box: Slurm on four nodes, GlusterFS on three servers (root; Debian packages)
+	$(OUR_PYTHON) -m pytest tests/cluster
+
 .PHONY: lint
 lint: setup ## style, types and security of our code
 	.venv/bin/ruff check src tests reframe_tests bench tools ci/docs_hook.py

@@ -22,11 +22,7 @@ from tests.conftest import ROOT
 _PROGRAMS = ("unshare", "nsenter", "ip", "mpicc", "mpirun", *slurm.PROGRAMS, *gluster.PROGRAMS)
 _PACKAGES = "slurm-wlm slurmdbd mariadb-server munge glusterfs-server glusterfs-client iproute2"
 # Ranks yield, because machines of a box share two cores; root is the only account.
-_MPI = {
-    "OMPI_ALLOW_RUN_AS_ROOT": "1",
-    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-    "OMPI_MCA_mpi_yield_when_idle": "1",
-}
+_MPI = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_mpi_yield_when_idle": "1"}
 _PARTITIONS = [
     {"name": "small", "queue": "small", "cores": 2, "time_limit": "5m"},
     {"name": "wide", "queue": "wide", "cores": 2, "time_limit": "5m"},

@@ -139,7 +139,10 @@ class Box:
     def _run_outside(self, *words: str, inside: Machine) -> None:
         """Run a program of this machine in the network of another one."""
         done = subprocess.run(
-            ["nsenter", "--target", str(inside.init), "--net", "--", *words], capture_output=True, text=True, check=False
+            ["nsenter", "--target", str(inside.init), "--net", "--", *words],
+            capture_output=True,
+            text=True,
+            check=False,
         )
         assert done.returncode == 0, f"{words}: {done.stderr}"
 

@@ -101,7 +101,9 @@ def _start_munge(box: Box, base: Path) -> None:
 
 def _start_accounting(box: Box, base: Path) -> None:
     database, socket = base / "database", base / "mariadb.socket"
-    box.run(LOGIN, "mariadb-install-db", "--user=root", f"--datadir={database}", "--auth-root-authentication-method=socket")
+    box.run(
+        LOGIN, "mariadb-install-db", "--user=root", f"--datadir={database}", "--auth-root-authentication-method=socket"
+    )
     files = [f"--datadir={database}", f"--socket={socket}", f"--pid-file={base}/mariadb.pid"]
     box.start_daemon(LOGIN, "mariadbd", "--no-defaults", "--user=root", "--skip-networking", *files)
     # slurmdbd looks for the socket where MariaDB has it by default.

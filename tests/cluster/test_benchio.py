@@ -1,0 +1,56 @@
+"""benchio on three nodes of a distributed file system that is mounted with its usual options."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.cluster import gluster
+from tests.cluster.machines import LOGIN, Box
+from tests.conftest import ROOT
+
+pytestmark = pytest.mark.slow
+
+_NODES = "n2,n3,n4"
+# As jobs of iowatch do on several nodes (src/iowatch/checks/job.py).
+_ENVIRONMENT = {"OMPI_MCA_sharedfp": "^lockedfile"}
+_STARTS = 3
+
+
+@pytest.fixture(scope="module")
+def benchio(box: Box) -> Path:
+    """The program, built from this checkout where all machines see it."""
+    build = box.directory / "build"
+    source = ROOT / "benchmarks" / "benchio"
+    for command in (
+        ["cmake", "-S", str(source), "-B", str(build), "-DBUILD_TESTING=OFF"],
+        ["cmake", "--build", str(build), "--parallel", "2"],
+    ):
+        subprocess.run(command, check=True, capture_output=True)
+    return build / "benchio"
+
+
+def on_three_nodes(box: Box, *words: str, seconds: float = 60) -> subprocess.CompletedProcess[str]:
+    """Run an MPI program with two ranks on each of three nodes."""
+    allocation = ["salloc", "--quiet", "-N3", "-n6", "--ntasks-per-node=2", "-w", _NODES]
+    limited = ["timeout", str(seconds), *allocation, "mpirun", "-np", "6", *words]
+    return box.run(LOGIN, *limited, seconds=seconds + 20, environment=_ENVIRONMENT, may_fail=True)
+
+
+@pytest.mark.parametrize("api", ["posix", "mpiio", "hdf5", "netcdf4", "pnetcdf"])
+def test_repetitions_on_default_mounts(box: Box, benchio: Path, api: str) -> None:
+    """Each node reads what another one wrote; the same names were absent, old, or waited for before."""
+    options = ["--op", "both", "--local", "32x32x32", "--repeat", "4", "--verify", "--quiet"]
+    for _ in range(_STARTS):
+        done = on_three_nodes(box, str(benchio), "--api", api, "--dir", str(gluster.mount_directory(box)), *options)
+        assert done.returncode == 0, done.stderr
+        assert "all as written" in done.stdout
+
+
+def test_directory_that_only_one_node_has(box: Box, benchio: Path) -> None:
+    done = on_three_nodes(box, str(benchio), "--api", "posix", "--dir", "/dev/shm", "--local", "8x8x8")
+    assert done.returncode != 0
+    assert "checking that all nodes see the same files of /dev/shm/benchio-" in done.stderr
+    assert "/dev/shm is tmpfs (tmpfs), mounted with rw," in done.stderr

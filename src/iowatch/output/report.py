@@ -30,6 +30,7 @@ from iowatch.output.text.findings import remaining_change_lines, verdict_finding
 from iowatch.output.text.problems import describe_run, lacking_run_sections
 from iowatch.output.text.sessions import format_extent, format_saturation
 from iowatch.output.text.verdict import (
+    PUBLISHED_TITLE,
     format_next_step,
     format_published,
     format_ratio_to_usual,
@@ -53,7 +54,7 @@ def render_verdict(verdict: Verdict, console: Console) -> None:
         _print_headlines(console, verdict)
         for remark in _proportion_remarks(verdict):
             console.print(remark, markup=False)
-    _print_problems(console, [_ProblemSection(_PUBLISHED_TITLE, _published_lines(verdict))])
+    _print_problems(console, [_ProblemSection(PUBLISHED_TITLE, _published_lines(verdict))])
     if verdict.transfers:
         title = "MPI-IO operations per repetition (Darshan)"
         right_aligned = ("collective", "independent")
@@ -208,7 +209,6 @@ _HEADLINE_COLUMNS = ("result", "best", "unit", "n")
 _WIDEST_TABLE = 10_000  # characters
 _USUAL, _OF_PEAK, _OF_RAW_DISK = "usual", "of peak", "of raw disk (fio)"
 _RIGHT_ALIGNED = ("best", "n", _USUAL, _OF_PEAK, _OF_RAW_DISK)
-_PUBLISHED_TITLE = "Published maxima of like cases (one shared file)"
 
 
 def _proportions(headline: HeadlineResult) -> dict[str, str]:
@@ -464,7 +464,7 @@ def verdict_markdown(verdict: Verdict) -> str:
         paragraphs.append("\n".join(table))
         paragraphs += _proportion_remarks(verdict)
     if verdict.published:
-        paragraphs.append(f"{_PUBLISHED_TITLE}:\n\n{_bullets(_published_lines(verdict))}")
+        paragraphs.append(f"{PUBLISHED_TITLE}:\n\n{_bullets(_published_lines(verdict))}")
     for section in _problem_sections(verdict):
         if section.lines:
             paragraphs.append(f"### {section.title}\n\n{_bullets(section.lines)}")

@@ -19,6 +19,8 @@ from iowatch.site import repository
 
 _CRON_PROGRAMS = ("cron", "crond", "fcron", "anacron")
 _CRON_FILE, _SERVICE_FILES = "iowatch.cron", ("iowatch.service", "iowatch.timer")
+# sd_booted(3)
+_SYSTEMD_RUNS = Path("/run/systemd/system")
 # A line of /etc/cron.d: five fields of time, the account, the command.
 _CRON_LINE = re.compile(r"(?P<time>(?:\S+ ){5})\S+ (?P<command>cd .*)")
 
@@ -43,7 +45,7 @@ def nightly_schedule(system: str) -> NightlySchedule:
     site_directory = settings.site_root() / "ci"
     unit_files = [str(site_directory / name) for name in _SERVICE_FILES]
     has_unit_files = all(Path(file).is_file() for file in unit_files)
-    runs_systemd = Path("/run/systemd/system").is_dir()
+    runs_systemd = _SYSTEMD_RUNS.is_dir()
     if shutil.which("crontab") is None and runs_systemd and has_unit_files:
         copied = shlex.join(unit_files)
         return NightlySchedule(

@@ -13,6 +13,9 @@ from iowatch.reference import PublishedFigure
 from iowatch.session.verdict import RetestedRun, Verdict
 from iowatch.site import NightlySchedule
 
+PUBLISHED_TITLE = "Published maxima of like cases (one shared file)"
+"""Heading of the lines of `format_published`: all published cases that can be like others wrote one shared file."""
+
 
 def verdict_document(verdict: Verdict) -> dict[str, Any]:
     """The verdict as JSON: its attributes, with findings and retests as one line each."""

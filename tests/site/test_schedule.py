@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from iowatch.core.settings import environment_settings
-from iowatch.site import current_scheduler, nightly_schedule, repository, schedule
+from iowatch.site import NightlySchedule, current_scheduler, repository, schedule
+from iowatch.site import nightly_schedule as find_schedule
 from tests.conftest import ROOT
 
 PROGRAM = "/opt/iowatch/bin/iowatch"
@@ -34,6 +35,12 @@ def make_site(directory: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     repository.write_site(directory, timezone="UTC")
     monkeypatch.chdir(directory)
     return directory
+
+
+def nightly_schedule(system: str) -> NightlySchedule:
+    suggested = find_schedule(system)
+    assert suggested is not None
+    return suggested
 
 
 def test_line_is_that_of_the_recipe_without_its_account(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -95,6 +102,14 @@ def test_systemd_runs_a_site_without_cron(tmp_path: Path, machine: Path, monkeyp
     # Not with the files of a clone, which name the placeholder instead of a system.
     monkeypatch.chdir(ROOT)
     assert nightly_schedule("local").scheduler == "cron"
+
+
+def test_nothing_is_suggested_without_the_recipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The verdict does not depend on it."""
+    for folder in ("systems", "benchmarks"):
+        (tmp_path / folder).mkdir()
+    monkeypatch.setenv("IOWATCH_ROOT", str(tmp_path))
+    assert find_schedule("local") is None
 
 
 PRINT_SCHEDULER = "from iowatch.site import current_scheduler as c; print(c())"

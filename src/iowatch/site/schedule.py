@@ -40,31 +40,40 @@ class NightlySchedule:
     edited: str | None = None
 
 
-def nightly_schedule(system: str) -> NightlySchedule:
-    """Return what runs the nightly suite of a system on this machine: cron, or systemd where there is no cron."""
+def nightly_schedule(system: str) -> NightlySchedule | None:
+    """Return what runs the nightly suite of a system on this machine: cron, or systemd where there is no cron.
+
+    None without the recipe, for example with a part of a clone as `IOWATCH_ROOT`.
+    """
     site_directory = settings.site_root() / "ci"
     unit_files = [str(site_directory / name) for name in _SERVICE_FILES]
     has_unit_files = all(Path(file).is_file() for file in unit_files)
-    runs_systemd = _SYSTEMD_RUNS.is_dir()
-    if shutil.which("crontab") is None and runs_systemd and has_unit_files:
+    if shutil.which("crontab") is None and _SYSTEMD_RUNS.is_dir() and has_unit_files:
         copied = shlex.join(unit_files)
         return NightlySchedule(
             "systemd",
             (f"sudo cp {copied} /etc/systemd/system/", "sudo systemctl enable --now iowatch.timer"),
             edited=unit_files[0],
         )
-    return NightlySchedule("cron", (_cron_line(system),))
+    line = _cron_line(system)
+    return None if line is None else NightlySchedule("cron", (line,))
 
 
-def _cron_line(system: str) -> str:
+def _cron_line(system: str) -> str | None:
     """Return the line of the recipe for the crontab of this account, which has no field for the account."""
-    recipe = (settings.product_root() / "ci" / "recipes" / _CRON_FILE).read_text(encoding="utf-8")
+    try:
+        recipe = (settings.product_root() / "ci" / "recipes" / _CRON_FILE).read_text(encoding="utf-8")
+    except OSError:
+        return None
     text = repository.fill_recipe(recipe, settings.site_root().absolute(), system)
-    match = next(filter(None, map(_CRON_LINE.fullmatch, text.splitlines())))
-    directory, separator, command = match["command"].partition(" && ")
-    line = f"{match['time']}{directory}{separator}{_changed_settings()}{command}"
-    # cron turns an unescaped % into a line break (crontab(5)).
-    return line.replace("%", r"\%")
+    for line in text.splitlines():
+        match = _CRON_LINE.fullmatch(line)
+        if match is not None:
+            directory, separator, command = match["command"].partition(" && ")
+            suggested = f"{match['time']}{directory}{separator}{_changed_settings()}{command}"
+            # cron turns an unescaped % into a line break (crontab(5)).
+            return suggested.replace("%", r"\%")
+    return None
 
 
 def _changed_settings() -> str:

@@ -32,10 +32,10 @@ from iowatch.output.text.sessions import format_extent, format_saturation
 from iowatch.output.text.verdict import (
     PUBLISHED_TITLE,
     format_next_step,
+    format_percentage,
     format_published,
     format_ratio_to_usual,
     format_retested_run,
-    format_share,
     newest_session_line,
 )
 from iowatch.session.coverage import MissingRun
@@ -215,8 +215,8 @@ def _proportions(headline: HeadlineResult) -> dict[str, str]:
     """Cells by column of what puts a result into proportion; a cell is empty where that is unknown."""
     return {
         _USUAL: format_ratio_to_usual(headline.ratio_to_usual),
-        _OF_PEAK: format_share(headline.percent_of_peak),
-        _OF_RAW_DISK: format_share(headline.percent_of_raw_disk),
+        _OF_PEAK: format_percentage(headline.percent_of_peak),
+        _OF_RAW_DISK: format_percentage(headline.percent_of_raw_disk),
     }
 
 

@@ -6,7 +6,7 @@ need `MIN_OBSERVATIONS` days (`iowatch.findings`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -106,7 +106,7 @@ class _DiskOperation:
 
 
 @dataclass(frozen=True, slots=True)
-class _UsualValue:
+class UsualValue:
     """The median of the best values of the earlier sessions of a series, in the unit of its metric."""
 
     median: float
@@ -123,7 +123,7 @@ def assess_headlines(
         expected: results of the session; its retests are none of them.
     """
     results = _expected_results(history, runs, expected)
-    usual_values = _usual_values(history, session, runs, results)
+    usual_by_series = usual_values(history, session, runs, [result.series for result in results])
     disk_bandwidths = _raw_disk_bandwidths(results)
     file_systems = _declared_file_systems(session.system)
     headlines: list[HeadlineResult] = []
@@ -139,7 +139,7 @@ def assess_headlines(
             samples=len(result.samples),
             partition=result.run.partition,
         )
-        usual = usual_values.get(result.series.id)
+        usual = usual_by_series.get(result.series.id)
         if usual is not None:
             ratio = result.best / usual.median
             headline = replace(headline, ratio_to_usual=ratio, earlier_sessions=usual.sessions)
@@ -165,26 +165,29 @@ def _expected_results(history: History, runs: Sequence[RunRow], expected: Set[Ex
     return results
 
 
-def _usual_values(
-    history: History, session: SessionRow, runs: Sequence[RunRow], results: Sequence[_MeasuredResult]
-) -> dict[int, _UsualValue]:
-    """What is usual for each series, by series id; series without an earlier session are left out.
+def usual_values(
+    history: History, session: SessionRow, runs: Sequence[RunRow], all_series: Iterable[SeriesRow]
+) -> dict[int, UsualValue]:
+    """What is usual for each series before a session, by series id; series without an earlier session are left out.
 
     A run and its retest are one observation of their session, and interleaved runs have series of their own. Runs on
     saturated nodes are no observations.
+
+    Args:
+        runs: of the session.
     """
-    series_by_id = {result.series.id: result.series for result in results}
+    series_by_id = {series.id: series for series in all_series}
     observations = load_observations(history, list(series_by_id.values()), until=session.started_at)
     # A session that started in the same second is no earlier one than itself.
     runs_of_session = [run.id for run in runs]
-    usual_values: dict[int, _UsualValue] = {}
+    usual: dict[int, UsualValue] = {}
     for series_id, points in observations.items():
         earlier = points.only(~np.isin(points.run_id, runs_of_session))
         values = headline_values(series_by_id[series_id], earlier)[-USUAL_SESSIONS:]
         # A time or a count may be 0, which nothing can be relative to.
         if len(values) and np.median(values) > 0:
-            usual_values[series_id] = _UsualValue(float(np.median(values)), len(values))
-    return usual_values
+            usual[series_id] = UsualValue(float(np.median(values)), len(values))
+    return usual
 
 
 def _raw_disk_bandwidths(results: Sequence[_MeasuredResult]) -> dict[_DiskOperation, float]:

@@ -47,7 +47,7 @@ def format_ratio_to_usual(ratio: float | None) -> str:
     return f"×{format_number(ratio)}" if ratio >= 10 else f"×{ratio:.2f}"
 
 
-def format_share(percent: float | None) -> str:
+def format_percentage(percent: float | None) -> str:
     """`11 %`, `0.4 %`; empty without a peak."""
     if percent is None:
         return ""
@@ -60,7 +60,7 @@ def format_published(figure: PublishedFigure) -> str:
     case = figure.like_case
     what = f"{format_parameter_value('api', case.api)} {case.operation} {format_number(figure.value_mib_per_s)} MiB/s"
     source, _, table = figure.where.partition("/")
-    return f"{figure.system}: {what}, {format_share(figure.percent_of_peak)} of peak [{source}, Table {table}]"
+    return f"{figure.system}: {what}, {format_percentage(figure.percent_of_peak)} of peak [{source}, Table {table}]"
 
 
 def format_next_step(schedule: NightlySchedule) -> str:

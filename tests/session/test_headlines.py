@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -48,7 +48,7 @@ def measured(
     operation: str = "write",
     metric: str = "bandwidth",
     partition: str = "default",
-    case: dict[str, Scalar] | None = None,
+    case: Mapping[str, Scalar] | None = None,
 ) -> RunRecord:
     """A run of one operation."""
     parameters = SHARED if case is None else case
@@ -115,7 +115,9 @@ def test_retest_is_no_earlier_session(history: History) -> None:
     first = [measured(100.0, at=START_S), measured(400.0, at=START_S + 600, name="benchio:a#retest")]
     facts = SessionFacts(retest_since=START_S + 600)
     assert ratio(headlines_of(history, first, uuid="s0", facts=facts, not_expected=["benchio:a#retest"])) == (None, 0)
-    assert ratio(headlines_of(history, [measured(100.0, at=START_S + DAY_S)])) == (pytest.approx(0.5), 1)
+    (result,) = headlines_of(history, [measured(100.0, at=START_S + DAY_S)]).results
+    assert result.ratio_to_usual == pytest.approx(0.5)
+    assert result.earlier_sessions == 1
 
 
 @pytest.mark.parametrize("parameter", ["ab_run", "aggressors"])

@@ -95,6 +95,9 @@ def test_first_session_shows_what_stands_out_and_what_is_missing(first_results: 
     assert text.count("the stack does not provide") == 10  # five tools on both stacks
     assert "What they need is installed by:iowatch stack install reference --system laptop" in text
     assert "peak of the file system is unknown" in text
+    # The shared-file cases of IOR, as in the verdict.
+    assert "Published maxima of like cases (one shared file)" in text
+    assert "of peak [bartz2014, Table" in text
 
 
 def test_stacks_of_a_first_session_are_named_and_compared_first(first_results: Path) -> None:

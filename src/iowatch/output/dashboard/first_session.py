@@ -14,6 +14,8 @@ from iowatch.findings import MIN_OBSERVATIONS, HistoryExtent, format_parameter_v
 from iowatch.output.dashboard import data, drawing
 from iowatch.output.dashboard.pages import overview
 from iowatch.output.text.sessions import format_early_steps
+from iowatch.output.text.verdict import format_published
+from iowatch.reference import published_of_like_cases
 from iowatch.store import NO_SESSION_FACTS
 
 # Smallest ratio between two stacks that is worth a sentence; below it, one session proves nothing.
@@ -40,6 +42,7 @@ class FirstSession:
         striking: sentences on large differences between stacks.
         missing: what was not measured, with the reason; `install_commands` install what it needs.
         has_peak: whether the peak of a file system is known.
+        published: what papers measured with like cases, one sentence each.
     """
 
     machine: data.SystemEntry
@@ -49,6 +52,7 @@ class FirstSession:
     missing: tuple[RunProblem, ...]
     install_commands: tuple[str, ...]
     has_peak: bool
+    published: tuple[str, ...]
 
 
 def summarise_first_session(site: data.SiteBuild, machine: data.SystemEntry, extent: HistoryExtent) -> FirstSession:
@@ -56,6 +60,7 @@ def summarise_first_session(site: data.SiteBuild, machine: data.SystemEntry, ext
     # A late series has no result in the newest session.
     rows = [row for row in overview.series_rows(site, machine) if not row.late]
     bandwidths = [row for row in rows if row.series.metric.name == "bandwidth"]
+    published = published_of_like_cases(machine.name, [row.series.row.case for row in bandwidths])
     remaining = max(0, MIN_OBSERVATIONS - extent.days)
     facts = machine.newest_session.facts if machine.newest_session else NO_SESSION_FACTS
     return FirstSession(
@@ -69,6 +74,7 @@ def summarise_first_session(site: data.SiteBuild, machine: data.SystemEntry, ext
         missing=facts.unavailable,
         install_commands=facts.install_commands,
         has_peak=any(row.series.limits.peak for row in bandwidths),
+        published=tuple(map(format_published, published)),
     )
 
 

@@ -232,3 +232,17 @@ def test_missing_library_of_the_system_is_no_error_where_possible(
     answer = stack_install.install_where_possible("debian", "local")
     assert isinstance(answer, stack_install.NotInstalled)
     assert "no hdf5 1.10.8 (/usr) on this machine, and it is not buildable" in answer.reason
+
+
+def test_long_step_of_a_build_is_reported_while_it_lasts(
+    spack: Callable[..., Path], messages: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spack prints nothing while it reads its recipes, and nothing while it compiles."""
+    monkeypatch.setattr(stack_install, "_SIGN_INTERVAL_IN_LOGS_S", 0.1)
+    root = spack(GOOD, already=False)
+    program = (root / "bin" / "spack").read_text()
+    (root / "bin" / "spack").write_text(program.replace("cat <<", "sleep 1; cat <<"))
+    install_stack("debian", "local")
+    signs = [message for message in messages if message.endswith("Spack reads its recipes, minutes at its first start")]
+    assert len(signs) >= 2
+    assert messages[-1] == "debian: 2 of 12 parts: benchio-1.0.0"

@@ -15,6 +15,7 @@ import shlex
 import shutil
 import signal
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -647,6 +648,54 @@ class _BuildProgress:
 _SHORTEST_ESTIMATE_S = 10.0
 
 
+# A person at a terminal wants to see that something happens; a log is read later.
+_SIGN_INTERVAL_S, _SIGN_INTERVAL_IN_LOGS_S = 10.0, 60.0
+
+
+class _SignsOfLife:
+    """Reports the steps of a build, and in a step that takes long how long it has taken so far."""
+
+    def __init__(self, stack: str, first_step: str) -> None:
+        """Prepare the reports.
+
+        Args:
+            stack: name before each message.
+            first_step: what happens before the first report.
+        """
+        self._stack = stack
+        self._step = first_step
+        self._step_started_s = time.monotonic()
+        self._ended = threading.Event()
+        self._reported = threading.Event()
+        self._thread = threading.Thread(target=self._repeat, daemon=True)
+
+    def __enter__(self) -> _SignsOfLife:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._ended.set()
+        self._reported.set()
+        self._thread.join()
+
+    def report(self, step: str) -> None:
+        """Log a step that begins or has ended."""
+        self._step = step
+        self._step_started_s = time.monotonic()
+        self._reported.set()
+        _LOG.info("%s: %s", self._stack, step)
+
+    def _repeat(self) -> None:
+        interval_s = _SIGN_INTERVAL_S if sys.stderr.isatty() else _SIGN_INTERVAL_IN_LOGS_S
+        while not self._ended.is_set():
+            # A report within the interval begins another one.
+            if self._reported.wait(interval_s):
+                self._reported.clear()
+                continue
+            elapsed_s = time.monotonic() - self._step_started_s
+            _LOG.info("%s: for %.0f s: %s", self._stack, elapsed_s, self._step)
+
+
 def build_environment(
     spack: Sequence[str], environment: Path, stack: str, jobs: int | None, *, rebuild_own: bool = True
 ) -> None:
@@ -665,13 +714,14 @@ def build_environment(
     if rebuild_own:
         prefixes = installed_prefixes(spack, environment).values()
         is_stale = any(f"/{OWN_PACKAGE}-" in prefix for prefix in prefixes)
-    for line in stream_lines(install):
-        done = _DONE.match(line)
-        if done:
-            is_external = "(external " in line
-            _LOG.info("%s: %s", stack, progress.after_part(done["part"], is_external))
-        elif line.startswith(("==> Installing", "==> Error")):
-            _LOG.info("%s: %s", stack, line.removeprefix("==> "))
+    with _SignsOfLife(stack, "Spack reads its recipes, minutes at its first start") as signs:
+        for line in stream_lines(install):
+            done = _DONE.match(line)
+            if done:
+                is_external = "(external " in line
+                signs.report(progress.after_part(done["part"], is_external))
+            elif line.startswith(("==> Installing", "==> Error")):
+                signs.report(line.removeprefix("==> "))
     if is_stale:
         _LOG.info("%s: building %s again from this checkout", stack, OWN_PACKAGE)
         for _ in stream_lines([*install, "--overwrite", "--yes-to-all", OWN_PACKAGE]):

@@ -20,7 +20,7 @@ case "$*" in
 esac
 """
 # All programs of the packages exist.
-PROGRAMS = ("cc", "make", "cmake", "pkg-config", "mpicc", "h5pcc", "pnetcdf-config")
+PROGRAMS = ("cc", "make", "cmake", "pkg-config", "mpicc", "h5pcc", "pnetcdf-config", "fio", "hpcc")
 
 
 @pytest.fixture

@@ -29,6 +29,7 @@ REQUIRED_STACKS = {
     "mpich-4": {"mpich": "4.3.2"},
     "ior-3.3.0": {"ior": "3.3.0"},
     "ior-4.0.0": {"ior": "4.0.0"},
+    "quick": {"ior": "4.0.0", "h5bench": "1.6", "fio": "3.37", "darshan-runtime": "3.5.0", "openmpi": "4.1.4"},
 }
 # Stacks and systems that a site adds to its clone are not tested here.
 OWN_STACKS = {*REQUIRED_STACKS, "debian"}
@@ -127,6 +128,14 @@ def test_lock_runs_on_any_x86_64_and_has_one_compiler(path: Path) -> None:
     parts = [part for part in stack.read_lock_parts(path) if part.compiler]
     assert {part.target for part in parts} == {"x86_64_v2"}
     assert len({part.compiler for part in parts}) == 1
+
+
+def test_quick_stack_builds_few_parts_and_takes_the_libraries_from_the_system() -> None:
+    nodes = stack.read_lock(ROOT / "systems" / "local" / "stacks" / "quick" / "spack.lock")["concrete_specs"].values()
+    built = {node["name"] for node in nodes if not node.get("external")}
+    benchmarks = {"benchio", "fio", "h5bench", "ior"}
+    assert built == benchmarks | {"darshan-runtime", "darshan-util", "compiler-wrapper", "gcc-runtime"}
+    assert len(nodes) <= 25
 
 
 @pytest.mark.parametrize("name", REQUIRED_STACKS)

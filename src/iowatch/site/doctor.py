@@ -343,11 +343,11 @@ def _spack_status(installer: _Installer) -> RequirementStatus:
 
 @dataclass(frozen=True)
 class _Installer:
-    """Where a system gets missing software from: Debian packages, else the reference stack.
+    """Where a system gets missing software from: Debian packages, else the quick or the reference stack.
 
     Attributes:
         spack: version of Spack and its path, or None.
-        spack_command: command that installs the reference stack; `reference`: its packages.
+        spack_command: command that installs the stack; `reference`: its packages.
     """
 
     system: System
@@ -359,13 +359,18 @@ class _Installer:
     @classmethod
     def of(cls, system: System) -> _Installer:
         spack = stack_install.spack_version()
-        command = f"iowatch stack install {stacks.REFERENCE_STACK} --system {system.name}"
+        has_apt = machine.detect_distribution().has_apt
+        stack = stacks.REFERENCE_STACK
+        # Where Debian's packages are the libraries, Spack has only the benchmarks and Darshan to build: minutes.
+        has_quick_stack = (stacks.manifest_directory(system.name, stacks.QUICK_STACK) / "spack.yaml").is_file()
+        if has_apt and system.system_stacks and has_quick_stack:
+            stack = stacks.QUICK_STACK
+        command = f"iowatch stack install {stack} --system {system.name}"
         if not spack:
             command += " --bootstrap"
-        manifest = stacks.manifest_directory(system.name, stacks.REFERENCE_STACK) / "spack.yaml"
+        manifest = stacks.manifest_directory(system.name, stack) / "spack.yaml"
         specs = root_specs(manifest) if manifest.is_file() else ()
         reference = frozenset(parse_pinned_spec(spec).name for spec in specs)
-        has_apt = machine.detect_distribution().has_apt
         return cls(system, has_apt, spack, command, reference)
 
     def packages(self, requirement: Requirement) -> tuple[str, ...]:

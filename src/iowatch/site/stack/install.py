@@ -15,7 +15,9 @@ import shlex
 import shutil
 import signal
 import subprocess
+import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -139,6 +141,8 @@ _LIBRARIES: Mapping[str, Callable[[stack_probe.MpiInstallation], StackPart | Non
     "netcdf-c": stack_probe.probe_netcdf,
     "parallel-netcdf": stack_probe.probe_pnetcdf,
 }
+# Libraries of the operating system that pkg-config knows, and their names there.
+_PKG_CONFIG_NAMES = {"libyaml": "yaml-0.1", "zlib": "zlib"}
 _COMPILERS = {"gcc": "-dumpfullversion", "llvm": "-dumpversion"}
 ABSENT = ""
 
@@ -173,6 +177,8 @@ class External:
             return platform.libc_ver()[1] or None
         if self.name in _LIBRARIES:
             return _library(self.name)
+        if self.name in _PKG_CONFIG_NAMES:
+            return _pkg_config_version(_PKG_CONFIG_NAMES[self.name])
         if self.name in _PROGRAMS:
             program, *arguments = _PROGRAMS[self.name]
             answer = stack_probe.query_tool(str(Path(self.prefix) / "bin" / program), *arguments)
@@ -206,6 +212,13 @@ def _version(answer: str) -> str:
     """Return the first version number in the output of a program."""
     match = re.search(r"\d+(?:\.\d+)+", answer)
     return match.group() if match else ABSENT
+
+
+def _pkg_config_version(module: str) -> str | None:
+    """Return the version of a library that pkg-config knows; `ABSENT`, or None without pkg-config."""
+    if shutil.which("pkg-config") is None:
+        return None
+    return _version(stack_probe.query_tool("pkg-config", "--modversion", module))
 
 
 @cache
@@ -460,7 +473,8 @@ _GIT_TIMEOUT_S = 3600.0
 _GIT_LIMITS = {"GIT_HTTP_LOW_SPEED_LIMIT": "1", "GIT_HTTP_LOW_SPEED_TIME": "60", "GIT_TERMINAL_PROMPT": "0"}
 
 
-def _git(*arguments: str) -> str:
+def _git(*arguments: str, timeout_s: float | None = None) -> str:
+    limit_s = _GIT_TIMEOUT_S if timeout_s is None else timeout_s
     _LOG.debug("starts: git %s", shlex.join(arguments))
     try:
         done = subprocess.run(
@@ -470,14 +484,51 @@ def _git(*arguments: str) -> str:
             text=True,
             errors="replace",
             stdin=subprocess.DEVNULL,
-            timeout=_GIT_TIMEOUT_S,
+            timeout=limit_s,
             env={**os.environ, **_GIT_LIMITS},
         )
     except FileNotFoundError as error:
         raise MachineError("git is not installed", hint="Install git, or set SPACK_ROOT to a Spack.") from error
     except subprocess.TimeoutExpired as error:
-        raise MachineError(f"git {arguments[0]} did not end within {_GIT_TIMEOUT_S:g} s") from error
+        raise MachineError(f"git {arguments[0]} did not end within {limit_s:g} s") from error
     return done.stdout.strip()
+
+
+# A night without network must not wait longer.
+_REACHABLE_TIMEOUT_S = 8.0
+
+
+def unreachable_sources() -> str | None:
+    """Return why Spack cannot get sources here, within ten seconds; None if it can.
+
+    It can where the server of Spack's repository answers (with git's own proxy settings), or where a Spack is installed
+    that has a mirror or build cache of the site.
+
+    Raises:
+        MachineError: SPACK_ROOT is set, but is not a Spack.
+    """
+    program = spack_command()
+    if program is not None and _site_mirrors(program):
+        return None
+    try:
+        _git("ls-remote", SPACK_URL, f"refs/tags/v{pinned_spack_version()}", timeout_s=_REACHABLE_TIMEOUT_S)
+    except subprocess.CalledProcessError as error:
+        messages = (error.stderr or "").strip().splitlines() or [str(error)]
+        return f"{SPACK_URL} cannot be reached ({messages[-1]}), and Spack has no mirror of this site"
+    except MachineError as error:
+        return f"{SPACK_URL} cannot be reached ({error.message}), and Spack has no mirror of this site"
+    return None
+
+
+# Spack's own configuration has this one.
+_PUBLIC_MIRROR = "spack-public"
+
+
+def _site_mirrors(spack: str) -> list[str]:
+    """Return the names of the mirrors and build caches that a site has added to its Spack."""
+    answer = stack_probe.query_tool(spack, "--color", "never", "mirror", "list")
+    names = [line.split()[0] for line in answer.splitlines() if line.strip()]
+    return [name for name in names if name != _PUBLIC_MIRROR]
 
 
 def require_spack(bootstrap: bool) -> str:
@@ -556,6 +607,95 @@ def _start_alarm(seconds: float, call: Callable[[], None]) -> threading.Timer:
     return alarm
 
 
+@dataclass
+class _BuildProgress:
+    """How many parts of a stack are ready, and how long the others will take.
+
+    Attributes:
+        total: number of parts; to_build: those that the machine does not provide.
+        started_s: time of a clock that is never set back.
+    """
+
+    total: int
+    to_build: int
+    started_s: float
+    ready: int = 0
+    built: int = 0
+
+    @classmethod
+    def of_lock(cls, lock: Path) -> _BuildProgress:
+        nodes = read_lock(lock)["concrete_specs"].values()
+        to_build = [node for node in nodes if not node.get("external")]
+        return cls(len(nodes), len(to_build), time.monotonic())
+
+    def after_part(self, part: str, is_external: bool) -> str:
+        """Count a part that is ready; return the text for people, with the time left once a part was built."""
+        self.ready += 1
+        text = f"{self.ready} of {self.total} parts: {part}"
+        if is_external:
+            return text
+        self.built += 1
+        elapsed_s = time.monotonic() - self.started_s
+        left = self.to_build - self.built
+        # The first ones are scripts and copied libraries: their time says nothing of the others.
+        if left <= 0 or elapsed_s < _SHORTEST_ESTIMATE_S:
+            return text
+        minutes_left = left * elapsed_s / self.built / 60
+        return f"{text}; about {max(1, round(minutes_left))} min left"
+
+
+# Below this an estimate from the elapsed time would only mislead.
+_SHORTEST_ESTIMATE_S = 10.0
+
+
+# A person at a terminal wants to see that something happens; a log is read later.
+_SIGN_INTERVAL_S, _SIGN_INTERVAL_IN_LOGS_S = 10.0, 60.0
+
+
+class _SignsOfLife:
+    """Reports the steps of a build, and in a step that takes long how long it has taken so far."""
+
+    def __init__(self, stack: str, first_step: str) -> None:
+        """Prepare the reports.
+
+        Args:
+            stack: name before each message.
+            first_step: what happens before the first report.
+        """
+        self._stack = stack
+        self._step = first_step
+        self._step_started_s = time.monotonic()
+        self._ended = threading.Event()
+        self._reported = threading.Event()
+        self._thread = threading.Thread(target=self._repeat, daemon=True)
+
+    def __enter__(self) -> _SignsOfLife:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._ended.set()
+        self._reported.set()
+        self._thread.join()
+
+    def report(self, step: str) -> None:
+        """Log a step that begins or has ended."""
+        self._step = step
+        self._step_started_s = time.monotonic()
+        self._reported.set()
+        _LOG.info("%s: %s", self._stack, step)
+
+    def _repeat(self) -> None:
+        interval_s = _SIGN_INTERVAL_S if sys.stderr.isatty() else _SIGN_INTERVAL_IN_LOGS_S
+        while not self._ended.is_set():
+            # A report within the interval begins another one.
+            if self._reported.wait(interval_s):
+                self._reported.clear()
+                continue
+            elapsed_s = time.monotonic() - self._step_started_s
+            _LOG.info("%s: for %.0f s: %s", self._stack, elapsed_s, self._step)
+
+
 def build_environment(
     spack: Sequence[str], environment: Path, stack: str, jobs: int | None, *, rebuild_own: bool = True
 ) -> None:
@@ -565,7 +705,7 @@ def build_environment(
         spack: command with its own options.
         rebuild_own: build benchio again from the checkout, also where it is installed already.
     """
-    total = len(read_lock(environment / "spack.lock")["concrete_specs"])
+    progress = _BuildProgress.of_lock(environment / "spack.lock")
     install = [*spack, "--color", "never", "-e", str(environment), "install", "--only-concrete", "--fail-fast"]
     if jobs:
         install += ["--jobs", str(jobs)]
@@ -574,14 +714,14 @@ def build_environment(
     if rebuild_own:
         prefixes = installed_prefixes(spack, environment).values()
         is_stale = any(f"/{OWN_PACKAGE}-" in prefix for prefix in prefixes)
-    ready = 0
-    for line in stream_lines(install):
-        done = _DONE.match(line)
-        if done:
-            ready += 1
-            _LOG.info("%s: %s of %s parts: %s", stack, ready, total, done["part"])
-        elif line.startswith(("==> Installing", "==> Error")):
-            _LOG.info("%s: %s", stack, line.removeprefix("==> "))
+    with _SignsOfLife(stack, "Spack reads its recipes, minutes at its first start") as signs:
+        for line in stream_lines(install):
+            done = _DONE.match(line)
+            if done:
+                is_external = "(external " in line
+                signs.report(progress.after_part(done["part"], is_external))
+            elif line.startswith(("==> Installing", "==> Error")):
+                signs.report(line.removeprefix("==> "))
     if is_stale:
         _LOG.info("%s: building %s again from this checkout", stack, OWN_PACKAGE)
         for _ in stream_lines([*install, "--overwrite", "--yes-to-all", OWN_PACKAGE]):
@@ -675,6 +815,39 @@ class InstalledStack:
 
     stack: Stack
     directory: Path
+
+
+@dataclass(frozen=True)
+class NotInstalled:
+    """A stack that was not built because this machine cannot, and why."""
+
+    reason: str
+
+
+def install_where_possible(stack: str, system: str, *, jobs: int | None = None) -> InstalledStack | NotInstalled:
+    """Build a Spack stack with what this machine has: the first night of a newcomer.
+
+    Spack is cloned if there is none. A lock of another machine is replaced by versions that are resolved here.
+
+    Raises:
+        UsageError: unknown stack, or not a Spack stack.
+        MachineError: Spack failed. Unreachable sources and missing packages of the system are no errors.
+    """
+    reason = unreachable_sources()
+    if reason is not None:
+        return NotInstalled(reason)
+    folder = manifest_directory(system, stack)
+    concretize = False
+    try:
+        _check_lock(folder / "spack.yaml", folder / "spack.lock", develop_entries(folder / "spack.yaml"))
+    except InputError as error:
+        _LOG.info("%s: %s", stack, error.message)
+        concretize = True
+    try:
+        return install_stack(stack, system, bootstrap=True, concretize=concretize, jobs=jobs)
+    except InputError as error:
+        # The machine has other packages than the stack can be built on: a site with modules, or a system without HDF5.
+        return NotInstalled(error.message)
 
 
 def install_stack(

@@ -112,6 +112,8 @@ def describe_loaded_stack(
 
 # The environment at the top of the checkout.
 REFERENCE_STACK = "reference"
+# The one on the operating system's libraries, for a system that has it (docs/stacks.md, "The quick stack").
+QUICK_STACK = "quick"
 
 
 def read_stack_json(path: Path) -> Stack:

@@ -22,6 +22,7 @@ from iowatch.checks import (
     OrderedFileSystem,
     OrderedRun,
     RunOrder,
+    ordered_runs,
 )
 from iowatch.checks.cases import ReframeTasks, changed_case, skip_reason
 from iowatch.checks.job import compose_job, job_time_limit_s, scheduler_options
@@ -177,6 +178,13 @@ def test_retest_avoids_nodes() -> None:
     assert scheduler_options(run) == []
     run = replace(run, order=RunOrder(runs=(OrderedRun(run.key, (), ("n3", "n4")),)))
     assert scheduler_options(run) == ["--exclude=n3,n4"]
+
+
+@pytest.mark.parametrize(("scheduler", "options"), [("squeue", ["--nodelist=n1,n2"]), ("pbspro", []), ("local", [])])
+def test_job_requires_nodes_where_its_scheduler_has_an_option(scheduler: str, options: list[str]) -> None:
+    run = build_checked_run(scheduler=scheduler)
+    (required,) = ordered_runs([run.key], required_nodes={run.key: ["n1", "n2"]})
+    assert scheduler_options(replace(run, order=RunOrder(runs=(required,)))) == options
 
 
 class Numbered(CheckExtension):

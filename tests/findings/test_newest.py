@@ -170,6 +170,34 @@ def test_single_series_do_not_open_a_finding_against_the_newest_sessions(
     assert state.with_state(finding, None, (), STEP, True, Thresholds()).state == expected
 
 
+def event_with_rises(*rises: tuple[float, float]) -> PanelEvent:
+    """An event of day 10: two series fall by 0.6 (ln); others rise, each by a gain (ln) of so many scatters."""
+    gains = {0: -0.6, 1: -0.6}
+    for number, (gain, _) in enumerate(rises):
+        gains[4 + number] = gain
+    event_of_both = build_panel_event(gains, 10 * DAY)
+    down, up = event_of_both.groups
+    members = [replace(member, distance=distance) for member, (_, distance) in zip(up.members, rises, strict=True)]
+    return replace(event_of_both, groups=(down, replace(up, members=tuple(members))))
+
+
+@pytest.mark.parametrize(
+    ("third_rise", "members"),
+    [
+        # A rise by 0.02 is 3 % of the size of the event: no member within three scatters of its level.
+        ((0.02, 1.0), {0, 1, 4, 5}),
+        ((0.02, 3.5), {0, 1, 4, 5, 6}),
+        # One of its size is a member, however large the noise of its series.
+        ((0.5, 1.0), {0, 1, 4, 5, 6}),
+    ],
+)
+def test_series_of_the_other_direction_within_its_usual_range_is_no_member(
+    third_rise: tuple[float, float], members: set[int]
+) -> None:
+    (group,) = joined({}, event_with_rises((0.4, 8.0), (0.4, 8.0), third_rise))
+    assert group.series_ids == members
+
+
 def test_series_seen_later_or_in_the_other_direction_join_the_confirmed_group() -> None:
     """Series 0 and 1 are confirmed and keep their change; 2 and 3 are known from the newest sessions only."""
     confirmed = {n: step(10, -0.5) for n in (0, 1)}

@@ -1,4 +1,4 @@
-"""A real Slurm of one node for these tests: systems/slurm-local, with a separate `var/` and separate ports."""
+"""A real Slurm on this machine for these tests: systems/slurm-local, with a separate `var/` and separate ports."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,7 +21,11 @@ _PROGRAMS = ("munged", "slurmctld", "slurmd", "mpicc")
 
 @dataclass(frozen=True)
 class Cluster:
-    """A running cluster. `hang`: a job that starts while this file exists waits until the file is removed."""
+    """A running cluster. `hang`: a job that starts while this file exists waits until the file is removed.
+
+    Attributes:
+        node: its name, or those of all nodes.
+    """
 
     var: Path
     hang: Path
@@ -64,13 +69,27 @@ def one_at_a_time(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def cluster(one_at_a_time: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """Started once per file; each test restores the state of the node."""
+    """One node, started once per file; each test restores the state of the node."""
+    node = subprocess.run(["hostname", "-s"], capture_output=True, text=True, check=True).stdout.strip()
+    with started_cluster(tmp_path_factory.mktemp("slurm"), node) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def three_nodes(one_at_a_time: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Nodes n1 to n3, started once per file."""
+    with started_cluster(tmp_path_factory.mktemp("slurm"), "n1 n2 n3") as cluster:
+        yield cluster
+
+
+@contextmanager
+def started_cluster(place: Path, nodes: str) -> Iterator[Cluster]:
+    """A cluster of these nodes, which needs root and the programs of Slurm."""
     missing = [name for name in _PROGRAMS if shutil.which(name) is None]
     if missing:
         pytest.skip(f"needs {', '.join(missing)}; as root on Debian, ci/setup --dev installs them")
     if os.getuid() != 0:
         pytest.skip("needs root to start a Slurm")
-    place = tmp_path_factory.mktemp("slurm")
     var, hang = place / "var", place / "hang"
     # Every job's bash reads it first: a job that hangs, as on an unresponsive file system.
     waiting = place / "waiting.sh"
@@ -80,6 +99,7 @@ def cluster(one_at_a_time: None, tmp_path_factory: pytest.TempPathFactory) -> It
         "IOWATCH_VAR": str(var),
         "IOWATCH_SLURM_PORT": os.environ.get("IOWATCH_SLURM_PORT", "26817"),
         "SLURM_CONF": str(var / "slurm-local" / "slurm.conf"),
+        "IOWATCH_SLURM_NODES": nodes,
         "BASH_ENV": str(waiting),
     }
     program = str(ROOT / "systems" / "slurm-local" / "cluster")
@@ -88,8 +108,7 @@ def cluster(one_at_a_time: None, tmp_path_factory: pytest.TempPathFactory) -> It
             [program, "start"], env=environment, capture_output=True, text=True, check=False, timeout=90
         )
         assert started.returncode == 0, started.stderr
-        node = subprocess.run(["hostname", "-s"], capture_output=True, text=True, check=True).stdout.strip()
-        yield Cluster(var, hang, node, environment)
+        yield Cluster(var, hang, nodes, environment)
     finally:
         hang.unlink(missing_ok=True)
         subprocess.run([program, "stop"], env=environment, check=False, timeout=90)

@@ -19,7 +19,15 @@ from iowatch.checks.run import CheckedRun, JobScript
 from iowatch.checks.scratch import in_scratch
 from iowatch.checks.starts import add_starts
 from iowatch.checks.tracing import measures_overhead, trace_program
-from iowatch.site import CovariateSettings, avoiding_options, covariates, load_system, program, system_names
+from iowatch.site import (
+    CovariateSettings,
+    avoiding_options,
+    covariates,
+    load_system,
+    program,
+    requiring_options,
+    system_names,
+)
 
 
 def compose_job(run: CheckedRun, script: JobScript) -> JobScript:
@@ -78,6 +86,7 @@ def job_time_limit_s(run: CheckedRun) -> int | None:
 def scheduler_options(run: CheckedRun) -> list[str]:
     """Return the options of the scheduler for the job of a run."""
     options = avoiding_options(run.scheduler, run.avoided_nodes)
+    options += requiring_options(run.scheduler, run.required_nodes)
     for name, settings in run.order.extensions.items():
         options += find_extension(name).scheduler_options(run.scheduler, settings)
     return options

@@ -89,11 +89,13 @@ class OrderedRun:
     Attributes:
         extra_work: work of its job besides the measurement.
         avoided_nodes: nodes that it must not use.
+        required_nodes: nodes that it must use, as many as it needs; empty leaves the choice to the scheduler.
     """
 
     key: RunKey
     extra_work: tuple[ExtraWork, ...] = ()
     avoided_nodes: tuple[str, ...] = ()
+    required_nodes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -180,10 +182,24 @@ def ordered_runs(
     keys: Iterable[RunKey],
     extra_work: Mapping[RunKey, Sequence[ExtraWork]] | None = None,
     avoided_nodes: Mapping[RunKey, Sequence[str]] | None = None,
+    *,
+    required_nodes: Mapping[RunKey, Sequence[str]] | None = None,
 ) -> tuple[OrderedRun, ...]:
-    """Return the runs of an order from their keys, their extra work and the nodes that they must not use."""
-    work, nodes = extra_work or {}, avoided_nodes or {}
-    return tuple(OrderedRun(key, tuple(work.get(key, ())), tuple(nodes.get(key, ()))) for key in keys)
+    """Return the runs of an order from their keys, their extra work and the nodes that they must not or must use."""
+    work = extra_work or {}
+    avoided = avoided_nodes or {}
+    required = required_nodes or {}
+    runs: list[OrderedRun] = []
+    for key in keys:
+        runs.append(
+            OrderedRun(
+                key,
+                extra_work=tuple(work.get(key, ())),
+                avoided_nodes=tuple(avoided.get(key, ())),
+                required_nodes=tuple(required.get(key, ())),
+            )
+        )
+    return tuple(runs)
 
 
 def write_order(directory: Path, order: RunOrder) -> dict[str, str]:

@@ -279,6 +279,8 @@ def _run_facts(run: CheckedRun, job: FinishedJob) -> dict[str, Any]:
         facts["measured"] = [started, ended]
     if run.avoided_nodes:
         facts["avoided_nodes"] = list(run.avoided_nodes)
+    if run.required_nodes:
+        facts["required_nodes"] = list(run.required_nodes)
     for name, settings in run.order.extensions.items():
         facts.update(find_extension(name).facts(run, settings))
     return facts

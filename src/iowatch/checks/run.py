@@ -82,9 +82,15 @@ class CheckedRun:
 
     @property
     def avoided_nodes(self) -> Sequence[str]:
-        """Nodes that a retest must not use."""
+        """Nodes that the job must not use."""
         ordered = self.order.find_run(self.key)
         return ordered.avoided_nodes if ordered else ()
+
+    @property
+    def required_nodes(self) -> Sequence[str]:
+        """Nodes that the job must use; empty leaves the choice to the scheduler."""
+        ordered = self.order.find_run(self.key)
+        return ordered.required_nodes if ordered else ()
 
     @property
     def facts_of_turn(self) -> dict[str, Any]:

@@ -39,6 +39,9 @@ _NEW_LOAD_SHARE = 0.5
 # Edison, 60 of Cori, 80 of Mira and the 100 of the tests).
 _LEAST_SIZE_BESIDE, _LEAST_BESIDE, _PROBABLE = 0.5, 2, 0.45
 _LASTING_STATES = ("open", "acknowledged", "accepted")
+# A series that moves in the other direction than an event stayed within its usual range with less than this share of
+# the typical size of the event, and within so many scatters of its level.
+_SMALL_SHARE, _USUAL_DISTANCE = 0.25, 3.0
 # A detected step within this time of an event is part of it.
 _NEAR_S = 4 * DAY_S
 # A series is back with less than this share of its change (of the logarithm).
@@ -300,7 +303,7 @@ def join_events(
             continued.append(finding)
     # Events in order of time: whether one repeats a change depends on those before it.
     for event in sorted(report.events, key=lambda event: event.first_after):
-        _join_event(joined, _group_of_event(event, rows, suspected), event)
+        _join_event(joined, _group_of_event(event, rows, suspected))
     kept: list[ChangeGroup] = []
     for group in joined:
         if group.event is not None or _is_finding(group, continued, report.since):
@@ -308,8 +311,8 @@ def join_events(
     return sorted(kept, key=lambda group: (group.first_after, group.direction))
 
 
-def _join_event(groups: list[ChangeGroup], event_group: ChangeGroup, event: PanelEvent) -> None:
-    """Add an event to the group of the same event that has most of its series, or as a group of its own."""
+def _join_event(groups: list[ChangeGroup], event_group: ChangeGroup) -> None:
+    """Add the group of an event to that of the same event which has most of its series, or as a group of its own."""
     same_event = [group for group in groups if group.event is None and _is_same_event(group, event_group)]
     if not same_event:
         if not _is_repeated(event_group, groups):
@@ -319,7 +322,7 @@ def _join_event(groups: list[ChangeGroup], event_group: ChangeGroup, event: Pane
     # Its own changes are better known than those of the event.
     added = [change for change in event_group.changes if change.row.id not in best.series_ids]
     changes = tuple(sorted((*best.changes, *added), key=lambda change: change.first_after))
-    groups[groups.index(best)] = replace(best, changes=changes, event=event)
+    groups[groups.index(best)] = replace(best, changes=changes, event=event_group.event)
 
 
 def newest_levels(report: PanelReport, rows: Sequence[SeriesRow]) -> dict[int, float]:
@@ -447,6 +450,7 @@ def _is_repeated(event: ChangeGroup, groups: Sequence[ChangeGroup]) -> bool:
 
 def _group_of_event(event: PanelEvent, rows: Sequence[SeriesRow], suspected: Sequence[SeriesChange]) -> ChangeGroup:
     """The group of an event, with the suspected changes in the other direction that have its date."""
+    event = _without_usual(event)
     changes: list[SeriesChange] = []
     for group in event.groups:
         changes += [_change_of_member(event, group, member, rows) for member in group.members]
@@ -462,6 +466,28 @@ def _group_of_event(event: PanelEvent, rows: Sequence[SeriesRow], suspected: Seq
     if len(beside) < _LEAST_BESIDE or event.probability_lasting < _PROBABLE:
         beside = []
     return ChangeGroup((*changes, *beside), event.last_before, event.first_after, event)
+
+
+def _without_usual(event: PanelEvent) -> PanelEvent:
+    """An event without the series of the other direction that stayed within their usual range.
+
+    Nothing but the date says that they belong to the event. Series in the direction of the event stay: its common
+    factor speaks for them, and most of the small ones have moved (docs/detection-scores.md).
+    """
+    sizes: list[float] = []
+    for group in event.groups:
+        sizes += [abs(member.log_gain) for member in group.members]
+    least_size = _SMALL_SHARE * median(sizes)
+    groups = [event.groups[0]]
+    for group in event.groups[1:]:
+        moved: list[PanelMember] = []
+        for member in group.members:
+            is_small = abs(member.log_gain) < least_size
+            if not is_small or member.distance >= _USUAL_DISTANCE:
+                moved.append(member)
+        if moved:
+            groups.append(replace(group, members=tuple(moved)))
+    return replace(event, groups=tuple(groups))
 
 
 def _change_of_member(

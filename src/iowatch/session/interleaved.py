@@ -17,7 +17,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from iowatch import checks
-from iowatch.core import MachineError, Result, Scalar, format_count, headline_metrics
+from iowatch.core import MachineError, Result, RunKey, Scalar, format_count, headline_metrics
 from iowatch.session import reframe
 from iowatch.session.file_systems import LockedSession
 from iowatch.session.plan import SessionPlan
@@ -62,11 +62,13 @@ class InterleavedRunner(SessionRunner):
         pairs: number of pairs that were started.
         site: partitions and stacks with which ReFrame is started.
         environment: variables for the launchers of the ReFrame configuration.
+        required_nodes: nodes on which the runs of the next turns must be; a run without any is placed by the scheduler.
         side_parameters: case parameters that tell the sides apart; the others say which case it is.
         plans: the runs of the next turns, by side.
     """
 
     environment: Mapping[str, str] = MappingProxyType({})
+    required_nodes: Mapping[RunKey, Sequence[str]] = MappingProxyType({})
     side_parameters: tuple[str, ...] = ()
 
     def __init__(
@@ -113,7 +115,8 @@ class InterleavedRunner(SessionRunner):
             # All runs of a side have one stack.
             stack = self.plans[turn.side].runs[0].stack
             turns.append(checks.CheckTurn(turn.pair, turn.side, stack, self.parameters_of(turn)))
-        order = replace(order, runs=checks.ordered_runs(keys), turns=tuple(turns))
+        runs = checks.ordered_runs(keys, required_nodes=self.required_nodes)
+        order = replace(order, runs=runs, turns=tuple(turns))
         reframe.execute_order(self.site, order, self.directory, each_poll, self.environment)
         reason = reframe.startup_failure_reason(self.directory)
         if reason is not None:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         job_nodes,
         job_state,
         partition_limits,
+        requiring_options,
     )
     from iowatch.site.stack.load import discover_stacks, load_stack, read_stack_json
     from iowatch.site.stack.records import (

@@ -30,6 +30,7 @@ class SchedulerOptions:
         account: option that selects an account; empty where jobs have none.
         exclusive: options that request whole nodes; other jobs would share the node's link to the file system.
         avoid: option that excludes nodes, a list with commas; empty where ReFrame's job options cannot.
+        require: option that requests these nodes, a list with commas; empty where ReFrame's job options cannot.
         once: options that prevent a second start of a job after a node failure: it would find the files of the first.
     """
 
@@ -39,6 +40,7 @@ class SchedulerOptions:
     exclusive: tuple[str, ...]
     once: tuple[str, ...] = ()
     avoid: str = ""
+    require: str = ""
     account: str = ""
 
 
@@ -58,6 +60,7 @@ SCHEDULER_OPTIONS = _SchedulerTable(
         ("--exclusive",),
         ("--no-requeue",),
         avoid="--exclude={}",
+        require="--nodelist={}",
         account="--account={}",
     ),
     # Slurm without accounting (AccountingStorageType=accounting_storage/none).
@@ -68,6 +71,7 @@ SCHEDULER_OPTIONS = _SchedulerTable(
         ("--exclusive",),
         ("--no-requeue",),
         avoid="--exclude={}",
+        require="--nodelist={}",
         account="--account={}",
     ),
     # Not ReFrame's `pbs`: it waits forever for the output of a job that was deleted while pending.
@@ -162,6 +166,61 @@ def partition_capacity(queue: str | None) -> PartitionCapacity | None:
     return PartitionCapacity(nodes, processors)
 
 
+# States of nodes that run jobs, as `sinfo` abbreviates them (sinfo(1), "NODE STATE CODES").
+_WORKING_STATES = ("idle", "mix", "alloc", "comp", "plnd")
+# Suffixes of states in which a node still starts jobs: it completes one, sleeps, wakes, or is planned for another job.
+_WORKING_SUFFIXES = "+~#!%-"
+
+
+@dataclass(frozen=True)
+class PartitionNode:
+    """A node of a partition of Slurm.
+
+    Attributes:
+        state: as `sinfo` abbreviates it, without a suffix.
+        is_working: whether it is neither down, drained, reserved nor out of reach.
+        is_completing: whether a job on it is just ending.
+        features: that jobs can ask for by `--constraint`.
+    """
+
+    name: str
+    state: str
+    is_working: bool
+    is_completing: bool
+    processors: int
+    idle_processors: int
+    features: frozenset[str] = frozenset()
+
+
+def partition_nodes(queue: str | None) -> list[PartitionNode]:
+    """Return the nodes of a partition of Slurm; empty if Slurm does not report them.
+
+    Args:
+        queue: Slurm's partition, or None for its default.
+    """
+    nodes: list[PartitionNode] = []
+    for row in _query_sinfo(queue, "--Node", "--format=%P %N %t %C %b"):
+        # Without a queue every partition is listed; `*` marks the default one.
+        if len(row) != 5 or not (queue or row[0].endswith("*")):
+            continue
+        _, name, state, processor_states, features = row
+        # `%C` is allocated/idle/other/total processors.
+        _, idle, _, total = processor_states.split("/")
+        base_state = state.rstrip(_WORKING_SUFFIXES)
+        nodes.append(
+            PartitionNode(
+                name=name,
+                state=base_state,
+                is_working=base_state in _WORKING_STATES,
+                is_completing=base_state == "comp" or state.endswith("+"),
+                processors=int(total),
+                idle_processors=int(idle),
+                features=frozenset(features.split(",")),
+            )
+        )
+    return nodes
+
+
 def avoiding_options(scheduler: str, nodes: Sequence[str]) -> list[str]:
     """Return the options of a job that does not use these nodes; empty without nodes.
 
@@ -172,6 +231,21 @@ def avoiding_options(scheduler: str, nodes: Sequence[str]) -> list[str]:
     if not option or not nodes:
         return []
     return [option.format(",".join(nodes))]
+
+
+def requiring_options(scheduler: str, nodes: Sequence[str]) -> list[str]:
+    """Return the options of a job that runs on these nodes; empty without nodes.
+
+    Args:
+        scheduler: ReFrame's name of the scheduler.
+        nodes: as many as the job needs.
+    """
+    if not nodes:
+        return []
+    for options in SCHEDULER_OPTIONS.values():
+        if options.scheduler == scheduler and options.require:
+            return [options.require.format(",".join(nodes))]
+    return []
 
 
 def with_mpi_types(environments: list[dict[str, Any]], types: Mapping[str, str]) -> list[dict[str, Any]]:
@@ -351,10 +425,10 @@ def job_nodes(scheduler: str, job: str | None) -> list[str]:
     node_list = query_job(scheduler, job).get("nodes", "")
     if not node_list:
         return []
-    return _expand_slurm_nodes(node_list)
+    return expand_slurm_nodes(node_list)
 
 
-def _expand_slurm_nodes(node_list: str) -> list[str]:
+def expand_slurm_nodes(node_list: str) -> list[str]:
     """Return the names in a list of Slurm: n[1-3,7] is n1, n2, n3, n7; empty if Slurm does not respond."""
     return (query_command("scontrol", "show", "hostnames", node_list) or "").split()
 
@@ -427,7 +501,7 @@ def current_allocation() -> Allocation | None:
 
 def _slurm_job_nodes() -> list[str]:
     # Slurm does not expand the job's node list in the environment.
-    return _expand_slurm_nodes(os.environ.get("SLURM_JOB_NODELIST", ""))
+    return expand_slurm_nodes(os.environ.get("SLURM_JOB_NODELIST", ""))
 
 
 def _pbs_job_nodes() -> list[str]:

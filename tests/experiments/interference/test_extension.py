@@ -20,3 +20,10 @@ def test_aggressors_replace_the_job(tmp_path: Path) -> None:
     assert loops[0] != loops[1], "each has a directory of its own"
     assert job_time_limit_s(run) == 300
     assert scheduler_options(run) == ["--array=1-2"]
+
+
+def test_single_aggressor_is_no_array(tmp_path: Path) -> None:
+    """`squeue` lists a pending array of one task as `12_[1]`, which ReFrame 4.10 does not recognise as a job."""
+    settings = {"count": 1, "directory": str(tmp_path), "time_limit_s": 300}
+    run = build_checked_run(order=RunOrder(session="s1", extensions={"aggressor": settings}), scheduler="squeue")
+    assert scheduler_options(run) == []

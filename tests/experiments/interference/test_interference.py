@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
@@ -10,11 +11,13 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import Result as CliResult
+from rich.console import Console
 
 from iowatch import checks
 from iowatch.benchmarks.ior import IOR
@@ -23,9 +26,9 @@ from iowatch.core import UsageError
 from iowatch.experiments.interference import aggressors as jobs
 from iowatch.experiments.interference import jobs as aggressors
 from iowatch.experiments.interference import page as page
-from iowatch.experiments.interference import plan
+from iowatch.experiments.interference import plan, report
 from iowatch.experiments.interference import run as interference
-from iowatch.experiments.interference.effects import interference_effects
+from iowatch.experiments.interference.effects import LevelNodes, interference_effects
 from iowatch.findings.series import monitored_series
 from iowatch.output.dashboard.build import build_site
 from iowatch.session import reframe
@@ -51,6 +54,48 @@ def turn_of(environment: dict[str, str]) -> tuple[int, int]:
     return turn.pair, int(turn.side)
 
 
+@dataclass
+class FakeSlurm:
+    """Three nodes that jobs have whole, each used by one job at most.
+
+    Attributes:
+        states: by name, as `sinfo` abbreviates them.
+        taken: a turn, and the node that another job takes after it.
+        victims: nodes that the order of each turn required, those where it ran.
+        avoided: nodes that the order of each start of the aggressors avoided.
+    """
+
+    states: dict[str, str] = field(default_factory=lambda: dict.fromkeys(("n1", "n2", "n3"), "idle"))
+    taken: tuple[tuple[int, int], str] | None = None
+    victims: list[tuple[list[str], str]] = field(default_factory=list)
+    avoided: list[list[str]] = field(default_factory=list)
+
+    def query(self, *words: str, **_: object) -> str:
+        """Output of `sinfo`."""
+        if "--Node" not in words:
+            return f"all* {len(self.states)} 0/12/0/12\n"
+        return "".join(f"all* {name} {state} 0/4/0/4 (null)\n" for name, state in self.states.items())
+
+    def start_aggressors(self, order: checks.RunOrder, count: int) -> str:
+        (run,) = order.runs or ()
+        self.avoided.append([*run.avoided_nodes])
+        nodes = [name for name, state in self.states.items() if state == "idle" and name not in run.avoided_nodes]
+        self.states |= dict.fromkeys(nodes[:count], "alloc")
+        return ",".join(nodes[:count])
+
+    def start_victim(self, order: checks.RunOrder) -> str:
+        (run,) = order.runs or ()
+        idle = [name for name, state in self.states.items() if state == "idle"]
+        node = (*run.required_nodes, *idle)[0]
+        assert self.states[node] == "idle", "it would wait for another job"
+        self.victims.append(([*run.required_nodes], node))
+        return node
+
+    def end_turn(self, turn: tuple[int, int]) -> None:
+        if self.taken is not None and self.taken[0] == turn:
+            self.states[self.taken[1]] = "alloc"
+
+
 class Machine:
     """A stand-in for ReFrame, because nothing is measured: aggressors are processes that last until the victim ended.
 
@@ -60,6 +105,8 @@ class Machine:
         fails: in this turn the victim fails.
         exit_code: of every start of an aggressor.
         busy: largest number of aggressors that a victim met, by level.
+        slurm: chooses the nodes of the jobs; without it they are on this one.
+        launcher: with it the victim is started.
     """
 
     def __init__(self, place: Path) -> None:
@@ -69,6 +116,8 @@ class Machine:
         self.exit_code = 0
         self.busy: dict[int, set[int]] = {}
         self.jobs: Path | None = None
+        self.slurm: FakeSlurm | None = None
+        self.launcher = "mpirun -np 1"
         self.processes: list[subprocess.Popen[bytes]] = []
 
     @contextmanager
@@ -86,7 +135,10 @@ class Machine:
             for n in range(request["count"])
         ]
         aggressors.write_aggressor_files(directory, commands)
-        process = subprocess.Popen(["sh", str(directory / aggressors.START)], start_new_session=True)
+        variables = dict(os.environ)
+        if self.slurm is not None:
+            variables["SLURM_JOB_NODELIST"] = self.slurm.start_aggressors(order, request["count"])
+        process = subprocess.Popen(["sh", str(directory / aggressors.START)], env=variables, start_new_session=True)
         self.processes.append(process)
         try:
             yield process
@@ -109,6 +161,8 @@ class Machine:
         self._leave(environment, [began, time.time()])
         if self.jobs and level:
             (self.jobs / f"ended-{control[0]}").touch()
+        if self.slurm is not None:
+            self.slurm.end_turn((pair, level))
         each_poll()
         return 0
 
@@ -122,7 +176,10 @@ class Machine:
         output = build_output(build_result(*samples, case=case), tool="benchio")
         if (pair, level) == self.fails:
             output = build_output(tool="benchio", status="failed", reason="no space left")
-        facts = {"pair": pair, "side": str(level), "measured": measured}
+        facts: dict[str, Any] = {"pair": pair, "side": str(level), "measured": measured}
+        facts |= {"nodes": [os.uname().nodename], "reframe": {"launcher": self.launcher}}
+        if self.slurm is not None:
+            facts["nodes"] = [self.slurm.start_victim(order)]
         victim = build_spooled_case(
             name=checks.turn_run_name("benchio:op=write", facts),
             stack="one",
@@ -237,6 +294,124 @@ def check_page(history: History, uuid: str, place: Path) -> None:
     assert "3 aggressors: ×4 (" in picture
     assert picture.count('class="interval') == 2
     assert f'href="session/{uuid}.html"' in text
+
+
+# Nodes of the jobs
+
+
+@pytest.fixture
+def slurm(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> FakeSlurm:
+    """The machine with a Slurm whose jobs have whole nodes."""
+    machine.slurm = FakeSlurm()
+    monkeypatch.setattr(reframe, "load_site", lambda _: site_of(machine.place, "squeue", "--exclusive"))
+    monkeypatch.setattr("iowatch.site.schedulers.query_command", machine.slurm.query)
+    return machine.slurm
+
+
+def test_victim_stays_on_its_nodes_and_aggressors_avoid_them(
+    slurm: FakeSlurm, machine: Machine, cli: Cli, history: History, tmp_path: Path
+) -> None:
+    """Slurm gives every job the first free node: level 0 would be on n1, the other level beside an aggressor on n2."""
+    result = cli(*RUN, "--levels", "0,1", "--pairs", 2, "--seed", 0, "--json")
+    assert result.exit_code == 0, result.stderr
+    assert machine.turns == [(0, 0), (1, 0), (1, 1), (2, 1), (2, 0)]
+    assert slurm.victims == [([], "n1")] + [(["n1"], "n1")] * 4
+    assert slurm.avoided == [["n1"]]
+    document = json.loads(result.stdout)
+    assert document["run"]["warnings"] == []
+    assert document["levels"][0]["nodes"] == {
+        "reference": ["n1"],
+        "victim": ["n1"],
+        "aggressors": ["n2"],
+        "pairs_with_known_nodes": 2,
+        "pairs_on_other_nodes": 0,
+        "pairs_with_shared_nodes": 0,
+    }
+    page_text = (
+        build_site(history, tmp_path / "site", pages=[page.PAGE]).index.parent / "interference.html"
+    ).read_text()
+    assert "nodes" not in re.sub(r"<[^>]*>", "", page_text.partition("Newest session")[2])
+
+
+def test_new_aggressors_avoid_the_victim_too(slurm: FakeSlurm, machine: Machine, cli: Cli) -> None:
+    machine.kill = (1, 1)
+    result = cli(*RUN, "--levels", "0,1", "--pairs", 2, "--seed", 0, "--json")
+    assert result.exit_code == 1
+    assert slurm.avoided == [["n1"], ["n1"]]
+
+
+def test_victim_that_cannot_be_kept_is_reported(
+    slurm: FakeSlurm, machine: Machine, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which nodes a reservation has is not known: the aggressors could wait for ever if they avoided one of them."""
+    site = site_of(machine.place, "squeue", "--exclusive", "--reservation=io")
+    monkeypatch.setattr(reframe, "load_site", lambda _: site)
+    result = cli(*RUN, "--levels", "0,1", "--pairs", 1, "--seed", 0, "--json")
+    assert result.exit_code == 0, result.stderr
+    assert slurm.avoided == [[]]
+    assert slurm.victims == [([], "n1"), ([], "n1"), ([], "n2")]
+    document = json.loads(result.stdout)
+    warning = (
+        "the victim is not kept on n1, and aggressors may share them: which nodes of partition 'default' its options "
+        "allow is not known: --exclusive --reservation=io"
+    )
+    assert document["run"]["warnings"] == [warning]
+    assert f"warning: {warning}: part of a slowdown may not be of the file system" in result.stderr
+    nodes = document["levels"][0]["nodes"]
+    assert (nodes["reference"], nodes["victim"], nodes["pairs_on_other_nodes"]) == (["n1"], ["n2"], 1)
+
+
+def test_victim_moves_when_another_job_has_its_node_and_the_result_says_so(
+    slurm: FakeSlurm, machine: Machine, cli: Cli, history: History, tmp_path: Path
+) -> None:
+    """The second pair is on n3, as the reference of the first one was on n1 and its other level on n3."""
+    slurm.taken = ((1, 0), "n1")
+    words = (*RUN, "--levels", "0,1", "--pairs", 2, "--seed", 0)
+    result = cli(*words, "--json")
+    assert result.exit_code == 0, result.stderr
+    assert slurm.victims == [([], "n1"), (["n1"], "n1"), ([], "n3"), (["n3"], "n3"), (["n3"], "n3")]
+    assert "[pair 1] level 1: n1 not free, Slurm chooses other nodes" in result.stderr
+    document = json.loads(result.stdout)
+    nodes = document["levels"][0]["nodes"]
+    assert (nodes["reference"], nodes["victim"], nodes["aggressors"]) == (["n1", "n3"], ["n3"], ["n2"])
+    assert (nodes["pairs_with_known_nodes"], nodes["pairs_on_other_nodes"]) == (2, 1)
+    remark = "level 1: in 1 of 2 pairs the reference was measured on other nodes than the victim (n1, n3; n3)"
+    effects = interference_effects(history, document["run"]["session"])
+    assert report.node_remarks(effects) == [remark]
+    console = Console(file=io.StringIO(), width=200)
+    report.print_effects(effects, "benchio:op=write", console)
+    assert remark in console.file.getvalue()  # type: ignore[attr-defined]
+    assert (
+        remark
+        in (build_site(history, tmp_path / "site", pages=[page.PAGE]).index.parent / "interference.html").read_text()
+    )
+
+
+@pytest.mark.parametrize(
+    ("launcher", "remarks"),
+    [
+        ("mpirun -np 1", ["level 1: in 1 of 1 pair aggressors ran on nodes of the victim"]),
+        # ReFrame only knows the node of the session, which is not that on which Flux starts the program.
+        ("flux run -n 1", ["level 1: in 1 of 1 pair the nodes of the victim or of its reference are not known"]),
+    ],
+)
+def test_nodes_without_a_batch_system_are_known_but_for_flux(
+    launcher: str, remarks: list[str], machine: Machine, cli: Cli, history: History
+) -> None:
+    machine.launcher = launcher
+    result = cli(*RUN, "--levels", "0,1", "--pairs", 1, "--json")
+    assert result.exit_code == 0, result.stderr
+    document = json.loads(result.stdout)
+    assert document["run"]["warnings"] == []
+    assert report.node_remarks(interference_effects(history, document["run"]["session"])) == remarks
+
+
+def test_aggressor_on_the_node_of_the_victim_is_reported() -> None:
+    nodes = LevelNodes(("n1",), ("n1",), ("n1", "n2"), 3, 2, 0, 3)
+    assert [*report._node_remarks_of(2, nodes)] == [
+        "level 2: in 1 of 3 pairs the nodes of the victim or of its reference are not known",
+        "level 2: in 3 of 3 pairs aggressors ran on nodes of the victim",
+    ]
 
 
 # Faults while it runs

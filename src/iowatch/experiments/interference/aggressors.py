@@ -65,11 +65,12 @@ class Aggressors:
         """Number of starts so far, with those that are running."""
         return sum(len(job.starts()) + (job.running > job.idle) for job in self._jobs)
 
-    def launch(self, order: checks.RunOrder) -> None:
+    def launch(self, order: checks.RunOrder, avoided_nodes: Sequence[str] = ()) -> None:
         """Submit all jobs, idle, and wait until they run.
 
         Args:
             order: of the session.
+            avoided_nodes: nodes that they must not use.
 
         Raises:
             MachineError: they do not run within the time that jobs may wait.
@@ -78,7 +79,8 @@ class Aggressors:
         # Their control file exists before they read it: no aggressor is to run yet.
         self._command(0, 0)
         extensions = {AGGRESSOR.name: self._settings.to_json()}
-        order = replace(order, runs=checks.ordered_runs([self.run.key]), is_traced=False, extensions=extensions)
+        runs = checks.ordered_runs([self.run.key], avoided_nodes={self.run.key: avoided_nodes})
+        order = replace(order, runs=runs, is_traced=False, extensions=extensions)
         words = reframe.reframe_command(self._context.site, order, self.directory)
         words += ["--skip-sanity-check", "--skip-performance-check"]
         variables = reframe.write_check_order(self.directory, order)
@@ -160,7 +162,10 @@ class Aggressors:
 
     def hosts(self, level: int) -> list[str]:
         """Nodes of the aggressors of a level."""
-        return sorted({job.host for job in self._jobs[:level] if job.host})
+        names: set[str] = set()
+        for job in self._jobs[:level]:
+            names.update(job.nodes)
+        return sorted(names)
 
     def renew(self) -> None:
         """Show the jobs that the session is alive; to be called at least every few seconds."""

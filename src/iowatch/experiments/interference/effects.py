@@ -11,7 +11,29 @@ from iowatch.comparison import SideEntry, sides
 from iowatch.core import METRICS, Case, UsageError, headline_metrics
 from iowatch.findings import reported_as
 from iowatch.statistics import Pair, PairComparison, SideSamples, compare_pairs
-from iowatch.store import History, ResultFilter
+from iowatch.store import History, ResultFilter, bulk
+
+
+@dataclass(frozen=True)
+class LevelNodes:
+    """Nodes of the jobs in the pairs that are compared: a ratio of two nodes is no effect of the aggressors.
+
+    Attributes:
+        reference: names, of the victim at level 0.
+        victim, aggressors: names, at this level.
+        pairs: that are compared.
+        pairs_with_known_nodes: of these, pairs in which the nodes of the victim at both levels are known.
+        pairs_on_other_nodes: of these, pairs in which the nodes at both levels differ.
+        pairs_with_shared_nodes: pairs in which an aggressor ran on a node of the victim.
+    """
+
+    reference: tuple[str, ...]
+    victim: tuple[str, ...]
+    aggressors: tuple[str, ...]
+    pairs: int
+    pairs_with_known_nodes: int
+    pairs_on_other_nodes: int
+    pairs_with_shared_nodes: int
 
 
 @dataclass(frozen=True)
@@ -26,6 +48,7 @@ class LevelEffect:
         samples: slowdown of each sample against the median of level 0 in the same pair.
         values: samples in the unit of the metric.
         aggressors: mean over the pairs of the bandwidths of all aggressors together, by operation.
+        nodes: where the jobs ran.
     """
 
     case: Case
@@ -37,6 +60,7 @@ class LevelEffect:
     samples: tuple[float, ...]
     values: tuple[float, ...]
     aggressors: Mapping[str, float]
+    nodes: LevelNodes
 
     @property
     def operation(self) -> str:
@@ -84,9 +108,12 @@ def interference_effects(history: History, session: str) -> InterferenceEffects:
     if contrasts:
         with reported_as(UsageError):
             comparisons, *_ = compare_pairs([contrast.pair() for contrast in contrasts])
+    nodes_of_runs = _query_nodes(history, entries)
     effects: list[LevelEffect] = []
     for contrast, comparison in zip(contrasts, comparisons, strict=True):
-        effects.append(_make_effect(contrast, comparison, _aggressor_means(entries, contrast.level)))
+        aggressors = _aggressor_entries(entries, contrast.level)
+        nodes = _level_nodes(contrast, aggressors, nodes_of_runs)
+        effects.append(_make_effect(contrast, comparison, _aggressor_means(aggressors), nodes))
     return InterferenceEffects(session, tuple(effects), reference)
 
 
@@ -126,17 +153,79 @@ def _victim_entries(entries: Sequence[SideEntry]) -> dict[Case, dict[int, SideEn
     return victims
 
 
-def _aggressor_means(entries: Sequence[SideEntry], level: int) -> dict[str, float]:
-    """Mean of the bandwidths of all aggressors together, by operation."""
-    means = {}
+def _aggressor_entries(entries: Sequence[SideEntry], level: int) -> list[SideEntry]:
+    """Results of the aggressors of a level."""
+    aggressors: list[SideEntry] = []
     for entry in entries:
         if "victim" in entry.case.parameters and entry.case.parameters["aggressors"] == level:
-            means[_operation(entry.case)] = fmean(_samples(entry))
-    return means
+            aggressors.append(entry)
+    return aggressors
+
+
+def _aggressor_means(entries: Sequence[SideEntry]) -> dict[str, float]:
+    """Mean of the bandwidths of all aggressors together, by operation."""
+    return {_operation(entry.case): fmean(_samples(entry)) for entry in entries}
+
+
+_NodesOfRuns = Mapping[int, tuple[str, ...]]
+"""By number of the run in the history."""
+
+
+def _query_nodes(history: History, entries: Sequence[SideEntry]) -> _NodesOfRuns:
+    """Nodes of all runs of some entries, as far as they are known."""
+    numbers: set[int] = set()
+    for entry in entries:
+        for runs in entry.runs.values():
+            numbers.update(run.number for run in runs if run.number is not None)
+    with history.reading() as connection:
+        return bulk.run_nodes(connection, sorted(numbers))
+
+
+def _nodes_in(entry: SideEntry, pair: str, nodes_of_runs: _NodesOfRuns) -> set[str]:
+    """Nodes of an entry in a pair; empty if they are not known."""
+    nodes: set[str] = set()
+    for run in entry.runs.get(pair, ()):
+        nodes.update(nodes_of_runs.get(run.number or 0, ()))
+    return nodes
+
+
+def _level_nodes(contrast: _LevelContrast, aggressors: Sequence[SideEntry], nodes_of_runs: _NodesOfRuns) -> LevelNodes:
+    reference_nodes: set[str] = set()
+    victim_nodes: set[str] = set()
+    aggressor_nodes: set[str] = set()
+    pairs_with_known_nodes = 0
+    pairs_on_other_nodes = 0
+    pairs_with_shared_nodes = 0
+    # The pairs in which both levels have results are those that are compared.
+    pairs = contrast.without.runs.keys() & contrast.with_aggressors.runs.keys()
+    for pair in pairs:
+        of_reference = _nodes_in(contrast.without, pair, nodes_of_runs)
+        of_victim = _nodes_in(contrast.with_aggressors, pair, nodes_of_runs)
+        of_aggressors: set[str] = set()
+        for entry in aggressors:
+            of_aggressors |= _nodes_in(entry, pair, nodes_of_runs)
+        if of_reference and of_victim:
+            pairs_with_known_nodes += 1
+            if of_reference != of_victim:
+                pairs_on_other_nodes += 1
+        if of_victim & of_aggressors:
+            pairs_with_shared_nodes += 1
+        reference_nodes |= of_reference
+        victim_nodes |= of_victim
+        aggressor_nodes |= of_aggressors
+    return LevelNodes(
+        reference=tuple(sorted(reference_nodes)),
+        victim=tuple(sorted(victim_nodes)),
+        aggressors=tuple(sorted(aggressor_nodes)),
+        pairs=len(pairs),
+        pairs_with_known_nodes=pairs_with_known_nodes,
+        pairs_on_other_nodes=pairs_on_other_nodes,
+        pairs_with_shared_nodes=pairs_with_shared_nodes,
+    )
 
 
 def _make_effect(
-    contrast: _LevelContrast, comparison: PairComparison[Case], aggressors: Mapping[str, float]
+    contrast: _LevelContrast, comparison: PairComparison[Case], aggressors: Mapping[str, float], nodes: LevelNodes
 ) -> LevelEffect:
     # `gain` is performance relative to a level; its inverse is the slowdown.
     gain = METRICS[contrast.metric].gain
@@ -168,6 +257,7 @@ def _make_effect(
         samples=tuple(slowdowns),
         values=_samples(contrast.with_aggressors),
         aggressors=aggressors,
+        nodes=nodes,
     )
 
 

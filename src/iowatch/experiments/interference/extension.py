@@ -50,9 +50,10 @@ class AggressorExtension(CheckExtension):
         return AggressorSettings(**settings).time_limit_s
 
     def scheduler_options(self, scheduler: str, settings: ExtensionSettings) -> list[str]:
-        """One task of an array per aggressor."""
-        if is_slurm(scheduler):
-            return [f"--array=1-{AggressorSettings(**settings).count}"]
+        """One task of an array per aggressor; ReFrame takes a pending array of one task for a job that has ended."""
+        count = AggressorSettings(**settings).count
+        if is_slurm(scheduler) and count > 1:
+            return [f"--array=1-{count}"]
         return []
 
     def change_job(self, run: CheckedRun, script: JobScript, settings: ExtensionSettings) -> JobScript:

@@ -6,7 +6,8 @@ Files in the directory of the aggressors; the jobs and the session may be on dif
     start.sh            the job: one aggressor per task of a Slurm array, else all of them as processes
     job-<n>/            aggressor n, and the working directory of its starts
       aggressor.sh      its loop; `errors` has its messages
-      job               process, host, and task of the Slurm array (the last task has the job id of the whole array)
+      job               process, nodes (as Slurm lists them, else the host), and job of Slurm or task of its array (the
+                        last task has the job id of the whole array)
       running           SERIAL of its newest start
       idle              SERIAL for which it stopped
       starts            one line per finished start: SERIAL NUMBER BEGIN END EXIT_CODE (epoch s)
@@ -45,7 +46,8 @@ mkdir -m 700 {private} 2> /dev/null
 trap {cleanup} EXIT
 trap 'exit 143' HUP INT TERM
 {exports}
-put job "$$ $(uname -n) ${{SLURM_ARRAY_JOB_ID:+${{SLURM_ARRAY_JOB_ID}}_$SLURM_ARRAY_TASK_ID}}"
+slurm_job=${{SLURM_ARRAY_JOB_ID:-${{SLURM_JOB_ID:-}}}}${{SLURM_ARRAY_TASK_ID:+_$SLURM_ARRAY_TASK_ID}}
+put job "$$ ${{SLURM_JOB_NODELIST:-$(uname -n)}} $slurm_job"
 known='' stopped='' number=0 count=0 polls=0
 while read -r serial level most < {control}; do
   [ $((polls % {polls})) != 0 ] || [ -n "$(find {control} -mmin -{minutes})" ] || exit 1
@@ -161,9 +163,12 @@ class AggressorJob:
         return self._number("idle")
 
     @property
-    def host(self) -> str:
-        """Name of its node; empty before its start."""
-        return [*self._words("job"), "", ""][1]
+    def nodes(self) -> list[str]:
+        """Names of its nodes; empty before its start."""
+        _, node_list, *_ = [*self._words("job"), "", ""]
+        if "[" in node_list or "," in node_list:
+            return schedulers.expand_slurm_nodes(node_list)
+        return node_list.split()
 
     def starts(self) -> list[AggressorStart]:
         """Its finished starts; a line that is not complete yet is left out."""

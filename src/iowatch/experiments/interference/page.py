@@ -10,7 +10,7 @@ from typing import Any
 from markupsafe import Markup
 
 from iowatch.experiments.interference.effects import InterferenceEffects, LevelEffect, interference_effects
-from iowatch.experiments.interference.report import format_rates, format_slowdown
+from iowatch.experiments.interference.report import format_rates, format_slowdown, node_remarks
 from iowatch.output.dashboard import Page, SiteBuild, drawing
 from iowatch.output.dashboard.data import session_page_path
 from iowatch.store import SessionRow
@@ -47,6 +47,7 @@ class InterferenceSeries:
 
     Attributes:
         newest: effects of the newest session.
+        remarks: on the nodes of the jobs of that session.
         pictures: operation and picture of that session.
         levels: those of any session.
         rows: the runs, newest first.
@@ -54,6 +55,7 @@ class InterferenceSeries:
 
     title: str
     newest: InterferenceEffects
+    remarks: Sequence[str]
     pictures: Sequence[tuple[str, Markup]]
     levels: Sequence[int]
     rows: Sequence[InterferenceRun]
@@ -111,7 +113,7 @@ def _describe_series(title: str, runs: Sequence[InterferenceRun]) -> Interferenc
     levels: set[int] = set()
     for run in runs:
         levels.update(effect.level for effect in run.effects.effects)
-    return InterferenceSeries(title, newest, pictures, sorted(levels), runs)
+    return InterferenceSeries(title, newest, node_remarks(newest), pictures, sorted(levels), runs)
 
 
 def slowdown_picture(effects: Sequence[LevelEffect]) -> Markup:

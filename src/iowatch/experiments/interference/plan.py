@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from iowatch.benchmarks.suites import SuiteCase, load_suite
 from iowatch.core import UsageError, format_count, format_size, suggest_name
 from iowatch.experiments.interference import jobs as aggressors
+from iowatch.experiments.interference.placement import has_whole_nodes
 from iowatch.session.context import SessionContext, make_context, select_cases
 from iowatch.session.file_systems import exclude_runs
 from iowatch.session.options import SessionOptions
@@ -198,7 +199,7 @@ def check_interference(context: InterferenceContext, plan: InterferencePlan, pai
             same time, or not with this scheduler.
     """
     _check_byte_budget(context, plan, pairs)
-    partition = _partition_of(context, plan.aggressor)
+    partition = partition_of(context, plan.aggressor)
     if is_slurm(partition.scheduler):
         _check_capacity(plan, partition)
         return []
@@ -209,7 +210,7 @@ def check_interference(context: InterferenceContext, plan: InterferencePlan, pai
     return _check_processes(context, plan)
 
 
-def _partition_of(context: InterferenceContext, run: PlannedRun) -> ReframePartition:
+def partition_of(context: InterferenceContext, run: PlannedRun) -> ReframePartition:
     """The partition on which a run is planned."""
     partitions = {partition.name: partition for partition in context.session.site.partitions}
     return partitions[run.partition]
@@ -252,12 +253,11 @@ def _check_capacity(plan: InterferencePlan, partition: ReframePartition) -> None
     aggressor = plan.aggressor.case
     level = max(plan.levels)
     # Jobs that share nodes are limited by processors, others by nodes.
-    is_exclusive = any(option.startswith("--exclusive") for option in partition.access)
     possible_count = aggressors.most_aggressors(
         partition.queue,
         aggressors.JobSize(victim.ranks, victim.nodes),
         aggressors.JobSize(aggressor.ranks, aggressor.nodes),
-        is_exclusive,
+        has_whole_nodes(partition),
     )
     if possible_count is None or level <= possible_count:
         return

@@ -9,8 +9,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from iowatch.core import METRICS, escape_controls, format_number
-from iowatch.experiments.interference.effects import InterferenceEffects, LevelEffect
+from iowatch.core import METRICS, escape_controls, format_count, format_number
+from iowatch.experiments.interference.effects import InterferenceEffects, LevelEffect, LevelNodes
 
 
 def effects_document(effects: InterferenceEffects) -> dict[str, Any]:
@@ -36,6 +36,18 @@ def _effect_document(effect: LevelEffect) -> dict[str, Any]:
         "values": list(effect.values),
         "samples": list(effect.samples),
         "aggressors": dict(effect.aggressors),
+        "nodes": _nodes_document(effect.nodes),
+    }
+
+
+def _nodes_document(nodes: LevelNodes) -> dict[str, Any]:
+    return {
+        "reference": list(nodes.reference),
+        "victim": list(nodes.victim),
+        "aggressors": list(nodes.aggressors),
+        "pairs_with_known_nodes": nodes.pairs_with_known_nodes,
+        "pairs_on_other_nodes": nodes.pairs_on_other_nodes,
+        "pairs_with_shared_nodes": nodes.pairs_with_shared_nodes,
     }
 
 
@@ -55,6 +67,33 @@ def format_rates(rates: Mapping[str, float]) -> str:
     return ", ".join(f"{operation} {format_number(value)}" for operation, value in rates.items()) or "–"
 
 
+def node_remarks(effects: InterferenceEffects) -> list[str]:
+    """What makes a slowdown more than an effect on the file system, as far as it is of the nodes; once per level."""
+    remarks: list[str] = []
+    for effect in effects.effects:
+        for remark in _node_remarks_of(effect.level, effect.nodes):
+            # All operations of a level have the same jobs.
+            if remark not in remarks:
+                remarks.append(remark)
+    return remarks
+
+
+def _node_remarks_of(level: int, nodes: LevelNodes) -> Iterator[str]:
+    of_pairs = f"of {format_count(nodes.pairs, 'pair')}"
+    unknown_count = nodes.pairs - nodes.pairs_with_known_nodes
+    if nodes.pairs_on_other_nodes:
+        reference = ", ".join(nodes.reference)
+        victim = ", ".join(nodes.victim)
+        yield (
+            f"level {level}: in {nodes.pairs_on_other_nodes} {of_pairs} the reference was measured on other nodes "
+            f"than the victim ({reference}; {victim})"
+        )
+    if unknown_count:
+        yield f"level {level}: in {unknown_count} {of_pairs} the nodes of the victim or of its reference are not known"
+    if nodes.pairs_with_shared_nodes:
+        yield f"level {level}: in {nodes.pairs_with_shared_nodes} {of_pairs} aggressors ran on nodes of the victim"
+
+
 _COLUMNS = ("operation", "aggressors", "pairs", "median", "slowdown (95 % interval)", "verdict", "aggressors together")
 _TEXT_COLUMNS = ("operation", "verdict")
 
@@ -72,6 +111,8 @@ def print_effects(effects: InterferenceEffects, aggressor: str, console: Console
         for row in _operation_rows(operation, reference, levels):
             table.add_row(*row)
     console.print(table)
+    for remark in node_remarks(effects):
+        console.print(escape_controls(remark))
 
 
 def _operation_rows(

@@ -2,7 +2,8 @@
 
 One session contains all turns. A turn is one run of the victim at a level, the number of aggressors; the schedule
 (iowatch.statistics.interleaving) mixes the levels, level 0 is the reference. The aggressors are one start of ReFrame
-for the whole session, whose jobs wait where they are not needed (`jobs.py`). A result of the victim is stored after
+for the whole session, whose jobs wait where they are not needed (`jobs.py`); they avoid the nodes on which the victim
+stays (`placement.py`). A result of the victim is stored after
 the turn, when it is known that its aggressors ran during all of it; else the run is stored as failed.
 """
 
@@ -12,7 +13,7 @@ import logging
 import math
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,16 +22,20 @@ from iowatch import checks
 from iowatch.core import MachineError, Output, Scalar, format_size
 from iowatch.experiments.interference import LEVEL
 from iowatch.experiments.interference.aggressors import AggressorError, Aggressors, aggregate_rates
+from iowatch.experiments.interference.jobs import JobSize
+from iowatch.experiments.interference.placement import JobPlacement
 from iowatch.experiments.interference.plan import (
     InterferenceContext,
     InterferencePlan,
     check_interference,
     format_levels,
+    partition_of,
 )
 from iowatch.session.file_systems import LockedSession, format_directories, lock_file_systems
 from iowatch.session.interleaved import Batch, InterleavedPlan, InterleavedRunner
 from iowatch.session.plan import SessionPlan
 from iowatch.session.runner import lock_system
+from iowatch.site import is_slurm
 from iowatch.statistics.interleaving import AbSchedule, AbTurn, StopRule
 from iowatch.store import History, SessionFacts
 
@@ -87,7 +92,7 @@ def run_interference(
         with lock_file_systems(history, session_context, plan) as session:
             _LOG.info("%s", _opening_line(context, plan))
             for warning in warnings:
-                _LOG.warning("warning: %s: part of a slowdown may not be of the file system", warning)
+                _LOG.warning("%s", _format_warning(warning))
             schedule = AbSchedule(stop_rule, seed, sides=[str(level) for level in context.levels])
             runner = _InterferenceRunner(history, session, context, plan, schedule)
             runner.run()
@@ -102,6 +107,37 @@ def _opening_line(context: InterferenceContext, plan: InterferencePlan) -> str:
         f"at least {format_size(plan.pair_bytes)} written and read per pair, "
         f"{format_directories(context.session, plan)}"
     )
+
+
+def _format_warning(warning: str) -> str:
+    return f"warning: {warning}: part of a slowdown may not be of the file system"
+
+
+def _make_placement(context: InterferenceContext, plan: InterferencePlan) -> JobPlacement | None:
+    """What determines the nodes of the jobs; None without Slurm, when all jobs are on this node."""
+    partition = partition_of(context, plan.aggressor)
+    if not is_slurm(partition.scheduler):
+        return None
+    victim, aggressor = plan.runs[0].case, plan.aggressor.case
+    return JobPlacement(
+        partition=partition,
+        victim=JobSize(victim.ranks, victim.nodes),
+        aggressor=JobSize(aggressor.ranks, aggressor.nodes),
+        aggressor_count=max(plan.levels),
+    )
+
+
+def _is_placed_by_flux(case: checks.SpooledCase) -> bool:
+    """Whether `flux run` chose the nodes of a case: ReFrame and the shell of the job only know that of the session."""
+    launcher = case.facts.get("reframe", {}).get("launcher", "")
+    return str(launcher).startswith("flux run")
+
+
+def _with_known_nodes(case: checks.SpooledCase) -> checks.SpooledCase:
+    """The case without the node of the session in place of its own."""
+    if not _is_placed_by_flux(case):
+        return case
+    return replace(case, facts={**case.facts, "nodes": []})
 
 
 class _InterferenceRunner(InterleavedRunner):
@@ -122,6 +158,9 @@ class _InterferenceRunner(InterleavedRunner):
         self._written = 0  # bytes, by aggressors that have ended and by the victim
         self._faults = 0  # number of turns in a row with faults of aggressors
         self._stack: Mapping[str, Any] = {}  # as the last case of the victim described it
+        self._placement = _make_placement(context, plan)
+        self._victim_nodes: tuple[str, ...] = ()  # of its last turn, while it is kept there
+        self._warnings: list[str] = []
         victim = plan.runs[0]
         facts: dict[str, Any] = {
             "victim": victim.name,
@@ -168,7 +207,7 @@ class _InterferenceRunner(InterleavedRunner):
             pairs=self.pairs,
             stopped=self.schedule.stopped,
             failed=self.missing_runs(),
-            warnings=warnings,
+            warnings=(*warnings, *self._warnings),
         )
 
     def measure(self, batch: Batch, order: checks.RunOrder) -> list[checks.SpooledCase]:
@@ -178,15 +217,17 @@ class _InterferenceRunner(InterleavedRunner):
         self._prepare_aggressors(level)
         # The victim of a turn waits in a spool of its own until its aggressors are checked.
         turn_spool = self.directory / "turn"
-        spool = self.directory if turn.warm_up else turn_spool
         if not turn.warm_up:
             order = replace(order, spool=turn_spool)
+        self.required_nodes = {self.plan.runs[0].key: self._startable_nodes(turn)}
         fault = self._execute_turn(batch, order)
         self._written += self.plan.volume_bytes
         cases: dict[Path, checks.SpooledCase] = {}
-        for directory in checks.finished_case_directories(spool):
-            cases[directory] = checks.read_spooled_case(directory)
+        assert order.spool is not None
+        for directory in checks.finished_case_directories(order.spool):
+            cases[directory] = _with_known_nodes(checks.read_spooled_case(directory))
             self._stack = cases[directory].stack
+        self._follow_victim(turn, cases.values())
         if turn.warm_up:
             return []
         # What was measured counts only if the aggressors ran during all of it.
@@ -199,6 +240,39 @@ class _InterferenceRunner(InterleavedRunner):
         if level:
             self._take_faults(faults)
         return self.ingest()
+
+    def _startable_nodes(self, turn: AbTurn) -> tuple[str, ...]:
+        """The nodes on which the victim is kept; empty if it is not, or cannot start there now."""
+        if self._placement is None or not self._victim_nodes:
+            return ()
+        # A job of somebody else can have taken them since the last turn: to wait for its end may take hours.
+        busy_nodes = self._placement.busy_nodes(self._victim_nodes)
+        if not busy_nodes:
+            return self._victim_nodes
+        names = ", ".join(busy_nodes)
+        _LOG.warning("[pair %s] %s: %s not free, Slurm chooses other nodes", turn.pair, self.label(turn), names)
+        return ()
+
+    def _follow_victim(self, turn: AbTurn, cases: Iterable[checks.SpooledCase]) -> None:
+        """Keep the victim on the nodes of this turn, if the aggressors can run on others: decided after the warm-up."""
+        if self._placement is None or not (turn.warm_up or self._victim_nodes):
+            return
+        nodes = self._victim_nodes
+        for case in cases:
+            nodes = tuple(case.facts.get("nodes", ())) or nodes
+        if turn.warm_up:
+            obstacle = self._placement.find_obstacle(nodes)
+            if obstacle is not None:
+                self._warn_of_placement(nodes, obstacle)
+                return
+        self._victim_nodes = nodes
+
+    def _warn_of_placement(self, nodes: Sequence[str], obstacle: str) -> None:
+        """Report that Slurm chooses the nodes of all jobs."""
+        names = ", ".join(nodes) or "its nodes"
+        warning = f"the victim is not kept on {names}, and aggressors may share them: {obstacle}"
+        self._warnings.append(warning)
+        _LOG.warning("%s", _format_warning(warning))
 
     def _prepare_aggressors(self, level: int) -> None:
         """Launch the aggressors for a turn that needs some, new ones if the time limit of the others may end in it."""
@@ -253,7 +327,7 @@ class _InterferenceRunner(InterleavedRunner):
         self._launched += 1
         directory = self.directory / f"aggressors-{self._launched}"
         self.aggressors = Aggressors(self.context, self.plan.aggressor, max(self.plan.levels), directory, time_limit_s)
-        self.aggressors.launch(self.session.order(self.directory))
+        self.aggressors.launch(self.session.order(self.directory), self._victim_nodes)
 
     def _take_faults(self, faults: Sequence[str | None]) -> None:
         """End all aggressors after one has failed: what it left behind must not disturb later turns.
@@ -343,10 +417,13 @@ class _InterferenceRunner(InterleavedRunner):
         parameters: dict[str, Scalar] = {"aggressors": level, "victim": self.plan.runs[0].name}
         results = tuple(replace(total, case={**total.case, **parameters}) for total in rates.totals)
         load = Output(run.case.benchmark, outputs[0][0].version, "ok", None, results)
+        nodes = self.aggressors.hosts(level)
+        if _is_placed_by_flux(case):
+            nodes = []
         facts = {
             "pair": case.facts["pair"],
             "side": case.facts["side"],
-            "nodes": self.aggressors.hosts(level),
+            "nodes": nodes,
             "bandwidth_by_job": rates.means_by_operation,
             "starts": [len(starts_of_job) for starts_of_job in starts],
             "tracing": "none",

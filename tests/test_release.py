@@ -27,6 +27,8 @@ def test_release_has_its_tag_and_commit(tmp_path: Path) -> None:
     (clone / "ci").mkdir(parents=True)
     for name in (
         "pyproject.toml",
+        "CHANGELOG.md",
+        "CONTRIBUTING.md",
         "README.md",
         "LICENSE",
         "ci/hatch_build.py",

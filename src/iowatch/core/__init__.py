@@ -71,6 +71,7 @@ if TYPE_CHECKING:
         escape_line,
         escape_texts,
         hide_passwords,
+        name_pages,
     )
     from iowatch.core.units import (
         DAY_S,

@@ -34,6 +34,7 @@ class Iowatch(PythonPackage):
         depends_on("py-jsonschema@4.21:")
         depends_on("py-junitparser@5.0:")
         depends_on("py-mako@1.3:")
+        depends_on("py-markdown-it-py@3.0:")
         depends_on("py-matplotlib@3.8:")
         depends_on("py-numpy@1.26:")
         depends_on("py-pandas@2.1:")

@@ -87,7 +87,7 @@ def test_spack_recipe_requires_what_the_wheel_requires() -> None:
     """Names as Spack has them; of the extras those that the recipe has as variants."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
-    stated = [*project["dependencies"], *extras["postgresql"], *extras["parquet"], *extras["build"]]
+    stated = [*project["dependencies"], *extras["pages"], *extras["postgresql"], *extras["parquet"], *extras["build"]]
     wanted = {tuple(re.sub(r"\[.*\]", "", entry).lower().split(">=")) for entry in stated}
     recipe = ROOT / "benchmarks" / "spack_repo" / "iowatch" / "packages" / "iowatch" / "package.py"
     found = re.findall(r'depends_on\("py-([\w-]+)@([\d.]+):"', recipe.read_text())

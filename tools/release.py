@@ -216,8 +216,11 @@ def write_gallery(target: Path, demonstrations: tuple[Demonstration, ...] = GALL
             database = Path(scratch, "history.db")
             iowatch = (sys.executable, "-m", "iowatch")
             run(*iowatch, "demo", demonstration.name, "--db", database, cwd=Path(scratch), environment=environment)
-            pages = ("dashboard", "build", "--db", database, "--output", target / demonstration.name)
-            run(*iowatch, *pages, cwd=Path(scratch), environment=environment)
+            pages = Path(scratch, "pages")
+            build = ("dashboard", "build", "--db", database, "--output", pages)
+            run(*iowatch, *build, cwd=Path(scratch), environment=environment)
+            # The site that was built is a link to one of its versions; the gallery has the files.
+            shutil.copytree(pages, target / demonstration.name)
         entries.append(f'<li><a href="{demonstration.name}/index.html">{escape(demonstration.title)}</a></li>')
     lines = [
         "<!doctype html>",

@@ -188,4 +188,6 @@ def test_gallery_is_static_pages(tool: ModuleType, tmp_path: Path) -> None:
     pages = [path for path in (tmp_path / "gallery").rglob("*") if path.suffix == ".html"]
     assert len(pages) > 10
     assert [path for path in (tmp_path / "gallery").rglob("*") if path.is_symlink()] == []
+    named = {path.name for path in pages if re.search(r"/tmp/|--db ", path.read_text(encoding="utf-8"))}
+    assert named == set()
     assert "17 Mar 2009" in (tmp_path / "gallery" / "franklin" / "index.html").read_text()

@@ -212,12 +212,14 @@ def write_gallery(target: Path, demonstrations: tuple[Demonstration, ...] = GALL
     for demonstration in demonstrations:
         report(f"gallery: {demonstration.name}, half a minute or more")
         with tempfile.TemporaryDirectory() as scratch:
-            environment = {**os.environ, "IOWATCH_VAR": scratch, "IOWATCH_ROOT": str(ROOT)}
-            database = Path(scratch, "history.db")
+            # The database is that of the settings, so that its path is in no command that the pages show.
+            database = Path(scratch, "iowatch.db")
+            settings = {"IOWATCH_VAR": scratch, "IOWATCH_DB": str(database), "IOWATCH_ROOT": str(ROOT)}
+            environment = {**os.environ, **settings}
             iowatch = (sys.executable, "-m", "iowatch")
             run(*iowatch, "demo", demonstration.name, "--db", database, cwd=Path(scratch), environment=environment)
             pages = Path(scratch, "pages")
-            build = ("dashboard", "build", "--db", database, "--output", pages)
+            build = ("dashboard", "build", "--output", pages)
             run(*iowatch, *build, cwd=Path(scratch), environment=environment)
             # The site that was built is a link to one of its versions; the gallery has the files.
             shutil.copytree(pages, target / demonstration.name)

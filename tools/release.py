@@ -21,8 +21,7 @@ import sys
 import tarfile
 import tempfile
 import time
-import venv
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
@@ -254,33 +253,41 @@ def try_wheel(wheel: Path, scratch: Path) -> list[TrialStep]:
     Raises:
         ReleaseError: a command failed. A session with a finding (exit code 1) is a verdict.
     """
-    programs, home = scratch / "environment", scratch / "home"
+    environment, home, site = scratch / "environment", scratch / "home", scratch / "site"
     home.mkdir()
-    variables = {"HOME": str(home), "PATH": f"{programs / 'bin'}:{os.environ['PATH']}", "PYTHONDONTWRITEBYTECODE": "1"}
+    variables = {"HOME": str(home), "PATH": f"{environment / 'bin'}:{os.environ['PATH']}"}
     for name, value in os.environ.items():
         if not name.startswith(("IOWATCH_", "PYTHON", "XDG_", "VIRTUAL_ENV")):
             variables.setdefault(name, value)
-    started_s = time.monotonic()
-    venv.create(programs, with_pip=True)
-    steps = [TrialStep("python3 -m venv environment", time.monotonic() - started_s)]
-    site = scratch / "site"
-    commands: list[tuple[str, Path]] = [
-        (f"pip install {wheel}[pages]", scratch),
-        ("iowatch init site", scratch),
-        ("iowatch system init mine", site),
-        ("iowatch run --system mine --suite tiny", site),
-        ("iowatch dashboard build", site),
-        ("iowatch docs settings", site),
+    # The settings of pip, as a mirror of the index, are those of the person who makes the release.
+    variables_of_pip = {**variables, "HOME": os.environ.get("HOME", str(home))}
+    install = (environment / "bin" / "python", "-m", "pip", "install", f"{wheel}[pages]")
+    steps = [
+        _try_command(("python3", "-m", "venv", environment), scratch, variables),
+        _try_command(install, scratch, variables_of_pip),
+        _try_command(("iowatch", "init", site), scratch, variables),
     ]
-    for command, directory in commands:
-        report(f"trial: {command}")
-        started_s = time.monotonic()
-        done = subprocess.run(command.split(), cwd=directory, env=variables, check=False, stdout=sys.stderr)
-        is_verdict = done.returncode == 1 and command.startswith("iowatch run")
-        if done.returncode and not is_verdict:
-            raise ReleaseError(f"trial of the wheel: exit code {done.returncode} of {command}")
-        steps.append(TrialStep(command, time.monotonic() - started_s))
+    for command in TRIAL_IN_SITE:
+        steps.append(_try_command(("iowatch", *command.split()), site, variables))
     return steps
+
+
+# What a newcomer types in the repository of a site, to the first verdict and its pages.
+TRIAL_IN_SITE = ("system init mine", "run --system mine --suite tiny", "dashboard build", "docs settings")
+
+
+def _try_command(words: Sequence[str | Path], directory: Path, variables: Mapping[str, str]) -> TrialStep:
+    command = " ".join(map(str, words))
+    report(f"trial: {command}")
+    started_s = time.monotonic()
+    # Its progress is shown; stdout of this program stays empty.
+    program = shutil.which(str(words[0]), path=variables["PATH"]) or str(words[0])
+    arguments = [program, *map(str, words[1:])]
+    done = subprocess.run(arguments, cwd=directory, env=dict(variables), check=False, stdout=sys.stderr)
+    is_verdict = done.returncode == 1 and "run" in words
+    if done.returncode and not is_verdict:
+        raise ReleaseError(f"trial of the wheel: exit code {done.returncode} of {command}")
+    return TrialStep(command, time.monotonic() - started_s)
 
 
 def make_release(root: Path, target: Path, *, with_trial: bool, with_gallery: bool) -> Distributions:

@@ -188,7 +188,7 @@ def _record_pip(checkout: Path, version: str = "3.12.3", step: str = "true") -> 
 def test_size_of_the_environment_is_announced(checkout: Path) -> None:
     _record_pip(checkout)
     _, message = _setup(checkout)
-    assert "requirements.lock: 709 MB of Python packages" in message
+    assert "requirements.lock: 714 MB of Python packages" in message
     # Without a terminal pip prints no bars; what a lock leaves out does not come as a dependency.
     first = (checkout / "pip").read_text().splitlines()[0].split()
     assert {"-q", "--require-hashes", "--no-deps"} <= set(first)
@@ -203,7 +203,7 @@ def test_long_step_says_every_ten_seconds_that_it_lasts(checkout: Path) -> None:
     _record_pip(checkout, step="sleep 1")
     code, message = _setup(checkout)
     assert code == 0
-    signs = re.findall(r"^setup: Python packages: \d s, \d+ of 709 MB$", message, re.MULTILINE)
+    signs = re.findall(r"^setup: Python packages: \d s, \d+ of 714 MB$", message, re.MULTILINE)
     assert len(signs) >= 4
 
 
@@ -212,10 +212,10 @@ def test_host_that_only_measures_keeps_its_smaller_environment(checkout: Path) -
     _record_pip(checkout)
     code, message = _setup(checkout, "--measure-only")
     assert code == 0
-    assert "requirements-measure.lock: 335 MB of Python packages" in message
+    assert "requirements-measure.lock: 344 MB of Python packages" in message
     assert "-r requirements-measure.lock" in (checkout / "pip").read_text()
     assert _setup(checkout) == (0, "")
-    assert "requirements.lock: 709 MB" in _setup(checkout, "--pages")[1]
+    assert "requirements.lock: 714 MB" in _setup(checkout, "--pages")[1]
     assert "-r requirements.lock" in (checkout / "pip").read_text()
     assert _setup(checkout) == (0, "")
 

@@ -136,14 +136,14 @@ def test_release_has_distributions_and_recipes_with_its_checksum(tool: ModuleTyp
         assert wheel.read("iowatch/_version.py").decode() == f'commit_id: str | None = "{commit}"\n'
     assert {"iowatch/data/docs/settings.md", "iowatch/data/README.md", "iowatch/data/ci/nightly"} <= names
     digest = hashlib.sha256(release.sdist.read_bytes()).hexdigest()
-    recipe = (target / "spack_repo" / "iowatch" / "packages" / "iowatch" / "package.py").read_text()
+    recipe_file = target / "spack_repo" / "iowatch" / "packages" / "iowatch" / "package.py"
+    recipe = recipe_file.read_text()
     assert f'version("{version}", sha256="{digest}")' in recipe
     assert "git = " not in recipe
     # Spack runs the recipe where it lies: the archive that its address names is there.
     address = re.search(r'url = f"file://{Path\(__file__\).resolve\(\).parents\[4\]}/(.*)"', recipe)
     assert address is not None
-    place = target / "spack_repo" / "iowatch" / "packages" / "iowatch" / "package.py"
-    assert (place.parents[4] / address[1]) == release.sdist
+    assert recipe_file.parents[4] / address[1] == release.sdist
     assert f"checksums = ['{digest}']" in (target / f"iowatch-{version}.eb").read_text()
     _run("sha256sum", "--check", "--strict", "SHA256SUMS", cwd=target)
 

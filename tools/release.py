@@ -222,6 +222,7 @@ def write_gallery(target: Path, demonstrations: tuple[Demonstration, ...] = GALL
             run(*iowatch, *build, cwd=Path(scratch), environment=environment)
             # The site that was built is a link to one of its versions; the gallery has the files.
             shutil.copytree(pages, target / demonstration.name)
+        _make_public(target / demonstration.name)
         entries.append(f'<li><a href="{demonstration.name}/index.html">{escape(demonstration.title)}</a></li>')
     lines = [
         "<!doctype html>",
@@ -233,6 +234,12 @@ def write_gallery(target: Path, demonstrations: tuple[Demonstration, ...] = GALL
         "</body></html>",
     ]
     (target / "index.html").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def _make_public(directory: Path) -> None:
+    """Let everybody read the pages: those of a site are for its group only."""
+    for path in (directory, *directory.rglob("*")):
+        path.chmod(0o755 if path.is_dir() else 0o644)
 
 
 @dataclass(frozen=True)

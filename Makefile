@@ -65,6 +65,10 @@ bench: setup ## figures of speed, memory and detection quality (docs/ has measur
 docs: setup ## the documentation as a site of files, build/docs/index.html; broken links are errors
 	NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --strict
 
+.PHONY: release
+release: setup ## in dist/: sdist, wheel (tried in an empty environment), container file, recipes of Spack and EasyBuild, gallery
+	$(OUR_PYTHON) tools/release.py
+
 .PHONY: stack
 stack: setup ## build the reference stack with Spack (clones the pinned Spack if there is none)
 	.venv/bin/iowatch stack install reference --bootstrap

@@ -143,6 +143,56 @@ def test_clone_of_spack_is_verified(genuine: bool, tmp_path: Path, var: Path, mo
     assert [path.name for path in var.iterdir()] == (["spack"] if genuine else [])
 
 
+def _clone_with(script: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "git"
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    stack_install._clone_with_progress("https://example.org/spack", "v1.1.0", tmp_path / "spack")
+
+
+# As git prints it with --progress: each state ends with a carriage return, the last one with a line end.
+_PROGRESS = r"""printf 'Receiving objects:  12%% (5/40)\rReceiving objects:  13%% (6/40)\r' >&2
+sleep 1
+printf 'Receiving objects: 100%% (40/40)\n' >&2"""
+
+
+def test_clone_of_spack_reports_how_far_it_is(
+    tmp_path: Path, messages: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A log gets a line every ten seconds."""
+    assert stack_install._CLONE_SIGN_INTERVAL_S == 10
+    monkeypatch.setattr(stack_install, "_CLONE_SIGN_INTERVAL_S", 0.2)
+    _clone_with(_PROGRESS, tmp_path, monkeypatch)
+    signs = [message for message in messages if "git clone: Receiving objects:  12% (5/40)" in message]
+    assert len(signs) >= 2
+    assert all(message.startswith("Spack: for ") for message in signs)
+
+
+@pytest.mark.usefixtures("messages")
+def test_clone_of_spack_shows_the_progress_of_git_on_a_terminal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(stack_install.sys.stderr, "isatty", lambda: True)
+    _clone_with(_PROGRESS, tmp_path, monkeypatch)
+    shown = capsys.readouterr().err
+    assert shown.index("\rReceiving objects:  12%") < shown.index("\rReceiving objects: 100%")
+    assert shown.endswith("\n")
+
+
+def test_failed_clone_has_the_last_message_of_git(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script = "echo 'fatal: Remote branch v1.1.0 not found' >&2; exit 128"
+    with pytest.raises(subprocess.CalledProcessError) as caught:
+        _clone_with(script, tmp_path, monkeypatch)
+    assert caught.value.stderr.splitlines()[-1] == "fatal: Remote branch v1.1.0 not found"
+
+
+def test_clone_that_does_not_end_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stack_install, "_GIT_TIMEOUT_S", 0.2)
+    with pytest.raises(MachineError, match=r"git clone did not end within 0\.2 s"):
+        _clone_with("exec sleep 600", tmp_path, monkeypatch)
+
+
 @pytest.mark.usefixtures("var")
 def test_missing_spack_error_suggests_bootstrap(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("SPACK_ROOT", raising=False)

@@ -7,7 +7,6 @@ import shutil
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from importlib import metadata
 from typing import Any
 
 from iowatch.benchmarks.registry import BENCHMARKS
@@ -330,7 +329,7 @@ def _lacking_interfaces(requirement: Requirement, part: StackPart) -> list[str]:
 def _darshan_reader() -> RequirementStatus:
     title, use = "PyDarshan's library", "reads Darshan logs"
     if machine.can_read_darshan_logs():
-        return RequirementStatus(title, use, False, found=(metadata.version("darshan"),), command=None)
+        return RequirementStatus(title, use, False, found=(machine.pydarshan_version() or "",), command=None)
     return RequirementStatus(title, use, False, found=(), command=machine.darshan_library_command())
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
 import webbrowser
 from pathlib import Path
 from typing import Any
@@ -15,6 +13,7 @@ from iowatch.cli.common import (
     Decorator,
     SuggestingGroup,
     examples,
+    has_display,
     json_option,
     print_json,
     print_lines,
@@ -64,16 +63,9 @@ def _show_franklin() -> int:
     with History.existing(str(path)) as history:
         site = build_site(history, settings.var_directory() / "site-demo-franklin", BuildOptions())
     print_lines(f"Pages: {site.index}")
-    if _has_display():
+    if has_display():
         webbrowser.open(site.index.as_uri())
     return code
-
-
-def _has_display() -> bool:
-    """Whether a browser can open a window: not in a session by SSH, in a container, or below a scheduler."""
-    return sys.stdout.isatty() and (
-        sys.platform == "darwin" or any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY")))
-    )
 
 
 @command.command(

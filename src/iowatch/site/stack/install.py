@@ -450,7 +450,7 @@ def _clone_spack() -> str:
     draft = target.with_name(f".{target.name}.{os.getpid()}")
     hint = f"Set SPACK_ROOT to a Spack {pinned_spack_version()} that is already here."
     try:
-        _git("clone", "--quiet", "--depth", "1", "--branch", tag, SPACK_URL, str(draft))
+        _clone_with_progress(SPACK_URL, tag, draft)
         commit, expected = _git("-C", str(draft), "rev-parse", "HEAD"), pinned_spack_commit()
         if commit != expected:
             raise MachineError(
@@ -473,6 +473,71 @@ _GIT_TIMEOUT_S = 3600.0
 _GIT_LIMITS = {"GIT_HTTP_LOW_SPEED_LIMIT": "1", "GIT_HTTP_LOW_SPEED_TIME": "60", "GIT_TERMINAL_PROMPT": "0"}
 
 
+def _clone_with_progress(url: str, tag: str, target: Path) -> None:
+    """Clone one tag: with git's progress on a terminal, elsewhere with a line every ten seconds.
+
+    Raises:
+        CalledProcessError: git failed; its `stderr` has git's messages.
+        MachineError: git is missing, or did not end in time.
+    """
+    command = ["git", "clone", "--progress", "--depth", "1", "--branch", tag, url, str(target)]
+    _LOG.debug("starts: %s", shlex.join(command))
+    shows_progress = sys.stderr.isatty() and _LOG.isEnabledFor(logging.INFO)
+    messages: list[str] = []
+    is_ended = False
+    try:
+        process = subprocess.Popen(
+            command,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            stdin=subprocess.DEVNULL,
+            text=True,
+            errors="replace",
+            start_new_session=True,
+            env={**os.environ, **_GIT_LIMITS},
+        )
+    except FileNotFoundError as error:
+        raise _missing_git() from error
+
+    def end_program() -> None:
+        nonlocal is_ended
+        is_ended = True
+        _end_group(process)
+
+    with process, _SignsOfLife("Spack", "git clone starts", interval_s=_CLONE_SIGN_INTERVAL_S) as signs:
+        alarm = _start_alarm(_GIT_TIMEOUT_S, end_program)
+        try:
+            # git ends each state of its progress with a carriage return, which is read as the end of a line.
+            for line in process.stderr or ():
+                messages = [*messages[-11:], line.rstrip()[:_MAX_LINE_WIDTH]]
+                signs.begin_step(f"git clone: {messages[-1]}")
+                if shows_progress:
+                    sys.stderr.write(f"\r{messages[-1]:<78}")
+                    sys.stderr.flush()
+            process.wait()
+        except BaseException:
+            _end_group(process)
+            raise
+        finally:
+            alarm.cancel()
+            if shows_progress:
+                sys.stderr.write("\n")
+    if is_ended:
+        raise MachineError(f"git clone did not end within {_GIT_TIMEOUT_S:g} s")
+    if process.returncode:
+        raise subprocess.CalledProcessError(process.returncode, command, stderr="\n".join(messages))
+
+
+def _missing_git() -> MachineError:
+    return MachineError("git is not installed", hint="Install git, or set SPACK_ROOT to a Spack.")
+
+
+def _end_group(process: subprocess.Popen[str]) -> None:
+    """End a program that has its own session, with the programs that it started."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
 def _git(*arguments: str, timeout_s: float | None = None) -> str:
     limit_s = _GIT_TIMEOUT_S if timeout_s is None else timeout_s
     _LOG.debug("starts: git %s", shlex.join(arguments))
@@ -488,7 +553,7 @@ def _git(*arguments: str, timeout_s: float | None = None) -> str:
             env={**os.environ, **_GIT_LIMITS},
         )
     except FileNotFoundError as error:
-        raise MachineError("git is not installed", hint="Install git, or set SPACK_ROOT to a Spack.") from error
+        raise _missing_git() from error
     except subprocess.TimeoutExpired as error:
         raise MachineError(f"git {arguments[0]} did not end within {limit_s:g} s") from error
     return done.stdout.strip()
@@ -576,8 +641,7 @@ def stream_lines(command: list[str], silence_s: float = _SILENCE_S) -> Iterator[
             nonlocal is_ended
             is_ended = True
             # With the compilers that it started.
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
+            _end_group(process)
 
         try:
             alarm = _start_alarm(silence_s, end_program)
@@ -650,18 +714,22 @@ _SHORTEST_ESTIMATE_S = 10.0
 
 # A person at a terminal wants to see that something happens; a log is read later.
 _SIGN_INTERVAL_S, _SIGN_INTERVAL_IN_LOGS_S = 10.0, 60.0
+# A clone takes a minute or two, so that its log has few lines; on a terminal git's own progress changes more often.
+_CLONE_SIGN_INTERVAL_S = 10.0
 
 
 class _SignsOfLife:
     """Reports the steps of a build, and in a step that takes long how long it has taken so far."""
 
-    def __init__(self, stack: str, first_step: str) -> None:
+    def __init__(self, stack: str, first_step: str, interval_s: float | None = None) -> None:
         """Prepare the reports.
 
         Args:
             stack: name before each message.
             first_step: what happens before the first report.
+            interval_s: seconds between two signs; None for those of a build, by whether stderr is a terminal.
         """
+        self._interval_s = interval_s
         self._stack = stack
         self._step = first_step
         self._step_started_s = time.monotonic()
@@ -678,6 +746,10 @@ class _SignsOfLife:
         self._reported.set()
         self._thread.join()
 
+    def begin_step(self, step: str) -> None:
+        """Set the step that the next sign names, without a line of its own."""
+        self._step = step
+
     def report(self, step: str) -> None:
         """Log a step that begins or has ended."""
         self._step = step
@@ -686,7 +758,9 @@ class _SignsOfLife:
         _LOG.info("%s: %s", self._stack, step)
 
     def _repeat(self) -> None:
-        interval_s = _SIGN_INTERVAL_S if sys.stderr.isatty() else _SIGN_INTERVAL_IN_LOGS_S
+        interval_s = self._interval_s
+        if interval_s is None:
+            interval_s = _SIGN_INTERVAL_S if sys.stderr.isatty() else _SIGN_INTERVAL_IN_LOGS_S
         while not self._ended.is_set():
             # A report within the interval begins another one.
             if self._reported.wait(interval_s):
@@ -876,9 +950,10 @@ def install_stack(
     spack = require_spack(bootstrap)
     if concretize:
         _LOG.info("%s: resolving versions; this takes a minute or two", stack)
-        for line in stream_lines([spack, "--color", "never", "-e", str(environment), "concretize", "--force"]):
-            if line.startswith("==>"):
-                _LOG.info("%s: %s", stack, line.removeprefix("==> "))
+        with _SignsOfLife(stack, "Spack resolves versions", interval_s=_SIGN_INTERVAL_S) as signs:
+            for line in stream_lines([spack, "--color", "never", "-e", str(environment), "concretize", "--force"]):
+                if line.startswith("==>"):
+                    signs.report(line.removeprefix("==> "))
         if stack != REFERENCE_STACK:  # its lock is shared by all systems
             folder = manifest_directory(system, stack)
             _LOG.info("%s: resolved; to keep it: cp %s %s", stack, environment / "spack.lock", folder)

@@ -50,11 +50,15 @@ def _python(checkout: Path, version: str) -> None:
     _program(checkout, "python3", PYTHON.format(version=version, short=short, too_old=too_old))
 
 
-def _setup(checkout: Path) -> tuple[int, str]:
+def _setup(checkout: Path, *words: str) -> tuple[int, str]:
     # A file, because the end of a pipe would be that of everything that was started.
     with (checkout / "messages").open("w+") as messages:
         done = subprocess.run(
-            ["bash", "ci/setup"], cwd=checkout, env={"PATH": str(checkout / "bin")}, stderr=messages, check=False
+            ["bash", "ci/setup", *words],
+            cwd=checkout,
+            env={"PATH": str(checkout / "bin")},
+            stderr=messages,
+            check=False,
         )
         messages.seek(0)
         return done.returncode, messages.read()
@@ -108,6 +112,22 @@ def test_environment_of_a_removed_python_is_recreated(checkout: Path) -> None:
     assert (checkout / ".venv" / "lib" / "python3.13").is_dir()
     assert not (checkout / ".venv" / "lib" / "python3.11").exists()
     assert _setup(checkout) == (0, "")
+
+
+def test_command_for_the_administrator_has_what_the_stack_needs(checkout: Path) -> None:
+    """A user asks once: with the compilers and fio; without the stack only for what sessions need."""
+    _python(checkout, "3.11.2")
+    (checkout / "bin" / "mpicc").unlink()
+    (checkout / "bin" / "fio").unlink()
+    (checkout / "bin" / "id").unlink()
+    _program(checkout, "id", "#!/bin/sh\necho 1000\n")
+    _, message = _setup(checkout, "--stack")
+    (command,) = [line for line in message.splitlines() if "an administrator can add it with: sudo apt-get" in line]
+    packages = command.partition("--no-install-recommends ")[2].split()
+    assert {"openmpi-bin", "libopenmpi-dev", "fio", "g++", "gfortran", "libtool", "patch", "xz-utils"} <= {*packages}
+    _, message = _setup(checkout)
+    assert "gfortran" not in message
+    assert "fio" not in message
 
 
 def test_unavailable_package_does_not_prevent_the_others(checkout: Path) -> None:

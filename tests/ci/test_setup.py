@@ -74,6 +74,17 @@ def test_too_old_python_is_reported_with_packages_to_install(checkout: Path) -> 
     assert "PYTHON=/path/to/python3 make nightly" in message
 
 
+def test_python_without_venv_is_reported_as_that(checkout: Path) -> None:
+    """A fresh Debian 12: Python 3.11.2 is new enough, but python3-venv is not installed."""
+    _python(checkout, "3.11.2")
+    text = (checkout / "bin" / "python3").read_text()
+    failures = '  *"import sys, venv"* | *"import venv, ensurepip"*) exit 1 ;;\n'
+    _program(checkout, "python3", text.replace('case "$*" in\n', f'case "$*" in\n{failures}'))
+    code, message = _setup(checkout)
+    assert code == 3
+    assert "Python 3.11 or later with venv is needed; here: Python 3.11.2 without venv" in message
+
+
 @pytest.mark.parametrize(
     ("candidate", "newer", "packages"),
     [

@@ -613,6 +613,8 @@ def stream_lines(command: list[str], silence_s: float = _SILENCE_S) -> Iterator[
         text=True,
         errors="replace",
         start_new_session=True,
+        # Spack is Python: into a pipe it would print "Installing …" when that part is ready.
+        env={**os.environ, "PYTHONUNBUFFERED": "1"},
     ) as process:
 
         def end_program() -> None:
@@ -656,12 +658,12 @@ class _BuildProgress:
 
     Attributes:
         total: number of parts; to_build: those that the machine does not provide.
-        started_s: time of a clock that is never set back.
+        started_s: when the first part was ready, by a clock that is never set back: before, Spack reads its recipes.
     """
 
     total: int
     to_build: int
-    started_s: float
+    started_s: float | None = None
     ready: int = 0
     built: int = 0
 
@@ -669,16 +671,19 @@ class _BuildProgress:
     def of_lock(cls, lock: Path) -> _BuildProgress:
         nodes = read_lock(lock)["concrete_specs"].values()
         to_build = [node for node in nodes if not node.get("external")]
-        return cls(len(nodes), len(to_build), time.monotonic())
+        return cls(len(nodes), len(to_build))
 
     def after_part(self, part: str, is_external: bool) -> str:
         """Count a part that is ready; return the text for people, with the time left once a part was built."""
         self.ready += 1
+        now_s = time.monotonic()
+        if self.started_s is None:
+            self.started_s = now_s
         text = f"{self.ready} of {self.total} parts: {part}"
         if is_external:
             return text
         self.built += 1
-        elapsed_s = time.monotonic() - self.started_s
+        elapsed_s = now_s - self.started_s
         left = self.to_build - self.built
         # The first ones are scripts and copied libraries: their time says nothing of the others.
         if left <= 0 or elapsed_s < _SHORTEST_ESTIMATE_S:

@@ -75,6 +75,17 @@ def test_too_old_python_is_reported_with_packages_to_install(checkout: Path) -> 
     assert "PYTHON=/path/to/python3 make nightly" in message
 
 
+def test_python_without_venv_is_reported_as_that(checkout: Path) -> None:
+    """A fresh Debian 12: Python 3.11.2 is new enough, but python3-venv is not installed."""
+    _python(checkout, "3.11.2")
+    text = (checkout / "bin" / "python3").read_text()
+    failures = '  *"import sys, venv"* | *"import venv, ensurepip"*) exit 1 ;;\n'
+    _program(checkout, "python3", text.replace('case "$*" in\n', f'case "$*" in\n{failures}'))
+    code, message = _setup(checkout)
+    assert code == 3
+    assert "Python 3.11 or later with venv is needed; here: Python 3.11.2 without venv" in message
+
+
 @pytest.mark.parametrize(
     ("candidate", "newer", "packages"),
     [
@@ -113,6 +124,22 @@ def test_environment_of_a_removed_python_is_recreated(checkout: Path) -> None:
     assert (checkout / ".venv" / "lib" / "python3.13").is_dir()
     assert not (checkout / ".venv" / "lib" / "python3.11").exists()
     assert _setup(checkout) == (0, "")
+
+
+def test_command_for_the_administrator_has_what_the_stack_needs(checkout: Path) -> None:
+    """A user asks once: with the compilers and fio; without the stack only for what sessions need."""
+    _python(checkout, "3.11.2")
+    (checkout / "bin" / "mpicc").unlink()
+    (checkout / "bin" / "fio").unlink()
+    (checkout / "bin" / "id").unlink()
+    _program(checkout, "id", "#!/bin/sh\necho 1000\n")
+    _, message = _setup(checkout, "--stack")
+    (command,) = [line for line in message.splitlines() if "an administrator can add it with: sudo apt-get" in line]
+    packages = command.partition("--no-install-recommends ")[2].split()
+    assert {"openmpi-bin", "libopenmpi-dev", "fio", "g++", "gfortran", "libtool", "patch", "xz-utils"} <= {*packages}
+    _, message = _setup(checkout)
+    assert "gfortran" not in message
+    assert "fio" not in message
 
 
 def test_unavailable_package_does_not_prevent_the_others(checkout: Path) -> None:

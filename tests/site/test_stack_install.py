@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -215,6 +216,19 @@ def test_build_that_prints_now_and_then_is_not_ended() -> None:
     assert [*stack_install.stream_lines(["sh", "-c", script], silence_s=5.0)] == ["1", "2", "3", "4"]
 
 
+def test_lines_of_a_python_program_arrive_when_they_are_printed(tmp_path: Path) -> None:
+    """Spack announces a part, then builds for minutes: the program below ends when its first line was read."""
+    script = """
+import pathlib, sys, time
+print("==> Installing ior")
+while not pathlib.Path(sys.argv[1]).exists():
+    time.sleep(0.02)
+"""
+    is_read = tmp_path / "is-read"
+    for _ in stack_install.stream_lines([sys.executable, "-c", script, str(is_read)], silence_s=20):
+        is_read.touch()
+
+
 def test_git_that_does_not_end_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program = tmp_path / "git"
     program.write_text("#!/bin/sh\nexec sleep 600\n")
@@ -226,8 +240,8 @@ def test_git_that_does_not_end_is_reported(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_time_left_follows_from_the_parts_that_were_built(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Parts of the machine are there at once and say nothing of the time."""
-    clock = iter([0.0, 5.0, 120.0, 180.0])
+    """Parts of the machine are there at once and say nothing of the time, nor do the minutes in which Spack starts."""
+    clock = iter([300.0, 305.0, 420.0])
     monkeypatch.setattr(stack_install.time, "monotonic", lambda: next(clock))
     progress = stack_install._BuildProgress.of_lock(LOCK)
     progress.to_build = 4

@@ -30,6 +30,7 @@ import yaml
 from iowatch.benchmarks.registry import BENCHMARKS
 from iowatch.core import InputError, MachineError, UsageError, settings, yamlfile
 from iowatch.site.stack import probe as stack_probe
+from iowatch.site.stack.distributions import included_files, lock_file, with_nested_includes
 from iowatch.site.stack.load import REFERENCE_STACK, load_stack, manifest_directory
 from iowatch.site.stack.records import (
     SPACK_DOCS,
@@ -133,7 +134,8 @@ _BUILD_TOOLS = {
     "libtool": ("libtoolize", "--version"),
     "m4": ("m4", "--version"),
     "perl": ("perl", "-e", "print $^V"),
-    "pkgconf": ("pkgconf", "--version"),
+    # pkgconf installs this name, too; before it, distributions had pkg-config itself.
+    "pkgconf": ("pkg-config", "--version"),
 }
 _PROGRAMS = {**_BUILD_TOOLS, "slurm": ("sinfo", "--version"), "lustre": ("lfs", "--version")}
 _LIBRARIES: Mapping[str, Callable[[stack_probe.MpiInstallation], StackPart | None]] = {
@@ -153,12 +155,14 @@ class External:
 
     Attributes:
         compiler: path of the C compiler, if the package is one.
+        other_compilers: paths of those of its other languages.
     """
 
     name: str
     version: str
     prefix: str
     compiler: str | None = None
+    other_compilers: tuple[str, ...] = ()
 
     @property
     def builds_only(self) -> bool:
@@ -170,6 +174,8 @@ class External:
         if self.name in _COMPILERS:
             if self.compiler is None:
                 return None
+            if self.missing_compilers:
+                return ABSENT
             return _version(stack_probe.query_tool(self.compiler, _COMPILERS[self.name]))
         if self.name in stack_probe.SPACK_MPIS:
             return self._mpi_version()
@@ -188,6 +194,12 @@ class External:
             return _version(answer)
         return None
 
+    @property
+    def missing_compilers(self) -> list[str]:
+        """The paths of compilers that are not here: Debian has a package per language."""
+        paths = (self.compiler, *self.other_compilers)
+        return [path for path in paths if path and not Path(path).exists()]
+
     def _mpi_version(self) -> str:
         for name in (f"mpirun.{self.name}", "mpirun"):
             program = Path(self.prefix, "bin", name)
@@ -205,7 +217,8 @@ class External:
         return version is None or version == self.version or version.startswith(f"{self.version}.")
 
     def __str__(self) -> str:
-        return f"{self.name} {self.version} ({self.compiler or self.prefix})"
+        paths = self.missing_compilers or [self.compiler or self.prefix]
+        return f"{self.name} {self.version} ({', '.join(paths)})"
 
 
 def _version(answer: str) -> str:
@@ -242,14 +255,16 @@ def externals_of_lock(path: Path) -> list[External]:
     for node in read_lock(path)["concrete_specs"].values():
         entry = node.get("external") or {}
         if entry.get("path"):
-            externals.append(External(node["name"], str(node["version"]), entry["path"], _c_compiler(entry)))
+            externals.append(_external(node["name"], str(node["version"]), entry["path"], entry))
     return externals
 
 
-def _c_compiler(entry: Mapping[str, Any]) -> str | None:
+def _external(name: str, version: str, prefix: str, entry: Mapping[str, Any]) -> External:
+    """Return a package of the machine, with the compilers that its entry in a list or lock names."""
     attributes = entry.get("extra_attributes") or {}
     compilers: Mapping[str, str] = attributes.get("compilers") or {}
-    return compilers.get("c")
+    other_compilers = [path for language, path in compilers.items() if language != "c"]
+    return External(name, version, prefix, compilers.get("c"), tuple(other_compilers))
 
 
 def _parse_external(entry: Mapping[str, Any]) -> External | None:
@@ -257,7 +272,7 @@ def _parse_external(entry: Mapping[str, Any]) -> External | None:
     pinned = parse_pinned_spec(str(entry.get("spec", "")))
     if pinned.version is None or not entry.get("prefix"):
         return None
-    return External(pinned.name, pinned.version, str(entry["prefix"]), _c_compiler(entry))
+    return _external(pinned.name, pinned.version, str(entry["prefix"]), entry)
 
 
 def prepare_environment(stack: str, system: str, concretize: bool) -> Path:
@@ -272,7 +287,7 @@ def prepare_environment(stack: str, system: str, concretize: bool) -> Path:
         InputError: no lock, a lock of another environment or machine, or missing externals or source directories.
     """
     folder = manifest_directory(system, stack)
-    manifest, committed = folder / "spack.yaml", folder / "spack.lock"
+    manifest, committed = folder / "spack.yaml", lock_file(folder)
     target = stack_directory(system, stack) / "env"
     sources = develop_entries(manifest)
     if not concretize:
@@ -280,7 +295,7 @@ def prepare_environment(stack: str, system: str, concretize: bool) -> Path:
     document = yamlfile.read_mapping(manifest, SPACK_DOCS)
     if sources:
         document["spack"]["develop"] = sources
-    includes = [(manifest.parent / path).resolve() for path in document["spack"].get("include", [])]
+    includes = included_files(manifest)
     target.mkdir(parents=True, exist_ok=True)
     if concretize:
         pinned_specs = [parse_pinned_spec(spec) for spec in root_specs(manifest)]
@@ -311,11 +326,30 @@ def adapt_to_machine(
     Raises:
         InputError: a package that must not be built is absent, or not in the required version.
     """
-    environment["include"] = [str(_adapt_include(path, target, pinned)) for path in includes]
+    files = with_nested_includes(includes)
+    unbuildable = _unbuildable_packages(files)
+    adapted_files: list[str] = []
+    for position, path in enumerate(files):
+        # Two lists may have the same name: that of a stack and that of its system.
+        is_repeated = path.name in [earlier.name for earlier in files[:position]]
+        copy = target / (f"{position}-{path.name}" if is_repeated else path.name)
+        adapted_files.append(str(_adapt_include(path, copy, pinned, unbuildable)))
+    environment["include"] = adapted_files
     processor = platform.machine()
     if processor != "x86_64":
         # Overrides the requirement of the shared settings: locks and binaries for any x86_64.
         environment["packages"] = {"all": {"require": f"target={processor}"}}
+
+
+def _unbuildable_packages(includes: Sequence[Path]) -> frozenset[str]:
+    """Return the packages that an environment takes from the machine or not at all; any of its files may require it."""
+    names: set[str] = set()
+    for include in includes:
+        packages = yamlfile.read_mapping(include, SPACK_DOCS).get("packages") or {}
+        for name, package in packages.items():
+            if isinstance(package, dict) and package.get("buildable", True) is False:
+                names.add(name)
+    return frozenset(names)
 
 
 def _write_yaml(path: Path, document: dict[str, Any]) -> None:
@@ -329,7 +363,10 @@ def _check_lock(manifest: Path, committed: Path, sources: Mapping[str, Mapping[s
         raise InputError(f"{committed}: no such file", hint="Add --concretize to resolve the stack on this machine.")
     if not lock_matches_manifest(manifest, committed):
         message = f"{committed} was not made from {manifest.name}: their specs differ"
-        raise InputError(message, hint=f"Regenerate it: spack -e {folder} concretize --force")
+        command = f"spack -e {folder} concretize --force"
+        if committed.name != "spack.lock":
+            command += f" && mv {folder / 'spack.lock'} {committed}"
+        raise InputError(message, hint=f"Regenerate it: {command}")
     other_sources = list(lock_differences(committed, sources))
     if other_sources:
         message = f"{committed} was made for other sources; it builds {'; '.join(other_sources)}"
@@ -355,20 +392,24 @@ def _check_lock(manifest: Path, committed: Path, sources: Mapping[str, Mapping[s
         _LOG.info("the lock was made with other build tools: %s", "; ".join(differences))
 
 
-def _adapt_include(include: Path, target: Path, pinned: Mapping[str, str | None]) -> Path:
-    """Return an included file, or a copy with the externals of this machine.
+def _adapt_include(
+    include: Path, copy: Path, pinned: Mapping[str, str | None], unbuildable: frozenset[str]
+) -> Path:  # fmt: skip
+    """Return an included file, or a copy with the externals of this machine and without its own includes.
 
     Args:
+        copy: path of the copy.
         pinned: versions that the stack requires.
+        unbuildable: packages that the stack must not build.
 
     Raises:
         InputError: a package that must not be built is absent, or not in the version that the stack requires.
     """
     document = yamlfile.read_mapping(include, SPACK_DOCS)
     corrections = _Corrections()
-    for package in (document.get("packages") or {}).values():
+    for name, package in (document.get("packages") or {}).items():
         if isinstance(package, dict) and package.get("externals"):
-            _correct_package(package, pinned, corrections)
+            _correct_package(package, name not in unbuildable, pinned, corrections)
     if corrections.absent:
         raise InputError(
             f"{include}: {'; '.join(corrections.absent)}",
@@ -379,11 +420,12 @@ def _adapt_include(include: Path, target: Path, pinned: Mapping[str, str | None]
             f"the stack requires {'; '.join(corrections.other_versions)}; {include} marks it `buildable: false`",
             hint="Copy the stack's folder to one of your own, with the versions that are here in spack.yaml.",
         )
-    if not corrections.differences:
+    # The included files of this one are adapted themselves.
+    has_includes = bool(document.pop("include", None))
+    if not corrections.differences and not has_includes:
         return include
     for difference in corrections.differences:
         _LOG.info("%s: %s", include.name, difference)
-    copy = target / include.name
     _write_yaml(copy, document)
     return copy
 
@@ -402,9 +444,10 @@ class _Corrections:
     other_versions: list[str] = field(default_factory=list)
 
 
-def _correct_package(package: dict[str, Any], pinned: Mapping[str, str | None], corrections: _Corrections) -> None:
+def _correct_package(
+    package: dict[str, Any], is_buildable: bool, pinned: Mapping[str, str | None], corrections: _Corrections
+) -> None:
     """Correct the externals of a package: replace versions by those of the machine, remove missing packages."""
-    is_buildable = package.get("buildable", True)
     kept_entries = []
     for entry in package["externals"]:
         external = _parse_external(entry)
@@ -635,6 +678,8 @@ def stream_lines(command: list[str], silence_s: float = _SILENCE_S) -> Iterator[
         text=True,
         errors="replace",
         start_new_session=True,
+        # Spack is Python: into a pipe it would print "Installing …" when that part is ready.
+        env={**os.environ, "PYTHONUNBUFFERED": "1"},
     ) as process:
 
         def end_program() -> None:
@@ -677,12 +722,12 @@ class _BuildProgress:
 
     Attributes:
         total: number of parts; to_build: those that the machine does not provide.
-        started_s: time of a clock that is never set back.
+        started_s: when the first part was ready, by a clock that is never set back: before, Spack reads its recipes.
     """
 
     total: int
     to_build: int
-    started_s: float
+    started_s: float | None = None
     ready: int = 0
     built: int = 0
 
@@ -690,16 +735,19 @@ class _BuildProgress:
     def of_lock(cls, lock: Path) -> _BuildProgress:
         nodes = read_lock(lock)["concrete_specs"].values()
         to_build = [node for node in nodes if not node.get("external")]
-        return cls(len(nodes), len(to_build), time.monotonic())
+        return cls(len(nodes), len(to_build))
 
     def after_part(self, part: str, is_external: bool) -> str:
         """Count a part that is ready; return the text for people, with the time left once a part was built."""
         self.ready += 1
+        now_s = time.monotonic()
+        if self.started_s is None:
+            self.started_s = now_s
         text = f"{self.ready} of {self.total} parts: {part}"
         if is_external:
             return text
         self.built += 1
-        elapsed_s = time.monotonic() - self.started_s
+        elapsed_s = now_s - self.started_s
         left = self.to_build - self.built
         # The first ones are scripts and copied libraries: their time says nothing of the others.
         if left <= 0 or elapsed_s < _SHORTEST_ESTIMATE_S:
@@ -913,7 +961,7 @@ def install_where_possible(stack: str, system: str, *, jobs: int | None = None) 
     folder = manifest_directory(system, stack)
     concretize = False
     try:
-        _check_lock(folder / "spack.yaml", folder / "spack.lock", develop_entries(folder / "spack.yaml"))
+        _check_lock(folder / "spack.yaml", lock_file(folder), develop_entries(folder / "spack.yaml"))
     except InputError as error:
         _LOG.info("%s: %s", stack, error.message)
         concretize = True
@@ -955,8 +1003,8 @@ def install_stack(
                 if line.startswith("==>"):
                     signs.report(line.removeprefix("==> "))
         if stack != REFERENCE_STACK:  # its lock is shared by all systems
-            folder = manifest_directory(system, stack)
-            _LOG.info("%s: resolved; to keep it: cp %s %s", stack, environment / "spack.lock", folder)
+            committed = lock_file(manifest_directory(system, stack))
+            _LOG.info("%s: resolved; to keep it: cp %s %s", stack, environment / "spack.lock", committed)
     build_environment([spack], environment, stack, jobs)
     prefixes = installed_prefixes([spack], environment)
     described = describe_installed_stack(stack, system, environment, prefixes)

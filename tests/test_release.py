@@ -184,6 +184,8 @@ def test_gallery_is_static_pages(tool: ModuleType, tmp_path: Path) -> None:
     """Files that a web server can publish: no links out of it, no paths of this machine."""
     tool.write_gallery(tmp_path / "gallery", tool.GALLERY[:1])
     index = tmp_path / "gallery" / "index.html"
+    for link in re.findall(r'href="([^"]+)"', index.read_text()):
+        assert (index.parent / link).is_file(), link
     assert 'href="franklin/index.html"' in index.read_text()
     pages = [path for path in (tmp_path / "gallery").rglob("*") if path.suffix == ".html"]
     assert len(pages) > 10

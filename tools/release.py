@@ -38,16 +38,58 @@ class ReleaseError(Exception):
 
 @dataclass(frozen=True)
 class Demonstration:
-    """A history of the gallery: its name for `iowatch demo`, and its line on the first page."""
+    """A history of the gallery: its name for `iowatch demo`, and what the first page says of it."""
 
     name: str
     title: str
+    story: str
 
 
 GALLERY = (
-    Demonstration("franklin", "Franklin in spring 2009: an upgrade with an unintended performance change"),
-    Demonstration("edison", "Edison from February 2017 to February 2018, a measured year"),
+    Demonstration(
+        "franklin",
+        "Franklin in spring 2009",
+        "On 17 March 2009 a maintenance changed the MPI-IO performance of NERSC's Franklin by factors of 3 to 50. "
+        "Nobody had intended it. These months are reconstructed from published figures (Antypas and Uselton, 2009).",
+    ),
+    Demonstration(
+        "edison",
+        "Edison from February 2017 to February 2018",
+        "A year of nightly benchmarks on three file systems of NERSC's Edison, as measured "
+        "(Lockwood and others, 2018).",
+    ),
 )
+# In the style of the pages that it links; `$static` is a directory of them.
+_GALLERY_PAGE = Template("""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>Gallery of iowatch</title>
+<link rel="icon" href="$static/icon.svg" type="image/svg+xml">
+<link rel="stylesheet" href="$static/style.css">
+</head>
+<body>
+<header><span class="brand">iowatch</span></header>
+<main>
+<h1>Gallery</h1>
+<p>iowatch measures parallel I/O every night and reports in the morning what changed, since when, and by how much.
+These are its pages of histories that were published.</p>
+$entries
+</main>
+</body>
+</html>
+""")
+_GALLERY_ENTRY = Template("""<section>
+<h2><a href="$name/index.html">$title</a></h2>
+<p>$story</p>
+<p>
+<a href="$name/index.html">Status</a> ·
+<a href="$name/findings.html">Findings</a> ·
+<a href="$name/overview.html">Overview</a>
+</p>
+</section>""")
 
 
 @dataclass(frozen=True)
@@ -223,17 +265,11 @@ def write_gallery(target: Path, demonstrations: tuple[Demonstration, ...] = GALL
             # The site that was built is a link to one of its versions; the gallery has the files.
             shutil.copytree(pages, target / demonstration.name)
         _make_public(target / demonstration.name)
-        entries.append(f'<li><a href="{demonstration.name}/index.html">{escape(demonstration.title)}</a></li>')
-    lines = [
-        "<!doctype html>",
-        '<html lang="en"><head><meta charset="utf-8"><title>Gallery of iowatch</title></head><body>',
-        "<h1>Gallery of iowatch</h1>",
-        "<ul>",
-        *entries,
-        "</ul>",
-        "</body></html>",
-    ]
-    (target / "index.html").write_text("\n".join(lines) + "\n", encoding="utf-8")
+        title, story = escape(demonstration.title), escape(demonstration.story)
+        entries.append(_GALLERY_ENTRY.substitute(name=demonstration.name, title=title, story=story))
+    static = f"{demonstrations[0].name}/static"
+    page = _GALLERY_PAGE.substitute(static=static, entries="\n".join(entries))
+    (target / "index.html").write_text(page, encoding="utf-8")
 
 
 def _make_public(directory: Path) -> None:

@@ -115,7 +115,9 @@ def tool() -> ModuleType:
 def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A clean clone of the commit."""
     if not (ROOT / ".git").exists():
-        pytest.skip("needs a clone: a release is made of a commit")
+        pytest.skip(
+            "needs a clone of the repository: a release is made of its newest commit, and these files have none"
+        )
     target = tmp_path_factory.mktemp("clone") / "iowatch"
     _run("git", "clone", "-q", ROOT, target, cwd=target.parent)
     return target

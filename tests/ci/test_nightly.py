@@ -65,9 +65,9 @@ def test_nightly_runs_builds_dashboard_and_notifies(tmp_path: Path) -> None:
 QUICK_FOLDER = Path("systems/local/stacks/quick")
 
 
-def _declare_quick_stack(place: Path) -> None:
-    (place / QUICK_FOLDER).mkdir(parents=True)
-    (place / QUICK_FOLDER / "spack.yaml").write_text("spack: {specs: []}\n")
+def _declare_quick_stack(site: Path) -> None:
+    (site / QUICK_FOLDER).mkdir(parents=True)
+    (site / QUICK_FOLDER / "spack.yaml").write_text("spack: {specs: []}\n")
 
 
 def test_first_night_measures_then_builds_then_completes(tmp_path: Path) -> None:

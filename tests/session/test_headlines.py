@@ -22,7 +22,7 @@ file_systems:
   - {name: scratch, technology: Lustre, source: test}
   - name: work
     technology: Lustre
-    directory: /work/iowatch
+    directory: /lustre/iowatch
     limits: {total_bytes: 1t, files: 1000}
     source: test
     peaks: [{value: 2000, unit: MiB/s, operation: write, source: test}]

@@ -216,9 +216,9 @@ def print_message(text: str) -> None:
 
 def has_display() -> bool:
     """Whether a browser can open a window: not in a session by SSH, in a container, or below a scheduler."""
-    return sys.stdout.isatty() and (
-        sys.platform == "darwin" or any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY")))
-    )
+    if not sys.stdout.isatty():
+        return False
+    return bool(sys.platform == "darwin" or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
 
 
 def stdout_console() -> Console:

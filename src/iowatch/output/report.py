@@ -223,8 +223,12 @@ def _proportions(headline: HeadlineResult) -> dict[str, str]:
 def _proportion_columns(verdict: Verdict) -> list[str]:
     """The columns of proportions that have a value in any row."""
     all_proportions = [_proportions(headline) for headline in verdict.headlines]
-    columns = (_USUAL, _OF_PEAK, _OF_RAW_DISK)
-    return [column for column in columns if any(proportions[column] for proportions in all_proportions)]
+    columns: list[str] = []
+    for column in (_USUAL, _OF_PEAK, _OF_RAW_DISK):
+        cells = [proportions[column] for proportions in all_proportions]
+        if any(cells):
+            columns.append(column)
+    return columns
 
 
 def _headline_columns(verdict: Verdict) -> tuple[str, ...]:

@@ -346,14 +346,14 @@ class _Installer:
 
     Attributes:
         spack: version of Spack and its path, or None.
-        spack_command: command that installs the stack; `reference`: its packages.
+        spack_command: command that installs the stack; `stack_packages`: its packages.
     """
 
     system: System
     has_apt: bool
     spack: str | None
     spack_command: str
-    reference: frozenset[str]
+    stack_packages: frozenset[str]
 
     @classmethod
     def of(cls, system: System) -> _Installer:
@@ -369,8 +369,8 @@ class _Installer:
             command += " --bootstrap"
         manifest = stacks.manifest_directory(system.name, stack) / "spack.yaml"
         specs = root_specs(manifest) if manifest.is_file() else ()
-        reference = frozenset(parse_pinned_spec(spec).name for spec in specs)
-        return cls(system, has_apt, spack, command, reference)
+        stack_packages = frozenset(parse_pinned_spec(spec).name for spec in specs)
+        return cls(system, has_apt, spack, command, stack_packages)
 
     def packages(self, requirement: Requirement) -> tuple[str, ...]:
         """Debian packages; its libraries are of use only where those of the operating system are stacks."""
@@ -385,9 +385,9 @@ class _Installer:
         packages = self.packages(requirement)
         if packages:
             return apt_install_command(packages)
-        # Benchmarks of packages that the reference stack does not have.
+        # Benchmarks of packages that the stack does not have.
         is_benchmark = requirement.feature and requirement.parts
-        if is_benchmark and not self.reference.intersection(requirement.parts):
+        if is_benchmark and not self.stack_packages.intersection(requirement.parts):
             return f"add '{requirement.parts[0]}' to the specs of a stack"
         return self.spack_command
 
@@ -401,7 +401,7 @@ class _Installer:
         return [apt_install_command(packages)]
 
     def spack_commands(self, commands: Iterable[str | None]) -> list[str]:
-        """The command that installs the reference stack if it is among those of requirements."""
+        """The command that installs the stack if it is among those of requirements."""
         if self.spack_command in commands:
             return [self.spack_command]
         return []

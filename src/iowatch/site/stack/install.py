@@ -23,6 +23,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import yaml
@@ -494,6 +495,7 @@ def _clone_spack() -> str:
     hint = f"Set SPACK_ROOT to a Spack {pinned_spack_version()} that is already here."
     try:
         _clone_with_progress(SPACK_URL, tag, draft)
+        # What was cloned is compared with what made the committed locks.
         commit, expected = _git("-C", str(draft), "rev-parse", "HEAD"), pinned_spack_commit()
         if commit != expected:
             raise MachineError(
@@ -503,7 +505,9 @@ def _clone_spack() -> str:
         draft.replace(target)
     except subprocess.CalledProcessError as error:
         messages = (error.stderr or "").strip().splitlines() or [str(error)]
-        raise MachineError(f"cannot clone {SPACK_URL} at {tag}: {messages[-1]}", hint=hint) from error
+        raise MachineError(f"cannot read the commit of {SPACK_URL} at {tag}: {messages[-1]}", hint=hint) from error
+    except ProgramError as error:
+        raise MachineError(f"cannot clone {SPACK_URL} at {tag}: {error.last_line}", hint=hint) from error
     except OSError as error:
         raise MachineError(f"cannot clone Spack to {target}: {error.strerror}", hint=hint) from error
     finally:
@@ -516,59 +520,24 @@ _GIT_TIMEOUT_S = 3600.0
 _GIT_LIMITS = {"GIT_HTTP_LOW_SPEED_LIMIT": "1", "GIT_HTTP_LOW_SPEED_TIME": "60", "GIT_TERMINAL_PROMPT": "0"}
 
 
+# git prints how far it is several times a second.
+_CLONE_SILENCE_S = 600.0
+
+
 def _clone_with_progress(url: str, tag: str, target: Path) -> None:
-    """Clone one tag: with git's progress on a terminal, elsewhere with a line every ten seconds.
+    """Clone one tag; a line every ten seconds says how far git is.
 
     Raises:
-        CalledProcessError: git failed; its `stderr` has git's messages.
-        MachineError: git is missing, or did not end in time.
+        MachineError: git is missing, failed, or printed nothing for too long.
     """
     command = ["git", "clone", "--progress", "--depth", "1", "--branch", tag, url, str(target)]
-    _LOG.debug("starts: %s", shlex.join(command))
-    shows_progress = sys.stderr.isatty() and _LOG.isEnabledFor(logging.INFO)
-    messages: list[str] = []
-    is_ended = False
     try:
-        process = subprocess.Popen(
-            command,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            stdin=subprocess.DEVNULL,
-            text=True,
-            errors="replace",
-            start_new_session=True,
-            env={**os.environ, **_GIT_LIMITS},
-        )
+        with _SignsOfLife("Spack", "git clone starts", interval_s=_CLONE_SIGN_INTERVAL_S) as signs:
+            # git ends each state of its progress with a carriage return, which is read as the end of a line.
+            for line in stream_lines(command, _CLONE_SILENCE_S, program="git clone", environment=_GIT_LIMITS):
+                signs.begin_step(f"git clone: {line}")
     except FileNotFoundError as error:
         raise _missing_git() from error
-
-    def end_program() -> None:
-        nonlocal is_ended
-        is_ended = True
-        _end_group(process)
-
-    with process, _SignsOfLife("Spack", "git clone starts", interval_s=_CLONE_SIGN_INTERVAL_S) as signs:
-        alarm = _start_alarm(_GIT_TIMEOUT_S, end_program)
-        try:
-            # git ends each state of its progress with a carriage return, which is read as the end of a line.
-            for line in process.stderr or ():
-                messages = [*messages[-11:], line.rstrip()[:_MAX_LINE_WIDTH]]
-                signs.begin_step(f"git clone: {messages[-1]}")
-                if shows_progress:
-                    sys.stderr.write(f"\r{messages[-1]:<78}")
-                    sys.stderr.flush()
-            process.wait()
-        except BaseException:
-            _end_group(process)
-            raise
-        finally:
-            alarm.cancel()
-            if shows_progress:
-                sys.stderr.write("\n")
-    if is_ended:
-        raise MachineError(f"git clone did not end within {_GIT_TIMEOUT_S:g} s")
-    if process.returncode:
-        raise subprocess.CalledProcessError(process.returncode, command, stderr="\n".join(messages))
 
 
 def _missing_git() -> MachineError:
@@ -658,14 +627,36 @@ def require_spack(bootstrap: bool) -> str:
 _SILENCE_S = 4 * 3600.0
 
 
-def stream_lines(command: list[str], silence_s: float = _SILENCE_S) -> Iterator[str]:
+class ProgramError(MachineError):
+    """A program failed, or printed nothing for too long.
+
+    Attributes:
+        last_line: of its output; the message has the lines before it, too.
+    """
+
+    def __init__(self, reason: str, tail: Sequence[str]) -> None:
+        lines = [line for line in tail if line] or ["it printed nothing"]
+        super().__init__(reason + ":\n    " + "\n    ".join(lines))
+        self.last_line = lines[-1]
+
+
+def stream_lines(
+    command: list[str],
+    silence_s: float = _SILENCE_S,
+    *,
+    program: str = "Spack",
+    environment: Mapping[str, str] = MappingProxyType({}),
+) -> Iterator[str]:
     """Yield the output lines of a program as they are printed.
 
     Args:
         silence_s: a program that prints nothing for so many seconds is ended.
+        program: its name in messages.
+        environment: variables besides those of this process.
 
     Raises:
-        MachineError: it failed, or printed nothing for too long; the message contains the last lines.
+        ProgramError: it failed, or printed nothing for too long.
+        FileNotFoundError: there is no such program.
     """
     tail: list[str] = []
     _LOG.debug("starts: %s", shlex.join(command))
@@ -679,7 +670,7 @@ def stream_lines(command: list[str], silence_s: float = _SILENCE_S) -> Iterator[
         errors="replace",
         start_new_session=True,
         # Spack is Python: into a pipe it would print "Installing …" when that part is ready.
-        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        env={**os.environ, "PYTHONUNBUFFERED": "1", **environment},
     ) as process:
 
         def end_program() -> None:
@@ -702,11 +693,9 @@ def stream_lines(command: list[str], silence_s: float = _SILENCE_S) -> Iterator[
             end_program()
             raise
     if is_ended:
-        text = "\n    ".join(line for line in tail if line)
-        raise MachineError(f"Spack printed nothing for {silence_s:g} s and was ended:\n    {text}")
+        raise ProgramError(f"{program} printed nothing for {silence_s:g} s and was ended", tail)
     if process.returncode:
-        text = "\n    ".join(line for line in tail if line)
-        raise MachineError(f"Spack failed with exit code {process.returncode}:\n    {text}")
+        raise ProgramError(f"{program} failed with exit code {process.returncode}", tail)
 
 
 def _start_alarm(seconds: float, call: Callable[[], None]) -> threading.Timer:
@@ -762,7 +751,7 @@ _SHORTEST_ESTIMATE_S = 10.0
 
 # A person at a terminal wants to see that something happens; a log is read later.
 _SIGN_INTERVAL_S, _SIGN_INTERVAL_IN_LOGS_S = 10.0, 60.0
-# A clone takes a minute or two, so that its log has few lines; on a terminal git's own progress changes more often.
+# A clone takes a minute or two, so that its log has few lines.
 _CLONE_SIGN_INTERVAL_S = 10.0
 
 

@@ -18,7 +18,6 @@ import re
 import shutil
 import subprocess
 import sys
-import tarfile
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
@@ -159,8 +158,7 @@ def build_distributions(root: Path, target: Path, version: str) -> Distributions
     run(*hatchling, "-t", "sdist", cwd=root, environment={**os.environ, "SETUPTOOLS_SCM_PRETEND_VERSION": version})
     sdist = target / f"iowatch-{version}.tar.gz"
     with tempfile.TemporaryDirectory() as scratch:
-        with tarfile.open(sdist) as archive:
-            archive.extractall(scratch, filter="data")
+        run("tar", "-xzf", sdist, "-C", scratch)
         run(*hatchling, "-t", "wheel", cwd=Path(scratch, f"iowatch-{version}"))
     wheel = target / f"iowatch-{version}-py3-none-any.whl"
     if not wheel.is_file():

@@ -2,6 +2,8 @@
 .DEFAULT_GOAL := help
 SUITE ?= smoke
 SYSTEM ?= local
+# The stack that the first night builds with Spack, after its session; STACK=none builds nothing.
+STACK ?= quick
 # Not PYTHON: that variable selects the Python that creates .venv (ci/setup).
 OUR_PYTHON := .venv/bin/python
 # Three at a time on two cores: tests of sessions and batch systems mostly wait. The tests of one file stay together.
@@ -12,8 +14,8 @@ help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 .PHONY: nightly
-nightly: ## install what is missing, run the smoke suite, report, build the dashboard
-	ci/nightly --system $(SYSTEM) --suite $(SUITE)
+nightly: ## install what is missing, run the smoke suite, report, build the dashboard; the first time also the stack `quick`
+	ci/nightly --system $(SYSTEM) --suite $(SUITE) --build-stack $(STACK)
 
 .PHONY: setup
 setup: ## prepare the machine for tests and development
@@ -66,6 +68,10 @@ bench: setup ## figures of speed, memory and detection quality (docs/ has measur
 .PHONY: docs
 docs: setup ## the documentation as a site of files, build/docs/index.html; broken links are errors
 	NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --strict
+
+.PHONY: release
+release: setup ## in dist/: sdist, wheel (tried in an empty environment), container file, recipes of Spack and EasyBuild, gallery
+	$(OUR_PYTHON) tools/release.py
 
 .PHONY: stack
 stack: setup ## build the reference stack with Spack (clones the pinned Spack if there is none)

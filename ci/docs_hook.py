@@ -67,7 +67,8 @@ def _command_lines() -> Iterator[str]:
         yield f"\n{'##' if len(found.command_path.split()) <= 2 else '###'} {found.command_path}\n"
         usage = [*shown.collect_usage_pieces(found)]
         yield from ("```text", f"{found.command_path} {' '.join(usage)}", "```", "")
-        yield re.sub(r"\bdocs/([\w-]+\.md)", r"[\1](../\1)", inspect.cleandoc(shown.help or "").replace("\x08\n", ""))
+        text = inspect.cleandoc(shown.help or "").replace("\x08\n", "")
+        yield re.sub(r"`iowatch docs ([\w-]+)`", r"[\1.md](../\1.md)", text)
         common = {option.name for option in root.command.params} | {"help"} if found.parent else set()
         parameters = (one for one in shown.get_params(found) if isinstance(one, click.Option))
         options = [one for one in parameters if one.name not in common]

@@ -46,6 +46,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 # Tests that read or make Darshan logs.
 _READ_LOGS = (
     "darshan/test_command",
+    "darshan/test_extras",
     "fleet/test_intake",
     "workloads/test_description",
     "workloads/test_replay",

@@ -88,6 +88,14 @@ def test_version_has_the_commit_of_the_clone(shell: Shell, environment: Path) ->
     assert module.stdout == described
 
 
+def test_documentation_is_in_the_wheel(shell: Shell, environment: Path) -> None:
+    """Pages of docs/ and of the top directory; without a browser the path of the page is printed."""
+    for name, title in (("settings", "# Settings"), ("readme", "# iowatch"), ("changelog", "# Changelog")):
+        page = Path(shell.run("docs", name).strip())
+        assert page.is_relative_to(environment)
+        assert page.read_text(encoding="utf-8").startswith(title)
+
+
 @pytest.mark.slow
 def test_demonstration_and_doctor_need_no_site(shell: Shell) -> None:
     """What they write is in the home, in the directory that XDG names."""

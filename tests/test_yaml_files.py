@@ -394,5 +394,5 @@ def test_command_reports_a_tab_with_exit_code_2(
     assert done.stderr == (
         f"iowatch: {path}:4:1: not YAML: while scanning for the next token, found character that cannot start any "
         "token: a tab\n"
-        "  docs/systems.md#fields-of-systemyaml documents the fields and their values.\n"
+        "  `iowatch docs systems#fields-of-systemyaml` documents the fields and their values.\n"
     )

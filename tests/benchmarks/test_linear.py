@@ -40,6 +40,8 @@ UNUSUAL_S, MOST_TIMES = 0.5, 3.0
 # What may begin, join or end the words, numbers, options, quotes, brackets and labels that parsers search.
 FILLINGS = ["-", "a", "1", "=", ",", "(", "[", ".", '"', "\t", " ", "a=", "1.", "1 ", "a ", "_", "<", "\x1b[", "[1] "]
 FILLINGS += ["ncmpi_", "mca_", "walltime ", "WARNING: ", "key = a value ", "00:00", "a: ", "write "]
+# Of the ways to make a captured output longer one in so many is tried: there are hundreds of these outputs.
+GROWTH_STEP = 21
 Make = Callable[[int], bytes]
 
 
@@ -91,8 +93,10 @@ def superlinear(parse: Callable[[bytes], object], growth: Growth) -> str | None:
     whole_s = seconds(parse, growth.make(growth.size))
     if whole_s < UNUSUAL_S:
         return None
-    half_s = seconds(parse, growth.make(growth.size // 2))
-    if whole_s < MOST_TIMES * half_s:
+    # What else the machine does only adds to times: the shortest of three is that of the parser.
+    half_s = min(seconds(parse, growth.make(growth.size // 2)) for _ in range(3))
+    whole_s = min(seconds(parse, growth.make(growth.size)) for _ in range(3))
+    if whole_s < max(UNUSUAL_S, MOST_TIMES * half_s):
         return None
     return f"{growth.name}: {half_s:.2f} s for half of the size, {whole_s:.2f} s for the whole"
 
@@ -112,15 +116,15 @@ def test_time_to_parse_is_in_proportion_to_the_length(path: Path, monkeypatch: p
 
 @pytest.mark.slow
 def test_time_to_parse_captured_outputs_is_in_proportion_to_the_length() -> None:
-    """Those that were captured from many versions, each with the fillings that join its words."""
+    """Those that were captured from many versions, each with some of the fillings; together they have all."""
     faults: list[str] = []
-    for tool, path in outputs():
+    for number, (tool, path) in enumerate(outputs()):
         output = path.read_bytes()[:COPIES_BYTES]
 
         def parse(text: bytes, tool: str = tool) -> object:
             return parse_output(tool, text, RunContext(fresh=True))
 
-        for growth in [*growths(output)][::7]:
+        for growth in [*growths(output)][number % GROWTH_STEP :: GROWTH_STEP]:
             fault = superlinear(parse, growth)
             if fault is not None:
                 faults.append(f"{path}: {fault}")

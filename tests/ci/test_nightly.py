@@ -17,7 +17,9 @@ from tests.conftest import ROOT
 FAKE = """#!/bin/sh
 printf '%s\\n' "$*" >> "$CALLS"
 echo "$1 answers"; echo "$1 complains" >&2
-case $1 in run) exit $RUN ;; dashboard) exit $DASHBOARD ;; notify) exit $NOTIFY ;; esac
+[ "$1 ${BUILDS:-}" != "stack yes" ] || { mkdir -p var/stacks/local/quick; : > var/stacks/local/quick/stack.json; }
+case "$*" in *"--stack quick"*) exit ${SECOND:-0} ;; esac
+case $1 in run) exit $RUN ;; stack) exit ${STACK:-0} ;; dashboard) exit $DASHBOARD ;; notify) exit $NOTIFY ;; esac
 """
 
 
@@ -58,6 +60,72 @@ def test_nightly_runs_builds_dashboard_and_notifies(tmp_path: Path) -> None:
         "dashboard build --db=var/x.db",
         "notify --system local --system archer2 --db=var/x.db",  # the last of two equal options counts
     ]
+
+
+QUICK_FOLDER = Path("systems/local/stacks/quick")
+
+
+def _declare_quick_stack(site: Path) -> None:
+    (site / QUICK_FOLDER).mkdir(parents=True)
+    (site / QUICK_FOLDER / "spack.yaml").write_text("spack: {specs: []}\n")
+
+
+def test_first_night_measures_then_builds_then_completes(tmp_path: Path) -> None:
+    """The session reports before anything is built; pages and notices have both sessions."""
+    _declare_quick_stack(tmp_path)
+    words = ("--suite", "smoke", "--junit", "first.xml", "--build-stack", "quick")
+    code, calls = nightly(tmp_path, *words, BUILDS="yes")
+    assert code == 0
+    assert calls == [
+        "run --night --suite smoke --junit first.xml",
+        "stack install quick --system local --where-possible",
+        "run --night --no-jitter --stack quick --suite smoke",
+        "dashboard build",
+        "notify --system local",
+    ]
+    # The second night finds the stack, and its one session has all stacks.
+    (tmp_path / "calls").unlink()
+    _, calls = nightly(tmp_path, *words)
+    assert calls[:2] == ["run --night --suite smoke --junit first.xml", "dashboard build"]
+
+
+@pytest.mark.parametrize(("run", "second", "expected"), [(0, 1, 1), (1, 0, 1), (0, 3, 3)])
+def test_worse_of_both_sessions_is_the_exit_code(tmp_path: Path, run: int, second: int, expected: int) -> None:
+    _declare_quick_stack(tmp_path)
+    code, _ = nightly(tmp_path, "--build-stack=quick", run=run, BUILDS="yes", SECOND=str(second))
+    assert code == expected
+
+
+@pytest.mark.parametrize(("run", "build"), [(0, 0), (1, 0), (0, 3)])
+def test_night_without_built_stack_has_the_exit_code_of_its_session(tmp_path: Path, run: int, build: int) -> None:
+    """No network (exit code 0, no stack.json), or Spack failed."""
+    _declare_quick_stack(tmp_path)
+    code, calls = nightly(tmp_path, "--build-stack", "quick", run=run, STACK=str(build))
+    assert code == run
+    assert [call.split()[0] for call in calls] == ["run", "stack", "dashboard", "notify"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--build-stack", "none"),
+        ("--build-stack", "quick", "--stack", "site"),
+        ("--build-stack", "quick", "--system", "archer2"),
+        (),
+    ],
+    ids=["none", "chosen-stacks", "other-system", "no-option"],
+)
+def test_nothing_is_built_where_nobody_asks_for_it(tmp_path: Path, words: tuple[str, ...]) -> None:
+    _declare_quick_stack(tmp_path)
+    _, calls = nightly(tmp_path, *words, BUILDS="yes")
+    assert [call.split()[0] for call in calls] == ["run", "dashboard", "notify"]
+
+
+def test_nothing_is_built_after_a_failed_session(tmp_path: Path) -> None:
+    _declare_quick_stack(tmp_path)
+    code, calls = nightly(tmp_path, "--build-stack", "quick", run=3, BUILDS="yes")
+    assert code == 3
+    assert "stack" not in [call.split()[0] for call in calls]
 
 
 def test_db_option_as_two_words_is_passed_to_all_commands(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -20,7 +21,7 @@ case "$*" in
 esac
 """
 # All programs of the packages exist.
-PROGRAMS = ("cc", "make", "cmake", "pkg-config", "mpicc", "h5pcc", "pnetcdf-config")
+PROGRAMS = ("cc", "make", "cmake", "pkg-config", "mpicc", "h5pcc", "pnetcdf-config", "fio", "hpcc")
 
 
 @pytest.fixture
@@ -30,7 +31,7 @@ def checkout(tmp_path: Path) -> Path:
     (tmp_path / "bin").mkdir()
     text = (ROOT / "ci" / "setup").read_text().replace("/usr/bin/python3", "no-python")
     (tmp_path / "ci" / "setup").write_text(text)
-    for name in ("requirements.lock", "pyproject.toml"):
+    for name in ("requirements.lock", "requirements-measure.lock", "requirements-dev.lock", "pyproject.toml"):
         (tmp_path / name).write_text("")
     for name in ("sh", "bash", "dirname", "sed", "grep", "cut", "sha256sum", "id", "mkdir", "cp", "rm", "touch"):
         (tmp_path / "bin" / name).symlink_to(str(shutil.which(name)))
@@ -50,11 +51,15 @@ def _python(checkout: Path, version: str) -> None:
     _program(checkout, "python3", PYTHON.format(version=version, short=short, too_old=too_old))
 
 
-def _setup(checkout: Path) -> tuple[int, str]:
+def _setup(checkout: Path, *words: str) -> tuple[int, str]:
     # A file, because the end of a pipe would be that of everything that was started.
     with (checkout / "messages").open("w+") as messages:
         done = subprocess.run(
-            ["bash", "ci/setup"], cwd=checkout, env={"PATH": str(checkout / "bin")}, stderr=messages, check=False
+            ["bash", "ci/setup", *words],
+            cwd=checkout,
+            env={"PATH": str(checkout / "bin")},
+            stderr=messages,
+            check=False,
         )
         messages.seek(0)
         return done.returncode, messages.read()
@@ -68,6 +73,17 @@ def test_too_old_python_is_reported_with_packages_to_install(checkout: Path) -> 
     assert "Python 3.11 or later with venv is needed; here: Python 3.10.12" in message
     assert "Ubuntu 22.04: python3.11 python3.11-venv" in message
     assert "PYTHON=/path/to/python3 make nightly" in message
+
+
+def test_python_without_venv_is_reported_as_that(checkout: Path) -> None:
+    """A fresh Debian 12: Python 3.11.2 is new enough, but python3-venv is not installed."""
+    _python(checkout, "3.11.2")
+    text = (checkout / "bin" / "python3").read_text()
+    failures = '  *"import sys, venv"* | *"import venv, ensurepip"*) exit 1 ;;\n'
+    _program(checkout, "python3", text.replace('case "$*" in\n', f'case "$*" in\n{failures}'))
+    code, message = _setup(checkout)
+    assert code == 3
+    assert "Python 3.11 or later with venv is needed; here: Python 3.11.2 without venv" in message
 
 
 @pytest.mark.parametrize(
@@ -108,6 +124,22 @@ def test_environment_of_a_removed_python_is_recreated(checkout: Path) -> None:
     assert (checkout / ".venv" / "lib" / "python3.13").is_dir()
     assert not (checkout / ".venv" / "lib" / "python3.11").exists()
     assert _setup(checkout) == (0, "")
+
+
+def test_command_for_the_administrator_has_what_the_stack_needs(checkout: Path) -> None:
+    """A user asks once: with the compilers and fio; without the stack only for what sessions need."""
+    _python(checkout, "3.11.2")
+    (checkout / "bin" / "mpicc").unlink()
+    (checkout / "bin" / "fio").unlink()
+    (checkout / "bin" / "id").unlink()
+    _program(checkout, "id", "#!/bin/sh\necho 1000\n")
+    _, message = _setup(checkout, "--stack")
+    (command,) = [line for line in message.splitlines() if "an administrator can add it with: sudo apt-get" in line]
+    packages = command.partition("--no-install-recommends ")[2].split()
+    assert {"openmpi-bin", "libopenmpi-dev", "fio", "g++", "gfortran", "libtool", "patch", "xz-utils"} <= {*packages}
+    _, message = _setup(checkout)
+    assert "gfortran" not in message
+    assert "fio" not in message
 
 
 def test_unavailable_package_does_not_prevent_the_others(checkout: Path) -> None:
@@ -171,3 +203,61 @@ def test_failed_installation_of_packages_is_no_failure_of_setup(checkout: Path) 
     code, message = _setup(checkout)
     assert (code, "the installation failed; an administrator can repeat it" in message) == (0, True)
     assert (checkout / ".venv" / "bin" / "iowatch").exists()
+
+
+def _record_pip(checkout: Path, version: str = "3.12.3", step: str = "true") -> None:
+    """A Python whose `-m pip` appends its words to the file `pip`, and runs a step of the shell."""
+    _python(checkout, version)
+    text = (checkout / "bin" / "python3").read_text()
+    _program(checkout, "python3", text.replace("esac\n", f'  "-m pip "*) echo "$@" >> pip; {step} ;;\nesac\n'))
+
+
+def test_size_of_the_environment_is_announced(checkout: Path) -> None:
+    _record_pip(checkout)
+    _, message = _setup(checkout)
+    assert "requirements.lock: 714 MB of Python packages" in message
+    # Without a terminal pip prints no bars; what a lock leaves out does not come as a dependency.
+    first = (checkout / "pip").read_text().splitlines()[0].split()
+    assert {"-q", "--require-hashes", "--no-deps"} <= set(first)
+
+
+def test_long_step_says_every_ten_seconds_that_it_lasts(checkout: Path) -> None:
+    text = (checkout / "ci" / "setup").read_text()
+    assert "\nsign_interval=10 # seconds\n" in text
+    (checkout / "ci" / "setup").write_text(text.replace("sign_interval=10 ", "sign_interval=0.3 "))
+    for name in ("sleep", "du"):
+        (checkout / "bin" / name).symlink_to(str(shutil.which(name)))
+    _record_pip(checkout, step="sleep 1")
+    code, message = _setup(checkout)
+    assert code == 0
+    signs = re.findall(r"^setup: Python packages: \d s, \d+ of 714 MB$", message, re.MULTILINE)
+    assert len(signs) >= 4
+
+
+def test_host_that_only_measures_keeps_its_smaller_environment(checkout: Path) -> None:
+    """Later calls, as that of `ci/nightly`, do not add the rest; `--pages` does."""
+    _record_pip(checkout)
+    code, message = _setup(checkout, "--measure-only")
+    assert code == 0
+    assert "requirements-measure.lock: 344 MB of Python packages" in message
+    assert "-r requirements-measure.lock" in (checkout / "pip").read_text()
+    assert _setup(checkout) == (0, "")
+    assert "requirements.lock: 714 MB" in _setup(checkout, "--pages")[1]
+    assert "-r requirements.lock" in (checkout / "pip").read_text()
+    assert _setup(checkout) == (0, "")
+
+
+def test_unknown_option_is_refused(checkout: Path) -> None:
+    code, message = _setup(checkout, "--page")
+    assert (code, message) == (2, "setup: no option --page; expected --dev, --measure-only, --pages or --stack\n")
+
+
+def test_smaller_lock_has_the_versions_of_the_other() -> None:
+    """It lacks what only reports and pictures of Darshan traces, queries of ReFrame and decisions on pages need."""
+    locked = {}
+    for name in ("requirements.lock", "requirements-measure.lock"):
+        locked[name] = dict(re.findall(r"^([\w.-]+)==(\S+)", (ROOT / name).read_text(), re.MULTILINE))
+    small, full = locked["requirements-measure.lock"], locked["requirements.lock"]
+    assert small.items() <= full.items()
+    assert {"darshan", "cffi", "numpy", "scipy", "reframe-hpc"} <= set(small)
+    assert {"pandas", "matplotlib", "seaborn", "polars", "flask"} & set(small) == set()

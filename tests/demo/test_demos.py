@@ -271,3 +271,19 @@ def test_edison_demo_has_every_run_of_the_table_and_its_label(
         assert {s.facts.label for s in sessions} == {scenarios.EDISON_LABEL}
         runs = [run for s in sessions for run in history.runs(s.uuid)]
     assert Counter(run.status for run in runs) == {"ok": 7494, "failed": 6}
+
+
+def test_demo_without_a_name_builds_the_pages_of_franklin(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cli: Callable[..., Result]
+) -> None:
+    """A browser opens them only on a terminal with a display: the address is printed everywhere."""
+    monkeypatch.setenv("IOWATCH_VAR", str(tmp_path))
+    monkeypatch.setenv("DISPLAY", ":0")
+    opened: list[str] = []
+    monkeypatch.setattr("webbrowser.open", opened.append)
+    done = cli("demo")
+    index = tmp_path / "site-demo-franklin" / "index.html"
+    assert done.exit_code == 0
+    assert f"Pages: {index}" in done.stdout
+    assert "Franklin" in index.read_text(encoding="utf-8")
+    assert opened == []

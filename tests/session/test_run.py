@@ -19,7 +19,7 @@ from iowatch.findings import series, state
 from iowatch.findings.series import load_observations
 from iowatch.output.report import verdict_markdown
 from iowatch.output.text.verdict import format_retested_run
-from iowatch.session import accepted_plan, budget, conditions, ingest, options, reframe, run, runner
+from iowatch.session import accepted_plan, budget, conditions, file_systems, ingest, options, reframe, run, runner
 from iowatch.session.context import SessionContext, make_context, select_cases
 from iowatch.session.directory import recover_sessions
 from iowatch.session.missing_reasons import recorded_reasons
@@ -473,6 +473,19 @@ def test_series_that_end_are_reported_for_five_sessions(fake: FakeReframe, histo
         assert problems() == (f"{text}instead of none",)
     assert history.sessions()[0].facts.problems == (f"{text}instead of none",)
     assert problems() == ()
+
+
+def test_next_step_ends_with_the_first_night_that_a_scheduler_started(
+    history: History, fake: FakeReframe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A session of a person within a job of the scheduler is no night of it."""
+    monkeypatch.setattr(file_systems, "current_scheduler", lambda: "cron")
+    by_hand = run_session(history, None)
+    assert history.session(by_hand.uuid).facts.scheduler is None
+    assert assess_session(history, by_hand).next_step is not None
+    of_cron = run_session(history, NightlyPolicy())
+    assert history.session(of_cron.uuid).facts.scheduler == "cron"
+    assert assess_session(history, of_cron).next_step is None
 
 
 def test_first_session_on_two_unequal_partitions_is_ok(

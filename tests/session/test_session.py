@@ -8,12 +8,39 @@ import pytest
 
 from iowatch import checks
 from iowatch.core import UsageError
+from iowatch.session import run as session_run
 from iowatch.session.directory import start_session
 from iowatch.session.ingest import ingest_spool
+from iowatch.session.run import SessionExecution, SessionSummary
 from iowatch.store import History
 from tests.builders import build_result, build_session, build_spooled_case
 
 RECORD = build_session("one", suite="smoke", started_at=1_700_000_000)
+
+
+def _waiting_execution(now_s: list[float]) -> SessionExecution:
+    """A session that has started at 0 s and has six runs, none of which has ended."""
+    execution = SessionExecution.__new__(SessionExecution)
+    execution.summary = SessionSummary("one")
+    execution._planned_count = 6
+    execution._started = execution._reported_s = now_s[0]
+    return execution
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_terminal_says_every_ten_seconds_that_the_session_runs(
+    is_terminal: bool, messages: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`poll` is called ten times in a second; a log has the results only."""
+    now_s = [0.0]
+    monkeypatch.setattr(session_run.time, "monotonic", lambda: now_s[0])
+    monkeypatch.setattr(session_run.sys.stderr, "isatty", lambda: is_terminal)
+    execution = _waiting_execution(now_s)
+    for tenth in range(251):
+        now_s[0] = tenth / 10
+        execution._report_waiting()
+    expected = [f"[0/6] {s} s: waiting for the first run, before which benchio may be built" for s in (10, 20)]
+    assert messages == (expected if is_terminal else [])
 
 
 def test_path_with_a_blank_is_refused_before_the_session_starts(

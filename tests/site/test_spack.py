@@ -12,8 +12,9 @@ from iowatch.core.yamlfile import read_mapping
 from iowatch.site import Stack
 from iowatch.site.stack import install as stack_install
 from iowatch.site.stack import records as stack
+from iowatch.site.stack.distributions import lock_file
 
-from .test_stack_committed import EXAMPLES, LOCKS, MANIFESTS, ROOT, label
+from .test_stack_committed import EXAMPLES, LOCKS, MANIFESTS, ROOT, label, lock_label
 
 if not os.environ.get("SPACK_ROOT"):
     pytest.skip("needs SPACK_ROOT, a Spack 1.1 (the whole of tests/site/test_spack.py)", allow_module_level=True)
@@ -60,7 +61,7 @@ def test_environments_are_valid_for_spack(tmp_path: Path, manifest: Path) -> Non
     assert "x86_64_v2" in spack("-e", str(target), "config", "get", "packages")
 
 
-@pytest.mark.parametrize("path", LOCKS, ids=label)
+@pytest.mark.parametrize("path", LOCKS, ids=lock_label)
 def test_lock_is_readable_and_complete(tmp_path: Path, path: Path) -> None:
     """Spack reads the lock as concretized; nothing is left to resolve."""
     target = environment(tmp_path, path.parent / "spack.yaml")
@@ -74,7 +75,7 @@ def test_lock_is_readable_and_complete(tmp_path: Path, path: Path) -> None:
 def test_environment_concretizes_to_the_committed_lock(tmp_path: Path, manifest: Path) -> None:
     target = environment(tmp_path, manifest)
     spack("-e", str(target), "concretize", "--force")
-    assert stack.read_lock_parts(target / "spack.lock") == stack.read_lock_parts(manifest.parent / "spack.lock")
+    assert stack.read_lock_parts(target / "spack.lock") == stack.read_lock_parts(lock_file(manifest.parent))
 
 
 @pytest.mark.capability("experiments")

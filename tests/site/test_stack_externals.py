@@ -151,8 +151,22 @@ def test_external_versions_are_read_from_programs(tmp_path: Path) -> None:
     assert External("cray-mpich", "8.1.30", place).here() is None
 
 
+def test_compiler_without_one_of_its_languages_is_missing(tmp_path: Path) -> None:
+    """gcc of Debian without g++: Spack would fail where it builds the first program in C++."""
+    gcc = _program(tmp_path / "bin" / "gcc", "12.2.0")
+    compilers = {"c": gcc, "cxx": str(tmp_path / "bin" / "g++")}
+    entry = {"spec": "gcc@12.2.0", "prefix": "/usr", "extra_attributes": {"compilers": compilers}}
+    external = stack_install._parse_external(entry)
+    assert external is not None
+    assert external.here() == ABSENT
+    assert str(external) == f"gcc 12.2.0 ({tmp_path}/bin/g++)"
+    _program(tmp_path / "bin" / "g++", "12.2.0")
+    assert external.is_true
+    assert str(external) == f"gcc 12.2.0 ({gcc})"
+
+
 def test_externals_of_every_committed_lock_are_read() -> None:
-    for path in [ROOT / "spack.lock", *ROOT.glob("systems/*/stacks/*/spack.lock")]:
+    for path in [ROOT / "spack.lock", *ROOT.glob("systems/*/stacks/*/spack*.lock")]:
         found = {external.name: external for external in stack_install.externals_of_lock(path)}
         assert found["gcc"].compiler == "/usr/bin/gcc"
         assert found["glibc"].prefix == "/usr"

@@ -83,16 +83,16 @@ def three_nodes(one_at_a_time: None, tmp_path_factory: pytest.TempPathFactory) -
 
 
 @contextmanager
-def started_cluster(place: Path, nodes: str) -> Iterator[Cluster]:
+def started_cluster(directory: Path, nodes: str) -> Iterator[Cluster]:
     """A cluster of these nodes, which needs root and the programs of Slurm."""
     missing = [name for name in _PROGRAMS if shutil.which(name) is None]
     if missing:
         pytest.skip(f"needs {', '.join(missing)}; as root on Debian, ci/setup --dev installs them")
     if os.getuid() != 0:
         pytest.skip("needs root to start a Slurm")
-    var, hang = place / "var", place / "hang"
+    var, hang = directory / "var", directory / "hang"
     # Every job's bash reads it first: a job that hangs, as on an unresponsive file system.
-    waiting = place / "waiting.sh"
+    waiting = directory / "waiting.sh"
     waiting.write_text(f'while [ -n "$SLURM_JOB_ID" ] && [ -e {hang} ]; do sleep 0.2; done\n')
     environment = {
         **{name: value for name, value in os.environ.items() if not name.startswith(("IOWATCH_", "SLURM_"))},

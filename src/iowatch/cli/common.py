@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -211,6 +212,13 @@ def show_errors_only() -> None:
 def print_message(text: str) -> None:
     """A message or progress on stderr; none with `--quiet`."""
     _LOG.info("%s", text)
+
+
+def has_display() -> bool:
+    """Whether a browser can open a window: not in a session by SSH, in a container, or below a scheduler."""
+    if not sys.stdout.isatty():
+        return False
+    return bool(sys.platform == "darwin" or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
 
 
 def stdout_console() -> Console:

@@ -19,7 +19,7 @@ from click.shell_completion import CompletionItem
 from iowatch import describe_version
 from iowatch.cli import commands
 from iowatch.cli.common import examples, reset_log, verbosity_options
-from iowatch.core import IowatchError, UsageError, escape_controls, suggest_name
+from iowatch.core import IowatchError, UsageError, escape_controls, name_pages, suggest_name
 from iowatch.core.plugins import PLUGIN_HINT, Command, Registry, fault_of_plugin
 
 # Commands in `iowatch --help`, by what they are for; first what an administrator of nightly sessions uses. Each has its
@@ -47,6 +47,7 @@ _SUITE_COMMANDS = (
     ("detect", _ASSESS, "Print what changed in each series of a file or a system."),
     ("compare", _ASSESS, "Compare two stacks, periods, systems or published tables."),
     ("reference", _ASSESS, "Published figures, and the accepted bandwidths of systems."),
+    ("docs", _LEARN, "Open the documentation of this version."),
     ("demo", _LEARN, "Generate example histories and show iowatch's reports."),
     ("completion", _LEARN, "Print the completion script of a shell."),
 )
@@ -77,6 +78,7 @@ class LazyCommandGroup(click.Group):
         if not isinstance(command, click.Command):
             raise UsageError(f"{entry.module} defines no click command named `command`")
         _accept_verbosity(command)
+        _name_pages(command)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -116,6 +118,17 @@ def _accept_verbosity(command: click.Command) -> None:
     if isinstance(command, click.Group):
         for subcommand in command.commands.values():
             _accept_verbosity(subcommand)
+
+
+def _name_pages(command: click.Command) -> None:
+    """In the help of a command and of its subcommands, name pages by the command that opens them (`iowatch docs`)."""
+    command.help = name_pages(command.help or "") or None
+    for option in command.params:
+        if isinstance(option, click.Option):
+            option.help = name_pages(option.help or "") or None
+    if isinstance(command, click.Group):
+        for subcommand in command.commands.values():
+            _name_pages(subcommand)
 
 
 def walk_commands(ctx: click.Context) -> Iterator[click.Context]:
@@ -158,7 +171,7 @@ def iowatch() -> None:
 
 def _report(text: str) -> None:
     """A message on stderr; it may quote names of files and outputs."""
-    click.echo(escape_controls(text), err=True)
+    click.echo(name_pages(escape_controls(text)), err=True)
 
 
 def _run_command(arguments: Sequence[str]) -> int:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         run_covariates,
     )
     from iowatch.core.errors import InputError, IowatchError, MachineError, UsageError, suggest_name
+    from iowatch.core.extras import PAGES, MissingExtraError, missing_extra_error
     from iowatch.core.files import (
         exclusive_file_lock,
         file_system_type,
@@ -71,6 +72,7 @@ if TYPE_CHECKING:
         escape_line,
         escape_texts,
         hide_passwords,
+        name_pages,
     )
     from iowatch.core.units import (
         DAY_S,

@@ -10,7 +10,7 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from iowatch.core.text import escape_controls
+from iowatch.core.text import escape_controls, name_pages
 
 
 class SafeConsole(Console):
@@ -18,7 +18,7 @@ class SafeConsole(Console):
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         if isinstance(renderable, Text):
-            escaped = escape_controls(renderable.plain)
+            escaped = name_pages(escape_controls(renderable.plain))
             # Before it is wrapped; a copy has no styles within the text.
             if escaped != renderable.plain:
                 renderable = renderable.blank_copy(escaped)

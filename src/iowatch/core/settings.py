@@ -188,13 +188,22 @@ def site_settings() -> SiteSettings:
     return _read_settings(path, changed, tuple(of_environment))
 
 
-@cache
-def _read_settings(path: Path, changed_ns: int, of_environment: tuple[tuple[str, str], ...]) -> SiteSettings:
+def stated_settings() -> SiteSettings:
+    """Return the settings of `site.yaml` alone, as a process without variables of the environment has them.
+
+    Raises:
+        InputError: `site.yaml` is invalid.
+    """
     document = _site_document()
     model = settings_model()
-    stated = document.validated(model) if document and document.data is not None else model()
+    return document.validated(model) if document and document.data is not None else model()
+
+
+@cache
+def _read_settings(path: Path, changed_ns: int, of_environment: tuple[tuple[str, str], ...]) -> SiteSettings:
+    stated = stated_settings()
     try:
-        return model.model_validate({**stated.model_dump(), **dict(of_environment)})
+        return settings_model().model_validate({**stated.model_dump(), **dict(of_environment)})
     except ValidationError as error:
         fault = error.errors()[0]
         variable = next(row.variable for row in environment_settings() if row.field == fault["loc"][0])

@@ -39,6 +39,21 @@ def escape_controls(text: str) -> str:
     return _CONTROLS.sub(lambda match: ascii(match[0])[1:-1], text)
 
 
+# A page by its path in a clone, as messages name it; not the end of a longer path.
+_PAGE_PATH = re.compile(r"(?<![\w/.`-])docs/([\w-]+)\.md(#[\w-]+)?")
+
+
+def name_pages(text: str) -> str:
+    """Return a text in which `iowatch docs PAGE` stands for docs/PAGE.md: an installed iowatch has no such path.
+
+    Messages and help name pages by their paths, which their tests and the site of the documentation check; whatever
+    prints them calls this function.
+    """
+    if "docs/" not in text:
+        return text
+    return _PAGE_PATH.sub(lambda match: f"`iowatch docs {match[1]}{match[2] or ''}`", text)
+
+
 def escape_line(text: str) -> str:
     """Return a text on one line: tabs and line ends are escapes, too."""
     return escape_controls(text).replace("\n", "\\n").replace("\t", "\\t")

@@ -2,6 +2,7 @@
 
 The records are read through PyDarshan's library (libdarshan-util), which aborts or crashes on invalid contents and
 imports pandas; hence the separate process (`iowatch.darshan.worker`), and the import at the first use (`load_library`).
+Where pandas is not installed, PyDarshan's binding of the library is imported without it.
 This module adds three functions that PyDarshan 3.5.0 lacks:
 
 - Detection of damage. The library decompresses a region only as far as it needs and never verifies a checksum, so
@@ -20,16 +21,20 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import importlib.util
 import os
 import re
 import resource
 import struct
+import sys
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
+from importlib import metadata
 from pathlib import Path
+from types import ModuleType
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -410,10 +415,36 @@ def load_library() -> Any:
 
     Raises:
         RuntimeError: PyDarshan has no library for this Python.
+        ModuleNotFoundError: PyDarshan is not installed.
     """
+    if importlib.util.find_spec("pandas") is None:
+        return _load_library_without_pandas()
     from darshan.backend import cffi_backend
 
     return cffi_backend
+
+
+def _load_library_without_pandas() -> Any:
+    """Return the module that binds libdarshan-util, on a host that only measures.
+
+    PyDarshan imports pandas for its reports; in the binding only functions use it that are not called here. So neither
+    the `__init__` of PyDarshan is executed nor pandas needed: an empty module has its name during the import.
+    """
+    spec = importlib.util.find_spec("darshan")
+    if spec is None:
+        raise ModuleNotFoundError("No module named 'darshan'", name="darshan")
+    package = importlib.util.module_from_spec(spec)
+    # The binding compares it with the version of the library.
+    package.__darshanutil_version__ = metadata.version("darshan")  # type: ignore[attr-defined]
+    sys.modules["darshan"] = package
+    sys.modules["pandas"] = ModuleType("pandas")
+    try:
+        from darshan.backend import cffi_backend
+
+        return cffi_backend
+    finally:
+        # Whatever imports either later gets the real one, or the error of its absence.
+        del sys.modules["pandas"], sys.modules["darshan"]
 
 
 # Modules whose records are an array of integer counters and one of floating-point counters.

@@ -12,7 +12,7 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from iowatch.core import UsageError, escape_line, format_number, format_size, make_table
+from iowatch.core import PAGES, UsageError, escape_line, format_number, format_size, make_table, missing_extra_error
 from iowatch.darshan.hints import derive_hints
 from iowatch.darshan.trace import Trace
 from iowatch.darshan.worker import DarshanReader
@@ -167,6 +167,7 @@ def write_pydarshan_report(
 
     Raises:
         UsageError: more than one log, or names must be hidden.
+        InputError: the packages of the report are not installed.
         InputError: the log is unreadable.
     """
     if len(logs) != 1:
@@ -178,6 +179,8 @@ def write_pydarshan_report(
 
 def _write_report(log: Path, target: str, name: str | None) -> None:
     # PyDarshan's report imports matplotlib and PyDarshan, which only a worker process does.
-    from iowatch.darshan.html import write_escaped_report
-
+    try:
+        from iowatch.darshan.html import write_escaped_report
+    except ImportError as error:
+        raise missing_extra_error("PyDarshan's report", PAGES, error) from error
     write_escaped_report(log, Path(target), name)

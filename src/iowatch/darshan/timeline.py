@@ -7,7 +7,7 @@ from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
-from iowatch.core import UsageError
+from iowatch.core import PAGES, UsageError, missing_extra_error
 from iowatch.darshan.report import escape_control_characters
 from iowatch.darshan.summary import read_activity
 from iowatch.darshan.worker import DarshanReader
@@ -67,11 +67,14 @@ def write_timeline(
         titles: one per log, above its run; None for the log file names.
 
     Raises:
-        UsageError: unsupported picture format.
+        UsageError: unsupported picture format, or matplotlib is not installed.
         InputError: a log is unreadable or contains no access times.
     """
-    import matplotlib as mpl
-    from matplotlib.figure import Figure
+    try:
+        import matplotlib as mpl
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise missing_extra_error("the timeline of a trace", PAGES, error) from error
 
     if target.suffix not in (".png", ".svg"):
         raise UsageError(f"{target}: no such picture", hint="Name a file that ends in .png or .svg.")

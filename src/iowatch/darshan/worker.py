@@ -188,6 +188,12 @@ def _describe_failure(error: Exception, log: str) -> _WorkerFailure:
         return _WorkerFailure(f"{error.filename or log}: {error.strerror or error}", exit_code=3)
     if isinstance(error, MemoryError):
         return _WorkerFailure(f"{log}: too large for the memory that is left", exit_code=2, reason="too_large")
+    if isinstance(error, ModuleNotFoundError) and error.name == "darshan":
+        return _WorkerFailure(
+            f"{log}: PyDarshan, whose library reads logs, is not installed",
+            exit_code=3,
+            hint=f"Add it with: {machine.darshan_library_command()}",
+        )
     if _NO_LIBRARY in str(error):
         return _WorkerFailure(
             f"{log}: PyDarshan has no library to read logs with",

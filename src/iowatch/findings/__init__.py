@@ -57,6 +57,7 @@ if TYPE_CHECKING:
         combine_retests,
         find_retests,
         headline_series,
+        headline_values,
         load_observations,
         monitored_series,
         retest_times,

@@ -145,7 +145,7 @@ def _readme(finding: Finding, left_out: Sequence[str]) -> str:
         f"    iowatch reproduce {finding.id}", "",
         "The difference between the stacks, and the results on both sides:", "",
         "    iowatch stack diff stacks/before-N.json stacks/after-N.json",
-        "    iowatch compare results.csv,… results.csv,…    (docs/comparison.md)", "",
+        "    iowatch compare results.csv,… results.csv,…    (iowatch docs comparison)", "",
     ]  # fmt: skip
     if left_out:
         lines += ["Left out:", "", *(f"    {text}" for text in left_out), ""]

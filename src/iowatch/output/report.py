@@ -12,6 +12,8 @@ from typing import Any
 from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite
 from junitparser.junitparser import FinalResult
 from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
 
 from iowatch.core import (
     METRICS,
@@ -27,8 +29,17 @@ from iowatch.core import (
 from iowatch.output.text.findings import remaining_change_lines, verdict_finding_line, verdict_finding_text
 from iowatch.output.text.problems import describe_run, lacking_run_sections
 from iowatch.output.text.sessions import format_extent, format_saturation
-from iowatch.output.text.verdict import format_retested_run, newest_session_line
+from iowatch.output.text.verdict import (
+    PUBLISHED_TITLE,
+    format_next_step,
+    format_percentage,
+    format_published,
+    format_ratio_to_usual,
+    format_retested_run,
+    newest_session_line,
+)
 from iowatch.session.coverage import MissingRun
+from iowatch.session.headlines import HeadlineResult
 from iowatch.session.plan import PlannedRun, UnavailableCase
 from iowatch.session.run import PreparedSession, opening_line
 from iowatch.session.verdict import Verdict
@@ -40,8 +51,10 @@ def render_verdict(verdict: Verdict, console: Console) -> None:
     *problem_sections, unavailable_section = _problem_sections(verdict)
     console.print(verdict_line(verdict), markup=False)
     if verdict.headlines:
-        columns = _name_columns(verdict.has_several_partitions)
-        _print_table(console, (*columns, *_HEADLINE_COLUMNS), ("best", "n"), _headline_rows(verdict))
+        _print_headlines(console, verdict)
+        for remark in _proportion_remarks(verdict):
+            console.print(remark, markup=False)
+    _print_problems(console, [_ProblemSection(PUBLISHED_TITLE, _published_lines(verdict))])
     if verdict.transfers:
         title = "MPI-IO operations per repetition (Darshan)"
         right_aligned = ("collective", "independent")
@@ -56,6 +69,44 @@ def render_verdict(verdict: Verdict, console: Console) -> None:
         for remedy in remedies or ["`iowatch doctor` names what can be installed."]:
             console.print(f"  {remedy}", markup=False, soft_wrap=True)
     console.print(f"Session {verdict.session}: {_format_duration(verdict)}", markup=False)
+    if verdict.next_step:
+        # Last, and in one line each, so that they can be copied.
+        _print_problems(console, [_ProblemSection(format_next_step(verdict.next_step), verdict.next_step.lines)])
+
+
+def _print_headlines(console: Console, verdict: Verdict) -> None:
+    """Print the table of results; on a narrow terminal with the name of each run above its results."""
+    name_columns = _name_columns(verdict.has_several_partitions)
+    columns = _headline_columns(verdict)
+    rows = list(_headline_rows(verdict))
+    table = _fill_table((*name_columns, *columns), _RIGHT_ALIGNED, rows)
+    # Without the limit of the console, to which rich shortens its measurements.
+    unlimited = console.options.update(width=_WIDEST_TABLE)
+    if console.measure(table, options=unlimited).maximum <= console.width:
+        console.print(table)
+        return
+    results_of_runs: dict[str, list[tuple[str, ...]]] = {}
+    for row in rows:
+        name = " ".join(row[: len(name_columns)])
+        results_of_runs.setdefault(name, []).append(row[len(name_columns) :])
+    # The tables of all runs have columns of the same widths, below one header.
+    widths = [len(column) for column in columns]
+    for results in results_of_runs.values():
+        for cells in results:
+            widths = [max(width, len(cell)) for width, cell in zip(widths, cells, strict=True)]
+    _print_aligned(console, _fill_table(columns, _RIGHT_ALIGNED, []), widths)
+    for name, results in results_of_runs.items():
+        console.print(name, markup=False, emoji=False, soft_wrap=True)
+        table = _fill_table(columns, _RIGHT_ALIGNED, results)
+        table.show_header = False
+        _print_aligned(console, table, widths)
+
+
+def _print_aligned(console: Console, table: Table, widths: Sequence[int]) -> None:
+    """Print a table, indented, with these widths of its columns."""
+    for column, width in zip(table.columns, widths, strict=True):
+        column.min_width = width
+    console.print(Padding(table, (0, 0, 0, 2), expand=False))
 
 
 def _name_columns(has_several_partitions: bool) -> tuple[str, ...]:
@@ -84,12 +135,17 @@ def _transfer_rows(verdict: Verdict) -> Iterator[tuple[str, ...]]:
 def _print_table(
     console: Console, columns: Sequence[str], right: Sequence[str], rows: Iterable[Sequence[str]], title: str = ""
 ) -> None:
-    table = make_table(*columns, right=right)
+    table = _fill_table(columns, right, rows)
     table.title = title or None
     table.title_justify = "left"
+    console.print(table)
+
+
+def _fill_table(columns: Sequence[str], right: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
+    table = make_table(*columns, right=right)
     for cells in rows:
         table.add_row(*cells)
-    console.print(table)
+    return table
 
 
 @dataclass(frozen=True)
@@ -150,14 +206,59 @@ def _problem_lines(problems: Iterable[RunProblem], with_partition: bool) -> list
 
 
 _HEADLINE_COLUMNS = ("result", "best", "unit", "n")
+_WIDEST_TABLE = 10_000  # characters
+_USUAL, _OF_PEAK, _OF_RAW_DISK = "usual", "of peak", "of raw disk (fio)"
+_RIGHT_ALIGNED = ("best", "n", _USUAL, _OF_PEAK, _OF_RAW_DISK)
+
+
+def _proportions(headline: HeadlineResult) -> dict[str, str]:
+    """Cells by column of what puts a result into proportion; a cell is empty where that is unknown."""
+    return {
+        _USUAL: format_ratio_to_usual(headline.ratio_to_usual),
+        _OF_PEAK: format_percentage(headline.percent_of_peak),
+        _OF_RAW_DISK: format_percentage(headline.percent_of_raw_disk),
+    }
+
+
+def _proportion_columns(verdict: Verdict) -> list[str]:
+    """The columns of proportions that have a value in any row."""
+    all_proportions = [_proportions(headline) for headline in verdict.headlines]
+    columns: list[str] = []
+    for column in (_USUAL, _OF_PEAK, _OF_RAW_DISK):
+        cells = [proportions[column] for proportions in all_proportions]
+        if any(cells):
+            columns.append(column)
+    return columns
+
+
+def _headline_columns(verdict: Verdict) -> tuple[str, ...]:
+    return (*_HEADLINE_COLUMNS, *_proportion_columns(verdict))
 
 
 def _headline_rows(verdict: Verdict) -> Iterator[tuple[str, ...]]:
+    columns = _proportion_columns(verdict)
     for headline in verdict.headlines:
         result = f"{headline.operation} {METRICS[headline.metric].label.lower()}"
         value, samples = format_number(headline.value), str(headline.samples)
-        key = RunKey(headline.partition, headline.stack, headline.run)
-        yield *_name_cells(key, verdict.has_several_partitions), result, value, headline.unit, samples
+        name = _name_cells(RunKey(headline.partition, headline.stack, headline.run), verdict.has_several_partitions)
+        proportions = _proportions(headline)
+        yield *name, result, value, headline.unit, samples, *(proportions[column] for column in columns)
+
+
+def _proportion_remarks(verdict: Verdict) -> list[str]:
+    """What the columns of the table are that their names do not say."""
+    remarks: list[str] = []
+    most_sessions = max((headline.earlier_sessions for headline in verdict.headlines), default=0)
+    if most_sessions:
+        sessions = format_count(most_sessions, "earlier session")
+        remarks.append(f"{_USUAL}: best value / its median in {sessions}; no claim of a change.")
+    if any((headline.percent_of_raw_disk or 0) > 100 for headline in verdict.headlines):
+        remarks.append(f"{_OF_RAW_DISK}: fio is one process; several ranks can be faster.")
+    return remarks
+
+
+def _published_lines(verdict: Verdict) -> list[str]:
+    return [format_published(figure) for figure in verdict.published]
 
 
 def _format_duration(verdict: Verdict) -> str:
@@ -359,16 +460,23 @@ def verdict_markdown(verdict: Verdict) -> str:
     if findings:
         paragraphs.append(_bullets(findings))
     if verdict.headlines:
-        columns = (*_name_columns(verdict.has_several_partitions), *_HEADLINE_COLUMNS)
-        rule = ["---:" if column in ("best", "n") else "---" for column in columns]
+        columns = (*_name_columns(verdict.has_several_partitions), *_headline_columns(verdict))
+        rule = ["---:" if column in _RIGHT_ALIGNED else "---" for column in columns]
         table = [f"| {' | '.join(columns)} |", f"|{'|'.join(rule)}|"]
         for cells in _headline_rows(verdict):
             table.append(f"| {' | '.join(map(escape_markdown, cells))} |")
         paragraphs.append("\n".join(table))
+        paragraphs += _proportion_remarks(verdict)
+    if verdict.published:
+        paragraphs.append(f"{PUBLISHED_TITLE}:\n\n{_bullets(_published_lines(verdict))}")
     for section in _problem_sections(verdict):
         if section.lines:
             paragraphs.append(f"### {section.title}\n\n{_bullets(section.lines)}")
     paragraphs.append(f"Session `{verdict.session}`: {_format_duration(verdict)}")
+    if verdict.next_step:
+        # Not escaped within the indented block, which is literal.
+        lines = "\n".join(f"    {escape_controls(line)}" for line in verdict.next_step.lines)
+        paragraphs.append(f"{format_next_step(verdict.next_step)}:\n\n{lines}")
     return "\n\n".join(paragraphs) + "\n"
 
 

@@ -7,9 +7,17 @@ from iowatch.core.lazy_names import lazy_names
 if TYPE_CHECKING:
     from iowatch.reference.bandwidth import Reference, References
     from iowatch.reference.events import Event, EventKind, parse_scope
+    from iowatch.reference.like_cases import PublishedFigure, published_of_like_cases
     from iowatch.reference.policy import AuditRemark, MeasuredSeries, audit_references
     from iowatch.reference.propose import ProposalLevel, ReferenceFileChange, make_proposals, read_reference_text
-    from iowatch.reference.published import cite_table, has_peak, peak_mib_per_s, published_counts
+    from iowatch.reference.published import (
+        case_peak_mib_per_s,
+        cite_table,
+        has_peak,
+        peak_mib_per_s,
+        percent_of_peak,
+        published_counts,
+    )
     from iowatch.reference.reviews import Decision, DecisionKind, current_author
     from iowatch.reference.skipped_entries import skipped_entries
 else:

@@ -28,7 +28,7 @@ from iowatch.core import InputError, MachineError, exclusive_file_lock, format_c
 from iowatch.reference import bandwidth
 
 _HEADER = """\
-References of {system}: docs/references.md describes this file and how it is changed.
+References of {system}: `iowatch docs references` describes this file and how it is changed.
 `iowatch reference propose --system {system} --write` keeps comments and order.
 """
 

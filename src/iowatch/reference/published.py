@@ -25,7 +25,7 @@ from pydantic import Field
 
 from iowatch.core import MIB, Case, InputError, Scalar, UsageError, parse_size, settings, suggest_name
 from iowatch.core.yamlfile import CheckedModel, YamlDocument, read_model
-from iowatch.site import FileSystem
+from iowatch.site import FileSystem, with_file_system
 
 PublishedCell = int | float | str | None
 PublishedUnit = Literal[
@@ -482,6 +482,22 @@ def peak_mib_per_s(file_systems: Iterable[FileSystem], operation: str, file_syst
         if peaks:
             limits.add(min(peaks))
     return limits.pop() if len(limits) == 1 else None
+
+
+def case_peak_mib_per_s(system: str, file_systems: Iterable[FileSystem], case: Case, metric: str) -> float | None:
+    """Return the lowest limit of the file system that a case used, in MiB/s; None if unknown, or if none applies.
+
+    Args:
+        system: its name.
+        file_systems: of the system.
+        case: with its operation, and its file system where the system measures several.
+    """
+    if not has_peak(metric):
+        return None
+    parameters = with_file_system(system, case.benchmark, case.parameters)
+    operation = str(parameters.get("operation", ""))
+    file_system = str(parameters.get("file_system") or "")
+    return peak_mib_per_s(file_systems, operation, file_system or None)
 
 
 def percent_of_peak(value_mib_per_s: float, peak: float | None) -> float | None:

@@ -17,7 +17,7 @@ from iowatch.session import conditions
 from iowatch.session.context import SessionContext, file_system_name
 from iowatch.session.directory import session_runs_directory
 from iowatch.session.plan import ExcludedRuns, SessionPlan
-from iowatch.site import FileSystemIdentity, SystemLimits, exceeded_limits, storage
+from iowatch.site import FileSystemIdentity, SystemLimits, current_scheduler, exceeded_limits, storage
 from iowatch.store import NO_SESSION_FACTS, History, SessionFacts, SessionRecord, UsedFileSystem, locks
 
 # Reasons by file system, None for the default one.
@@ -163,6 +163,8 @@ class LockedSession:
             scratch=str(self.context.scratch),
             scratch_file_system=default_identity or None,
             default_file_system=measured[0].name if len(measured) > 1 else None,
+            # Only nights: a session of a person within a job or a pipeline is none of a schedule.
+            scheduler=current_scheduler() if self.context.options.policy is not None else None,
         )
         return facts.model_copy(update={"file_systems": others}) if others else facts
 

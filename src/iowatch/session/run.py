@@ -6,6 +6,7 @@ A session is planned, started, ingested case by case while ReFrame runs, and clo
 from __future__ import annotations
 
 import logging
+import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -237,6 +238,10 @@ def opening_line(prepared: PreparedSession) -> str:
     )
 
 
+# Without a message for so long a person at a terminal wonders whether anything happens.
+_WAITING_INTERVAL_S = 10.0
+
+
 class SessionExecution(SessionRunner):
     """A running session of a suite: executes the plan, ingests results while ReFrame runs, fills the summary."""
 
@@ -255,6 +260,7 @@ class SessionExecution(SessionRunner):
         )
         self._planned_count = 0
         self._started = time.monotonic()
+        self._reported_s = self._started
 
     def execute(self) -> None:
         """Execute all runs of the plan, then retest the suspected ones; nothing if all runs are lost."""
@@ -292,6 +298,7 @@ class SessionExecution(SessionRunner):
                 run = planned.get(case.key._replace(run=case.name.removesuffix(f"#{checks.RETEST}")))
                 if run is not None:
                     self.meter.add_run(run, case.wall_s)
+            self._report_waiting()
             self.meter.raise_if_exhausted()
 
         extra_work = {key: run.extra_work for key, run in planned.items()}
@@ -387,7 +394,20 @@ class SessionExecution(SessionRunner):
             self._report_case(case)
         return cases
 
+    def _report_waiting(self) -> None:
+        """Say on a terminal every ten seconds that the session goes on; a log has its results only."""
+        now_s = time.monotonic()
+        if now_s - self._reported_s < _WAITING_INTERVAL_S or not sys.stderr.isatty():
+            return
+        self._reported_s = now_s
+        step = "the next run"
+        if self.summary.runs == 0:
+            step = "the first run, before which benchio may be built"
+        elapsed_s = now_s - self._started
+        _LOG.info("[%s/%s] %.0f s: waiting for %s", self.summary.runs, self._planned_count, elapsed_s, step)
+
     def _report_case(self, case: checks.SpooledCase) -> None:
+        self._reported_s = time.monotonic()
         done, planned = self.summary.runs, self._planned_count
         remaining_s = (time.monotonic() - self._started) / done * (planned - done)
         left = f"[{done}/{planned}, {remaining_s:.0f} s left]"

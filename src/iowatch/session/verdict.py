@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from iowatch import checks
@@ -33,42 +33,21 @@ from iowatch.findings import (
     outside_results,
     update_findings,
 )
-from iowatch.reference import bandwidth, published_counts, skipped_entries
+from iowatch.reference import PublishedFigure, bandwidth, published_counts, skipped_entries
 from iowatch.session import conditions, fact_comparison
 from iowatch.session.continuity import lost_session_problems
 from iowatch.session.coverage import MissingRun, assess_coverage
+from iowatch.session.headlines import HeadlineResult, assess_headlines
 from iowatch.session.missing_reasons import reasons_of_failures, recorded_losses
 from iowatch.session.plan import UnavailableCase
 from iowatch.session.run import SessionSummary
-from iowatch.site import suite_on_system
-from iowatch.store import (
-    ExpectedResult,
-    History,
-    NewestSessionReport,
-    OutsideResult,
-    RunRow,
-    SeriesRow,
-    SessionFacts,
-    SessionRow,
-)
+from iowatch.session.schedule import suggest_schedule
+from iowatch.site import NightlySchedule, suite_on_system
+from iowatch.store import History, NewestSessionReport, OutsideResult, RunRow, SeriesRow, SessionFacts, SessionRow
 
 # Exception of ReFrame for a value outside its reference.
 _OUTSIDE_REFERENCE = "PerformanceError"
 _COLLECTIVE_METRIC, _INDEPENDENT_METRIC = "collective_count", "independent_count"
-
-
-@dataclass(frozen=True, slots=True)
-class HeadlineResult:
-    """The best sample of one expected result of the session (the maximum of bandwidths: [lawrence2017], section 6)."""
-
-    stack: str
-    run: str
-    operation: str
-    metric: str
-    value: float
-    unit: str
-    samples: int
-    partition: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +121,8 @@ class Verdict:
         outside_usual: results without a reference that are outside the usual range of their series; `changes` has those
             whose loss is unusual.
         problems: other reasons for exit code 1, one sentence each.
+        published: what papers measured with like cases.
+        next_step: in the first sessions what starts the next ones every night.
     """
 
     session: str
@@ -175,6 +156,8 @@ class Verdict:
     newest: NewestSessionReport | None = None
     current: tuple[Finding, ...] = ()
     install_commands: tuple[str, ...] = ()
+    published: tuple[PublishedFigure, ...] = ()
+    next_step: NightlySchedule | None = None
 
     @property
     def has_several_partitions(self) -> bool:
@@ -233,6 +216,7 @@ def assess_session(history: History, summary: SessionSummary) -> Verdict:
         *fact_comparison.fact_problems(session.system, fact_differences),
         *_damaged_file_problems(session.started_at // DAY_S),
     ]
+    headlines = assess_headlines(history, session, runs, set(history.expected(session.uuid)))
     # The update of the findings has added its facts.
     updated_session = history.session(session.uuid)
     return Verdict(
@@ -242,7 +226,7 @@ def assess_session(history: History, summary: SessionSummary) -> Verdict:
         status=session.status,
         expected=coverage.expected,
         received=coverage.received,
-        headlines=_headline_results(history, runs, set(history.expected(session.uuid))),
+        headlines=headlines.results,
         transfers=_transfer_counts(history, runs),
         failed=coverage.failed,
         missing=coverage.missing,
@@ -267,6 +251,8 @@ def assess_session(history: History, summary: SessionSummary) -> Verdict:
         references=(*references.outside, *_reference_errors(summary)),
         outside_usual=_values_outside_usual(history, updated_session, runs),
         problems=_store_problems(history, session, problems),
+        published=headlines.published,
+        next_step=suggest_schedule(history, session),
     )
 
 
@@ -324,32 +310,6 @@ def _store_problems(history: History, session: SessionRow, problems: Sequence[st
 
 def _operation(series: SeriesRow) -> str:
     return str(series.case.parameters.get("operation", ""))
-
-
-def _headline_results(
-    history: History, runs: Sequence[RunRow], expected: Set[ExpectedResult]
-) -> tuple[HeadlineResult, ...]:
-    headlines: list[HeadlineResult] = []
-    for run in runs:
-        for series, samples in history.run_results(run.id):
-            operation = _operation(series)
-            result = ExpectedResult(run.name, run.partition, run.stack, operation, series.metric)
-            if result not in expected:
-                continue
-            metric = METRICS[series.metric]
-            headlines.append(
-                HeadlineResult(
-                    stack=run.stack,
-                    run=run.name,
-                    operation=operation,
-                    metric=metric.name,
-                    value=metric.best(samples),
-                    unit=metric.unit,
-                    samples=len(samples),
-                    partition=run.partition,
-                )
-            )
-    return tuple(headlines)
 
 
 def _retested_runs(history: History, runs: Sequence[RunRow]) -> tuple[RetestedRun, ...]:

@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from iowatch.site.file_system import FileSystem, FileSystemIdentity, FileSystemLimits, MeasuredFileSystem
     from iowatch.site.init import write_system
     from iowatch.site.machine import is_slurm
+    from iowatch.site.schedule import NightlySchedule, current_scheduler, nightly_schedule
     from iowatch.site.schedulers import (
         NO_PARTITION_LIMITS,
         Allocation,

@@ -7,7 +7,6 @@ import shutil
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from importlib import metadata
 from typing import Any
 
 from iowatch.benchmarks.registry import BENCHMARKS
@@ -330,7 +329,7 @@ def _lacking_interfaces(requirement: Requirement, part: StackPart) -> list[str]:
 def _darshan_reader() -> RequirementStatus:
     title, use = "PyDarshan's library", "reads Darshan logs"
     if machine.can_read_darshan_logs():
-        return RequirementStatus(title, use, False, found=(metadata.version("darshan"),), command=None)
+        return RequirementStatus(title, use, False, found=(machine.pydarshan_version() or "",), command=None)
     return RequirementStatus(title, use, False, found=(), command=machine.darshan_library_command())
 
 
@@ -343,30 +342,35 @@ def _spack_status(installer: _Installer) -> RequirementStatus:
 
 @dataclass(frozen=True)
 class _Installer:
-    """Where a system gets missing software from: Debian packages, else the reference stack.
+    """Where a system gets missing software from: Debian packages, else the quick or the reference stack.
 
     Attributes:
         spack: version of Spack and its path, or None.
-        spack_command: command that installs the reference stack; `reference`: its packages.
+        spack_command: command that installs the stack; `stack_packages`: its packages.
     """
 
     system: System
     has_apt: bool
     spack: str | None
     spack_command: str
-    reference: frozenset[str]
+    stack_packages: frozenset[str]
 
     @classmethod
     def of(cls, system: System) -> _Installer:
         spack = stack_install.spack_version()
-        command = f"iowatch stack install {stacks.REFERENCE_STACK} --system {system.name}"
+        has_apt = machine.detect_distribution().has_apt
+        stack = stacks.REFERENCE_STACK
+        # Where Debian's packages are the libraries, Spack has only the benchmarks and Darshan to build: minutes.
+        has_quick_stack = (stacks.manifest_directory(system.name, stacks.QUICK_STACK) / "spack.yaml").is_file()
+        if has_apt and system.system_stacks and has_quick_stack:
+            stack = stacks.QUICK_STACK
+        command = f"iowatch stack install {stack} --system {system.name}"
         if not spack:
             command += " --bootstrap"
-        manifest = stacks.manifest_directory(system.name, stacks.REFERENCE_STACK) / "spack.yaml"
+        manifest = stacks.manifest_directory(system.name, stack) / "spack.yaml"
         specs = root_specs(manifest) if manifest.is_file() else ()
-        reference = frozenset(parse_pinned_spec(spec).name for spec in specs)
-        has_apt = machine.detect_distribution().has_apt
-        return cls(system, has_apt, spack, command, reference)
+        stack_packages = frozenset(parse_pinned_spec(spec).name for spec in specs)
+        return cls(system, has_apt, spack, command, stack_packages)
 
     def packages(self, requirement: Requirement) -> tuple[str, ...]:
         """Debian packages; its libraries are of use only where those of the operating system are stacks."""
@@ -381,9 +385,9 @@ class _Installer:
         packages = self.packages(requirement)
         if packages:
             return apt_install_command(packages)
-        # Benchmarks of packages that the reference stack does not have.
+        # Benchmarks of packages that the stack does not have.
         is_benchmark = requirement.feature and requirement.parts
-        if is_benchmark and not self.reference.intersection(requirement.parts):
+        if is_benchmark and not self.stack_packages.intersection(requirement.parts):
             return f"add '{requirement.parts[0]}' to the specs of a stack"
         return self.spack_command
 
@@ -397,7 +401,7 @@ class _Installer:
         return [apt_install_command(packages)]
 
     def spack_commands(self, commands: Iterable[str | None]) -> list[str]:
-        """The command that installs the reference stack if it is among those of requirements."""
+        """The command that installs the stack if it is among those of requirements."""
         if self.spack_command in commands:
             return [self.spack_command]
         return []

@@ -519,7 +519,7 @@ def system_yaml_text(name: str, facts: MachineFacts, interview: Interview, answe
     has_batch_system = facts.scheduler != "local"
     lines = [
         f"# Facts of {name}: written by `iowatch system init` on {facts.host}, {day}.",
-        "# docs/systems.md lists all fields; `iowatch system show` checks them.",
+        "# `iowatch docs systems` lists all fields; `iowatch system show` checks them.",
         *(f"# Not found: {gap}." for gap in missing_facts(facts)),
         f"name: {name}",
         f"title: {_yaml_text(answers.title or name)}",

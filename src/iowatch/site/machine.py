@@ -9,6 +9,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import sysconfig
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -301,23 +302,48 @@ def detect_distribution(table: Path = Path("/etc/os-release")) -> Distribution:
 _LIBRARY_PYTHON = "3.12"
 
 
+# The release that is installed where there is none.
+_PYDARSHAN_VERSION = "3.5.0"
+
+
+def pydarshan_version() -> str | None:
+    """Return the version of PyDarshan, None if it is not installed."""
+    try:
+        return metadata.version("darshan")
+    except metadata.PackageNotFoundError:
+        return None
+
+
 def can_read_darshan_logs() -> bool:
     """Whether PyDarshan finds libdarshan-util: in its own package, or installed (darshan/discover_darshan.py)."""
+    if pydarshan_version() is None:
+        return False
     package_libraries = Path(str(metadata.distribution("darshan").locate_file("darshan.libs")))
     if any(package_libraries.glob("libdarshan-util*")):
         return True
     # -P: not a darshan.py in the working directory. The import takes a second.
-    return query_command(sys.executable, "-P", "-c", "import darshan") is not None
+    program = "from iowatch.darshan import log; log.load_library()"
+    return query_command(sys.executable, "-P", "-c", program) is not None
 
 
 def darshan_library_command() -> str:
-    """Return the command that adds libdarshan-util to this Python: PyDarshan's package for x86-64, else Spack."""
-    installed = metadata.distribution("darshan")
+    """Return the command that adds libdarshan-util to this Python: PyDarshan's package for x86-64, else Spack.
+
+    PyDarshan is installed without the packages of its reports, which reading logs does not need.
+    """
+    version = pydarshan_version() or _PYDARSHAN_VERSION
+    pip = shlex.join([sys.executable, "-m", "pip", "install", "--upgrade", "--no-deps"])
     if os.uname().machine != "x86_64":
-        return f"spack install darshan-util@{installed.version} && spack load darshan-util"
-    pip = shlex.join([sys.executable, "-m", "pip", "install", "--upgrade", "--no-deps", "--only-binary=:all:"])
-    directory = shlex.quote(str(installed.locate_file("")))
-    return f"{pip} --python-version {_LIBRARY_PYTHON} --target {directory} darshan=={installed.version}"
+        spack = f"spack install darshan-util@{version} && spack load darshan-util"
+        if pydarshan_version() is None:
+            return f"{pip} darshan=={version} && {spack}"
+        return spack
+    # Every Python can load the library of the package for this one.
+    directory = shlex.quote(sysconfig.get_path("purelib"))
+    if pydarshan_version() is not None:
+        directory = shlex.quote(str(metadata.distribution("darshan").locate_file("")))
+    words = f"--only-binary=:all: --python-version {_LIBRARY_PYTHON} --target {directory}"
+    return f"{pip} {words} darshan=={version}"
 
 
 def reframe_program() -> str:

@@ -106,6 +106,12 @@ def name_system_in_recipes(system: str) -> list[Path]:
     return named_files
 
 
+def fill_recipe(recipe: str, site: Path, system: str) -> str:
+    """Return a file for a scheduler with the directory of the site, this installation of iowatch, and the system."""
+    text = _with_program(recipe.replace(_SITE_DIRECTORY, str(site)))
+    return _SYSTEM_OPTION.sub(system, text)
+
+
 def _with_program(recipe: str) -> str:
     """Return a recipe that starts this installation of iowatch; its comments are unchanged."""
     started_as = Path(sys.argv[0]).absolute()

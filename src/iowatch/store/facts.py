@@ -189,6 +189,7 @@ class SessionFacts(_Facts):
         experiment: of which the session is a step, with a report of its own.
         interference: victim and aggressor of an interference run.
         label: origin of results that were not measured on this installation.
+        scheduler: what started a nightly session: `cron`, `Slurm`, `systemd` or `CI`; None for a person.
     """
 
     host: str | None = None
@@ -215,6 +216,7 @@ class SessionFacts(_Facts):
     experiment: ExperimentFacts | None = None
     interference: dict[str, Any] | None = None
     label: str | None = None
+    scheduler: str | None = None
 
 
 NO_SESSION_FACTS = SessionFacts()

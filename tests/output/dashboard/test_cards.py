@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from datetime import date
 from pathlib import Path
 from typing import cast
 
 import pytest
 
+from iowatch.demo.scenarios import generate_sessions
 from iowatch.findings import Finding, load_findings
 from iowatch.output.dashboard.cards import status_cards, waiting_days
 from iowatch.output.dashboard.data import collect_catalogue
 from iowatch.output.text.cards import card_facts
 from iowatch.output.text.findings import finding_headline
-from iowatch.store import History
+from iowatch.store import History, SessionFacts, StackRecord
 from iowatch.store.records import Origin
 from tests.builders import build_finding, build_session_row, build_system_entry
 from tests.output.dashboard import mornings
@@ -95,6 +97,48 @@ def test_first_session_shows_what_stands_out_and_what_is_missing(first_results: 
     assert text.count("the stack does not provide") == 10  # five tools on both stacks
     assert "What they need is installed by:iowatch stack install reference --system laptop" in text
     assert "peak of the file system is unknown" in text
+    # The shared-file cases of IOR, as in the verdict.
+    assert "Published maxima of like cases (one shared file)" in text
+    assert "of peak [bartz2014, Table" in text
+
+
+def _complete_night(history: History) -> date:
+    """A session of the system's MPI without IOR, then one of the stack that was built, half an hour later."""
+    first_day = mornings.FIRST
+    lacking = {"kind": "unavailable", "stack": "openmpi", "run": "7 cases", "reason": "the stack does not provide ior"}
+    commands = ["iowatch stack install quick --system laptop"]
+    attributes = {"stacks": ["openmpi"], "unavailable": [{**lacking, "partition": ""}], "install_commands": commands}
+    choice = {"stacks": ["openmpi", "quick"], "choice": {"stacks": ["quick"]}}
+    for number, (stack, facts) in enumerate([("openmpi", attributes), ("quick", choice)]):
+        (night,) = generate_sessions(mornings.scenario("laptop", first_day, {}), seed=1)
+        started_at = night.session.started_at + 1800 * number
+        session = replace(
+            night.session,
+            uuid=f"night-{stack}",
+            started_at=started_at,
+            origin="run",
+            facts=SessionFacts.from_document(facts),
+        )
+        runs = []
+        for run in night.runs:
+            fingerprint = f"{stack}-{run.name}"
+            moved = replace(run, stack=StackRecord(stack), fingerprint=fingerprint, started_at=started_at)
+            runs.append(moved)
+        history.begin_session(session, [])
+        history.record_runs(session.uuid, runs)
+        history.end_session(session.uuid, "ok", started_at + 600)
+    return first_day
+
+
+def test_first_night_that_a_new_stack_completed_lacks_only_what_all_stacks_lack(tmp_path: Path) -> None:
+    """The session of the stack `quick` has measured IOR: nothing is left to install, and its results have a link."""
+    mornings.build(tmp_path, _complete_night)
+    text = status(tmp_path / "site")
+    assert "the stack does not provide ior" not in text
+    assert "iowatch stack install quick" not in text
+    assert re.search(r"All results: session of [\d -]+:\d\d, session of [\d -]+:\d\d \(quick\)", text)
+    page = (tmp_path / "site" / "index.html").read_text(encoding="utf-8")
+    assert page.index('href="session/night-openmpi.html"') < page.index('href="session/night-quick.html"')
 
 
 def test_stacks_of_a_first_session_are_named_and_compared_first(first_results: Path) -> None:

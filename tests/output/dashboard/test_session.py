@@ -121,6 +121,21 @@ def test_first_session_lists_its_runs_without_bars(tmp_path: Path) -> None:
     assert 'class="bars"' not in text
     assert '<details class="runs" id="passed" open>' in text
     assert text.count("write 1000 MiB/s") == 3
+    assert "of earlier sessions" not in text
+
+
+def test_second_session_has_its_results_beside_the_first_one(tmp_path: Path) -> None:
+    """1000 MiB/s after 800 and after 1250; the third run has no earlier session."""
+    with History.open(str(tmp_path / "history.db")) as history:
+        runs = [_run(number, 0, START + DAY_S + 60 * number) for number in range(3)]
+        for number, earlier in enumerate((800.0, 1250.0)):
+            result = build_result(earlier, case={"api": "POSIX", "nodes": number + 1})
+            run = build_run(name=f"ior:{number}", started_at=START, output=build_output(result))
+            store_session(history, build_session(f"first-{number}", started_at=START - number * DAY_S), [run])
+        store_session(history, build_session("second", started_at=START + DAY_S), runs)
+        build_site(history, tmp_path / "site", pages=[session.PAGE])
+    text = (tmp_path / "site/session/second.html").read_text(encoding="utf-8")
+    assert re.findall(r"(\S+) of earlier sessions", text) == ['class="soft">×1.25', 'class="soft">×0.80']
 
 
 @pytest.mark.slow

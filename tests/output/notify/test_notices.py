@@ -174,19 +174,22 @@ def test_session_that_was_killed_is_reported(history: History) -> None:
     assert post.titles == ["session: the session ended with status 'incomplete'"]
 
 
-def test_night_without_a_verdict_is_told_and_its_end_once(history: History, cli: Callable[..., Result]) -> None:
+def test_night_without_a_verdict_is_told_and_its_end_once(
+    history: History, cli: Callable[..., Result], tmp_path: Path
+) -> None:
     """The scratch directory is not mounted, for two nights: no session is recorded. Then a night has a verdict."""
     start, post = datetime.now(UTC), Post()
+    scratch = tmp_path / "unmounted" / "scratch"
     record_session(history, "before", start - timedelta(days=1))
     for _ in range(2):
-        done = cli("run", "--night", "--no-jitter", "--suite", "tiny", "--scratch", "/nonexistent/scratch")
+        done = cli("run", "--night", "--no-jitter", "--suite", "tiny", "--scratch", str(scratch))
         assert done.exit_code == 3
         for _ in range(2):
             notices.send_notices(history, "local", settings(), start, post)
     first, second = post.sent
     assert first.title == (
-        "local: the night failed with exit code 3: the scratch directory /nonexistent/scratch cannot be used: "
-        "No such file or directory: /nonexistent"
+        f"local: the night failed with exit code 3: the scratch directory {scratch} cannot be used: "
+        f"No such file or directory: {scratch.parent}"
     )
     assert "1 night before it failed, too." not in first.lines
     assert second.lines[-1] == "1 night before it failed, too."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 from dataclasses import replace
 from hashlib import sha256
@@ -9,17 +10,21 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from rich.console import Console
 
 from iowatch.core import RunProblem, artefacts
 from iowatch.findings import Finding, HistoryExtent
 from iowatch.findings.finding import AppliedDecision
-from iowatch.output.report import change_lines, escape_markdown, junit_document, verdict_markdown
+from iowatch.output.report import change_lines, escape_markdown, junit_document, render_verdict, verdict_markdown
 from iowatch.output.text.findings import verdict_finding_line
 from iowatch.output.text.verdict import newest_session_line, verdict_document
+from iowatch.reference.like_cases import LikeCase, PublishedFigure
 from iowatch.session import verdict as verdict_module
 from iowatch.session.coverage import MissingRun
+from iowatch.session.headlines import HeadlineResult
 from iowatch.session.run import SessionSummary
 from iowatch.session.verdict import Verdict, assess_session
+from iowatch.site import NightlySchedule
 from iowatch.store import ExpectedResult, History, NewestSessionReport, RunRecord, SessionFacts
 from tests.builders import build_expected_result, build_finding, build_output, build_result, build_run, build_session
 
@@ -239,3 +244,97 @@ def test_session_verifies_a_sample_of_the_kept_files(history: History, tmp_path:
     verdict = assess_session(history, SessionSummary("s"))
     assert verdict.exit_code == 1
     assert [digest in problem for problem in verdict.problems] == [True]
+
+
+def headline(run: str, **proportions: float) -> HeadlineResult:
+    return HeadlineResult("gnu", run, "write", "bandwidth", 220.0, "MiB/s", 3, **proportions)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def second_session(verdict: Verdict) -> Verdict:
+    """A result beside an earlier one and raw disk, one beside a peak, one beside nothing."""
+    figure = PublishedFigure("ARCHER", LikeCase("write", "MPIIO", "shared"), 16433.642, 57.4, "lawrence2017/4")
+    return replace(
+        verdict,
+        headlines=(
+            headline("benchio:a", ratio_to_usual=0.977, earlier_sessions=1, percent_of_raw_disk=11.2),
+            headline("benchio:b", percent_of_peak=0.44),
+            headline("benchio:c"),
+        ),
+        published=(figure,),
+        next_step=NightlySchedule("cron", ("17 2 * * * cd /srv && iowatch nightly --system local --suite nightly",)),
+    )
+
+
+def printed(verdict: Verdict, width: int) -> list[str]:
+    console = Console(record=True, width=width, file=io.StringIO())
+    render_verdict(verdict, console)
+    return [line.rstrip() for line in console.export_text().splitlines()]
+
+
+def test_results_are_printed_beside_what_puts_them_into_proportion(second_session: Verdict) -> None:
+    lines = printed(second_session, 120)
+    assert lines[1:6] == [
+        "stack  run        result           best  unit   n  usual  of peak  of raw disk (fio)",
+        "gnu    benchio:a  write bandwidth   220  MiB/s  3  ×0.98                        11 %",
+        "gnu    benchio:b  write bandwidth   220  MiB/s  3           0.4 %",
+        "gnu    benchio:c  write bandwidth   220  MiB/s  3",
+        "usual: best value / its median in 1 earlier session; no claim of a change.",
+    ]
+    title = lines.index("Published maxima of like cases (one shared file):")
+    assert lines[title + 1] == "  ARCHER: MPI-IO write 16434 MiB/s, 57 % of peak [lawrence2017, Table 4]"
+    # Last, in one line that can be copied.
+    assert lines[-2:] == [
+        "Next: measure every night. Add this line with `crontab -e`:",
+        "  17 2 * * * cd /srv && iowatch nightly --system local --suite nightly",
+    ]
+
+
+def test_narrow_terminal_has_the_names_of_runs_above_their_results(second_session: Verdict) -> None:
+    """No name is broken, and no line is longer than the terminal."""
+    long_name = "benchio:api=mpiio,file=shared,verify=True"
+    results = (replace(result, run=long_name) for result in second_session.headlines[:2])
+    lines = printed(replace(second_session, headlines=(*results, second_session.headlines[2])), 80)
+    table = lines.index(next(line for line in lines if "result  " in line))
+    assert lines[table : table + 6] == [
+        "  result           best  unit   n  usual  of peak  of raw disk (fio)",
+        f"gnu {long_name}",
+        "  write bandwidth   220  MiB/s  3  ×0.98                        11 %",
+        "  write bandwidth   220  MiB/s  3           0.4 %",
+        "gnu benchio:c",
+        "  write bandwidth   220  MiB/s  3",
+    ]
+
+
+def test_first_session_has_the_columns_without_proportions_only(verdict: Verdict) -> None:
+    lines = printed(replace(verdict, headlines=(headline("benchio:c"),), published=(), next_step=None), 120)
+    assert lines[1] == "stack  run        result           best  unit   n"
+    assert not [line for line in lines if line.startswith(("usual", "Published", "Next"))]
+
+
+def test_several_ranks_may_be_faster_than_fio(verdict: Verdict) -> None:
+    fast = replace(verdict, headlines=(headline("benchio:a", percent_of_raw_disk=172.0),))
+    assert "of raw disk (fio): fio is one process; several ranks can be faster." in printed(fast, 80)
+
+
+def test_markdown_and_json_have_the_proportions(second_session: Verdict) -> None:
+    text = verdict_markdown(second_session)
+    assert "| stack | run | result | best | unit | n | usual | of peak | of raw disk (fio) |" in text
+    assert "| gnu | benchio:a | write bandwidth | 220 | MiB/s | 3 | ×0.98 |  | 11 % |" in text
+    assert "- ARCHER: MPI-IO write 16434 MiB/s, 57 % of peak \\[lawrence2017, Table 4\\]" in text
+    # An indented block is literal.
+    assert "\n\n    17 2 * * * cd /srv && iowatch nightly --system local --suite nightly\n" in text
+    document = verdict_document(second_session)
+    first, second, third = document["headlines"]
+    assert (first["ratio_to_usual"], first["earlier_sessions"], first["percent_of_raw_disk"]) == (0.977, 1, 11.2)
+    assert (second["percent_of_peak"], third["ratio_to_usual"], third["earlier_sessions"]) == (0.44, None, 0)
+    assert list(document["published"]) == [
+        {
+            "system": "ARCHER",
+            "like_case": {"operation": "write", "api": "MPIIO", "file": "shared"},
+            "value_mib_per_s": 16433.642,
+            "percent_of_peak": 57.4,
+            "where": "lawrence2017/4",
+        }
+    ]
+    assert document["next_step"]["lines"] == second_session.next_step.lines  # type: ignore[union-attr]

@@ -70,7 +70,7 @@ def propose_map(path: Path) -> str:
     time, time_columns = _propose_time(sample)
     lines = [
         f"# A proposal for {path.name}. Replace every {TO_BE_SET}; `iowatch import csv FILE --map THIS --system S",
-        "# --preview` shows what it makes of the file. docs/import.md describes the fields.",
+        "# --preview` shows what it makes of the file. `iowatch docs import` describes the fields.",
         f"title: {_quote('results of ' + path.name)}",
     ]
     if sample.layout:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import webbrowser
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from iowatch.cli.common import (
     Decorator,
     SuggestingGroup,
     examples,
+    has_display,
     json_option,
     print_json,
     print_lines,
@@ -29,8 +31,9 @@ from iowatch.output.finding_document import printed_finding
 from iowatch.output.text.findings import finding_lines, finding_list_lines
 from iowatch.store import History
 
+_DEFAULT_SEED = 2009
 _seed_option = click.option(
-    "--seed", default=2009, show_default=True, help="Seed of the noise; the same seed gives the same history."
+    "--seed", default=_DEFAULT_SEED, show_default=True, help="Seed of the noise; the same seed gives the same history."
 )
 
 
@@ -38,9 +41,31 @@ def _database_option(name: str) -> Decorator:
     return click.option("--db", type=OUTPUT_FILE, help=f"File to write [default: var/demo-{name}.db].")
 
 
-@click.group(cls=SuggestingGroup, epilog=examples("iowatch demo franklin"))
-def command() -> None:
-    """Generate an example history in a new database and show the findings."""
+@click.group(cls=SuggestingGroup, invoke_without_command=True, epilog=examples("iowatch demo", "iowatch demo edison"))
+@click.pass_context
+def command(ctx: click.Context) -> int | None:
+    """Generate an example history in a new database and show the findings.
+
+    Without a name: Franklin, and its pages in the browser.
+    """
+    if ctx.invoked_subcommand is not None:
+        return None
+    return _show_franklin()
+
+
+def _show_franklin() -> int:
+    """Replay Franklin's spring, build its pages, and open the first one where there is a display."""
+    # Seconds of imports, which the other demonstrations do not need.
+    from iowatch.output.dashboard.build import BuildOptions, build_site
+
+    path = settings.var_directory() / "demo-franklin.db"
+    code = _run_demo("franklin", path, _DEFAULT_SEED, as_json=False)
+    with History.existing(str(path)) as history:
+        site = build_site(history, settings.var_directory() / "site-demo-franklin", BuildOptions())
+    print_lines(f"Pages: {site.index}")
+    if has_display():
+        webbrowser.open(site.index.as_uri())
+    return code
 
 
 @command.command(

@@ -52,12 +52,26 @@ def show_stack(name: str, system: str, as_json: bool) -> None:
 @system_option(default="local")
 @click.option("--bootstrap", is_flag=True, help="Clone the pinned Spack if SPACK_ROOT and PATH provide none.")
 @click.option("--concretize", is_flag=True, help="Concretize on this machine instead of using the committed lock.")
+@click.option(
+    "--where-possible", is_flag=True,
+    help="--bootstrap, and --concretize if needed; without network or mirror print one line and exit 0.",
+)  # fmt: skip
 @click.option("--jobs", "-j", type=click.IntRange(min=1), help="Parallel compile jobs [default: Spack's].")
 @json_option
-def install(name: str, system: str, bootstrap: bool, concretize: bool, jobs: int | None, as_json: bool) -> None:
+def install(
+    name: str, system: str, bootstrap: bool, concretize: bool, where_possible: bool, jobs: int | None, as_json: bool
+) -> None:
     """Build a stack from its lock; write the activate.sh and stack.json that jobs use without Spack."""
-    built = stack_install.install_stack(name, system, bootstrap=bootstrap, concretize=concretize, jobs=jobs)
-    if as_json:
+    built: stack_install.InstalledStack | stack_install.NotInstalled
+    if where_possible:
+        built = stack_install.install_where_possible(name, system, jobs=jobs)
+    else:
+        built = stack_install.install_stack(name, system, bootstrap=bootstrap, concretize=concretize, jobs=jobs)
+    if isinstance(built, stack_install.NotInstalled):
+        print_message(f"the stack {name} was not built: {built.reason}")
+        if as_json:
+            print_json({"directory": None, "stack": None, "reason": built.reason})
+    elif as_json:
         print_json({"directory": str(built.directory), "stack": built.stack.to_json()})
     else:
         print_message(f"{name} is ready: . {built.directory / 'activate.sh'}")

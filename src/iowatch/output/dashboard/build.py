@@ -41,6 +41,7 @@ from iowatch.output.text.explanations import format_largest
 from iowatch.output.text.findings import finding_headline, finding_line
 from iowatch.output.text.losses import format_outlook
 from iowatch.output.text.sessions import format_extent
+from iowatch.output.text.verdict import format_ratio_to_usual
 from iowatch.reference import EventKind, cite_table
 from iowatch.site import shared_zone, system_zone
 from iowatch.store import History
@@ -245,6 +246,7 @@ def make_template_environment(zone: tzinfo, pages: Sequence[Page]) -> Environmen
         outlook=format_outlook,
         resolution=format_resolution,
         percent=format_share,
+        ratio_to_usual=format_ratio_to_usual,
         signed_percent=format_percent,
         slug=safe_file_name,
         brief=shorten_text,

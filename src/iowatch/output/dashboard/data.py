@@ -69,9 +69,8 @@ def find_limits(row: SeriesRow, facts: system.System | None, references: bandwid
     operation = str(parameters.get("operation", ""))
     # A peak is of one file system.
     peak = None
-    if facts is not None and published.has_peak(row.metric):
-        file_system = str(described_case(row).get("file_system") or "")
-        peak = published.peak_mib_per_s(facts.file_systems, operation, file_system or None)
+    if facts is not None:
+        peak = published.case_peak_mib_per_s(row.system, facts.file_systems, row.case, row.metric)
     reference = None
     if references is not None and references.entries:
         reference = references.find(row.partition, row.stack, parameters, operation, row.metric)

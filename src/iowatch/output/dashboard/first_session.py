@@ -14,7 +14,9 @@ from iowatch.findings import MIN_OBSERVATIONS, HistoryExtent, format_parameter_v
 from iowatch.output.dashboard import data, drawing
 from iowatch.output.dashboard.pages import overview
 from iowatch.output.text.sessions import format_early_steps
-from iowatch.store import NO_SESSION_FACTS
+from iowatch.output.text.verdict import format_published
+from iowatch.reference import published_of_like_cases
+from iowatch.store import SessionRow
 
 # Smallest ratio between two stacks that is worth a sentence; below it, one session proves nothing.
 _MIN_RATIO = 2.0
@@ -37,18 +39,22 @@ class FirstSession:
     Attributes:
         progress: how many days are needed until changes are detected, and what was found all the same.
         pictures: best bandwidth per API and stack, one picture per operation, beside the peak where it is known.
+        sessions: those that measured them, oldest first: the newest one, and one that completed it with another stack.
         striking: sentences on large differences between stacks.
         missing: what was not measured, with the reason; `install_commands` install what it needs.
         has_peak: whether the peak of a file system is known.
+        published: what papers measured with like cases, one sentence each.
     """
 
     machine: data.SystemEntry
+    sessions: tuple[SessionRow, ...]
     progress: str
     pictures: tuple[OperationPicture, ...]
     striking: tuple[str, ...]
     missing: tuple[RunProblem, ...]
     install_commands: tuple[str, ...]
     has_peak: bool
+    published: tuple[str, ...]
 
 
 def summarise_first_session(site: data.SiteBuild, machine: data.SystemEntry, extent: HistoryExtent) -> FirstSession:
@@ -56,20 +62,47 @@ def summarise_first_session(site: data.SiteBuild, machine: data.SystemEntry, ext
     # A late series has no result in the newest session.
     rows = [row for row in overview.series_rows(site, machine) if not row.late]
     bandwidths = [row for row in rows if row.series.metric.name == "bandwidth"]
+    published = published_of_like_cases(machine.name, [row.series.row.case for row in bandwidths])
     remaining = max(0, MIN_OBSERVATIONS - extent.days)
-    facts = machine.newest_session.facts if machine.newest_session else NO_SESSION_FACTS
+    sessions = _first_sessions(machine)
+    # The last one knows all stacks: what the first one lacked may be measured by now.
+    missing: tuple[RunProblem, ...] = ()
+    install_commands: tuple[str, ...] = ()
+    if sessions:
+        missing = sessions[-1].facts.unavailable
+        install_commands = sessions[-1].facts.install_commands
     return FirstSession(
         machine=machine,
+        sessions=sessions,
         progress=(
             f"{extent.days} of {MIN_OBSERVATIONS} days with observations until changes can be detected; "
             f"{remaining} to go{format_early_steps(extent)}"
         ),
         pictures=tuple(_operation_pictures(bandwidths)),
         striking=tuple(stack_differences(rows)[:_MAX_SENTENCES]),
-        missing=facts.unavailable,
-        install_commands=facts.install_commands,
+        missing=missing,
+        install_commands=install_commands,
         has_peak=any(row.series.limits.peak for row in bandwidths),
+        published=tuple(map(format_published, published)),
     )
+
+
+def _first_sessions(machine: data.SystemEntry) -> tuple[SessionRow, ...]:
+    """The newest session, and a later one of a stack that it did not have, such as the first of the stack `quick`."""
+    newest = machine.newest_session
+    if newest is None:
+        return ()
+    # Sessions are in order of time, newest first.
+    for session in machine.sessions:
+        if session.uuid == newest.uuid:
+            break
+        choice = session.facts.choice
+        if session.status != "ok" or choice is None:
+            continue
+        new_stacks = set(choice.stacks) - set(newest.facts.stacks)
+        if new_stacks:
+            return newest, session
+    return (newest,)
 
 
 def _operation_pictures(rows: Sequence[overview.SeriesTableRow]) -> list[OperationPicture]:

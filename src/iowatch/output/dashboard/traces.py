@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 from iowatch import __version__, darshan
-from iowatch.core import IowatchError
+from iowatch.core import IowatchError, MissingExtraError
 from iowatch.output.dashboard import data, shorten_text
 from iowatch.store import RunRow
 
@@ -20,6 +21,7 @@ _COUNTERS = (
     "MPIIO_BYTES_READ", "MPIIO_BYTES_WRITTEN", "H5D_READS", "H5D_WRITES", "PNETCDF_VAR_COLL_WRITES",
 )  # fmt: skip
 _MAX_NAME_CHARACTERS = 120
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -138,6 +140,12 @@ def _write_timeline(
     return _write_once(site, logs, titles, "svg", write)
 
 
+@cache
+def _report_missing_extra(message: str) -> None:
+    """Say once in a build why pages have no drawings of traces."""
+    _LOG.info("pages without drawings of Darshan traces: %s", message)
+
+
 def _write_once(
     site: data.SiteBuild, logs: Sequence[Path], titles: Sequence[str], suffix: str, write: Callable[[Path], object]
 ) -> str | None:
@@ -156,6 +164,10 @@ def _write_once(
     path = site.writer.target(name)
     try:
         write(path)
+    except MissingExtraError as error:
+        path.unlink(missing_ok=True)
+        _report_missing_extra(error.message)
+        return None
     except IowatchError:
         # A log without times is not drawn; half a drawing is not shown.
         path.unlink(missing_ok=True)

@@ -6,9 +6,15 @@ from dataclasses import asdict, fields, replace
 from typing import Any
 
 from iowatch.core import RunProblem, format_number
+from iowatch.findings import format_parameter_value
 from iowatch.output.text.findings import remaining_change_lines, verdict_finding_line
 from iowatch.output.text.sessions import describe_newest_session, format_retest
+from iowatch.reference import PublishedFigure
 from iowatch.session.verdict import RetestedRun, Verdict
+from iowatch.site import NightlySchedule
+
+PUBLISHED_TITLE = "Published maxima of like cases (one shared file)"
+"""Heading of the lines of `format_published`: all published cases that can be like others wrote one shared file."""
 
 
 def verdict_document(verdict: Verdict) -> dict[str, Any]:
@@ -32,6 +38,36 @@ def verdict_document(verdict: Verdict) -> dict[str, Any]:
 
 def _problem_document(problem: RunProblem) -> dict[str, str]:
     return {field.name: getattr(problem, field.name) for field in fields(RunProblem)}
+
+
+def format_ratio_to_usual(ratio: float | None) -> str:
+    """`×0.98`; empty without earlier sessions. Three digits, because results of a calm machine differ by per cents."""
+    if ratio is None:
+        return ""
+    return f"×{format_number(ratio)}" if ratio >= 10 else f"×{ratio:.2f}"
+
+
+def format_percentage(percent: float | None) -> str:
+    """`11 %`, `0.4 %`; empty without a peak."""
+    if percent is None:
+        return ""
+    digits = f"{percent:.0f}" if percent >= 1 else f"{percent:.1g}"
+    return f"{digits} %"
+
+
+def format_published(figure: PublishedFigure) -> str:
+    """`ARCHER: MPI-IO write 16434 MiB/s, 57 % of peak [lawrence2017, Table 4]`."""
+    case = figure.like_case
+    what = f"{format_parameter_value('api', case.api)} {case.operation} {format_number(figure.value_mib_per_s)} MiB/s"
+    source, _, table = figure.where.partition("/")
+    return f"{figure.system}: {what}, {format_percentage(figure.percent_of_peak)} of peak [{source}, Table {table}]"
+
+
+def format_next_step(schedule: NightlySchedule) -> str:
+    """What to do with the lines that start iowatch every night."""
+    if schedule.scheduler == "cron":
+        return "Next: measure every night. Add this line with `crontab -e`"
+    return f"Next: measure every night. Check {schedule.edited} below SITE, then run"
 
 
 def newest_session_line(verdict: Verdict) -> str:

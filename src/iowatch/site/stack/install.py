@@ -15,12 +15,15 @@ import shlex
 import shutil
 import signal
 import subprocess
+import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import yaml
@@ -28,6 +31,7 @@ import yaml
 from iowatch.benchmarks.registry import BENCHMARKS
 from iowatch.core import InputError, MachineError, UsageError, settings, yamlfile
 from iowatch.site.stack import probe as stack_probe
+from iowatch.site.stack.distributions import included_files, lock_file, with_nested_includes
 from iowatch.site.stack.load import REFERENCE_STACK, load_stack, manifest_directory
 from iowatch.site.stack.records import (
     SPACK_DOCS,
@@ -131,7 +135,8 @@ _BUILD_TOOLS = {
     "libtool": ("libtoolize", "--version"),
     "m4": ("m4", "--version"),
     "perl": ("perl", "-e", "print $^V"),
-    "pkgconf": ("pkgconf", "--version"),
+    # pkgconf installs this name, too; before it, distributions had pkg-config itself.
+    "pkgconf": ("pkg-config", "--version"),
 }
 _PROGRAMS = {**_BUILD_TOOLS, "slurm": ("sinfo", "--version"), "lustre": ("lfs", "--version")}
 _LIBRARIES: Mapping[str, Callable[[stack_probe.MpiInstallation], StackPart | None]] = {
@@ -139,6 +144,8 @@ _LIBRARIES: Mapping[str, Callable[[stack_probe.MpiInstallation], StackPart | Non
     "netcdf-c": stack_probe.probe_netcdf,
     "parallel-netcdf": stack_probe.probe_pnetcdf,
 }
+# Libraries of the operating system that pkg-config knows, and their names there.
+_PKG_CONFIG_NAMES = {"libyaml": "yaml-0.1", "zlib": "zlib"}
 _COMPILERS = {"gcc": "-dumpfullversion", "llvm": "-dumpversion"}
 ABSENT = ""
 
@@ -149,12 +156,14 @@ class External:
 
     Attributes:
         compiler: path of the C compiler, if the package is one.
+        other_compilers: paths of those of its other languages.
     """
 
     name: str
     version: str
     prefix: str
     compiler: str | None = None
+    other_compilers: tuple[str, ...] = ()
 
     @property
     def builds_only(self) -> bool:
@@ -166,6 +175,8 @@ class External:
         if self.name in _COMPILERS:
             if self.compiler is None:
                 return None
+            if self.missing_compilers:
+                return ABSENT
             return _version(stack_probe.query_tool(self.compiler, _COMPILERS[self.name]))
         if self.name in stack_probe.SPACK_MPIS:
             return self._mpi_version()
@@ -173,6 +184,8 @@ class External:
             return platform.libc_ver()[1] or None
         if self.name in _LIBRARIES:
             return _library(self.name)
+        if self.name in _PKG_CONFIG_NAMES:
+            return _pkg_config_version(_PKG_CONFIG_NAMES[self.name])
         if self.name in _PROGRAMS:
             program, *arguments = _PROGRAMS[self.name]
             answer = stack_probe.query_tool(str(Path(self.prefix) / "bin" / program), *arguments)
@@ -181,6 +194,12 @@ class External:
                 return None
             return _version(answer)
         return None
+
+    @property
+    def missing_compilers(self) -> list[str]:
+        """The paths of compilers that are not here: Debian has a package per language."""
+        paths = (self.compiler, *self.other_compilers)
+        return [path for path in paths if path and not Path(path).exists()]
 
     def _mpi_version(self) -> str:
         for name in (f"mpirun.{self.name}", "mpirun"):
@@ -199,13 +218,21 @@ class External:
         return version is None or version == self.version or version.startswith(f"{self.version}.")
 
     def __str__(self) -> str:
-        return f"{self.name} {self.version} ({self.compiler or self.prefix})"
+        paths = self.missing_compilers or [self.compiler or self.prefix]
+        return f"{self.name} {self.version} ({', '.join(paths)})"
 
 
 def _version(answer: str) -> str:
     """Return the first version number in the output of a program."""
     match = re.search(r"\d+(?:\.\d+)+", answer)
     return match.group() if match else ABSENT
+
+
+def _pkg_config_version(module: str) -> str | None:
+    """Return the version of a library that pkg-config knows; `ABSENT`, or None without pkg-config."""
+    if shutil.which("pkg-config") is None:
+        return None
+    return _version(stack_probe.query_tool("pkg-config", "--modversion", module))
 
 
 @cache
@@ -229,14 +256,16 @@ def externals_of_lock(path: Path) -> list[External]:
     for node in read_lock(path)["concrete_specs"].values():
         entry = node.get("external") or {}
         if entry.get("path"):
-            externals.append(External(node["name"], str(node["version"]), entry["path"], _c_compiler(entry)))
+            externals.append(_external(node["name"], str(node["version"]), entry["path"], entry))
     return externals
 
 
-def _c_compiler(entry: Mapping[str, Any]) -> str | None:
+def _external(name: str, version: str, prefix: str, entry: Mapping[str, Any]) -> External:
+    """Return a package of the machine, with the compilers that its entry in a list or lock names."""
     attributes = entry.get("extra_attributes") or {}
     compilers: Mapping[str, str] = attributes.get("compilers") or {}
-    return compilers.get("c")
+    other_compilers = [path for language, path in compilers.items() if language != "c"]
+    return External(name, version, prefix, compilers.get("c"), tuple(other_compilers))
 
 
 def _parse_external(entry: Mapping[str, Any]) -> External | None:
@@ -244,7 +273,7 @@ def _parse_external(entry: Mapping[str, Any]) -> External | None:
     pinned = parse_pinned_spec(str(entry.get("spec", "")))
     if pinned.version is None or not entry.get("prefix"):
         return None
-    return External(pinned.name, pinned.version, str(entry["prefix"]), _c_compiler(entry))
+    return _external(pinned.name, pinned.version, str(entry["prefix"]), entry)
 
 
 def prepare_environment(stack: str, system: str, concretize: bool) -> Path:
@@ -259,7 +288,7 @@ def prepare_environment(stack: str, system: str, concretize: bool) -> Path:
         InputError: no lock, a lock of another environment or machine, or missing externals or source directories.
     """
     folder = manifest_directory(system, stack)
-    manifest, committed = folder / "spack.yaml", folder / "spack.lock"
+    manifest, committed = folder / "spack.yaml", lock_file(folder)
     target = stack_directory(system, stack) / "env"
     sources = develop_entries(manifest)
     if not concretize:
@@ -267,7 +296,7 @@ def prepare_environment(stack: str, system: str, concretize: bool) -> Path:
     document = yamlfile.read_mapping(manifest, SPACK_DOCS)
     if sources:
         document["spack"]["develop"] = sources
-    includes = [(manifest.parent / path).resolve() for path in document["spack"].get("include", [])]
+    includes = included_files(manifest)
     target.mkdir(parents=True, exist_ok=True)
     if concretize:
         pinned_specs = [parse_pinned_spec(spec) for spec in root_specs(manifest)]
@@ -298,11 +327,30 @@ def adapt_to_machine(
     Raises:
         InputError: a package that must not be built is absent, or not in the required version.
     """
-    environment["include"] = [str(_adapt_include(path, target, pinned)) for path in includes]
+    files = with_nested_includes(includes)
+    unbuildable = _unbuildable_packages(files)
+    adapted_files: list[str] = []
+    for position, path in enumerate(files):
+        # Two lists may have the same name: that of a stack and that of its system.
+        is_repeated = path.name in [earlier.name for earlier in files[:position]]
+        copy = target / (f"{position}-{path.name}" if is_repeated else path.name)
+        adapted_files.append(str(_adapt_include(path, copy, pinned, unbuildable)))
+    environment["include"] = adapted_files
     processor = platform.machine()
     if processor != "x86_64":
         # Overrides the requirement of the shared settings: locks and binaries for any x86_64.
         environment["packages"] = {"all": {"require": f"target={processor}"}}
+
+
+def _unbuildable_packages(includes: Sequence[Path]) -> frozenset[str]:
+    """Return the packages that an environment takes from the machine or not at all; any of its files may require it."""
+    names: set[str] = set()
+    for include in includes:
+        packages = yamlfile.read_mapping(include, SPACK_DOCS).get("packages") or {}
+        for name, package in packages.items():
+            if isinstance(package, dict) and package.get("buildable", True) is False:
+                names.add(name)
+    return frozenset(names)
 
 
 def _write_yaml(path: Path, document: dict[str, Any]) -> None:
@@ -316,7 +364,10 @@ def _check_lock(manifest: Path, committed: Path, sources: Mapping[str, Mapping[s
         raise InputError(f"{committed}: no such file", hint="Add --concretize to resolve the stack on this machine.")
     if not lock_matches_manifest(manifest, committed):
         message = f"{committed} was not made from {manifest.name}: their specs differ"
-        raise InputError(message, hint=f"Regenerate it: spack -e {folder} concretize --force")
+        command = f"spack -e {folder} concretize --force"
+        if committed.name != "spack.lock":
+            command += f" && mv {folder / 'spack.lock'} {committed}"
+        raise InputError(message, hint=f"Regenerate it: {command}")
     other_sources = list(lock_differences(committed, sources))
     if other_sources:
         message = f"{committed} was made for other sources; it builds {'; '.join(other_sources)}"
@@ -342,20 +393,24 @@ def _check_lock(manifest: Path, committed: Path, sources: Mapping[str, Mapping[s
         _LOG.info("the lock was made with other build tools: %s", "; ".join(differences))
 
 
-def _adapt_include(include: Path, target: Path, pinned: Mapping[str, str | None]) -> Path:
-    """Return an included file, or a copy with the externals of this machine.
+def _adapt_include(
+    include: Path, copy: Path, pinned: Mapping[str, str | None], unbuildable: frozenset[str]
+) -> Path:  # fmt: skip
+    """Return an included file, or a copy with the externals of this machine and without its own includes.
 
     Args:
+        copy: path of the copy.
         pinned: versions that the stack requires.
+        unbuildable: packages that the stack must not build.
 
     Raises:
         InputError: a package that must not be built is absent, or not in the version that the stack requires.
     """
     document = yamlfile.read_mapping(include, SPACK_DOCS)
     corrections = _Corrections()
-    for package in (document.get("packages") or {}).values():
+    for name, package in (document.get("packages") or {}).items():
         if isinstance(package, dict) and package.get("externals"):
-            _correct_package(package, pinned, corrections)
+            _correct_package(package, name not in unbuildable, pinned, corrections)
     if corrections.absent:
         raise InputError(
             f"{include}: {'; '.join(corrections.absent)}",
@@ -366,11 +421,12 @@ def _adapt_include(include: Path, target: Path, pinned: Mapping[str, str | None]
             f"the stack requires {'; '.join(corrections.other_versions)}; {include} marks it `buildable: false`",
             hint="Copy the stack's folder to one of your own, with the versions that are here in spack.yaml.",
         )
-    if not corrections.differences:
+    # The included files of this one are adapted themselves.
+    has_includes = bool(document.pop("include", None))
+    if not corrections.differences and not has_includes:
         return include
     for difference in corrections.differences:
         _LOG.info("%s: %s", include.name, difference)
-    copy = target / include.name
     _write_yaml(copy, document)
     return copy
 
@@ -389,9 +445,10 @@ class _Corrections:
     other_versions: list[str] = field(default_factory=list)
 
 
-def _correct_package(package: dict[str, Any], pinned: Mapping[str, str | None], corrections: _Corrections) -> None:
+def _correct_package(
+    package: dict[str, Any], is_buildable: bool, pinned: Mapping[str, str | None], corrections: _Corrections
+) -> None:
     """Correct the externals of a package: replace versions by those of the machine, remove missing packages."""
-    is_buildable = package.get("buildable", True)
     kept_entries = []
     for entry in package["externals"]:
         external = _parse_external(entry)
@@ -437,7 +494,8 @@ def _clone_spack() -> str:
     draft = target.with_name(f".{target.name}.{os.getpid()}")
     hint = f"Set SPACK_ROOT to a Spack {pinned_spack_version()} that is already here."
     try:
-        _git("clone", "--quiet", "--depth", "1", "--branch", tag, SPACK_URL, str(draft))
+        _clone_with_progress(SPACK_URL, tag, draft)
+        # What was cloned is compared with what made the committed locks.
         commit, expected = _git("-C", str(draft), "rev-parse", "HEAD"), pinned_spack_commit()
         if commit != expected:
             raise MachineError(
@@ -447,7 +505,9 @@ def _clone_spack() -> str:
         draft.replace(target)
     except subprocess.CalledProcessError as error:
         messages = (error.stderr or "").strip().splitlines() or [str(error)]
-        raise MachineError(f"cannot clone {SPACK_URL} at {tag}: {messages[-1]}", hint=hint) from error
+        raise MachineError(f"cannot read the commit of {SPACK_URL} at {tag}: {messages[-1]}", hint=hint) from error
+    except ProgramError as error:
+        raise MachineError(f"cannot clone {SPACK_URL} at {tag}: {error.last_line}", hint=hint) from error
     except OSError as error:
         raise MachineError(f"cannot clone Spack to {target}: {error.strerror}", hint=hint) from error
     finally:
@@ -460,7 +520,38 @@ _GIT_TIMEOUT_S = 3600.0
 _GIT_LIMITS = {"GIT_HTTP_LOW_SPEED_LIMIT": "1", "GIT_HTTP_LOW_SPEED_TIME": "60", "GIT_TERMINAL_PROMPT": "0"}
 
 
-def _git(*arguments: str) -> str:
+# git prints how far it is several times a second.
+_CLONE_SILENCE_S = 600.0
+
+
+def _clone_with_progress(url: str, tag: str, target: Path) -> None:
+    """Clone one tag; a line every ten seconds says how far git is.
+
+    Raises:
+        MachineError: git is missing, failed, or printed nothing for too long.
+    """
+    command = ["git", "clone", "--progress", "--depth", "1", "--branch", tag, url, str(target)]
+    try:
+        with _SignsOfLife("Spack", "git clone starts", interval_s=_CLONE_SIGN_INTERVAL_S) as signs:
+            # git ends each state of its progress with a carriage return, which is read as the end of a line.
+            for line in stream_lines(command, _CLONE_SILENCE_S, program="git clone", environment=_GIT_LIMITS):
+                signs.begin_step(f"git clone: {line}")
+    except FileNotFoundError as error:
+        raise _missing_git() from error
+
+
+def _missing_git() -> MachineError:
+    return MachineError("git is not installed", hint="Install git, or set SPACK_ROOT to a Spack.")
+
+
+def _end_group(process: subprocess.Popen[str]) -> None:
+    """End a program that has its own session, with the programs that it started."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+def _git(*arguments: str, timeout_s: float | None = None) -> str:
+    limit_s = _GIT_TIMEOUT_S if timeout_s is None else timeout_s
     _LOG.debug("starts: git %s", shlex.join(arguments))
     try:
         done = subprocess.run(
@@ -470,14 +561,51 @@ def _git(*arguments: str) -> str:
             text=True,
             errors="replace",
             stdin=subprocess.DEVNULL,
-            timeout=_GIT_TIMEOUT_S,
+            timeout=limit_s,
             env={**os.environ, **_GIT_LIMITS},
         )
     except FileNotFoundError as error:
-        raise MachineError("git is not installed", hint="Install git, or set SPACK_ROOT to a Spack.") from error
+        raise _missing_git() from error
     except subprocess.TimeoutExpired as error:
-        raise MachineError(f"git {arguments[0]} did not end within {_GIT_TIMEOUT_S:g} s") from error
+        raise MachineError(f"git {arguments[0]} did not end within {limit_s:g} s") from error
     return done.stdout.strip()
+
+
+# A night without network must not wait longer.
+_REACHABLE_TIMEOUT_S = 8.0
+
+
+def unreachable_sources() -> str | None:
+    """Return why Spack cannot get sources here, within ten seconds; None if it can.
+
+    It can where the server of Spack's repository answers (with git's own proxy settings), or where a Spack is installed
+    that has a mirror or build cache of the site.
+
+    Raises:
+        MachineError: SPACK_ROOT is set, but is not a Spack.
+    """
+    program = spack_command()
+    if program is not None and _site_mirrors(program):
+        return None
+    try:
+        _git("ls-remote", SPACK_URL, f"refs/tags/v{pinned_spack_version()}", timeout_s=_REACHABLE_TIMEOUT_S)
+    except subprocess.CalledProcessError as error:
+        messages = (error.stderr or "").strip().splitlines() or [str(error)]
+        return f"{SPACK_URL} cannot be reached ({messages[-1]}), and Spack has no mirror of this site"
+    except MachineError as error:
+        return f"{SPACK_URL} cannot be reached ({error.message}), and Spack has no mirror of this site"
+    return None
+
+
+# Spack's own configuration has this one.
+_PUBLIC_MIRROR = "spack-public"
+
+
+def _site_mirrors(spack: str) -> list[str]:
+    """Return the names of the mirrors and build caches that a site has added to its Spack."""
+    answer = stack_probe.query_tool(spack, "--color", "never", "mirror", "list")
+    names = [line.split()[0] for line in answer.splitlines() if line.strip()]
+    return [name for name in names if name != _PUBLIC_MIRROR]
 
 
 def require_spack(bootstrap: bool) -> str:
@@ -499,14 +627,36 @@ def require_spack(bootstrap: bool) -> str:
 _SILENCE_S = 4 * 3600.0
 
 
-def stream_lines(command: list[str], silence_s: float = _SILENCE_S) -> Iterator[str]:
+class ProgramError(MachineError):
+    """A program failed, or printed nothing for too long.
+
+    Attributes:
+        last_line: of its output; the message has the lines before it, too.
+    """
+
+    def __init__(self, reason: str, tail: Sequence[str]) -> None:
+        lines = [line for line in tail if line] or ["it printed nothing"]
+        super().__init__(reason + ":\n    " + "\n    ".join(lines))
+        self.last_line = lines[-1]
+
+
+def stream_lines(
+    command: list[str],
+    silence_s: float = _SILENCE_S,
+    *,
+    program: str = "Spack",
+    environment: Mapping[str, str] = MappingProxyType({}),
+) -> Iterator[str]:
     """Yield the output lines of a program as they are printed.
 
     Args:
         silence_s: a program that prints nothing for so many seconds is ended.
+        program: its name in messages.
+        environment: variables besides those of this process.
 
     Raises:
-        MachineError: it failed, or printed nothing for too long; the message contains the last lines.
+        ProgramError: it failed, or printed nothing for too long.
+        FileNotFoundError: there is no such program.
     """
     tail: list[str] = []
     _LOG.debug("starts: %s", shlex.join(command))
@@ -519,14 +669,15 @@ def stream_lines(command: list[str], silence_s: float = _SILENCE_S) -> Iterator[
         text=True,
         errors="replace",
         start_new_session=True,
+        # Spack is Python: into a pipe it would print "Installing …" when that part is ready.
+        env={**os.environ, "PYTHONUNBUFFERED": "1", **environment},
     ) as process:
 
         def end_program() -> None:
             nonlocal is_ended
             is_ended = True
             # With the compilers that it started.
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
+            _end_group(process)
 
         try:
             alarm = _start_alarm(silence_s, end_program)
@@ -542,11 +693,9 @@ def stream_lines(command: list[str], silence_s: float = _SILENCE_S) -> Iterator[
             end_program()
             raise
     if is_ended:
-        text = "\n    ".join(line for line in tail if line)
-        raise MachineError(f"Spack printed nothing for {silence_s:g} s and was ended:\n    {text}")
+        raise ProgramError(f"{program} printed nothing for {silence_s:g} s and was ended", tail)
     if process.returncode:
-        text = "\n    ".join(line for line in tail if line)
-        raise MachineError(f"Spack failed with exit code {process.returncode}:\n    {text}")
+        raise ProgramError(f"{program} failed with exit code {process.returncode}", tail)
 
 
 def _start_alarm(seconds: float, call: Callable[[], None]) -> threading.Timer:
@@ -554,6 +703,108 @@ def _start_alarm(seconds: float, call: Callable[[], None]) -> threading.Timer:
     alarm.daemon = True
     alarm.start()
     return alarm
+
+
+@dataclass
+class _BuildProgress:
+    """How many parts of a stack are ready, and how long the others will take.
+
+    Attributes:
+        total: number of parts; to_build: those that the machine does not provide.
+        started_s: when the first part was ready, by a clock that is never set back: before, Spack reads its recipes.
+    """
+
+    total: int
+    to_build: int
+    started_s: float | None = None
+    ready: int = 0
+    built: int = 0
+
+    @classmethod
+    def of_lock(cls, lock: Path) -> _BuildProgress:
+        nodes = read_lock(lock)["concrete_specs"].values()
+        to_build = [node for node in nodes if not node.get("external")]
+        return cls(len(nodes), len(to_build))
+
+    def after_part(self, part: str, is_external: bool) -> str:
+        """Count a part that is ready; return the text for people, with the time left once a part was built."""
+        self.ready += 1
+        now_s = time.monotonic()
+        if self.started_s is None:
+            self.started_s = now_s
+        text = f"{self.ready} of {self.total} parts: {part}"
+        if is_external:
+            return text
+        self.built += 1
+        elapsed_s = now_s - self.started_s
+        left = self.to_build - self.built
+        # The first ones are scripts and copied libraries: their time says nothing of the others.
+        if left <= 0 or elapsed_s < _SHORTEST_ESTIMATE_S:
+            return text
+        minutes_left = left * elapsed_s / self.built / 60
+        return f"{text}; about {max(1, round(minutes_left))} min left"
+
+
+# Below this an estimate from the elapsed time would only mislead.
+_SHORTEST_ESTIMATE_S = 10.0
+
+
+# A person at a terminal wants to see that something happens; a log is read later.
+_SIGN_INTERVAL_S, _SIGN_INTERVAL_IN_LOGS_S = 10.0, 60.0
+# A clone takes a minute or two, so that its log has few lines.
+_CLONE_SIGN_INTERVAL_S = 10.0
+
+
+class _SignsOfLife:
+    """Reports the steps of a build, and in a step that takes long how long it has taken so far."""
+
+    def __init__(self, stack: str, first_step: str, interval_s: float | None = None) -> None:
+        """Prepare the reports.
+
+        Args:
+            stack: name before each message.
+            first_step: what happens before the first report.
+            interval_s: seconds between two signs; None for those of a build, by whether stderr is a terminal.
+        """
+        self._interval_s = interval_s
+        self._stack = stack
+        self._step = first_step
+        self._step_started_s = time.monotonic()
+        self._ended = threading.Event()
+        self._reported = threading.Event()
+        self._thread = threading.Thread(target=self._repeat, daemon=True)
+
+    def __enter__(self) -> _SignsOfLife:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._ended.set()
+        self._reported.set()
+        self._thread.join()
+
+    def begin_step(self, step: str) -> None:
+        """Set the step that the next sign names, without a line of its own."""
+        self._step = step
+
+    def report(self, step: str) -> None:
+        """Log a step that begins or has ended."""
+        self._step = step
+        self._step_started_s = time.monotonic()
+        self._reported.set()
+        _LOG.info("%s: %s", self._stack, step)
+
+    def _repeat(self) -> None:
+        interval_s = self._interval_s
+        if interval_s is None:
+            interval_s = _SIGN_INTERVAL_S if sys.stderr.isatty() else _SIGN_INTERVAL_IN_LOGS_S
+        while not self._ended.is_set():
+            # A report within the interval begins another one.
+            if self._reported.wait(interval_s):
+                self._reported.clear()
+                continue
+            elapsed_s = time.monotonic() - self._step_started_s
+            _LOG.info("%s: for %.0f s: %s", self._stack, elapsed_s, self._step)
 
 
 def build_environment(
@@ -565,7 +816,7 @@ def build_environment(
         spack: command with its own options.
         rebuild_own: build benchio again from the checkout, also where it is installed already.
     """
-    total = len(read_lock(environment / "spack.lock")["concrete_specs"])
+    progress = _BuildProgress.of_lock(environment / "spack.lock")
     install = [*spack, "--color", "never", "-e", str(environment), "install", "--only-concrete", "--fail-fast"]
     if jobs:
         install += ["--jobs", str(jobs)]
@@ -574,14 +825,14 @@ def build_environment(
     if rebuild_own:
         prefixes = installed_prefixes(spack, environment).values()
         is_stale = any(f"/{OWN_PACKAGE}-" in prefix for prefix in prefixes)
-    ready = 0
-    for line in stream_lines(install):
-        done = _DONE.match(line)
-        if done:
-            ready += 1
-            _LOG.info("%s: %s of %s parts: %s", stack, ready, total, done["part"])
-        elif line.startswith(("==> Installing", "==> Error")):
-            _LOG.info("%s: %s", stack, line.removeprefix("==> "))
+    with _SignsOfLife(stack, "Spack reads its recipes, minutes at its first start") as signs:
+        for line in stream_lines(install):
+            done = _DONE.match(line)
+            if done:
+                is_external = "(external " in line
+                signs.report(progress.after_part(done["part"], is_external))
+            elif line.startswith(("==> Installing", "==> Error")):
+                signs.report(line.removeprefix("==> "))
     if is_stale:
         _LOG.info("%s: building %s again from this checkout", stack, OWN_PACKAGE)
         for _ in stream_lines([*install, "--overwrite", "--yes-to-all", OWN_PACKAGE]):
@@ -677,6 +928,39 @@ class InstalledStack:
     directory: Path
 
 
+@dataclass(frozen=True)
+class NotInstalled:
+    """A stack that was not built because this machine cannot, and why."""
+
+    reason: str
+
+
+def install_where_possible(stack: str, system: str, *, jobs: int | None = None) -> InstalledStack | NotInstalled:
+    """Build a Spack stack with what this machine has: the first night of a newcomer.
+
+    Spack is cloned if there is none. A lock of another machine is replaced by versions that are resolved here.
+
+    Raises:
+        UsageError: unknown stack, or not a Spack stack.
+        MachineError: Spack failed. Unreachable sources and missing packages of the system are no errors.
+    """
+    reason = unreachable_sources()
+    if reason is not None:
+        return NotInstalled(reason)
+    folder = manifest_directory(system, stack)
+    concretize = False
+    try:
+        _check_lock(folder / "spack.yaml", lock_file(folder), develop_entries(folder / "spack.yaml"))
+    except InputError as error:
+        _LOG.info("%s: %s", stack, error.message)
+        concretize = True
+    try:
+        return install_stack(stack, system, bootstrap=True, concretize=concretize, jobs=jobs)
+    except InputError as error:
+        # The machine has other packages than the stack can be built on: a site with modules, or a system without HDF5.
+        return NotInstalled(error.message)
+
+
 def install_stack(
     stack: str, system: str, *, bootstrap: bool = False, concretize: bool = False, jobs: int | None = None
 ) -> InstalledStack:
@@ -703,12 +987,13 @@ def install_stack(
     spack = require_spack(bootstrap)
     if concretize:
         _LOG.info("%s: resolving versions; this takes a minute or two", stack)
-        for line in stream_lines([spack, "--color", "never", "-e", str(environment), "concretize", "--force"]):
-            if line.startswith("==>"):
-                _LOG.info("%s: %s", stack, line.removeprefix("==> "))
+        with _SignsOfLife(stack, "Spack resolves versions", interval_s=_SIGN_INTERVAL_S) as signs:
+            for line in stream_lines([spack, "--color", "never", "-e", str(environment), "concretize", "--force"]):
+                if line.startswith("==>"):
+                    signs.report(line.removeprefix("==> "))
         if stack != REFERENCE_STACK:  # its lock is shared by all systems
-            folder = manifest_directory(system, stack)
-            _LOG.info("%s: resolved; to keep it: cp %s %s", stack, environment / "spack.lock", folder)
+            committed = lock_file(manifest_directory(system, stack))
+            _LOG.info("%s: resolved; to keep it: cp %s %s", stack, environment / "spack.lock", committed)
     build_environment([spack], environment, stack, jobs)
     prefixes = installed_prefixes([spack], environment)
     described = describe_installed_stack(stack, system, environment, prefixes)

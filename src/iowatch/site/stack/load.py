@@ -18,6 +18,7 @@ from iowatch.core import InputError, UsageError, parse_json, settings, suggest_n
 from iowatch.core.yamlfile import CheckedModel, read_model
 from iowatch.site import machine
 from iowatch.site.stack import probe as stack_probe
+from iowatch.site.stack.distributions import lock_file
 from iowatch.site.stack.records import (
     Stack,
     StackKind,
@@ -112,6 +113,8 @@ def describe_loaded_stack(
 
 # The environment at the top of the checkout.
 REFERENCE_STACK = "reference"
+# The one on the operating system's libraries, for a system that has it (docs/stacks.md, "The quick stack").
+QUICK_STACK = "quick"
 
 
 def read_stack_json(path: Path) -> Stack:
@@ -170,7 +173,7 @@ def _spack_stack(system: str, name: str) -> Stack:
         installed = read_stack_json(description)
         if installed.kind == "spack":
             return _mark_if_broken(installed)
-    lock = manifest_directory(system, name) / "spack.lock"
+    lock = lock_file(manifest_directory(system, name))
     if lock.is_file():
         return stack_from_lock(lock, name, system)
     note = f"not resolved; iowatch stack install {name} --system {system} --concretize"

@@ -148,7 +148,9 @@ def stack_from_json(document: Mapping[str, Any], where: str) -> Stack:
 # Spack documents the form of its files; this page, which of them iowatch reads.
 SPACK_DOCS = "docs/stacks.md#pinned-versions"
 LOCKFILE_VERSIONS = (5, 6)
-_VERSION = re.compile(r"^(?P<name>[a-z0-9][a-z0-9_-]*)(?:@=?(?P<version>[\w.-]+))?")
+# `iowatch.h5bench`: the recipe of another repository than Spack's own, where both have one.
+_NAMESPACE = r"^(?:[a-z]\w*\.)?"
+_VERSION = re.compile(_NAMESPACE + r"(?P<name>[a-z0-9][a-z0-9_-]*)(?:@=?(?P<version>[\w.-]+))?")
 _LANGUAGES = {"c", "cxx", "fortran"}
 # The lists of flags are mostly empty, and the build system does not affect the binaries.
 _IGNORED_VARIANTS = {"build_system", "cflags", "cppflags", "cxxflags", "fflags", "ldflags", "ldlibs"}
@@ -181,7 +183,7 @@ class PinnedSpec:
 
 
 def parse_pinned_spec(spec: str) -> PinnedSpec:
-    """Return package and version of a spec such as `hdf5@1.14.6 +hl`.
+    """Return package and version of a spec such as `hdf5@1.14.6 +hl` or `iowatch.h5bench@1.6`.
 
     Raises:
         InputError: not a spec.
@@ -297,8 +299,9 @@ def lock_matches_manifest(manifest: Path, lock: Path) -> bool:
         roots = sorted(str(root["spec"]) for root in read_lock(lock)["roots"])
     except (KeyError, TypeError) as error:
         raise InputError(f"{lock}: damaged lock file: {error!r}", hint="Regenerate it with Spack.") from error
-    # Spack prints specs without blanks before variants.
-    return roots == sorted(re.sub(r"\s+(?=[+~])", "", spec) for spec in root_specs(manifest))
+    # Spack prints specs without their repository and without blanks before variants.
+    specs_without_namespace = [re.sub(_NAMESPACE, "", spec) for spec in root_specs(manifest)]
+    return roots == sorted(re.sub(r"\s+(?=[+~])", "", spec) for spec in specs_without_namespace)
 
 
 # Jobs run in non-login shells, but sites define `module` in login shells.

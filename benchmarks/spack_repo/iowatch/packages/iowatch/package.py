@@ -17,6 +17,7 @@ class Iowatch(PythonPackage):
 
     version("main", branch="main")
 
+    variant("pages", default=True, description="Read Darshan traces, and draw them on pages")
     variant("postgresql", default=False, description="Keep the history in PostgreSQL")
     variant("parquet", default=False, description="Export to Parquet")
 
@@ -27,16 +28,14 @@ class Iowatch(PythonPackage):
 
     with default_args(type=("build", "run")):
         depends_on("py-alembic@1.13:")
+        depends_on("py-cffi@1.15:")
         depends_on("py-click@8.1:")
         depends_on("py-clustershell@1.9:")
-        depends_on("py-darshan@3.4.7:")
         depends_on("py-jinja2@3.1:")
         depends_on("py-jsonschema@4.21:")
         depends_on("py-junitparser@5.0:")
-        depends_on("py-mako@1.3:")
-        depends_on("py-matplotlib@3.8:")
+        depends_on("py-markdown-it-py@3.0:")
         depends_on("py-numpy@1.26:")
-        depends_on("py-pandas@2.1:")
         depends_on("py-prometheus-client@0.20:")
         depends_on("py-pydantic@2.6:")
         depends_on("py-pyyaml@6.0:")
@@ -46,6 +45,11 @@ class Iowatch(PythonPackage):
         depends_on("py-scipy@1.12:")
         depends_on("py-sqlalchemy@2.0.29:")
         depends_on("py-tzdata@2024.1:")
+        # Spack has PyDarshan with all that it requires: without it Darshan traces are kept and not read.
+        depends_on("py-darshan@3.4.7:", when="+pages")
+        depends_on("py-mako@1.3:", when="+pages")
+        depends_on("py-matplotlib@3.8:", when="+pages")
+        depends_on("py-pandas@2.1:", when="+pages")
         depends_on("py-psycopg@3.1:", when="+postgresql")
         depends_on("py-pyarrow@15:", when="+parquet")
 

@@ -8,7 +8,7 @@ import math
 import shutil
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
@@ -24,8 +24,9 @@ from iowatch.output.dashboard.traces import TracedRun, TraceSummary, summarise_t
 from iowatch.output.history import artefact_location, compare_run_bandwidths
 from iowatch.output.text.sessions import format_saturation
 from iowatch.reference import published_counts
+from iowatch.session.headlines import usual_values
 from iowatch.site import system_zone
-from iowatch.store import Artefact, ExpectedResult, RunRow, SessionRow, bulk
+from iowatch.store import Artefact, ExpectedResult, History, RunRow, SessionRow, bulk
 
 # Series id and samples of each result of a run.
 SamplesBySeries = Sequence[tuple[int, tuple[float, ...]]]
@@ -248,7 +249,7 @@ def _full_page_values(site: data.SiteBuild, page: _SessionPage) -> dict[str, Any
         artefacts_of_run = bulk.session_artefacts(connection, session.id)
         samples_of_run = bulk.session_results(connection, session.id)
     traces_of_run = _read_traces(site, machine, runs, _logs_of_runs(artefacts_of_run), page.is_drawn)
-    bars = _session_bars(site, machine, runs, samples_of_run)
+    bars = _session_bars(site, page, runs, samples_of_run)
     bars_of_run: dict[int, list[SessionBar]] = defaultdict(list)
     for bar in bars:
         bars_of_run[bar.run.id].append(bar)
@@ -285,6 +286,7 @@ class SessionBar:
         value: headline in the unit of the series.
         position: relative to the accepted level of that time; None without one.
         band: half width of the normal band in natural logarithm; None without a noise estimate.
+        ratio_to_usual: relative to earlier sessions, as in the verdict, if there is no accepted level; else None.
     """
 
     run: RunRow
@@ -292,6 +294,7 @@ class SessionBar:
     value: float
     position: levels.BandPosition | None
     band: float | None
+    ratio_to_usual: float | None = None
 
     @property
     def outcome(self) -> str:
@@ -305,13 +308,11 @@ class SessionBar:
 
 
 def _session_bars(
-    site: data.SiteBuild,
-    machine: data.SystemEntry,
-    runs: Sequence[RunRow],
-    samples_of_run: Mapping[int, SamplesBySeries],
+    site: data.SiteBuild, page: _SessionPage, runs: Sequence[RunRow], samples_of_run: Mapping[int, SamplesBySeries]
 ) -> list[SessionBar]:
     """Monitored results of a session by `_BAR_OUTCOMES`, the furthest from its level first."""
-    recent = levels.recent_observations(site, machine)
+    session = page.session
+    recent = levels.recent_observations(site, page.machine)
     bars: list[SessionBar] = []
     for run in runs:
         for result in _results_in_series(site, samples_of_run.get(run.id, ())):
@@ -329,7 +330,25 @@ def _session_bars(
             if level is not None:
                 position = levels.band_position(series, value, level.value)
             bars.append(SessionBar(run, series, value, position, levels.normal_band(series)))
-    return sorted(bars, key=_bar_key)
+    return sorted(_beside_earlier_sessions(site.history, session, runs, bars), key=_bar_key)
+
+
+def _beside_earlier_sessions(
+    history: History, session: SessionRow, runs: Sequence[RunRow], bars: Sequence[SessionBar]
+) -> list[SessionBar]:
+    """Bars, those without an accepted level with their ratio to earlier sessions."""
+    unassessed_series = [bar.series.row for bar in bars if bar.position is None]
+    if not unassessed_series:
+        return list(bars)
+    usual_by_series = usual_values(history, session, runs, unassessed_series)
+    compared_bars: list[SessionBar] = []
+    for bar in bars:
+        usual = usual_by_series.get(bar.series.row.id)
+        if usual is None or bar.position is not None:
+            compared_bars.append(bar)
+        else:
+            compared_bars.append(replace(bar, ratio_to_usual=bar.value / usual.median))
+    return compared_bars
 
 
 def _bar_key(bar: SessionBar) -> tuple[int, float]:

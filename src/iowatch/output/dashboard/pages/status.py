@@ -18,6 +18,7 @@ from iowatch.output.text.changes import format_percent
 from iowatch.output.text.findings import finding_day, remaining_change_lines
 from iowatch.output.text.problems import lacking_run_sections
 from iowatch.output.text.sessions import describe_newest_session
+from iowatch.output.text.verdict import PUBLISHED_TITLE
 
 _STRIP_SESSIONS = 30
 # To keep the page small: pictures of the largest findings only, and this many cards of a group.
@@ -149,6 +150,7 @@ def publish_status_page(site: data.SiteBuild) -> None:
         remaining=_remaining_changes(machines),
         moved=_suspicions(machines),
         first=_first_sessions(site, systems),
+        published_title=PUBLISHED_TITLE,
     )
 
 

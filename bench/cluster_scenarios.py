@@ -1,13 +1,15 @@
 """What each morning says after an event on a file system of several servers: simulated nights on a cluster in a box.
 
-    python bench/cluster_scenarios.py DIRECTORY [--baselines 3] [--nights 15] [--mornings 4] [--only NAME …]
+    python bench/cluster_scenarios.py DIRECTORY [--baselines 1 2 3] [--nights 15] [--mornings 4] [--only NAME …]
+    python bench/cluster_scenarios.py DIRECTORY --table
 
 For each baseline a new cluster (tests/cluster) runs `--nights` sessions dated a day apart. Then, each time from a copy
 of that history, an event is there and `--mornings` more nights run; at last as many quiet nights as the baseline has.
 Needs root, and what `make test-cluster` needs. mdtest is measured, too, where it is on PATH.
 
-DIRECTORY gets one line per morning, `mornings.jsonl`: what the session said, and for each series the ratio of the
-night's best value to its median of the baseline. `--table` prints them for docs/cluster.md.
+DIRECTORY gets one line per night, `nights.jsonl` (exit code and verdict), and the histories. `--table` prints them for
+docs/cluster.md: how many series an event made slower (median of its mornings / median of the baseline, best value per
+night), and what each morning said.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ import shutil
 import sys
 import tempfile
 import time
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -25,10 +28,15 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from tests.cluster.events import SCENARIOS, Scenario, settle
 from tests.cluster.machines import Box
-from tests.cluster.site import ClusterSite, make_site, running_cluster
+from tests.cluster.site import SYSTEM, ClusterSite, make_site, running_cluster
+
+from iowatch.findings import headline_series, load_observations
+from iowatch.store import History
 
 _FIRST_NIGHT = datetime(2026, 3, 1, 2, 0, tzinfo=UTC)
 _CONTROL = "no event"
@@ -129,8 +137,63 @@ def _run_scenario(
     _keep_history(site, output, number, scenario.name)
 
 
+@dataclass(frozen=True)
+class Effect:
+    """What an event did to the series of a history.
+
+    Attributes:
+        lowest: smallest ratio of performance, median of the mornings / median of the baseline.
+        lost: number of series below `_LOSS`.
+        missing: number of series without any result in the mornings.
+    """
+
+    lowest: float
+    lost: int
+    missing: int
+
+
+def _effect(history_file: Path, first_morning: datetime) -> Effect:
+    """Return the truth that the mornings are compared with."""
+    ratios: list[float] = []
+    missing = 0
+    begin = int(first_morning.timestamp())
+    with History.existing(f"sqlite:///{history_file}") as history:
+        series = headline_series(history, SYSTEM)
+        for row in series:
+            points = load_observations(history, [row])[row.id]
+            is_after = points.time >= begin
+            if not is_after.any():
+                missing += 1
+                continue
+            # Metrics of headlines are rates: the largest value is the best.
+            ratios.append(float(np.median(points.max[is_after]) / np.median(points.max[~is_after])))
+    return Effect(min(ratios), sum(ratio < _LOSS for ratio in ratios), missing)
+
+
+def _print_table(directory: Path) -> None:
+    nights: dict[tuple[str, int], list[dict[str, Any]]] = defaultdict(list)
+    for line in (directory / "nights.jsonl").read_text().splitlines():
+        night = json.loads(line)
+        nights[night["scenario"], night["baseline"]].append(night)
+    for (scenario, baseline), mornings in nights.items():
+        file = directory / f"{baseline} {scenario}.db"
+        if not file.exists():
+            continue
+        effect = _effect(file, _first_morning(nights["baseline", baseline]))
+        print(f"\n{scenario}, baseline {baseline}: {effect}")
+        for night in mornings:
+            verdict = night["verdict"]
+            findings = [finding["line"] for finding in (*verdict["changes"], *verdict["suspected"])]
+            missing = len(verdict["failed"]) + len(verdict["missing"])
+            print(f"  morning {night['morning']}: exit code {night['exit_code']}, {missing} missing; {findings}")
+
+
+def _first_morning(baseline: list[dict[str, Any]]) -> datetime:
+    return _FIRST_NIGHT + timedelta(days=len(baseline))
+
+
 def _keep(output: Path, night: Night) -> None:
-    with (output / "mornings.jsonl").open("a") as file:
+    with (output / "nights.jsonl").open("a") as file:
         file.write(json.dumps(vars(night)) + "\n")
 
 
@@ -145,7 +208,11 @@ def main() -> None:
     parser.add_argument("--nights", type=int, default=15)
     parser.add_argument("--mornings", type=int, default=4)
     parser.add_argument("--only", nargs="*", default=[])
+    parser.add_argument("--table", action="store_true")
     arguments = parser.parse_args()
+    if arguments.table:
+        _print_table(arguments.directory)
+        return
     arguments.directory.mkdir(parents=True, exist_ok=True)
     for number in arguments.baselines:
         directory = Path(tempfile.mkdtemp(prefix="iowatch-box-", dir="/var/tmp"))

@@ -86,8 +86,7 @@ def _run_night(site: ClusterSite, baseline: int, scenario: str, morning: int, da
     code, verdict = site.run("--stack", "system-openmpi", now=date.isoformat(), seconds=900)
     seconds = round(time.monotonic() - began, 1)
     night = Night(baseline, scenario, morning, code, seconds, verdict)
-    lines = [str(finding["line"]) for finding in (*verdict["changes"], *verdict["suspected"])]
-    said = "; ".join(lines)
+    said = "; ".join([*verdict["changes"], *verdict["suspected"]])
     print(f"{baseline} {scenario} {morning}: exit code {code}, {seconds} s, {verdict['status']}. {said}", flush=True)
     return night
 
@@ -183,7 +182,7 @@ def _print_table(directory: Path) -> None:
         print(f"\n{scenario}, baseline {baseline}: {effect}")
         for night in mornings:
             verdict = night["verdict"]
-            findings = [finding["line"] for finding in (*verdict["changes"], *verdict["suspected"])]
+            findings = [*verdict["changes"], *verdict["suspected"]]
             missing = len(verdict["failed"]) + len(verdict["missing"])
             print(f"  morning {night['morning']}: exit code {night['exit_code']}, {missing} missing; {findings}")
 

@@ -323,7 +323,7 @@ class SlowNode:
 
     Attributes:
         series: name of the member.
-        ratio: its time / median of the other nodes, median over the repetitions; in the newest run in which it was slow.
+        ratio: its time / median of the other nodes in the newest run in which it was slow, median over the repetitions.
         slow_repetitions: repetitions of that run in which it was slow, of the `repetitions` that the run kept.
         other_nodes: number of the other nodes of that run.
         other: the other node, if there is only one: it may as well be too fast.

@@ -250,7 +250,7 @@ class RunFacts(_Facts):
         scratch_file_system: declared fields of what its scratch directory was on, on its first node.
         machine: hardware and software of its first node, by name.
         each_node: file system of scratch and MPI of each node, by name, if it ran on several.
-        node_times: times of its nodes by operation, if the benchmark reported them.
+        node_times: times of its nodes by operation, if they are known without waiting for others.
         filesystem: what the benchmark reported of the file system.
         kernel: version that the benchmark reported.
         mpi: `description` or `version` of the MPI library that was loaded.

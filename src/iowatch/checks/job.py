@@ -15,6 +15,7 @@ from iowatch.checks.machine import environment_commands
 from iowatch.checks.nodes import node_commands
 from iowatch.checks.order import OVERHEAD_PAIRS
 from iowatch.checks.program import FACTS_FILE
+from iowatch.checks.rank_times import ask_for_rank_times
 from iowatch.checks.run import CheckedRun, JobScript
 from iowatch.checks.scratch import in_scratch
 from iowatch.checks.starts import add_starts
@@ -59,6 +60,8 @@ def compose_job(run: CheckedRun, script: JobScript) -> JobScript:
     arguments = [*tool.arguments(options, str(run.scratch)), *tool.run_id(run.run_id)]
     command = [shlex.quote(word) for word in (run.program, *arguments)]
     script = script.with_command(command).with_files(tool.configuration(options))
+
+    script = ask_for_rank_times(run, script)
 
     # Darshan is around the program, an extension around both. A job starts that several times (repetitions, turns).
     script = trace_program(run, script)

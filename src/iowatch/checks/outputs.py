@@ -16,6 +16,7 @@ from iowatch.checks.machine import clock_failure, machine_facts
 from iowatch.checks.nodes import differences_between_nodes, each_node_fact, facts_of_nodes
 from iowatch.checks.order import turn_run_name
 from iowatch.checks.program import other_run_reasons, program_facts
+from iowatch.checks.rank_times import node_times_of_ranks
 from iowatch.checks.run import (
     ENDED_FILE,
     PREPARATION,
@@ -264,6 +265,7 @@ def _run_facts(run: CheckedRun, job: FinishedJob) -> dict[str, Any]:
         **scratch_facts(run),
         **_machine_facts(run, job),
         **each_node_fact(run.stage),
+        **node_times_of_ranks(run),
         **covariates.read_snapshots(run.stage, covariate_settings(run.system)),
         "exit_code": read_number(run.stage / StartFiles(0).exit_code),
         "nodes": list(job.nodes),

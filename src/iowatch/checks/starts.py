@@ -77,6 +77,8 @@ def _end_of_start(run: CheckedRun, start: StartFiles, after: Iterable[str]) -> l
     lines.append(f"echo $? > {start.exit_code}")
     for name in run.case.tool.results:
         lines.append(_move(name, start.result(name)))
+    if run.case.tool.rank_times is not None:
+        lines.append(_move(run.case.tool.rank_times.file, start.result(run.case.tool.rank_times.file)))
     lines.append(_move(TRACE, start.trace))
     return lines
 

@@ -96,7 +96,8 @@ def print_session(
     with_partition = len(partitions) > 1
     console.print(_make_result_table(runs, with_partition))
     # What is to be known about the numbers.
-    lines = (*_saturation_lines(runs), *_bandwidth_lines(runs), *_retest_lines(runs), *_extension_lines(runs))
+    lines = [*_saturation_lines(runs), *_bandwidth_lines(runs), *_slow_node_lines(runs)]
+    lines += [*_retest_lines(runs), *_extension_lines(runs)]
     for line in lines:
         console.print(line, markup=False, soft_wrap=True)
     for result in missing:
@@ -144,6 +145,15 @@ def _saturation_lines(runs: Iterable[PrintedRun]) -> Iterator[str]:
         pressure = core.processor_saturation(printed.run.facts.document)
         if pressure is not None:
             yield f"{printed.run.name}, {printed.run.stack}: {format_saturation([pressure])}"
+
+
+def _slow_node_lines(runs: Iterable[PrintedRun]) -> Iterator[str]:
+    """The runs of which a node was slower than the others."""
+    from iowatch.output.text.evidence import slow_node_lines
+
+    for printed in runs:
+        for line in slow_node_lines(printed.run.facts):
+            yield f"slow node of {printed.run.name}, {printed.run.stack}: {line}"
 
 
 def _retest_lines(runs: Iterable[PrintedRun]) -> Iterator[str]:

@@ -98,9 +98,13 @@ _SETTING = "setting:"
 
 
 def _read_settings(document: Mapping[str, Any]) -> FactValues | None:
-    """Settings of the file system among the covariates: read-ahead, commit interval, parameters of Lustre."""
+    """Settings of the file system among the covariates: read-ahead, commit interval, settings of its client.
+
+    None where a program did not answer: settings that could not be read have not been removed.
+    """
     recorded = recorded_covariates(document, "before")
-    if not recorded:
+    missing = section_of(section_of(document, "covariates"), "missing")
+    if not recorded or "before" in missing:
         return None
     settings: dict[str, str] = {}
     for name, value in recorded.items():

@@ -1,4 +1,4 @@
-"""What a client of a distributed file system tells about it: settings, counters and targets."""
+"""What is recorded of a distributed file system and of each node, and which changes and differences are named."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from tests.cluster.conftest import ClusterSite
 
 pytestmark = pytest.mark.slow
 
-_CASE = "benchio:api=posix,nodes=1"
+_CASE = "benchio:api=posix,nodes=1,ranks=2"
+_CASE_ON_ALL_NODES = "benchio:api=posix,nodes=4,ranks=8"
 
 
 def covariates_of(site: ClusterSite, session: str) -> dict[str, Any]:
@@ -39,3 +40,21 @@ def test_changed_option_of_the_volume_is_named(site: ClusterSite) -> None:
         gluster.set_option(site.box, "performance.write-behind", "on")
     sentence = "settings of the file system performance/write-behind=off instead of performance/write-behind=on"
     assert any(sentence in problem for problem in verdict["problems"]), verdict["problems"]
+
+
+def test_node_with_other_mount_options_is_named(site: ClusterSite) -> None:
+    """One of four nodes does not keep attributes of files; the others have what a mount has by default."""
+    mount = str(gluster.mount_directory(site.box))
+    site.box.run("n3", "umount", mount)
+    gluster.mount(site.box, "n3", "attribute-timeout=0")
+    try:
+        _, verdict = site.run("--case", _CASE_ON_ALL_NODES)
+    finally:
+        site.box.run("n3", "umount", mount)
+        gluster.mount(site.box, "n3")
+    (differing,) = [nodes for nodes in verdict["differing_nodes"] if nodes["difference"]["fact"] == "mount_options"]
+    difference = differing["difference"]
+    assert difference["others"] == [{"value": "--attribute-timeout=0", "nodes": ["n3"]}]
+    assert difference["usual"]["nodes"] == ["n1", "n2", "n4"]
+    shown = site.iowatch("history", "show", verdict["session"])
+    assert "mount options of scratch --attribute-timeout=0 on node n3, none on the other 3 nodes" in shown.stdout

@@ -54,6 +54,7 @@ if TYPE_CHECKING:
         parse_json,
         summarise_samples,
     )
+    from iowatch.core.node_differences import NodeDifference, NodeGroup, find_node_differences
     from iowatch.core.runs import (
         ExpectedResult,
         MissingReason,

@@ -97,7 +97,7 @@ def print_session(
     console.print(_make_result_table(runs, with_partition))
     # What is to be known about the numbers.
     lines = (*_saturation_lines(runs), *_bandwidth_lines(runs), *_retest_lines(runs), *_extension_lines(runs))
-    for line in lines:
+    for line in (*lines, *_node_lines(runs)):
         console.print(line, markup=False, soft_wrap=True)
     for result in missing:
         missing_line = f"missing: {describe_run(result.key, with_partition)} {result.operation} {result.metric}"
@@ -144,6 +144,15 @@ def _saturation_lines(runs: Iterable[PrintedRun]) -> Iterator[str]:
         pressure = core.processor_saturation(printed.run.facts.document)
         if pressure is not None:
             yield f"{printed.run.name}, {printed.run.stack}: {format_saturation([pressure])}"
+
+
+def _node_lines(runs: Iterable[PrintedRun]) -> Iterator[str]:
+    """What was not the same on all nodes of a run."""
+    from iowatch.output.text.sessions import format_node_difference
+
+    for printed in runs:
+        for difference in core.find_node_differences(printed.run.facts.each_node):
+            yield f"nodes of {printed.run.name}, {printed.run.stack}, differ: {format_node_difference(difference)}"
 
 
 def _retest_lines(runs: Iterable[PrintedRun]) -> Iterator[str]:

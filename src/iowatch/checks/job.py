@@ -29,7 +29,6 @@ from iowatch.site import (
     system_names,
 )
 
-
 # Open MPI keeps a pointer that ranks share, which no benchmark uses, in a file that it removes and makes again at each
 # open. On nodes that remember the old entry of its name (GlusterFS, NFS), the open then waits for ever.
 _NO_SHARED_POINTER_FILE = 'export OMPI_MCA_sharedfp="${OMPI_MCA_sharedfp:-^lockedfile}"'

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.cluster import gluster
-from tests.cluster.conftest import ClusterSite
+from tests.cluster.site import ClusterSite
 
 pytestmark = pytest.mark.slow
 

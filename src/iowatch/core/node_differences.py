@@ -56,11 +56,35 @@ _LISTS = {"mount_options": "mount options of scratch", "writeback": "write-back 
 
 CLOCK_TOLERANCE_S = 2.0
 """Clocks that NTP keeps differ by milliseconds; dates of files and logs mean the same second."""
-# A node with more load than this above twice the median of the others, less than half of their memory, or a processor
-# pressure so much above theirs does something else than they do.
-_LOAD_MARGIN = 2.0
-_MEMORY_SHARE = 0.5
-_PRESSURE_MARGIN_PERCENT = 50.0
+
+
+@dataclass(frozen=True, slots=True)
+class _StateRule:
+    """When a state of a node is unusual: beyond `factor` times the median of the other nodes plus `margin`.
+
+    Attributes:
+        is_upper: whether larger values are unusual.
+    """
+
+    fact: str
+    label: str
+    factor: float
+    margin: float = 0.0
+    is_upper: bool = True
+
+    def finds_unusual(self, value: float, median: float) -> bool:
+        """Whether a value is unusual beside the median of the other nodes."""
+        limit = self.factor * median + self.margin
+        return value > limit if self.is_upper else value < limit
+
+
+# Such a node does something else than the others. Idle nodes differ by less.
+_STATES = (
+    _StateRule("load_1m", "load average", factor=2.0, margin=2.0),
+    _StateRule("memory_available_bytes", "available memory", factor=0.5, is_upper=False),
+    # In per cent of the time.
+    _StateRule("cpu_pressure", "processor pressure", factor=1.0, margin=50.0),
+)
 
 
 def find_node_differences(each_node: Mapping[str, Mapping[str, str]]) -> tuple[NodeDifference, ...]:
@@ -117,35 +141,33 @@ def _clock_differences(each_node: Mapping[str, Mapping[str, str]]) -> Iterator[N
 
 def _unusual_states(each_node: Mapping[str, Mapping[str, str]]) -> Iterator[NodeDifference]:
     """Load, memory and processor pressure of nodes that are far from the median of the others."""
-    rules = (
-        ("load_1m", "load average", lambda value, median: value > 2 * median + _LOAD_MARGIN),
-        ("memory_available_bytes", "available memory", lambda value, median: value < _MEMORY_SHARE * median),
-        ("cpu_pressure", "processor pressure", lambda value, median: value > median + _PRESSURE_MARGIN_PERCENT),
-    )
-    for fact, label, is_unusual in rules:
+    for rule in _STATES:
         values: dict[str, float] = {}
         for node, facts in sorted(each_node.items()):
-            value = _number(facts.get(fact))
+            value = _number(facts.get(rule.fact))
             if value is not None:
                 values[node] = value
         outliers: list[str] = []
+        ordered = sorted(values.values())
         for node, value in values.items():
-            others = [other_value for other, other_value in values.items() if other != node]
-            if others and is_unusual(value, statistics.median(others)):
+            others = ordered.copy()
+            others.remove(value)
+            if others and rule.finds_unusual(value, statistics.median(others)):
                 outliers.append(node)
         if outliers:
             usual_nodes = [node for node in values if node not in outliers]
-            yield _describe_states(fact, label, values, outliers, usual_nodes)
+            yield _describe_states(rule, values, outliers, usual_nodes)
 
 
 def _describe_states(
-    fact: str, label: str, values: Mapping[str, float], outliers: Sequence[str], usual_nodes: Sequence[str]
+    rule: _StateRule, values: Mapping[str, float], outliers: Sequence[str], usual_nodes: Sequence[str]
 ) -> NodeDifference:
-    groups = tuple(NodeGroup(_format_state(fact, values[node]), (node,)) for node in outliers)
+    groups = tuple(NodeGroup(_format_state(rule.fact, values[node]), (node,)) for node in outliers)
     if not usual_nodes:
-        return NodeDifference(fact, label, None, groups)
+        return NodeDifference(rule.fact, rule.label, None, groups)
     median = statistics.median(values[node] for node in usual_nodes)
-    return NodeDifference(fact, label, NodeGroup(_format_state(fact, median), tuple(usual_nodes)), groups)
+    usual = NodeGroup(_format_state(rule.fact, median), tuple(usual_nodes))
+    return NodeDifference(rule.fact, rule.label, usual, groups)
 
 
 def _format_state(fact: str, value: float) -> str:

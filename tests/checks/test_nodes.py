@@ -121,7 +121,7 @@ def test_clock_is_told_as_far_as_the_answers_allow(tmp_path: Path) -> None:
     assert (nodes["n2"]["clock_ahead_min_s"], nodes["n2"]["clock_ahead_max_s"]) == ("41.80", "42.30")
     assert nodes["n2"]["mount_options"] == "rw,relatime"
     assert nodes["n2"]["memory_available_bytes"] == str(2 * 2**20)
-    assert "lustre" not in nodes["n2"]
+    assert "file_system_client" not in nodes["n2"]
 
 
 def test_node_without_times_has_no_clock(tmp_path: Path) -> None:

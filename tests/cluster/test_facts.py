@@ -56,5 +56,7 @@ def test_node_with_other_mount_options_is_named(site: ClusterSite) -> None:
     difference = differing["difference"]
     assert difference["others"] == [{"value": "--attribute-timeout=0", "nodes": ["n3"]}]
     assert difference["usual"]["nodes"] == ["n1", "n2", "n4"]
+    # All have the same client.
+    assert not [nodes for nodes in verdict["differing_nodes"] if nodes["difference"]["fact"] == "file_system_client"]
     shown = site.iowatch("history", "show", verdict["session"])
     assert "mount options of scratch --attribute-timeout=0 on node n3, none on the other 3 nodes" in shown.stdout

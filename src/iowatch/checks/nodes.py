@@ -34,19 +34,21 @@ scratch=$(sed -nE "$row" /proc/self/mountinfo)
 row="s/^$id [^ ]+ [^ ]+ [^ ]+ [^ ]+ ([^ ]+) (.* )?- [^ ]+ [^ ]* (.*)/\1,\3/p"
 options=$(sed -nE "$row" /proc/self/mountinfo)
 client=
-case "$scratch" in *" fuse.glusterfs "*) client=$(timeout 5 cat "${scratch%% *}/.meta/cmdline") ;; esac
+meta="${scratch%% *}/.meta"
+case "$scratch" in *" fuse.glusterfs "*) client=$(timeout 5 cat "$meta/version" "$meta/cmdline") ;; esac
+version=$(echo "$client" | sed -n "s/.*\"Package Version\": \"\(.*\)\".*/GlusterFS \1/p")
 client=$(echo $client | grep -oE -- " --[a-z-]+(=[^ \"]*)?" | grep -vE "volfile|process-name|log-file|pid-file")
 loaded=$(timeout 20 ldd "$1")
 mpi=$(echo "$loaded" | sed -n "s/.*=> \(\/[^ ]*libmpi[^ ]*\) .*/\1/p" | head -n 1)
 [ -z "$mpi" ] || mpi="$(readlink -f "$mpi") ($(stat -L -c %s "$mpi") bytes)"
 libraries=$(echo "$loaded" | sed -nE "s/^[[:space:]]*(.* => )?(\/[^ ]*) \(0x.*/\2/p" | sort)
 libraries=$(timeout 20 sha256sum $libraries < /dev/null | sha256sum | cut -c 1-12)
-lustre=$(cat /sys/fs/lustre/version 2> /dev/null)
+case "$scratch" in *" lustre "*) version="Lustre $(cat /sys/fs/lustre/version)" ;; esac
 writeback=$(grep -s . /proc/sys/vm/dirty_* | sed "s|^.*/dirty_||; s/:/=/" | paste -s -d , -)
 load=$(cut -d " " -f 1 /proc/loadavg)
 memory=$(sed -nE "s/^(MemAvailable|Cached): *([0-9]+) kB/\2/p" /proc/meminfo | paste -s -d " " -)
 pressure=$(sed -nE "s/^some avg10=([^ ]+).*/\1/p" /proc/pressure/cpu 2> /dev/null)
-row=$(printf "\t%s" "$(date +%s.%N)" "$(uname -r)" "$lustre" "$libraries" "$options" "$(echo $client)" "$writeback")
+row=$(printf "\t%s" "$(date +%s.%N)" "$(uname -r)" "$version" "$libraries" "$options" "$(echo $client)" "$writeback")
 printf "%s\t%s\t%s%s\t%s\t%s\t%s\n" "$(uname -n)" "$scratch" "$mpi" "$row" "$load" "$memory" "$pressure"
 """
 
@@ -59,7 +61,7 @@ class NodeFacts:
         scratch: mount point, type and source of the file system of the scratch directory.
         mpi: path and size of the MPI library that the program loads; empty for a static one.
         clock: epoch seconds, when it answered.
-        lustre: version of its client of Lustre.
+        file_system_client: name and version of the client of GlusterFS or Lustre that has mounted scratch.
         libraries: digest of the files of all libraries that the program loads.
         mount_options: of scratch, without those that differ from client to client.
         writeback: `vm.dirty_*` as `ratio=20,…`.
@@ -70,7 +72,7 @@ class NodeFacts:
     mpi: str
     clock: str = ""
     kernel: str = ""
-    lustre: str = ""
+    file_system_client: str = ""
     libraries: str = ""
     mount_options: str = ""
     writeback: str = ""
@@ -113,7 +115,7 @@ def facts_of_nodes(stage: Path) -> dict[str, NodeFacts]:
 
 def _parse_fields(fields: Sequence[str]) -> NodeFacts:
     """The facts of one line, in the order in which the script prints them."""
-    scratch, mpi, clock, kernel, lustre, libraries, options, client, writeback, load, memory, pressure = fields
+    scratch, mpi, clock, kernel, version, libraries, options, client, writeback, load, memory, pressure = fields
     all_options = ",".join([options, *client.split()])
     mount_point = scratch.partition(" ")[0]
     memory_bytes = [str(int(amount) * KIB) for amount in memory.split() if amount.isdecimal()]
@@ -123,7 +125,7 @@ def _parse_fields(fields: Sequence[str]) -> NodeFacts:
         mpi=mpi,
         clock=clock,
         kernel=kernel,
-        lustre=lustre,
+        file_system_client=version,
         libraries=libraries,
         mount_options=compared_facts.comparable_mount_options(mount_point, all_options),
         writeback=writeback,

@@ -51,7 +51,7 @@ class NodeDifference:
 
 
 # Texts that must be equal, and what they are called. The second ones are lists `a,b=1`: only what differs is shown.
-_TEXTS = {"kernel": "kernel", "lustre": "Lustre client", "libraries": "libraries (SHA-256)"}
+_TEXTS = {"kernel": "kernel", "file_system_client": "client of the file system", "libraries": "libraries (SHA-256)"}
 _LISTS = {"mount_options": "mount options of scratch", "writeback": "write-back settings (vm.dirty_*)"}
 
 CLOCK_TOLERANCE_S = 2.0

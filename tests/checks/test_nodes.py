@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import platform
 import subprocess
@@ -47,14 +48,22 @@ def test_node_tells_its_scratch_and_its_mpi(tmp_path: Path) -> None:
     )
     identity = storage.find_identity(scratch)
     assert identity is not None
-    assert each_node_fact(tmp_path) == {
-        "each_node": {
-            platform.node(): {
-                "scratch": f"{identity.mount} {identity.type} {identity.source}",
-                "mpi": f"{library} (5 bytes)",
-            }
-        }
-    }
+    facts = each_node_fact(tmp_path)["each_node"][platform.node()]
+    assert facts["scratch"] == f"{identity.mount} {identity.type} {identity.source}"
+    assert facts["mpi"] == f"{library} (5 bytes)"
+    # Independent of the script: Python's view of this node.
+    assert facts["kernel"] == platform.release()
+    listed = f"{hashlib.sha256(b'12345').hexdigest()}  {library}\n"
+    assert facts["libraries"] == hashlib.sha256(listed.encode()).hexdigest()[:12]
+    assert f"ratio={Path('/proc/sys/vm/dirty_ratio').read_text().strip()}" in facts["writeback"].split(",")
+    assert facts["mount_options"].split(",")[0] in ("rw", "ro")
+    assert 0 <= float(facts["load_1m"]) < 10_000
+    meminfo = dict(row.split(":") for row in Path("/proc/meminfo").read_text().splitlines())
+    available = 1024 * int(meminfo["MemAvailable"].split()[0])
+    assert int(facts["memory_available_bytes"]) == pytest.approx(available, rel=0.3)
+    # The node is the first one itself: its clock is between the two looks at it.
+    assert float(facts["clock_ahead_min_s"]) <= 0 <= float(facts["clock_ahead_max_s"])
+    assert len((tmp_path / "iowatch.nodes").read_text()) < 1000
 
 
 @pytest.mark.parametrize("variable", ["SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID"])
@@ -100,3 +109,21 @@ def test_differing_node_explains_a_program_that_fails(tmp_path: Path) -> None:
     )
     (tmp_path / "iowatch.nodes").unlink()
     assert read_output(run, job).reason == "the program was not started or did not end"
+
+
+def test_clock_is_told_as_far_as_the_answers_allow(tmp_path: Path) -> None:
+    """The nodes were asked at 100.0, the last answer was there at 100.5 by the first node's clock."""
+    (tmp_path / "iowatch.nodes.times").write_text("100.0\n100.5\n")
+    rest = "\t6.1\t\tab12\trw,relatime,addr=10.0.0.2\t\tratio=20\t0.5\t2048 1024\t1.5\n"
+    (tmp_path / "iowatch.nodes").write_text(f"n1\t{LUSTRE}\t\t100.2{rest}n2\t{LUSTRE}\t\t142.3{rest}")
+    nodes = each_node_fact(tmp_path)["each_node"]
+    assert (nodes["n1"]["clock_ahead_min_s"], nodes["n1"]["clock_ahead_max_s"]) == ("-0.30", "0.20")
+    assert (nodes["n2"]["clock_ahead_min_s"], nodes["n2"]["clock_ahead_max_s"]) == ("41.80", "42.30")
+    assert nodes["n2"]["mount_options"] == "rw,relatime"
+    assert nodes["n2"]["memory_available_bytes"] == str(2 * 2**20)
+    assert "file_system_client" not in nodes["n2"]
+
+
+def test_node_without_times_has_no_clock(tmp_path: Path) -> None:
+    (tmp_path / "iowatch.nodes").write_text(f"n1\t{LUSTRE}\t\t100.2\t6.1\t\t\t\t\t\t\t\t\n")
+    assert each_node_fact(tmp_path) == {"each_node": {"n1": {"scratch": LUSTRE, "mpi": "", "kernel": "6.1"}}}

@@ -2,7 +2,9 @@
 
 Lustre, Storage Scale (GPFS), NFS and InfiniBand are not on this machine: their texts have the form that `lctl`, `lfs`,
 `mmpmon`, `mmlsdisk` and the kernel print (Lustre manual 2.x section 20; IBM documentation of `fs_io_s` and `-Y`;
-mountstats(8)), with numbers of our own, from which the expected values are added up by hand.
+mountstats(8)), with numbers of our own, from which the expected values are added up by hand. GlusterFS 10.3 and
+ceph-fuse 16.2.15 ran on this machine: their texts are what they printed, shortened. The client of Ceph in the kernel
+(fs/ceph/debugfs.c of Linux) and BeeGFS (client_module/source/filesystem/ProcFsHelper.c) have the form of these sources.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ import pytest
 
 from iowatch.core import COVARIATES, get_covariate
 from iowatch.site import CovariateSettings, covariates
+from iowatch.site.compared_facts import COMPARED_FACTS
 from iowatch.site.system import PrometheusSettings
 
 NONE = CovariateSettings()
@@ -117,6 +120,10 @@ req_waittime              50 samples [usec] 60 5000 1000000 789
 write_bytes               4 samples [bytes] 4096 1048576 500000 99
 mdc.scratch-MDT0000-mdc-ffff9d.stats=
 req_waittime              7 samples [usec] 60 5000 500000 789
+osc.scratch-OST0000-osc-ffff9d.ost_server_uuid=scratch-OST0000_UUID\tFULL
+osc.scratch-OST0001-osc-ffff9d.ost_server_uuid=scratch-OST0001_UUID\tDISCONN
+osc.scratch-OST0002-osc-ffff9d.ost_server_uuid=scratch-OST0002_UUID\tFULL\tDEACTIVATED
+mdc.scratch-MDT0000-mdc-ffff9d.mds_server_uuid=scratch-MDT0000_UUID\tIDLE
 osc.scratch-OST0000-osc-ffff9d.max_rpcs_in_flight=8
 osc.scratch-OST0001-osc-ffff9d.max_rpcs_in_flight=8
 osc.scratch-OST0002-osc-ffff9d.max_rpcs_in_flight=16
@@ -159,6 +166,133 @@ mmlsdisk::0:1:::nsd1:nsd:512:1:yes:yes:ready:up:
 mmlsdisk::0:1:::nsd2:nsd:512:1:yes:yes:ready:down:
 mmlsdisk::0:1:::nsd3:nsd:512:1:yes:yes:suspended:up:
 """
+GLUSTER = """\
+{
+  "Cmdlinestr": "/usr/sbin/glusterfs --attribute-timeout=0 --process-name fuse --volfile-server=s1 /sc"
+}volume scratch-client-0
+    type protocol/client
+    option client-version 10.3
+end-volume
+
+volume scratch-client-1
+    type protocol/client
+    option client-version 10.3
+end-volume
+
+volume scratch-dht
+    type cluster/distribute
+    option lock-migration off
+    subvolumes scratch-client-0 scratch-client-1
+end-volume
+
+volume scratch-write-behind
+    type performance/write-behind
+    option cache-size 4MB
+    subvolumes scratch-dht
+end-volume
+
+volume meta-autoload
+    type meta
+    subvolumes scratch-write-behind
+end-volume
+
+[xlator.protocol.client.scratch-client-0.priv]
+fd.0.remote_fd = 0
+connected = 1
+total_bytes_read = 8000
+ping_timeout = 42
+total_bytes_written = 11000
+ping_msgs_sent = 1
+msgs_sent = 33
+[xlator.protocol.client.scratch-client-1.priv]
+connected = 0
+total_bytes_read = 700
+ping_timeout = 42
+total_bytes_written = 900
+[scratch-client-0.latency]
+scratch-client-0.latency.WRITE = AVG:471367.959596 CNT:99 TOTAL:46000000 MIN:169686 MAX:2148016
+scratch-client-0.latency.FLUSH = AVG:384545.750000 CNT:4 TOTAL:1500000 MIN:126957 MAX:920017
+[scratch-client-1.latency]
+scratch-client-1.latency.READ = AVG:1000.000000 CNT:1 TOTAL:500000 MIN:1000 MAX:1000
+scratch-client-1.latency.LOOKUP = AVG:575152.130435 CNT:23 TOTAL:12000000 MIN:143117 MAX:1556534
+"""
+GLUSTER_SETTINGS = {
+    "setting:mount.attribute-timeout": "0",
+    "setting:bricks": "2",
+    "setting:cluster/distribute": "on",
+    "setting:cluster/distribute.lock-migration": "off",
+    "setting:performance/write-behind": "on",
+    "setting:performance/write-behind.cache-size": "4MB",
+    "setting:performance/read-ahead": "off",
+    "setting:performance/readdir-ahead": "off",
+    "setting:performance/io-cache": "off",
+    "setting:performance/io-threads": "off",
+    "setting:performance/quick-read": "off",
+    "setting:performance/open-behind": "off",
+    "setting:performance/md-cache": "off",
+    "setting:performance/nl-cache": "off",
+    "setting:protocol/client.client-version": "10.3",
+}
+CEPH_FUSE = """\
+{
+    "AsyncMessenger::Worker-0": {"msgr_recv_bytes": 1270, "msgr_send_bytes": 9831995},
+    "AsyncMessenger::Worker-1": {"msgr_recv_bytes": 4352, "msgr_send_bytes": 480},
+    "client": {
+        "reply": {
+            "avgcount": 12,
+            "sum": 0.014088830,
+            "avgtime": 0.001174069
+        },
+        "rdops": 0,
+        "writeavg": 0.000133306,
+        "rdops": 150
+    },
+    "objecter": {"op_active": 0, "op_send": 7, "op_resend": 2, "op": 5, "op_r": 0, "op_w": 5}
+}
+"""
+CEPH_SETTINGS = """\
+    "client_cache_size": "16384",
+    "client_oc": "true",
+    "fuse_disable_pagecache": "false",
+"""
+CEPH_STATUS = (
+    '{"fsid":"c3f60a03","health":{"status":"HEALTH_WARN","checks":{"OSD_DOWN":{"severity":"HEALTH_WARN"},'
+    '"MON_DISK_LOW":{"severity":"HEALTH_WARN"}},"mutes":[]},"osdmap":{"epoch":11,"num_osds":4,"num_up_osds":3}}\n'
+)
+CEPH = """\
+item                               total
+------------------------------------------
+opened files  / total inodes       0 / 4
+
+item          total       avg_lat(us)     min_lat(us)     max_lat(us)     stdev(us)
+-----------------------------------------------------------------------------------
+read          10          2000            0               0               0
+write         5           400000          824797          1092343         103476
+metadata      79          10000           1572            114572          13262
+
+item          total       avg_sz(bytes)   min_sz(bytes)   max_sz(bytes)  total_sz(bytes)
+----------------------------------------------------------------------------------------
+read          10          4096            4096            4096            40960
+write         5           4194304         4194304         4194304         20971520
+
+item          total           miss            hit
+-------------------------------------------------
+caps          4               0               130
+"""
+CEPH = "".join(f"/sys/kernel/debug/ceph/c3f6.client4142/metrics:{line}\n" for line in CEPH.splitlines())
+BEEGFS_CLIENT = "/proc/fs/beegfs/1A2B-65600000-n1"
+BEEGFS = f"""\
+{BEEGFS_CLIENT}/config:cfgFile = /etc/beegfs/beegfs-client.conf
+{BEEGFS_CLIENT}/config:connMaxInternodeNum = 12
+{BEEGFS_CLIENT}/config:connAuthFile = /etc/beegfs/connauth
+{BEEGFS_CLIENT}/config:tuneFileCacheType = buffered
+{BEEGFS_CLIENT}/config:tunePreferredMetaFile =\x20
+{BEEGFS_CLIENT}/storage_target_state:[Target ID: 101] @ storage1 [ID: 1]: Online / Good\x20
+{BEEGFS_CLIENT}/storage_target_state:[Target ID: 102] @ storage2 [ID: 2]: Probably-offline / Needs-resync\x20
+{BEEGFS_CLIENT}/meta_target_state:[Target ID: 1] @ meta1 [ID: 1]: Online / Good\x20
+{BEEGFS_CLIENT}/netbench_mode:0
+{BEEGFS_CLIENT}/netbench_mode:# Enabled netbench_mode (=1) means that storage servers will not read from or
+"""
 IB = "/sys/class/infiniband/mlx5_0/ports/1/counters"
 
 
@@ -174,6 +308,7 @@ IB = "/sys/class/infiniband/mlx5_0/ports/1/counters"
                 "client_data_ops": 150.0,
                 "client_metadata_ops": 7.0,
                 "client_wait_s": 3.5,
+                "targets_disconnected": 2.0,
                 "setting:osc.*.max_rpcs_in_flight": "8 (2), 16 (1)",
                 "setting:llite.*.max_read_ahead_mb": "64",
             },
@@ -219,6 +354,71 @@ IB = "/sys/class/infiniband/mlx5_0/ports/1/counters"
             },
         ),
         ("gpfs-disks", MMLSDISK, {"targets": 3.0, "targets_down": 2.0}),
+        (
+            "gluster",
+            GLUSTER,
+            {
+                "client_read_bytes": 8700.0,
+                "client_written_bytes": 11900.0,
+                "client_data_ops": 100.0,
+                "client_metadata_ops": 27.0,
+                "client_wait_s": pytest.approx(0.06),
+                "targets": 1.0,
+                "targets_down": 1.0,
+                **GLUSTER_SETTINGS,
+            },
+        ),
+        # A connection that was being changed: without its counters the totals would look reset.
+        ("gluster", GLUSTER.replace("connected = 0", ""), GLUSTER_SETTINGS),
+        (
+            "ceph-fuse",
+            CEPH_FUSE,
+            {
+                "client_read_bytes": 5622.0,
+                "client_written_bytes": 9832475.0,
+                "client_data_ops": 5.0,
+                "client_metadata_ops": 12.0,
+                "client_retransmissions": 2.0,
+            },
+        ),
+        (
+            "ceph-settings",
+            CEPH_SETTINGS,
+            {
+                "setting:client_cache_size": "16384",
+                "setting:client_oc": "true",
+                "setting:fuse_disable_pagecache": "false",
+            },
+        ),
+        (
+            "ceph-version",
+            '        "ceph_version": "ceph version 16.2.15 (618f440892) pacific (stable)",\n',
+            {"setting:ceph_version": "16.2.15"},
+        ),
+        ("ceph-cluster", CEPH_STATUS, {"targets": 3.0, "targets_down": 1.0, "health_checks": 2.0}),
+        (
+            "ceph",
+            CEPH,
+            {
+                "client_read_bytes": 40960.0,
+                "client_written_bytes": 20971520.0,
+                "client_data_ops": 15.0,
+                "client_metadata_ops": 79.0,
+                "client_wait_s": pytest.approx(0.02 + 2.0 + 0.79),
+            },
+        ),
+        (
+            "beegfs",
+            BEEGFS,
+            {
+                "setting:connMaxInternodeNum": "12",
+                "setting:tuneFileCacheType": "buffered",
+                "setting:tunePreferredMetaFile": "none",
+                "setting:netbench_mode": "0",
+                "targets": 2.0,
+                "targets_down": 1.0,
+            },
+        ),
         ("jobs", "Jobs pending:   17\nJobs running:   205\n", {"jobs_pending": 17.0, "jobs_running": 205.0}),
         ("own-nodes", "3\n", {"jobs_own_nodes": 2.0}),
         (
@@ -275,9 +475,80 @@ def test_lustre_is_asked_for_its_own_file_system(tmp_path: Path) -> None:
     )
     script = covariates.snapshot_script(settings).replace("/proc/self/mountinfo", str(mounts))
     found = covariates.parse_snapshot(take_snapshot(stage, tmp_path, settings, script), settings)
-    patterns = "llite.scratch-*.stats osc.scratch-*.stats mdc.scratch-*.stats osc.*.max_rpcs_in_flight"
-    assert (tmp_path / "asked").read_text() == f"get_param {patterns}\n"
+    statistics = "llite.scratch-*.stats osc.scratch-*.stats mdc.scratch-*.stats"
+    states = "osc.scratch-*.ost_server_uuid mdc.scratch-*.mds_server_uuid"
+    asked = (tmp_path / "asked").read_text()
+    assert asked == f"get_param {statistics} {states} osc.scratch-*.max_rpcs_in_flight\n"
     assert found["setting:osc.*.max_rpcs_in_flight"] == "8"
+
+
+def take_snapshot_on(kernel_type: str, tmp_path: Path, target: Path, options: str = "rw", **paths: Path) -> str:
+    """Take a snapshot where the temporary directory seems to be a mount of another type at `target`.
+
+    Args:
+        paths: replacements of absolute paths in the script, by their names with `_` for `/`.
+    """
+    mounts = tmp_path / "mountinfo"
+    number = next(
+        line.split()[0]
+        for line in Path("/proc/self/mountinfo").read_text().splitlines()
+        if line.split()[4] == str(mount_of(tmp_path))
+    )
+    escaped = str(target).replace(" ", "\\040")
+    mounts.write_text(f"{number} 1 0:44 / {escaped} rw shared:1 - {kernel_type} server {options}\n")
+    script = covariates.snapshot_script(NONE).replace("/proc/self/mountinfo", str(mounts))
+    for name, path in paths.items():
+        script = script.replace(name.replace("_", "/"), str(path))
+    return take_snapshot(tmp_path / "stage", tmp_path, NONE, script)
+
+
+def test_client_of_glusterfs_is_asked_by_its_mount(tmp_path: Path) -> None:
+    """The mount's directory `.meta`; passwords of its connections are not written to the snapshot."""
+    mount = tmp_path / "a mount"
+    graph = mount / ".meta" / "graphs" / "active"
+    for number, state in enumerate(("connected = 1", "connected = 1")):
+        (graph / f"scratch-client-{number}").mkdir(parents=True)
+        (graph / f"scratch-client-{number}" / "private").write_text(f"{state}\ntotal_bytes_read = 5\n")
+        (graph / f"scratch-client-{number}" / "profile").write_text("")
+    (mount / ".meta" / "cmdline").write_text('{\n  "Cmdlinestr": "/usr/sbin/glusterfs --entry-timeout=0 /a"\n}')
+    volfile = "".join(
+        f"volume scratch-client-{number}\n    type protocol/client\n    option username u-{number}\n"
+        f"    option password secret-{number}\n    option event-threads 4\nend-volume\n"
+        for number in (0, 1)
+    )
+    (graph / "volfile").write_text(volfile + "volume scratch-io-cache\n    type performance/io-cache\nend-volume\n")
+    text = take_snapshot_on("fuse.glusterfs", tmp_path, mount)
+    assert "secret" not in text
+    found = covariates.parse_snapshot(text, NONE)
+    assert (found["targets"], found["targets_down"], found["client_read_bytes"]) == (2, 0, 10.0)
+    assert found["setting:mount.entry-timeout"] == "0"
+    assert found["setting:protocol/client.event-threads"] == "4"
+    assert (found["setting:performance/io-cache"], found["setting:performance/write-behind"]) == ("on", "off")
+
+
+def test_client_of_beegfs_is_that_of_the_mount(tmp_path: Path) -> None:
+    for client, cache in (("1-n1", "native"), ("2-n1", "buffered")):
+        directory = tmp_path / "proc" / client
+        directory.mkdir(parents=True)
+        (directory / "config").write_text(f"cfgFile = /etc/{client}.conf\ntuneFileCacheType = {cache}\n")
+        (directory / "storage_target_state").write_text("[Target ID: 1] @ s [ID: 1]: Offline / Good \n")
+    options = "rw,cfgFile=/etc/2-n1.conf,_netdev"
+    text = take_snapshot_on("beegfs", tmp_path, tmp_path, options, _proc_fs_beegfs=tmp_path / "proc")
+    found = covariates.parse_snapshot(text, NONE)
+    assert found["setting:tuneFileCacheType"] == "buffered"
+    assert (found["targets"], found["targets_down"]) == (0, 1)
+
+
+def test_program_that_hangs_is_a_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Settings that were not read in time must not look like removed ones."""
+    monkeypatch.setattr(covariates, "_PROGRAM_LIMIT_S", 0.2)
+    stage = tmp_path / "stage"
+    write_program(stage, "stat", "exec sleep 60")
+    text = take_snapshot(stage, tmp_path)
+    (stage / "iowatch.covariates.after").write_text(text)
+    facts = covariates.read_snapshots(stage, NONE)
+    assert facts["covariates"]["missing"]["before"] == "space: no answer within 0.2 s"
+    assert COMPARED_FACTS["file_system_settings"].read(facts) is None
 
 
 def mount_of(path: Path) -> Path:
@@ -336,5 +607,6 @@ def test_silent_prometheus_is_asked_once() -> None:
 def test_every_recorded_name_is_in_the_table() -> None:
     """A name that is not in it would be recorded and never used."""
     sections = {"lustre": LUSTRE, "lfs": LFS_DF, "nfs": NFS, "gpfs": GPFS, "gpfs-disks": MMLSDISK}
+    sections |= {"gluster": GLUSTER, "ceph-fuse": CEPH_FUSE, "ceph-cluster": CEPH_STATUS, "beegfs": BEEGFS}
     found = covariates.parse_snapshot("".join(f"== {name}\n{text}" for name, text in sections.items()), NONE)
     assert {name.split(":")[0] for name in found} <= COVARIATES.keys()

@@ -55,6 +55,7 @@ if TYPE_CHECKING:
         parse_json,
         summarise_samples,
     )
+    from iowatch.core.node_differences import NodeDifference, NodeGroup, find_node_differences
     from iowatch.core.node_times import NODE_TIMES_FACT, NodeTimes, Quartiles, reduce_node_times
     from iowatch.core.runs import (
         ExpectedResult,

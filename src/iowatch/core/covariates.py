@@ -69,6 +69,8 @@ def _all_covariates() -> tuple[Covariate, ...]:
         ("target_inodes_free_min", "", "free inodes of the target with fewest"),
         ("targets", "", "targets that answered"),
         ("targets_down", "", "targets that are not up"),
+        ("targets_disconnected", "", "targets to which the node has no connection"),
+        ("health_checks", "", "warnings and errors that the file system reports"),
         ("jobs_running", "", "jobs running on the system"),
         ("jobs_pending", "", "jobs waiting on the system"),
         ("jobs_own_nodes", "", "other jobs on the nodes of the run"),

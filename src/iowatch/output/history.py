@@ -97,7 +97,7 @@ def print_session(
     console.print(_make_result_table(runs, with_partition))
     # What is to be known about the numbers.
     lines = [*_saturation_lines(runs), *_bandwidth_lines(runs), *_slow_node_lines(runs)]
-    lines += [*_retest_lines(runs), *_extension_lines(runs)]
+    lines += [*_retest_lines(runs), *_extension_lines(runs), *_node_lines(runs)]
     for line in lines:
         console.print(line, markup=False, soft_wrap=True)
     for result in missing:
@@ -154,6 +154,15 @@ def _slow_node_lines(runs: Iterable[PrintedRun]) -> Iterator[str]:
     for printed in runs:
         for line in slow_node_lines(printed.run.facts):
             yield f"slow node of {printed.run.name}, {printed.run.stack}: {line}"
+
+
+def _node_lines(runs: Iterable[PrintedRun]) -> Iterator[str]:
+    """What was not the same on all nodes of a run."""
+    from iowatch.output.text.sessions import format_node_difference
+
+    for printed in runs:
+        for difference in core.find_node_differences(printed.run.facts.each_node):
+            yield f"nodes of {printed.run.name}, {printed.run.stack}, differ: {format_node_difference(difference)}"
 
 
 def _retest_lines(runs: Iterable[PrintedRun]) -> Iterator[str]:

@@ -12,11 +12,13 @@ from iowatch.core import (
     DAY_S,
     METRICS,
     InputError,
+    NodeDifference,
     ProblemKind,
     RunKey,
     RunProblem,
     UnplannedRun,
     artefacts,
+    find_node_differences,
     format_count,
     format_number,
     headline_metrics,
@@ -82,6 +84,15 @@ class SaturatedRun:
 
 
 @dataclass(frozen=True, slots=True)
+class DifferingNodes:
+    """What was not the same on all nodes of runs on several nodes, and in how many runs of a partition."""
+
+    partition: str
+    difference: NodeDifference
+    runs: int
+
+
+@dataclass(frozen=True, slots=True)
 class RetestedResult:
     """Best values of one result in the first run and in its retest, in the unit of its metric."""
 
@@ -117,6 +128,7 @@ class Verdict:
         repeated: number of runs that were repeated because a change is suspected.
         retests: where and when each retest ran, and what it measured.
         saturated: runs on nodes whose processors others used; `run_count` is that of all runs of the session.
+        differing_nodes: what differed between nodes without failing a run.
         references: results outside the bounds of their references, and invalid references.
         outside_usual: results without a reference that are outside the usual range of their series; `changes` has those
             whose loss is unusual.
@@ -158,6 +170,7 @@ class Verdict:
     install_commands: tuple[str, ...] = ()
     published: tuple[PublishedFigure, ...] = ()
     next_step: NightlySchedule | None = None
+    differing_nodes: tuple[DifferingNodes, ...] = ()
 
     @property
     def has_several_partitions(self) -> bool:
@@ -253,6 +266,7 @@ def assess_session(history: History, summary: SessionSummary) -> Verdict:
         problems=_store_problems(history, session, problems),
         published=headlines.published,
         next_step=suggest_schedule(history, session),
+        differing_nodes=_differing_nodes(runs),
     )
 
 
@@ -273,6 +287,20 @@ def _saturated_runs(runs: Sequence[RunRow]) -> tuple[SaturatedRun, ...]:
         if pressure is not None:
             saturated.append(SaturatedRun(run.partition, run.stack, run.name, pressure))
     return tuple(saturated)
+
+
+def _differing_nodes(runs: Sequence[RunRow]) -> tuple[DifferingNodes, ...]:
+    """The differences between nodes; what differs on the same nodes of several runs is one of them."""
+    found: dict[tuple[str, str, tuple[str, ...]], DifferingNodes] = {}
+    for run in runs:
+        for difference in find_node_differences(run.facts.each_node):
+            key = (run.partition, difference.fact, difference.outliers)
+            earlier = found.get(key)
+            if earlier is None:
+                found[key] = DifferingNodes(run.partition, difference, 1)
+            else:
+                found[key] = replace(earlier, runs=earlier.runs + 1)
+    return tuple(found.values())
 
 
 def _quarantine_problems(history: History, system: str) -> list[str]:

@@ -98,9 +98,13 @@ _SETTING = "setting:"
 
 
 def _read_settings(document: Mapping[str, Any]) -> FactValues | None:
-    """Settings of the file system among the covariates: read-ahead, commit interval, parameters of Lustre."""
+    """Settings of the file system among the covariates: read-ahead, commit interval, settings of its client.
+
+    None where a program did not answer: settings that could not be read have not been removed.
+    """
     recorded = recorded_covariates(document, "before")
-    if not recorded:
+    missing = section_of(section_of(document, "covariates"), "missing")
+    if not recorded or "before" in missing:
         return None
     settings: dict[str, str] = {}
     for name, value in recorded.items():
@@ -155,8 +159,18 @@ _LAYERS = ("lowerdir", "upperdir", "workdir")
 def _read_mount_options(document: Mapping[str, Any]) -> FactValues | None:
     """Options of the mount and of the file system, each an item; a flag has the value `set`."""
     mount_point, _, text = str(section_of(document, "machine").get("mount_options") or "").partition(" ")
-    if not text:
-        return None
+    return _split_mount_options(mount_point, text) if text else None
+
+
+def comparable_mount_options(mount_point: str, text: str) -> str:
+    """Return the options of a mount without those that contain the client, the mount or the user."""
+    options: list[str] = []
+    for name, value in _split_mount_options(mount_point, text).items():
+        options.append(name if value == "set" else f"{name}={value}")
+    return ",".join(options)
+
+
+def _split_mount_options(mount_point: str, text: str) -> dict[str, str]:
     left_out = [*_OPTIONS_OF_CLIENT]
     # The root of a container: each container has layers of its own.
     if mount_point == "/":

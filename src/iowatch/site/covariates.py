@@ -41,7 +41,12 @@ show() {
     local file lines
     for file; do mapfile -t lines < "$file" && printf '%s\n' "${lines[@]/#/$file:}"; done
 }
-try() { echo "== $1"; shift; command -v "$1" > /dev/null && timeout LIMIT "$@"; }
+try() {
+    local section=$1; shift
+    echo "== $section"
+    command -v "$1" > /dev/null || return
+    timeout LIMIT "$@" || [ $? != 124 ] || echo "== hung $section"
+}
 echo "== time"; echo "${EPOCHREALTIME:-$(date +%s.%N)}"
 echo "== node"; show /proc/loadavg /proc/meminfo /proc/stat /proc/pressure/io /proc/pressure/cpu
 echo "== network"
@@ -66,23 +71,98 @@ ext4) show "/proc/fs/ext4/${source##*/}/options" ;;
 nfs*) echo "== nfs"; target=$target awk '$1 == "device" {on = $5 == ENVIRON["target"]} on' /proc/self/mountstats ;;
 lustre)
     name=${source##*:/}; name=${name%%/*}
-    try lustre lctl get_param "llite.$name-*.stats" "osc.$name-*.stats" "mdc.$name-*.stats" PARAMETERS
+    try lustre lctl get_param "llite.$name-*.stats" "osc.$name-*.stats" "mdc.$name-*.stats" \
+        "osc.$name-*.ost_server_uuid" "mdc.$name-*.mds_server_uuid" PARAMETERS
     try lfs lfs df "$1"
     try lfs-inodes lfs df -i "$1" ;;
 gpfs)
     try gpfs mmpmon -p <<< fs_io_s | grep -E "^==| _fs_ ${source##*/} "
     try gpfs-disks mmlsdisk "${source##*/}" -Y ;;
+fuse.glusterfs)
+    # The client's own view, which every account may read. Options of connections have passwords.
+    printf -v target "${target//%/%%}"
+    try gluster sh -c 'cd "$1/.meta/graphs/active" && cat ../../cmdline volfile *-client-*/private *-client-*/profile' \
+        sh "$target" |
+        awk '/^ *type / {type = $2} !/^ *option / || type !~ "^protocol/" || $2 ~ "^(CONNECTION_OPTIONS)$"' ;;
+fuse.ceph-fuse)
+    for socket in /run/ceph/*client*.asok; do
+        # Of root, as the client is.
+        [ -w "$socket" ] || continue
+        status=$(timeout LIMIT ceph --admin-daemon "$socket" status)
+        [[ $status == *"\"mount_point\": \"$target\""* ]] || continue
+        try ceph-fuse ceph --admin-daemon "$socket" perf dump
+        try ceph-settings ceph --admin-daemon "$socket" config show | grep -E '^==|^ *"(CEPH_OPTIONS)":'
+        echo "== ceph-version"; grep ceph_version <<< "$status"
+        break
+    done ;;
+ceph)
+    # Of root. Which of several clients belongs to the mount cannot be told.
+    clients=(/sys/kernel/debug/ceph/*.client*)
+    echo "== ceph"
+    [ ${#clients[@]} != 1 ] || show "$clients/metrics" "$clients"/metrics/{latency,size} ;;
+beegfs)
+    for path in /proc/fs/beegfs/*/config; do
+        [[ ,${rest##* }, == *",cfgFile=$(sed -n 's/^cfgFile = //p' "$path"),"* ]] || continue
+        echo "== beegfs"
+        show "$path" "${path%config}"{storage_target_state,meta_target_state,netbench_mode}
+    done ;;
+esac
+case $type in *ceph*)
+    for keyring in /etc/ceph/*.keyring; do
+        [ -r "$keyring" ] || continue
+        id=${keyring##*client.}
+        try ceph-cluster ceph --id "${id%.keyring}" -s -f json
+        break
+    done ;;
 esac
 try space stat -f -c "%S %b %f %a %d" "$1"
 echo "== end"
 """
 
 
+# Options of a connection of GlusterFS that are recorded.
+_CONNECTION_OPTIONS = (
+    "client-version",
+    "event-threads",
+    "filter-O_DIRECT",
+    "ping-timeout",
+    "send-gids",
+    "strict-locks",
+    "transport-type",
+    "transport.address-family",
+    "transport.socket.ssl-enabled",
+    "transport.tcp-user-timeout",
+)
+# Settings of ceph-fuse that change its speed, as regular expressions.
+_CEPH_OPTIONS = (
+    "client_cache_size",
+    "client_oc",
+    "client_oc_(max_dirty|max_dirty_age|max_objects|size|target_dirty)",
+    "client_readahead_(max_bytes|max_periods|min)",
+    "client_(debug_force_sync_read|force_lazyio|dirsize_rbytes)",
+    "fuse_(big_writes|disable_pagecache|max_write|multithreaded|splice_[a-z]+)",
+    "objecter_inflight_(op_bytes|ops)",
+    "ms_(crc_data|type|async_op_threads)",
+)
+
+
 def snapshot_script(settings: CovariateSettings) -> str:
     """Return the script that prints a snapshot; bash. Its arguments are the scratch directory and the side."""
+    parameters: list[str] = []
+    for pattern in settings.lustre_parameters:
+        # A client may have mounted several file systems: `*` are the devices of that of the scratch directory.
+        own_pattern = re.sub(r"^(\w+)\.\*\.", r"\1.$name-*.", pattern)
+        parameters.append(f'"{own_pattern}"')
+    body = _SCRIPT
+    for placeholder, text in (
+        ("LIMIT", str(_PROGRAM_LIMIT_S)),
+        ("CONNECTION_OPTIONS", "|".join(_CONNECTION_OPTIONS)),
+        ("CEPH_OPTIONS", "|".join(_CEPH_OPTIONS)),
+        ("PARAMETERS", " ".join(parameters)),
+    ):
+        body = body.replace(placeholder, text)
     counters = shlex.quote("|".join(settings.network_counters))
-    body = _SCRIPT.replace("LIMIT", str(_PROGRAM_LIMIT_S))
-    return f"COUNTERS={counters}" + body.replace("PARAMETERS", shlex.join(settings.lustre_parameters))
+    return f"COUNTERS={counters}" + body
 
 
 def snapshot_command(directory: str, side: Side) -> str:
@@ -121,6 +201,11 @@ def parse_snapshot(text: str, settings: CovariateSettings) -> Snapshot:
 def is_complete_snapshot(text: str) -> bool:
     """Return whether the script printed everything in time."""
     return "\n== end" in text
+
+
+def hung_programs(text: str) -> list[str]:
+    """Return the sections of a snapshot whose program did not end in time."""
+    return re.findall(r"(?m)^== hung (\S+)$", text)
 
 
 _Lines = Sequence[str]
@@ -218,12 +303,17 @@ def _read_lustre(lines: _Lines, patterns: Sequence[str]) -> _Values:
     totals: dict[tuple[str, str], float] = defaultdict(float)
     parameters: dict[str, Counter[str]] = {}
     device = ""
+    disconnected: list[bool] = []
     for line in lines:
         words = line.split()
         header = re.match(r"(\w+)\.\S+\.stats=$", line)
+        server = re.match(r"(?:osc|mdc)\.\S+\.(?:ost|mds)_server_uuid=\S+\t(.+)$", line)
         parameter = re.match(r"([^\s=]+)=(.+)$", line)
         if header:
             device = header[1]
+        elif server:
+            # State of the import, and `DEACTIVATED` behind it; IDLE connects with the next request.
+            disconnected.append(server[1].strip() not in ("FULL", "IDLE"))
         elif parameter:
             for pattern in patterns:
                 if fnmatchcase(parameter[1], pattern):
@@ -235,6 +325,8 @@ def _read_lustre(lines: _Lines, patterns: Sequence[str]) -> _Values:
             if counter == "req_waittime":
                 totals[device, "requests"] += count
     yield from _lustre_totals(totals)
+    if disconnected:
+        yield "targets_disconnected", sum(disconnected)
     for pattern, counts in parameters.items():
         yield f"setting:{pattern}", _format_parameter(counts)
 
@@ -322,6 +414,182 @@ def _read_mmlsdisk(lines: _Lines) -> _Values:
     yield "targets_down", sum((disk["status"], disk["availability"]) != ("ready", "up") for disk in disks)
 
 
+# Of the performance translators of GlusterFS, which an administrator switches on and off.
+_PERFORMANCE_TRANSLATORS = (
+    "io-cache",
+    "io-threads",
+    "md-cache",
+    "nl-cache",
+    "open-behind",
+    "quick-read",
+    "read-ahead",
+    "readdir-ahead",
+    "write-behind",
+)
+_GLUSTER_DATA_REQUESTS = ("READ", "WRITE", "FSYNC")
+# Of the command line of a client: what names servers, files and processes.
+_GLUSTER_PLACES = ("volfile", "process-name", "log-file", "pid-file", "volume-id", "subdir-mount")
+
+
+def _read_gluster(lines: _Lines) -> _Values:
+    """Command line, graph and counters of a client of GlusterFS, from the directory `.meta` of its mount.
+
+    A graph has `volume NAME`, `type TYPE`, `option NAME VALUE` and `end-volume`. Each brick has a connection with lines
+    `connected = 1`, `total_bytes_read = N`, and `NAME.latency.WRITE = AVG:a CNT:n TOTAL:ns MIN:b MAX:c`. Connections
+    are new, and count from 0, when the graph changes.
+    """
+    translators: Counter[str] = Counter()
+    options: dict[str, Counter[str]] = defaultdict(Counter)
+    totals: dict[str, float] = defaultdict(float)
+    states: list[str] = []
+    translator = ""
+    for line in lines:
+        words = line.split()
+        latency = re.match(r"\S+\.latency\.(\w+) = .*CNT:(\d+) TOTAL:(\d+)", line)
+        if latency:
+            is_data = latency[1] in _GLUSTER_DATA_REQUESTS
+            totals["client_data_ops" if is_data else "client_metadata_ops"] += float(latency[2])
+            totals["client_wait_s"] += float(latency[3]) / 1e9
+        elif words[:1] == ["type"]:
+            translator = words[1]
+            translators[translator] += 1
+        elif words[:1] == ["option"]:
+            options[f"{translator}.{words[1]}"][" ".join(words[2:])] += 1
+        elif words[:2] == ["connected", "="]:
+            states.append(words[2])
+        elif words[:2] == ["total_bytes_read", "="]:
+            totals["client_read_bytes"] += float(words[2])
+        elif words[:2] == ["total_bytes_written", "="]:
+            totals["client_written_bytes"] += float(words[2])
+        elif '"Cmdlinestr"' in line:
+            yield from _gluster_mount_options(line)
+    bricks = translators.pop("protocol/client", 0)
+    yield from _gluster_settings(translators, options, bricks)
+    # A connection that is being changed has no counters; a total without them would look like a reset.
+    if bricks and len(states) == bricks:
+        yield from totals.items()
+        yield "targets", states.count("1")
+        yield "targets_down", bricks - states.count("1")
+
+
+def _gluster_mount_options(line: str) -> _Values:
+    """Options of the client's command line, as `--attribute-timeout=0`; the kernel does not list them."""
+    for name, value in re.findall(r" --([\w-]+)(?:=([^\s\"]*))?", line):
+        if not name.startswith(_GLUSTER_PLACES):
+            yield f"setting:mount.{name}", value or "set"
+
+
+def _gluster_settings(translators: Counter[str], options: dict[str, Counter[str]], bricks: int) -> _Values:
+    """Which translators a client has, how often where there are several, and their options that are set."""
+    if not translators:
+        return
+    yield "setting:bricks", str(bricks)
+    for name in _PERFORMANCE_TRANSLATORS:
+        translators.setdefault(f"performance/{name}", 0)
+    words = {0: "off", 1: "on"}
+    for translator, count in translators.items():
+        if translator != "meta":
+            yield f"setting:{translator}", words.get(count, str(count))
+    for option, values in options.items():
+        yield f"setting:{option}", _format_parameter(values)
+
+
+def _read_ceph_fuse(lines: _Lines) -> _Values:
+    """`perf dump` of ceph-fuse: JSON. Bytes are those of all connections, to metadata and object servers."""
+    counters = json.loads("\n".join(lines))
+    connections = [counts for name, counts in counters.items() if name.startswith("AsyncMessenger::")]
+    yield "client_read_bytes", sum(counts["msgr_recv_bytes"] for counts in connections)
+    yield "client_written_bytes", sum(counts["msgr_send_bytes"] for counts in connections)
+    yield "client_data_ops", counters["objecter"]["op"]
+    yield "client_retransmissions", counters["objecter"]["op_resend"]
+    yield "client_metadata_ops", counters["client"]["reply"]["avgcount"]
+
+
+def _read_ceph_settings(lines: _Lines) -> _Values:
+    """Lines `"name": "value",` of `config show`."""
+    for line in lines:
+        name, value = re.findall(r'"([^"]*)"', line)
+        yield f"setting:{name}", value
+
+
+def _read_ceph_version(lines: _Lines) -> _Values:
+    """The line `"ceph_version": "ceph version 16.2.15 (commit) …"` of `status`."""
+    yield "setting:ceph_version", lines[0].split()[3]
+
+
+def _read_ceph(lines: _Lines) -> _Values:
+    """`metrics` of a client in the kernel: fs/ceph/debugfs.c of Linux; one file, or `latency` and `size`.
+
+    Tables have a header `item total avg_lat(us) …` or `item total avg_sz(bytes) … total_sz(bytes)`, and rows `read`,
+    `write` and, of the first, `metadata`.
+    """
+    header: list[str] = []
+    for line in lines:
+        words = line.partition(":")[2].split()
+        if words[:1] == ["item"]:
+            header = words
+        elif words[:1] in (["read"], ["write"], ["metadata"]) and len(words) == len(header):
+            yield from _ceph_row(dict(zip(header, words, strict=True)))
+
+
+def _ceph_row(row: dict[str, str]) -> _Values:
+    """The counters of one row of a table of `metrics`."""
+    item, total = row["item"], float(row["total"])
+    if "avg_lat(us)" in row:
+        yield "client_metadata_ops" if item == "metadata" else "client_data_ops", total
+        yield "client_wait_s", total * float(row["avg_lat(us)"]) / 1e6
+    elif "total_sz(bytes)" in row:
+        yield "client_read_bytes" if item == "read" else "client_written_bytes", float(row["total_sz(bytes)"])
+
+
+def _read_ceph_cluster(lines: _Lines) -> _Values:
+    """`ceph -s -f json`: object servers that are up, and the warnings and errors of the cluster."""
+    status = json.loads("\n".join(lines))
+    servers = status["osdmap"]
+    # Before Ceph 15 one level deeper.
+    servers = servers.get("osdmap", servers)
+    yield "targets", servers["num_up_osds"]
+    yield "targets_down", servers["num_osds"] - servers["num_up_osds"]
+    yield "health_checks", len(status["health"]["checks"])
+
+
+_BEEGFS_SETTINGS = (
+    "tune",
+    "connUseRDMA",
+    "connMaxInternodeNum",
+    "connRDMABuf",
+    "sysSession",
+    "sysSyncOnClose",
+    "sysACLsEnabled",
+    "sysXAttrsEnabled",
+    "sysInodeIDStyle",
+    "quotaEnabled",
+)
+
+
+def _read_beegfs(lines: _Lines) -> _Values:
+    """Files of /proc/fs/beegfs/CLIENT: client_module/source/filesystem/ProcFsHelper.c of BeeGFS.
+
+    `config` has lines `name = value`; states of targets are `[Target ID: 1] @ node: Online / Good`.
+    """
+    states: list[str] = []
+    for line in lines:
+        path, _, text = line.partition(":")
+        name, separator, value = text.partition(" = ")
+        file_name = path.rpartition("/")[2]
+        if file_name.endswith("_target_state"):
+            states.append(text.rpartition(": ")[2].strip())
+        elif file_name == "netbench_mode" and text.isdecimal():
+            # Servers that neither read nor write: the network is measured.
+            yield "setting:netbench_mode", text
+        elif separator and name.startswith(_BEEGFS_SETTINGS):
+            yield f"setting:{name}", value.strip() or "none"
+    if states:
+        online = [state for state in states if state.startswith("Online")]
+        yield "targets", len(online)
+        yield "targets_down", len(states) - len(online)
+
+
 def _read_jobs(lines: _Lines) -> _Values:
     for line in lines:
         name, _, value = line.partition(":")
@@ -344,6 +612,13 @@ _READERS: dict[str, Callable[[_Lines], _Values]] = {
     "lfs-inodes": _read_lfs_inodes,
     "gpfs": _read_mmpmon,
     "gpfs-disks": _read_mmlsdisk,
+    "gluster": _read_gluster,
+    "ceph-fuse": _read_ceph_fuse,
+    "ceph-settings": _read_ceph_settings,
+    "ceph-version": _read_ceph_version,
+    "ceph": _read_ceph,
+    "ceph-cluster": _read_ceph_cluster,
+    "beegfs": _read_beegfs,
     "jobs": _read_jobs,
     "own-nodes": _read_own_nodes,
 }
@@ -429,6 +704,9 @@ def read_snapshots(stage: Path, settings: CovariateSettings) -> dict[str, Any]:
         snapshots[side] = parse_snapshot(text, settings)
     missing: dict[str, str] = {}
     for side, text in texts.items():
+        hung = hung_programs(text)
+        if hung:
+            missing[side] = f"{', '.join(hung)}: no answer within {_PROGRAM_LIMIT_S} s"
         if not is_complete_snapshot(text):
             missing[side] = f"the snapshot took longer than {_SNAPSHOT_LIMIT_S} s: a program or the file system hung"
     # Prometheus is asked for the times of the two snapshots.

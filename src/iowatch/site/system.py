@@ -153,17 +153,36 @@ class PrometheusSettings(ClosedModel):
     queries: dict[Annotated[str, StringConstraints(pattern=r"^\w+$")], NonEmptyText]
 
 
+LUSTRE_PARAMETERS = (
+    "osc.*.max_rpcs_in_flight",
+    "osc.*.max_dirty_mb",
+    "osc.*.max_pages_per_rpc",
+    "osc.*.checksums",
+    "osc.*.checksum_type",
+    "osc.*.short_io_bytes",
+    "mdc.*.max_rpcs_in_flight",
+    "mdc.*.max_mod_rpcs_in_flight",
+    "llite.*.max_read_ahead_mb",
+    "llite.*.max_read_ahead_per_file_mb",
+    "llite.*.max_read_ahead_whole_mb",
+    "llite.*.checksums",
+    "llite.*.statahead_max",
+)
+"""Settings of a Lustre client that change its speed (Lustre manual, "Tuning a Lustre File System"). A release of Lustre
+that does not have one of them leaves it out."""
+
+
 class CovariateSettings(ClosedModel):
     """What runs record about their surroundings besides the usual (`iowatch.core.covariates`), and its use.
 
     Attributes:
         adjust: whether detection adjusts a series for the covariate that predicts it (docs/detection.md).
-        lustre_parameters: patterns of `lctl get_param`, for example `osc.*.max_rpcs_in_flight`.
+        lustre_parameters: patterns of `lctl get_param`; with `*` for the device those of the file system of scratch.
         network_counters: names of counters that `ethtool -S` prints, for example `rx_discards_phy`.
     """
 
     adjust: bool = True
-    lustre_parameters: tuple[Annotated[str, StringConstraints(pattern=r"^[\w.*?-]+$")], ...] = ()
+    lustre_parameters: tuple[Annotated[str, StringConstraints(pattern=r"^[\w.*?-]+$")], ...] = LUSTRE_PARAMETERS
     network_counters: tuple[Annotated[str, StringConstraints(pattern=r"^\w+$")], ...] = ()
     prometheus: PrometheusSettings | None = None
 

@@ -249,7 +249,7 @@ class RunFacts(_Facts):
         file_system: name of its file system, if that is not the default one.
         scratch_file_system: declared fields of what its scratch directory was on, on its first node.
         machine: hardware and software of its first node, by name.
-        each_node: file system of scratch and MPI of each node, by name, if it ran on several.
+        each_node: scratch, software, settings, clock and load of each node, by name, if it ran on several.
         node_times: times of its nodes by operation, if they are known without waiting for others.
         filesystem: what the benchmark reported of the file system.
         kernel: version that the benchmark reported.

@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 import pytest
 from rich.console import Console
 
-from iowatch.core import RunProblem, artefacts
+from iowatch.core import NodeDifference, NodeGroup, RunProblem, artefacts
 from iowatch.findings import Finding, HistoryExtent
 from iowatch.findings.finding import AppliedDecision
 from iowatch.output.report import change_lines, escape_markdown, junit_document, render_verdict, verdict_markdown
@@ -23,7 +23,7 @@ from iowatch.session import verdict as verdict_module
 from iowatch.session.coverage import MissingRun
 from iowatch.session.headlines import HeadlineResult
 from iowatch.session.run import SessionSummary
-from iowatch.session.verdict import Verdict, assess_session
+from iowatch.session.verdict import DifferingNodes, Verdict, assess_session
 from iowatch.site import NightlySchedule
 from iowatch.store import ExpectedResult, History, NewestSessionReport, RunRecord, SessionFacts
 from tests.builders import build_expected_result, build_finding, build_output, build_result, build_run, build_session
@@ -338,3 +338,31 @@ def test_markdown_and_json_have_the_proportions(second_session: Verdict) -> None
         }
     ]
     assert document["next_step"]["lines"] == second_session.next_step.lines  # type: ignore[union-attr]
+
+
+def test_node_that_differs_is_named_without_failing(verdict: Verdict) -> None:
+    """As 4 runs of a partition found it; programs read the values and their nodes."""
+    usual = NodeGroup("6.1.0-25", ("n1", "n2", "n4"))
+    difference = NodeDifference("kernel", "kernel", usual, (NodeGroup("6.1.0-21", ("n3",)),))
+    differing = replace(verdict, differing_nodes=(DifferingNodes("wide", difference, 4),))
+    line = "  nodes differ: kernel 6.1.0-21 on node n3, 6.1.0-25 on the other 3 nodes (partition wide, 4 runs)"
+    assert line in change_lines(differing).splitlines()
+    assert "nodes differ" not in change_lines(verdict)
+    assert differing.exit_code == verdict.exit_code
+    (document,) = verdict_document(differing)["differing_nodes"]
+    assert document["difference"]["others"] == ({"value": "6.1.0-21", "nodes": ("n3",)},)
+
+
+def test_same_difference_in_several_runs_is_one(history: History) -> None:
+    """Two runs with the same outlier, whose load is not the same twice; a run of one node."""
+    history.begin_session(build_session("s1", suite="smoke", started_at=1000), [expected("a"), expected("b")])
+    runs: list[RunRecord] = []
+    for name, load in (("a", "23.1"), ("b", "24.0")):
+        each_node = {"n1": {"load_1m": "0.1"}, "n2": {"load_1m": load}, "n3": {"load_1m": "0.2"}}
+        runs.append(replace(ran(name), facts={"each_node": each_node}))
+    history.record_runs("s1", [*runs, ran("c")])
+    history.end_session("s1", "complete", 1100)
+    differing = assess_session(history, SessionSummary("s1", (), (), (), 12.0, 7.5, 3)).differing_nodes
+    assert [(nodes.partition, nodes.difference.outliers, nodes.runs) for nodes in differing] == [
+        ("compute", ("n2",), 2)
+    ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import tzinfo
 
-from iowatch.core import covariate_label, format_count, format_day, format_number, local_day
+from iowatch.core import NodeDifference, covariate_label, format_count, format_day, format_number, local_day
 from iowatch.findings import MIN_OBSERVATIONS, Finding, HistoryExtent, Retest, Trend
 from iowatch.output.text.changes import format_factor
 from iowatch.output.text.evidence import format_moved_layer
@@ -80,6 +80,29 @@ def format_saturation(pressures_percent: Sequence[float]) -> str:
     lowest, highest = (format_number(round(extreme(pressures_percent))) for extreme in (min, max))
     pressure = highest if lowest == highest else f"{lowest} to {highest}"
     return f"measured at a processor pressure of {pressure} %, left out of levels and references"
+
+
+# Of more values or nodes the number is given.
+_MAX_NODE_GROUPS = 3
+
+
+def format_node_difference(difference: NodeDifference) -> str:
+    """What differs between nodes: `kernel 6.1.0-21 on node n3, 6.1.0-25 on the other 3 nodes`.
+
+    Without a value that most nodes have: `kernel 6.1.0-21 on nodes n[1-2], 6.1.0-25 on nodes n[3-4]`.
+    """
+    texts: list[str] = []
+    for group in difference.others[:_MAX_NODE_GROUPS]:
+        noun = "node" if len(group.nodes) == 1 else "nodes"
+        texts.append(f"{group.value} on {noun} {fold_node_names(group.nodes)}")
+    hidden = len(difference.others) - _MAX_NODE_GROUPS
+    if hidden > 0:
+        texts.append(f"{format_count(hidden, 'further value')}")
+    if difference.usual is not None:
+        count = len(difference.usual.nodes)
+        others = "the other node" if count == 1 else f"the other {count} nodes"
+        texts.append(f"{difference.usual.value} on {others}")
+    return f"{difference.label} {', '.join(texts)}"
 
 
 def format_retest(retest: Retest) -> str:

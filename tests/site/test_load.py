@@ -194,6 +194,11 @@ def test_all_nodes_are_those_of_each_partition(tmp_path: Path) -> None:
     nodes = "nodes:\n" + "".join(entries)
     assert runs(nodes) == [*named, ("nodes=2", 4)]
     assert runs(nodes + "limits: {nodes: 3}\n") == [*named, ("nodes=2", 4), ("nodes=3", 6)]
+    # A benchmark that needs more nodes is not run on a partition with fewer.
+    cases[2] = replace(cases[2], options=HPCC.read_options({"ranks": 3, "nodes": 3}))
+    assert runs(nodes) == named
+    assert runs("limits: {nodes: 2}\n") == [*named, ("nodes=all", 3)]
+    cases[2] = replace(cases[2], options=options)
     # Nobody said how many there are: the plan says so.
     assert runs("") == [*named, ("nodes=all", 2)]
     assert runs("limits: {nodes: 1}\n") == named

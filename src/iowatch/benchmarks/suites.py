@@ -16,7 +16,7 @@ matrix:                             # every list is an axis; an entry yields all
   - {api: mpiio, nodes: [1, 2, all], ranks-per-node: 4}
 
 `ranks-per-node` is in the place of `ranks`: the case has as many on each of its nodes. `nodes: all` are those of each
-partition of a system; until `iowatch.site.cases_of_system` resolves it, such a case has one node.
+partition of a system; until `iowatch.site.cases_of_system` resolves it, such a case has the fewest possible (one).
 """
 
 from __future__ import annotations
@@ -239,7 +239,7 @@ def read_suite_file(path: Path) -> list[SuiteCase]:
     # benchmarks/<benchmark>/suites/<suite>.yaml of the product, suites/<benchmark>/<suite>.yaml of a site.
     folder = path.parents[1] if path.parent.name == "suites" else path.parent
     benchmark = get_benchmark(folder.name)
-    combinations = list(_combinations(suite))
+    combinations = list(_combinations(suite, benchmark))
     _check_ranks_per_node(document, combinations)
     _check_declared(document, benchmark, combinations)
     for combination in combinations:
@@ -275,10 +275,16 @@ def read_suite_file(path: Path) -> list[SuiteCase]:
 
 @dataclass(frozen=True)
 class _Combination:
-    """The values of one case as the suite sets them, and the number of its entry of the matrix, from 0."""
+    """The values of one case as the suite sets them.
+
+    Attributes:
+        entry: number of its entry of the matrix, from 0.
+        fewest_nodes: on which the benchmark can run.
+    """
 
     entry: int
     values: dict[str, Scalar]
+    fewest_nodes: int
 
     @property
     def is_on_all_nodes(self) -> bool:
@@ -292,10 +298,10 @@ class _Combination:
 
     @property
     def options(self) -> dict[str, Scalar]:
-        """The options of the benchmark; on all nodes they are those on one, because no system is known here."""
+        """The options of the benchmark; on all nodes they are those on the fewest: no system is known here."""
         options = dict(self.values)
         if self.is_on_all_nodes:
-            options["nodes"] = 1
+            options["nodes"] = self.fewest_nodes
         ranks_per_node = options.pop(_RANKS_PER_NODE, None)
         nodes = options.get("nodes", 1)
         # A number of nodes that is none is reported with the other options.
@@ -304,14 +310,16 @@ class _Combination:
         return options
 
 
-def _combinations(suite: _SuiteFile) -> Iterable[_Combination]:
+def _combinations(suite: _SuiteFile, benchmark: Benchmark) -> Iterable[_Combination]:
     """Yield the values of each case: those of an entry in all combinations, and the defaults."""
+    nodes_option = benchmark.options.get("nodes")
+    fewest_nodes = (nodes_option.minimum if nodes_option else None) or 1
     for number, entry in enumerate(suite.matrix):
         axes: list[list[Scalar]] = []
         for value in entry.values():
             axes.append(value if isinstance(value, list) else [value])
         for values in itertools.product(*axes):
-            yield _Combination(number, {**suite.defaults, **dict(zip(entry, values, strict=True))})
+            yield _Combination(number, {**suite.defaults, **dict(zip(entry, values, strict=True))}, fewest_nodes)
 
 
 def _check_ranks_per_node(document: YamlDocument, combinations: Iterable[_Combination]) -> None:

@@ -54,6 +54,7 @@ if TYPE_CHECKING:
         parse_json,
         summarise_samples,
     )
+    from iowatch.core.node_pairs import NODE_PAIRS_FACT, NodePairs, PairMessages, SlowNode, assess_node_pairs
     from iowatch.core.runs import (
         ExpectedResult,
         MissingReason,

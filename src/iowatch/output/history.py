@@ -96,7 +96,8 @@ def print_session(
     with_partition = len(partitions) > 1
     console.print(_make_result_table(runs, with_partition))
     # What is to be known about the numbers.
-    lines = (*_saturation_lines(runs), *_bandwidth_lines(runs), *_retest_lines(runs), *_extension_lines(runs))
+    lines = [*_saturation_lines(runs), *_slow_node_lines(runs), *_bandwidth_lines(runs)]
+    lines += [*_retest_lines(runs), *_extension_lines(runs)]
     for line in lines:
         console.print(line, markup=False, soft_wrap=True)
     for result in missing:
@@ -144,6 +145,16 @@ def _saturation_lines(runs: Iterable[PrintedRun]) -> Iterator[str]:
         pressure = core.processor_saturation(printed.run.facts.document)
         if pressure is not None:
             yield f"{printed.run.name}, {printed.run.stack}: {format_saturation([pressure])}"
+
+
+def _slow_node_lines(runs: Iterable[PrintedRun]) -> Iterator[str]:
+    """The runs that found nodes whose messages are slow."""
+    from iowatch.output.text.sessions import format_slow_nodes
+
+    for printed in runs:
+        pairs = printed.run.facts.node_pairs
+        if pairs is not None and pairs.slow_nodes:
+            yield f"{printed.run.name}, {printed.run.stack}: {format_slow_nodes(pairs)}"
 
 
 def _retest_lines(runs: Iterable[PrintedRun]) -> Iterator[str]:

@@ -12,6 +12,7 @@ from iowatch.core import (
     DAY_S,
     METRICS,
     InputError,
+    NodePairs,
     ProblemKind,
     RunKey,
     RunProblem,
@@ -82,6 +83,16 @@ class SaturatedRun:
 
 
 @dataclass(frozen=True, slots=True)
+class SlowMessages:
+    """A run between all pairs of nodes that found nodes with slow messages."""
+
+    partition: str
+    stack: str
+    run: str
+    pairs: NodePairs
+
+
+@dataclass(frozen=True, slots=True)
 class RetestedResult:
     """Best values of one result in the first run and in its retest, in the unit of its metric."""
 
@@ -117,6 +128,7 @@ class Verdict:
         repeated: number of runs that were repeated because a change is suspected.
         retests: where and when each retest ran, and what it measured.
         saturated: runs on nodes whose processors others used; `run_count` is that of all runs of the session.
+        slow_messages: runs that found nodes whose messages are slow.
         references: results outside the bounds of their references, and invalid references.
         outside_usual: results without a reference that are outside the usual range of their series; `changes` has those
             whose loss is unusual.
@@ -149,6 +161,7 @@ class Verdict:
     repeated: int = 0
     retests: tuple[RetestedRun, ...] = ()
     saturated: tuple[SaturatedRun, ...] = ()
+    slow_messages: tuple[SlowMessages, ...] = ()
     run_count: int = 0
     references: tuple[RunProblem, ...] = ()
     outside_usual: tuple[RunProblem, ...] = ()
@@ -247,6 +260,7 @@ def assess_session(history: History, summary: SessionSummary) -> Verdict:
         repeated=summary.retest_count,
         retests=_retested_runs(history, runs),
         saturated=_saturated_runs(runs),
+        slow_messages=_slow_messages(runs),
         run_count=len(runs),
         references=(*references.outside, *_reference_errors(summary)),
         outside_usual=_values_outside_usual(history, updated_session, runs),
@@ -273,6 +287,15 @@ def _saturated_runs(runs: Sequence[RunRow]) -> tuple[SaturatedRun, ...]:
         if pressure is not None:
             saturated.append(SaturatedRun(run.partition, run.stack, run.name, pressure))
     return tuple(saturated)
+
+
+def _slow_messages(runs: Sequence[RunRow]) -> tuple[SlowMessages, ...]:
+    slow_messages: list[SlowMessages] = []
+    for run in runs:
+        pairs = run.facts.node_pairs
+        if pairs is not None and pairs.slow_nodes:
+            slow_messages.append(SlowMessages(run.partition, run.stack, run.name, pairs))
+    return tuple(slow_messages)
 
 
 def _quarantine_problems(history: History, system: str) -> list[str]:

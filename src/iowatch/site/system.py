@@ -337,14 +337,19 @@ def cases_of_system(cases: Iterable[SuiteCase], system: System, file_systems: Se
 
 
 def _with_node_counts(cases: Sequence[SuiteCase], node_counts: Sequence[int]) -> list[SuiteCase]:
-    """Return the cases with those on all nodes resolved; where no number of nodes is stated they stay as they are."""
+    """Return the cases with those on all nodes resolved.
+
+    They stay as they are where no number of nodes is stated, or none as large as their benchmark needs.
+    """
     names = {(case.suite, case.run_name) for case in cases}
     resolved_cases: list[SuiteCase] = []
     for case in cases:
-        if not (case.is_on_all_nodes and node_counts):
+        # Unresolved cases have the fewest nodes.
+        possible_counts = [nodes for nodes in node_counts if nodes >= case.nodes]
+        if not (case.is_on_all_nodes and possible_counts):
             resolved_cases.append(case)
             continue
-        for nodes in node_counts:
+        for nodes in possible_counts:
             resolved_case = on_all_nodes(case, nodes)
             name = (case.suite, resolved_case.run_name)
             if name not in names:

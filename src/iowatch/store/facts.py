@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from iowatch.core import MissingReason, RunKey, RunProblem, UnplannedRun
+from iowatch.core import MissingReason, NodePairs, RunKey, RunProblem, UnplannedRun
 
 
 class _Facts(BaseModel):
@@ -250,6 +250,7 @@ class RunFacts(_Facts):
         scratch_file_system: declared fields of what its scratch directory was on, on its first node.
         machine: hardware and software of its first node, by name.
         each_node: file system of scratch and MPI of each node, by name, if it ran on several.
+        node_pairs: messages between its nodes, if it measured them.
         filesystem: what the benchmark reported of the file system.
         kernel: version that the benchmark reported.
         mpi: `description` or `version` of the MPI library that was loaded.
@@ -276,6 +277,7 @@ class RunFacts(_Facts):
     scratch_file_system: dict[str, str] | None = None
     machine: dict[str, Any] = {}
     each_node: dict[str, dict[str, str]] = {}
+    node_pairs: NodePairs | None = None
     filesystem: dict[str, Any] = {}
     kernel: str | None = None
     mpi: dict[str, Any] = {}

@@ -1,9 +1,9 @@
-/* Messages between all pairs of nodes: a round-robin tournament, in each round of which every node has one partner.
+/* Messages between all pairs of nodes: in each round of a tournament every node has one partner.
 
      mpirun -n NODES --map-by node node_pairs [TRANSFER_BYTES [REPETITIONS]]
 
-   One rank on each node. Rank 0 prints one line per pair and repetition: latency (s) and bandwidth (bytes/s), each the
-   median of some round trips, halved. docs/benchmarks.md describes the output. */
+   One rank on each node. Rank 0 prints one line per pair and repetition: latency (s) and bandwidth (bytes/s),
+   each the median of some round trips, halved. docs/benchmarks.md describes the output. */
 #include <mpi.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -16,7 +16,7 @@
 #define MAX_REPETITIONS 1000
 #define MAX_TRIPS 200
 
-/* Round trips with one size of messages. The time limit ends them on a slow link, after the first measured one. */
+/* Round trips with one size of messages; the time limit ends them on a slow link, after a measured one. */
 struct exchange {
     int bytes, unmeasured, measured;
     double limit_s;
@@ -27,12 +27,13 @@ struct result {
 };
 
 static void fail(const char *message, const char *value) {
-    fprintf(stderr, "node_pairs: error: %s%s%s\n", message, value != NULL ? ": " : "", value != NULL ? value : "");
+    fprintf(stderr, "node_pairs: error: %s%s%s\n", message, value != NULL ? ": " : "",
+            value != NULL ? value : "");
     MPI_Abort(MPI_COMM_WORLD, 2);
 }
 
-/* The partner of a node in a round, by the circle method; -1 if it has none, because their number is odd. The last seat
-   of the circle is fixed, the others turn by one per round. */
+/* The partner of a node in a round, by the circle method; -1 if it has none, because their number is odd. The
+   last seat of the circle is fixed, the others turn by one per round. */
 static int partner_in_round(int node, int round, int nodes) {
     int seats = nodes + nodes % 2, turning = seats - 1, partner;
     if (node == turning)
@@ -49,7 +50,8 @@ static int ascending(const void *left, const void *right) {
     return (a > b) - (a < b);
 }
 
-/* Seconds of one way: half of the median round trip. The first byte of a message says whether it is the last one. */
+/* Seconds of one way: half of the median round trip. The first byte of a message says whether it is the last
+ * one. */
 static double measure(struct exchange exchange, int partner, char *buffer) {
     double seconds[MAX_TRIPS];
     int measured = 0;
@@ -105,8 +107,8 @@ static void print_head(int nodes, int bytes, int repetitions) {
     int length;
     MPI_Get_library_version(library, &length);
     library[strcspn(library, "\r\n")] = '\0';
-    printf("node_pairs %d\nmpi %s\nnodes %d\nlatency %d bytes\nbandwidth %d bytes\nrepetitions %d\n", FORMAT, library,
-           nodes, LATENCY_BYTES, bytes, repetitions);
+    printf("node_pairs %d\nmpi %s\nnodes %d\nlatency %d bytes\nbandwidth %d bytes\nrepetitions %d\n", FORMAT,
+           library, nodes, LATENCY_BYTES, bytes, repetitions);
 }
 
 int main(int argc, char **argv) {

@@ -96,7 +96,7 @@ def print_session(
     with_partition = len(partitions) > 1
     console.print(_make_result_table(runs, with_partition))
     # What is to be known about the numbers.
-    lines = [*_saturation_lines(runs), *_bandwidth_lines(runs), *_slow_node_lines(runs)]
+    lines = [*_saturation_lines(runs), *_bandwidth_lines(runs), *_slow_node_lines(runs), *_slow_message_lines(runs)]
     lines += [*_retest_lines(runs), *_extension_lines(runs), *_node_lines(runs)]
     for line in lines:
         console.print(line, markup=False, soft_wrap=True)
@@ -163,6 +163,16 @@ def _node_lines(runs: Iterable[PrintedRun]) -> Iterator[str]:
     for printed in runs:
         for difference in core.find_node_differences(printed.run.facts.each_node):
             yield f"nodes of {printed.run.name}, {printed.run.stack}, differ: {format_node_difference(difference)}"
+
+
+def _slow_message_lines(runs: Iterable[PrintedRun]) -> Iterator[str]:
+    """The runs that found nodes whose messages are slow."""
+    from iowatch.output.text.sessions import format_slow_nodes
+
+    for printed in runs:
+        pairs = printed.run.facts.node_pairs
+        if pairs is not None and pairs.slow_nodes:
+            yield f"{printed.run.name}, {printed.run.stack}: {format_slow_nodes(pairs)}"
 
 
 def _retest_lines(runs: Iterable[PrintedRun]) -> Iterator[str]:

@@ -32,7 +32,7 @@ from reframe.core.systems import System as ReframeSystem
 from reframe.utility.typecheck import Duration
 
 from iowatch.core import InputError, IowatchError, MachineError, roots, settings, suggest_name
-from iowatch.site import Stack, System, discover_stacks, load_system, read_stack_json, write_stack_files
+from iowatch.site import Stack, discover_stacks, load_system, read_stack_json, write_stack_files
 from iowatch.site.schedulers import BLOCKED_REASONS, SCHEDULER_OPTIONS, access_options, with_mpi_types
 from iowatch.site.stack.probe import features_of_stack
 
@@ -198,6 +198,7 @@ def system_configuration(
     system = load_system(Path(path).resolve().parent.name)
     environments = with_mpi_types(reframe_environments(system.name), mpi_types)
     options = SCHEDULER_OPTIONS[scheduler]
+    node_counts = system.node_counts
     described = [
         {
             "name": queue["name"],
@@ -212,7 +213,7 @@ def system_configuration(
             "extras": {
                 "scratch": str(system.scratch_directory()),
                 "queue_minutes": system.limits.queue_minutes,
-                "nodes": _node_count(system, queue["queue"]),
+                "nodes": node_counts.get(queue["queue"]),
             },
         }
         for queue in partitions
@@ -227,15 +228,6 @@ def system_configuration(
         "partitions": described,
     }
     return {"systems": [configured], "environments": environments}
-
-
-def _node_count(system: System, queue: str | None) -> int | None:
-    """Return the number of nodes in system.yaml with the name of a queue; None if one of their counts is not stated."""
-    counts = [node_type.count for node_type in system.nodes if node_type.name == queue]
-    stated_counts = [count for count in counts if count is not None]
-    if not counts or len(stated_counts) < len(counts):
-        return None
-    return sum(stated_counts)
 
 
 def _processor(scheduler: str, cores: int | None) -> dict[str, int]:

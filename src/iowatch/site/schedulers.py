@@ -566,6 +566,9 @@ def partition_limits(scheduler: str, nodes: int | None, cores: int | None) -> Pa
 
 def exceeded_partition_limit(case: SuiteCase, partition: str, limits: PartitionLimits) -> str | None:
     """Return why a case cannot run on a partition: `not available on fat (1 node)`; None if it can."""
+    if case.is_on_all_nodes:
+        stated = "no number of nodes" if case.nodes == 1 else f"no partition of {case.nodes} nodes or more"
+        return f"not available on {partition} (system.yaml states {stated})"
     if limits.nodes is not None and case.nodes > limits.nodes:
         return f"not available on {partition} ({format_count(limits.nodes, 'node')})"
     ranks_per_node = math.ceil(case.ranks / case.nodes)

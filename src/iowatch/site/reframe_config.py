@@ -297,10 +297,10 @@ class FluxRunLauncher(JobLauncher):  # type: ignore[misc]
 NODES_VARIABLE = "IOWATCH_NODES"
 
 
-class _AllocationLauncher(JobLauncher):  # type: ignore[misc]
+class AllocationLauncher(JobLauncher):  # type: ignore[misc]
     """Starts a case on the first nodes of the allocation, as many as it requests."""
 
-    def nodes(self, job: Any) -> list[str]:
+    def case_nodes(self, job: Any) -> list[str]:
         """Return the nodes of a case."""
         tasks = job.num_tasks or 1
         tasks_per_node = job.num_tasks_per_node or tasks
@@ -309,12 +309,12 @@ class _AllocationLauncher(JobLauncher):  # type: ignore[misc]
 
 
 @register_launcher("srun-within")
-class SrunInAllocation(_AllocationLauncher):
+class SrunInAllocation(AllocationLauncher):
     """`srun` with size and nodes of the case, because the allocation may be larger."""
 
     def command(self, job: Any) -> list[str]:
         """Return the launcher's command line for one ReFrame job."""
-        nodes = self.nodes(job)
+        nodes = self.case_nodes(job)
         words = ["srun", f"--ntasks={job.num_tasks or 1}", f"--nodes={len(nodes)}"]
         if job.num_tasks_per_node:
             words.append(f"--ntasks-per-node={job.num_tasks_per_node}")
@@ -323,14 +323,14 @@ class SrunInAllocation(_AllocationLauncher):
 
 
 @register_launcher("mpirun-within")
-class MpirunInAllocation(_AllocationLauncher):
+class MpirunInAllocation(AllocationLauncher):
     """`mpirun` with a host file that lists each host once per rank; Open MPI and Hydra both accept this form."""
 
     def command(self, job: Any) -> list[str]:
         """Return the launcher's command line for one ReFrame job; write the host file next to the job script."""
         tasks = job.num_tasks or 1
         lines: list[str] = []
-        for node in self.nodes(job):
+        for node in self.case_nodes(job):
             lines += [f"{node}\n"] * (job.num_tasks_per_node or tasks)
         host_file = Path(job.workdir).absolute() / "hosts"
         # The last node can have fewer ranks.

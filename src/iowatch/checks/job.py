@@ -17,7 +17,7 @@ from iowatch.checks.order import OVERHEAD_PAIRS
 from iowatch.checks.program import FACTS_FILE
 from iowatch.checks.run import CheckedRun, JobScript
 from iowatch.checks.scratch import in_scratch
-from iowatch.checks.starts import add_starts
+from iowatch.checks.starts import add_starts, remove_earlier_start
 from iowatch.checks.tracing import measures_overhead, trace_program
 from iowatch.site import (
     CovariateSettings,
@@ -28,7 +28,6 @@ from iowatch.site import (
     requiring_options,
     system_names,
 )
-
 
 # Open MPI keeps a pointer that ranks share, which no benchmark uses, in a file that it removes and makes again at each
 # open. On nodes that remember the old entry of its name (GlusterFS, NFS), the open then waits for ever.
@@ -68,7 +67,7 @@ def compose_job(run: CheckedRun, script: JobScript) -> JobScript:
     script = add_starts(run, script)
     for name, settings in run.order.extensions.items():
         script = find_extension(name).change_job(run, script, settings)
-    return script
+    return script.starting_with(remove_earlier_start())
 
 
 def covariate_settings(system: str) -> CovariateSettings:

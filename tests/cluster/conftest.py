@@ -22,7 +22,13 @@ from tests.conftest import ROOT
 _PROGRAMS = ("unshare", "nsenter", "ip", "mpicc", "mpirun", *slurm.PROGRAMS, *gluster.PROGRAMS)
 _PACKAGES = "slurm-wlm slurmdbd mariadb-server munge glusterfs-server glusterfs-client iproute2"
 # Ranks yield, because machines of a box share two cores; root is the only account.
-_MPI = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_mpi_yield_when_idle": "1"}
+# UCX, which MPICH uses, takes all machines of a box for one host and tries its shared memory.
+_MPI = {
+    "OMPI_ALLOW_RUN_AS_ROOT": "1",
+    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+    "OMPI_MCA_mpi_yield_when_idle": "1",
+    "UCX_TLS": "tcp,self",
+}
 _PARTITIONS = [
     {"name": "small", "queue": "small", "cores": 2, "time_limit": "5m"},
     {"name": "wide", "queue": "wide", "cores": 2, "time_limit": "5m"},
@@ -88,6 +94,15 @@ class ClusterSite:
         command = [sys.executable, "-m", "iowatch", *words]
         return self.box.run(LOGIN, *command, seconds=seconds, environment=self.environment, may_fail=True)
 
+    def add_system(self, name: str, **settings: object) -> None:
+        """Describe the same machine a second time, with other settings in its reframe.py."""
+        original, copy = self.root / "systems" / "box", self.root / "systems" / name
+        copy.mkdir()
+        text = (original / "reframe.py").read_text()
+        (copy / "reframe.py").write_text(with_settings(text, settings))
+        facts = (original / "system.yaml").read_text()
+        (copy / "system.yaml").write_text(facts.replace("name: box", f"name: {name}"))
+
     def run(self, *words: str) -> tuple[int, dict[str, object]]:
         """Run a session; return exit code and verdict."""
         done = self.iowatch("run", "--system", "box", "--suite", "nodes", "--json", *words)
@@ -115,13 +130,19 @@ def site(box: Box) -> ClusterSite:
     return ClusterSite(box, root, var, environment)
 
 
+def with_settings(text: str, settings: Mapping[str, object]) -> str:
+    """A reframe.py with other values of its settings."""
+    for setting, value in settings.items():
+        text, count = re.subn(rf"^{setting} = .*$", f"{setting} = {value!r}", text, flags=re.MULTILINE)
+        assert count == 1, setting
+    return text
+
+
 def _write_system(directory: Path, scratch: Path) -> None:
     """The template with Slurm, two partitions and the distributed file system."""
     template = ROOT / "systems" / "_template"
     text = (template / "reframe.py").read_text()
-    for setting, value in (("SCHEDULER", "slurm"), ("PARTITIONS", _PARTITIONS), ("LAUNCHER", "mpirun")):
-        text, count = re.subn(rf"^{setting} = .*$", f"{setting} = {value!r}", text, flags=re.MULTILINE)
-        assert count == 1, setting
+    text = with_settings(text, {"SCHEDULER": "slurm", "PARTITIONS": _PARTITIONS, "LAUNCHER": "mpirun"})
     (directory / "reframe.py").write_text(text)
     facts = (template / "system.yaml").read_text()
     facts = facts.replace("name: template", "name: box").replace("free_bytes: 10g", "free_bytes: 1m")

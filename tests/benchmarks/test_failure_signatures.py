@@ -59,6 +59,40 @@ def test_failure_signatures_are_found_between_other_lines(meaning: str) -> None:
     assert scanner.reasons(fatal=True) == [f"{meaning}: '{LINES[meaning]}'"]
 
 
+# Printed by MPICH 4.0.2 where UCX has no device (UCX_TLS=rc).
+ERROR_STACK = """\
+Abort(605671055): Fatal error in internal_Init: Other MPI error, error stack:
+internal_Init(59)........: MPI_Init(argc=0x7ffc2bf6497c, argv=0x7ffc2bf64970) failed
+MPII_Init_thread(209)....: 
+MPID_Init(443)...........: 
+MPIDI_UCX_init_local(252):  ucx function returned with failed status(ucx_init.c 252 MPIDI_UCX_init_local No such device)
+"""  # noqa: W291
+
+
+def test_reason_of_an_error_stack_is_its_deepest_call() -> None:
+    scanner = SignatureScanner()
+    scanner.inspect(ERROR_STACK.encode())
+    (reason,) = scanner.reasons(fatal=True)
+    assert reason.startswith("MPI reports a fatal error: 'MPIDI_UCX_init_local(252): ")
+    assert reason.endswith("No such device)'")
+
+
+def test_text_like_an_error_stack_is_no_failure() -> None:
+    scanner = SignatureScanner()
+    scanner.inspect(b"main(12)...: started\n")
+    assert not scanner.seen
+
+
+def test_long_message_keeps_its_beginning_and_its_reason() -> None:
+    """A path of 300 characters is between what was tried and why it failed."""
+    scanner = SignatureScanner()
+    scanner.inspect(f"benchio: rank 3 on n2: opening of /scratch/{'x' * 300}: Input/output error (a.c:7)\n".encode())
+    (reason,) = scanner.reasons(fatal=True)
+    assert reason.startswith("input/output error: 'benchio: rank 3 on n2: opening of /scratch/xxx")
+    assert reason.endswith("x: Input/output error (a.c:7)'")
+    assert len(reason) < 350
+
+
 def test_harmless_warnings_are_no_failure() -> None:
     scanner = SignatureScanner(failure_signatures(IOR))
     scanner.inspect(

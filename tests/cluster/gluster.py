@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from tests.cluster.machines import LOGIN, NODES, SERVERS, Box, wait_until
@@ -38,12 +39,21 @@ def brick_directory(box: Box, server: str) -> Path:
     return box.directory / "machines" / server / "brick"
 
 
-def mount(box: Box, client: str, *options: str) -> None:
-    """Mount the volume on a machine, by default without any option."""
+def mount(box: Box, client: str, *options: str, environment: Mapping[str, str] | None = None) -> None:
+    """Mount the volume on a machine, by default without any option.
+
+    Args:
+        environment: of the client's program.
+    """
     directory = mount_directory(box)
     directory.mkdir(exist_ok=True)
     words = [f"--option={option}" for option in options]
-    box.run(client, "mount", "-t", "glusterfs", *words, f"{SERVERS[0]}:/{VOLUME}", str(directory))
+    source = f"{SERVERS[0]}:/{VOLUME}"
+    box.run(client, "mount", "-t", "glusterfs", *words, source, str(directory), environment=environment)
+
+
+def unmount(box: Box, client: str) -> None:
+    box.run(client, "umount", str(mount_directory(box)))
 
 
 def _start_server(box: Box, server: str) -> None:
@@ -73,3 +83,34 @@ def _gluster(box: Box, *words: str, may_fail: bool = False) -> bool:
 
 def set_option(box: Box, option: str, value: str) -> None:
     _gluster(box, "volume", "set", VOLUME, option, value)
+
+
+def reset_option(box: Box, option: str) -> None:
+    """Give an option its default again."""
+    _gluster(box, "volume", "reset", VOLUME, option)
+
+
+def _brick_process(box: Box, server: str) -> list[str]:
+    """Return the number of a server's brick process and its command; empty if there is none."""
+    listed = box.run(server, "pgrep", "--list-full", "glusterfsd", may_fail=True).stdout.splitlines()
+    return listed[0].split() if listed else []
+
+
+def stop_brick(box: Box, server: str) -> None:
+    """End the process that serves a server's brick; the brick's command is kept for `start_brick`."""
+    number, *command = _brick_process(box, server)
+    (box.directory / "machines" / server / "brick.command").write_text("\n".join(command))
+    box.run(server, "kill", number)
+    wait_until(lambda: not _brick_process(box, server), 20, f"end of the brick of {server}")
+
+
+def start_brick(box: Box, server: str, environment: Mapping[str, str]) -> None:
+    """Start the process of a stopped brick again, with more variables."""
+    command = (box.directory / "machines" / server / "brick.command").read_text().splitlines()
+    box.run(server, *command, environment=environment)
+    wait_until(lambda: _brick_process(box, server), 20, f"brick of {server}")
+
+
+def start_bricks(box: Box) -> None:
+    """Let the servers start the bricks that are not running."""
+    _gluster(box, "volume", "start", VOLUME, "force")

@@ -2,7 +2,8 @@
 
     host ── switch (a bridge) ── login, n1 … n4 (nodes), s1 … s3 (file servers); 10.77.0.x, in these namespaces only
 
-Everything ends with the first process of a machine, so that a machine that is stopped is a machine that lost its power.
+Everything ends with the first process of a machine, so that a machine that is stopped is a machine that lost its power;
+and that process ends with the program that booted the machine, however that ends.
 What the cluster writes is in one directory, which all machines see under the same path.
 """
 
@@ -123,7 +124,16 @@ class Box:
         message = self.directory / f"{name}.boot"
         with message.open("wb") as errors:
             holder = subprocess.Popen(
-                ["unshare", *namespaces, "bash", "-c", _PREPARE + 'echo > "$BOX/machines/$MACHINE/up"\n' + _INIT],
+                [
+                    "setpriv",
+                    "--pdeathsig",
+                    "KILL",
+                    "unshare",
+                    *namespaces,
+                    "bash",
+                    "-c",
+                    _PREPARE + 'echo > "$BOX/machines/$MACHINE/up"\n' + _INIT,
+                ],
                 env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
@@ -145,6 +155,11 @@ class Box:
             check=False,
         )
         assert done.returncode == 0, f"{words}: {done.stderr}"
+
+    def run_on_switch(self, *words: str) -> None:
+        """Run a program in the network that connects the machines; the end of a machine's cable is `port-<machine>`."""
+        assert self._switch is not None
+        self._run_outside(*words, inside=self._switch)
 
     def command(self, machine: str, *words: str) -> list[str]:
         """Return a command that runs `words` on a machine."""

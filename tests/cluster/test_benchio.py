@@ -2,41 +2,22 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from tests.cluster import gluster
-from tests.cluster.machines import LOGIN, Box
-from tests.conftest import ROOT
+from tests.cluster.machines import Box
+from tests.cluster.programs import build_benchio, on_three_nodes
 
 pytestmark = pytest.mark.slow
 
-_NODES = "n2,n3,n4"
-# As jobs of iowatch do on several nodes (src/iowatch/checks/job.py).
-_ENVIRONMENT = {"OMPI_MCA_sharedfp": "^lockedfile"}
 _STARTS = 3
 
 
 @pytest.fixture(scope="module")
 def benchio(box: Box) -> Path:
-    """The program, built from this checkout where all machines see it."""
-    build = box.directory / "build"
-    source = ROOT / "benchmarks" / "benchio"
-    for command in (
-        ["cmake", "-S", str(source), "-B", str(build), "-DBUILD_TESTING=OFF"],
-        ["cmake", "--build", str(build), "--parallel", "2"],
-    ):
-        subprocess.run(command, check=True, capture_output=True)
-    return build / "benchio"
-
-
-def on_three_nodes(box: Box, *words: str, seconds: float = 60) -> subprocess.CompletedProcess[str]:
-    """Run an MPI program with two ranks on each of three nodes."""
-    allocation = ["salloc", "--quiet", "-N3", "-n6", "--ntasks-per-node=2", "-w", _NODES]
-    limited = ["timeout", str(seconds), *allocation, "mpirun", "-np", "6", *words]
-    return box.run(LOGIN, *limited, seconds=seconds + 20, environment=_ENVIRONMENT, may_fail=True)
+    return build_benchio(box)
 
 
 @pytest.mark.parametrize("api", ["posix", "mpiio", "hdf5", "netcdf4", "pnetcdf"])

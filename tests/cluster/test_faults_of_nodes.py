@@ -19,8 +19,8 @@ import pytest
 from iowatch.core import Result
 from iowatch.store import History, RunRow
 from tests.cluster import gluster, slurm
-from tests.cluster.conftest import ClusterSite
 from tests.cluster.machines import LOGIN, Box, wait_until
+from tests.cluster.site import ClusterSite
 
 pytestmark = pytest.mark.slow
 

@@ -9,8 +9,8 @@ import pytest
 
 from iowatch.store import History
 from tests.cluster import ssh
-from tests.cluster.conftest import ClusterSite
 from tests.cluster.machines import LOGIN
+from tests.cluster.site import ClusterSite
 
 pytestmark = pytest.mark.slow
 

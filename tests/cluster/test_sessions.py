@@ -6,14 +6,14 @@ import json
 
 import pytest
 
-from tests.cluster.conftest import ClusterSite
+from tests.cluster.site import ClusterSite
 
 pytestmark = pytest.mark.slow
 
 
 def test_first_session_on_two_unequal_partitions(site: ClusterSite) -> None:
     """Four nodes are asked of a partition of two: not available there, and the session is in order."""
-    code, verdict = site.run()
+    code, verdict = site.run("--stack", "system-openmpi")
     assert (code, verdict["status"], verdict["failed"], verdict["missing"]) == (0, "ok", [], []), json.dumps(
         verdict, indent=1
     )

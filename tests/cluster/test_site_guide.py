@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.cluster import gluster
-from tests.cluster.conftest import with_settings
 from tests.cluster.machines import LOGIN, Box
+from tests.cluster.site import with_settings
 from tests.conftest import ROOT
 from tests.docs.shell_blocks import Block, fault_of, shell_blocks
 

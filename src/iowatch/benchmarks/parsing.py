@@ -156,7 +156,8 @@ class CleanLines:
                     yield line
 
 
-_MAX_QUOTE_LENGTH = 160
+# Of a long line its beginning, which says what it is, and its end, which has the reason: paths are between them.
+_QUOTED_BEGINNING, _QUOTED_END = 100, 200
 _MAX_SIGNATURES = 8
 _MAX_CACHED_LINES = 10_000
 _MAX_CACHED_LINE_BYTES = 400
@@ -178,6 +179,7 @@ class FailureSignature:
     fatal: bool = True
 
 
+_MPI_ERROR = "MPI reports a fatal error"
 # In descending order of information about the cause.
 _COMMON_SIGNATURES = (
     FailureSignature(r"No space left on device|ENOSPC", "no space left on device"),
@@ -207,7 +209,7 @@ _COMMON_SIGNATURES = (
     FailureSignature(r"NetCDF: |PnetCDF error|ncmpi_.{0,200}error", "the NetCDF library reports an error"),
     FailureSignature(r"mca_\w{1,60}: error in|error in \(?p?\)?(?:write|read)", "MPI-IO reports an error"),
     FailureSignature(r"MPI_ABORT was invoked|application called MPI_Abort|MPI_Abort\(", "MPI_Abort was called"),
-    FailureSignature(r"MPI_ERRORS_ARE_FATAL|Fatal error in |MPICH ERROR|ORTE_ERROR_LOG", "MPI reports a fatal error"),
+    FailureSignature(r"MPI_ERRORS_ARE_FATAL|Fatal error in |MPICH ERROR|ORTE_ERROR_LOG", _MPI_ERROR),
     FailureSignature(r"ORTE has lost communication|ORTE daemon has unexpectedly", "the launcher lost a node"),
     # The line behind it, which names the node.
     FailureSignature(r"Remote daemon: .{0,200} on node ", "the node does not respond"),
@@ -232,11 +234,15 @@ _HARMLESS_NOTES = re.compile(
     r"|[Ww]arning: .{0,200}cannot open shared object|cannot open shared object.{0,200}\bignored\b"
 )
 
+# The error stack of MPICH and its kin, `function(line)....: text`: the deepest call comes last and has the reason.
+_ERROR_STACK = re.compile(r"\w{1,80}\(\d{1,6}\)\.{0,80}: {1,4}\S")
+
 # Every line that matches one of `_COMMON_SIGNATURES` contains one of these, even without its digits.
 _HINTS = re.compile(
     rb"[Ee]rror|ERR|[Ff]ail|FAIL|[Nn]o s|ENOSPC|xceed|QUOT|[Qq]uota|Read-only|[Ss]tale|endpoint|LIMIT|TIME"
     rb"|MEM|[Oo]om|[Mm]emory|CANCEL|[Kk]ill|not enough|as root|nable to|execve|[Ff]ault|signal|SIG|CDF"
-    rb"|[Aa]bort|ABORT|FATAL|ORTE|zero|[Dd]enied|[Ff]ound|FAULT|NODE|shared (?:obj|lib)|Remote d"
+    rb"|[Aa]bort|ABORT|FATAL|ORTE|zero|[Dd]enied|[Ff]ound|FAULT|NODE|shared (?:obj|lib)|\(\)\.*: "
+    rb"|Remote d"
 )
 _DIGITS = b"0123456789"
 _NOT_ASCII = bytes(range(128, 256))
@@ -245,6 +251,13 @@ _NOT_ASCII = bytes(range(128, 256))
 def _is_mostly_ascii(line: bytes) -> bool:
     """Return whether most of a line is ASCII; other lines are noise."""
     return line.isascii() or len(line.translate(None, _NOT_ASCII)) > 0.7 * len(line)
+
+
+def _quoted(line: str) -> str:
+    """Return a line for a message; of a long one its beginning and its end."""
+    if len(line) <= _QUOTED_BEGINNING + _QUOTED_END:
+        return decode_for_display(line)
+    return f"{decode_for_display(line[:_QUOTED_BEGINNING])} … {decode_for_display(line[-_QUOTED_END:])}"
 
 
 def _signal_reason(number: int) -> str:
@@ -319,10 +332,13 @@ class SignatureScanner:
     def _inspect_line(self, line: str) -> None:
         if _HARMLESS_NOTES.search(line):
             return
+        if _MPI_ERROR in self.seen and _ERROR_STACK.match(line):
+            self.seen[_MPI_ERROR] = (True, _quoted(line))
+            return
         for pattern, sign in self._signs:
             if sign.meaning not in self.seen and pattern.search(line):
                 if len(self.seen) < _MAX_SIGNATURES:
-                    self.seen[sign.meaning] = (sign.fatal, decode_for_display(line[:_MAX_QUOTE_LENGTH]))
+                    self.seen[sign.meaning] = (sign.fatal, _quoted(line))
                 return
 
     def inspect_source(self, source: OutputSource | None) -> None:

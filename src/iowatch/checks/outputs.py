@@ -38,7 +38,7 @@ from iowatch.checks.spool import SpooledCase, spool_case
 from iowatch.checks.starts import options_of_verification
 from iowatch.checks.tracing import missing_trace
 from iowatch.checks.validation import add_parameters, merge_outputs, missing_case_results, validate_output
-from iowatch.core import Output, Scalar
+from iowatch.core import Output, Scalar, clock_offset_s
 from iowatch.site import covariates, earlier_starts, job_state
 
 # What benchio records as the source of the hints of an open file (`src/once.c`) if the MPI gives back any hint.
@@ -239,7 +239,7 @@ def spool_run(run: CheckedRun, job: FinishedJob, output: Output) -> None:
         partition=run.key.partition,
         stack_name=run.key.stack,
         stack=_stack_with_settings(run.stack, program_facts(run.stage).environment),
-        started_at=int(started or time.time()),
+        started_at=int((started or time.time()) + clock_offset_s()),
         wall_s=None if started is None or ended is None else ended - started,
         output=output.to_json(),
         facts=_run_facts(run, job),

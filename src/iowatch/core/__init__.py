@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from iowatch.core.lazy_names import lazy_names
 
 if TYPE_CHECKING:
+    from iowatch.core.clock import clock_offset_s, utc_now
     from iowatch.core.console import PlainTable, SafeConsole, make_table
     from iowatch.core.covariates import (
         AVERAGED_COVARIATES,
@@ -93,7 +94,6 @@ if TYPE_CHECKING:
         start_of_day,
         to_metric_unit,
         to_mib_per_s,
-        utc_now,
         utc_offsets,
     )
 else:

@@ -94,6 +94,7 @@ ENVIRONMENT = (
     EnvironmentSetting("IOWATCH_UMASK", None, None, "umask of all that iowatch writes, octal"),
     EnvironmentSetting("IOWATCH_ALLOW_NETWORK_SQLITE", None, None, "1: allow SQLite on a network file system"),
     EnvironmentSetting("IOWATCH_WRONG_CLOCK", None, None, "UUIDs of sessions whose clock was wrong"),
+    EnvironmentSetting("IOWATCH_NOW", None, None, "time at which a command begins, for trials and tests"),
     EnvironmentSetting("IOWATCH_OVERHEAD_CASE", None, None, "case whose Darshan overhead plain `reframe` measures"),
     EnvironmentSetting("IOWATCH_ROOT", None, None, "a clone whose files are used instead of the installed ones"),
 )

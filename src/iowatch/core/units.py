@@ -121,11 +121,6 @@ def format_count(number: int, noun: str) -> str:
     return f"{number} {noun}s"
 
 
-def utc_now() -> datetime:
-    """Return the current time in UTC, to the second."""
-    return datetime.now(UTC).replace(microsecond=0)
-
-
 def parse_time(text: str, zone: tzinfo = UTC) -> datetime:
     """Return the UTC time of ISO 8601 text (`20180924`, too) or epoch seconds.
 

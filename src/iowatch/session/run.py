@@ -344,7 +344,7 @@ class SessionExecution(SessionRunner):
         self.history.begin_session(self.record, expected)
         self.summary.retest_count = len(runs)
         # Detection combines a run after this time with the first one; no job starts within this second.
-        self.history.add_facts(self.record.uuid, SessionFacts(retest_since=int(time.time()) + 1))
+        self.history.add_facts(self.record.uuid, SessionFacts(retest_since=int(utc_now().timestamp()) + 1))
         reframe_directory = self.directory / checks.RETEST
         reframe_directory.mkdir(exist_ok=True)
         order = replace(self.session.order(self.directory), is_retest=True)

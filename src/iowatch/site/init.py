@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from iowatch.core import MachineError, UsageError, escape_line, file_system_type, settings, suggest_name, units
+from iowatch.core import MachineError, UsageError, escape_line, file_system_type, settings, suggest_name, units, utc_now
 from iowatch.site import file_system, machine, repository, schedulers, storage, system, trial
 
 _LOG = logging.getLogger(__name__)
@@ -515,7 +515,7 @@ def _ranks_per_node(facts: MachineFacts) -> int:
 
 def system_yaml_text(name: str, facts: MachineFacts, interview: Interview, answers: Answers) -> str:
     """Return the text of `system.yaml`."""
-    day = units.utc_now().date().isoformat()
+    day = utc_now().date().isoformat()
     has_batch_system = facts.scheduler != "local"
     lines = [
         f"# Facts of {name}: written by `iowatch system init` on {facts.host}, {day}.",

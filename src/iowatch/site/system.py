@@ -17,7 +17,7 @@ from pydantic import Field, PositiveFloat, PositiveInt, StringConstraints, field
 
 from iowatch.benchmarks.registry import BENCHMARKS
 from iowatch.benchmarks.suites import ALL_FILE_SYSTEMS, SuiteCase, load_suite
-from iowatch.core import InputError, IowatchError, Scalar, UsageError, local_day, settings, suggest_name, units
+from iowatch.core import InputError, IowatchError, Scalar, UsageError, local_day, settings, suggest_name, units, utc_now
 from iowatch.core.yamlfile import ClosedModel, YamlDocument, ZoneName
 from iowatch.site.compared_facts import may_vary_faults
 from iowatch.site.file_system import (
@@ -483,4 +483,4 @@ def shared_zone(systems: Iterable[str]) -> tzinfo:
 
 def system_today(name: str, now: datetime | None = None) -> date:
     """Return the day in the zone of a system, now or at another moment."""
-    return local_day((now or units.utc_now()).timestamp(), system_zone(name))
+    return local_day((now or utc_now()).timestamp(), system_zone(name))

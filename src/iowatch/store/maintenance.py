@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 import os
 import sqlite3
-import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
@@ -32,6 +31,7 @@ from iowatch.core import (
     format_size,
     format_time,
     settings,
+    utc_now,
 )
 from iowatch.store import read, write
 from iowatch.store.damaged_results import DamageKind, find_damaged_results
@@ -185,7 +185,7 @@ def _artefact_faults(connection: Connection) -> Iterator[str]:
 
 
 def _notes(connection: Connection) -> Iterator[str]:
-    table, now = SessionTable, time.time()
+    table, now = SessionTable, utc_now().timestamp()
     unfinished = (table.status == "running") & (table.started_at < now - _UNFINISHED_AFTER_S)
     for uuid in connection.execute(select(table.uuid).where(unfinished)).scalars():
         yield f"session {uuid} never ended; the next run on its system closes it"

@@ -25,7 +25,7 @@ from typing import Literal
 import numpy as np
 
 from iowatch import __version__
-from iowatch.core import MachineError, UsageError
+from iowatch.core import MachineError, UsageError, utc_now
 from iowatch.experiments.common import counters
 from iowatch.experiments.common.builds import Build, build_digest, find_build
 from iowatch.experiments.common.commits import CommitRange, CommitSource
@@ -331,7 +331,7 @@ class GateRun:
         """Seconds per pair of this number of runs: the mean of all runs so far, with the starts of ReFrame."""
         assert self.session is not None
         session = self.history.session(self.session)
-        run_s = (time.time() - session.started_at) / max(1, session.runs)
+        run_s = (utc_now().timestamp() - session.started_at) / max(1, session.runs)
         return 2 * runs * max(0.1, run_s)
 
     def _decision_s(self) -> float:

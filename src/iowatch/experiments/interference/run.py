@@ -12,14 +12,13 @@ from __future__ import annotations
 import logging
 import math
 import shutil
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from iowatch import checks
-from iowatch.core import MachineError, Output, Scalar, format_size
+from iowatch.core import MachineError, Output, Scalar, format_size, utc_now
 from iowatch.experiments.interference import LEVEL
 from iowatch.experiments.interference.aggressors import AggressorError, Aggressors, aggregate_rates
 from iowatch.experiments.interference.jobs import JobSize
@@ -309,7 +308,7 @@ class _InterferenceRunner(InterleavedRunner):
             partition=run.partition,
             stack_name=run.stack,
             stack=self._stack,
-            started_at=int(time.time()),
+            started_at=int(utc_now().timestamp()),
             wall_s=None,
             output=Output(run.case.benchmark, None, "failed", None, ()).to_json(),
             facts=facts,

@@ -18,7 +18,7 @@ from iowatch.checks.program import FACTS_FILE
 from iowatch.checks.rank_times import ask_for_rank_times
 from iowatch.checks.run import CheckedRun, JobScript
 from iowatch.checks.scratch import in_scratch
-from iowatch.checks.starts import add_starts
+from iowatch.checks.starts import add_starts, remove_earlier_start
 from iowatch.checks.tracing import measures_overhead, trace_program
 from iowatch.site import (
     CovariateSettings,
@@ -70,7 +70,7 @@ def compose_job(run: CheckedRun, script: JobScript) -> JobScript:
     script = add_starts(run, script)
     for name, settings in run.order.extensions.items():
         script = find_extension(name).change_job(run, script, settings)
-    return script
+    return script.starting_with(remove_earlier_start())
 
 
 def covariate_settings(system: str) -> CovariateSettings:

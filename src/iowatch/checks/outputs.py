@@ -268,7 +268,7 @@ def _run_facts(run: CheckedRun, job: FinishedJob) -> dict[str, Any]:
         **node_times_of_ranks(run),
         **covariates.read_snapshots(run.stage, covariate_settings(run.system)),
         "exit_code": read_number(run.stage / StartFiles(0).exit_code),
-        "nodes": list(job.nodes),
+        "nodes": _nodes_of_run(run, job),
         "program": program_facts(run.stage).to_json(),
         "reframe": {"launcher": run.launcher, "settings": dict(run.settings)},
         "extra_work": sorted(run.extra_work),
@@ -286,6 +286,14 @@ def _run_facts(run: CheckedRun, job: FinishedJob) -> dict[str, Any]:
     for name, settings in run.order.extensions.items():
         facts.update(find_extension(name).facts(run, settings))
     return facts
+
+
+def _nodes_of_run(run: CheckedRun, job: FinishedJob) -> list[str]:
+    """The nodes of a run as the scheduler knows them, else as they named themselves."""
+    # Of a job that is just ending Slurm lists only the nodes that are not done with it.
+    if len(job.nodes) < run.case.nodes:
+        return sorted(facts_of_nodes(run.stage)) or list(job.nodes)
+    return list(job.nodes)
 
 
 def _machine_facts(run: CheckedRun, job: FinishedJob) -> dict[str, dict[str, str]]:

@@ -89,12 +89,13 @@ def reasons(verdict: dict[str, Any]) -> dict[str, str]:
     return {problem["run"].partition(":")[2]: problem["reason"] for problem in problems}
 
 
-def last_run(site: ClusterSite, system: str) -> tuple[RunRow, list[Result]]:
-    """The newest run of a system, with its results."""
+def last_run(site: ClusterSite, system: str) -> tuple[RunRow, Result]:
+    """The only run of a system's last session, and its bandwidth."""
     with History.open(str(site.var / "iowatch.db")) as history:
         session = history.sessions(system)[0]
         (run,) = history.runs(session.uuid)
-        return run, [result for _, result in history.run_results(run.id)]
+        (bandwidth,) = [result for _, result in history.run_results(run.id) if result.metric == "bandwidth"]
+        return run, bandwidth
 
 
 def query(box: Box, *words: str) -> str:
@@ -197,7 +198,7 @@ def test_requeued_job_has_only_the_results_of_its_last_start(site: ClusterSite, 
         query(box, "scontrol", "update", f"jobid={job}", "starttime=now")
         verdict = verdict_of(process, 120)
     assert (verdict["exit_code"], verdict["received"], reasons(verdict)) == (0, 1, {})
-    run, (result,) = last_run(site, requeueing)
+    run, result = last_run(site, requeueing)
     assert len(result.samples) == 3
     # Accounting has what ended the first start.
     assert run.facts.machine["requeued"].startswith("1, after ")
@@ -222,7 +223,7 @@ def test_session_in_a_task_of_an_array(site: ClusterSite) -> None:
     assert run == _TWO_NODES
     assert_matches(r"the job of this session \(\d+\) has n2, which leaves 1 node of small", reason)
     # The other one ran on two other nodes of the larger partition, with two ranks on each, in its first start.
-    measured, (result,) = last_run(site, "box")
+    measured, result = last_run(site, "box")
     assert len(measured.facts.nodes) == 2
     assert "n2" not in measured.facts.nodes
     assert result.case["ranks"] == 4

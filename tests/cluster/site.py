@@ -17,13 +17,7 @@ from tests.conftest import ROOT
 
 SYSTEM = "box"
 # Ranks yield, because machines of a box share two cores; root is the only account.
-# UCX, which MPICH uses, takes all machines of a box for one host and tries its shared memory.
-_MPI = {
-    "OMPI_ALLOW_RUN_AS_ROOT": "1",
-    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-    "OMPI_MCA_mpi_yield_when_idle": "1",
-    "UCX_TLS": "tcp,self",
-}
+_MPI = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_mpi_yield_when_idle": "1"}
 PARTITIONS = (
     {"name": "small", "queue": "small", "cores": 2, "time_limit": "5m"},
     {"name": "wide", "queue": "wide", "cores": 2, "time_limit": "5m"},

@@ -11,12 +11,12 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from iowatch.core import Result
 from iowatch.store import History, RunRow
 from tests.cluster import gluster, slurm
 from tests.cluster.machines import LOGIN, Box, wait_until
@@ -89,12 +89,20 @@ def reasons(verdict: dict[str, Any]) -> dict[str, str]:
     return {problem["run"].partition(":")[2]: problem["reason"] for problem in problems}
 
 
-def last_run(site: ClusterSite, system: str) -> tuple[RunRow, list[Result]]:
-    """The newest run of a system, with its results."""
+@dataclass(frozen=True)
+class MeasuredRun:
+    """The only run of a session, with the samples of its bandwidth."""
+
+    run: RunRow
+    samples: tuple[float, ...]
+
+
+def last_run(site: ClusterSite, system: str) -> MeasuredRun:
+    """The run of a system's last session."""
     with History.open(str(site.var / "iowatch.db")) as history:
-        session = history.sessions(system)[0]
-        (run,) = history.runs(session.uuid)
-        return run, [result for _, result in history.run_results(run.id)]
+        (run,) = history.runs(history.sessions(system)[0].uuid)
+        results = {series.metric: samples for series, samples in history.run_results(run.id)}
+    return MeasuredRun(run, results["bandwidth"])
 
 
 def query(box: Box, *words: str) -> str:
@@ -197,10 +205,10 @@ def test_requeued_job_has_only_the_results_of_its_last_start(site: ClusterSite, 
         query(box, "scontrol", "update", f"jobid={job}", "starttime=now")
         verdict = verdict_of(process, 120)
     assert (verdict["exit_code"], verdict["received"], reasons(verdict)) == (0, 1, {})
-    run, (result,) = last_run(site, requeueing)
-    assert len(result.samples) == 3
+    measured = last_run(site, requeueing)
+    assert len(measured.samples) == 3
     # Accounting has what ended the first start.
-    assert run.facts.machine["requeued"].startswith("1, after ")
+    assert measured.run.facts.machine["requeued"].startswith("1, after ")
 
 
 def test_session_in_a_task_of_an_array(site: ClusterSite) -> None:
@@ -221,12 +229,11 @@ def test_session_in_a_task_of_an_array(site: ClusterSite) -> None:
     ((run, reason),) = reasons(verdict).items()
     assert run == _TWO_NODES
     assert_matches(r"the job of this session \(\d+\) has n2, which leaves 1 node of small", reason)
-    # The other one ran on two other nodes of the larger partition, with two ranks on each, in its first start.
-    measured, (result,) = last_run(site, "box")
-    assert len(measured.facts.nodes) == 2
-    assert "n2" not in measured.facts.nodes
-    assert result.case["ranks"] == 4
-    assert "requeued" not in measured.facts.machine
+    # The other one ran on two other nodes of the larger partition, in its first start.
+    run_facts = last_run(site, "box").run.facts
+    assert len(run_facts.nodes) == 2
+    assert "n2" not in run_facts.nodes
+    assert "requeued" not in run_facts.machine
 
 
 def test_runs_of_a_comparison_are_on_the_nodes_of_their_allocation(site: ClusterSite) -> None:

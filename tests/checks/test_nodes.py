@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from iowatch.checks import JobScript, RunOrder
+from iowatch.checks import JobScript, RunOrder, nodes
 from iowatch.checks.job import compose_job
 from iowatch.checks.nodes import differences_between_nodes, each_node_fact, node_commands
 from iowatch.checks.outputs import read_output, spool_run
@@ -67,6 +67,38 @@ def test_node_tells_its_scratch_and_its_mpi(tmp_path: Path) -> None:
     assert len((tmp_path / "iowatch.nodes").read_text()) < 1000
 
 
+def test_node_tells_what_its_client_of_glusterfs_was_started_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel lists only its own options; `.meta` of the mount has the others, as GlusterFS 10.3 writes them."""
+    mount = tmp_path / "mount"
+    (mount / ".meta").mkdir(parents=True)
+    (mount / ".meta" / "version").write_text('{ \n  "Package Version": "10.3"\n}')
+    command = f"/usr/sbin/glusterfs --attribute-timeout=0 --process-name fuse --volfile-server=s1 {mount}"
+    (mount / ".meta" / "cmdline").write_text(f'{{ \n  "Cmdlinestr": "{command}"\n}}')
+    # The temporary directory seems to be on such a mount.
+    mount_id = next(row.split()[1] for row in _fdinfo_of(tmp_path).splitlines() if row.startswith("mnt_id:"))
+    options = "rw,user_id=0,group_id=0,max_read=131072"
+    table = tmp_path / "mountinfo"
+    table.write_text(f"{mount_id} 1 0:75 / {mount} rw,relatime shared:1 - fuse.glusterfs s1:/scratch {options}\n")
+    monkeypatch.setattr(nodes, "_SCRIPT", nodes._SCRIPT.replace("/proc/self/mountinfo", str(table)))
+    run = build_checked_run(tmp_path, options={"nodes": 2}, launcher="env", scratch_base=tmp_path)
+    (line,) = node_commands(run)
+    subprocess.run(["bash", "-c", f"_iowatch_program=/bin/sh\n{line}"], cwd=tmp_path, check=True)
+    facts = each_node_fact(tmp_path)["each_node"][platform.node()]
+    assert facts["scratch"] == f"{mount} fuse.glusterfs s1:/scratch"
+    assert facts["file_system_client"] == "GlusterFS 10.3"
+    assert facts["mount_options"] == "rw,relatime,max_read=131072,--attribute-timeout=0"
+
+
+def _fdinfo_of(path: Path) -> str:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        return Path(f"/proc/self/fdinfo/{descriptor}").read_text()
+    finally:
+        os.close(descriptor)
+
+
 @pytest.mark.parametrize("variable", ["SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID"])
 def test_one_task_of_a_node_answers(tmp_path: Path, variable: str) -> None:
     run = build_checked_run(tmp_path, options={"nodes": 2}, launcher=f"env {variable}=1", scratch_base=tmp_path)
@@ -117,12 +149,12 @@ def test_clock_is_told_as_far_as_the_answers_allow(tmp_path: Path) -> None:
     (tmp_path / "iowatch.nodes.times").write_text("100.0\n100.5\n")
     rest = "\t6.1\t\tab12\trw,relatime,addr=10.0.0.2\t\tratio=20\t0.5\t2048 1024\t1.5\n"
     (tmp_path / "iowatch.nodes").write_text(f"n1\t{LUSTRE}\t\t100.2{rest}n2\t{LUSTRE}\t\t142.3{rest}")
-    nodes = each_node_fact(tmp_path)["each_node"]
-    assert (nodes["n1"]["clock_ahead_min_s"], nodes["n1"]["clock_ahead_max_s"]) == ("-0.30", "0.20")
-    assert (nodes["n2"]["clock_ahead_min_s"], nodes["n2"]["clock_ahead_max_s"]) == ("41.80", "42.30")
-    assert nodes["n2"]["mount_options"] == "rw,relatime"
-    assert nodes["n2"]["memory_available_bytes"] == str(2 * 2**20)
-    assert "file_system_client" not in nodes["n2"]
+    recorded = each_node_fact(tmp_path)["each_node"]
+    assert (recorded["n1"]["clock_ahead_min_s"], recorded["n1"]["clock_ahead_max_s"]) == ("-0.30", "0.20")
+    assert (recorded["n2"]["clock_ahead_min_s"], recorded["n2"]["clock_ahead_max_s"]) == ("41.80", "42.30")
+    assert recorded["n2"]["mount_options"] == "rw,relatime"
+    assert recorded["n2"]["memory_available_bytes"] == str(2 * 2**20)
+    assert "file_system_client" not in recorded["n2"]
 
 
 def test_node_without_times_has_no_clock(tmp_path: Path) -> None:

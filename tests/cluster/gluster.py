@@ -47,7 +47,7 @@ def mount(box: Box, client: str, *options: str, environment: Mapping[str, str] |
     """
     directory = mount_directory(box)
     directory.mkdir(exist_ok=True)
-    words = [f"--option={option}" for option in options]
+    words = ["-o", ",".join(options)] if options else []
     source = f"{SERVERS[0]}:/{VOLUME}"
     box.run(client, "mount", "-t", "glusterfs", *words, source, str(directory), environment=environment)
 

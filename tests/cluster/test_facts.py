@@ -18,9 +18,9 @@ _CASE_ON_ALL_NODES = "benchio:api=posix,nodes=4,ranks=8"
 
 def covariates_of(site: ClusterSite, session: str) -> dict[str, Any]:
     """The covariates of the first run of a session."""
-    shown = site.iowatch("history", "show", session, "--run", "1", "--json")
+    shown = site.iowatch("history", "show", session, "--json")
     assert shown.returncode == 0, shown.stderr
-    return json.loads(shown.stdout)["facts"]["covariates"]
+    return json.loads(shown.stdout)["runs"][0]["facts"]["covariates"]
 
 
 def test_changed_option_of_the_volume_is_named(site: ClusterSite) -> None:
@@ -44,13 +44,12 @@ def test_changed_option_of_the_volume_is_named(site: ClusterSite) -> None:
 
 def test_node_with_other_mount_options_is_named(site: ClusterSite) -> None:
     """One of four nodes does not keep attributes of files; the others have what a mount has by default."""
-    mount = str(gluster.mount_directory(site.box))
-    site.box.run("n3", "umount", mount)
+    gluster.unmount(site.box, "n3")
     gluster.mount(site.box, "n3", "attribute-timeout=0")
     try:
         _, verdict = site.run("--case", _CASE_ON_ALL_NODES)
     finally:
-        site.box.run("n3", "umount", mount)
+        gluster.unmount(site.box, "n3")
         gluster.mount(site.box, "n3")
     (differing,) = [nodes for nodes in verdict["differing_nodes"] if nodes["difference"]["fact"] == "mount_options"]
     difference = differing["difference"]

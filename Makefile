@@ -34,8 +34,11 @@ test: setup ## all tests but the slow ones: Python, C, one end-to-end run
 .PHONY: test-all
 test-all: setup ## what `make test` leaves out: campaigns, time limits of Slurm, other MPIs, the suite alone
 	ci/ctest --others
-	$(OUR_PYTHON) -m pytest $(PARALLEL) -m slow
+	$(OUR_PYTHON) -m pytest $(PARALLEL) -m slow --ignore tests/cluster
 	$(OUR_PYTHON) -m pytest $(PARALLEL) --history postgresql -m "not slow" tests/session/test_run.py
+ifneq ($(CLUSTER), no)
+	$(OUR_PYTHON) -m pytest tests/cluster
+endif
 
 # Tests that read or write a history; tests of the store itself always run on both databases.
 WITH_HISTORY := $(addprefix tests/,comparison darshan demo findings output reference session site)

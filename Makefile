@@ -51,7 +51,7 @@ test-cluster: setup ## on a cluster in a box: Slurm on four nodes, GlusterFS on 
 lint: setup ## style, types and security of our code
 	.venv/bin/ruff check src tests reframe_tests bench tools ci/docs_hook.py
 	.venv/bin/ruff format --check src tests reframe_tests bench tools ci/docs_hook.py
-	.venv/bin/clang-format --dry-run -Werror $(wildcard benchmarks/benchio/*/*.[ch])
+	.venv/bin/clang-format --dry-run -Werror --style=file:benchmarks/benchio/.clang-format $(wildcard benchmarks/*/*/*.[ch])
 	.venv/bin/mypy
 	.venv/bin/bandit -q -ll -r src -c pyproject.toml
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
+import subprocess
 import sys
 import tempfile
 import time
@@ -114,7 +115,11 @@ def _run_baseline(box: Box, number: int, arguments: argparse.Namespace, output: 
         if arguments.only and scenario.name not in arguments.only:
             continue
         with _restored(site, kept):
-            _run_scenario(site, number, scenario, arguments.mornings, date, output)
+            try:
+                _run_scenario(site, number, scenario, arguments.mornings, date, output)
+            except (AssertionError, subprocess.TimeoutExpired) as error:
+                # The other scenarios do not depend on it; each event ends whatever happens.
+                print(f"{number} {scenario.name}: {error}", flush=True)
     if arguments.only:
         return
     with _restored(site, kept):

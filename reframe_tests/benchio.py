@@ -36,7 +36,7 @@ class BuildBenchio(rfm.RunOnlyRegressionTest):
     def runs(self) -> bool:
         """The program starts and prints its version."""
         files_of_job = [Path(self.stagedir) / str(sn.evaluate(name)) for name in (self.stderr, self.stdout)]
-        return sn.assert_found(r"^benchio ", self.stdout, msg=build_failure(*files_of_job))
+        return sn.assert_found(r"^benchio ", self.stdout, msg=build_failure("benchio", *files_of_job))
 
 
 @rfm.simple_test

@@ -8,6 +8,8 @@ from iowatch.site.reframe_config import system_configuration
 SCHEDULER = "local"
 # Launcher of MPI programs inside a job. None: srun with Slurm, flux run with Flux, mpirun with the others.
 LAUNCHER = None
+# Without a scheduler: nodes on which mpirun starts programs by ssh; `ssh n1 true` must ask for nothing.
+HOSTS = []
 # srun's --mpi type for each MPI (`srun --mpi=list`) where Slurm's MpiDefault is none, for example
 # {"openmpi": "pmix", "mpich": "pmi2"}.
 MPI_TYPES = {}
@@ -31,4 +33,5 @@ site_configuration = system_configuration(
     modules_system=MODULES_SYSTEM,
     access=ACCESS,
     partitions=PARTITIONS,
+    hosts=HOSTS,
 )

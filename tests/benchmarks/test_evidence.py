@@ -43,8 +43,8 @@ def test_failure_signature_in_stderr_fails_the_output() -> None:
     assert str(output.reason).startswith("no space left on device")
 
 
-# Those of other numbers of ranks are in test_probes.py and test_pnetcdf_kernels.py.
-OF_OTHERS = ("fio", "hpcc", "s3d_io", "flash_io")
+# Those of other numbers of ranks are in test_probes.py, test_node_pairs.py and test_pnetcdf_kernels.py.
+OF_OTHERS = ("fio", "hpcc", "node_pairs", "s3d_io", "flash_io")
 OF_TWO_RANKS = [path for path in sorted(DATA.iterdir()) if not path.name.startswith(OF_OTHERS)]
 
 

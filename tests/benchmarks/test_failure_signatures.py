@@ -45,6 +45,8 @@ LINES = {
     "MPI reports a fatal error": "[vm:6562] *** MPI_ERRORS_ARE_FATAL (processes in this communicator",
     "a process ended with an error": "a non-zero exit code. Per user-direction, the job has been aborted.",
     "file system connection lost": "close: Cannot send after transport endpoint shutdown",
+    "the launcher lost a node": "ORTE has lost communication with a remote daemon.",
+    "the node does not respond": "  Remote daemon: [[54364,0],3] on node n4",
     "stale file handle": "open: Stale file handle",
 }
 

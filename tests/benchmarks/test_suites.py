@@ -65,9 +65,41 @@ def test_matrix_expands_to_all_combinations_with_distinct_names(tmp_path: Path) 
     assert cases[2].requires == ("mpi",)
 
 
+NODES = """\
+format: 1
+summary: x
+defaults: {op: both, local: 8x8x8, ranks-per-node: 2}
+matrix:
+  - {api: posix, nodes: [1, 2, all]}
+"""
+
+
+def test_ranks_per_node_are_multiplied_by_the_nodes(tmp_path: Path) -> None:
+    """All nodes are those of a system; before one is known the case has one node."""
+    cases = suites.read_suite_file(write(tmp_path, NODES))
+    assert [(case.name, case.nodes, case.ranks) for case in cases] == [
+        ("nodes=1", 1, 2),
+        ("nodes=2", 2, 4),
+        ("nodes=all", 1, 2),
+    ]
+    assert [case.is_on_all_nodes for case in cases] == [False, False, True]
+    resolved = suites.on_all_nodes(cases[2], 7)
+    assert (resolved.name, resolved.nodes, resolved.ranks, resolved.is_on_all_nodes) == ("nodes=7", 7, 14, False)
+
+
+def test_name_of_a_case_on_all_nodes_has_their_number(tmp_path: Path) -> None:
+    """Also where no other case is in the suite: partitions differ."""
+    (case,) = suites.read_suite_file(write(tmp_path, NODES.replace("[1, 2, all]", "all")))
+    assert suites.on_all_nodes(case, 3).name == "nodes=3"
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
+        (NODES.replace("node: 2", "node: 0"), ":3:.*'ranks-per-node': expected a whole number of at least 1"),
+        (NODES.replace("node: 2", "node: true"), ":3:.*'ranks-per-node': expected a whole number of at least 1"),
+        (NODES.replace("posix,", "posix, ranks: 4,"), "'ranks-per-node' and 'ranks': expected one of them"),
+        (NODES.replace("[1, 2, all]", "al"), "option 'nodes' of benchio"),
         (GOOD.replace("api:", "apj:"), "no option 'apj'"),
         (GOOD.replace("format: 1", "format: 2"), "format"),
         (GOOD + "surprise: 1\n", "surprise"),

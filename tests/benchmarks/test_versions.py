@@ -261,7 +261,7 @@ CONTRADICTIONS: dict[str, tuple[Change, str]] = {
     "ranks": (lambda r: r["geometry"].update(ranks=4), "contradict"),
     "missing repetition": (lambda r: r["operations"][0]["repetitions"].pop(), "1 of 2 repetitions"),
     "missing operation": (lambda r: r["operations"].pop(), "operations write instead of write, read"),
-    "other schema": (lambda r: r.update(schema="benchio-record/9"), "benchio-record/2"),
+    "other schema": (lambda r: r.update(schema="benchio-record/9"), "benchio-record/3"),
     "missing key": (lambda r: r.pop("geometry"), "damaged"),
     "phase longer than the whole": (
         lambda r: r["operations"][0]["repetitions"][0]["phases"]["open"].update(max=9.5),
@@ -287,7 +287,7 @@ DAMAGE = {
     "the count": ('"repetitions": 4', '"repetitions": 5', "4 of 5 repetitions"),
     "the digest": ('"sha256": "', '"sha256": "0', "SHA-256"),
     "the name of the digest": ('"sha256"', '"sha1"', "damaged"),
-    "the older form": ("benchio-record/2", "benchio-record/1", "benchio-record/2"),
+    "the oldest form": ("benchio-record/2", "benchio-record/1", "benchio-record/3"),
 }
 
 

@@ -28,7 +28,7 @@ from iowatch.checks.cases import ReframeTasks, changed_case, skip_reason
 from iowatch.checks.job import compose_job, job_time_limit_s, scheduler_options
 from iowatch.checks.outputs import missing_results_of, read_output
 from iowatch.checks.run import FinishedJob
-from iowatch.checks.starts import add_starts
+from iowatch.checks.starts import add_starts, remove_earlier_start
 from iowatch.core import UsageError
 from iowatch.site import FileSystemIdentity
 from tests.builders import build_checked_run, build_output
@@ -236,6 +236,7 @@ def numbered(monkeypatch: pytest.MonkeyPatch) -> RunOrder:
 def test_extension_changes_the_job(numbered: RunOrder) -> None:
     run = build_checked_run(options={"op": "read"}, order=numbered)
     lines = lines_of(compose_job(run, JobScript()))
+    lines = lines[len(remove_earlier_start()) :]
     assert (lines[0], lines[-1]) == ("echo begin", "echo end")
     assert sum(line.startswith("mpirun -np 4 nl ior ") for line in lines) == 3, "every start"
     assert job_time_limit_s(run) == 61
@@ -253,3 +254,18 @@ def test_unknown_extension_is_refused() -> None:
     run = build_checked_run(order=RunOrder(extensions={"nonsense": {}}))
     with pytest.raises(UsageError, match="no check extension 'nonsense'"):
         compose_job(run, JobScript())
+
+
+def test_job_that_is_started_again_has_only_the_results_of_its_last_start(tmp_path: Path) -> None:
+    """As after a requeue: the first start ended in its second repetition; what ReFrame wrote before stays."""
+    (tmp_path / "order.json").write_text("{}")
+    (tmp_path / "rfm_job.out").touch()  # the scheduler opens it before the script starts
+    lines = remove_earlier_start()
+    first = [*lines, "mkdir darshan; echo 1 > darshan/start-0.darshan", "echo 1 > start-0.rc", "echo 1 >> start-1.out"]
+    second = [*lines, "ls -A > ../second"]
+    for script in (first, second):
+        subprocess.run(["bash"], input="\n".join(script), cwd=tmp_path, text=True, check=True)
+    assert sorted((tmp_path.parent / "second").read_text().split()) == ["iowatch.files", "order.json", "rfm_job.out"]
+    # These are the first lines of every job.
+    script = compose_job(build_checked_run(), JobScript(before=["module load x"]))
+    assert list(script.before[: len(lines)]) == lines

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import platform
 import subprocess
@@ -10,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from iowatch.checks import JobScript, nodes
+from iowatch.checks import JobScript, RunOrder, nodes
 from iowatch.checks.job import compose_job
 from iowatch.checks.nodes import differences_between_nodes, each_node_fact, node_commands
-from iowatch.checks.outputs import read_output
+from iowatch.checks.outputs import read_output, spool_run
 from iowatch.checks.run import FinishedJob
 from iowatch.site import storage
-from tests.builders import build_checked_run
+from tests.builders import build_checked_run, build_output
 
 LUSTRE, ROOT_DISK = "/work lustre 10.0.0.1@tcp:/work", "/ ext4 /dev/sda1"
 OPEN_MPI, OTHER = "/opt/ompi/lib/libmpi.so.40.30.4 (1200000 bytes)", "/usr/lib/libmpi.so.40.10.3 (900000 bytes)"
@@ -159,3 +160,21 @@ def test_clock_is_told_as_far_as_the_answers_allow(tmp_path: Path) -> None:
 def test_node_without_times_has_no_clock(tmp_path: Path) -> None:
     (tmp_path / "iowatch.nodes").write_text(f"n1\t{LUSTRE}\t\t100.2\t6.1\t\t\t\t\t\t\t\t\n")
     assert each_node_fact(tmp_path) == {"each_node": {"n1": {"scratch": LUSTRE, "mpi": "", "kernel": "6.1"}}}
+
+
+@pytest.mark.parametrize(
+    ("listed", "recorded"),
+    [
+        (["n7", "n8"], ["n7", "n8"]),
+        # Slurm 22.05, while the job ends: n8 is done with it.
+        (["n7"], ["n7.example.org", "n8.example.org"]),
+    ],
+)
+def test_nodes_of_a_job_that_is_ending_are_all_recorded(tmp_path: Path, listed: list[str], recorded: list[str]) -> None:
+    lines = [f"{name}\t{LUSTRE}\t{OPEN_MPI}\n" for name in ("n8.example.org", "n7.example.org")]
+    (tmp_path / "iowatch.nodes").write_text("".join(lines))
+    spool = tmp_path / "spool"
+    run = build_checked_run(tmp_path, options={"nodes": 2}, order=RunOrder(session="s1", spool=spool))
+    spool_run(run, FinishedJob("1", listed, tmp_path / "job.sh"), build_output())
+    (document,) = spool.glob("**/case.json")
+    assert json.loads(document.read_text())["facts"]["nodes"] == recorded

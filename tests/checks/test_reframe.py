@@ -508,6 +508,6 @@ def test_variables_that_cannot_apply_are_refused(words: str, reason: str, in_ses
 def test_failed_build_of_benchio_names_cause_and_files(stderr: str, stdout: str, cause: str, tmp_path: Path) -> None:
     (tmp_path / "x.err").write_text(stderr)
     (tmp_path / "x.out").write_text(stdout)
-    assert build_failure(tmp_path / "x.err", tmp_path / "x.out") == (
+    assert build_failure("benchio", tmp_path / "x.err", tmp_path / "x.out") == (
         f"benchio did not build or start: {cause} (whole output: {tmp_path}/x.err and x.out)"
     )

@@ -17,7 +17,13 @@ from tests.conftest import ROOT
 
 SYSTEM = "box"
 # Ranks yield, because machines of a box share two cores; root is the only account.
-_MPI = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_mpi_yield_when_idle": "1"}
+# UCX, which MPICH uses, takes all machines of a box for one host and tries its shared memory.
+_MPI = {
+    "OMPI_ALLOW_RUN_AS_ROOT": "1",
+    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+    "OMPI_MCA_mpi_yield_when_idle": "1",
+    "UCX_TLS": "tcp,self",
+}
 PARTITIONS = (
     {"name": "small", "queue": "small", "cores": 2, "time_limit": "5m"},
     {"name": "wide", "queue": "wide", "cores": 2, "time_limit": "5m"},
@@ -62,6 +68,15 @@ class ClusterSite:
         variables = {**self.environment, **(environment or {})}
         return self.box.run(LOGIN, *command, seconds=seconds, environment=variables, may_fail=True)
 
+    def add_system(self, name: str, **settings: object) -> None:
+        """Describe the same machine a second time, with other settings in its reframe.py."""
+        original, copy = self.root / "systems" / SYSTEM, self.root / "systems" / name
+        copy.mkdir()
+        text = (original / "reframe.py").read_text()
+        (copy / "reframe.py").write_text(with_settings(text, settings))
+        facts = (original / "system.yaml").read_text()
+        (copy / "system.yaml").write_text(facts.replace(f"name: {SYSTEM}", f"name: {name}"))
+
     def run(self, *words: str, now: str = "", seconds: float = 300) -> tuple[int, dict[str, object]]:
         """Run a session; return exit code and verdict.
 
@@ -103,14 +118,20 @@ def make_site(
     return ClusterSite(box, root, var, environment, name)
 
 
+def with_settings(text: str, settings: Mapping[str, object]) -> str:
+    """Return the text of a reframe.py with other values of its settings."""
+    for setting, value in settings.items():
+        text, count = re.subn(rf"^{setting} = .*$", f"{setting} = {value!r}", text, flags=re.MULTILINE)
+        assert count == 1, setting
+    return text
+
+
 def _write_system(directory: Path, scratch: Path, partitions: tuple[Mapping[str, object], ...]) -> None:
     """The template with Slurm, its partitions and the distributed file system."""
     directory.mkdir(parents=True)
     template = ROOT / "systems" / "_template"
     text = (template / "reframe.py").read_text()
-    for setting, value in (("SCHEDULER", "slurm"), ("PARTITIONS", list(partitions)), ("LAUNCHER", "mpirun")):
-        text, count = re.subn(rf"^{setting} = .*$", f"{setting} = {value!r}", text, flags=re.MULTILINE)
-        assert count == 1, setting
+    text = with_settings(text, {"SCHEDULER": "slurm", "PARTITIONS": list(partitions), "LAUNCHER": "mpirun"})
     (directory / "reframe.py").write_text(text)
     facts = (template / "system.yaml").read_text()
     facts = facts.replace("name: template", f"name: {SYSTEM}").replace("free_bytes: 10g", "free_bytes: 1m")

@@ -77,6 +77,13 @@ def start_node(box: Box, node: str) -> None:
     box.start_daemon(node, "slurmd", "-D", "-N", node)
 
 
+def rejoin_node(box: Box, node: str) -> None:
+    """Let a node that was booted again run jobs."""
+    _share_munge(box, node)
+    start_node(box, node)
+    wait_until(lambda: states(box) == {"idle"}, 60, f"{node} idle")
+
+
 def states(box: Box) -> set[str]:
     """Return the states of all nodes."""
     answer = box.run(LOGIN, "sinfo", "--noheader", "--Node", "--format=%T", may_fail=True)
@@ -84,12 +91,11 @@ def states(box: Box) -> set[str]:
 
 
 def _start_munge(box: Box, base: Path) -> None:
-    """One munged for all machines, which have the directory of its socket where Slurm looks for it."""
+    """One munged for all machines."""
     shared = base / "munge"
     shared.mkdir()
     for machine in box.machines:
-        box.run(machine, "mkdir", "-p", "/run/munge")
-        box.run(machine, "mount", "--bind", str(shared), "/run/munge")
+        _share_munge(box, machine)
     key = base / "munge.key"
     key.write_bytes(os.urandom(1024))
     key.chmod(0o400)
@@ -97,6 +103,12 @@ def _start_munge(box: Box, base: Path) -> None:
     files += [f"--log-file={base}/munged.log", f"--seed-file={base}/munged.seed"]
     box.start_daemon(LOGIN, "munged", "--foreground", "--force", *files)
     wait_until((shared / "munge.socket.2").exists, 20, "munged")
+
+
+def _share_munge(box: Box, machine: str) -> None:
+    """Put the directory of munged's socket where Slurm looks for it on a machine."""
+    box.run(machine, "mkdir", "-p", "/run/munge")
+    box.run(machine, "mount", "--bind", str(box.directory / "slurm" / "munge"), "/run/munge")
 
 
 def _start_accounting(box: Box, base: Path) -> None:

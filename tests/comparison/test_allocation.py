@@ -137,6 +137,8 @@ class ReframeJob:
     num_tasks: int
     num_tasks_per_node: int
     workdir: str
+    launcher: object = None
+    nodelist: tuple[str, ...] = ()
 
 
 def test_every_case_gets_the_first_nodes_of_the_allocation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,7 +152,17 @@ def test_every_case_gets_the_first_nodes_of_the_allocation(tmp_path: Path, monke
     words = MpirunInAllocation().command(asked)
     assert words == ["mpirun", "-np", "5", "-machinefile", str(tmp_path / "hosts")]
     assert (tmp_path / "hosts").read_text().split() == ["n3", "n3", "n3", "n4", "n4"]
-    assert MpirunInAllocation().nodes(ReframeJob(3, 3, str(tmp_path))) == ["n3"]
+
+
+def test_nodes_of_a_case_are_those_of_its_launcher(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """ReFrame only knows the host of the job's shell, which `salloc` leaves on the login node."""
+    from iowatch.checks.base import nodes_of_job
+    from iowatch.site.reframe_config import MpirunInAllocation, SrunInAllocation
+
+    monkeypatch.setenv("IOWATCH_NODES", "n3,n4,n7")
+    for launcher in (MpirunInAllocation(), SrunInAllocation()):
+        job = ReframeJob(3, 2, str(tmp_path), launcher, nodelist=("login",))
+        assert nodes_of_job(job, "local") == ["n3", "n4"]
 
 
 def test_page_caches_are_dropped_on_the_nodes_of_the_case() -> None:

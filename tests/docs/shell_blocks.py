@@ -141,3 +141,13 @@ def pattern_of(shown: str) -> re.Pattern[str]:
         else:
             lines.append(r".*".join(map(re.escape, line.rstrip().split("…"))) + r"[ \t]*\n")
     return re.compile(r"\s*" + "".join(lines) + r"\s*")
+
+
+def fault_of(page: str, command: Command, code: int, output: str) -> str | None:
+    """Why a command did not do what its page shows, or None."""
+    where = f"{page}:{command.line}: {command.text}\n"
+    if code != command.exit_code:
+        return f"{where}exit code {code}, expected {command.exit_code}:\n{output}"
+    if command.output is not None and not pattern_of(command.output).fullmatch(output + "\n"):
+        return f"{where}printed:\n{output}\nthe page shows:\n{command.output}"
+    return None

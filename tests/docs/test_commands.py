@@ -15,7 +15,7 @@ import pytest
 from click.testing import Result
 
 from tests.conftest import ROOT
-from tests.docs.shell_blocks import Block, Command, pattern_of, shell_blocks, words_of
+from tests.docs.shell_blocks import Block, fault_of, shell_blocks, words_of
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 BLOCKS = {page.relative_to(ROOT).as_posix(): list(shell_blocks(page.read_text(encoding="utf-8"))) for page in PAGES}
@@ -85,22 +85,12 @@ def shell(tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch, demos: Path
     return Shell(tmp_path, cli, monkeypatch, demos)
 
 
-def _fault(page: str, command: Command, code: int, output: str) -> str | None:
-    """Why a command did not do what its page shows, or None."""
-    where = f"{page}:{command.line}: {command.text}\n"
-    if code != command.exit_code:
-        return f"{where}exit code {code}, expected {command.exit_code}:\n{output}"
-    if command.output is not None and not pattern_of(command.output).fullmatch(output + "\n"):
-        return f"{where}printed:\n{output}\nthe page shows:\n{command.output}"
-    return None
-
-
 def _run_block(shell: Shell, page: str, block: Block) -> list[str]:
     for mark, text in block.marks:
         if mark == "setup":
             code, output = shell.run(text)
             assert code == 0, f"{page}:{block.line}: setup: {text}\n{output}"
-    return [fault for one in block.commands if (fault := _fault(page, one, *shell.run(one.text)))]
+    return [fault for one in block.commands if (fault := fault_of(page, one, *shell.run(one.text)))]
 
 
 # What newcomers read first is run by `make test`, all other pages by `make test-all`.

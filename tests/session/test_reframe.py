@@ -206,3 +206,20 @@ def test_reframe_on_path_is_used_where_python_has_none(tmp_path: Path, monkeypat
         program.write_text("")
         program.chmod(0o755)
         assert machine.reframe_program() == str(program)
+
+
+def test_jobs_of_a_session_in_a_job_do_not_get_the_variables_of_the_outer_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`sbatch` exports them: a run would be reported as requeued, or get the tasks per node of the outer job."""
+    outer = {"SLURM_JOB_ID": "7", "SLURM_RESTART_COUNT": "3", "SLURM_NTASKS_PER_NODE": "1", "SLURM_CONF": "/etc/s.conf"}
+    for name, value in outer.items():
+        monkeypatch.setenv(name, value)
+    command = [sys.executable, "-c", "import os; print(*[n for n in os.environ if n.startswith('SLURM_')])"]
+    monkeypatch.setattr(reframe, "reframe_command", lambda *_: command)
+    for scheduler, names in (("slurm", ["SLURM_CONF"]), ("local", [*outer])):
+        # In an allocation ReFrame's scheduler is `local`, and the launcher needs them.
+        partition = reframe.ReframePartition("default", scheduler, ("gnu",), None)
+        site = reframe.ReframeSite("big", tmp_path / "reframe.py", (partition,), {})
+        reframe.execute_order(site, RunOrder(), tmp_path, lambda: None)
+        assert sorted((tmp_path / "reframe.log").read_text().split()) == sorted(names)

@@ -114,7 +114,7 @@ def test_undecodable_bytes_do_not_hide_the_job_state(tmp_path: Path, monkeypatch
     assert job_state("pbs", "5") == "job 5: state F, reason arr\ufffdt\ufffd par le site"
 
 
-# Slurm 22.05 with accounting: a job of two nodes that was requeued after n2 failed, and failed again; FailedNode is
+# Slurm with accounting: a job of two nodes that was requeued after n2 failed, and failed again; FailedNode is
 # empty where no node did (sacct(1)).
 FAILED = (
     "JobId=5 JobName=x JobState=NODE_FAIL Reason=None Requeue=1 Restarts=1 RunTime=00:00:09 TimeLimit=00:10:00 "
@@ -132,6 +132,19 @@ def test_failed_node_and_earlier_start_of_a_requeued_job_are_named(
         "job 5: state NODE_FAIL, ran 00:00:09, time limit 00:10:00, nodes n[1-2], requeued 1, failed node n4, "
         "earlier start: NODE_FAIL on n[1-2], failed node n2"
     )
+
+
+def test_earlier_start_is_reported_by_a_slurm_without_failed_nodes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Slurm 22.05 refuses the query: `sacct: error: Invalid field requested: "FailedNode"`, exit code 1."""
+    put_programs_on_path(tmp_path, monkeypatch, scontrol=FAILED, sinfo="n1 idle\nn2 idle\nn3 idle\nn4 down*\n")
+    answer = "NODE_FAIL|n[1-2]\nNODE_FAIL|n[3-4]\n"
+    sacct = tmp_path / "sacct"
+    sacct.write_text(f'#!/bin/sh\ncase "$*" in *FailedNode*) exit 1 ;; esac\nprintf "{answer}"\n')
+    sacct.chmod(0o755)
+    assert earlier_starts("slurm", "5") == ["NODE_FAIL on n[1-2]"]
+    assert job_state("slurm", "5").endswith("failed node n4, earlier start: NODE_FAIL on n[1-2]")
 
 
 def test_failed_node_without_accounting_is_the_one_that_is_down(

@@ -14,7 +14,7 @@ from iowatch.benchmarks.suites import SuiteCase
 from iowatch.core import InputError, UsageError
 from iowatch.reference.published import load_sources
 from iowatch.site.file_system import FileSystem
-from iowatch.site.system import SystemLimits, load_system, on_file_systems, read_system, system_names
+from iowatch.site.system import SystemLimits, cases_of_system, load_system, read_system, system_names
 
 ROOT = Path(__file__).resolve().parents[2]
 PUBLISHED_MACHINES = {
@@ -166,13 +166,42 @@ def test_cases_are_measured_on_the_file_systems_of_suite_or_command(tmp_path: Pa
     memory = SuiteCase("mine", "hpcc", "single", HPCC.read_options({"ranks": 4}), "optional", 60)
 
     def runs(case: SuiteCase, *chosen: str, suite: tuple[str, ...] = ()) -> list[str]:
-        return [one.run_name for one in on_file_systems([replace(case, file_systems=suite)], system, chosen)]
+        return [one.run_name for one in cases_of_system([replace(case, file_systems=suite)], system, chosen)]
 
     both = ["ior", "ior:file_system=project"]
     assert runs(plain) == both[:1]
     assert runs(plain, suite=("all",)) == runs(plain, "all") == runs(plain, "work", "project") == both
     assert runs(plain, suite=("project",)) == runs(plain, "project", suite=("all",)) == both[1:]
     assert (runs(memory, "all"), runs(memory, "project")) == (["hpcc"], [])
+
+
+def test_all_nodes_are_those_of_each_partition(tmp_path: Path) -> None:
+    """Nodes of a partition: 2 small ones; 3 and 1 of two types in `wide`; a number that its suite names is one case."""
+    options = HPCC.read_options({"ranks": 2})
+    names = ("nodes=1", "nodes=4", "nodes=all")
+    cases = [SuiteCase("mine", "hpcc", name, options, "optional", 60, ranks_per_node=2) for name in names]
+    cases[2] = replace(cases[2], is_on_all_nodes=True)
+    partitions = [("small", "count: 2"), ("wide", "count: 3"), ("wide", "count: 1"), ("fat", "cores: 4")]
+    entries = [f"  - {{name: {name}, {fact}, source: here}}\n" for name, fact in partitions]
+
+    def runs(facts: str) -> list[tuple[str, int]]:
+        directory = tmp_path / str(len(list(tmp_path.iterdir())))
+        directory.mkdir()
+        system = read_system(write(directory, MEASURED + facts))
+        return [(case.name, case.ranks) for case in cases_of_system(cases, system)]
+
+    named = [("nodes=1", 2), ("nodes=4", 2)]
+    nodes = "nodes:\n" + "".join(entries)
+    assert runs(nodes) == [*named, ("nodes=2", 4)]
+    assert runs(nodes + "limits: {nodes: 3}\n") == [*named, ("nodes=2", 4), ("nodes=3", 6)]
+    # A benchmark that needs more nodes is not run on a partition with fewer.
+    cases[2] = replace(cases[2], options=HPCC.read_options({"ranks": 3, "nodes": 3}))
+    assert runs(nodes) == named
+    assert runs("limits: {nodes: 2}\n") == [*named, ("nodes=all", 3)]
+    cases[2] = replace(cases[2], options=options)
+    # Nobody said how many there are: the plan says so.
+    assert runs("") == [*named, ("nodes=all", 2)]
+    assert runs("limits: {nodes: 1}\n") == named
 
 
 def test_published_machines_cite_sources_by_key() -> None:

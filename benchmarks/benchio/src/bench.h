@@ -47,6 +47,8 @@ struct times read_once(struct bench *bench, bool verify);
 /* Collective, at the end: files that are kept get the names that --existing finds, those of repetition 0. */
 void name_kept_files(struct bench *bench);
 
+/* Collective, once: the bytes of each node in the direction of `series`. */
+void collect_node_bytes(const struct bench *bench, struct series *series);
 /* Collective: append one repetition to `series` on rank 0. */
 void collect(const struct bench *bench, struct series *series, struct times times, double started,
              double resident);

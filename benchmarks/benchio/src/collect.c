@@ -39,6 +39,50 @@ static void intervals(const struct bench *b, const struct times *all, struct rep
     free(ends);
 }
 
+/* Whether a rank ends a phase without waiting for others: a slow rank or node is told by these phases only.
+ * Opening, flushing and closing are collective in MPI-IO and in the libraries above it, transfers are where
+ * they were asked for. With subfiling other ranks do the transfers. */
+static bool is_own_phase(const struct bench *b, int phase) {
+    const struct options *o = b->context->options;
+    if (phase == PHASE_VERIFY)
+        return false;
+    if (!b->backend->has_access)
+        return true;
+    return phase == PHASE_TRANSFER && o->access != ACCESS_COLLECTIVE && o->driver == DRIVER_MPIO;
+}
+
+static void node_times(const struct bench *b, const struct times *all, struct repetition *r) {
+    const struct placement *p = b->placement;
+    int size = b->context->size;
+    r->node = allocate(b->context, (size_t)p->nodes * sizeof *r->node, "results");
+    double *starts = allocate(b->context, (size_t)p->nodes * sizeof(double), "results");
+    double *ends = allocate(b->context, (size_t)p->nodes * sizeof(double), "results");
+    for (int rank = 0; rank < size; rank++) {
+        int node = p->node_of[rank];
+        if (starts[node] == 0 || all[rank].start < starts[node])
+            starts[node] = all[rank].start;
+        ends[node] = all[rank].end > ends[node] ? all[rank].end : ends[node];
+        for (int phase = 0; phase < PHASE_N; phase++)
+            if (is_own_phase(b, phase))
+                r->node[node].own_seconds += all[rank].phase[phase] / p->ranks_on[node];
+    }
+    for (int node = 0; node < p->nodes; node++)
+        r->node[node].seconds = ends[node] - starts[node];
+    free(starts);
+    free(ends);
+}
+
+void collect_node_bytes(const struct bench *b, struct series *series) {
+    const struct placement *p = b->placement;
+    const struct geometry *g = series->op == OP_WRITE ? &p->write_geometry : &p->read_geometry;
+    series->has_own_seconds = is_own_phase(b, PHASE_TRANSFER);
+    series->node_bytes = allocate(b->context, (size_t)p->nodes * sizeof(uint64_t), "results");
+    series->node_bytes[p->node] = g->bytes;
+    CHECK_MPI(
+        b->context, "", "MPI_Allreduce",
+        MPI_Allreduce(MPI_IN_PLACE, series->node_bytes, p->nodes, MPI_UINT64_T, MPI_SUM, b->context->world));
+}
+
 void collect(const struct bench *b, struct series *series, struct times times, double started,
              double resident) {
     const struct context *c = b->context;
@@ -53,6 +97,7 @@ void collect(const struct bench *b, struct series *series, struct times times, d
     for (int phase = 0; phase < PHASE_N; phase++)
         spread_of(all, c->size, phase, &r.phase[phase]);
     intervals(b, all, &r);
+    node_times(b, all, &r);
     series->item = reallocate(c, series->item, (series->n + 1) * sizeof r, "results");
     series->item[series->n++] = r;
     free(all);

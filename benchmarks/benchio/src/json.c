@@ -86,6 +86,11 @@ void json_number(struct json *json, const char *key, double value) {
         fputs("null", json->out);
 }
 
+void json_rounded(struct json *json, const char *key, double value) {
+    begin(json, key);
+    fprintf(json->out, "%.6g", isfinite(value) ? value : 0);
+}
+
 void json_bool(struct json *json, const char *key, bool value) {
     begin(json, key);
     fputs(value ? "true" : "false", json->out);

@@ -19,7 +19,8 @@ void json_close(struct json *json, char bracket);
 void json_string(struct json *json, const char *key, const char *value); /* NULL: null */
 void json_integer(struct json *json, const char *key, int64_t value);
 void json_unsigned(struct json *json, const char *key, uint64_t value);
-void json_number(struct json *json, const char *key, double value); /* 17 digits; not finite: null */
+void json_number(struct json *json, const char *key, double value);  /* 17 digits; not finite: null */
+void json_rounded(struct json *json, const char *key, double value); /* 6 digits, for long arrays */
 void json_bool(struct json *json, const char *key, bool value);
 void json_null(struct json *json, const char *key);
 

@@ -69,6 +69,8 @@ static void repetitions(struct bench *b) {
         (write = &results->series[results->series_n++])->op = OP_WRITE;
     if (o->op != OP_WRITE)
         (read = &results->series[results->series_n++])->op = OP_READ;
+    for (int s = 0; s < results->series_n; s++)
+        collect_node_bytes(b, &results->series[s]);
     if (o->op == OP_READ && !o->existing)
         write_once(b);
     double begun = clock_now(), last = begun;

@@ -221,6 +221,30 @@ static void write_spread(struct json *json, const char *key, const struct spread
     json_close(json, '}');
 }
 
+/* Columns, each on one line, however many nodes and repetitions. */
+static void write_nodes(struct json *json, const struct series *series, const struct repetition *item,
+                        int nodes) {
+    bool compact = json->compact;
+    json_open(json, "nodes", '{');
+    json_open(json, "seconds", '[');
+    json->compact = true;
+    for (int node = 0; node < nodes; node++)
+        json_rounded(json, NULL, item->node[node].seconds);
+    json_close(json, ']');
+    json->compact = compact;
+    if (series->has_own_seconds) {
+        json_open(json, "own_seconds", '[');
+        json->compact = true;
+        for (int node = 0; node < nodes; node++)
+            json_rounded(json, NULL, item->node[node].own_seconds);
+        json_close(json, ']');
+        json->compact = compact;
+    } else {
+        json_null(json, "own_seconds");
+    }
+    json_close(json, '}');
+}
+
 static void write_bandwidth(struct json *json, bool has_files, uint64_t bytes, double seconds) {
     if (has_files)
         json_number(json, "bandwidth_bytes_per_second", bandwidth(bytes, seconds));
@@ -228,8 +252,8 @@ static void write_bandwidth(struct json *json, bool has_files, uint64_t bytes, d
         json_null(json, "bandwidth_bytes_per_second");
 }
 
-static void write_repetition(struct json *json, const struct results *r, const struct repetition *item,
-                             int instances, bool has_files) {
+static void write_repetition(struct json *json, const struct placement *p, const struct results *r,
+                             const struct series *series, const struct repetition *item, bool has_files) {
     char time[40];
     utc_text(item->started, time);
     json_open(json, NULL, '{');
@@ -244,8 +268,9 @@ static void write_repetition(struct json *json, const struct results *r, const s
         json_null(json, "resident_before");
     else
         json_number(json, "resident_before", item->resident);
+    write_nodes(json, series, item, p->nodes);
     json_open(json, "instances", '[');
-    for (int i = 0; i < instances; i++) {
+    for (int i = 0; i < p->instances; i++) {
         json_open(json, NULL, '{');
         json_unsigned(json, "bytes", r->instance_bytes[i]);
         json_number(json, "seconds", item->instance_seconds[i]);
@@ -263,9 +288,10 @@ static void write_series(const struct context *c, const struct placement *p, con
         json_open(json, NULL, '{');
         json_string(json, "operation", op_names[r->series[s].op]);
         json_unsigned(json, "bytes", r->bytes);
+        write_vector(json, "node_bytes", r->series[s].node_bytes, p->nodes);
         json_open(json, "repetitions", '[');
         for (size_t i = 0; i < r->series[s].n; i++)
-            write_repetition(json, r, &r->series[s].item[i], p->instances,
+            write_repetition(json, p, r, &r->series[s], &r->series[s].item[i],
                              backends[c->options->api].backend->has_files);
         json_close(json, ']');
         json_close(json, '}');

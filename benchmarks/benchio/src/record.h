@@ -11,7 +11,7 @@
 #include "placement.h"
 #include "results.h"
 
-#define BENCHIO_SCHEMA "benchio-record/2"
+#define BENCHIO_SCHEMA "benchio-record/3"
 
 /* Rank 0, before anything is measured: remove an older record and make sure that a new one can be written. */
 void record_prepare(const struct context *context);

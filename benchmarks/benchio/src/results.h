@@ -20,16 +20,25 @@ struct spread {
     int slowest; /* rank */
 };
 
+/* Of the ranks of one node in one repetition. */
+struct node_time {
+    double seconds;     /* latest end - earliest start */
+    double own_seconds; /* mean of the ranks: in calls that do not wait for other ranks */
+};
+
 struct repetition {
     double started; /* seconds since 1970, UTC */
     double seconds; /* latest end - earliest start over all ranks */
     struct spread phase[PHASE_N];
     double *instance_seconds; /* as `seconds`, per instance */
+    struct node_time *node;   /* in the order of placement.node_of */
     double resident;          /* before a read: largest share of a file in a page cache; -1: unknown */
 };
 
 struct series {
-    int op; /* OP_WRITE or OP_READ */
+    int op;               /* OP_WRITE or OP_READ */
+    bool has_own_seconds; /* of nodes: false where every call waits for other ranks */
+    uint64_t *node_bytes; /* user data of one repetition, per node */
     size_t n;
     struct repetition *item;
 };

@@ -118,7 +118,7 @@ class CommandLine(unittest.TestCase):
         text = subprocess.run([launch.BENCHIO, "--version"], capture_output=True, text=True, check=True).stdout
         for name in (
             "benchio ",
-            "record benchio-record/2",
+            "record benchio-record/3",
             "MPI ",
             "posix",
             "mpiio",

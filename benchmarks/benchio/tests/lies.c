@@ -4,6 +4,7 @@
  * refuses collective operations on metadata; with BENCHIO_LIE=entries a name that this process has opened
  * stays that of the removed file when another process has made the file again, as where a client remembers
  * entries of directories (GlusterFS, NFS); with BENCHIO_LIE=absent all ranks but the first find no data file;
+ * with BENCHIO_LIE=slow each flush takes 100 ms longer on a node with the name n2;
  * with BENCHIO_LIE=memory and BENCHIO_LIE_CALL=N there is no
  * memory for benchio's own Nth call of realloc or strdup. */
 #define _GNU_SOURCE
@@ -19,6 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 int H5Dread(int64_t set, int64_t type, int64_t memory, int64_t file, int64_t transfer, void *data);
 int H5Pset_coll_metadata_write(int64_t list, bool is_collective);
@@ -31,9 +33,16 @@ static bool lies(const char *about) {
     return lie != NULL && strcmp(lie, about) == 0;
 }
 
+static bool is_second_node(void) {
+    char name[64] = "";
+    return gethostname(name, sizeof name - 1) == 0 && strcmp(name, "n2") == 0;
+}
+
 int fsync(int descriptor) {
     int (*real)(int);
     *(void **)&real = dlsym(RTLD_NEXT, "fsync");
+    if (lies("slow") && is_second_node())
+        usleep(100000);
     flushed = flushed || (fcntl(descriptor, F_GETFL) & O_ACCMODE) == O_RDONLY;
     return real(descriptor);
 }

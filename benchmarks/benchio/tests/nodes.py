@@ -42,15 +42,20 @@ class Nodes(unittest.TestCase):
         self.ssh.write_text(SSH)
         self.ssh.chmod(0o755)
 
-    def run_on_two_nodes(self, api: str, *options: str, private: str = "") -> subprocess.CompletedProcess[str]:
-        """Two ranks on each of two nodes."""
-        words = ["--api", api, "--dir", str(self.scratch), "--local", "8x8x8", *options]
+    def run_on_two_nodes(
+        self, api: str, *options: str, private: str = "", lie: str = ""
+    ) -> subprocess.CompletedProcess[str]:
+        """Two ranks on each of two nodes; `lie` is one of lies.c."""
+        size = [] if "--global" in options else ["--local", "8x8x8"]
+        words = ["--api", api, "--dir", str(self.scratch), *size, *options]
         if launch.HYDRA:
             nodes = ["-launcher", "ssh", "-launcher-exec", str(self.ssh), "-hosts", "n1:2,n2:2"]
         else:
             nodes = ["--host", "n1:2,n2:2"]
         environment = {
             "PRIVATE": private,
+            "BENCHIO_LIE": lie,
+            "LD_PRELOAD": ":".join(filter(None, (os.environ["BENCHIO_LIES"], os.environ.get("LD_PRELOAD")))),
             # Names of Open MPI 4 and 5. Both nodes are this machine, so that they talk over its loopback device.
             "OMPI_MCA_plm_rsh_agent": str(self.ssh),
             "PRTE_MCA_plm_ssh_agent": str(self.ssh),
@@ -70,6 +75,53 @@ class Nodes(unittest.TestCase):
                 self.assertIn("4 ranks on 2 nodes", done.stdout)
                 self.assertIn("all as written", done.stdout)
                 self.assertEqual(list(self.scratch.iterdir()), [])
+
+    def record_of_two_nodes(self, api: str, *options: str, lie: str = "") -> dict:
+        record = self.home / "record.json"
+        done = self.run_on_two_nodes(api, "--json", str(record), *options, lie=lie)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return launch.record(record)
+
+    def test_record_has_bytes_and_times_of_each_node(self) -> None:
+        """Of 9 planes of 9 x 9 doubles the ranks of the first node write 5 and those of the second one 4."""
+        record = self.record_of_two_nodes("posix", "--op", "both", "--repeat", "2", "--global", "9x9x9")
+        self.assertEqual([host["name"] for host in record["hosts"]], ["n1", "n2"])
+        for operation in record["operations"]:
+            self.assertEqual(len(operation["node_bytes"]), 2)
+            self.assertEqual(sum(operation["node_bytes"]), operation["bytes"])
+            for repetition in operation["repetitions"]:
+                nodes = repetition["nodes"]
+                self.assertEqual([len(nodes["seconds"]), len(nodes["own_seconds"])], [2, 2])
+                for node, seconds in enumerate(nodes["seconds"]):
+                    self.assertLessEqual(seconds, repetition["seconds"] * 1.00001)
+                    self.assertGreater(nodes["own_seconds"][node], 0)
+                    self.assertLessEqual(nodes["own_seconds"][node], seconds * 1.00001)
+        write, read = record["operations"]
+        self.assertEqual(write["node_bytes"], [5 * 648, 4 * 648])
+        # A node reads what the other one wrote.
+        self.assertEqual(read["node_bytes"], write["node_bytes"][::-1])
+
+    def test_slow_node_has_the_longest_times_of_its_own(self) -> None:
+        record = self.record_of_two_nodes("posix", "--sync=end", "--repeat", "3", lie="slow")
+        names = [host["name"] for host in record["hosts"]]
+        slow, fast = names.index("n2"), names.index("n1")
+        for repetition in record["operations"][0]["repetitions"]:
+            own_seconds = repetition["nodes"]["own_seconds"]
+            self.assertGreater(own_seconds[slow], 0.1)
+            self.assertLess(own_seconds[fast], 0.1)
+
+    def test_where_calls_wait_for_other_ranks_no_node_has_a_time_of_its_own(self) -> None:
+        """The flush is collective: the fast node waits in it for the slow one. A transfer is what was asked for."""
+        options = ("--sync=end", "--repeat", "1")
+        for access in ("collective", "independent"):
+            with self.subTest(access=access):
+                record = self.record_of_two_nodes("mpiio", *options, "--access", access, lie="slow")
+                nodes = record["operations"][0]["repetitions"][0]["nodes"]
+                self.assertGreater(min(nodes["seconds"]), 0.1)
+                if access == "collective":
+                    self.assertIsNone(nodes["own_seconds"])
+                else:
+                    self.assertLess(max(nodes["own_seconds"]), 0.1)
 
     def test_kept_files_have_the_names_that_are_found_again(self) -> None:
         written = self.run_on_two_nodes("posix", "--keep", "--name", "kept", "--repeat", "3")

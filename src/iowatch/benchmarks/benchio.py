@@ -1,6 +1,6 @@
 """benchio, the project's own benchmark (benchmarks/benchio, docs/benchio.md): options and parser.
 
-Parses its JSON record (`benchio-record/2`, `schema/record.schema.json`), the table on its standard output
+Parses its JSON record (`benchio-record/3` and 2, `schema/record.schema.json`), the table on its standard output
 (`src/table.c`), and the output of the original benchio. The table has fewer parameters than the record, so the record
 is used if it exists. The record ends with the number of its repetitions and the SHA-256 of its text; a record that
 does not match them is rejected. Geometry, and seconds x bandwidth = bytes, are checked as well.
@@ -28,7 +28,7 @@ from iowatch.benchmarks.options import (
     declare_options,
     repeat_option,
 )
-from iowatch.core import MIB, Scalar
+from iowatch.core import MIB, NODE_TIMES_FACT, Scalar, reduce_node_times
 
 RECORD_FILE = "benchio.json"
 _DOUBLE_BYTES = 8
@@ -474,7 +474,9 @@ def _is_row_consistent(row: _Row, size_mib: float) -> bool:
     return abs(size_mib / row.bandwidth - row.time) <= rounding_s
 
 
-_RECORD_SCHEMA = "benchio-record/2"
+# The newest form, and those that are read as well: 2 has no times of nodes.
+_RECORD_SCHEMA = "benchio-record/3"
+_RECORD_SCHEMAS = (_RECORD_SCHEMA, "benchio-record/2")
 # A record of 100,000 repetitions has about 100 MB; larger files are not records.
 _MAX_RECORD_BYTES = 1 << 28
 # The schema is its first member.
@@ -483,6 +485,8 @@ _RECORD_HEAD = 200
 _TOLERANCE = 1e-13
 # Relative difference by which floating point may put a phase above what bounds it: its mean, its maximum, the time.
 _PHASE_TOLERANCE = 1e-9
+# The same for times of nodes, which have six digits.
+_NODE_TOLERANCE = 1e-5
 
 _PHASES = ("open", "transfer", "sync", "close")
 # Start of the last member of a record: the number of repetitions and the SHA-256 of the text before it.
@@ -525,7 +529,7 @@ def _check_record_text(builder: parsing.OutputBuilder, text: str, context: parsi
     try:
         record = json.loads(text)
         builder.recognised = isinstance(record, dict) and str(record.get("schema")).startswith("benchio-record/")
-        if not isinstance(record, dict) or record.get("schema") != _RECORD_SCHEMA:
+        if not isinstance(record, dict) or record.get("schema") not in _RECORD_SCHEMAS:
             builder.add_truncation(f"this is no record of the form '{_RECORD_SCHEMA}'")
             return
         damage = _damage(text, record)
@@ -691,10 +695,47 @@ def _check_operations(builder: parsing.OutputBuilder, record: Mapping[str, Any])
     if names != expected[: len(names)] or (len(names) < len(expected) and builder.has_no_problem):
         builder.add_truncation(f"operations {', '.join(names) or 'none'} instead of {', '.join(expected)}")
     case = _record_case(record)
+    if record["schema"] == _RECORD_SCHEMA:
+        _check_nodes(builder, record)
     reorder = "constant" if record["geometry"]["read_shift"] else "none"
     for operation in record["operations"]:
         case_of_operation = {**case, "reorder": reorder} if operation["operation"] == "read" else case
         _check_operation(builder, operation, record["options"]["repeat"], case_of_operation)
+
+
+def _check_nodes(builder: parsing.OutputBuilder, record: Mapping[str, Any]) -> None:
+    """Add the times of the nodes as a fact, or a truncation if they contradict the hosts or the rest of an operation.
+
+    They are no results: a series per node would be many, and only differences between the nodes of one run matter.
+    """
+    names = [host["name"] for host in record["hosts"]]
+    times_by_operation: dict[str, Any] = {}
+    for operation in record["operations"]:
+        name, sizes, repetitions = operation["operation"], operation["node_bytes"], operation["repetitions"]
+        are_consistent = all(_are_nodes_consistent(repetition, len(names)) for repetition in repetitions)
+        if len(sizes) != len(names) or sum(sizes) != operation["bytes"] or not are_consistent:
+            builder.add_truncation(f"{name}: bytes or times of nodes contradict the hosts, or those of all nodes")
+            continue
+        # There are none where each call waits for other ranks.
+        times_of_repetitions = [repetition["nodes"]["own_seconds"] for repetition in repetitions]
+        if None in times_of_repetitions:
+            continue
+        node_times = reduce_node_times(names, sizes, times_of_repetitions)
+        if node_times is not None:
+            times_by_operation[name] = node_times.to_json()
+    if times_by_operation:
+        builder.facts[NODE_TIMES_FACT] = times_by_operation
+
+
+def _are_nodes_consistent(repetition: Mapping[str, Any], count: int) -> bool:
+    """Return whether a repetition has times of so many nodes, none of them longer than that of all nodes."""
+    nodes = repetition["nodes"]
+    seconds, own_seconds = nodes["seconds"], nodes["own_seconds"]
+    if len(seconds) != count or (own_seconds is not None and len(own_seconds) != count):
+        return False
+    limit = repetition["seconds"] * (1 + _NODE_TOLERANCE)
+    # Calls of a rank are a part of its time, and its time a part of that of its node.
+    return all(0 <= time <= limit for time in (*seconds, *(own_seconds or ())))
 
 
 def _check_operation(

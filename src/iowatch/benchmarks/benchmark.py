@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from iowatch.benchmarks.options import Option, Options
 from iowatch.benchmarks.parsing import CleanLines, FailureSignature, OutputBuilder, RunContext
+from iowatch.benchmarks.rank_times import RankTimesOption
 from iowatch.core import Layer, Scalar
 
 ParserFunction = Callable[[OutputBuilder, CleanLines, RunContext], None]
@@ -138,6 +139,7 @@ class Benchmark:
             benchmark of I/O. Darshan does not trace probes.
         layers: case parameters -> layers that it passes through, as `API_LAYERS`.
         writes_files: whether a file system matters; otherwise its cases are measured once, on none in particular.
+        rank_times: how the program writes the times of its ranks; None if it cannot, or its output has those of nodes.
         run_id: an identifier -> arguments that make the program repeat it in its result file; empty for none.
     """
 
@@ -174,6 +176,7 @@ class Benchmark:
     probes: Mapping[str, str] = field(default_factory=dict)
     layers: Callable[[Mapping[str, Scalar]], tuple[Layer, ...]] = layers_of_api
     writes_files: bool = True
+    rank_times: RankTimesOption | None = None
     run_id: Callable[[str], list[str]] = lambda _identifier: []
 
     def __post_init__(self) -> None:

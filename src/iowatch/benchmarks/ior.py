@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from iowatch.benchmarks import benchmark, hints, ior_output, ior_validation, parsing
+from iowatch.benchmarks.ior_ranks import IOR_RANK_TIMES
 from iowatch.benchmarks.options import (
     NODES,
     RANKS,
@@ -325,4 +326,5 @@ IOR = benchmark.Benchmark(
     case=_case,
     environment=_environment,
     inodes=_inodes,
+    rank_times=IOR_RANK_TIMES,
 )

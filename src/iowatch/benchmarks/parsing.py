@@ -211,6 +211,8 @@ _COMMON_SIGNATURES = (
     FailureSignature(r"MPI_ABORT was invoked|application called MPI_Abort|MPI_Abort\(", "MPI_Abort was called"),
     FailureSignature(r"MPI_ERRORS_ARE_FATAL|Fatal error in |MPICH ERROR|ORTE_ERROR_LOG", _MPI_ERROR),
     FailureSignature(r"ORTE has lost communication|ORTE daemon has unexpectedly", "the launcher lost a node"),
+    # The line behind it, which names the node.
+    FailureSignature(r"Remote daemon: .{0,200} on node ", "the node does not respond"),
     FailureSignature(r"non-zero (?:exit )?(?:code|status)", "a process ended with an error"),
     FailureSignature(r"(?:srun|slurmstepd|mpiexec|aprun): error:", "the launcher reports an error"),
     FailureSignature(r"NODE FAILURE|NodeFail", "a node failed"),
@@ -240,6 +242,7 @@ _HINTS = re.compile(
     rb"[Ee]rror|ERR|[Ff]ail|FAIL|[Nn]o s|ENOSPC|xceed|QUOT|[Qq]uota|Read-only|[Ss]tale|endpoint|LIMIT|TIME"
     rb"|MEM|[Oo]om|[Mm]emory|CANCEL|[Kk]ill|not enough|as root|nable to|execve|[Ff]ault|signal|SIG|CDF"
     rb"|[Aa]bort|ABORT|FATAL|ORTE|zero|[Dd]enied|[Ff]ound|FAULT|NODE|shared (?:obj|lib)|\(\)\.*: "
+    rb"|Remote d"
 )
 _DIGITS = b"0123456789"
 _NOT_ASCII = bytes(range(128, 256))

@@ -27,9 +27,10 @@ def _suite_benchmarks() -> tuple[Benchmark, ...]:
     from iowatch.benchmarks.hpcc import HPCC
     from iowatch.benchmarks.ior import IOR
     from iowatch.benchmarks.mdtest import MDTEST
+    from iowatch.benchmarks.node_pairs import NODE_PAIRS
     from iowatch.benchmarks.pnetcdf_kernels import FLASH_IO, S3D_IO
 
-    return (BENCHIO, IOR, MDTEST, H5BENCH, HDF5_IOTEST, FIO, HPCC, S3D_IO, FLASH_IO)
+    return (BENCHIO, IOR, MDTEST, H5BENCH, HDF5_IOTEST, FIO, HPCC, NODE_PAIRS, S3D_IO, FLASH_IO)
 
 
 BENCHMARKS = plugins.Registry(Benchmark, _suite_benchmarks)

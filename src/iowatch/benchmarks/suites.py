@@ -13,6 +13,10 @@ time_limit: 300                     # seconds per case
 defaults: {op: both, repeat: 10}
 matrix:                             # every list is an axis; an entry yields all combinations
   - {api: posix, file: per-process, ranks: [1, 4]}
+  - {api: mpiio, nodes: [1, 2, all], ranks-per-node: 4}
+
+`ranks-per-node` is in the place of `ranks`: the case has as many on each of its nodes. `nodes: all` are those of each
+partition of a system; until `iowatch.site.cases_of_system` resolves it, such a case has the fewest possible (one).
 """
 
 from __future__ import annotations
@@ -37,6 +41,9 @@ from iowatch.core.yamlfile import CheckedModel, YamlDocument, documentation_hint
 ReferencePolicy = Literal["required", "optional", "none"]
 # In place of names: every file system that the system measures.
 ALL_FILE_SYSTEMS = "all"
+# In place of a number of nodes: all nodes of a partition.
+ALL_NODES = "all"
+_RANKS_PER_NODE = "ranks-per-node"
 # Name of the only case of a suite in ReFrame, where a name is required; runs of it have the name of the benchmark.
 ONLY_CASE = "single"
 _ONLY_CASE = re.compile(rf"{ONLY_CASE}(?:,|$)")
@@ -93,7 +100,9 @@ class SuiteCase:
         may_differ: case parameters that may differ from what the options ask for (a cache that cannot be dropped).
         file_systems: those that the suite names, or `all`; empty for the default one of the system.
         systems: names of the systems that have the case; empty for all.
-        file_system: the one of this case (`iowatch.site.on_file_systems`); None for the default one.
+        file_system: the one of this case (`iowatch.site.cases_of_system`); None for the default one.
+        ranks_per_node: as the suite sets it; None if it sets the number of ranks.
+        is_on_all_nodes: whether it is to have all nodes of a partition, and their number is not known yet.
     """
 
     suite: str
@@ -107,6 +116,8 @@ class SuiteCase:
     file_systems: tuple[str, ...] = ()
     systems: tuple[str, ...] = ()
     file_system: str | None = None
+    ranks_per_node: int | None = None
+    is_on_all_nodes: bool = False
 
     @property
     def run_name(self) -> str:
@@ -228,18 +239,19 @@ def read_suite_file(path: Path) -> list[SuiteCase]:
     # benchmarks/<benchmark>/suites/<suite>.yaml of the product, suites/<benchmark>/<suite>.yaml of a site.
     folder = path.parents[1] if path.parent.name == "suites" else path.parent
     benchmark = get_benchmark(folder.name)
-    combinations = list(_combinations(suite))
+    combinations = list(_combinations(suite, benchmark))
+    _check_ranks_per_node(document, combinations)
     _check_declared(document, benchmark, combinations)
     for combination in combinations:
         _check_usable_options(partial(_where_option, document, combination.entry), benchmark, combination.options)
     # A case is named after the options that vary, and after the file that adds it.
-    varying = _varying_names([combination.options for combination in combinations])
+    varying = _varying_names([combination.values for combination in combinations])
     addition = path.stem.partition("+")[2]
     file_systems = (ALL_FILE_SYSTEMS,) if suite.file_systems == ALL_FILE_SYSTEMS else tuple(suite.file_systems)
     cases: list[SuiteCase] = []
     for combination in combinations:
         words = [addition] if addition else []
-        words += [f"{name}={combination.options[name]}" for name in varying if name in combination.options]
+        words += [f"{name}={combination.values[name]}" for name in varying if name in combination.values]
         cases.append(
             SuiteCase(
                 suite=suite_of_file(path.stem),
@@ -252,6 +264,8 @@ def read_suite_file(path: Path) -> list[SuiteCase]:
                 may_differ=tuple(suite.may_differ),
                 systems=tuple(suite.systems),
                 file_systems=file_systems,
+                ranks_per_node=combination.ranks_per_node,
+                is_on_all_nodes=combination.is_on_all_nodes,
             )
         )
     _check_may_differ(document, suite, cases)
@@ -261,20 +275,70 @@ def read_suite_file(path: Path) -> list[SuiteCase]:
 
 @dataclass(frozen=True)
 class _Combination:
-    """The options of one case as the suite sets them, and the number of its entry of the matrix, from 0."""
+    """The values of one case as the suite sets them.
+
+    Attributes:
+        entry: number of its entry of the matrix, from 0.
+        fewest_nodes: on which the benchmark can run.
+    """
 
     entry: int
-    options: dict[str, Scalar]
+    values: dict[str, Scalar]
+    fewest_nodes: int
+
+    @property
+    def is_on_all_nodes(self) -> bool:
+        return self.values.get("nodes") == ALL_NODES
+
+    @property
+    def ranks_per_node(self) -> int | None:
+        """The checked number; None if the suite sets the number of ranks."""
+        value = self.values.get(_RANKS_PER_NODE)
+        return None if value is None else int(value)
+
+    @property
+    def options(self) -> dict[str, Scalar]:
+        """The options of the benchmark; on all nodes they are those on the fewest: no system is known here."""
+        options = dict(self.values)
+        if self.is_on_all_nodes:
+            options["nodes"] = self.fewest_nodes
+        ranks_per_node = options.pop(_RANKS_PER_NODE, None)
+        nodes = options.get("nodes", 1)
+        # A number of nodes that is none is reported with the other options.
+        if isinstance(ranks_per_node, int) and isinstance(nodes, int):
+            options["ranks"] = ranks_per_node * nodes
+        return options
 
 
-def _combinations(suite: _SuiteFile) -> Iterable[_Combination]:
-    """Yield the options of each case: those of an entry in all combinations, and the defaults."""
+def _combinations(suite: _SuiteFile, benchmark: Benchmark) -> Iterable[_Combination]:
+    """Yield the values of each case: those of an entry in all combinations, and the defaults."""
+    nodes_option = benchmark.options.get("nodes")
+    fewest_nodes = (nodes_option.minimum if nodes_option else None) or 1
     for number, entry in enumerate(suite.matrix):
         axes: list[list[Scalar]] = []
         for value in entry.values():
             axes.append(value if isinstance(value, list) else [value])
         for values in itertools.product(*axes):
-            yield _Combination(number, {**suite.defaults, **dict(zip(entry, values, strict=True))})
+            yield _Combination(number, {**suite.defaults, **dict(zip(entry, values, strict=True))}, fewest_nodes)
+
+
+def _check_ranks_per_node(document: YamlDocument, combinations: Iterable[_Combination]) -> None:
+    """Check the values of `ranks-per-node`, which no benchmark declares.
+
+    Raises:
+        InputError: it is no number of ranks, or the suite sets the number of ranks, too.
+    """
+    for combination in combinations:
+        if _RANKS_PER_NODE not in combination.values:
+            continue
+        where = f"{_where_option(document, combination.entry, _RANKS_PER_NODE)}: '{_RANKS_PER_NODE}'"
+        value = combination.values[_RANKS_PER_NODE]
+        # In YAML, `true` is also the number 1.
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            fault = f"{where}: expected a whole number of at least 1 (found '{value}')"
+            raise InputError(fault, hint=document.hint)
+        if "ranks" in combination.values:
+            raise InputError(f"{where} and 'ranks': expected one of them", hint=document.hint)
 
 
 def _varying_names(combinations: Sequence[Mapping[str, Scalar]]) -> list[str]:
@@ -286,6 +350,9 @@ def _varying_names(combinations: Sequence[Mapping[str, Scalar]]) -> list[str]:
     for name, values in values_of.items():
         # A case without the option differs from one that sets it.
         values.update(options.get(name) for options in combinations)
+    # All nodes are another number on each partition.
+    if ALL_NODES in values_of.get("nodes", ()):
+        values_of["nodes"].add(None)
     return [name for name, values in values_of.items() if len(values) > 1]
 
 
@@ -344,6 +411,20 @@ def with_options(case: SuiteCase, changed: Mapping[str, str]) -> SuiteCase:
         raise InputError(f"{where}: {error.message}", hint=documentation_hint(_SuiteFile.docs)) from error
     _check_usable_options(lambda _option: where, case.tool, options)
     return replace(case, options=options)
+
+
+def on_all_nodes(case: SuiteCase, nodes: int) -> SuiteCase:
+    """Return a case on all nodes of a partition with their number, also in its name.
+
+    Raises:
+        InputError: the benchmark cannot be run with so many.
+    """
+    words = case.name.split(",")
+    words[words.index(f"nodes={ALL_NODES}")] = f"nodes={nodes}"
+    changed = {"nodes": str(nodes)}
+    if case.ranks_per_node is not None:
+        changed["ranks"] = str(nodes * case.ranks_per_node)
+    return replace(with_options(case, changed), name=",".join(words), is_on_all_nodes=False)
 
 
 def _scalar(text: str) -> Scalar:

@@ -38,7 +38,7 @@ from iowatch.checks.run import CheckedRun, FinishedJob, JobScript
 from iowatch.checks.scratch import check_space, remove_ended_scratch, scratch_base
 from iowatch.core import METRICS, InputError, IowatchError, Output, RunKey, Scalar
 from iowatch.reference import bandwidth, policy
-from iowatch.site import job_nodes, partition_limits
+from iowatch.site import job_nodes, partition_limits, reframe_config
 
 __all__ = ["BenchmarkCheck", "entries"]
 
@@ -139,7 +139,7 @@ class BenchmarkCheck(rfm.RunOnlyRegressionTest):  # type: ignore[misc]
             traces_accesses=self.darshan_dxt or self.case.trace == "dxt",
             launcher=self._launcher_command,
             settings=_reframe_settings(partition, environment),
-            places_tasks=hasattr(self.job.launcher, "placed"),
+            places_tasks=isinstance(self.job.launcher, reframe_config.AllocationLauncher),
             submitted_s=self._submitted_s,
             partition_limits=partition_limits(
                 partition.scheduler.registered_name, partition.extras.get("nodes"), partition.processor.num_cpus
@@ -196,16 +196,8 @@ class BenchmarkCheck(rfm.RunOnlyRegressionTest):  # type: ignore[misc]
         # ReFrame cancels a job that a check still waits for only because of this limit.
         wait_limit_s = self.job.max_pending_time if getattr(self.job, "is_cancelling", False) else None
         wait_limit_minutes = None if wait_limit_s is None else wait_limit_s / 60
-        return FinishedJob(self.job.jobid, self._nodes(), Path(self.job.script_filename), wait_limit_minutes)
-
-    def _nodes(self) -> list[str]:
-        """Nodes of the case: in allocation from the launcher, else from the scheduler."""
-        placed = getattr(self.job.launcher, "placed", None)
-        if placed is not None:
-            return list(placed(self.job))
-        # A job that ended between two polls is not in `squeue`; ReFrame then reports "None".
-        nodes = [node for node in self.job.nodelist or [] if node != "None"]
-        return nodes or job_nodes(self.current_partition.scheduler.registered_name, self.job.jobid)
+        nodes = nodes_of_job(self.job, self.current_partition.scheduler.registered_name)
+        return FinishedJob(self.job.jobid, nodes, Path(self.job.script_filename), wait_limit_minutes)
 
     @sanity_function
     def is_complete(self) -> bool:
@@ -247,6 +239,20 @@ class BenchmarkCheck(rfm.RunOnlyRegressionTest):  # type: ignore[misc]
         self.reference_case = references.key or ""
         if references.problems:
             raise InputError("; ".join(references.problems))
+
+
+def nodes_of_job(job: Any, scheduler: str) -> list[str]:
+    """Return the nodes of a case: in an allocation from the launcher, else from the scheduler.
+
+    Args:
+        job: of ReFrame.
+        scheduler: ReFrame's name of the scheduler.
+    """
+    if isinstance(job.launcher, reframe_config.AllocationLauncher):
+        return job.launcher.case_nodes(job)
+    # A job that ended between two polls is not in `squeue`; ReFrame then reports "None".
+    nodes = [node for node in job.nodelist or [] if node != "None"]
+    return nodes or job_nodes(scheduler, job.jobid)
 
 
 def _reframe_settings(partition: Any, environment: Any) -> dict[str, str]:

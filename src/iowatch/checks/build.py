@@ -1,4 +1,4 @@
-"""The build of benchio for a stack: lines of a job that build it where it is not up to date."""
+"""The builds of benchio and node_pairs for a stack: lines of a job that build them where they are not up to date."""
 
 from __future__ import annotations
 
@@ -72,8 +72,34 @@ def benchio_version() -> str | None:
     return version.group(1) if version else None
 
 
-def build_failure(stderr: Path, stdout: Path) -> str:
-    """Return why benchio did not build or start: its first error, else its last line, and the files with the rest."""
+@dataclass(frozen=True)
+class NodePairsBuild:
+    """A build of node_pairs in `var/build/node_pairs/<system>/<stack>`."""
+
+    system: str
+    environment: str
+    compiler: str
+
+    @property
+    def program(self) -> Path:
+        builds = settings.var_directory().absolute() / "build" / "node_pairs"
+        return builds / self.system / self.environment / "node_pairs"
+
+    def commands(self) -> list[str]:
+        """The lines that compile it: always, because the stack may have another compiler since the last session."""
+        source = settings.product_root() / "benchmarks" / "node_pairs" / "src" / "node_pairs.c"
+        # A job of another session may be running the program.
+        new_program = f"{self.program}.new"
+        compile_words = [self.compiler, "-std=c11", "-O2", "-o", new_program, str(source)]
+        return [
+            f"{shlex.join(['mkdir', '-p', str(self.program.parent)])} || exit 1",
+            f"{shlex.join(compile_words)} || exit 1",
+            f"{shlex.join(['mv', new_program, str(self.program)])} || exit 1",
+        ]
+
+
+def build_failure(program: str, stderr: Path, stdout: Path) -> str:
+    """Return why a program did not build or start: its first error, else its last line, and the files with the rest."""
     lines = []
     for path in (stderr, stdout):
         for line in path.read_text(errors="replace").splitlines():
@@ -85,4 +111,4 @@ def build_failure(stderr: Path, stdout: Path) -> str:
             # CMake prints the reason below the line with the error.
             cause = " ".join(lines[number : number + 2])
             break
-    return f"benchio did not build or start: {cause[:300]} (whole output: {stderr} and {stdout.name})"
+    return f"{program} did not build or start: {cause[:300]} (whole output: {stderr} and {stdout.name})"

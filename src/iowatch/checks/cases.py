@@ -64,7 +64,7 @@ def _ordered_cases(benchmark: str, system_name: str | None, order: RunOrder) -> 
     if system_name in system.system_names():
         # A session may order runs on any file system, also on those that the suite does not name.
         file_systems = () if order.runs is None else (suites.ALL_FILE_SYSTEMS,)
-        cases = system.on_file_systems(cases, system.load_system(system_name), file_systems)
+        cases = system.cases_of_system(cases, system.load_system(system_name), file_systems)
     if order.runs is None:
         return list(cases)
     names = {run.key.run for run in order.runs}

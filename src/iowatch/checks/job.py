@@ -15,9 +15,10 @@ from iowatch.checks.machine import environment_commands
 from iowatch.checks.nodes import node_commands
 from iowatch.checks.order import OVERHEAD_PAIRS
 from iowatch.checks.program import FACTS_FILE
+from iowatch.checks.rank_times import ask_for_rank_times
 from iowatch.checks.run import CheckedRun, JobScript
 from iowatch.checks.scratch import in_scratch
-from iowatch.checks.starts import add_starts
+from iowatch.checks.starts import add_starts, remove_earlier_start
 from iowatch.checks.tracing import measures_overhead, trace_program
 from iowatch.site import (
     CovariateSettings,
@@ -60,6 +61,8 @@ def compose_job(run: CheckedRun, script: JobScript) -> JobScript:
     command = [shlex.quote(word) for word in (run.program, *arguments)]
     script = script.with_command(command).with_files(tool.configuration(options))
 
+    script = ask_for_rank_times(run, script)
+
     # Darshan is around the program, an extension around both. A job starts that several times (repetitions, turns).
     script = trace_program(run, script)
     for name, settings in run.order.extensions.items():
@@ -67,7 +70,7 @@ def compose_job(run: CheckedRun, script: JobScript) -> JobScript:
     script = add_starts(run, script)
     for name, settings in run.order.extensions.items():
         script = find_extension(name).change_job(run, script, settings)
-    return script
+    return script.starting_with(remove_earlier_start())
 
 
 def covariate_settings(system: str) -> CovariateSettings:

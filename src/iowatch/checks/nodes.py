@@ -19,6 +19,12 @@ from iowatch.core import KIB, files, format_count
 from iowatch.site import compared_facts
 
 _FACTS_FILE = "iowatch.nodes"
+# Of each task of a program that writes times of ranks: its rank by Open MPI, PMIx, PMI or the scheduler, and its node.
+# Tasks that `mpirun` starts in a job of Slurm have the number of Slurm's own task as well, so that it comes last.
+_RANK_LINE = r"""
+rank="${OMPI_COMM_WORLD_RANK:-${PMIX_RANK:-${PMI_RANK:-${FLUX_TASK_RANK:-${SLURM_PROCID:-}}}}}"
+[ -z "$rank" ] || printf "%s\t%s\n" "$rank" "$(uname -n)"
+"""
 # Two lines: the clock of the job's first node before the nodes are asked, and after.
 _TIMES_FILE = "iowatch.nodes.times"
 # For `sh -c`: the program is $1, the scratch directory $2. Of the tasks of a node the first one answers, where its
@@ -89,7 +95,10 @@ def node_commands(run: CheckedRun) -> list[str]:
     """
     if run.case.nodes == 1:
         return []
-    script = shlex.quote(_SCRIPT.strip().replace("\n", "; "))
+    text = _SCRIPT
+    if run.case.tool.rank_times is not None:
+        text = _RANK_LINE + text.lstrip()
+    script = shlex.quote(text.strip().replace("\n", "; "))
     directory = shlex.quote(str(run.scratch_base))
     command = f'{run.launcher} sh -c {script} sh "$_iowatch_program" {directory}'
     asked = f"{command} > {_FACTS_FILE} 2>> {PREPARATION.stderr}"
@@ -111,6 +120,23 @@ def facts_of_nodes(stage: Path) -> dict[str, NodeFacts]:
         elif len(fields) == 13:
             facts[fields[0]] = _parse_fields(fields[1:])
     return facts
+
+
+def nodes_of_ranks(stage: Path, ranks: int) -> list[str]:
+    """Return the node of each rank, as the tasks printed it; empty unless each of so many ranks did so once."""
+    try:
+        text = (stage / _FACTS_FILE).read_text(errors="replace")
+    except OSError:
+        return []
+    node_of_rank: dict[str, str] = {}
+    lines = [line.split("\t") for line in text.splitlines()]
+    rank_lines = [fields for fields in lines if len(fields) == 2]
+    for rank, node in rank_lines:
+        node_of_rank[rank] = node
+    expected = [str(rank) for rank in range(ranks)]
+    if len(rank_lines) != ranks or node_of_rank.keys() != set(expected):
+        return []
+    return [node_of_rank[rank] for rank in expected]
 
 
 def _parse_fields(fields: Sequence[str]) -> NodeFacts:

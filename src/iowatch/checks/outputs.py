@@ -16,6 +16,7 @@ from iowatch.checks.machine import clock_failure, machine_facts
 from iowatch.checks.nodes import differences_between_nodes, each_node_fact, facts_of_nodes
 from iowatch.checks.order import turn_run_name
 from iowatch.checks.program import other_run_reasons, program_facts
+from iowatch.checks.rank_times import node_times_of_ranks
 from iowatch.checks.run import (
     ENDED_FILE,
     PREPARATION,
@@ -264,9 +265,10 @@ def _run_facts(run: CheckedRun, job: FinishedJob) -> dict[str, Any]:
         **scratch_facts(run),
         **_machine_facts(run, job),
         **each_node_fact(run.stage),
+        **node_times_of_ranks(run),
         **covariates.read_snapshots(run.stage, covariate_settings(run.system)),
         "exit_code": read_number(run.stage / StartFiles(0).exit_code),
-        "nodes": list(job.nodes),
+        "nodes": _nodes_of_run(run, job),
         "program": program_facts(run.stage).to_json(),
         "reframe": {"launcher": run.launcher, "settings": dict(run.settings)},
         "extra_work": sorted(run.extra_work),
@@ -284,6 +286,14 @@ def _run_facts(run: CheckedRun, job: FinishedJob) -> dict[str, Any]:
     for name, settings in run.order.extensions.items():
         facts.update(find_extension(name).facts(run, settings))
     return facts
+
+
+def _nodes_of_run(run: CheckedRun, job: FinishedJob) -> list[str]:
+    """The nodes of a run as the scheduler knows them, else as they named themselves."""
+    # Of a job that is just ending Slurm lists only the nodes that are not done with it.
+    if len(job.nodes) < run.case.nodes:
+        return sorted(facts_of_nodes(run.stage)) or list(job.nodes)
+    return list(job.nodes)
 
 
 def _machine_facts(run: CheckedRun, job: FinishedJob) -> dict[str, dict[str, str]]:

@@ -19,6 +19,23 @@ from iowatch.checks.run import (
 )
 from iowatch.site import covariates
 
+# Names of the files that a job's directory had when the job started first.
+_FIRST_FILES = "iowatch.files"
+
+
+def remove_earlier_start() -> list[str]:
+    """Return the first lines of a job's script: what an earlier start of the same job left is no result of this one.
+
+    A scheduler starts a job again when a node failed or somebody asked for it; some lines of the script append.
+    """
+    return [
+        f"if [ -e {_FIRST_FILES} ]; then",
+        f'for _file in * .[!.]*; do grep -qxF -e "$_file" {_FIRST_FILES} || rm -rf -- "$_file"; done',
+        # As a whole, because the job may end at any moment.
+        f"else ls -A > {_FIRST_FILES}.new; echo {_FIRST_FILES} >> {_FIRST_FILES}.new",
+        f"mv {_FIRST_FILES}.new {_FIRST_FILES}; fi",
+    ]
+
 
 def add_starts(run: CheckedRun, script: JobScript) -> JobScript:
     """Return the script with all that a measurement has around ReFrame's own start of the program."""
@@ -77,6 +94,8 @@ def _end_of_start(run: CheckedRun, start: StartFiles, after: Iterable[str]) -> l
     lines.append(f"echo $? > {start.exit_code}")
     for name in run.case.tool.results:
         lines.append(_move(name, start.result(name)))
+    if run.case.tool.rank_times is not None:
+        lines.append(_move(run.case.tool.rank_times.file, start.result(run.case.tool.rank_times.file)))
     lines.append(_move(TRACE, start.trace))
     return lines
 

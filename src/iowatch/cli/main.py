@@ -19,8 +19,7 @@ from click.shell_completion import CompletionItem
 from iowatch import describe_version
 from iowatch.cli import commands
 from iowatch.cli.common import examples, reset_log, verbosity_options
-from iowatch.core import IowatchError, UsageError, escape_controls, format_time, name_pages, suggest_name
-from iowatch.core.clock import NOW_VARIABLE, set_clock
+from iowatch.core import IowatchError, UsageError, clock, escape_controls, format_time, name_pages, suggest_name
 from iowatch.core.plugins import PLUGIN_HINT, Command, Registry, fault_of_plugin
 
 # Commands in `iowatch --help`, by what they are for; first what an administrator of nightly sessions uses. Each has its
@@ -264,10 +263,10 @@ def main() -> None:
             stream.reconfigure(errors="replace")
     try:
         restrict_permissions()
-        moment = set_clock()
+        moment = clock.set_clock()
     except UsageError as error:
         _report(f"iowatch: {error}")
         sys.exit(error.exit_code)
     if moment is not None:
-        _report(f"iowatch: the clock begins at {format_time(moment)} ({NOW_VARIABLE})")
+        _report(f"iowatch: the clock begins at {format_time(moment)} ({clock.NOW_VARIABLE})")
     sys.exit(_run_command(sys.argv[1:]))

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
         Outlook,
         ProbeResponse,
         Resolution,
+        SlowNode,
         are_sure,
         strongest_first,
     )
@@ -62,6 +63,7 @@ if TYPE_CHECKING:
         monitored_series,
         retest_times,
     )
+    from iowatch.findings.slow_nodes import NodeRatio, slow_nodes_of_run
     from iowatch.findings.stack_exchange import find_stack_exchange
     from iowatch.findings.state import (
         OrphanedDecision,

@@ -318,6 +318,33 @@ class CovariateDifference:
 
 
 @dataclass(frozen=True)
+class SlowNode:
+    """A node that was slower than the other nodes of its runs since the change of a member.
+
+    Attributes:
+        series: name of the member.
+        ratio: its time / median of the other nodes in the newest run in which it was slow, median over the repetitions.
+        slow_repetitions: repetitions of that run in which it was slow, of the `repetitions` that the run kept.
+        other_nodes: number of the other nodes of that run.
+        other: the other node, if there is only one: it may as well be too fast.
+        slow_after, runs_after: of so many runs on the node since the change it was slow in so many.
+        slow_before, runs_before: the same of the last runs before the change.
+    """
+
+    node: str
+    series: str
+    ratio: float
+    slow_repetitions: int
+    repetitions: int
+    other_nodes: int
+    other: str | None
+    slow_after: int
+    runs_after: int
+    slow_before: int
+    runs_before: int
+
+
+@dataclass(frozen=True)
 class DecisionSubject:
     """The change that a decision was about: direction and size as of a finding, and its number of series."""
 
@@ -401,6 +428,7 @@ class Finding:
         changed_otherwise: number of series with another change at that time, or an uncertain one; not compared.
         causes: events near the date, best fit first; evidence, not proof.
         covariates: what went on around the runs and differs, largest difference first.
+        slow_nodes: nodes that were slower than the others of their runs since the change, the slowest first.
         updates: changes of the finding since the last report.
         pending: updates that are not reported yet.
         reported_members: number of members at the last report.
@@ -464,6 +492,7 @@ class Finding:
     is_alarm: bool = False
     session_loss: SessionLoss | None = None
     covariates: tuple[CovariateDifference, ...] = ()
+    slow_nodes: tuple[SlowNode, ...] = ()
 
     @property
     def needs_action(self) -> bool:

@@ -96,8 +96,9 @@ def print_session(
     with_partition = len(partitions) > 1
     console.print(_make_result_table(runs, with_partition))
     # What is to be known about the numbers.
-    lines = (*_saturation_lines(runs), *_bandwidth_lines(runs), *_retest_lines(runs), *_extension_lines(runs))
-    for line in (*lines, *_node_lines(runs)):
+    lines = [*_saturation_lines(runs), *_bandwidth_lines(runs), *_slow_node_lines(runs), *_slow_message_lines(runs)]
+    lines += [*_retest_lines(runs), *_extension_lines(runs), *_node_lines(runs)]
+    for line in lines:
         console.print(line, markup=False, soft_wrap=True)
     for result in missing:
         missing_line = f"missing: {describe_run(result.key, with_partition)} {result.operation} {result.metric}"
@@ -146,6 +147,15 @@ def _saturation_lines(runs: Iterable[PrintedRun]) -> Iterator[str]:
             yield f"{printed.run.name}, {printed.run.stack}: {format_saturation([pressure])}"
 
 
+def _slow_node_lines(runs: Iterable[PrintedRun]) -> Iterator[str]:
+    """The runs of which a node was slower than the others."""
+    from iowatch.output.text.evidence import slow_node_lines
+
+    for printed in runs:
+        for line in slow_node_lines(printed.run.facts):
+            yield f"slow node of {printed.run.name}, {printed.run.stack}: {line}"
+
+
 def _node_lines(runs: Iterable[PrintedRun]) -> Iterator[str]:
     """What was not the same on all nodes of a run."""
     from iowatch.output.text.sessions import format_node_difference
@@ -153,6 +163,16 @@ def _node_lines(runs: Iterable[PrintedRun]) -> Iterator[str]:
     for printed in runs:
         for difference in core.find_node_differences(printed.run.facts.each_node):
             yield f"nodes of {printed.run.name}, {printed.run.stack}, differ: {format_node_difference(difference)}"
+
+
+def _slow_message_lines(runs: Iterable[PrintedRun]) -> Iterator[str]:
+    """The runs that found nodes whose messages are slow."""
+    from iowatch.output.text.sessions import format_slow_nodes
+
+    for printed in runs:
+        pairs = printed.run.facts.node_pairs
+        if pairs is not None and pairs.slow_nodes:
+            yield f"{printed.run.name}, {printed.run.stack}: {format_slow_nodes(pairs)}"
 
 
 def _retest_lines(runs: Iterable[PrintedRun]) -> Iterator[str]:

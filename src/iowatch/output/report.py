@@ -28,7 +28,7 @@ from iowatch.core import (
 )
 from iowatch.output.text.findings import remaining_change_lines, verdict_finding_line, verdict_finding_text
 from iowatch.output.text.problems import describe_run, lacking_run_sections
-from iowatch.output.text.sessions import format_extent, format_node_difference, format_saturation
+from iowatch.output.text.sessions import format_extent, format_node_difference, format_saturation, format_slow_nodes
 from iowatch.output.text.verdict import (
     PUBLISHED_TITLE,
     format_next_step,
@@ -302,6 +302,7 @@ def change_lines(verdict: Verdict) -> str:
     for nodes in verdict.differing_nodes:
         text = format_node_difference(nodes.difference)
         lines.append(f"  nodes differ: {text} (partition {nodes.partition}, {format_count(nodes.runs, 'run')})")
+    lines += [f"  {format_slow_nodes(run.pairs)}" for run in verdict.slow_messages]
     lines += [f"  {verdict_finding_line(finding)}" for finding in verdict.changes]
     lines += [f"  suspected: {verdict_finding_line(finding)}" for finding in verdict.suspected]
     lines += [f"  dismissed: {line}" for line in remaining_change_lines(verdict.dismissed)]

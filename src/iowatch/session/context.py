@@ -16,7 +16,7 @@ from iowatch.benchmarks.suites import SuiteCase, load_suite
 from iowatch.core import UsageError, settings, suggest_name
 from iowatch.session import reframe
 from iowatch.session.options import SessionOptions, load_active_system
-from iowatch.site import System, SystemLimits, on_file_systems
+from iowatch.site import System, SystemLimits, cases_of_system
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +35,7 @@ class CaseSelection:
     def suite_run_names(self) -> frozenset[str]:
         """Names of the runs of the whole suite, on the file systems that it names."""
         suite_cases = load_suite(self.options.suite)
-        return frozenset(case.run_name for case in on_file_systems(suite_cases, self.system))
+        return frozenset(case.run_name for case in cases_of_system(suite_cases, self.system))
 
     @property
     def known_run_names(self) -> frozenset[str]:
@@ -80,10 +80,12 @@ def select_cases(options: SessionOptions) -> CaseSelection:
     # A case of the suite runs once on each chosen file system.
     placed_cases: list[_PlacedCase] = []
     for suite_case in suite_cases:
-        for case in on_file_systems([suite_case], system, options.file_systems):
+        for case in cases_of_system([suite_case], system, options.file_systems):
             placed_cases.append(_PlacedCase(suite_case, case))
     _refuse_unknown_cases(options, placed_cases)
-    cases = tuple(placed.case for placed in placed_cases if placed.is_selected(options))
+    selected_cases = [placed.case for placed in placed_cases if placed.is_selected(options)]
+    # A suite may name the number of all nodes, too.
+    cases = tuple({case.run_name: case for case in selected_cases}.values())
     if not cases:
         conditions = [*options.benchmarks]
         conditions += [f"file system {name}" for name in options.file_systems]

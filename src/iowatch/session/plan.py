@@ -143,6 +143,15 @@ class SessionPlan:
                 kept.append(run)
         return replace(self, runs=tuple(kept), lost=tuple(lost))
 
+    def without_runs(self, reasons: Mapping[RunKey, str]) -> SessionPlan:
+        """The plan without these runs, which are lost for their reasons."""
+        lost = [*self.lost]
+        for run in self.runs:
+            if run.key in reasons:
+                lost.append(UnplannedRun(*run.key, run.case.expects, reasons[run.key]))
+        kept = tuple(run for run in self.runs if run.key not in reasons)
+        return replace(self, runs=kept, lost=tuple(lost))
+
     @property
     def file_bytes(self) -> int:
         """Maximum bytes in scratch at the same time; cases run one after the other."""

@@ -25,7 +25,7 @@ from typing import Any
 from iowatch import checks
 from iowatch.benchmarks import registry
 from iowatch.core import InputError, MachineError, plugins, settings
-from iowatch.site import NO_PARTITION_LIMITS, PartitionLimits, machine, partition_limits
+from iowatch.site import NO_PARTITION_LIMITS, PartitionLimits, is_slurm, machine, partition_limits, schedulers
 
 _LOG = logging.getLogger(__name__)
 _POLL_S = 0.1
@@ -228,7 +228,10 @@ def execute_order(
         directory: receives the order and all files that ReFrame writes.
         environment: variables for the launchers of the ReFrame configuration.
     """
-    variables = {**environment, **write_check_order(directory, order)}
+    variables: dict[str, str | None] = {**environment, **write_check_order(directory, order)}
+    # Jobs that are submitted from within a job are jobs of their own.
+    if any(is_slurm(partition.scheduler) for partition in site.partitions):
+        variables.update(dict.fromkeys(schedulers.job_variables(os.environ)))
     run_reframe(reframe_command(site, order, directory), directory, variables, each_poll)
 
 
@@ -242,9 +245,12 @@ def write_check_order(directory: Path, order: checks.RunOrder) -> dict[str, str]
 
 
 def run_reframe(
-    arguments: list[str], directory: Path, environment: dict[str, str], each_poll: Callable[[], None]
+    arguments: list[str], directory: Path, environment: Mapping[str, str | None], each_poll: Callable[[], None]
 ) -> int:
     """Run ReFrame to its end, calling `each_poll` every 0.1 s and once afterwards; returns its exit code.
+
+    Args:
+        environment: variables that are set, or removed where the value is None.
 
     Raises:
         MachineError: ReFrame cannot be started.
@@ -259,7 +265,7 @@ def run_reframe(
 
 @contextmanager
 def started_reframe(
-    arguments: list[str], directory: Path, environment: dict[str, str]
+    arguments: list[str], directory: Path, environment: Mapping[str, str | None]
 ) -> Iterator[subprocess.Popen[bytes]]:
     """Run ReFrame during the block; it and its jobs are ended at the end of the block.
 
@@ -278,7 +284,7 @@ def started_reframe(
                 stdout=stream,
                 stderr=subprocess.STDOUT,
                 cwd=directory,
-                env={**os.environ, **environment},
+                env={name: value for name, value in {**os.environ, **environment}.items() if value is not None},
                 preexec_fn=_prepare_child_signals,
                 start_new_session=True,
             )

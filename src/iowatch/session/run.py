@@ -51,6 +51,7 @@ from iowatch.session.plan import (
     require_runs,
 )
 from iowatch.session.runner import SessionRunner, lock_system
+from iowatch.session.surrounding_job import runs_that_wait_for_this_job
 from iowatch.site import NightlyPolicy, doctor, schedulers, system_zone
 from iowatch.store import ExpectedResult, History, NoHistoryError, RunFacts, SessionChoice, SessionFacts, SessionStatus
 
@@ -212,7 +213,9 @@ def run_suite(history: History, context: SessionContext) -> SessionSummary:
         prepared = prepare_session(history, context)
         # A file system may have failed since it was examined: its runs are lost, the others are executed.
         with lock_file_systems(history, context, prepared.plan) as session:
-            prepared = replace(prepared, plan=prepared.plan.without(session.unusable))
+            plan = prepared.plan.without(session.unusable)
+            plan = plan.without_runs(runs_that_wait_for_this_job(context.site, plan.runs))
+            prepared = replace(prepared, plan=plan)
             _LOG.info("%s", opening_line(prepared))
             for subject, reason in dict.fromkeys(_subjects_of_losses(prepared.plan)):
                 _LOG.warning("%s: %s; its runs are counted as missing", subject, reason)

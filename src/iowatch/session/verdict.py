@@ -13,6 +13,7 @@ from iowatch.core import (
     METRICS,
     InputError,
     NodeDifference,
+    NodePairs,
     ProblemKind,
     RunKey,
     RunProblem,
@@ -93,6 +94,16 @@ class DifferingNodes:
 
 
 @dataclass(frozen=True, slots=True)
+class SlowMessages:
+    """A run between all pairs of nodes that found nodes with slow messages."""
+
+    partition: str
+    stack: str
+    run: str
+    pairs: NodePairs
+
+
+@dataclass(frozen=True, slots=True)
 class RetestedResult:
     """Best values of one result in the first run and in its retest, in the unit of its metric."""
 
@@ -129,6 +140,7 @@ class Verdict:
         retests: where and when each retest ran, and what it measured.
         saturated: runs on nodes whose processors others used; `run_count` is that of all runs of the session.
         differing_nodes: what differed between nodes without failing a run.
+        slow_messages: runs that found nodes whose messages are slow.
         references: results outside the bounds of their references, and invalid references.
         outside_usual: results without a reference that are outside the usual range of their series; `changes` has those
             whose loss is unusual.
@@ -161,6 +173,7 @@ class Verdict:
     repeated: int = 0
     retests: tuple[RetestedRun, ...] = ()
     saturated: tuple[SaturatedRun, ...] = ()
+    slow_messages: tuple[SlowMessages, ...] = ()
     run_count: int = 0
     references: tuple[RunProblem, ...] = ()
     outside_usual: tuple[RunProblem, ...] = ()
@@ -260,6 +273,7 @@ def assess_session(history: History, summary: SessionSummary) -> Verdict:
         repeated=summary.retest_count,
         retests=_retested_runs(history, runs),
         saturated=_saturated_runs(runs),
+        slow_messages=_slow_messages(runs),
         run_count=len(runs),
         references=(*references.outside, *_reference_errors(summary)),
         outside_usual=_values_outside_usual(history, updated_session, runs),
@@ -291,16 +305,25 @@ def _saturated_runs(runs: Sequence[RunRow]) -> tuple[SaturatedRun, ...]:
 
 def _differing_nodes(runs: Sequence[RunRow]) -> tuple[DifferingNodes, ...]:
     """The differences between nodes; what differs on the same nodes of several runs is one of them."""
-    found: dict[tuple[str, str, tuple[str, ...]], DifferingNodes] = {}
+    by_nodes: dict[tuple[str, str, tuple[str, ...]], DifferingNodes] = {}
     for run in runs:
         for difference in find_node_differences(run.facts.each_node):
             key = (run.partition, difference.fact, difference.outliers)
-            earlier = found.get(key)
+            earlier = by_nodes.get(key)
             if earlier is None:
-                found[key] = DifferingNodes(run.partition, difference, 1)
+                by_nodes[key] = DifferingNodes(run.partition, difference, 1)
             else:
-                found[key] = replace(earlier, runs=earlier.runs + 1)
-    return tuple(found.values())
+                by_nodes[key] = replace(earlier, runs=earlier.runs + 1)
+    return tuple(by_nodes.values())
+
+
+def _slow_messages(runs: Sequence[RunRow]) -> tuple[SlowMessages, ...]:
+    slow_messages: list[SlowMessages] = []
+    for run in runs:
+        pairs = run.facts.node_pairs
+        if pairs is not None and pairs.slow_nodes:
+            slow_messages.append(SlowMessages(run.partition, run.stack, run.name, pairs))
+    return tuple(slow_messages)
 
 
 def _quarantine_problems(history: History, system: str) -> list[str]:

@@ -1,7 +1,7 @@
 """File systems of a system: their facts in `system.yaml`, and which of them suites measure.
 
 scratch ──────────────┐ the default file system: its cases have no parameter `file_system`
-file_systems:         ├─> System.measured_file_systems ──> on_file_systems(cases) ──> one case per file system
+file_systems:         ├─> System.measured_file_systems ──> cases_of_system(cases) ──> one case per file system
   - {directory: …} ───┘
 """
 

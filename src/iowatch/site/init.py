@@ -602,6 +602,8 @@ def reframe_settings_text(facts: MachineFacts, interview: Interview, answers: An
         f'SCHEDULER = "{facts.scheduler}"',
         "# What starts MPI programs. None: srun with Slurm, flux run with Flux, mpirun with the others.",
         "LAUNCHER = None",
+        "# Without a scheduler: nodes on which mpirun starts programs by ssh; `ssh n1 true` must ask for nothing.",
+        "HOSTS = []",
         "# srun's --mpi type for each MPI (`srun --mpi=list`) where Slurm's MpiDefault is none.",
         f"MPI_TYPES = {json.dumps(dict(facts.mpi_types or {}))}",
         "# Regular expressions of the login nodes' host names; ReFrame recognises the machine by them.",

@@ -32,7 +32,7 @@ from reframe.core.systems import System as ReframeSystem
 from reframe.utility.typecheck import Duration
 
 from iowatch.core import InputError, IowatchError, MachineError, roots, settings, suggest_name
-from iowatch.site import Stack, System, discover_stacks, load_system, read_stack_json, write_stack_files
+from iowatch.site import Stack, discover_stacks, load_system, read_stack_json, write_stack_files
 from iowatch.site.schedulers import BLOCKED_REASONS, SCHEDULER_OPTIONS, access_options, with_mpi_types
 from iowatch.site.stack.probe import features_of_stack
 
@@ -184,6 +184,7 @@ def system_configuration(
     modules_system: str,
     access: Sequence[str],
     partitions: Sequence[Mapping[str, Any]],
+    hosts: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Return ReFrame's `site_configuration` of a system from the settings of `systems/_template/reframe.py`.
 
@@ -194,10 +195,19 @@ def system_configuration(
         access: additional options of every job.
         partitions: queues with `name`, `queue` (None: the scheduler's default), `cores` per node (None: not known) and
             `time_limit`. The nodes of a queue are those of the same name in system.yaml.
+        hosts: nodes of a system without a scheduler, on which `mpirun` starts programs by ssh.
+
+    Raises:
+        InputError: hosts and a scheduler.
     """
+    if hosts and scheduler != "local":
+        raise InputError(f"{path}: HOSTS are for SCHEDULER = 'local'; the nodes of jobs are those of {scheduler}")
     system = load_system(Path(path).resolve().parent.name)
     environments = with_mpi_types(reframe_environments(system.name), mpi_types)
     options = SCHEDULER_OPTIONS[scheduler]
+    node_counts = system.node_counts
+    if hosts:
+        launcher, access = "mpirun-on-hosts", [*access, _HOSTS_OPTION + ",".join(hosts)]
     described = [
         {
             "name": queue["name"],
@@ -212,7 +222,7 @@ def system_configuration(
             "extras": {
                 "scratch": str(system.scratch_directory()),
                 "queue_minutes": system.limits.queue_minutes,
-                "nodes": _node_count(system, queue["queue"]),
+                "nodes": len(hosts) or node_counts.get(queue["queue"]),
             },
         }
         for queue in partitions
@@ -227,15 +237,6 @@ def system_configuration(
         "partitions": described,
     }
     return {"systems": [configured], "environments": environments}
-
-
-def _node_count(system: System, queue: str | None) -> int | None:
-    """Return the number of nodes in system.yaml with the name of a queue; None if one of their counts is not stated."""
-    counts = [node_type.count for node_type in system.nodes if node_type.name == queue]
-    stated_counts = [count for count in counts if count is not None]
-    if not counts or len(stated_counts) < len(counts):
-        return None
-    return sum(stated_counts)
 
 
 def _processor(scheduler: str, cores: int | None) -> dict[str, int]:
@@ -297,24 +298,27 @@ class FluxRunLauncher(JobLauncher):  # type: ignore[misc]
 NODES_VARIABLE = "IOWATCH_NODES"
 
 
-class _AllocationLauncher(JobLauncher):  # type: ignore[misc]
+class AllocationLauncher(JobLauncher):  # type: ignore[misc]
     """Starts a case on the first nodes of the allocation, as many as it requests."""
 
-    def nodes(self, job: Any) -> list[str]:
+    def all_nodes(self, job: Any) -> list[str]:
+        """Return the nodes that cases can use."""
+        return os.environ[NODES_VARIABLE].split(",")
+
+    def case_nodes(self, job: Any) -> list[str]:
         """Return the nodes of a case."""
         tasks = job.num_tasks or 1
         tasks_per_node = job.num_tasks_per_node or tasks
-        allocated_nodes = os.environ[NODES_VARIABLE].split(",")
-        return allocated_nodes[: math.ceil(tasks / tasks_per_node)]
+        return self.all_nodes(job)[: math.ceil(tasks / tasks_per_node)]
 
 
 @register_launcher("srun-within")
-class SrunInAllocation(_AllocationLauncher):
+class SrunInAllocation(AllocationLauncher):
     """`srun` with size and nodes of the case, because the allocation may be larger."""
 
     def command(self, job: Any) -> list[str]:
         """Return the launcher's command line for one ReFrame job."""
-        nodes = self.nodes(job)
+        nodes = self.case_nodes(job)
         words = ["srun", f"--ntasks={job.num_tasks or 1}", f"--nodes={len(nodes)}"]
         if job.num_tasks_per_node:
             words.append(f"--ntasks-per-node={job.num_tasks_per_node}")
@@ -323,19 +327,48 @@ class SrunInAllocation(_AllocationLauncher):
 
 
 @register_launcher("mpirun-within")
-class MpirunInAllocation(_AllocationLauncher):
+class MpirunInAllocation(AllocationLauncher):
     """`mpirun` with a host file that lists each host once per rank; Open MPI and Hydra both accept this form."""
 
     def command(self, job: Any) -> list[str]:
         """Return the launcher's command line for one ReFrame job; write the host file next to the job script."""
-        tasks = job.num_tasks or 1
-        lines: list[str] = []
-        for node in self.nodes(job):
-            lines += [f"{node}\n"] * (job.num_tasks_per_node or tasks)
         host_file = Path(job.workdir).absolute() / "hosts"
-        # The last node can have fewer ranks.
-        host_file.write_text("".join(lines[:tasks]), encoding="utf-8")
-        return ["mpirun", "-np", str(tasks), "-machinefile", str(host_file)]
+        _write_host_file(host_file, self.case_nodes(job), job)
+        return ["mpirun", "-np", str(job.num_tasks or 1), "-machinefile", str(host_file)]
+
+
+def _write_host_file(path: Path, nodes: Sequence[str], job: Any) -> None:
+    """Write each node once per rank."""
+    tasks = job.num_tasks or 1
+    lines: list[str] = []
+    for node in nodes:
+        lines += [f"{node}\n"] * (job.num_tasks_per_node or tasks)
+    # The last node can have fewer ranks.
+    path.write_text("".join(lines[:tasks]), encoding="utf-8")
+
+
+# In `access` of a partition without a scheduler, which only the launcher reads.
+_HOSTS_OPTION = "--hosts="
+# ssh does not hand variables over: a rank takes those of the job's shell, for example the paths of a stack's libraries.
+_WITH_VARIABLES = ("bash", "-c", """'eval "$1"; shift; exec "$@"'""", "bash", '"$(export -p)"')
+
+
+@register_launcher("mpirun-on-hosts")
+class MpirunOnHosts(AllocationLauncher):
+    """`mpirun` on hosts that ssh reaches, without a batch system."""
+
+    def all_nodes(self, job: Any) -> list[str]:
+        """Return the hosts of the partition."""
+        for option in job.sched_access:
+            if option.startswith(_HOSTS_OPTION):
+                return str(option).removeprefix(_HOSTS_OPTION).split(",")
+        raise ValueError(f"a partition with the launcher mpirun-on-hosts has no {_HOSTS_OPTION}… in `access`")
+
+    def command(self, job: Any) -> list[str]:
+        """Return the launcher's words, as the job's shell reads them; write the host file next to the job script."""
+        _write_host_file(Path(job.workdir) / "hosts", self.case_nodes(job), job)
+        # A relative path, because the command is compared from session to session.
+        return ["mpirun", "-np", str(job.num_tasks or 1), "-machinefile", "hosts", *_WITH_VARIABLES]
 
 
 # Others (aprun, jsrun, …) detect their allocation and fill its nodes from the first.

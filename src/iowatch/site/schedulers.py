@@ -388,16 +388,24 @@ class _JobStart:
         return f"{text}, failed node {self.failed_node}" if self.failed_node else text
 
 
+# What sacct prints for a field without a value.
+_NO_VALUES = ("None assigned", "None", "(null)")
+
+
 def _slurm_starts(job: str) -> list[_JobStart]:
     """Return all starts of a job, the last one at the end; empty without accounting."""
-    fields = "State,NodeList,FailedNode"
-    answer = query_command("sacct", "--duplicates", "-n", "-P", "-X", "-j", job, "-o", fields, timeout_s=30) or ""
+    # Releases without FailedNode, such as 22.05, refuse the whole query.
+    command = ("sacct", "--duplicates", "-n", "-P", "-X", "-j", job, "-o")
+    answer = query_command(*command, "State,NodeList,FailedNode", timeout_s=30)
+    if answer is None:
+        answer = query_command(*command, "State,NodeList", timeout_s=30) or ""
     starts: list[_JobStart] = []
     for line in answer.splitlines():
         words = [word.strip() for word in line.split("|")]
-        if len(words) == 3:
-            state, nodes, failed_node = ("" if word in ("None assigned", "None", "(null)") else word for word in words)
-            starts.append(_JobStart(state, nodes, failed_node))
+        if len(words) < 2:
+            continue
+        state, nodes, failed_node = ("" if word in _NO_VALUES else word for word in (*words, "")[:3])
+        starts.append(_JobStart(state, nodes, failed_node))
     return starts
 
 
@@ -499,6 +507,23 @@ def current_allocation() -> Allocation | None:
     return None
 
 
+# How programs of Slurm reach it and start MPI programs; all other variables SLURM_* are of the job of this process.
+_SLURM_SETTINGS = frozenset(
+    ("SLURM_CONF", "SLURM_CONF_SERVER", "SLURM_CLUSTERS", "SLURM_JWT", "SLURM_MPI_TYPE", "SLURM_TIME_FORMAT")
+)
+
+
+def job_variables(environment: Mapping[str, str]) -> list[str]:
+    """Return the names of Slurm's variables of the job in which a process was started; empty outside of a job.
+
+    `sbatch` hands them to the jobs that the process submits: tasks per node, memory or the number of restarts of the
+    outer job would count there.
+    """
+    if "SLURM_JOB_ID" not in environment:
+        return []
+    return [name for name in environment if name.startswith("SLURM_") and name not in _SLURM_SETTINGS]
+
+
 def _slurm_job_nodes() -> list[str]:
     # Slurm does not expand the job's node list in the environment.
     return expand_slurm_nodes(os.environ.get("SLURM_JOB_NODELIST", ""))
@@ -566,6 +591,9 @@ def partition_limits(scheduler: str, nodes: int | None, cores: int | None) -> Pa
 
 def exceeded_partition_limit(case: SuiteCase, partition: str, limits: PartitionLimits) -> str | None:
     """Return why a case cannot run on a partition: `not available on fat (1 node)`; None if it can."""
+    if case.is_on_all_nodes:
+        stated = "no number of nodes" if case.nodes == 1 else f"no partition of {case.nodes} nodes or more"
+        return f"not available on {partition} (system.yaml states {stated})"
     if limits.nodes is not None and case.nodes > limits.nodes:
         return f"not available on {partition} ({format_count(limits.nodes, 'node')})"
     ranks_per_node = math.ceil(case.ranks / case.nodes)

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, PositiveFloat, PositiveInt, StringConstraints, field_validator, model_validator
 
 from iowatch.benchmarks.registry import BENCHMARKS
-from iowatch.benchmarks.suites import ALL_FILE_SYSTEMS, SuiteCase, load_suite
+from iowatch.benchmarks.suites import ALL_FILE_SYSTEMS, SuiteCase, load_suite, on_all_nodes
 from iowatch.core import InputError, IowatchError, Scalar, UsageError, local_day, settings, suggest_name, units, utc_now
 from iowatch.core.yamlfile import ClosedModel, YamlDocument, ZoneName
 from iowatch.site.compared_facts import may_vary_faults
@@ -299,6 +299,27 @@ class System(ClosedModel):
         free_bytes = further.free_bytes or self.limits.free_bytes
         return self.limits.model_copy(update={"files": files, "free_bytes": free_bytes})
 
+    @property
+    def node_counts(self) -> dict[str, int]:
+        """Number of nodes by partition, those of all its types together; partitions without a stated one are absent."""
+        counts: dict[str, int] = {}
+        unstated: set[str] = set()
+        for node_type in self.nodes:
+            if node_type.count is None:
+                unstated.add(node_type.name)
+            else:
+                counts[node_type.name] = counts.get(node_type.name, 0) + node_type.count
+        return {name: count for name, count in counts.items() if name not in unstated}
+
+    @property
+    def largest_node_counts(self) -> tuple[int, ...]:
+        """The most nodes that a case can have on each partition, without repetition; empty if that is not stated."""
+        counts: set[int] = set(self.node_counts.values())
+        if self.limits.nodes is not None:
+            limit = self.limits.nodes
+            counts = {min(count, limit) for count in counts} or {limit}
+        return tuple(sorted(counts))
+
     def scratch_directory(self) -> Path:
         """Return the directory of the default file system with variables replaced.
 
@@ -308,10 +329,11 @@ class System(ClosedModel):
         return self.measured(None).path()
 
 
-def on_file_systems(cases: Iterable[SuiteCase], system: System, file_systems: Sequence[str] = ()) -> list[SuiteCase]:
+def cases_of_system(cases: Iterable[SuiteCase], system: System, file_systems: Sequence[str] = ()) -> list[SuiteCase]:
     """Return every case once per file system: on these, else on those of its suite, else on the default one.
 
     Cases of other systems are left out.
+    A case on all nodes is there once per partition, with its number of nodes, if its suite has not named that, too.
     A case that writes no files (hpcc) is measured on no file system: once, with the default one.
 
     Args:
@@ -320,10 +342,9 @@ def on_file_systems(cases: Iterable[SuiteCase], system: System, file_systems: Se
     Raises:
         UsageError: a name is not that of a measured file system.
     """
+    system_cases = [case for case in cases if not case.systems or system.name in case.systems]
     placed_cases = []
-    for case in cases:
-        if case.systems and system.name not in case.systems:
-            continue
+    for case in _with_node_counts(system_cases, system.largest_node_counts):
         # A case on the default file system has no parameter.
         for parameter in _file_system_parameters(system, file_systems or case.file_systems):
             if parameter is None:
@@ -332,6 +353,28 @@ def on_file_systems(cases: Iterable[SuiteCase], system: System, file_systems: Se
                 name = f"{case.name},file_system={parameter}"
                 placed_cases.append(replace(case, name=name, file_system=parameter))
     return placed_cases
+
+
+def _with_node_counts(cases: Sequence[SuiteCase], node_counts: Sequence[int]) -> list[SuiteCase]:
+    """Return the cases with those on all nodes resolved.
+
+    They stay as they are where no number of nodes is stated, or none as large as their benchmark needs.
+    """
+    names = {(case.suite, case.run_name) for case in cases}
+    resolved_cases: list[SuiteCase] = []
+    for case in cases:
+        # Unresolved cases have the fewest nodes.
+        possible_counts = [nodes for nodes in node_counts if nodes >= case.nodes]
+        if not (case.is_on_all_nodes and possible_counts):
+            resolved_cases.append(case)
+            continue
+        for nodes in possible_counts:
+            resolved_case = on_all_nodes(case, nodes)
+            name = (case.suite, resolved_case.run_name)
+            if name not in names:
+                names.add(name)
+                resolved_cases.append(resolved_case)
+    return resolved_cases
 
 
 def _file_system_parameters(system: System, names: Sequence[str]) -> list[str | None]:
@@ -396,7 +439,7 @@ def with_file_system(system: str, benchmark: str, parameters: Mapping[str, Scala
 
 
 def suite_on_system(suite: str, system: str, file_systems: Sequence[str] = ()) -> list[SuiteCase]:
-    """Return all cases of a suite, once per file system (`on_file_systems`).
+    """Return all cases of a suite, once per file system (`cases_of_system`).
 
     The file systems of an unknown system are unknown, too: its cases are returned once, on the default one.
 
@@ -406,7 +449,7 @@ def suite_on_system(suite: str, system: str, file_systems: Sequence[str] = ()) -
     cases = load_suite(suite)
     if system not in system_names():
         return cases
-    return on_file_systems(cases, load_system(system), file_systems)
+    return cases_of_system(cases, load_system(system), file_systems)
 
 
 TEMPLATE_NAME = "_template"

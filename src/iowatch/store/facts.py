@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from iowatch.core import MissingReason, RunKey, RunProblem, UnplannedRun
+from iowatch.core import MissingReason, NodePairs, NodeTimes, RunKey, RunProblem, UnplannedRun
 
 
 class _Facts(BaseModel):
@@ -250,6 +250,8 @@ class RunFacts(_Facts):
         scratch_file_system: declared fields of what its scratch directory was on, on its first node.
         machine: hardware and software of its first node, by name.
         each_node: scratch, software, settings, clock and load of each node, by name, if it ran on several.
+        node_times: times of its nodes by operation, if they are known without waiting for others.
+        node_pairs: messages between its nodes, if it measured them.
         filesystem: what the benchmark reported of the file system.
         kernel: version that the benchmark reported.
         mpi: `description` or `version` of the MPI library that was loaded.
@@ -276,6 +278,8 @@ class RunFacts(_Facts):
     scratch_file_system: dict[str, str] | None = None
     machine: dict[str, Any] = {}
     each_node: dict[str, dict[str, str]] = {}
+    node_times: dict[str, NodeTimes] = {}
+    node_pairs: NodePairs | None = None
     filesystem: dict[str, Any] = {}
     kernel: str | None = None
     mpi: dict[str, Any] = {}

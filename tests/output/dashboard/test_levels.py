@@ -346,16 +346,34 @@ def test_curves_over_sizes_use_the_unit_of_the_published_axis(curves: Curves) ->
     assert curves("transfer_mib", *cases) == [[(1.0, 10.0), (4.0, 40.0)]]
 
 
+def test_curve_over_nodes_has_one_number_of_ranks_per_node(curves: Curves) -> None:
+    """Four ranks on each node here; what is left over and differs in nodes is a curve, too."""
+
+    def case(nodes: int, ranks: int, api: str = "POSIX") -> dict[str, Scalar]:
+        return {"api": api, "nodes": nodes, "ranks": ranks}
+
+    cases = [
+        (case(1, 16), 3, 10.0),
+        (case(1, 4), 5, 20.0),
+        (case(1, 2), 5, 40.0),
+        (case(2, 8), 5, 50.0),
+        (case(1, 8, "MPIIO"), 5, 60.0),
+        (case(2, 8, "MPIIO"), 5, 70.0),
+    ]
+    assert curves("nodes", *cases) == [[(1.0, 20.0), (2.0, 50.0)], [(1.0, 60.0), (2.0, 70.0)]]
+
+
 def test_curve_point_is_of_the_newest_case_then_of_most_ranks(curves: Curves) -> None:
     def case(nodes: int, ranks: int) -> dict[str, Scalar]:
         return {"api": "POSIX", "nodes": nodes, "ranks": ranks}
 
+    # Of five numbers of ranks per node none has two points.
     cases = [
         (case(1, 16), 3, 10.0),
         (case(1, 4), 5, 20.0),
         (case(1, 8), 5, 30.0),
         (case(1, 2), 5, 40.0),
-        (case(2, 8), 5, 50.0),
+        (case(2, 10), 5, 50.0),
     ]
     assert curves("nodes", *cases) == [[(1.0, 30.0), (2.0, 50.0)]]
 

@@ -21,6 +21,9 @@ from tests.builders import build_output, build_result, build_run, build_session
 from tests.output.dashboard.browser import Browser
 
 START = 1_700_000_000
+# Of `other_page`: all results over processes, each family of cases over nodes.
+OWN_TITLES = ["mycluster: own results over processes"]
+OWN_TITLES += [f"mycluster: benchio MPI-IO {operation} over nodes" for operation in ("read", "write")]
 SPEEDS = {"write": 10.0, "read": 1000.0}
 
 
@@ -125,7 +128,7 @@ def test_results_of_another_machine_are_in_figures_of_the_same_case(other: str) 
 def test_own_results_are_drawn_over_processes_and_nodes(other: str) -> None:
     """Ranks per node differ, so that curves over nodes and over processes differ."""
     titles = re.findall("<h3>(mycluster[^<]*)</h3>", other)
-    assert titles == ["mycluster: own results over processes", "mycluster: own results over nodes"]
+    assert titles == OWN_TITLES
 
 
 def test_published_curves_are_behind_own_ones_of_the_same_case_if_they_are_not_much_higher() -> None:
@@ -151,6 +154,49 @@ def _measurements(source: str, name: str) -> list[Mapping[str, Any]]:
     return [row for rows in published_measurements().values() for row in rows if row["where"] == where]
 
 
+@pytest.fixture(scope="module")
+def nights_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page of a site with four nights of 1, 2 and 4 nodes with 4 ranks each; on 8 nodes only the last one."""
+    folder = tmp_path_factory.mktemp("nights")
+    with History.open(str(folder / "history.db")) as history:
+        for night, speed in enumerate((10.0, 11.0, 12.0, 8.0)):
+            runs = []
+            for nodes, efficiency in ((1, 1.0), (2, 0.9), (4, 0.75), (8, 0.5))[: 4 if night == 3 else 3]:
+                for shift, (api, factor) in enumerate((("MPIIO", 40.0), ("POSIX", 50.0))):
+                    time = START + 86_400 * night + 10 * nodes + shift
+                    case: dict[str, Scalar] = {"api": api, "file": "shared", "ranks": 4 * nodes, "nodes": nodes}
+                    for operation in ("write", "read"):
+                        value = speed * factor * nodes * efficiency * (2 if operation == "read" else 1)
+                        output = build_output(build_result(value, operation=operation, case=case), tool="benchio")
+                        name = f"{api}{nodes}{operation}"
+                        runs.append(build_run(name=name, fingerprint=f"{name}{night}", started_at=time, output=output))
+            record = build_session(f"night{night}", system="mycluster", started_at=START + 86_400 * night)
+            history.begin_session(record, [])
+            history.record_runs(record.uuid, runs)
+            history.end_session(record.uuid, "ok", START + 86_400 * night + 600)
+        build_site(history, folder / "site")
+    return folder / "site/scaling.html"
+
+
+def test_results_over_nodes_stand_beside_earlier_sessions(nights_page: Path) -> None:
+    """Newest night: 8 MiB/s x 50 per node; the median of the earlier three nights is that of the second, 11 x 50."""
+    text = nights_page.read_text(encoding="utf-8")
+    section = next(s for s in re.findall(r"<section.*?</section>", text, re.DOTALL) if "POSIX write over nodes" in s)
+    rows = re.findall(r'<tr><th scope="row"><a href="(series/\d+.html)">(\d+)</a></th>(.*?)</tr>', section)
+    assert all((nights_page.parent / page).exists() for page, _, _ in rows)
+    cells = {nodes: re.findall(r'<td class="number">(.*?)</td>', columns) for _, nodes, columns in rows}
+    assert cells == {
+        "1": ["400", "550 (3)", "100 %"],
+        "2": ["720", "990 (3)", "90 %"],
+        "4": ["1200", "1650 (3)", "75 %"],
+        "8": ["1600", "–", "50 %"],
+    }
+    assert section.count('<polyline class="curve c0') == 2
+    assert "dotted: median of earlier sessions" in section
+    # The table of numbers has the newest ones only.
+    assert "1650" not in section[section.index("The numbers") :]
+
+
 OPEN = "return [...document.querySelectorAll('.row > details[open] > summary > h3')].map(one => one.textContent)"
 
 
@@ -160,7 +206,7 @@ def test_own_results_are_open_and_published_tables_are_opened_by_a_filter(browse
 
     browser.resize(1440, 900)
     browser.open(other_page)
-    own = ["mycluster: own results over processes", "mycluster: own results over nodes"]
+    own = OWN_TITLES
     assert browser.run(OPEN) == own
     assert browser.run("return document.documentElement.scrollHeight") < 3000
     Select(browser.driver.find_element("id", "f-system")).select_by_value("cirrus")
@@ -177,7 +223,7 @@ def test_own_results_are_open_and_published_tables_are_opened_by_a_filter(browse
 
 def test_link_from_another_page_opens_its_table(browser: Browser, other_page: Path) -> None:
     browser.open(other_page, "#t-lawrence2017-2")
-    browser.wait("return document.querySelectorAll('.row > details[open]').length === 3")
+    browser.wait(f"return document.querySelectorAll('.row > details[open]').length === {len(OWN_TITLES) + 1}")
     top = "return document.getElementById('t-lawrence2017-2').getBoundingClientRect()"
     box = browser.run(top)
     assert -1 <= box["top"] < 900

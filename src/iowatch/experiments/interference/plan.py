@@ -15,7 +15,7 @@ from iowatch.session.file_systems import exclude_runs
 from iowatch.session.options import SessionOptions
 from iowatch.session.plan import ExcludedRuns, PlannedRun, SessionPlan, make_session_plan, require_runs
 from iowatch.session.reframe import ReframePartition
-from iowatch.site import current_allocation, is_slurm, on_file_systems
+from iowatch.site import cases_of_system, current_allocation, is_slurm
 
 
 def parse_levels(text: str) -> tuple[int, ...]:
@@ -129,7 +129,7 @@ def make_interference_context(
     selection = select_cases(replace(options, case_names=(victim_case.run_name,)))
     # Both cases on the file systems that were chosen: it must be one, and the same.
     victim_file_systems = [case.file_system for case in selection.cases]
-    aggressor_cases = on_file_systems([aggressor_case], selection.system, options.file_systems)
+    aggressor_cases = cases_of_system([aggressor_case], selection.system, options.file_systems)
     aggressor_file_systems = [case.file_system for case in aggressor_cases]
     if len(victim_file_systems) != 1 or aggressor_file_systems != victim_file_systems:
         raise UsageError(

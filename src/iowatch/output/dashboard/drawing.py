@@ -273,12 +273,16 @@ DASHES = 5  # o0 … o4
 
 @dataclass(frozen=True)
 class Curve:
-    """One curve: (x, value) in order of x; `ours` for this site's in a published figure, `behind` for the reverse."""
+    """One curve: (x, value) in order of x; `ours` for this site's in a published figure, `behind` for the reverse.
+
+    `earlier` is for earlier values of the curve before it, in its colour.
+    """
 
     name: str
     points: Sequence[tuple[float, float]]
     ours: bool = False
     behind: bool = False
+    earlier: bool = False
 
 
 def curves_picture(curves: Sequence[Curve], axis: str, unit: str, label: str) -> Markup:
@@ -335,7 +339,7 @@ def _curve_elements(curve: Curve, style_class: str, x: AxisScale, y: AxisScale) 
 
 
 def curve_classes(curves: Sequence[Curve]) -> list[str]:
-    """Style classes: colours, dashes for `ours`, grey with dashes for `behind`."""
+    """Style classes: colours, dashes for `ours`, grey with dashes for `behind`, the colour before for `earlier`."""
     # Each of the three groups is numbered from 0.
     coloured, ours, behind = count(), count(), count()
     classes: list[str] = []
@@ -344,6 +348,8 @@ def curve_classes(curves: Sequence[Curve]) -> list[str]:
             classes.append(f"ours o{next(ours) % DASHES}")
         elif curve.behind:
             classes.append(f"behind o{next(behind) % DASHES}")
+        elif curve.earlier:
+            classes.append(f"{classes[-1]} earlier")
         else:
             classes.append(f"c{next(coloured) % PALETTE}")
     return classes

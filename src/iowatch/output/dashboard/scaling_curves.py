@@ -31,6 +31,7 @@ class OwnCurve:
         name: with system, benchmark and stack, for the legend.
         shared: the parameters that all its cases have in common.
         points: (position on the axis, MiB/s) in order of position.
+        series: that of each point.
     """
 
     system: str
@@ -38,6 +39,7 @@ class OwnCurve:
     name: str
     shared: Mapping[str, Scalar]
     points: Sequence[tuple[float, float]]
+    series: Sequence[data.SeriesEntry] = ()
 
     @property
     def kind(self) -> tuple[Scalar | None, ...]:
@@ -115,29 +117,92 @@ class OwnCurves:
 
 @dataclass(frozen=True)
 class _CurveSeries:
-    """Series of one system that differ only in an axis, by position on it."""
+    """Series of one system that differ only in an axis, by position on it.
+
+    Attributes:
+        partition: empty for a system with one.
+        ranks_per_node: that of all cases on an axis of nodes; None on other axes, or where it is not known.
+    """
 
     system: str
     by_position: Mapping[float, data.SeriesEntry]
+    partition: str = ""
+    ranks_per_node: float | None = None
 
 
 def _group_by_axis(machine: data.SystemEntry, axis: str) -> list[_CurveSeries]:
     """Groups of at least two series that differ only in the axis."""
     column = published.column_parameter(axis)
-    parameter, factor = column.name, column.factor
-    ignored = _DEPENDENT_PARAMETERS.get(parameter, (parameter,))
-    groups: dict[tuple[str, ...], dict[float, data.SeriesEntry]] = defaultdict(dict)
+    entries: list[_AxisEntry] = []
     for series in machine.watched:
-        row = series.row
-        value = row.case.parameters.get(parameter)
+        value = series.row.case.parameters.get(column.name)
         # A logarithmic axis has no zero.
-        if row.metric != "bandwidth" or not isinstance(value, int) or value <= 0:
-            continue
-        group = groups[row.partition, row.stack, row.case.benchmark, row.case.without(*ignored).canonical]
-        position = value / factor
+        if series.row.metric == "bandwidth" and isinstance(value, int) and value > 0:
+            entries.append(_AxisEntry(series, value / column.factor))
+    ignored = _DEPENDENT_PARAMETERS.get(column.name, (column.name,))
+    groups: dict[_GroupKey, _Group] = {}
+    if column.name == "nodes":
+        # Two nodes with one rank each do not continue one node with four.
+        groups = _curve_groups(entries, ignored, with_ranks_per_node=True)
+        grouped_ids = {series.row.id for group in groups.values() for series in group.values()}
+        entries = [entry for entry in entries if entry.series.row.id not in grouped_ids]
+    groups |= _curve_groups(entries, ignored, with_ranks_per_node=False)
+    has_several_partitions = len({series.row.partition for series in machine.watched}) > 1
+    curves: list[_CurveSeries] = []
+    for key, by_position in groups.items():
+        partition = key.partition if has_several_partitions else ""
+        curves.append(_CurveSeries(machine.name, by_position, partition, key.ranks_per_node))
+    return curves
+
+
+@dataclass(frozen=True)
+class _AxisEntry:
+    """A series and its position on an axis."""
+
+    series: data.SeriesEntry
+    position: float
+
+
+def _curve_groups(
+    entries: Sequence[_AxisEntry], ignored: Sequence[str], *, with_ranks_per_node: bool
+) -> dict[_GroupKey, _Group]:
+    """Groups of at least two positions, the series of each by position.
+
+    Args:
+        ignored: parameters in which the series of a group differ.
+        with_ranks_per_node: whether they have the same number of ranks on each node.
+    """
+    groups: dict[_GroupKey, _Group] = defaultdict(dict)
+    for entry in entries:
+        row = entry.series.row
+        case = row.case.without(*ignored).canonical
+        ranks_per_node = _ranks_per_node(row.case.parameters) if with_ranks_per_node else None
+        group = groups[_GroupKey(row.partition, row.stack, row.case.benchmark, case, ranks_per_node)]
         # Of two cases at one position the newest, then the one with most processes.
-        group[position] = max(group.get(position, series), series, key=_recency_key)
-    return [_CurveSeries(machine.name, group) for group in groups.values() if len(group) > 1]
+        group[entry.position] = max(group.get(entry.position, entry.series), entry.series, key=_recency_key)
+    return {key: group for key, group in groups.items() if len(group) > 1}
+
+
+_Group = dict[float, data.SeriesEntry]
+
+
+class _GroupKey(NamedTuple):
+    """What the series of a curve have in common."""
+
+    partition: str
+    stack: str
+    benchmark: str
+    case: str
+    ranks_per_node: float | None
+
+
+def _ranks_per_node(parameters: Mapping[str, Scalar]) -> float | None:
+    """Ranks over nodes of a case; None if it does not state both."""
+    ranks = parameters.get("ranks")
+    nodes = parameters.get("nodes")
+    if isinstance(ranks, int) and isinstance(nodes, int) and nodes > 0:
+        return ranks / nodes
+    return None
 
 
 def _recency_key(series: data.SeriesEntry) -> tuple[int, int]:
@@ -155,9 +220,15 @@ def _make_curve(group: _CurveSeries, newest: Mapping[int, float]) -> OwnCurve:
     for other in series[1:]:
         parameters = other.row.case.parameters
         shared = {name: value for name, value in shared.items() if parameters.get(name) == value}
-    name = f"this site, {group.system[:40]}: {first.case.benchmark} {_describe_shared(shared)} [{first.stack}]"
-    points = sorted((position, newest[entry.row.id]) for position, entry in group.by_position.items())
-    return OwnCurve(group.system, first.case.benchmark, name[:160], shared, points)
+    words = [first.case.benchmark, _describe_shared(shared)]
+    if group.ranks_per_node is not None:
+        words.append(f"{group.ranks_per_node:g} ranks per node")
+    where = f"{group.partition}, {first.stack}" if group.partition else first.stack
+    name = f"this site, {group.system[:40]}: {' '.join(words)} [{where}]"
+    positions = sorted(group.by_position)
+    ordered_series = [group.by_position[position] for position in positions]
+    points = [(position, newest[group.by_position[position].row.id]) for position in positions]
+    return OwnCurve(group.system, first.case.benchmark, name[:160], shared, points, ordered_series)
 
 
 def _describe_shared(shared: Mapping[str, Scalar]) -> str:

@@ -14,10 +14,14 @@ from iowatch.findings import (
     LoadShare,
     LogDifferences,
     MovedLayer,
+    NodeRatio,
     ProbeResponse,
+    SlowNode,
+    slow_nodes_of_run,
 )
 from iowatch.output.text.changes import format_percent, join_names
 from iowatch.statistics.explanation import RankedCause
+from iowatch.store import RunFacts
 
 _MAX_NAMED_COVARIATES = 2
 # Smallest share of a change that the line of a finding attributes to the load.
@@ -140,6 +144,33 @@ def format_covariate(difference: CovariateDifference) -> str:
     """`jobs: 12 before, 40 after; usually 11 (3 to 20)`."""
     label, before, after, usual, span = covariate_cells(difference)
     return f"{label}: {before} before, {after} after; usually {usual} ({span})"
+
+
+def format_slow_node(slow: SlowNode | NodeRatio) -> str:
+    """`n3 was 3.1 times slower than the median of the other 3 nodes in 10 of 10 repetitions`.
+
+    Of two nodes neither is the usual one: `n3 took 2.9 times as long as n4 in 3 of 3 repetitions`.
+    """
+    repetitions = f"in {slow.slow_repetitions} of {format_count(slow.repetitions, 'repetition')}"
+    if slow.other is not None:
+        return f"{slow.node} took {slow.ratio:.1f} times as long as {slow.other} {repetitions}"
+    others = f"the median of the other {slow.other_nodes} nodes"
+    return f"{slow.node} was {slow.ratio:.1f} times slower than {others} {repetitions}"
+
+
+def slow_node_lines(facts: RunFacts) -> Iterator[str]:
+    """The slow nodes of a run, `write: n3 was 3.1 times slower than …`; empty without."""
+    for operation, times in facts.node_times.items():
+        yield from (f"{operation}: {format_slow_node(slow)}" for slow in slow_nodes_of_run(times))
+
+
+def format_slow_node_evidence(slow: SlowNode) -> str:
+    """The sentence of `format_slow_node`, with the series and with how often the node was slow around the change."""
+    after = f"so in {slow.slow_after} of {format_count(slow.runs_after, 'run')} on it since the change"
+    before = "no run on it is known before"
+    if slow.runs_before:
+        before = f"in {slow.slow_before} of {slow.runs_before} before"
+    return f"{format_slow_node(slow)} ({slow.series}); {after}, {before}"
 
 
 def log_difference_lines(differences: LogDifferences | None) -> Iterator[str]:

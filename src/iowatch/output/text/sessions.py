@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import tzinfo
 
-from iowatch.core import NodeDifference, covariate_label, format_count, format_day, format_number, local_day
+from iowatch.core import NodeDifference, NodePairs, covariate_label, format_count, format_day, format_number, local_day
 from iowatch.findings import MIN_OBSERVATIONS, Finding, HistoryExtent, Retest, Trend
 from iowatch.output.text.changes import format_factor
 from iowatch.output.text.evidence import format_moved_layer
@@ -103,6 +103,17 @@ def format_node_difference(difference: NodeDifference) -> str:
         others = "the other node" if count == 1 else f"the other {count} nodes"
         texts.append(f"{difference.usual.value} on {others}")
     return f"{difference.label} {', '.join(texts)}"
+
+
+def format_slow_nodes(pairs: NodePairs) -> str:
+    """The nodes whose messages are slow: `slow messages: n3: 0.11 of the usual network bandwidth in 3 of 3 pairs`."""
+    texts: list[str] = []
+    for slow_node in pairs.slow_nodes:
+        figure = f"{format_number(slow_node.ratio)} of the usual network bandwidth"
+        if slow_node.metric == "latency":
+            figure = f"{format_number(slow_node.ratio)} times the usual latency"
+        texts.append(f"{slow_node.node}: {figure} in {slow_node.slow_pairs} of {slow_node.pairs} pairs")
+    return f"slow messages: {'; '.join(texts)}"
 
 
 def format_retest(retest: Retest) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import product
 from typing import Any
@@ -13,6 +13,7 @@ from markupsafe import Markup
 
 from iowatch.core import Scalar
 from iowatch.output.dashboard import data, drawing
+from iowatch.output.dashboard.node_scaling import NodeCurve, group_by_family, read_node_curves
 from iowatch.output.dashboard.scaling_curves import (
     AXIS_LABELS,
     OwnCurve,
@@ -26,6 +27,7 @@ from iowatch.output.dashboard.scaling_curves import (
     read_table,
 )
 from iowatch.reference import published
+from iowatch.store import History
 
 # As `OwnCurve.kind`: what decides whether a curve of this site and a published one may be in one picture.
 CurveKind = Sequence[Scalar | None]
@@ -36,8 +38,6 @@ _MAX_OWN_CURVES = 5
 # as fast would press the site's own against the axis.
 _MAX_PUBLISHED_CURVES, _MAX_HEIGHT = 4, 2.0
 _MAX_SYSTEMS_CHARACTERS = 120
-# Axes over which results of this site are drawn, and what is counted on them.
-_OWN_AXES = {"writers": "processes", "nodes": "nodes"}
 # Own figures that are open at first.
 _MAX_OPEN = 4
 
@@ -53,6 +53,7 @@ class ScalingFigure:
         keys: style class and name of each column of the table; a column without a class is not in the caption.
         axis: heading of the first column.
         table: first cell and numbers of each row.
+        node_curves: of a figure over nodes: what its table of efficiency shows.
     """
 
     title: str
@@ -65,6 +66,7 @@ class ScalingFigure:
     systems: Sequence[str]
     apis: Sequence[str]
     matches: bool = False
+    node_curves: Sequence[NodeCurve] = ()
 
     @property
     def paper(self) -> str:
@@ -79,7 +81,7 @@ def publish_scaling_page(site: data.SiteBuild) -> None:
     published_figures = [_table_figure(table, curves_over) for table in published_tables]
     own_figures: list[ScalingFigure] = []
     for machine in site.catalogue.machines:
-        own_figures += _own_figures(machine.name, curves_over, published_tables)
+        own_figures += _own_figures(site.history, machine.name, curves_over, published_tables)
     site.write_page(
         "scaling.html",
         "scaling.html",
@@ -230,52 +232,90 @@ def _ranges_figure(table: PublishedScaling) -> ScalingFigure:
 
 
 def _own_figures(
-    system: str, curves_over: Callable[[str], list[OwnCurve]], published_tables: Sequence[PublishedScaling]
+    history: History,
+    system: str,
+    curves_over: Callable[[str], list[OwnCurve]],
+    published_tables: Sequence[PublishedScaling],
 ) -> Iterator[ScalingFigure]:
-    """Results of a system over processes, and over nodes if these curves differ; published ones of the case behind."""
-    drawn_values: set[tuple[float, ...]] = set()
-    for axis, counted in _OWN_AXES.items():
-        # With one process per node the curves over nodes are those over processes.
-        system_curves = [curve for curve in curves_over(axis) if curve.system == system]
-        new_curves = [curve for curve in system_curves if _values_of(curve) not in drawn_values]
-        drawn_values.update(_values_of(curve) for curve in system_curves)
-        if new_curves:
-            yield _own_figure(system, axis, counted, new_curves, published_tables)
+    """Results of a system over processes, and each family of cases over nodes; published ones of the case behind."""
+    process_curves = [curve for curve in curves_over("writers") if curve.system == system]
+    if process_curves:
+        yield _process_figure(system, process_curves, published_tables)
+    node_curves = [curve for curve in curves_over("nodes") if curve.system == system]
+    for family, family_curves in group_by_family(node_curves).items():
+        drawn_curves = read_node_curves(history, family_curves[:_MAX_CURVES])
+        figure = _node_figure(f"{system}: {family} over nodes", drawn_curves, published_tables)
+        yield _with_curves_left_out(figure, family_curves)
 
 
-def _values_of(curve: OwnCurve) -> tuple[float, ...]:
-    return tuple(value for _, value in curve.points)
-
-
-def _own_figure(
-    system: str, axis: str, counted: str, own_curves: Sequence[OwnCurve], published_tables: Sequence[PublishedScaling]
-) -> ScalingFigure:
-    """Curves of a system over an axis; `counted` is what the axis counts."""
-    drawn_curves = own_curves[:_MAX_CURVES]
-    behind = _published_behind(drawn_curves, axis, published_tables)
-    note = "newest headline of each case"
+def _with_curves_left_out(figure: ScalingFigure, own_curves: Sequence[OwnCurve]) -> ScalingFigure:
+    """The figure with a note about curves that are not drawn, the system and the interfaces of all."""
+    note = figure.note
     if len(own_curves) > _MAX_CURVES:
         note += f"; {len(own_curves) - _MAX_CURVES} more curves are not drawn"
-    if behind.curves:
-        note += "; grey: published of the same case"
-    if behind.too_high:
-        note += f"; more than {_MAX_HEIGHT:g} times as high, not drawn:"
-        note += f" {behind.too_high} published curves of the same case"
+    apis = sorted({str(curve.shared["api"]) for curve in own_curves if "api" in curve.shared})
+    return replace(figure, note=note, systems=[own_curves[0].system], apis=apis)
+
+
+def _process_figure(
+    system: str, own_curves: Sequence[OwnCurve], published_tables: Sequence[PublishedScaling]
+) -> ScalingFigure:
+    """Curves of a system over its processes."""
+    drawn_curves = own_curves[:_MAX_CURVES]
+    behind = _published_behind(drawn_curves, "writers", published_tables)
     curves = list(behind.curves)
     for own_curve in drawn_curves:
         # The title names the site and the system.
         _, _, name = own_curve.name.partition(": ")
         curves.append(drawing.Curve(name, own_curve.points))
-    return _curves_figure(
+    note = "newest headline of each case" + _note_on_published(behind)
+    figure = _curves_figure(
         curves,
-        axis,
-        title=f"{system}: own results over {counted}",
+        "writers",
+        title=f"{system}: own results over processes",
         where="",
         note=note,
-        systems=[system],
-        apis=sorted({str(curve.shared["api"]) for curve in own_curves if "api" in curve.shared}),
+        systems=[],
+        apis=[],
         matches=bool(behind.curves),
     )
+    return _with_curves_left_out(figure, own_curves)
+
+
+def _node_figure(
+    title: str, node_curves: Sequence[NodeCurve], published_tables: Sequence[PublishedScaling]
+) -> ScalingFigure:
+    """Curves of one family of cases over nodes: newest sessions, and the median of earlier ones."""
+    behind = _published_behind([node_curve.curve for node_curve in node_curves], "nodes", published_tables)
+    curves = list(behind.curves)
+    note = "newest headline of each case"
+    for node_curve in node_curves:
+        curves.append(drawing.Curve(node_curve.name, node_curve.curve.points))
+        if node_curve.earlier_points:
+            curves.append(drawing.Curve("", node_curve.earlier_points, earlier=True))
+            note = "newest headline of each case; dotted: median of earlier sessions"
+    figure = _curves_figure(
+        curves,
+        "nodes",
+        title=title,
+        where="",
+        note=note + _note_on_published(behind),
+        systems=[],
+        apis=[],
+        matches=bool(behind.curves),
+    )
+    return replace(figure, node_curves=node_curves)
+
+
+def _note_on_published(behind: PublishedCurves) -> str:
+    """What a caption adds about published curves; empty without any."""
+    note = ""
+    if behind.curves:
+        note += "; grey: published of the same case"
+    if behind.too_high:
+        note += f"; more than {_MAX_HEIGHT:g} times as high, not drawn:"
+        note += f" {behind.too_high} published curves of the same case"
+    return note
 
 
 @dataclass(frozen=True)
@@ -292,11 +332,13 @@ def _published_behind(
     """Published curves of the same case as one of this site, over the same range of the axis, best matches first."""
     own_kinds = {curve.kind for curve in own_curves}
     positions: list[float] = []
+    values: list[float] = []
     for curve in own_curves:
         positions += [x for x, _ in curve.points]
+        values += [value for _, value in curve.points]
     first = min(positions)
     last = max(positions)
-    highest = max(max(_values_of(curve)) for curve in own_curves)
+    highest = max(values)
     agreement_and_curve: list[tuple[int, drawing.Curve]] = []
     too_high = 0
     for table in published_tables:
@@ -331,7 +373,9 @@ def _curves_figure(
 ) -> ScalingFigure:
     """Figure of curves with keys and table; the arguments by name are fields of `ScalingFigure`."""
     label = AXIS_LABELS[axis]
-    value_at_position = [dict(curve.points) for curve in curves]
+    # Earlier values have a table of their own.
+    listed_curves = [curve for curve in curves if not curve.earlier]
+    value_at_position = [dict(curve.points) for curve in listed_curves]
     positions: set[float] = set()
     for values in value_at_position:
         positions.update(values)
@@ -340,13 +384,17 @@ def _curves_figure(
     for x in sorted(positions):
         row = [values.get(x) for values in value_at_position]
         table.append((f"{x:g}", row))
-    names = [curve.name for curve in curves]
-    picture = drawing.curves_picture(curves, label, "MiB/s", f"{title}: {len(curves)} curves of bandwidth over {label}")
+    description = f"{title}: {len(listed_curves)} curves of bandwidth over {label}"
+    picture = drawing.curves_picture(curves, label, "MiB/s", description)
+    keys: list[tuple[str, str]] = []
+    for style_class, curve in zip(drawing.curve_classes(curves), curves, strict=True):
+        if not curve.earlier:
+            keys.append((style_class, curve.name))
     return ScalingFigure(
         title=title,
         where=where,
         picture=picture,
-        keys=list(zip(drawing.curve_classes(curves), names, strict=True)),
+        keys=keys,
         axis=label,
         table=table,
         note=note,

@@ -521,6 +521,8 @@ def test_client_of_glusterfs_is_asked_by_its_mount(tmp_path: Path) -> None:
     assert "secret" not in text
     found = covariates.parse_snapshot(text, NONE)
     assert (found["targets"], found["targets_down"], found["client_read_bytes"]) == (2, 0, 10.0)
+    # No requests yet: without a 0 the first run after a mount has no rate.
+    assert (found["client_data_ops"], found["client_wait_s"]) == (0.0, 0.0)
     assert found["setting:mount.entry-timeout"] == "0"
     assert found["setting:protocol/client.event-threads"] == "4"
     assert (found["setting:performance/io-cache"], found["setting:performance/write-behind"]) == ("on", "off")

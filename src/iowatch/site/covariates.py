@@ -426,6 +426,13 @@ _PERFORMANCE_TRANSLATORS = (
     "readdir-ahead",
     "write-behind",
 )
+_GLUSTER_COUNTERS = (
+    "client_read_bytes",
+    "client_written_bytes",
+    "client_data_ops",
+    "client_metadata_ops",
+    "client_wait_s",
+)
 _GLUSTER_DATA_REQUESTS = ("READ", "WRITE", "FSYNC")
 # Of the command line of a client: what names servers, files and processes.
 _GLUSTER_PLACES = ("volfile", "process-name", "log-file", "pid-file", "volume-id", "subdir-mount")
@@ -440,7 +447,8 @@ def _read_gluster(lines: _Lines) -> _Values:
     """
     translators: Counter[str] = Counter()
     options: dict[str, Counter[str]] = defaultdict(Counter)
-    totals: dict[str, float] = defaultdict(float)
+    # A client that has just been mounted has no requests yet: 0, not unknown.
+    totals = dict.fromkeys(_GLUSTER_COUNTERS, 0.0)
     states: list[str] = []
     translator = ""
     for line in lines:

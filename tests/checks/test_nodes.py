@@ -147,13 +147,14 @@ def test_differing_node_explains_a_program_that_fails(tmp_path: Path) -> None:
 def test_clock_is_told_as_far_as_the_answers_allow(tmp_path: Path) -> None:
     """The nodes were asked at 100.0, the last answer was there at 100.5 by the first node's clock."""
     (tmp_path / "iowatch.nodes.times").write_text("100.0\n100.5\n")
-    rest = "\t6.1\t\tab12\trw,relatime,addr=10.0.0.2\t\tratio=20\t0.5\t2048 1024\t1.5\n"
+    rest = "\t6.1\t\tab12\trw,relatime,addr=10.0.0.2\t\tratio=20\t0.5\t4096 2048 1024\t1.5\n"
     (tmp_path / "iowatch.nodes").write_text(f"n1\t{LUSTRE}\t\t100.2{rest}n2\t{LUSTRE}\t\t142.3{rest}")
     recorded = each_node_fact(tmp_path)["each_node"]
     assert (recorded["n1"]["clock_ahead_min_s"], recorded["n1"]["clock_ahead_max_s"]) == ("-0.30", "0.20")
     assert (recorded["n2"]["clock_ahead_min_s"], recorded["n2"]["clock_ahead_max_s"]) == ("41.80", "42.30")
     assert recorded["n2"]["mount_options"] == "rw,relatime"
     assert recorded["n2"]["memory_available_bytes"] == str(2 * 2**20)
+    assert recorded["n2"]["memory_available"] == "50"
     assert "file_system_client" not in recorded["n2"]
 
 

@@ -77,9 +77,9 @@ def test_clock_is_named_if_it_is_surely_wrong(least: str, most: str, expected: l
         ),
         ("load_1m", {"n1": "0.1", "n2": "1.9", "n3": "0.2"}, []),
         (
-            "memory_available_bytes",
-            {"n1": str(60 * 2**30), "n2": str(20 * 2**30), "n3": str(64 * 2**30)},
-            ["available memory 20 GiB on node n2, 62 GiB on the other 2 nodes"],
+            "memory_available",
+            {"n1": "94", "n2": "31", "n3": "98"},
+            ["available memory 31 % on node n2, 96 % on the other 2 nodes"],
         ),
         ("cpu_pressure", {"n1": "0.5", "n2": "97"}, ["processor pressure 97 % on node n2, 0.5 % on the other node"]),
         ("cpu_pressure", {"n1": "40", "n2": "60"}, []),

@@ -52,7 +52,7 @@ libraries=$(timeout 20 sha256sum $libraries < /dev/null | sha256sum | cut -c 1-1
 case "$scratch" in *" lustre "*) version="Lustre $(cat /sys/fs/lustre/version)" ;; esac
 writeback=$(grep -s . /proc/sys/vm/dirty_* | sed "s|^.*/dirty_||; s/:/=/" | paste -s -d , -)
 load=$(cut -d " " -f 1 /proc/loadavg)
-memory=$(sed -nE "s/^(MemAvailable|Cached): *([0-9]+) kB/\2/p" /proc/meminfo | paste -s -d " " -)
+memory=$(sed -nE "s/^(MemTotal|MemAvailable|Cached): *([0-9]+) kB/\2/p" /proc/meminfo | paste -s -d " " -)
 pressure=$(sed -nE "s/^some avg10=([^ ]+).*/\1/p" /proc/pressure/cpu 2> /dev/null)
 row=$(printf "\t%s" "$(date +%s.%N)" "$(uname -r)" "$version" "$libraries" "$options" "$(echo $client)" "$writeback")
 printf "%s\t%s\t%s%s\t%s\t%s\t%s\n" "$(uname -n)" "$scratch" "$mpi" "$row" "$load" "$memory" "$pressure"
@@ -72,6 +72,7 @@ class NodeFacts:
         mount_options: of scratch, without those that differ from client to client.
         writeback: `vm.dirty_*` as `ratio=20,…`.
         load_1m, memory_available_bytes, memory_cached_bytes, cpu_pressure: before the run; as the covariates.
+        memory_available: the same in percent of all memory of the node.
     """
 
     scratch: str
@@ -84,6 +85,7 @@ class NodeFacts:
     writeback: str = ""
     load_1m: str = ""
     memory_available_bytes: str = ""
+    memory_available: str = ""
     memory_cached_bytes: str = ""
     cpu_pressure: str = ""
 
@@ -144,8 +146,7 @@ def _parse_fields(fields: Sequence[str]) -> NodeFacts:
     scratch, mpi, clock, kernel, version, libraries, options, client, writeback, load, memory, pressure = fields
     all_options = ",".join([options, *client.split()])
     mount_point = scratch.partition(" ")[0]
-    memory_bytes = [str(int(amount) * KIB) for amount in memory.split() if amount.isdecimal()]
-    available, cached = memory_bytes if len(memory_bytes) == 2 else ("", "")
+    memory_facts = _parse_memory(memory)
     return NodeFacts(
         scratch=files.unescape_octal(scratch),
         mpi=mpi,
@@ -156,10 +157,22 @@ def _parse_fields(fields: Sequence[str]) -> NodeFacts:
         mount_options=compared_facts.comparable_mount_options(mount_point, all_options),
         writeback=writeback,
         load_1m=load,
-        memory_available_bytes=available,
-        memory_cached_bytes=cached,
+        **memory_facts,
         cpu_pressure=pressure,
     )
+
+
+def _parse_memory(text: str) -> dict[str, str]:
+    """The facts of all, available and cached memory in KiB; none where the node did not say."""
+    amounts = [int(amount) * KIB for amount in text.split() if amount.isdecimal()]
+    if len(amounts) != 3:
+        return {}
+    total_bytes, available_bytes, cached_bytes = amounts
+    return {
+        "memory_available_bytes": str(available_bytes),
+        "memory_available": f"{100 * available_bytes / max(total_bytes, 1):.0f}",
+        "memory_cached_bytes": str(cached_bytes),
+    }
 
 
 def each_node_fact(stage: Path) -> dict[str, Mapping[str, Mapping[str, str]]]:

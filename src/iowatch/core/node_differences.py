@@ -11,7 +11,7 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from iowatch.core.units import format_number, format_size
+from iowatch.core.units import format_number
 
 NOT_THERE = "none"
 """Value of a fact that a node does not have, although others do."""
@@ -81,8 +81,9 @@ class _StateRule:
 # Such a node does something else than the others. Idle nodes differ by less.
 _STATES = (
     _StateRule("load_1m", "load average", factor=2.0, margin=2.0),
-    _StateRule("memory_available_bytes", "available memory", factor=0.5, is_upper=False),
-    # In per cent of the time.
+    # In percent of all memory, because nodes of one job may have different sizes.
+    _StateRule("memory_available", "available memory", factor=0.5, is_upper=False),
+    # In percent of the time.
     _StateRule("cpu_pressure", "processor pressure", factor=1.0, margin=50.0),
 )
 
@@ -171,9 +172,7 @@ def _describe_states(
 
 
 def _format_state(fact: str, value: float) -> str:
-    if fact.endswith("_bytes"):
-        return format_size(value)
-    return f"{format_number(value)} %" if fact == "cpu_pressure" else format_number(value)
+    return format_number(value) if fact == "load_1m" else f"{format_number(value)} %"
 
 
 def _number(text: str | None) -> float | None:

@@ -57,7 +57,7 @@ def test_session_submits_one_case_at_a_time(cluster: Cluster, stack: str) -> Non
     known = len(cluster.ended())
     words = [str(ROOT / "ci" / "nightly"), "--system", "slurm-local", "--suite", SUITE, "--stack", stack]
     done = subprocess.run(words, env=cluster.environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 0, done.stdout + done.stderr
     assert f"{SUITE} on slurm-local: OK" in done.stdout
     status, runs = runs_of_last_session(cluster)
     assert status == "ok"
@@ -199,7 +199,7 @@ def test_ab_run_uses_one_allocation(cluster: Cluster, stack: str) -> None:
     words = [IOWATCH, "run", "--system", "slurm-local", "--suite", "tiny", "--case", "api=posix,file=per-process"]
     words += ["--ab", stack, stack, "--pairs", "2", "--budget", "10", "--json"]
     done = subprocess.run(words, env=cluster.environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 0, done.stdout + done.stderr
     assert "requesting one allocation from Slurm: salloc" in done.stderr
     assert "--partition=node --nodes=1" in done.stderr
     document = json.loads(done.stdout)

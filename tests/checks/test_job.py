@@ -236,7 +236,6 @@ def numbered(monkeypatch: pytest.MonkeyPatch) -> RunOrder:
 def test_extension_changes_the_job(numbered: RunOrder) -> None:
     run = build_checked_run(options={"op": "read"}, order=numbered)
     lines = lines_of(compose_job(run, JobScript()))
-    lines = lines[len(remove_earlier_start()) :]
     assert (lines[0], lines[-1]) == ("echo begin", "echo end")
     assert sum(line.startswith("mpirun -np 4 nl ior ") for line in lines) == 3, "every start"
     assert job_time_limit_s(run) == 61

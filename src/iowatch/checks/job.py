@@ -68,9 +68,11 @@ def compose_job(run: CheckedRun, script: JobScript) -> JobScript:
     for name, settings in run.order.extensions.items():
         script = find_extension(name).change_command(run, script, settings)
     script = add_starts(run, script)
+    # First of all lines; an extension may replace the job by others, whose tasks share a directory.
+    script = script.starting_with(remove_earlier_start())
     for name, settings in run.order.extensions.items():
         script = find_extension(name).change_job(run, script, settings)
-    return script.starting_with(remove_earlier_start())
+    return script
 
 
 def covariate_settings(system: str) -> CovariateSettings:

@@ -259,12 +259,22 @@ def test_job_that_is_started_again_has_only_the_results_of_its_last_start(tmp_pa
     """As after a requeue: the first start ended in its second repetition; what ReFrame wrote before stays."""
     (tmp_path / "order.json").write_text("{}")
     (tmp_path / "rfm_job.out").touch()  # the scheduler opens it before the script starts
-    lines = remove_earlier_start()
+    lines = remove_earlier_start(tmp_path)
     first = [*lines, "mkdir darshan; echo 1 > darshan/start-0.darshan", "echo 1 > start-0.rc", "echo 1 >> start-1.out"]
     second = [*lines, "ls -A > ../second"]
     for script in (first, second):
         subprocess.run(["bash"], input="\n".join(script), cwd=tmp_path, text=True, check=True)
     assert sorted((tmp_path.parent / "second").read_text().split()) == ["iowatch.files", "order.json", "rfm_job.out"]
     # These are the first lines of every job.
-    script = compose_job(build_checked_run(), JobScript(before=["module load x"]))
-    assert list(script.before[: len(lines)]) == lines
+    run = build_checked_run()
+    script = compose_job(run, JobScript(before=["module load x"]))
+    assert list(script.before[: len(lines)]) == remove_earlier_start(run.stage)
+
+
+def test_job_that_starts_elsewhere_removes_and_writes_nothing(tmp_path: Path) -> None:
+    """PBS and LSF start jobs in the home directory, unless they are told otherwise."""
+    (tmp_path / "iowatch.files").write_text("iowatch.files\n")
+    (tmp_path / "thesis").touch()
+    lines = remove_earlier_start(tmp_path / "stage")
+    subprocess.run(["bash"], input="\n".join(lines), cwd=tmp_path, text=True, check=True)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["iowatch.files", "thesis"]

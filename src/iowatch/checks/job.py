@@ -69,7 +69,7 @@ def compose_job(run: CheckedRun, script: JobScript) -> JobScript:
         script = find_extension(name).change_command(run, script, settings)
     script = add_starts(run, script)
     # First of all lines; an extension may replace the job by others, whose tasks share a directory.
-    script = script.starting_with(remove_earlier_start())
+    script = script.starting_with(remove_earlier_start(run.stage))
     for name, settings in run.order.extensions.items():
         script = find_extension(name).change_job(run, script, settings)
     return script

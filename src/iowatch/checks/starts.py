@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 from iowatch.benchmarks.options import Options
 from iowatch.checks.order import verifying_options
@@ -23,13 +24,17 @@ from iowatch.site import covariates
 _FIRST_FILES = "iowatch.files"
 
 
-def remove_earlier_start() -> list[str]:
+def remove_earlier_start(stage: Path) -> list[str]:
     """Return the first lines of a job's script: what an earlier start of the same job left is no result of this one.
 
     A scheduler starts a job again when a node failed or somebody asked for it; some lines of the script append.
+
+    Args:
+        stage: directory of the job. Nothing is removed by a job that a scheduler starts elsewhere.
     """
     return [
-        f"if [ -e {_FIRST_FILES} ]; then",
+        f"if ! [ . -ef {shlex.quote(str(stage))} ]; then :",
+        f"elif [ -e {_FIRST_FILES} ]; then",
         f'for _file in * .[!.]*; do grep -qxF -e "$_file" {_FIRST_FILES} || rm -rf -- "$_file"; done',
         # As a whole, because the job may end at any moment.
         f"else ls -A > {_FIRST_FILES}.new; echo {_FIRST_FILES} >> {_FIRST_FILES}.new",

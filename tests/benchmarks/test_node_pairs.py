@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import zlib
 from itertools import combinations
 from pathlib import Path
 
@@ -91,11 +92,11 @@ def test_node_with_long_latency() -> None:
     ("before", "after", "reason"),
     [
         ("pair 2 0 3 2.1229e-05 5.14641e+08\n", "", "repetition 2 has 5 of 6 pairs"),
-        ("end 18\n", "", "the line with the number of pairs"),
+        ("end 18 0bdd8ccb\n", "", "the last line, with the number of pairs and the checksum"),
+        ("2.1229e-05 5.14641e+08", "2.1229e-05 5.14641e+07", "the checksum of all lines, is missing or another one"),
         ("node 3 n4\n", "", "expected the names of 4 nodes (found 3)"),
         ("repetitions 3", "repetitions 4", "expected 4 repetitions (found 3)"),
         ("node_pairs 1", "node_pairs 2", "not the format 1"),
-        ("pair 2 0 3 2.1229e-05", "pair 2 0 3 0", "a latency is zero"),
         ("pair 2 0 3 ", "pair 2 0 3x ", "repetition 2 has 5 of 6 pairs"),
     ],
 )
@@ -104,6 +105,14 @@ def test_damaged_output_has_no_result(before: str, after: str, reason: str) -> N
     output = parse(SOUND.replace(before, after))
     assert (output.status, output.results) == ("incomplete", ())
     assert reason in str(output.reason)
+
+
+def test_latency_of_zero_is_refused() -> None:
+    """Printed by a program whose clock stands still."""
+    *lines, _ = SOUND.replace("pair 2 0 3 2.1229e-05", "pair 2 0 3 0").splitlines()
+    checksum = zlib.crc32("".join(lines).encode())
+    output = parse("\n".join([*lines, f"end 18 {checksum:08x}"]) + "\n")
+    assert (output.status, output.results, output.reason) == ("incomplete", (), "a latency is zero")
 
 
 def test_two_outputs_and_another_number_of_ranks_are_failures() -> None:

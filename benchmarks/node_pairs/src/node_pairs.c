@@ -5,7 +5,9 @@
    One rank on each node. Rank 0 prints one line per pair and repetition: latency (s) and bandwidth (bytes/s),
    each the median of some round trips, halved. docs/benchmarks.md describes the output. */
 #include <mpi.h>
+#include <stdarg.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +17,7 @@
 #define MAX_BYTES (1L << 30)
 #define MAX_REPETITIONS 1000
 #define MAX_TRIPS 200
+#define MAX_LINE (MPI_MAX_LIBRARY_VERSION_STRING + 100)
 
 /* Round trips with one size of messages; the time limit ends them on a slow link, after a measured one. */
 struct exchange {
@@ -102,13 +105,35 @@ static long number(const char *text, long least, long most) {
     return value;
 }
 
+/* CRC-32 of all lines that were printed, as zlib has it: figures of a line have nothing else to check them
+ * by. */
+static uint32_t checksum = 0xffffffff;
+
+static void print_line(const char *format, ...) {
+    char line[MAX_LINE];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(line, sizeof line, format, arguments);
+    va_end(arguments);
+    puts(line);
+    for (const char *c = line; *c != '\0'; c++) {
+        checksum ^= (unsigned char)*c;
+        for (int bit = 0; bit < 8; bit++)
+            checksum = checksum >> 1 ^ (0xedb88320 & -(checksum & 1));
+    }
+}
+
 static void print_head(int nodes, int bytes, int repetitions) {
     char library[MPI_MAX_LIBRARY_VERSION_STRING];
     int length;
     MPI_Get_library_version(library, &length);
     library[strcspn(library, "\r\n")] = '\0';
-    printf("node_pairs %d\nmpi %s\nnodes %d\nlatency %d bytes\nbandwidth %d bytes\nrepetitions %d\n", FORMAT,
-           library, nodes, LATENCY_BYTES, bytes, repetitions);
+    print_line("node_pairs %d", FORMAT);
+    print_line("mpi %s", library);
+    print_line("nodes %d", nodes);
+    print_line("latency %d bytes", LATENCY_BYTES);
+    print_line("bandwidth %d bytes", bytes);
+    print_line("repetitions %d", repetitions);
 }
 
 int main(int argc, char **argv) {
@@ -143,7 +168,7 @@ int main(int argc, char **argv) {
     if (rank == 0) {
         print_head(nodes, bytes, repetitions);
         for (int other = 0; other < nodes; other++)
-            printf("node %d %s\n", other, names + (size_t)other * sizeof name);
+            print_line("node %d %s", other, names + (size_t)other * sizeof name);
     }
 
     long printed = 0;
@@ -156,14 +181,14 @@ int main(int argc, char **argv) {
             MPI_Gather(&result, 3, MPI_DOUBLE, results, 3, MPI_DOUBLE, 0, MPI_COMM_WORLD);
             for (int first = 0; rank == 0 && first < nodes; first++)
                 if (results[first].partner >= 0) {
-                    printf("pair %d %d %d %.5g %.6g\n", repetition, first, (int)results[first].partner,
-                           results[first].latency_s, results[first].bytes_per_s);
+                    print_line("pair %d %d %d %.5g %.6g", repetition, first, (int)results[first].partner,
+                               results[first].latency_s, results[first].bytes_per_s);
                     printed++;
                 }
             fflush(stdout);
         }
     if (rank == 0)
-        printf("end %ld\n", printed);
+        printf("end %ld %08x\n", printed, (unsigned)~checksum);
     free(results);
     free(names);
     free(buffer);

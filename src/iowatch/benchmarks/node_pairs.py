@@ -10,7 +10,7 @@
     …
     pair 1 0 2 1.31e-06 1.12e+10        repetition, both nodes, latency in s, bandwidth in bytes/s
     …
-    end 6
+    end 6 9f0c1a2b                      number of pairs, CRC-32 of all lines before (without line ends)
 
 Every repetition gives the median pair and the slowest one; the fact `node_pairs` has the pair, and the nodes with slow
 messages (`iowatch.core.node_pairs`).
@@ -19,6 +19,7 @@ messages (`iowatch.core.node_pairs`).
 from __future__ import annotations
 
 import re
+import zlib
 from dataclasses import dataclass, field
 from statistics import median
 
@@ -50,6 +51,7 @@ class _PairRows:
         names: of the nodes, by their number.
         latencies, bandwidths: by repetition, in s and bytes/s, of each pair of numbers.
         repeated: whether a line is there twice.
+        checksum: CRC-32 of these lines but for the last one.
     """
 
     head: dict[str, str] = field(default_factory=dict)
@@ -57,6 +59,7 @@ class _PairRows:
     latencies: dict[int, dict[tuple[int, int], float]] = field(default_factory=dict)
     bandwidths: dict[int, dict[tuple[int, int], float]] = field(default_factory=dict)
     repeated: bool = False
+    checksum: int = 0
 
     def read(self, line: str) -> None:
         """Add a line, if it is one of the program."""
@@ -72,6 +75,11 @@ class _PairRows:
         elif head := _HEAD.fullmatch(line):
             self.repeated |= head[1] in self.head
             self.head[head[1]] = head[2]
+            if head[1] == "end":
+                return
+        else:
+            return
+        self.checksum = zlib.crc32(line.encode("latin-1"), self.checksum)
 
     def count(self, name: str) -> int:
         """Return a number of the head (`8 bytes`); -1 if it is absent or none."""
@@ -120,8 +128,10 @@ def _damage(rows: _PairRows) -> str | None:
         are_pairs = all(first < second < nodes for first, second in latencies)
         if len(latencies) != expected_pairs or not are_pairs:
             return f"repetition {repetition} has {len(latencies)} of {expected_pairs} pairs"
-    if rows.count("end") != expected_pairs * repetitions or rows.count("bandwidth") < 0 or rows.count("latency") < 0:
-        return "the line with the number of pairs, or a size, is missing"
+    if rows.count("bandwidth") < 0 or rows.count("latency") < 0:
+        return "the line with a size is missing"
+    if rows.head.get("end") != f"{expected_pairs * repetitions} {rows.checksum:08x}":
+        return "the last line, with the number of pairs and the checksum of all lines, is missing or another one"
     if not all(value > 0 for by_pair in rows.latencies.values() for value in by_pair.values()):
         return "a latency is zero"
     return None

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from iowatch.site import schedulers
 from iowatch.site.schedulers import earlier_starts, job_state
 
 # Slurm 22.05, shortened: cancelled while it waited for a drained node; beyond its time limit.
@@ -53,6 +54,35 @@ def test_slurm_job_state_without_accounting(
 ) -> None:
     put_programs_on_path(tmp_path, monkeypatch, scontrol=text)
     assert job_state("squeue", "5") == state
+
+
+def test_last_state_of_a_job_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Captured on a cluster whose node n1 lost its power: the others still ended the job."""
+    ending = SLOW.replace("JobState=TIMEOUT Reason=TimeLimit", "JobState=COMPLETING Reason=NodeDown")
+    assert ending != SLOW
+    put_programs_on_path(tmp_path, monkeypatch, scontrol=ending)
+    waited_s: list[float] = []
+
+    def wait(seconds: float) -> None:
+        waited_s.append(seconds)
+        if len(waited_s) == 3:
+            (tmp_path / "scontrol.txt").write_text(SLOW)
+
+    monkeypatch.setattr(schedulers.time, "sleep", wait)
+    assert job_state("squeue", "5").startswith("job 5: state TIMEOUT, reason TimeLimit")
+    assert len(waited_s) == 3
+
+
+def test_node_that_is_down_is_named_although_its_job_is_still_ending(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All nodes of the job are known to accounting only; n1 is one that the ending job does not list."""
+    ending = SLOW.replace("JobState=TIMEOUT Reason=TimeLimit", "JobState=COMPLETING Reason=NodeDown")
+    put_programs_on_path(
+        tmp_path, monkeypatch, scontrol=ending, sacct="NODE_FAIL|n[1-4]|\n", sinfo="n1 down*\nn2 idle\n"
+    )
+    monkeypatch.setattr(schedulers, "_ENDING_LIMIT_S", 0.0)
+    assert job_state("squeue", "5").endswith("nodes n[1-2], failed node n1")
 
 
 def test_slurm_job_state_from_accounting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import os
 import re
+import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -328,7 +329,7 @@ def job_state(scheduler: str, job: str | None, waited_minutes: float | None = No
         job: the scheduler's job id, or None if the job was never submitted.
         waited_minutes: the limit of its time in the queue, if it was cancelled because of that.
     """
-    facts = query_job(scheduler, job) if job else {}
+    facts = _facts_of_ended_job(scheduler, job) if job else {}
     if waited_minutes is not None:
         reason = facts.get("reason", "not reported")
         return (
@@ -346,7 +347,21 @@ def job_state(scheduler: str, job: str | None, waited_minutes: float | None = No
     return f"job {job}: {', '.join(texts)}"
 
 
-_NODE_FAIL = "NODE_FAIL"
+# Slurm gives a job its last state when all its nodes have ended it, or are given up.
+_ENDING, _ENDING_LIMIT_S, _ENDING_POLL_S = "COMPLETING", 20.0, 1.0
+
+
+def _facts_of_ended_job(scheduler: str, job: str) -> dict[str, str]:
+    """Return the facts of a job that has ended or is about to; what it is about to be is waited for."""
+    facts = query_job(scheduler, job)
+    end = time.monotonic() + _ENDING_LIMIT_S
+    while facts.get("state", "").startswith(_ENDING) and time.monotonic() < end:
+        time.sleep(_ENDING_POLL_S)
+        facts = query_job(scheduler, job)
+    return facts
+
+
+_NODE_FAIL, _NODE_DOWN = "NODE_FAIL", "NodeDown"
 # Words at the beginning of the state of a node on which no job runs any more (sinfo(1), "NODE STATE CODES").
 _FAILED_STATES = ("down", "fail", "drain", "no_respond", "unknown", "power", "reboot")
 
@@ -357,13 +372,14 @@ def _failed_nodes(job: str, facts: Mapping[str, str]) -> list[str]:
     Args:
         facts: of the job, from `query_job`.
     """
-    if not facts.get("state", "").startswith(_NODE_FAIL):
+    if not (facts.get("state", "").startswith(_NODE_FAIL) or facts.get("reason") == _NODE_DOWN):
         return []
     # Accounting knows the node; without it, those that are down now.
     starts = _slurm_starts(job)
     if starts and starts[-1].failed_node:
         return [starts[-1].failed_node]
-    nodes = facts.get("nodes", "")
+    # Of a job that is still ending, Slurm lists the nodes that are not done with it, and accounting all.
+    nodes = starts[-1].nodes if starts and starts[-1].nodes else facts.get("nodes", "")
     rows = _query_sinfo(None, "--Node", f"--nodes={nodes}", "--format=%N %T") if nodes else []
     failed = [row[0] for row in rows if len(row) == 2 and (row[1].startswith(_FAILED_STATES) or row[1].endswith("*"))]
     return list(dict.fromkeys(failed))

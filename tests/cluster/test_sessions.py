@@ -13,7 +13,7 @@ pytestmark = pytest.mark.slow
 
 def test_first_session_on_two_unequal_partitions(site: ClusterSite) -> None:
     """Four nodes are asked of a partition of two: not available there, and the session is in order."""
-    code, verdict = site.run("--stack", "system-openmpi")
+    code, verdict = site.run()
     assert (code, verdict["status"], verdict["failed"], verdict["missing"]) == (0, "ok", [], []), json.dumps(
         verdict, indent=1
     )

@@ -41,7 +41,7 @@ UNUSUAL_S, MOST_TIMES = 0.5, 3.0
 FILLINGS = ["-", "a", "1", "=", ",", "(", "[", ".", '"', "\t", " ", "a=", "1.", "1 ", "a ", "_", "<", "\x1b[", "[1] "]
 FILLINGS += ["ncmpi_", "mca_", "walltime ", "WARNING: ", "key = a value ", "00:00", "a: ", "write "]
 # Of the ways to make a captured output longer one in so many is tried: there are hundreds of these outputs.
-GROWTH_STEP = 21
+GROWTH_STEP = 42
 Make = Callable[[int], bytes]
 
 

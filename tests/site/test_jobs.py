@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from iowatch.site import schedulers
-from iowatch.site.schedulers import earlier_starts, job_state
+from iowatch.site.schedulers import earlier_starts, job_state, query_job
 
 # Slurm 22.05, shortened: cancelled while it waited for a drained node; beyond its time limit.
 WAITED = (
@@ -61,16 +61,18 @@ def test_last_state_of_a_job_is_waited_for(tmp_path: Path, monkeypatch: pytest.M
     ending = SLOW.replace("JobState=TIMEOUT Reason=TimeLimit", "JobState=COMPLETING Reason=NodeDown")
     assert ending != SLOW
     put_programs_on_path(tmp_path, monkeypatch, scontrol=ending)
-    waited_s: list[float] = []
+    monkeypatch.setattr(schedulers, "_ENDING_POLL_S", 0.0)
+    answers: list[dict[str, str]] = []
 
-    def wait(seconds: float) -> None:
-        waited_s.append(seconds)
-        if len(waited_s) == 3:
+    def query(scheduler: str, job: str) -> dict[str, str]:
+        if len(answers) == 3:
             (tmp_path / "scontrol.txt").write_text(SLOW)
+        answers.append(query_job(scheduler, job))
+        return answers[-1]
 
-    monkeypatch.setattr(schedulers.time, "sleep", wait)
+    monkeypatch.setattr(schedulers, "query_job", query)
     assert job_state("squeue", "5").startswith("job 5: state TIMEOUT, reason TimeLimit")
-    assert len(waited_s) == 3
+    assert [answer["state"] for answer in answers] == ["COMPLETING"] * 3 + ["TIMEOUT"]
 
 
 def test_node_that_is_down_is_named_although_its_job_is_still_ending(

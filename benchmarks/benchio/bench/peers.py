@@ -48,7 +48,8 @@ class Setting:
 
 def benchio(program: str, setting: Setting, repetitions: int, *options: str) -> list[float]:
     """Bytes per second of each repetition but the first, which warms up."""
-    with tempfile.TemporaryDirectory() as name:
+    # Where rank 0 and this program see the same, also on several nodes.
+    with tempfile.TemporaryDirectory(dir=setting.directory) as name:
         path = pathlib.Path(name) / "record.json"
         words = ["--api", setting.api, "--dir", str(setting.directory), "--json", str(path), "--quiet"]
         words += ["--repeat", str(repetitions + 1), *options, *(["--sync"] if setting.sync else [])]

@@ -22,8 +22,7 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -91,12 +90,10 @@ def _run_night(site: ClusterSite, baseline: int, scenario: str, morning: int, da
     return night
 
 
-@contextmanager
-def _restored(site: ClusterSite, kept: Path) -> Iterator[None]:
+def _restore(site: ClusterSite, kept: Path) -> None:
     """Begin with a copy of a history, under the same path."""
     shutil.rmtree(site.var)
     shutil.copytree(kept, site.var, symlinks=True)
-    yield
 
 
 def _run_baseline(box: Box, number: int, arguments: argparse.Namespace, output: Path) -> None:
@@ -113,19 +110,19 @@ def _run_baseline(box: Box, number: int, arguments: argparse.Namespace, output: 
     for scenario in SCENARIOS:
         if arguments.only and scenario.name not in arguments.only:
             continue
-        with _restored(site, kept):
-            try:
-                _run_scenario(site, number, scenario, arguments.mornings, date, output)
-            except (AssertionError, subprocess.TimeoutExpired) as error:
-                # The other scenarios do not depend on it; each event ends whatever happens.
-                print(f"{number} {scenario.name}: {error}", flush=True)
+        _restore(site, kept)
+        try:
+            _run_scenario(site, number, scenario, arguments.mornings, date, output)
+        except (AssertionError, subprocess.TimeoutExpired) as error:
+            # The other scenarios do not depend on it; each event ends whatever happens.
+            print(f"{number} {scenario.name}: {error}", flush=True)
     if arguments.only:
         return
-    with _restored(site, kept):
-        for morning in range(1, arguments.nights + 1):
-            _keep(output, _run_night(site, number, _CONTROL, morning, date))
-            date += timedelta(days=1)
-        _keep_history(site, output, number, _CONTROL)
+    _restore(site, kept)
+    for morning in range(1, arguments.nights + 1):
+        _keep(output, _run_night(site, number, _CONTROL, morning, date))
+        date += timedelta(days=1)
+    _keep_history(site, output, number, _CONTROL)
 
 
 def _run_scenario(

@@ -13,7 +13,7 @@ import pytest
 from iowatch.benchmarks.node_pairs import NODE_PAIRS
 from iowatch.benchmarks.parsing import RunContext
 from iowatch.benchmarks.registry import parse_output
-from iowatch.core import InputError, Output, PairMessages, SlowNode, assess_node_pairs
+from iowatch.core import InputError, NodeWithSlowMessages, Output, PairMessages, assess_node_pairs
 from iowatch.output.text.sessions import format_slow_nodes
 from iowatch.store import RunFacts
 from tests.conftest import ROOT
@@ -85,7 +85,7 @@ def test_slow_nodes(nodes: int, slow: dict[str, float], named: list[str]) -> Non
 def test_node_with_long_latency() -> None:
     """The bandwidth of n2 is usual."""
     slow_nodes = assess_node_pairs(pairs_of(5, {"n2": 0.99}, latency=10)).slow_nodes
-    assert slow_nodes == (SlowNode("n2", "latency", pytest.approx(10.0), 4, 4),)
+    assert slow_nodes == (NodeWithSlowMessages("n2", "latency", pytest.approx(10.0), 4, 4),)
 
 
 @pytest.mark.parametrize(

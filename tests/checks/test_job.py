@@ -70,18 +70,18 @@ def test_script_is_of_the_shell_and_in_its_order() -> None:
 
 
 @pytest.mark.parametrize(
-    ("nodes", "environment", "chosen"),
+    ("nodes", "environment", "component"),
     [(1, {}, ""), (2, {}, "^lockedfile"), (2, {"OMPI_MCA_sharedfp": "lockedfile"}, "lockedfile")],
 )
 def test_open_mpi_needs_no_file_of_its_own_on_several_nodes(
-    nodes: int, environment: dict[str, str], chosen: str
+    nodes: int, environment: dict[str, str], component: str
 ) -> None:
     """A site's own choice stays."""
     script = compose_job(build_checked_run(options={"nodes": nodes}), JobScript())
     exports = [line for line in script.before if line.startswith("export OMPI_")]
     commands = "\n".join([*exports, 'printf %s "$OMPI_MCA_sharedfp"'])
     done = subprocess.run(["bash", "-c", commands], env=environment, capture_output=True, text=True, check=True)
-    assert done.stdout == chosen
+    assert done.stdout == component
 
 
 def test_lines_of_the_user_are_kept() -> None:
@@ -272,7 +272,7 @@ def test_job_that_is_started_again_has_only_the_results_of_its_last_start(tmp_pa
 
 
 def test_job_that_starts_elsewhere_removes_and_writes_nothing(tmp_path: Path) -> None:
-    """PBS and LSF start jobs in the home directory, unless they are told otherwise."""
+    """PBS and LSF start jobs in the home directory, unless an option names another one."""
     (tmp_path / "iowatch.files").write_text("iowatch.files\n")
     (tmp_path / "thesis").touch()
     lines = remove_earlier_start(tmp_path / "stage")

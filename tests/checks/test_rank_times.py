@@ -16,7 +16,7 @@ from tests.benchmarks.test_ior_ranks import HEADER
 from tests.builders import build_checked_run
 
 OPTIONS = {"nodes": 2, "ranks": 4, "block": "1m", "segments": 2}
-# The launcher filled the nodes in turn, and the tasks printed in another order; each node told its facts, too.
+# The launcher filled the nodes in turn, and the tasks printed in another order; each node printed its facts, too.
 NODES = "2\tn1\n0\tn1\n3\tn2\n1\tn2\nn1\t/ ext4 /dev/sda\t\nn2\t/ ext4 /dev/sda\t\n"
 
 

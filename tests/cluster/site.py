@@ -102,12 +102,12 @@ def make_site(
         if benchmark.name not in suites:
             (root / "benchmarks" / benchmark.name).symlink_to(benchmark)
             continue
-        own = root / "benchmarks" / benchmark.name
-        (own / "suites").mkdir(parents=True)
+        directory = root / "benchmarks" / benchmark.name
+        (directory / "suites").mkdir(parents=True)
         for path in benchmark.iterdir():
             if path.name != "suites":
-                (own / path.name).symlink_to(path)
-        (own / "suites" / f"{name}.yaml").write_text(suites[benchmark.name])
+                (directory / path.name).symlink_to(path)
+        (directory / "suites" / f"{name}.yaml").write_text(suites[benchmark.name])
     _write_system(root / "systems" / SYSTEM, gluster.mount_directory(box), partitions)
     environment = {"IOWATCH_ROOT": str(root), "IOWATCH_VAR": str(var), "PYTHONPATH": str(ROOT / "src")}
     return ClusterSite(box, root, var, environment, name)

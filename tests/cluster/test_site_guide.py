@@ -71,13 +71,13 @@ def describe_file_system(shell: LoginShell) -> None:
     facts, count = re.subn(r"(?m)^scratch: .*$", f"scratch: {gluster.mount_directory(shell.box)}/iowatch", facts)
     assert count == 1, facts
     (system / "system.yaml").write_text(re.sub(r"(?m)^(  free_bytes): .*$", r"\1: 1m", facts))
-    found = (system / "reframe.py").read_text()
-    # Accounting, both partitions and the interface of each MPI were found.
+    settings = (system / "reframe.py").read_text()
+    # Accounting, both partitions and the interface of each MPI were detected.
     for words in ('SCHEDULER = "slurm"', '"queue": "small"', '"queue": "wide"', '"openmpi": "pmix"', '"mpich": "pmi2"'):
-        assert words in found, found
+        assert words in settings, settings
     partition = {"name": "wide", "queue": "wide", "cores": 2, "time_limit": "5m"}
-    found = re.sub(r"(?ms)^PARTITIONS = \[\n.*?^\]$", "PARTITIONS = []", found)
-    (system / "reframe.py").write_text(with_settings(found, {"PARTITIONS": [partition]}))
+    settings = re.sub(r"(?ms)^PARTITIONS = \[\n.*?^\]$", "PARTITIONS = []", settings)
+    (system / "reframe.py").write_text(with_settings(settings, {"PARTITIONS": [partition]}))
 
 
 def test_commands_of_the_guide(shell: LoginShell) -> None:

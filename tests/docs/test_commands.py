@@ -90,7 +90,12 @@ def _run_block(shell: Shell, page: str, block: Block) -> list[str]:
         if mark == "setup":
             code, output = shell.run(text)
             assert code == 0, f"{page}:{block.line}: setup: {text}\n{output}"
-    return [fault for one in block.commands if (fault := fault_of(page, one, *shell.run(one.text)))]
+    faults: list[str] = []
+    for command in block.commands:
+        fault = fault_of(page, command, *shell.run(command.text))
+        if fault:
+            faults.append(fault)
+    return faults
 
 
 # What newcomers read first is run by `make test`, all other pages by `make test-all`.

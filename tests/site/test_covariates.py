@@ -52,16 +52,16 @@ def test_snapshot_of_this_machine(tmp_path: Path) -> None:
     directory.mkdir()
     earlier = time.time()
     text = take_snapshot(tmp_path / "stage", directory)
-    found = covariates.parse_snapshot(text, NONE)
+    snapshot = covariates.parse_snapshot(text, NONE)
     assert covariates.is_complete_snapshot(text)
-    assert all(get_covariate(name) for name in found if name != "time_s")
-    assert earlier - 1 <= float(found["time_s"]) <= time.time() + 1
+    assert all(get_covariate(name) for name in snapshot if name != "time_s")
+    assert earlier - 1 <= float(snapshot["time_s"]) <= time.time() + 1
     space = os.statvfs(directory)
-    assert float(found["used_bytes"]) == pytest.approx((space.f_blocks - space.f_bfree) * space.f_frsize, rel=0.05)
+    assert float(snapshot["used_bytes"]) == pytest.approx((space.f_blocks - space.f_bfree) * space.f_frsize, rel=0.05)
     meminfo = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
     available = 1024 * float(meminfo["MemAvailable"].split()[0])
-    assert float(found["memory_available_bytes"]) == pytest.approx(available, rel=0.3)
-    assert 0 <= float(found["load_1m"]) < 10_000
+    assert float(snapshot["memory_available_bytes"]) == pytest.approx(available, rel=0.3)
+    assert 0 <= float(snapshot["load_1m"]) < 10_000
 
 
 def test_writing_is_counted(tmp_path: Path) -> None:
@@ -80,10 +80,10 @@ def test_hanging_program_loses_only_its_values(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(covariates, "_PROGRAM_LIMIT_S", 0.2)
     write_program(tmp_path / "stage", "stat", "exec sleep 60")
     text = take_snapshot(tmp_path / "stage", tmp_path)
-    found = covariates.parse_snapshot(text, NONE)
+    snapshot = covariates.parse_snapshot(text, NONE)
     assert covariates.is_complete_snapshot(text)
-    assert "fill" not in found
-    assert "load_1m" in found
+    assert "fill" not in snapshot
+    assert "load_1m" in snapshot
 
 
 def test_snapshot_that_cannot_end_is_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -434,8 +434,8 @@ IB = "/sys/class/infiniband/mlx5_0/ports/1/counters"
 )
 def test_values_of_a_section(section: str, text: str, expected: dict[str, float | str]) -> None:
     settings = CovariateSettings(lustre_parameters=("osc.*.max_rpcs_in_flight", "llite.*.max_read_ahead_mb"))
-    found = covariates.parse_snapshot(f"== {section}\n{text}", settings)
-    assert {name: value for name, value in found.items() if value or name in expected} == expected
+    snapshot = covariates.parse_snapshot(f"== {section}\n{text}", settings)
+    assert {name: value for name, value in snapshot.items() if value or name in expected} == expected
 
 
 def test_damaged_section_loses_only_its_values() -> None:
@@ -457,8 +457,8 @@ def test_only_counts_of_jobs_are_written(tmp_path: Path, monkeypatch: pytest.Mon
     write_program(stage, "squeue", r'[ "$*" = "-h -t R -w n1 -o x" ] && printf "x\nx\n"')
     text = take_snapshot(stage, tmp_path)
     assert "alice" not in text
-    found = covariates.parse_snapshot(text, NONE)
-    assert (found["jobs_running"], found["jobs_own_nodes"]) == (5.0, 1.0)
+    snapshot = covariates.parse_snapshot(text, NONE)
+    assert (snapshot["jobs_running"], snapshot["jobs_own_nodes"]) == (5.0, 1.0)
 
 
 def test_lustre_is_asked_for_its_own_file_system(tmp_path: Path) -> None:
@@ -474,12 +474,12 @@ def test_lustre_is_asked_for_its_own_file_system(tmp_path: Path) -> None:
         stage, "lctl", f'echo "$@" > {tmp_path}/asked; echo osc.scratch-OST0000-osc-ffff.max_rpcs_in_flight=8'
     )
     script = covariates.snapshot_script(settings).replace("/proc/self/mountinfo", str(mounts))
-    found = covariates.parse_snapshot(take_snapshot(stage, tmp_path, settings, script), settings)
+    snapshot = covariates.parse_snapshot(take_snapshot(stage, tmp_path, settings, script), settings)
     statistics = "llite.scratch-*.stats osc.scratch-*.stats mdc.scratch-*.stats"
     states = "osc.scratch-*.ost_server_uuid mdc.scratch-*.mds_server_uuid"
     asked = (tmp_path / "asked").read_text()
     assert asked == f"get_param {statistics} {states} osc.scratch-*.max_rpcs_in_flight\n"
-    assert found["setting:osc.*.max_rpcs_in_flight"] == "8"
+    assert snapshot["setting:osc.*.max_rpcs_in_flight"] == "8"
 
 
 def take_snapshot_on(kernel_type: str, tmp_path: Path, target: Path, options: str = "rw", **paths: Path) -> str:
@@ -519,13 +519,13 @@ def test_client_of_glusterfs_is_asked_by_its_mount(tmp_path: Path) -> None:
     (graph / "volfile").write_text(volfile + "volume scratch-io-cache\n    type performance/io-cache\nend-volume\n")
     text = take_snapshot_on("fuse.glusterfs", tmp_path, mount)
     assert "secret" not in text
-    found = covariates.parse_snapshot(text, NONE)
-    assert (found["targets"], found["targets_down"], found["client_read_bytes"]) == (2, 0, 10.0)
+    snapshot = covariates.parse_snapshot(text, NONE)
+    assert (snapshot["targets"], snapshot["targets_down"], snapshot["client_read_bytes"]) == (2, 0, 10.0)
     # No requests yet: without a 0 the first run after a mount has no rate.
-    assert (found["client_data_ops"], found["client_wait_s"]) == (0.0, 0.0)
-    assert found["setting:mount.entry-timeout"] == "0"
-    assert found["setting:protocol/client.event-threads"] == "4"
-    assert (found["setting:performance/io-cache"], found["setting:performance/write-behind"]) == ("on", "off")
+    assert (snapshot["client_data_ops"], snapshot["client_wait_s"]) == (0.0, 0.0)
+    assert snapshot["setting:mount.entry-timeout"] == "0"
+    assert snapshot["setting:protocol/client.event-threads"] == "4"
+    assert (snapshot["setting:performance/io-cache"], snapshot["setting:performance/write-behind"]) == ("on", "off")
 
 
 def test_client_of_beegfs_is_that_of_the_mount(tmp_path: Path) -> None:
@@ -536,9 +536,9 @@ def test_client_of_beegfs_is_that_of_the_mount(tmp_path: Path) -> None:
         (directory / "storage_target_state").write_text("[Target ID: 1] @ s [ID: 1]: Offline / Good \n")
     options = "rw,cfgFile=/etc/2-n1.conf,_netdev"
     text = take_snapshot_on("beegfs", tmp_path, tmp_path, options, _proc_fs_beegfs=tmp_path / "proc")
-    found = covariates.parse_snapshot(text, NONE)
-    assert found["setting:tuneFileCacheType"] == "buffered"
-    assert (found["targets"], found["targets_down"]) == (0, 1)
+    snapshot = covariates.parse_snapshot(text, NONE)
+    assert snapshot["setting:tuneFileCacheType"] == "buffered"
+    assert (snapshot["targets"], snapshot["targets_down"]) == (0, 1)
 
 
 def test_program_that_hangs_is_a_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -610,5 +610,5 @@ def test_every_recorded_name_is_in_the_table() -> None:
     """A name that is not in it would be recorded and never used."""
     sections = {"lustre": LUSTRE, "lfs": LFS_DF, "nfs": NFS, "gpfs": GPFS, "gpfs-disks": MMLSDISK}
     sections |= {"gluster": GLUSTER, "ceph-fuse": CEPH_FUSE, "ceph-cluster": CEPH_STATUS, "beegfs": BEEGFS}
-    found = covariates.parse_snapshot("".join(f"== {name}\n{text}" for name, text in sections.items()), NONE)
-    assert {name.split(":")[0] for name in found} <= COVARIATES.keys()
+    snapshot = covariates.parse_snapshot("".join(f"== {name}\n{text}" for name, text in sections.items()), NONE)
+    assert {name.split(":")[0] for name in snapshot} <= COVARIATES.keys()

@@ -166,7 +166,7 @@ def test_cases_are_measured_on_the_file_systems_of_suite_or_command(tmp_path: Pa
     memory = SuiteCase("mine", "hpcc", "single", HPCC.read_options({"ranks": 4}), "optional", 60)
 
     def runs(case: SuiteCase, *chosen: str, suite: tuple[str, ...] = ()) -> list[str]:
-        return [one.run_name for one in cases_of_system([replace(case, file_systems=suite)], system, chosen)]
+        return [placed.run_name for placed in cases_of_system([replace(case, file_systems=suite)], system, chosen)]
 
     both = ["ior", "ior:file_system=project"]
     assert runs(plain) == both[:1]

@@ -39,7 +39,7 @@ static void intervals(const struct bench *b, const struct times *all, struct rep
     free(ends);
 }
 
-/* Whether a rank ends a phase without waiting for others: a slow rank or node is told by these phases only.
+/* Whether a rank ends a phase without waiting for others: only these phases show which rank or node is slow.
  * Opening, flushing and closing are collective in MPI-IO and in the libraries above it, transfers are where
  * they were asked for. With subfiling other ranks do the transfers. */
 static bool is_own_phase(const struct bench *b, int phase) {

@@ -55,9 +55,8 @@ static noreturn void fail_unseen(const struct context *c, const char *path, cons
     int reason = errno;
     filesystem_find(c->options->dir, &fs);
     fail(c, EXIT_BROKEN, PLACE(path, "checking that all nodes see the same files"),
-         "%s made it, and %s does not see it within %d s (%s). On %s, %s is %s (%s), mounted with %s. Choose "
-         "a "
-         "directory that all nodes share, or mount options with which nodes see new files of others",
+         "%s made it, and %s does not see it within %d s (%s). On %s, %s is %s (%s), mounted with %s. "
+         "Choose a directory that all nodes share, or mount options with which nodes see new files of others",
          maker, c->host, APPEARS_WITHIN_S, strerror(reason), c->host, fs.mount, fs.type, fs.source,
          fs.options);
 }

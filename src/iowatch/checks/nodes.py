@@ -179,8 +179,8 @@ def each_node_fact(stage: Path) -> dict[str, Mapping[str, Mapping[str, str]]]:
     """Return the fact `each_node` of a finished job; empty for a job on one node.
 
     Instead of the time of its answer a node has the range in which its clock is ahead of that of the first node: at
-    least `clock_ahead_min_s`, at most `clock_ahead_max_s`. The answer came between two looks at that clock: the range
-    is as wide as the answers of all nodes took; a smaller difference cannot be told.
+    least `clock_ahead_min_s`, at most `clock_ahead_max_s`. The node answered between two readings of that clock: the
+    range is as wide as the answers of all nodes took; a smaller difference cannot be detected.
     """
     facts = facts_of_nodes(stage)
     if not facts:

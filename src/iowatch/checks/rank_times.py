@@ -77,7 +77,7 @@ def _times_of_starts(run: CheckedRun, option: RankTimesOption) -> RankTimes:
 def _node_times(
     nodes: Sequence[str], repetitions: Sequence[Sequence[float]], bytes_per_rank: int
 ) -> Mapping[str, Any] | None:
-    """What a run keeps of one operation; None if a repetition has not all ranks, or the times tell nothing.
+    """What a run keeps of one operation; None if a repetition has not all ranks, or the times cannot be compared.
 
     Args:
         nodes: the node of each rank.

@@ -56,7 +56,13 @@ if TYPE_CHECKING:
         summarise_samples,
     )
     from iowatch.core.node_differences import NodeDifference, NodeGroup, find_node_differences
-    from iowatch.core.node_pairs import NODE_PAIRS_FACT, NodePairs, PairMessages, SlowNode, assess_node_pairs
+    from iowatch.core.node_pairs import (
+        NODE_PAIRS_FACT,
+        NodePairs,
+        NodeWithSlowMessages,
+        PairMessages,
+        assess_node_pairs,
+    )
     from iowatch.core.node_times import NODE_TIMES_FACT, NodeTimes, Quartiles, reduce_node_times
     from iowatch.core.runs import (
         ExpectedResult,

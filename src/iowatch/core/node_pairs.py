@@ -29,7 +29,7 @@ class PairMessages:
 
 
 @dataclass(frozen=True)
-class SlowNode:
+class NodeWithSlowMessages:
     """A node whose messages are slow.
 
     Attributes:
@@ -58,7 +58,7 @@ class NodePairs:
     nodes: int
     slowest: PairMessages
     farthest: PairMessages
-    slow_nodes: tuple[SlowNode, ...]
+    slow_nodes: tuple[NodeWithSlowMessages, ...]
 
     def to_json(self) -> dict[str, Any]:
         """Return the document of the fact."""
@@ -68,7 +68,7 @@ class NodePairs:
 def assess_node_pairs(pairs: Sequence[PairMessages]) -> NodePairs:
     """Return what a run keeps of its pairs; at least one, each pair once."""
     names = list(dict.fromkeys(name for pair in pairs for name in pair.nodes))
-    slow_nodes: list[SlowNode] = []
+    slow_nodes: list[NodeWithSlowMessages] = []
     if len(names) >= _LEAST_NODES:
         rates = {pair.nodes: pair.bandwidth_mib_per_s for pair in pairs}
         # A rate of messages, so that less is slow in both.
@@ -83,7 +83,7 @@ def assess_node_pairs(pairs: Sequence[PairMessages]) -> NodePairs:
     )
 
 
-def _slow_nodes(metric: str, rates: Mapping[tuple[str, str], float], slow_share: float) -> list[SlowNode]:
+def _slow_nodes(metric: str, rates: Mapping[tuple[str, str], float], slow_share: float) -> list[NodeWithSlowMessages]:
     """Return the nodes whose typical pair is slow, the slowest first.
 
     A usual node is the typical one of all: a slow node makes one pair of each other node slow, not their typical pair.
@@ -94,14 +94,14 @@ def _slow_nodes(metric: str, rates: Mapping[tuple[str, str], float], slow_share:
             rates_of_node.setdefault(name, []).append(rate)
     typical_rates = {name: _upper_median(node_rates) for name, node_rates in rates_of_node.items()}
     usual_rate = _upper_median(list(typical_rates.values()))
-    slow_nodes: list[SlowNode] = []
+    slow_nodes: list[NodeWithSlowMessages] = []
     for name in sorted(typical_rates, key=lambda node: typical_rates[node]):
         share = typical_rates[name] / usual_rate
         if share >= slow_share:
             continue
         slow_pairs = sum(rate < slow_share * usual_rate for rate in rates_of_node[name])
         ratio = 1 / share if metric == "latency" else share
-        slow_nodes.append(SlowNode(name, metric, ratio, slow_pairs, len(rates_of_node[name])))
+        slow_nodes.append(NodeWithSlowMessages(name, metric, ratio, slow_pairs, len(rates_of_node[name])))
     return slow_nodes
 
 

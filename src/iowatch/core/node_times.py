@@ -1,4 +1,4 @@
-"""Times of the nodes of one run, by which a slow node is told (docs/benchio.md, "Times of nodes")."""
+"""Times of the nodes of one run, which show a slow node (docs/benchio.md, "Times of nodes")."""
 
 from __future__ import annotations
 
@@ -55,9 +55,9 @@ class NodeTimes:
 def reduce_node_times(
     names: Sequence[str], sizes: Sequence[int], repetitions: Sequence[Sequence[float]]
 ) -> NodeTimes | None:
-    """Return what a run keeps of the times of its nodes; None if they tell nothing.
+    """Return what a run keeps of the times of its nodes; None if they cannot be compared.
 
-    They tell nothing about a single node, about nodes with the same name, and if a time is not above 0.
+    They cannot for a single node, for nodes with the same name, and if a time is not above 0.
 
     Args:
         names, sizes: of each node; its bytes in a repetition.
@@ -70,16 +70,21 @@ def reduce_node_times(
     kept_nodes = list(range(len(names)))
     quartiles: tuple[Quartiles, ...] = ()
     if len(names) > _MAX_NODES:
-        typical = [median(times[node] for times in kept_repetitions) for node in kept_nodes]
-        slowest_first = sorted(kept_nodes, key=lambda node: -typical[node])
+        typical_s: list[float] = []
+        for node in kept_nodes:
+            typical_s.append(median(times[node] for times in kept_repetitions))
+        slowest_first = sorted(kept_nodes, key=lambda node: -typical_s[node])
         kept_nodes = sorted(slowest_first[:_KEPT_NODES])
         quartiles = tuple(_quartiles(times) for times in kept_repetitions)
+    seconds: list[tuple[float, ...]] = []
+    for node in kept_nodes:
+        seconds.append(tuple(_rounded(times[node]) for times in kept_repetitions))
     return NodeTimes(
         nodes=len(names),
         repetitions=len(repetitions),
         names=tuple(names[node] for node in kept_nodes),
         sizes=tuple(sizes[node] for node in kept_nodes),
-        seconds=tuple(tuple(_rounded(times[node]) for times in kept_repetitions) for node in kept_nodes),
+        seconds=tuple(seconds),
         quartiles=quartiles,
     )
 

@@ -34,7 +34,7 @@ class NodeRatio:
         ratio: its time / median of the other nodes, median over the repetitions.
         slow_repetitions: repetitions in which it was slow, of the `repetitions` that the run kept.
         other_nodes: number of the other nodes of the run.
-        other: the other node, if there is only one; then nobody can tell which of both is not as it should be.
+        other: the other node, if there is only one; then it is not known which of the two is not as it should be.
     """
 
     node: str
@@ -46,7 +46,7 @@ class NodeRatio:
 
 
 def slow_nodes_of_run(times: NodeTimes) -> tuple[NodeRatio, ...]:
-    """Return the nodes of a run that were slower than the others, the slowest first; none if the run cannot tell.
+    """Return the nodes of a run that were slower than the others, the slowest first; none if the run cannot show any.
 
     With fewer than three repetitions it cannot. Of nodes that moved other numbers of bytes, a slow one has both the
     longer time and the longer time per byte.
@@ -71,9 +71,11 @@ def _is_table(times: NodeTimes) -> bool:
         return False
     if times.quartiles and len(times.quartiles) not in columns:
         return False
-    values = [value for seconds in times.seconds for value in seconds]
+    values: list[float] = [*times.sizes]
+    for seconds in times.seconds:
+        values += seconds
     values += [quartile.lower for quartile in times.quartiles]
-    return min(*values, *times.sizes, math.inf) > 0
+    return min(values, default=math.inf) > 0
 
 
 def _whole_table(times: NodeTimes) -> WholeTable | None:

@@ -96,7 +96,7 @@ fuse.ceph-fuse)
         break
     done ;;
 ceph)
-    # Of root. Which of several clients belongs to the mount cannot be told.
+    # Of root. Which of several clients belongs to the mount is not known.
     clients=(/sys/kernel/debug/ceph/*.client*)
     echo "== ceph"
     [ ${#clients[@]} != 1 ] || show "$clients/metrics" "$clients"/metrics/{latency,size} ;;
@@ -154,13 +154,13 @@ def snapshot_script(settings: CovariateSettings) -> str:
         own_pattern = re.sub(r"^(\w+)\.\*\.", r"\1.$name-*.", pattern)
         parameters.append(f'"{own_pattern}"')
     body = _SCRIPT
-    for placeholder, text in (
+    for word, text in (
         ("LIMIT", str(_PROGRAM_LIMIT_S)),
         ("CONNECTION_OPTIONS", "|".join(_CONNECTION_OPTIONS)),
         ("CEPH_OPTIONS", "|".join(_CEPH_OPTIONS)),
         ("PARAMETERS", " ".join(parameters)),
     ):
-        body = body.replace(placeholder, text)
+        body = body.replace(word, text)
     counters = shlex.quote("|".join(settings.network_counters))
     return f"COUNTERS={counters}" + body
 

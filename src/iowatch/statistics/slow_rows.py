@@ -74,7 +74,7 @@ def slow_rows(times: Floats, whole: WholeTable | None = None) -> tuple[SlowRow, 
 
     Args:
         times: above 0, in any unit; shape (rows, columns), at least two rows. Of two rows the slower one is returned:
-            whether it is slow or the other one is fast, nobody can tell.
+            whether it is slow or the other one is fast is not known.
         whole: of the table from which these rows are the slowest ones; None if these are all rows.
     """
     rows, columns = times.shape

@@ -206,8 +206,7 @@ def test_own_results_are_open_and_published_tables_are_opened_by_a_filter(browse
 
     browser.resize(1440, 900)
     browser.open(other_page)
-    own = OWN_TITLES
-    assert browser.run(OPEN) == own
+    assert browser.run(OPEN) == OWN_TITLES
     assert browser.run("return document.documentElement.scrollHeight") < 3000
     Select(browser.driver.find_element("id", "f-system")).select_by_value("cirrus")
     opened = browser.run(OPEN)
@@ -217,7 +216,7 @@ def test_own_results_are_open_and_published_tables_are_opened_by_a_filter(browse
     browser.open(other_page, address)
     assert browser.run(OPEN) == opened
     Select(browser.driver.find_element("id", "f-system")).select_by_value("")
-    assert browser.run(OPEN) == own
+    assert browser.run(OPEN) == OWN_TITLES
     assert browser.messages() == []
 
 

@@ -69,7 +69,9 @@ def group_by_family(curves: Sequence[OwnCurve]) -> dict[str, list[OwnCurve]]:
 
 def read_node_curves(history: History, curves: Sequence[OwnCurve]) -> list[NodeCurve]:
     """Add to curves over nodes what earlier sessions have measured."""
-    series_ids = {series.row.id for curve in curves for series in curve.series}
+    series_ids: set[int] = set()
+    for curve in curves:
+        series_ids.update(series.row.id for series in curve.series)
     points_by_series = history.points(sorted(series_ids))
     node_curves: list[NodeCurve] = []
     for curve in curves:

@@ -144,7 +144,9 @@ def _group_by_axis(machine: data.SystemEntry, axis: str) -> list[_CurveSeries]:
     if column.name == "nodes":
         # Two nodes with one rank each do not continue one node with four.
         groups = _curve_groups(entries, ignored, with_ranks_per_node=True)
-        grouped_ids = {series.row.id for group in groups.values() for series in group.values()}
+        grouped_ids: set[int] = set()
+        for group in groups.values():
+            grouped_ids.update(series.row.id for series in group.values())
         entries = [entry for entry in entries if entry.series.row.id not in grouped_ids]
     groups |= _curve_groups(entries, ignored, with_ranks_per_node=False)
     has_several_partitions = len({series.row.partition for series in machine.watched}) > 1

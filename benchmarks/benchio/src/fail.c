@@ -22,11 +22,13 @@ noreturn void fail(const struct context *c, int code, struct place place, const 
     _Exit(code);
 }
 
+/* The reason is in the last line of what MPICH says, after "Other I/O error, error stack:". */
 noreturn void fail_mpi(const struct context *c, int status, struct place place) {
     char text[MPI_MAX_ERROR_STRING] = "";
     int length = 0;
     MPI_Error_string(status, text, &length);
-    text[strcspn(text, "\n")] = '\0';
+    for (char *newline = strchr(text, '\n'); newline != NULL; newline = strchr(newline, '\n'))
+        *newline = newline[1] == '\0' ? '\0' : ' ';
     fail(c, EXIT_BROKEN, place, "%s", text);
 }
 

@@ -3,6 +3,7 @@
 #define BENCHIO_BENCH_H
 
 #include "backend.h"
+#include "latency.h"
 #include "placement.h"
 #include "results.h"
 
@@ -15,8 +16,9 @@ struct bench {
     MPI_Info info;
     void *array, *buffer;
     size_t buffer_bytes;
-    bool direct;   /* O_DIRECT asked for and possible */
-    double offset; /* of clocks */
+    struct latencies *latencies; /* of this rank's transfers in this repetition */
+    bool direct;                 /* O_DIRECT asked for and possible */
+    double offset;               /* of clocks */
     uint64_t
         *file_sizes; /* of each file after the last write, in bytes; known where there are several nodes */
     bool written;    /* by this run */

@@ -86,6 +86,14 @@ void collect_node_bytes(const struct bench *b, struct series *series) {
 void collect(const struct bench *b, struct series *series, struct times times, double started,
              double resident) {
     const struct context *c = b->context;
+    struct latencies *transfers = allocate(c, sizeof *transfers, "times of transfers");
+    CHECK_MPI(
+        c, "", "MPI_Reduce",
+        MPI_Reduce(b->latencies->count, transfers->count, LATENCY_BINS, MPI_UINT64_T, MPI_SUM, 0, c->world));
+    CHECK_MPI(c, "", "MPI_Reduce",
+              MPI_Reduce(&b->latencies->longest, &transfers->longest, 1, MPI_DOUBLE, MPI_MAX, 0, c->world));
+    struct transfer_times transfer_times = latencies_summary(transfers);
+    free(transfers);
     struct times *all = c->rank == 0 ? allocate(c, (size_t)c->size * sizeof *all, "results") : NULL;
     times.start += b->offset;
     times.end += b->offset;
@@ -93,7 +101,7 @@ void collect(const struct bench *b, struct series *series, struct times times, d
     CHECK_MPI(c, "", "MPI_Gather", MPI_Gather(&times, n, MPI_DOUBLE, all, n, MPI_DOUBLE, 0, c->world));
     if (c->rank != 0)
         return;
-    struct repetition r = {.started = started, .resident = resident};
+    struct repetition r = {.started = started, .resident = resident, .transfers = transfer_times};
     for (int phase = 0; phase < PHASE_N; phase++)
         spread_of(all, c->size, phase, &r.phase[phase]);
     intervals(b, all, &r);

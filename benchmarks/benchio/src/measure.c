@@ -190,6 +190,7 @@ static void size_up(struct bench *b) {
     }
     b->array = allocate(c, r->array_bytes, "the local array");
     b->buffer = allocate(c, b->buffer_bytes, "the transfer buffer");
+    b->latencies = allocate(c, sizeof *b->latencies, "times of transfers");
     b->file_sizes = allocate(c, (size_t)p->files * sizeof *b->file_sizes, "sizes of files");
     r->instance_bytes = allocate(c, n * sizeof(uint64_t), "results");
     r->instance_bytes[p->write.instance] = p->write_geometry.bytes;
@@ -221,6 +222,7 @@ void measure(const struct context *c, const struct placement *p, struct results 
     if (b.info != MPI_INFO_NULL)
         MPI_Info_free(&b.info);
     free(b.file_sizes);
+    free(b.latencies);
     free(b.array);
     free(b.buffer);
 }

@@ -59,17 +59,28 @@ static void transfer_all(const struct bench *b, struct file *f, const struct sid
     const struct options *o = b->context->options;
     bool stream_data = verify && s->geometry->pattern != PATTERN_BLOCK3D;
     bool sync_each = f->writing && o->sync == SYNC_EACH;
+    latencies_clear(b->latencies);
+    /* A transfer begins where the one before ended: one look at the clock each. */
+    double begun = clock_now();
     for (uint64_t step = 0; step < s->geometry->steps; step++) {
         struct slab slab = geometry_step(s->geometry, step, b->array);
-        if (stream_data && f->writing)
+        if (stream_data && f->writing) {
             phase[PHASE_VERIFY] += step_data(b, s, &slab, true);
+            begun = clock_now();
+        }
         b->backend->transfer(f, &slab);
-        if (stream_data && !f->writing)
+        double ended = clock_now();
+        latencies_add(b->latencies, ended - begun);
+        begun = ended;
+        if (stream_data && !f->writing) {
             phase[PHASE_VERIFY] += step_data(b, s, &slab, false);
+            begun = clock_now();
+        }
         if (sync_each) {
             double from = clock_now();
             b->backend->sync(f);
-            phase[PHASE_SYNC] += clock_now() - from;
+            begun = clock_now();
+            phase[PHASE_SYNC] += begun - from;
         }
     }
 }

@@ -245,6 +245,15 @@ static void write_nodes(struct json *json, const struct series *series, const st
     json_close(json, '}');
 }
 
+static void write_transfers(struct json *json, const struct transfer_times *transfers) {
+    json_open(json, "transfers", '{');
+    json_unsigned(json, "count", transfers->count);
+    json_rounded(json, "median_seconds", transfers->median);
+    json_rounded(json, "p99_seconds", transfers->p99);
+    json_rounded(json, "max_seconds", transfers->longest);
+    json_close(json, '}');
+}
+
 static void write_bandwidth(struct json *json, bool has_files, uint64_t bytes, double seconds) {
     if (has_files)
         json_number(json, "bandwidth_bytes_per_second", bandwidth(bytes, seconds));
@@ -264,6 +273,7 @@ static void write_repetition(struct json *json, const struct placement *p, const
     for (int phase = 0; phase < PHASE_N; phase++)
         write_spread(json, phase_names[phase], &item->phase[phase]);
     json_close(json, '}');
+    write_transfers(json, &item->transfers);
     if (item->resident < 0)
         json_null(json, "resident_before");
     else

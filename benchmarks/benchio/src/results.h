@@ -26,10 +26,17 @@ struct node_time {
     double own_seconds; /* mean of the ranks: in calls that do not wait for other ranks */
 };
 
+/* Over all ranks of one repetition, seconds. */
+struct transfer_times {
+    uint64_t count;
+    double median, p99, longest;
+};
+
 struct repetition {
     double started; /* seconds since 1970, UTC */
     double seconds; /* latest end - earliest start over all ranks */
     struct spread phase[PHASE_N];
+    struct transfer_times transfers;
     double *instance_seconds; /* as `seconds`, per instance */
     struct node_time *node;   /* in the order of placement.node_of */
     double resident;          /* before a read: largest share of a file in a page cache; -1: unknown */

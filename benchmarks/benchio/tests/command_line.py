@@ -196,6 +196,21 @@ class CommandLine(unittest.TestCase):
                 self.assertLessEqual(phase["min"], phase["mean"] * 1.000001)
                 self.assertLessEqual(phase["mean"], phase["max"] * 1.000001)
 
+    def test_each_transfer_has_a_time(self) -> None:
+        """Checking takes as long as it likes: it is no part of a transfer."""
+        sizes = ("--pattern", "disjoint", "--transfer", "1k", "--block", "200k", "--repeat", "2")
+        record = self.run_fine(3, *sizes, "--op", "both", "--verify")
+        self.assertEqual(record["geometry"]["transfers_per_rank"], 200)
+        for operation in record["operations"]:
+            for repetition in operation["repetitions"]:
+                times, phases = repetition["transfers"], repetition["phases"]
+                self.assertEqual(times["count"], 3 * 200)
+                self.assertGreater(times["median_seconds"], 0)
+                self.assertLessEqual(times["median_seconds"], times["p99_seconds"])
+                self.assertLessEqual(times["p99_seconds"], times["max_seconds"])
+                # Times of transfers have six digits.
+                self.assertLessEqual(times["max_seconds"], phases["transfer"]["max"] * 1.00001)
+
     def test_hash_is_of_what_is_measured(self) -> None:
         first = self.run_fine(1, "--local", "8x8x8", "--repeat", "1")
         same = self.run_fine(1, "--local=8x8x8", "--repeat=1", "--seed", "7", "--name", "other")

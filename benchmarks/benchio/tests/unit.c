@@ -9,6 +9,7 @@
 #include "generator.h"
 #include "geometry.h"
 #include "json.h"
+#include "latency.h"
 #include "sha256.h"
 #include "size.h"
 #include "tree.h"
@@ -360,11 +361,39 @@ static void lustre_composite_attribute(void) {
     CHECK(lustre_layout(bytes, sizeof bytes).n == 0);
 }
 
+/* 1..1000 ms: the quantiles are 500 and 990 ms, a bin is at most 1/32 of its time wide. */
+static void latencies_have_quantiles(void) {
+    static struct latencies times;
+    latencies_clear(&times);
+    CHECK(latencies_summary(&times).count == 0 && latencies_summary(&times).longest == 0);
+    for (int i = 1000; i >= 1; i--)
+        latencies_add(&times, 1e-3 * i);
+    struct transfer_times summary = latencies_summary(&times);
+    CHECK(summary.count == 1000 && summary.longest == 1);
+    CHECK(summary.median > 0.5 * (1 - 1. / 32) && summary.median < 0.5 * (1 + 1. / 32));
+    CHECK(summary.p99 > 0.99 * (1 - 1. / 32) && summary.p99 <= 1);
+    /* One of 101 is within the 99 % that are shorter, two of 101 are not. */
+    latencies_clear(&times);
+    for (int i = 0; i < 100; i++)
+        latencies_add(&times, 1e-6);
+    latencies_add(&times, 5);
+    CHECK(latencies_summary(&times).p99 < 1.1e-6 && latencies_summary(&times).longest == 5);
+    latencies_add(&times, 5);
+    CHECK(latencies_summary(&times).p99 > 4.8);
+    /* Outside of all bins. */
+    latencies_clear(&times);
+    latencies_add(&times, 0);
+    latencies_add(&times, 1e9);
+    summary = latencies_summary(&times);
+    CHECK(summary.count == 2 && summary.median < 1e-8 && summary.longest == 1e9);
+}
+
 int main(void) {
     sizes_are_strict();
     lists_of_sizes();
     hash_is_sha256();
     json_is_escaped();
+    latencies_have_quantiles();
     grids_are_compact();
     all_geometries();
     last_of_many();

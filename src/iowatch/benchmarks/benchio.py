@@ -489,6 +489,12 @@ _PHASE_TOLERANCE = 1e-9
 _NODE_TOLERANCE = 1e-5
 
 _PHASES = ("open", "transfer", "sync", "close")
+# Metrics of single transfers -> member of `transfers` in a repetition, in ascending order.
+_TRANSFER_LATENCIES = {
+    "transfer_latency_median": "median_seconds",
+    "transfer_latency_p99": "p99_seconds",
+    "transfer_latency_max": "max_seconds",
+}
 # Start of the last member of a record: the number of repetitions and the SHA-256 of the text before it.
 _INTEGRITY_MEMBER = ',\n  "integrity": {'
 
@@ -768,6 +774,38 @@ def _check_operation(
     for phase in _PHASES:
         times = [repetition["phases"][phase]["max"] for repetition in consistent]
         builder.add_samples(name, f"{phase}_time", times, case)
+    # Records of earlier releases have no times of transfers.
+    if all("transfers" in repetition for repetition in consistent):
+        _check_transfers(builder, name, consistent, case)
+
+
+def _check_transfers(
+    builder: parsing.OutputBuilder, name: str, repetitions: list[Mapping[str, Any]], case: parsing.CaseParameters
+) -> None:
+    """Add the times of single transfers where there are enough for a percentile; a truncation if they contradict.
+
+    Args:
+        name: of the operation.
+        repetitions: those that are consistent.
+        case: of the record.
+    """
+    if not all(_are_transfers_consistent(repetition) for repetition in repetitions):
+        builder.add_truncation(f"{name}: times of transfers contradict each other, or those of the repetition")
+        return
+    if any(repetition["transfers"]["count"] < parsing.LEAST_TRANSFERS for repetition in repetitions):
+        return
+    for metric, member in _TRANSFER_LATENCIES.items():
+        times = [repetition["transfers"][member] for repetition in repetitions]
+        builder.add_samples(name, metric, times, case)
+
+
+def _are_transfers_consistent(repetition: Mapping[str, Any]) -> bool:
+    """Return whether times of transfers ascend from median to longest, none longer than the repetition."""
+    transfers = repetition["transfers"]
+    median, p99, longest = (transfers[member] for member in _TRANSFER_LATENCIES.values())
+    # Times of transfers are written with six digits.
+    limit = repetition["seconds"] * (1 + _NODE_TOLERANCE)
+    return bool(transfers["count"] >= 0 and 0 <= median <= p99 <= longest <= limit)
 
 
 def _is_consistent(repetition: Mapping[str, Any], size: int, has_files: bool) -> bool:

@@ -152,10 +152,14 @@ def _check_document(builder: parsing.OutputBuilder, document: Mapping[str, Any])
     case = _document_case(common)
     # Both jobs are checked before the first sample: with a problem of one of them neither has a result.
     bandwidths = [_bandwidth(builder, job, case) for job in jobs]
-    for operation, bytes_per_s in zip(_OPERATIONS, bandwidths, strict=True):
+    latencies = [_latencies(job) for job in jobs]
+    for number, operation in enumerate(_OPERATIONS):
         # An implausible bandwidth is a problem, too: after that of the write the read is not added.
-        if builder.has_no_problem:
-            builder.add_samples(operation, "bandwidth", [bytes_per_s / MIB], case)
+        if not builder.has_no_problem:
+            return
+        builder.add_samples(operation, "bandwidth", [bandwidths[number] / MIB], case)
+        for metric, seconds in latencies[number].items():
+            builder.add_samples(operation, metric, [seconds], case)
 
 
 def _document_case(common: Mapping[str, Any]) -> dict[str, Scalar | None]:
@@ -230,6 +234,30 @@ def _bandwidth(builder: parsing.OutputBuilder, job: Mapping[str, Any], case: Map
     if not runtime_ms or bytes_per_s != moved * 1000 // runtime_ms:
         raise ValueError(f"rate and time of job '{operation}' contradict each other")
     return float(bytes_per_s)
+
+
+def _latencies(job: Mapping[str, Any]) -> dict[str, float]:
+    """Return median, 99th percentile and longest time of a transfer in s, by metric; empty with too few transfers.
+
+    Raises:
+        ValueError: they contradict each other, or the time of the job.
+    """
+    figures = job[job["jobname"]]
+    if _count(figures, "total_ios") < parsing.LEAST_TRANSFERS:
+        return {}
+    times_ns = figures["clat_ns"]
+    longest = _count(times_ns, "max")
+    # The percentiles are those of bins, whose upper end may be above the longest time.
+    median = min(_count(times_ns["percentile"], "50.000000"), longest)
+    p99 = min(_count(times_ns["percentile"], "99.000000"), longest)
+    # fio counts the milliseconds of a job that have ended.
+    if median > p99 or longest > (_count(figures, "runtime") + 1) * 1_000_000:
+        raise ValueError(f"times of transfers of job '{job['jobname']}' contradict each other")
+    return {
+        "transfer_latency_median": median * 1e-9,
+        "transfer_latency_p99": p99 * 1e-9,
+        "transfer_latency_max": longest * 1e-9,
+    }
 
 
 FIO = benchmark.Benchmark(

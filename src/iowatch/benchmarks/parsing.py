@@ -360,6 +360,8 @@ CONFIRMED = 0.01
 _MAX_REASONS = 4
 # No benchmark run has more rows; limits memory whatever the output contains.
 MAX_ROWS = 50_000
+# Fewer transfers have no 99th percentile.
+LEAST_TRANSFERS = 100
 MAX_RANKS = 1 << 24
 # No alignment or stripe size exceeds 64 GiB.
 MAX_ALIGNMENT = 1 << 36

@@ -66,8 +66,8 @@ def test_figures_of_a_planted_target() -> None:
     # The median of its files is 515 s, that of the files of each other target 10.45 s (both of logarithms).
     assert (slow.target, slow.files, slow.ratio) == (7, 4, pytest.approx(515 / 10.45, rel=1e-3))
     assert (slow.slow_files, slow.all_slow_files) == (4, 4)
-    # The four slowest of 96 files: 24 / binomial(96, 4) is exact, the bound is (8 / 96)^4 / 4! of 24 targets.
-    assert 24 / math.comb(96, 4) <= slow.probability == pytest.approx((8 / 96) ** 4)
+    # The four slowest of 96 files: 24 / binomial(96, 4) is exact, the bound is (10 / 96)^4 / 4! of 24 targets.
+    assert 24 / math.comb(96, 4) <= slow.probability == pytest.approx((10 / 96) ** 4)
 
 
 def test_lasting_differences_name_no_target() -> None:

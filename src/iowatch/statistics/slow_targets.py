@@ -8,14 +8,15 @@ only with files of the same kind, which the caller defines (same size, operation
   files, which neither a few bad files nor another slow target decide;
 - **chance**: a rank-sum test says that its files would not be as slow if files had been placed at random. Scores are
   (rank - 1/2) / number of files, within each kind. The null hypothesis permutes the times within each kind and keeps
-  where the files are, so that each target keeps its numbers of files. The p value is the smaller of two upper bounds,
-  times the number of targets (Bonferroni), and has to be below `FALSE_ALARMS`;
+  where the files are, so that each target keeps its numbers of files. The p value, times the number of targets
+  (Bonferroni), has to be below `FALSE_ALARMS`;
 - **usual differences**: it is beyond the spread of the other targets, where there are enough to know it.
 
-The two upper bounds of a sum of n scores: a normal one, with the exact mean and variance of the permutation; and, for
-few files, that of the sum of n uniform values (Irwin and Hall, 1927). Scores drawn without replacement are less
-dispersed in the convex order than uniform ones, drawn with it (Hoeffding, 1963), so both are too large in the tail
-rather than too small: of 4 files that are the slowest of 96 the bounds are 3.7e-4 and 2.0e-6, exact is 3.0e-7.
+The p value of a sum of n scores is the smaller of two. One is that of a normal value with the exact mean and variance
+of the permutation; far from the mean a bounded sum is less probable than that, so that it is too large there. The other
+one, for few files, is a strict bound: the sum of the scores is at most that of as many uniform values (Irwin and Hall,
+1927), each within half a rank of its score, and draws without replacement are less dispersed than those with it
+(Hoeffding, 1963). Of 4 files that are the slowest of 96 they are 3.7e-4 and 4.9e-6; exact is 3.0e-7.
 
 Medians are those of logarithms: of an even number of files the geometric mean of the middle two.
 
@@ -101,7 +102,7 @@ class SlowTarget:
         slow_files: of these, how many are slow: beyond the geometric middle between the medians of this target and of
             the others.
         all_slow_files: how many files of all targets are; without the files of targets that were named before it.
-        probability: upper bound for the probability that some target of files at random looks like this.
+        probability: that some target of files at random looks like this.
         same_files: other targets that have exactly the same files.
     """
 
@@ -190,6 +191,7 @@ class _Evidence:
         scores: (n,), (rank - 1/2) / number of files within its kind, less 1/2; 1/2 is the slowest.
         variances: (targets,), of the sum of scores of a target if its files were drawn at random from their kinds.
         largest_sums: (targets,), the sum of scores if its files were the slowest ones of their kinds.
+        half_ranks: (targets,), the sum of half a rank of each file.
     """
 
     placed: FilesOnTargets
@@ -200,6 +202,7 @@ class _Evidence:
     scores: Floats
     variances: Floats
     largest_sums: Floats
+    half_ranks: Floats
 
     @classmethod
     def of(cls, placed: FilesOnTargets, targets: int) -> _Evidence:
@@ -235,6 +238,7 @@ class _Evidence:
             scores=scores,
             variances=np.bincount(target_of_cell, weights=drawn[is_contrast], minlength=targets),
             largest_sums=np.bincount(target_of_cell, weights=largest[is_contrast], minlength=targets),
+            half_ranks=np.bincount(target_of_cell, weights=(in_target / of_kind / 2)[is_contrast], minlength=targets),
         )
 
     def without_files_of(self, target: int) -> _Evidence:
@@ -245,13 +249,14 @@ class _Evidence:
         return _Evidence.of(placed, len(self.file_counts))
 
     def log_probability(self, target: int, score_sum: float) -> float:
-        """Upper bound (ln) for the probability that files at random have at least this sum of scores."""
+        """The probability (ln) that files at random have at least this sum of scores."""
         files = int(self.file_counts[target])
         bound = 0.0
         if self.variances[target] > 0:
             bound = _log_normal_tail(score_sum / math.sqrt(self.variances[target]))
         if files <= _MAX_UNIFORM_SUM:
-            bound = min(bound, _log_uniform_sum(files, files / 2 - score_sum))
+            limit = files / 2 - score_sum + float(self.half_ranks[target])
+            bound = min(bound, _log_uniform_sum(files, limit))
         return bound
 
 

@@ -6,6 +6,7 @@ import struct
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -204,3 +205,12 @@ def reader() -> Iterator[DarshanReader]:
     """One worker for all tests."""
     with DarshanReader() as reader:
         yield reader
+
+
+@pytest.fixture(scope="session")
+def bad_ost_log() -> Path:
+    """NERSC's Edison, 2017-06-20: IOR of 2,048 ranks, a file per rank, with one bad OST (example of PyDarshan)."""
+    package = find_spec("darshan")
+    assert package is not None
+    assert package.origin is not None
+    return Path(package.origin).parent / "examples" / "example_logs" / "sample-badost.darshan"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -24,15 +23,6 @@ from iowatch.darshan.targets import (
 MakeLog = Callable[..., Path]
 Cli = Callable[..., Result]
 MIB = 1 << 20
-
-
-@pytest.fixture(scope="session")
-def bad_ost_log() -> Path:
-    """NERSC's Edison, 2017-06-20: IOR of 2,048 ranks, a file per rank, with one bad OST (example of PyDarshan)."""
-    package = find_spec("darshan")
-    assert package is not None
-    assert package.origin is not None
-    return Path(package.origin).parent / "examples" / "example_logs" / "sample-badost.darshan"
 
 
 def rendered(trace: Trace) -> str:

@@ -1,6 +1,6 @@
 """Slow targets of simulated files: false alarms and power (src/iowatch/statistics/slow_targets.py).
 
-    python bench/statistics/slow_targets.py            500 draws per row
+    python bench/statistics/slow_targets.py            200 draws per row
     python bench/statistics/slow_targets.py 2000       more
 
 Each draw is the files of one application, placed on targets in rotation from a random one on. Times are lognormal: the
@@ -60,7 +60,7 @@ def simulate(draw: Draw, rng: np.random.Generator) -> TargetComparison:
 
 
 def main() -> None:
-    draws = int(sys.argv[1]) if len(sys.argv) > 1 else 500
+    draws = int(sys.argv[1]) if len(sys.argv) > 1 else 200
     print(f"{draws} draws per row")
     for title, rows in (("no slow target: named, %", WITHOUT), ("slow target: it and no other named, %", WITH)):
         print(f"\nfiles targets stripes noise lasting factor  {title}")

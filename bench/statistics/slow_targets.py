@@ -7,7 +7,7 @@ Each draw is the files of one application, placed on targets in rotation from a 
 standard deviation of their logarithm is 0.2 (alike), 0.5 (shared file system) or 1.5 (heavy tail). Rows without a slow
 target say how often one is named, in percent; those with one, whose files take the factor longer, how often it and no
 other is named. Wanted: at most 1 % false alarms; at least 95 % where the factor is 3, with four files per target at
-a noise of 0.2 and twenty at 0.5. `lasting` is the standard deviation (ln) of differences between targets that are always there.
+a noise of 0.2 and twenty at 0.5. `lasting` is the standard deviation (ln) of differences between targets that last.
 """
 
 from __future__ import annotations

@@ -224,8 +224,7 @@ class _Evidence:
         pairs = is_contrast[cell_of_pair]
 
         # Variance of a sum of n of N values that are drawn without replacement.
-        score_variance = np.bincount(kinds[used], weights=scores[used] ** 2, minlength=len(kind_sizes))
-        score_variance /= np.maximum(kind_sizes, 1)
+        score_variance = _sum_by_group(kinds[used], scores[used] ** 2, len(kind_sizes)) / np.maximum(kind_sizes, 1)
         drawn = in_target * (of_kind - in_target) / np.maximum(of_kind - 1, 1) * score_variance[cell_numbers // targets]
         largest = in_target * (1 - in_target / of_kind) / 2
         target_of_cell = (cell_numbers % targets)[is_contrast]
@@ -236,9 +235,9 @@ class _Evidence:
             file_counts=np.bincount(placed.targets[pairs], minlength=targets),
             residuals=residuals,
             scores=scores,
-            variances=np.bincount(target_of_cell, weights=drawn[is_contrast], minlength=targets),
-            largest_sums=np.bincount(target_of_cell, weights=largest[is_contrast], minlength=targets),
-            half_ranks=np.bincount(target_of_cell, weights=(in_target / of_kind / 2)[is_contrast], minlength=targets),
+            variances=_sum_by_group(target_of_cell, drawn[is_contrast], targets),
+            largest_sums=_sum_by_group(target_of_cell, largest[is_contrast], targets),
+            half_ranks=_sum_by_group(target_of_cell, (in_target / of_kind / 2)[is_contrast], targets),
         )
 
     def without_files_of(self, target: int) -> _Evidence:
@@ -273,6 +272,11 @@ def _within_kinds(logarithms: Floats, kinds: Integers, used: Integers) -> tuple[
         last = np.searchsorted(values, values, side="right")
         scores[files] = (first + last) / 2 / len(files) - 0.5
     return residuals, scores
+
+
+def _sum_by_group(groups: Integers, values: Floats, number: int) -> Floats:
+    """Sums of values, both (n,), by their group from 0 to `number` - 1; shape (number,)."""
+    return np.asarray(np.bincount(groups, weights=values, minlength=number), dtype=np.float64)
 
 
 def _runs_of_equal(values: Integers, groups: Integers) -> list[Integers]:
@@ -313,7 +317,7 @@ def _most_certain(evidence: _Evidence, targets: int) -> SlowTarget | None:
     Args:
         targets: number for the correction of the p value, which does not shrink when files are removed.
     """
-    sums = np.bincount(evidence.targets, weights=evidence.scores[evidence.files], minlength=len(evidence.file_counts))
+    sums = _sum_by_group(evidence.targets, evidence.scores[evidence.files], len(evidence.file_counts))
     suspected: list[tuple[float, int]] = []
     for target in np.flatnonzero(evidence.file_counts >= MIN_FILES).tolist():
         log_probability = evidence.log_probability(target, float(sums[target]))

@@ -104,13 +104,13 @@ def test_log_without_slow_target_says_so(make_log: MakeLog, reader: DarshanReade
 
 
 def test_size_of_files_is_no_slow_target(make_log: MakeLog, reader: DarshanReader) -> None:
-    """Target 5 has files of 16 times the bytes and the time, and one of three of these kinds is elsewhere."""
-    fields = file_per_rank(lambda rank, target: (48.0 if target == 5 or rank % 3 == 0 else 3.0) + rank / 1000)
-    for path, rank, counters in fields["posix"]:
-        if path.endswith((".5", ".29", ".53", ".77")) or rank % 3 == 0:
-            counters["POSIX_BYTES_WRITTEN"] = 1024 * MIB
+    """All files of target 5 are small, as one of four on the others is: each takes 3 s, 32 times as long per byte."""
+    fields = file_per_rank(lambda rank, target: 3.0 + rank / 1000)
+    for _, rank, counters in fields["posix"]:
+        if rank % 24 == 5 or rank < 24:
+            counters["POSIX_BYTES_WRITTEN"] = 2 * MIB
     (of,) = read_trace(make_log(**fields), reader).targets
-    assert of.slow == ()
+    assert (of.slow, of.undecided) == ((), None)
 
 
 @pytest.mark.parametrize(

@@ -106,6 +106,13 @@ def test_target_that_shares_files_with_a_slow_one_is_not_slow() -> None:
     assert comparison.slow[0].ratio == pytest.approx(8, rel=0.15)
 
 
+def test_files_shared_with_the_slow_target_are_not_those_of_the_others() -> None:
+    """Stripes on two of three targets: half of the files of each other target are slow, too."""
+    rng = np.random.default_rng(14)
+    (slow,) = draw(rng, 120, 3, noise=0.1, slow=8, stripes=2).slow
+    assert (slow.target, slow.ratio) == (1, pytest.approx(8, rel=0.1))
+
+
 def test_targets_with_the_same_files_are_named_together() -> None:
     layout = [[file % 6 * 2, file % 6 * 2 + 1] for file in range(120)]
     times = np.random.default_rng(8).lognormal(0, 0.2, 120)

@@ -103,3 +103,23 @@ def test_run_records_what_its_log_shows(bad_ost_log: Path, reader: DarshanReader
     assert targets is not None
     assert (targets.file_system, [slow.target for slow in targets.slow], len(targets.figures)) == (None, [14], 24)
     assert "scratch1" not in json.dumps(stored.document["darshan"]["targets"])
+
+
+def test_bad_ost_of_edison_is_evidence_of_a_finding(
+    record_and_update: RecordAndUpdate, bad_ost_log: Path, reader: DarshanReader
+) -> None:
+    """The public log stands for the runs since the change; those before used the same 24 OSTs, none of them slow."""
+    output = add_trace_results(Output("ior", None, "ok", None, (), {}), [bad_ost_log], reader)
+    bad = json.loads(json.dumps(output.facts["darshan"]))
+    good = json.loads(json.dumps(bad))
+    good["targets"]["slow"] = []
+    for entry in good["targets"]["figures"]:
+        entry["relative_time"] = 1.0
+    facts = []
+    for number in range((UNTIL - FIRST).days):
+        day = FIRST + timedelta(days=number)
+        facts.append((day, {"darshan": bad if day >= STEP else good}))
+    (finding,) = record_and_update(replace(slower_mpiio(), facts=tuple(facts)), UNTIL)
+    (line,) = [line for line in finding_lines(finding) if line.startswith("Slow targets")]
+    assert "OST 14: 45.8 times the median of the other 23 targets (" in line
+    assert "so in 7 of 7 runs with files on it since the change, in 0 of 7 before" in line

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from click.testing import Result
 
-from iowatch.applications.fleet.batch import COUNTED, log_schema
+from iowatch.applications.fleet.batch import COUNTED, close_reader, log_schema, read_batch
 from iowatch.applications.fleet.report import build_log_report
 from iowatch.applications.fleet.rows import read_log_row
 from iowatch.applications.fleet.tables import LogStore
@@ -159,10 +159,65 @@ def test_since_leaves_out_what_has_ended_before() -> None:
 
 def test_row_of_the_log_with_a_bad_ost(reader: DarshanReader, bad_ost_log: Path) -> None:
     row = reader.call(read_log_row, bad_ost_log, file_systems={"/scratch1": "scratch"})
-    assert row["targets"][0].keys() == {"file_system", "target", "files", "relative_time"}
+    columns = log_schema().field("targets").type.value_type
+    assert row["targets"][0].keys() == {field.name for field in columns}
     targets = {entry["target"]: entry for entry in row["targets"]}
     assert (len(targets), {entry["file_system"] for entry in row["targets"]}) == (24, {"scratch"})
     assert (targets[14]["files"], targets[14]["relative_time"]) == (85, pytest.approx(44.5, rel=0.01))
+    assert targets[14]["ratio"] == pytest.approx(45.83, rel=1e-3)
+    assert [target for target, entry in targets.items() if entry["probability"] is not None] == [14]
+
+
+def test_one_log_with_many_files_names_the_bad_ost(bad_ost_log: Path, cli: Callable[..., Result]) -> None:
+    rows = read_batch([str(bad_ost_log)], {}).to_pylist()
+    store_rows([{**row, "file": b"x" * 16, "size": 1, "mtime_ns": 1} for row in rows])
+    close_reader()
+    result = cli("logs", "report", "--system", "here")
+    assert result.stdout.startswith(
+        "OST 14 of lustre is slow in 1 of 1 log with files on it (1 application), 20 Jun 2017: 45.83 times the median "
+    )
+    # Of one application: stated, but no alarm.
+    assert result.exit_code == 0
+    document = json.loads(cli("logs", "report", "--system", "here", "--json").stdout)
+    assert [slow["target"] for slow in document["targets"]["slow_in_logs"]] == [14]
+
+
+@pytest.mark.parametrize(("probability", "named"), [(1e-9, True), (0.005, False)])
+def test_one_of_many_logs_names_a_target_by_chance(probability: float, named: bool) -> None:
+    """0.005 is below 1 % for one log, and not for 48."""
+    rows = simulate_days({}, days=4)
+    rows[30]["targets"][5].update(ratio=3.0, probability=probability)
+    history = history_of(rows)
+    assert list(history.periods) == []
+    assert [(slow.target, slow.slow_logs, slow.logs) for slow in history.in_logs] == ([(5, 1, 12)] if named else [])
+
+
+def file_per_rank(slow: float) -> dict[str, Any]:
+    """Fields of a log with one file per rank on twelve targets; files on target 3 take `slow` times as long."""
+    posix = []
+    lustre = []
+    for rank in range(24):
+        path = f"/lus/data.{rank}"
+        seconds = (3.0 + rank / 100) * (slow if rank % 12 == 3 else 1.0)
+        posix.append((path, rank, {"POSIX_BYTES_WRITTEN": 64 << 20, "POSIX_F_WRITE_TIME": seconds}))
+        lustre.append((path, [(1 << 20, 1, [rank % 12])]))
+    return {"posix": posix, "lustre": lustre, "ranks": 24}
+
+
+def test_logs_of_two_days_are_read_and_reported(make_log: Callable[..., Path], cli: Callable[..., Result]) -> None:
+    """Two files per target are too few for one log; six applications with one log each on 14 and 15 Nov 2023."""
+    logs = []
+    for day in range(2):
+        for application in range(6):
+            start = {"start_s": 1_700_000_000 + day * DAY_S, "exe": f"/apps/code{application}"}
+            logs.append(make_log(**file_per_rank(5.0 if day else 1.0), **start))
+    rows = read_batch([str(log) for log in logs], {"/lus": "scratch"}).to_pylist()
+    close_reader()
+    store_rows([{**row, "file": bytes([number] * 16), "size": 1, "mtime_ns": 1} for number, row in enumerate(rows)])
+    result = cli("logs", "report", "--system", "here")
+    assert result.stdout.startswith("OST 3 of scratch is slow since 15 Nov 2023, in 6 of 6 applications: ")
+    assert "times the median of the other 11 targets, on 1 of 1 day with enough logs" in result.stdout
+    assert result.exit_code == 1
 
 
 def test_tables_of_before_have_no_targets(cli: Callable[..., Result]) -> None:

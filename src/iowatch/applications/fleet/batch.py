@@ -83,7 +83,8 @@ def log_schema() -> Schema:
     ranks or `unique`): operations, bytes, seconds summed over ranks, and `slowest_s`, Darshan's time of the slowest
     path; `unaligned` accesses and the `alignment` in bytes that they are judged by; `read_sizes` and `write_sizes`,
     Darshan's histograms of ten bins. `targets` has one entry per file system and target of it: number of `files`, and
-    `relative_time`, the median of their times per byte relative to the files of the same kind in this log.
+    `relative_time`, the median of their times per byte relative to the files of the same kind in this log; `ratio` and
+    `probability` are null unless the log by itself shows that the target is slow.
     """
     pyarrow = import_engines().pyarrow
     # The columns of one entry of `layers`.
@@ -93,7 +94,8 @@ def log_schema() -> Schema:
     layer_types |= dict.fromkeys(("read_sizes", "write_sizes"), pyarrow.list_(pyarrow.int64()))
     layer = pyarrow.struct(list(layer_types.items()))
     target_types = {"file_system": pyarrow.string(), "target": pyarrow.int64(), "files": pyarrow.int64()}
-    target = pyarrow.struct([*target_types.items(), ("relative_time", pyarrow.float64())])
+    target_types |= dict.fromkeys(("relative_time", "ratio", "probability"), pyarrow.float64())
+    target = pyarrow.struct(list(target_types.items()))
     return pyarrow.schema(
         [
             ("file", pyarrow.binary(16)),

@@ -90,4 +90,6 @@ def report(system: str, since: datetime | None, finding_id: str | None, db: str 
     if finding:
         return int(bool(document["finding"]["applications_changed"]))
     is_slow = any(not slow_target["has_ended"] for slow_target in document["targets"]["slow"])
+    # One application alone may have a slow node or its own habits.
+    is_slow = is_slow or any(slow_target["applications"] > 1 for slow_target in document["targets"]["slow_in_logs"])
     return int(is_slow or bool(document["changes"]))

@@ -84,7 +84,8 @@ def print_log_report(console: Console, document: Mapping[str, Any]) -> None:
 def _answer_lines(document: Mapping[str, Any]) -> Iterator[str]:
     if document["finding"]:
         yield f"{document['finding']['id']}: {document['finding']['text']}"
-    for slow_target in document["targets"]["slow"]:
+    slow_targets = [*document["targets"]["slow"], *document["targets"]["slow_in_logs"]]
+    for slow_target in slow_targets:
         yield slow_target["text"]
     for change in document["changes"]:
         yield change["text"]
@@ -92,7 +93,7 @@ def _answer_lines(document: Mapping[str, Any]) -> Iterator[str]:
     if not document["changes"]:
         yield f"no change that applications have in common: {series['compared']} series compared"
     yield f"{series['too_few_runs']} more series have too few runs or days"
-    if not document["targets"]["slow"]:
+    if not slow_targets:
         yield targets.format_target_summary(document["targets"])
     yield _amount_line(document["logs"])
 

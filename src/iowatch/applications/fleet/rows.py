@@ -199,9 +199,17 @@ def _target_rows(modules: Sequence[log.ModuleRecords], context: _Placement) -> I
 
     comparisons = target_comparison.compare_log_targets(modules, context.layouts, context.labels, context.ranks)
     for comparison in comparisons:
+        slow_targets = {slow.target: slow for slow in comparison.slow}
         for entry in comparison.figures:
-            if entry.relative_time is not None:
-                yield {"file_system": comparison.file_system, **asdict(entry)}
+            if entry.relative_time is None:
+                continue
+            slow = slow_targets.get(entry.target)
+            yield {
+                "file_system": comparison.file_system,
+                **asdict(entry),
+                "ratio": None if slow is None else slow.ratio,
+                "probability": None if slow is None else slow.probability,
+            }
 
 
 def _application_name(exe: str) -> str:

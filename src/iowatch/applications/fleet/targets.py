@@ -107,17 +107,66 @@ class SlowPeriod:
 
 
 @dataclass(frozen=True)
+class SlowInLogs:
+    """A target that single logs show to be slow, without the others of the day: the files of one log are enough.
+
+    Attributes:
+        file_system, target: as in the logs.
+        slow_logs, logs: logs that show it, of those with files on the target from the first to the last of them.
+        applications: number of applications of the logs that show it.
+        first_s, last_s: start of the first and last day with such a log (UTC, epoch seconds).
+        ratio: median of the ratios in these logs.
+    """
+
+    file_system: str
+    target: int
+    slow_logs: int
+    logs: int
+    applications: int
+    first_s: int
+    last_s: int
+    ratio: float
+
+    def text(self, system: str) -> str:
+        """Return `OST 14 of scratch is slow in 1 of 1 log with files on it (1 application), 20 Jun 2017: …`."""
+        zone = system_zone(system)
+        days = format_day(self.first_s + DAY_S // 2, zone)
+        if self.last_s > self.first_s:
+            days += f" to {format_day(self.last_s + DAY_S // 2, zone)}"
+        logs = f"{self.slow_logs} of {format_count(self.logs, 'log')} with files on it"
+        text = f"{format_targets([self.target])} of {self.file_system} is slow in {logs}"
+        text += f" ({format_count(self.applications, 'application')}), {days}"
+        return f"{text}: {format_number(self.ratio)} times the median of the other targets of a log"
+
+    def to_json(self, system: str) -> dict[str, Any]:
+        """Return the sentence and its figures."""
+        return {
+            "text": self.text(system),
+            "file_system": self.file_system,
+            "target": self.target,
+            "slow_logs": self.slow_logs,
+            "logs": self.logs,
+            "applications": self.applications,
+            "first_slow_day": self.first_s,
+            "last_slow_day": self.last_s,
+            "ratio": self.ratio,
+        }
+
+
+@dataclass(frozen=True)
 class TargetHistory:
     """What the logs of a system show about its targets.
 
     Attributes:
         periods: of being slow; those that last first, then the newest first.
+        in_logs: targets without a period that single logs show to be slow, the newest first.
         targets: number of targets that were compared on some day.
         days: number of days and file systems on which targets were compared.
         logs: number of logs with files on several targets.
     """
 
     periods: Sequence[SlowPeriod]
+    in_logs: Sequence[SlowInLogs]
     targets: int
     days: int
     logs: int
@@ -129,7 +178,9 @@ class TargetHistory:
     def to_json(self, system: str, since_s: float) -> dict[str, Any]:
         """Return periods and counts."""
         periods = [period.to_json(system) for period in self.since(since_s)]
-        return {"slow": periods, "compared": self.targets, "days": self.days, "logs": self.logs}
+        in_logs = [slow.to_json(system) for slow in self.in_logs if slow.last_s + DAY_S > since_s]
+        counts = {"compared": self.targets, "days": self.days, "logs": self.logs}
+        return {"slow": periods, "slow_in_logs": in_logs, **counts}
 
 
 def format_target_summary(document: Mapping[str, Any]) -> str:
@@ -182,7 +233,14 @@ def target_history(database: DuckDBPyConnection) -> TargetHistory:
             periods += _slow_periods(database, file_system, target, days)
     (logs,) = database.execute(_COUNT_LOGS).fetchone() or (0,)
     periods.sort(key=lambda period: (period.has_ended, -period.last_s, period.file_system, period.target))
-    return TargetHistory(periods, targets, compared_days, int(logs))
+    # What single logs show of the other targets.
+    of_periods = {(period.file_system, period.target) for period in periods}
+    in_logs: list[SlowInLogs] = []
+    for row in database.execute(_SLOW_IN_LOGS, [int(logs), FALSE_ALARMS]).fetchall():
+        slow = SlowInLogs(*row)
+        if (slow.file_system, slow.target) not in of_periods:
+            in_logs.append(slow)
+    return TargetHistory(periods, in_logs, targets, compared_days, int(logs))
 
 
 _FILE_SYSTEMS = "SELECT DISTINCT file_system FROM targets ORDER BY file_system"
@@ -198,6 +256,21 @@ WITH used AS (SELECT * FROM targets WHERE file_system = $1 AND day::DATE BETWEEN
 others AS (SELECT log, median(relative_time) AS relative_time FROM used WHERE target <> $2 GROUP BY log)
 SELECT application, median(used.relative_time / others.relative_time) AS ratio
 FROM used JOIN others USING (log) WHERE target = $2 GROUP BY application
+"""
+# One of very many logs shows a slow target by chance: the probability is multiplied by their number.
+_SLOW_IN_LOGS = """
+WITH named AS (SELECT * FROM targets WHERE probability * $1 <= $2),
+spans AS (
+    SELECT file_system, target, count(DISTINCT log) AS slow_logs, count(DISTINCT application) AS applications,
+        min(day::DATE) AS first, max(day::DATE) AS last, median(ratio) AS ratio
+    FROM named GROUP BY file_system, target
+)
+SELECT spans.file_system, spans.target, slow_logs, count(DISTINCT log), applications, epoch(first)::BIGINT,
+    epoch(last)::BIGINT, spans.ratio
+FROM spans JOIN targets ON targets.file_system = spans.file_system AND targets.target = spans.target
+    AND targets.day::DATE BETWEEN first AND last
+GROUP BY spans.file_system, spans.target, slow_logs, applications, first, last, spans.ratio
+ORDER BY last DESC, spans.file_system, spans.target
 """
 
 

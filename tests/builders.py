@@ -134,7 +134,7 @@ def build_trace(
         job: facts of the job.
         derived: figures derived from the counters.
     """
-    return Trace("ok", None, dict(job or {}), dict(modules or {}), {"performance": {}, **derived})
+    return Trace("ok", None, dict(job or {}), dict(modules or {}), {"performance": {}, "targets": [], **derived})
 
 
 def build_module_records(module: str, n: int, counters: Mapping[str, Sequence[float]]) -> ModuleRecords:

@@ -16,6 +16,7 @@ SOURCE = ROOT / "src" / "iowatch"
 
 # A package imports only from packages before it, and from itself.
 PACKAGES = (
+    "statistics",
     "core",
     "benchmarks",
     "site",
@@ -23,7 +24,6 @@ PACKAGES = (
     "reference",
     "checks",
     "store",
-    "statistics",
     "findings",
     "comparison",
     "session",
@@ -39,7 +39,7 @@ CAPABILITIES = ("importers", "applications", "experiments")
 RANK = {name: rank for rank, name in enumerate(PACKAGES)}
 # The statistics are a library of their own, which imports nothing of iowatch (docs/architecture.md).
 ALLOWED_TO_STATISTICS = {"numpy", "scipy", *sys.stdlib_module_names}
-# The checks run inside ReFrame; all that they do is in one package, which is below the store, statistics and session.
+# The checks run inside ReFrame; all that they do is in one package, which is below the store and the session.
 ALLOWED_TO_CHECKS = {"checks"}
 
 MODULES = {

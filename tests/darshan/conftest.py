@@ -6,6 +6,7 @@ import struct
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,8 @@ class LogSpec:
     """Contents of a generated log. Records are (path, rank, counters by name); the rest of the counters are 0.
 
     `dxt` and `dxt_mpiio` have (path, rank, writes, reads); an access is (start, end) for one of 1,024 bytes at 0, or
-    (offset, length, start, end). `lustre` has (path, components), a component is (stripe size in bytes, stripe count).
+    (offset, length, start, end). `lustre` has (path, components), a component is (stripe size in bytes, stripe count),
+    on the OSTs from 0 on, or (stripe size in bytes, stripe count, OSTs).
     `h5d` and `pnetcdf` have records of data sets, variables of files with these paths.
     `heatmap` has (layer, rank, seconds per bin, bytes written and bytes read in each bin).
     `others` are names of modules whose contents iowatch does not read.
@@ -40,7 +42,7 @@ class LogSpec:
     mpiio: Sequence[tuple[str, int, Mapping[str, float]]] = ()
     dxt: Sequence[tuple[str, int, Sequence[tuple[float, ...]], Sequence[tuple[float, ...]]]] = ()
     dxt_mpiio: Sequence[tuple[str, int, Sequence[tuple[float, ...]], Sequence[tuple[float, ...]]]] = ()
-    lustre: Sequence[tuple[str, Sequence[tuple[int, int]]]] = ()
+    lustre: Sequence[tuple[str, Sequence[tuple[Any, ...]]]] = ()
     heatmap: Sequence[tuple[str, int, float, Sequence[int], Sequence[int]]] = ()
     h5d: Sequence[tuple[str, int, Mapping[str, float]]] = ()
     pnetcdf: Sequence[tuple[str, int, Mapping[str, float]]] = ()
@@ -107,13 +109,15 @@ def _traces(rows: Sequence[tuple[str, int, Any, Any]]) -> bytes:
     return packed
 
 
-def _layouts(rows: Sequence[tuple[str, Sequence[tuple[int, int]]]]) -> bytes:
+def _layouts(rows: Sequence[tuple[str, Sequence[tuple[Any, ...]]]]) -> bytes:
     """Records of `darshan-lustre-log-format.h`: the components, then the numbers of their OSTs."""
     packed = b""
     for path, components in rows:
-        osts = [number for _, count in components for number in range(max(count, 0))]
+        osts: list[int] = []
+        for _, count, *numbers in components:
+            osts += numbers[0] if numbers else range(max(count, 0))
         packed += struct.pack("<Qqqq", _record_id(path), 0, len(components), len(osts))
-        packed += b"".join(struct.pack("<7q16x", size, count, 0, 0, 0, -1, 0) for size, count in components)
+        packed += b"".join(struct.pack("<7q16x", size, count, 0, 0, 0, -1, 0) for size, count, *_ in components)
         packed += struct.pack(f"<{len(osts)}q", *osts)
     return packed
 
@@ -201,3 +205,12 @@ def reader() -> Iterator[DarshanReader]:
     """One worker for all tests."""
     with DarshanReader() as reader:
         yield reader
+
+
+@pytest.fixture(scope="session")
+def bad_ost_log() -> Path:
+    """NERSC's Edison, 2017-06-20: IOR of 2,048 ranks, a file per rank, with one bad OST (example of PyDarshan)."""
+    package = find_spec("darshan")
+    assert package is not None
+    assert package.origin is not None
+    return Path(package.origin).parent / "examples" / "example_logs" / "sample-badost.darshan"

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         parse_tool_file,
         parsed_tools,
     )
+    from iowatch.darshan.targets import FileSystemTargets, NamedTarget, format_slow_target, format_targets
     from iowatch.darshan.timeline import write_timeline
     from iowatch.darshan.trace import Trace, read_first_kept_trace, read_trace
     from iowatch.darshan.worker import DarshanReader

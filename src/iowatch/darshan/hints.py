@@ -8,6 +8,7 @@ from typing import Any
 
 from iowatch.core import format_number, format_size
 from iowatch.darshan.figures import SMALL_ACCESS_BINS
+from iowatch.darshan.targets import format_slow_target
 from iowatch.darshan.trace import Trace
 
 # Drishti 0.8, drishti/includes/config.py: thresholds of its insights P05-P08, P15-P17.
@@ -22,11 +23,14 @@ CLOSE_S = 0.1
 SLOW_RANK_RATIO = 2.0
 SLOW_RANK_S = 0.1
 READ_BACK_RATIO = 1.1
+# That of iowatch.statistics.slow_targets, which only the worker process loads.
+MIN_TARGET_RATIO = 2
 
 STRIPED_FILE_SYSTEM_TYPES = ("lustre", "gpfs", "beegfs", "panfs", "orangefs", "pvfs2", "fefs", "wekafs", "daos")
 
 _DRISHTI = "Drishti (Bez et al., PDSW 2022)"
 _LAWRENCE = "Lawrence et al. 2017"
+_LOCKWOOD = "Lockwood et al. 2018 (daily IOR of NERSC's Edison)"
 _FRANKLIN = "Antypas and Uselton 2009"
 
 
@@ -146,6 +150,26 @@ def _hint_slow_close(trace: Trace) -> Hint | None:
     )
 
 
+def _hint_slow_target(trace: Trace) -> Hint | None:
+    """One hint for all slow targets, the most certain first: its figures are those of the hint."""
+    sentences: list[str] = []
+    counters: dict[str, float] = {}
+    for of_file_system in trace.targets:
+        for slow in of_file_system.slow:
+            sentences.append(format_slow_target(slow, of_file_system))
+            if not counters:
+                counters = {"target": slow.target, "target_ratio": slow.ratio}
+    if not sentences:
+        return None
+    return Hint(
+        "slow_target",
+        f"{'; '.join(sentences)}.",
+        counters,
+        f"at least {MIN_TARGET_RATIO} times the other targets, beyond chance and beyond their usual differences",
+        f"{_LOCKWOOD}; docs/darshan.md, Targets",
+    )
+
+
 def _hint_slow_rank(trace: Trace) -> Hint | None:
     """Use the topmost layer: below collective MPI-IO, few ranks do all the work by design."""
     module, prefix = "POSIX", "POSIX"
@@ -161,7 +185,8 @@ def _hint_slow_rank(trace: Trace) -> Hint | None:
     return Hint(
         "slow_rank",
         f"the slowest rank spends {format_number(ratio)} times as long in {module} calls as the mean rank; "
-        f"longest in one file: rank {first['rank']}, {format_number(first['time_s'])} s of {first['module']}.",
+        f"longest in one file: rank {first['rank']}, {format_number(first['time_s'])} s of {first['module']}"
+        f"{_slow_target_of_first_file(trace)}.",
         {"imbalance": ratio, "time_by_slowest_s": time_s}
         | _hint_counters(trace, *(f"{prefix}_F_{word}_TIME" for word in ("READ", "WRITE", "META"))),
         f"slowest path at least {SLOW_RANK_RATIO} times the mean, on 4 ranks or more",
@@ -176,6 +201,22 @@ def _first_slowest_rank(trace: Trace) -> Mapping[str, Any] | None:
             slowest: Mapping[str, Any] = row["slowest"]
             return slowest
     return None
+
+
+def _slow_target_of_first_file(trace: Trace) -> str:
+    """`, on OST 14, which is slow`, if the file with the longest time is on a slow target; else empty."""
+    for row in trace.files:
+        if not row["slowest"]:
+            continue
+        targets: set[int] = set()
+        for component in (row["stripes"] or {"components": ()})["components"]:
+            targets.update(component["osts"])
+        for of_file_system in trace.targets:
+            for slow in of_file_system.slow:
+                if slow.target in targets and row["mount"] == of_file_system.file_system:
+                    return f", on {slow.name}, which is slow for all ranks"
+        return ""
+    return ""
 
 
 def _hint_read_back(trace: Trace) -> Hint | None:
@@ -221,6 +262,7 @@ _RULES: tuple[Callable[[Trace], Hint | None], ...] = (
     _hint_unaligned,
     _hint_independent_writes,
     _hint_slow_close,
+    _hint_slow_target,
     _hint_slow_rank,
     _hint_read_back,
     _hint_small_accesses,

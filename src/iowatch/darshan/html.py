@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.resources
 import warnings
+from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 
@@ -49,8 +50,13 @@ class _EscapedReport(ReportData):  # type: ignore[misc]
         super().build_sections()
 
 
-def write_escaped_report(log: Path, target: Path, name: str | None = None) -> None:
-    """Write the report of a readable log; the page shows the log as `name`, by default its file name."""
+def write_escaped_report(log: Path, target: Path, name: str | None = None, remarks: Sequence[str] = ()) -> None:
+    """Write the report of a readable log.
+
+    Args:
+        name: what the page calls the log; by default its file name.
+        remarks: sentences of iowatch about the log, shown above PyDarshan's tables.
+    """
     mpl.use("Agg")
     mpl.rcParams["text.parse_math"] = False
     with warnings.catch_warnings():
@@ -60,4 +66,7 @@ def write_escaped_report(log: Path, target: Path, name: str | None = None) -> No
     # The template is PyDarshan's own; _EscapedReport has escaped the values that it inserts unescaped.
     page = Template(text=base.read_text(encoding="utf-8")).render(report_data=report)  # noqa: S702  # nosec B702
     page = page.replace("<head>", f"<head>\n      {_CONTENT_SECURITY_POLICY}", 1)
+    if remarks:
+        paragraphs = "".join(f"<p>{escape(remark)}</p>" for remark in remarks)
+        page = page.replace("<hr>", f"<hr>\n      <section><h3>Targets (iowatch)</h3>{paragraphs}</section>", 1)
     target.write_text(page, encoding="utf-8")

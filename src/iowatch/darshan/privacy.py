@@ -85,7 +85,11 @@ class _NameFilter:
         slowest = {}
         for module, slowest_rank in derived["slowest"].items():
             slowest[module] = {**slowest_rank, "file": self.replace_path(slowest_rank["file"])}
-        return {**derived, "slowest_file": self.replace_path(derived["slowest_file"]), "slowest": slowest}
+        targets = []
+        for comparison in derived["targets"]:
+            targets.append({**comparison, "file_system": self.replace_name("mount", comparison["file_system"])})
+        slowest_file = self.replace_path(derived["slowest_file"])
+        return {**derived, "slowest_file": slowest_file, "slowest": slowest, "targets": targets}
 
     def replace_row(self, row: Mapping[str, Any]) -> dict[str, Any]:
         """Return the row of a file without its path and mount point."""

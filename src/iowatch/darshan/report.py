@@ -14,6 +14,8 @@ from rich.text import Text
 
 from iowatch.core import PAGES, UsageError, escape_line, format_number, format_size, make_table, missing_extra_error
 from iowatch.darshan.hints import derive_hints
+from iowatch.darshan.summary import summarise_log
+from iowatch.darshan.targets import read_targets, target_lines
 from iowatch.darshan.trace import Trace
 from iowatch.darshan.worker import DarshanReader
 
@@ -110,6 +112,9 @@ def _remark_lines(trace: Trace) -> Iterator[Text]:
         for module, slowest in slowest_of_modules.items():
             times.append(f"{module} {format_number(slowest['time_s'])} s (rank {slowest['rank']})")
         yield Text(f"Most time of one rank in one file: {', '.join(times)}")
+    # Slow targets are a hint; whether there is none, or none could be found, is stated here.
+    for line in target_lines([targets for targets in trace.targets if not targets.slow]):
+        yield Text(f"Targets: {line}")
     for hint in derive_hints(trace):
         yield Text(f"Hint ({hint.key}): {hint.text}")
         counters = ", ".join(f"{name} {format_number(value)}" for name, value in hint.counters.items())
@@ -183,4 +188,5 @@ def _write_report(log: Path, target: str, name: str | None) -> None:
         from iowatch.darshan.html import write_escaped_report
     except ImportError as error:
         raise missing_extra_error("PyDarshan's report", PAGES, error) from error
-    write_escaped_report(log, Path(target), name)
+    targets = read_targets(summarise_log(log)["derived"])
+    write_escaped_report(log, Path(target), name, remarks=list(target_lines(targets)))

@@ -9,7 +9,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import harmonic_mean, median
 from tempfile import TemporaryDirectory
@@ -18,6 +18,7 @@ from typing import Any
 from iowatch.benchmarks.parsing import UNRECOGNISED, OutputSource, RunContext
 from iowatch.benchmarks.registry import OutputParser, benchmark_names, parse_output_file
 from iowatch.core import InputError, Output, OutputStatus, Result, Scalar, format_number, get_metric
+from iowatch.darshan.targets import FileSystemTargets
 from iowatch.darshan.trace import Trace, read_trace
 from iowatch.darshan.worker import DarshanReader
 
@@ -265,7 +266,7 @@ def add_trace_results(
         The output with additional results (counts are per repetition), and with `facts["darshan"]`: `status`
         (`ok`, `partial`, `unreadable`, of the worst log; or `no trace`), `reason`, `logs` (their names),
         `counts` (Darshan's counters of the first log, all repetitions together), `repetitions` (number per
-        operation).
+        operation), `targets` (of the file system with most compared files; absent without files on Lustre).
     """
     if not logs:
         absence = {"status": "no trace", "reason": _reason_without_log(stack, traced)}
@@ -290,10 +291,26 @@ def add_trace_results(
         "counts": counts,
         "repetitions": repetitions,
     }
+    targets = _targets_of_run(traces)
+    if targets is not None:
+        facts["targets"] = asdict(targets)
     trace_results: tuple[Result, ...] = ()
     if output.results:
         trace_results = _join_starts(traces, shared_parameters(output.results), repetitions)
     return replace(output, results=(*output.results, *trace_results), facts={**output.facts, "darshan": facts})
+
+
+def _targets_of_run(traces: Sequence[Trace]) -> FileSystemTargets | None:
+    """What the files of a run show about the targets of its file system, without the mount point; None without any.
+
+    Of several starts, and of several file systems, it is the one with most compared files.
+    """
+    comparisons: list[FileSystemTargets] = []
+    for trace in traces:
+        comparisons += trace.targets
+    if not comparisons:
+        return None
+    return replace(max(comparisons, key=lambda comparison: comparison.files), file_system=None)
 
 
 def _reason_without_log(stack: Mapping[str, Any] | None, traced: bool) -> str:

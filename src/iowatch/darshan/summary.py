@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from iowatch.core import InputError, format_time
 from iowatch.darshan import figures, log
+from iowatch.darshan.targets import FileSystemTargets
 
 _INVALID_TIMES = "it has times that are negative or denormal: their sums are left out"
 _OUT_OF_MEMORY = "Darshan ran out of memory during the run: records are missing"
@@ -150,10 +151,40 @@ def summarise_log(path: Path) -> dict[str, Any]:
             **derived,
             "performance": contents.estimates,
             "slowest": figures.slowest_rank_by_module(contents.records, contents.names),
+            "targets": [asdict(targets) for targets in _compare_targets(contents, files)],
         },
         "files": files,
         "missing": contents.missing,
     }
+
+
+# File systems whose layouts Darshan records.
+_FILE_SYSTEMS_WITH_LAYOUTS = ("lustre",)
+
+
+def _compare_targets(contents: _LogContents, files: list[dict[str, Any]]) -> list[FileSystemTargets]:
+    """What the files show about the targets of each file system with targets; empty without such a file system."""
+    has_layouts = [row["file_system"] in _FILE_SYSTEMS_WITH_LAYOUTS for row in files]
+    if not contents.stripes and not any(has_layouts):
+        return []
+    # With it the statistics are loaded, which logs without targets do not need.
+    from iowatch.darshan import target_comparison
+
+    mounts: dict[int, str] = {}
+    for record_id, path in contents.names.items():
+        mount_point, _ = figures.find_mount(path, contents.job.mounts)
+        mounts[record_id] = mount_point or "unknown"
+    comparisons = target_comparison.compare_log_targets(contents.records, contents.stripes, mounts, contents.job.ranks)
+    module = "DXT_POSIX"
+    if contents.stripes and contents.totals.get(module):
+        accesses = log.read_dxt_records(contents.path, contents.header, module)
+        comparisons = target_comparison.compare_accesses(comparisons, accesses, contents.stripes, mounts)
+    # Files that moved data, but whose layouts the log does not have.
+    used_mounts: set[str] = set()
+    for row, is_with_layouts in zip(files, has_layouts, strict=True):
+        if is_with_layouts and any("_BYTES_" in counter for counter in row["counters"]):
+            used_mounts.add(row["mount"])
+    return target_comparison.with_missing_layouts(comparisons, used_mounts)
 
 
 def _job_facts(job: log.JobInfo, log_version: str) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from iowatch.core import InputError, artefacts
 from iowatch.darshan.summary import summarise_log
+from iowatch.darshan.targets import FileSystemTargets, read_targets
 from iowatch.darshan.worker import DarshanReader
 
 TraceStatus = Literal["ok", "partial", "unreadable"]
@@ -57,6 +58,11 @@ class Trace:
     def estimate(self, module: str, name: str) -> Any:
         """Return Darshan's own estimate for a module (`bandwidth_mib_per_s`, `imbalance`, …); None if absent."""
         return self.derived["performance"].get(module, {}).get(name)
+
+    @property
+    def targets(self) -> list[FileSystemTargets]:
+        """What the files show about the targets of each file system on Lustre; empty if the log has none."""
+        return read_targets(self.derived)
 
     def to_json(self) -> dict[str, Any]:
         """Return the document of `iowatch darshan LOG --json`."""

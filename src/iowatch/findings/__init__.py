@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         ProbeResponse,
         Resolution,
         SlowNode,
+        SlowTargetOfRuns,
         are_sure,
         strongest_first,
     )
@@ -64,6 +65,7 @@ if TYPE_CHECKING:
         retest_times,
     )
     from iowatch.findings.slow_nodes import NodeRatio, slow_nodes_of_run
+    from iowatch.findings.slow_targets import targets_of_run
     from iowatch.findings.stack_exchange import find_stack_exchange
     from iowatch.findings.state import (
         OrphanedDecision,

@@ -345,6 +345,30 @@ class SlowNode:
 
 
 @dataclass(frozen=True)
+class SlowTargetOfRuns:
+    """A target of a file system that was slow beside the others in the runs since the change of a member.
+
+    Attributes:
+        target: number of the OST.
+        series: name of the member.
+        ratio: time per byte of the files on it / median of the other targets, in the newest run that names it, or of
+            the runs together.
+        other_targets: number of the other targets that these runs used.
+        slow_after, runs_after: of so many runs with files on it since the change it was slow in so many.
+        slow_before, runs_before: the same of the last runs before the change.
+    """
+
+    target: int
+    series: str
+    ratio: float
+    other_targets: int
+    slow_after: int
+    runs_after: int
+    slow_before: int
+    runs_before: int
+
+
+@dataclass(frozen=True)
 class DecisionSubject:
     """The change that a decision was about: direction and size as of a finding, and its number of series."""
 
@@ -429,6 +453,7 @@ class Finding:
         causes: events near the date, best fit first; evidence, not proof.
         covariates: what went on around the runs and differs, largest difference first.
         slow_nodes: nodes that were slower than the others of their runs since the change, the slowest first.
+        slow_targets: targets whose files were slow beside those of the others since the change, the slowest first.
         updates: changes of the finding since the last report.
         pending: updates that are not reported yet.
         reported_members: number of members at the last report.
@@ -493,6 +518,7 @@ class Finding:
     session_loss: SessionLoss | None = None
     covariates: tuple[CovariateDifference, ...] = ()
     slow_nodes: tuple[SlowNode, ...] = ()
+    slow_targets: tuple[SlowTargetOfRuns, ...] = ()
 
     @property
     def needs_action(self) -> bool:

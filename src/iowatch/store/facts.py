@@ -229,11 +229,14 @@ class DarshanFacts(BaseModel):
         status: `ok`, `partial`, `unreadable` or `no trace`.
         reason: why it is not `ok`.
         counts: counters that are the same in every run of the case, by name.
+        targets: what the files show about the targets of the file system: the document of
+            `iowatch.darshan.FileSystemTargets`; None without files on Lustre.
     """
 
     status: str | None = None
     reason: str | None = None
     counts: dict[str, float] = {}
+    targets: dict[str, Any] | None = None
 
 
 class RunFacts(_Facts):

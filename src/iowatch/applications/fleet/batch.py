@@ -82,7 +82,9 @@ def log_schema() -> Schema:
     its keyed hash. `layers` has one entry per file system, layer (Darshan's module) and layout (`shared` by several
     ranks or `unique`): operations, bytes, seconds summed over ranks, and `slowest_s`, Darshan's time of the slowest
     path; `unaligned` accesses and the `alignment` in bytes that they are judged by; `read_sizes` and `write_sizes`,
-    Darshan's histograms of ten bins.
+    Darshan's histograms of ten bins. `targets` has one entry per file system and target of it: number of `files`, and
+    `relative_time`, the median of their times per byte relative to the files of the same kind in this log; `ratio` and
+    `probability` are null unless the log by itself shows that the target is slow.
     """
     pyarrow = import_engines().pyarrow
     # The columns of one entry of `layers`.
@@ -91,6 +93,9 @@ def log_schema() -> Schema:
     layer_types |= dict.fromkeys(_TIMES, pyarrow.float64())
     layer_types |= dict.fromkeys(("read_sizes", "write_sizes"), pyarrow.list_(pyarrow.int64()))
     layer = pyarrow.struct(list(layer_types.items()))
+    target_types = {"file_system": pyarrow.string(), "target": pyarrow.int64(), "files": pyarrow.int64()}
+    target_types |= dict.fromkeys(("relative_time", "ratio", "probability"), pyarrow.float64())
+    target = pyarrow.struct(list(target_types.items()))
     return pyarrow.schema(
         [
             ("file", pyarrow.binary(16)),
@@ -105,6 +110,7 @@ def log_schema() -> Schema:
             ("darshan", pyarrow.string()),
             ("partial", pyarrow.bool_()),
             ("layers", pyarrow.list_(layer)),
+            ("targets", pyarrow.list_(target)),
         ]
     )
 

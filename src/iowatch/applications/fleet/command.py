@@ -74,9 +74,9 @@ def add(directory: Path, system: str, scheduler: str | None, workers: int | None
 @click.option("--finding", "finding_id", metavar="ID", help="Whether applications changed with this finding.")
 @history_options
 def report(system: str, since: datetime | None, finding_id: str | None, db: str | None, as_json: bool) -> int:
-    """Report who moves how much, the heaviest patterns, and what changed for several applications at once.
+    """Report who moves how much, the heaviest patterns, slow targets, and what changed for several applications.
 
-    Exit code 1: applications changed, with the finding or since the day.
+    Exit code 1: applications changed, with the finding or since the day; or a target is slow.
     """
     finding = None
     if finding_id is not None:
@@ -87,6 +87,9 @@ def report(system: str, since: datetime | None, finding_id: str | None, db: str 
     since_s = start_of_day(since.date(), system_zone(system)) if since else 0.0
     document = build_log_report(system, since_s, finding).document
     print_report(as_json, document, partial(print_log_report, document=document))
-    answers = [document["finding"]] if finding else document["changes"]
-    have_changed = any(answer["applications_changed"] for answer in answers)
-    return int(have_changed)
+    if finding:
+        return int(bool(document["finding"]["applications_changed"]))
+    is_slow = any(not slow_target["has_ended"] for slow_target in document["targets"]["slow"])
+    # One application alone may have a slow node or its own habits.
+    is_slow = is_slow or any(slow_target["applications"] > 1 for slow_target in document["targets"]["slow_in_logs"])
+    return int(is_slow or bool(document["changes"]))

@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from iowatch.applications.fleet import production, tables
+from iowatch.applications.fleet import production, tables, targets
 from iowatch.core import format_number, format_size, make_table
 from iowatch.findings import Finding
 
@@ -46,6 +46,7 @@ def build_log_report(system: str, since_s: float = 0.0, finding: Finding | None 
         applications = tables.list_applications(database, since_s, _LISTED)
         patterns = tables.list_patterns(database, since_s, _LISTED)
         selection = production.application_series(store, database)
+        target_history = targets.target_history(database)
     for pattern in patterns:
         pattern["remedies"] = [asdict(remedy) for remedy in production.remedies(pattern)]
     # What applications have in common, and whether they changed with the finding.
@@ -62,6 +63,7 @@ def build_log_report(system: str, since_s: float = 0.0, finding: Finding | None 
         "patterns": patterns,
         "series": {"compared": len(selection.series), "too_few_runs": selection.too_short_count},
         "changes": [change.to_json(system) for change in common_changes],
+        "targets": target_history.to_json(system, since_s),
         "finding": answer,
     }
     return LogReport(document, selection.series, common_changes)
@@ -82,12 +84,17 @@ def print_log_report(console: Console, document: Mapping[str, Any]) -> None:
 def _answer_lines(document: Mapping[str, Any]) -> Iterator[str]:
     if document["finding"]:
         yield f"{document['finding']['id']}: {document['finding']['text']}"
+    slow_targets = [*document["targets"]["slow"], *document["targets"]["slow_in_logs"]]
+    for slow_target in slow_targets:
+        yield slow_target["text"]
     for change in document["changes"]:
         yield change["text"]
     series = document["series"]
     if not document["changes"]:
         yield f"no change that applications have in common: {series['compared']} series compared"
     yield f"{series['too_few_runs']} more series have too few runs or days"
+    if not slow_targets:
+        yield targets.format_target_summary(document["targets"])
     yield _amount_line(document["logs"])
 
 

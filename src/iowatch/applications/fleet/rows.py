@@ -10,7 +10,7 @@ import hashlib
 import os
 import struct
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,8 @@ from iowatch.darshan import figures, log
 
 # Modules with transfers or opens of files, from the top; the rest says nothing about the load of a file system.
 LAYERS = ("H5F", "H5D", "PNETCDF_FILE", "PNETCDF_VAR", "MPI-IO", "POSIX", "STDIO", "DFS")
+# The module with the targets of files.
+_LAYOUT_MODULE = "LUSTRE"
 _BINS = ("0_100", "100_1K", "1K_10K", "10K_100K", "100K_1M", "1M_4M", "4M_10M", "10M_100M", "100M_1G", "1G_PLUS")
 # Until 2100; a damaged job record may state any time.
 _LATEST_S = 4_102_444_800
@@ -179,6 +181,37 @@ def _figures_of_group(columns: _ModuleColumns, counters: NDArray[Any]) -> dict[s
     return group_figures
 
 
+@dataclass(frozen=True)
+class _Placement:
+    """Where the files of a log are: layouts of those on Lustre, file system of each record, ranks of the job."""
+
+    layouts: Mapping[int, Mapping[str, Any]]
+    labels: Mapping[int, str]
+    ranks: int
+
+
+def _target_rows(modules: Sequence[log.ModuleRecords], context: _Placement) -> Iterator[dict[str, Any]]:
+    """Yield number and relative time of the files on each target; none where all files of a kind are on one target."""
+    if not context.layouts:
+        return
+    # With it the statistics are loaded, which logs without targets do not need.
+    from iowatch.darshan import target_comparison
+
+    comparisons = target_comparison.compare_log_targets(modules, context.layouts, context.labels, context.ranks)
+    for comparison in comparisons:
+        slow_targets = {slow.target: slow for slow in comparison.slow}
+        for entry in comparison.figures:
+            if entry.relative_time is None:
+                continue
+            slow = slow_targets.get(entry.target)
+            yield {
+                "file_system": comparison.file_system,
+                **asdict(entry),
+                "ratio": None if slow is None else slow.ratio,
+                "probability": None if slow is None else slow.probability,
+            }
+
+
 def _application_name(exe: str) -> str:
     """Return the name of the program, without directory; of an interpreter, with that of its script."""
     words = [word.rsplit("/", 1)[-1] for word in exe.split() if not word.startswith("-")]
@@ -210,11 +243,13 @@ def read_log_row(path: Path, file_systems: Mapping[str, str]) -> dict[str, Any]:
     """
     header = log.read_header(path)
     layer_modules = [module for module in LAYERS if module in header.modules]
-    log.require_intact_regions(path, header, layer_modules)
+    layout_modules = [module for module in (_LAYOUT_MODULE,) if module in header.modules]
+    log.require_intact_regions(path, header, [*layer_modules, *layout_modules])
     with log.open_log(path) as opened:
         job = opened.job()
         names = opened.names() if header.names else {}
         modules = [opened.records(module, job.ranks) for module in layer_modules]
+        layouts = dict(opened.stripes()) if layout_modules else {}
         partial_layers = set(opened.partial_modules()) & set(LAYERS)
     if not 0 <= job.start_s < _LATEST_S:
         raise InputError(f"the log states a start at {job.start_s:g} s since 1970", reason="damaged")
@@ -224,6 +259,7 @@ def read_log_row(path: Path, file_systems: Mapping[str, str]) -> dict[str, Any]:
     for records in modules:
         if len(records.ids):
             layers += _layer_rows(records, labels)
+    targets = list(_target_rows(modules, _Placement(layouts, labels, job.ranks)))
     return {
         "log": _identity(job, modules),
         "start_s": job.start_s,
@@ -233,4 +269,5 @@ def read_log_row(path: Path, file_systems: Mapping[str, str]) -> dict[str, Any]:
         "darshan": job.metadata.get("lib_ver"),
         "partial": bool(partial_layers),
         "layers": layers,
+        "targets": targets,
     }

@@ -34,7 +34,14 @@ _LAYERS = """
 CREATE VIEW layers AS SELECT *, layer IN ('POSIX', 'STDIO', 'DFS') AS is_storage,
     read_time_s + write_time_s + meta_time_s AS io_time_s,
     coalesce(list_sum(read_sizes[1:4]), 0) AS small_reads, coalesce(list_sum(write_sizes[1:4]), 0) AS small_writes
-FROM (SELECT * EXCLUDE (layers), unnest(layers, recursive := true) FROM logs)
+FROM (SELECT * EXCLUDE (layers, targets), unnest(layers, recursive := true) FROM logs)
+"""
+
+
+# One row per log, file system and target; a log compares its own files, so one target alone shows nothing.
+_TARGETS = """
+CREATE VIEW targets AS
+FROM (SELECT log, day, application, start_s, unnest(targets, recursive := true) FROM logs WHERE NOT partial)
 """
 
 
@@ -127,7 +134,7 @@ class LogStore:
             path = parts[-1]
             if engines.parquet.read_metadata(path).num_rows + len(rows) <= _PART_ROWS:
                 # The last part is written anew with the rows that it has already.
-                stored_rows = engines.parquet.read_table(path, partitioning=None).cast(log_schema())
+                stored_rows = _with_all_columns(engines.parquet.read_table(path, partitioning=None))
                 rows = engines.pyarrow.concat_tables([stored_rows, rows])
             else:
                 number = int(path.stem.removeprefix("part-")) + 1
@@ -152,10 +159,11 @@ class LogStore:
 
     @contextmanager
     def connect(self, day: str = "[0-9]*") -> Iterator[DuckDBPyConnection]:
-        """Open DuckDB with the views `ledger` (rows of the days that match), `logs` and `layers`; commits wait.
+        """Open DuckDB with the views `ledger` (rows of the days that match), `logs`, `layers` and `targets`.
 
         `layers` has one row per log, file system, layer and layout, with the columns of the log. Bytes and times of
-        rows with `is_storage` can be added up; `io_time_s`, `small_reads` and `small_writes` are derived.
+        rows with `is_storage` can be added up; `io_time_s`, `small_reads` and `small_writes` are derived. `targets` has
+        one row per log, file system and target. Commits wait until it is closed.
 
         Raises:
             InputError: no logs were added.
@@ -171,12 +179,15 @@ class LogStore:
             spill = str(self.root / "spill").replace("'", "''")
             database.execute(f"SET memory_limit = '{_DATABASE_MEMORY}'; SET temp_directory = '{spill}'")
             database.execute("SET autoinstall_known_extensions = false")  # no query loads anything from the network
+            # Parts that an earlier version wrote lack columns, which the empty table adds.
+            database.register("no_rows", log_schema().empty_table())
             database.execute(
                 f"CREATE VIEW ledger AS FROM read_parquet('{pattern}', hive_partitioning = true, "
-                "hive_types_autocast = false)"
+                "hive_types_autocast = false, union_by_name = true) UNION ALL BY NAME FROM no_rows"
             )
             database.execute(f"CREATE VIEW logs AS FROM ledger WHERE outcome = '{COUNTED}'")
             database.execute(_LAYERS)
+            database.execute(_TARGETS)
             yield database
 
 
@@ -195,6 +206,18 @@ def _days_of(rows: Table) -> list[str]:
     days = np.where(is_counted, seconds, 0).astype("datetime64[s]").astype("datetime64[D]").astype(str)
     named_days: list[str] = np.where(is_counted, days, _NO_DAY).tolist()
     return named_days
+
+
+def _with_all_columns(rows: Table) -> Table:
+    """Rows of an earlier version, with nulls in the columns that they lack."""
+    pyarrow = import_engines().pyarrow
+    schema = log_schema()
+    columns = {}
+    for field in schema:
+        columns[field.name] = pyarrow.nulls(len(rows), field.type)
+        if field.name in rows.column_names:
+            columns[field.name] = rows[field.name]
+    return pyarrow.table(columns).cast(schema)
 
 
 def _without_figures(rows: Table, outcomes: Sequence[str]) -> Table:

@@ -19,6 +19,7 @@ from iowatch.output.text.evidence import (
     format_moved_layer,
     format_probe,
     format_slow_node_evidence,
+    format_slow_target_evidence,
     is_load_stated,
     load_lines,
 )
@@ -202,6 +203,7 @@ def _finding_sections(finding: Finding) -> Iterator[tuple[str, list[str]]]:
         yield "Not compared", [f"{finding.changed_otherwise} series changed otherwise or uncertainly"]
     yield "Differences", [format_difference(difference) for difference in finding.differences]
     yield "Slow nodes", [format_slow_node_evidence(slow) for slow in finding.slow_nodes]
+    yield "Slow targets", [format_slow_target_evidence(slow) for slow in finding.slow_targets]
     yield "Around the runs", [format_covariate(covariate) for covariate in finding.covariates]
     # Whether it lasts, and what people decided.
     if finding.session_loss is not None:

@@ -19,7 +19,12 @@ from iowatch.output.dashboard import cards, data, drawing, levels, safe_file_nam
 from iowatch.output.dashboard.traces import TraceDiffSummary, TracedRun, compare_run_traces
 from iowatch.output.history import artefact_location
 from iowatch.output.text.changes import format_factor
-from iowatch.output.text.evidence import covariate_cells, experiment_lines, format_slow_node_evidence
+from iowatch.output.text.evidence import (
+    covariate_cells,
+    experiment_lines,
+    format_slow_node_evidence,
+    format_slow_target_evidence,
+)
 from iowatch.output.text.explanations import format_equivalents
 from iowatch.output.text.findings import finding_day, finding_line, finding_lines
 from iowatch.reference import Event
@@ -80,6 +85,7 @@ def _finding_values(site: data.SiteBuild, machine: data.SystemEntry, finding: Fi
         "experiments": list(_experiment_texts(site.history, finding, machine)),
         "around": [covariate_cells(difference) for difference in finding.covariates],
         "slow_nodes": [format_slow_node_evidence(slow) for slow in finding.slow_nodes],
+        "slow_targets": [format_slow_target_evidence(slow) for slow in finding.slow_targets],
         "ticket": "\n".join(finding_lines(finding)),
         "runs": _run_links(site.history, finding, machine),
         "sessions": _sessions_around_change(finding, machine),

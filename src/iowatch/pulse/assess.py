@@ -1,0 +1,159 @@
+"""Which stalls begin and end with a pulse: rows of the store in, changed stalls out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import tzinfo
+
+import numpy as np
+
+from iowatch.core import DAY_S, utc_offsets
+from iowatch.pulse.probe_program import OPERATIONS
+from iowatch.pulse.store import LEVEL_DAYS, HowEnded, Level, PulseStore, Stall
+from iowatch.statistics.stalls import HOURS_OF_WEEK, PULSES, Pulses, StallVerdict, judge_newest, make_reference
+
+# A stall of two weeks is how the file system is now: it ends, and what is usual is learnt again from its begin.
+_NEW_USUAL_S = 14 * DAY_S
+_HOUR_S = 3600
+# 1970-01-01 was a Thursday.
+_FIRST_HOUR_OF_WEEK = 3 * 24
+
+
+@dataclass(frozen=True)
+class StallChanges:
+    """What changed with a pulse.
+
+    Attributes:
+        begun: stalls that began; their `event` is the begin of the first stall that still lasts.
+        ended: stalls that ended.
+        lasting: all that last after it, those of `begun` included.
+    """
+
+    begun: tuple[Stall, ...] = ()
+    ended: tuple[Stall, ...] = ()
+    lasting: tuple[Stall, ...] = ()
+
+
+def hours_of_week(times: Sequence[int], zone: tzinfo) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """Return the hour of the week of times (epoch seconds, in order) in a zone; 0 is Monday from 00:00 to 01:00."""
+    moments = np.asarray(times, dtype=np.int64)
+    if len(moments) == 0:
+        return moments
+    local = moments.copy()
+    for begin_s, offset_s in utc_offsets(zone, int(moments[0]) // DAY_S, int(moments[-1]) // DAY_S):
+        is_after = moments >= begin_s
+        local[is_after] = moments[is_after] + offset_s
+    return (local // _HOUR_S + _FIRST_HOUR_OF_WEEK) % HOURS_OF_WEEK
+
+
+def assess_pulse(store: PulseStore, now_s: int, zone: tzinfo) -> StallChanges:
+    """Return which stalls begin and end with the newest pulse, and store them."""
+    levels = store.levels(now_s - LEVEL_DAYS * DAY_S, now_s + 1)
+    # While iowatch itself measures, operations are slow because of it.
+    levels = [level for level in levels if not level.in_session]
+    stalls = store.stalls(now_s - 2 * LEVEL_DAYS * DAY_S)
+    verdicts: dict[str, StallVerdict] = {}
+    newest_rows: dict[str, Sequence[Level]] = {}
+    for operation in OPERATIONS:
+        rows = [level for level in levels if level.operation == operation]
+        newest_rows[operation] = rows[-PULSES:]
+        # An operation that was not reached by this pulse has nothing new.
+        if not rows or rows[-1].time != now_s:
+            continue
+        of_operation = [stall for stall in stalls if stall.operation == operation]
+        verdicts[operation] = _judge(rows, of_operation, now_s, zone)
+    changes = update_stalls(stalls, verdicts, newest_rows, now_s)
+    for stall in (*changes.begun, *changes.ended):
+        store.save_stall(stall)
+    return changes
+
+
+def _judge(rows: Sequence[Level], stalls: Sequence[Stall], now_s: int, zone: tzinfo) -> StallVerdict:
+    """Judge one operation.
+
+    Args:
+        rows: its levels of the last weeks, in order of time.
+        stalls: of this operation.
+    """
+    pulses = _as_pulses(rows, zone)
+    # The reference ends with the day before, and begins with the level that replaced an earlier one.
+    is_usual = pulses.times < now_s - now_s % DAY_S
+    for stall in stalls:
+        if stall.how_ended == "new usual level":
+            is_usual &= pulses.times >= stall.began
+        else:
+            end_s = now_s + 1 if stall.ended is None else stall.ended
+            is_usual &= (pulses.times < stall.began) | (pulses.times >= end_s)
+    reference = make_reference(_selected(pulses, is_usual))
+    is_stalled = any(stall.ended is None for stall in stalls)
+    is_newest = np.arange(len(pulses.times)) >= len(pulses.times) - PULSES
+    return judge_newest(_selected(pulses, is_newest), reference, is_stalled)
+
+
+def _as_pulses(rows: Sequence[Level], zone: tzinfo) -> Pulses:
+    times = [row.time for row in rows]
+    return Pulses(
+        times=np.array(times, dtype=np.int64),
+        hours_of_week=hours_of_week(times, zone),
+        levels_ns=np.array([row.ns for row in rows], dtype=float),
+        ended=np.array([row.outcome == "completed" for row in rows], dtype=bool),
+    )
+
+
+def _selected(pulses: Pulses, mask: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Pulses:
+    return Pulses(pulses.times[mask], pulses.hours_of_week[mask], pulses.levels_ns[mask], pulses.ended[mask])
+
+
+def update_stalls(
+    stalls: Sequence[Stall],
+    verdicts: Mapping[str, StallVerdict],
+    newest_rows: Mapping[str, Sequence[Level]],
+    now_s: int,
+) -> StallChanges:
+    """Return the stalls that change by the verdicts about the newest pulse.
+
+    Args:
+        stalls: at least those that last.
+        verdicts: by operation; an operation without one does not change.
+        newest_rows: the newest pulses of each operation.
+    """
+    lasting = {stall.operation: stall for stall in stalls if stall.ended is None}
+    ended: list[Stall] = []
+    for operation, stall in list(lasting.items()):
+        verdict = verdicts.get(operation)
+        how_ended: HowEnded | None = None
+        end_s = now_s
+        if verdict is not None and verdict.state == "ends":
+            how_ended, end_s = "usual again", verdict.since
+        elif now_s - stall.began >= _NEW_USUAL_S and stall.outcome == "completed":
+            how_ended = "new usual level"
+        if how_ended is not None:
+            ended.append(replace(stall, ended=end_s, how_ended=how_ended))
+            del lasting[operation]
+    # Stalls that overlap are one event.
+    begun_verdicts = {name: verdict for name, verdict in verdicts.items() if verdict.state == "begins"}
+    events = [stall.event for stall in lasting.values()] + [verdict.since for verdict in begun_verdicts.values()]
+    begun: list[Stall] = []
+    for operation, verdict in begun_verdicts.items():
+        worst = _worst_row(newest_rows[operation])
+        stall = Stall(
+            operation=operation,
+            began=verdict.since,
+            event=min(events),
+            usual_ns=None if verdict.usual_ns is None else round(verdict.usual_ns),
+            level_ns=round(verdict.level_ns),
+            outcome=worst.outcome,
+            reason=worst.reason,
+        )
+        begun.append(stall)
+        lasting[operation] = stall
+    return StallChanges(tuple(begun), tuple(ended), tuple(lasting.values()))
+
+
+def _worst_row(rows: Sequence[Level]) -> Level:
+    """The pulse that says most about a stall: a completed one; the newest if all were refused or did not end."""
+    for row in rows:
+        if row.outcome == "completed":
+            return row
+    return rows[-1]

@@ -2,20 +2,35 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import tzinfo
+from typing import Any
 
 import numpy as np
 
 from iowatch.core import DAY_S, utc_offsets
-from iowatch.pulse.probe_program import OPERATIONS
 from iowatch.pulse.store import LEVEL_DAYS, HowEnded, Level, PulseStore, Stall
-from iowatch.statistics.stalls import HOURS_OF_WEEK, PULSES, Pulses, StallVerdict, judge_newest, make_reference
+from iowatch.statistics.stalls import (
+    HOURS_OF_WEEK,
+    PULSES,
+    Flags,
+    Integers,
+    Pulses,
+    StallReference,
+    StallVerdict,
+    judge_newest,
+    make_reference,
+)
 
 # A stall of two weeks is how the file system is now: it ends, and what is usual is learnt again from its begin.
 _NEW_USUAL_S = 14 * DAY_S
 _HOUR_S = 3600
+# Long enough for three pulses, of which none is more than an hour after the one before.
+_NEWEST_S = 3 * _HOUR_S
+# Fact of a store.
+_REFERENCES = "references"
 # 1970-01-01 was a Thursday.
 _FIRST_HOUR_OF_WEEK = 3 * 24
 
@@ -35,7 +50,7 @@ class StallChanges:
     lasting: tuple[Stall, ...] = ()
 
 
-def hours_of_week(times: Sequence[int], zone: tzinfo) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+def hours_of_week(times: Sequence[int], zone: tzinfo) -> Integers:
     """Return the hour of the week of times (epoch seconds, in order) in a zone; 0 is Monday from 00:00 to 01:00."""
     moments = np.asarray(times, dtype=np.int64)
     if len(moments) == 0:
@@ -49,49 +64,85 @@ def hours_of_week(times: Sequence[int], zone: tzinfo) -> np.ndarray[tuple[int], 
 
 def assess_pulse(store: PulseStore, now_s: int, zone: tzinfo) -> StallChanges:
     """Return which stalls begin and end with the newest pulse, and store them."""
-    levels = store.levels(now_s - LEVEL_DAYS * DAY_S, now_s + 1)
-    # While iowatch itself measures, operations are slow because of it.
-    levels = [level for level in levels if not level.in_session]
     stalls = store.stalls(now_s - 2 * LEVEL_DAYS * DAY_S)
+    references = _references_of_day(store, stalls, now_s, zone)
     verdicts: dict[str, StallVerdict] = {}
     newest_rows: dict[str, Sequence[Level]] = {}
-    for operation in OPERATIONS:
-        rows = [level for level in levels if level.operation == operation]
+    rows_by_operation = _rows_by_operation(store.levels(now_s - _NEWEST_S, now_s + 1))
+    for operation, rows in rows_by_operation.items():
         newest_rows[operation] = rows[-PULSES:]
         # An operation that was not reached by this pulse has nothing new.
-        if not rows or rows[-1].time != now_s:
+        if rows[-1].time != now_s:
             continue
-        of_operation = [stall for stall in stalls if stall.operation == operation]
-        verdicts[operation] = _judge(rows, of_operation, now_s, zone)
+        is_stalled = any(stall.operation == operation and stall.ended is None for stall in stalls)
+        newest = as_pulses(newest_rows[operation], zone)
+        verdicts[operation] = judge_newest(newest, references.get(operation), is_stalled)
     changes = update_stalls(stalls, verdicts, newest_rows, now_s)
     for stall in (*changes.begun, *changes.ended):
         store.save_stall(stall)
     return changes
 
 
-def _judge(rows: Sequence[Level], stalls: Sequence[Stall], now_s: int, zone: tzinfo) -> StallVerdict:
-    """Judge one operation.
+def _rows_by_operation(levels: Sequence[Level]) -> dict[str, list[Level]]:
+    """Levels by operation; without pulses during which iowatch itself measured, which makes operations slow."""
+    rows: dict[str, list[Level]] = {}
+    for level in levels:
+        if not level.in_session:
+            rows.setdefault(level.operation, []).append(level)
+    return rows
+
+
+def _references_of_day(
+    store: PulseStore, stalls: Sequence[Stall], now_s: int, zone: tzinfo
+) -> dict[str, StallReference]:
+    """What is usual for each operation that has enough pulses; made with the first pulse of a day, then kept."""
+    midnight_s = now_s - now_s % DAY_S
+    kept = store.fact(_REFERENCES)
+    if kept is not None:
+        document = json.loads(kept)
+        if document["midnight"] == midnight_s:
+            return {operation: _reference_from_json(entry) for operation, entry in document["operations"].items()}
+    references: dict[str, StallReference] = {}
+    rows_by_operation = _rows_by_operation(store.levels(midnight_s - LEVEL_DAYS * DAY_S, midnight_s))
+    for operation, rows in rows_by_operation.items():
+        of_operation = [stall for stall in stalls if stall.operation == operation]
+        reference = make_reference(usual_pulses(as_pulses(rows, zone), of_operation, now_s))
+        if reference is not None:
+            references[operation] = reference
+    entries = {operation: _reference_to_json(reference) for operation, reference in references.items()}
+    store.set_fact(_REFERENCES, json.dumps({"midnight": midnight_s, "operations": entries}))
+    return references
+
+
+def _reference_to_json(reference: StallReference) -> dict[str, Any]:
+    usual = [round(log_ns, 4) for log_ns in reference.usual.tolist()]
+    return {**reference.__dict__, "usual": usual}
+
+
+def _reference_from_json(entry: dict[str, Any]) -> StallReference:
+    return StallReference(**{**entry, "usual": np.array(entry["usual"])})
+
+
+def usual_pulses(pulses: Pulses, stalls: Sequence[Stall], now_s: int) -> Pulses:
+    """Return the pulses that a reference is made of: those outside of stalls.
 
     Args:
-        rows: its levels of the last weeks, in order of time.
+        pulses: of one operation.
         stalls: of this operation.
     """
-    pulses = _as_pulses(rows, zone)
-    # The reference ends with the day before, and begins with the level that replaced an earlier one.
-    is_usual = pulses.times < now_s - now_s % DAY_S
+    is_usual = np.ones(len(pulses.times), dtype=bool)
     for stall in stalls:
         if stall.how_ended == "new usual level":
+            # The level before is no longer usual.
             is_usual &= pulses.times >= stall.began
         else:
             end_s = now_s + 1 if stall.ended is None else stall.ended
             is_usual &= (pulses.times < stall.began) | (pulses.times >= end_s)
-    reference = make_reference(_selected(pulses, is_usual))
-    is_stalled = any(stall.ended is None for stall in stalls)
-    is_newest = np.arange(len(pulses.times)) >= len(pulses.times) - PULSES
-    return judge_newest(_selected(pulses, is_newest), reference, is_stalled)
+    return select_pulses(pulses, is_usual)
 
 
-def _as_pulses(rows: Sequence[Level], zone: tzinfo) -> Pulses:
+def as_pulses(rows: Sequence[Level], zone: tzinfo) -> Pulses:
+    """Return the levels of one operation, in order of time, as arrays."""
     times = [row.time for row in rows]
     return Pulses(
         times=np.array(times, dtype=np.int64),
@@ -101,7 +152,8 @@ def _as_pulses(rows: Sequence[Level], zone: tzinfo) -> Pulses:
     )
 
 
-def _selected(pulses: Pulses, mask: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Pulses:
+def select_pulses(pulses: Pulses, mask: Flags) -> Pulses:
+    """Return the pulses for which the mask is true."""
     return Pulses(pulses.times[mask], pulses.hours_of_week[mask], pulses.levels_ns[mask], pulses.ended[mask])
 
 

@@ -1,0 +1,122 @@
+"""The pulse: false messages in simulated years, planted stalls, size of the store, cost of a pulse.
+
+    python bench/pulse.py [--years N] [--stalls N] [--months N]
+
+Aims: at most one false message a month; a planted stall is found within 30 minutes (three pulses); 10 years below
+100 MB per file system; at most 2 s of wall time and 0.1 % of a node's processor time every ten minutes.
+
+What is simulated: tests/pulse/simulated.py. The first two weeks of a year have no earlier pulses and are counted, too.
+A stall is planted on a random pulse after eight weeks, one operation, for three hours.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT), str(ROOT / "src")]
+
+from tests.pulse import simulated  # noqa: E402
+from tests.pulse.simulated import DAY_S, INTERVAL_S  # noqa: E402
+
+FACTORS = (3.0, 5.0, 10.0, 33.0)
+WEEKS_BEFORE_STALL = 9
+
+
+def false_messages(years: int) -> None:
+    """Events and messages in quiet years, one line per year."""
+    total = 0
+    for year in range(years):
+        begin_s = time.process_time()
+        outcome = simulated.replay(simulated.simulate_pulses(np.random.default_rng(1000 + year), 365))
+        total += outcome.messages
+        thresholds = [np.exp(reference.threshold) for reference in outcome.references.values() if reference]
+        used_s = time.process_time() - begin_s
+        print(
+            f"quiet year {year}: {len(outcome.events)} events, {outcome.messages} messages (begin and end);"
+            f" thresholds x{min(thresholds):.1f} to x{max(thresholds):.1f}; {used_s:.0f} s",
+            flush=True,
+        )
+    print(f"quiet years: {total / years / 12:.2f} messages a month (aim: at most 1)")
+
+
+def planted_stalls(number: int) -> None:
+    """Share of planted stalls that are found within three pulses, by factor."""
+    rng = np.random.default_rng(7)
+    for factor in FACTORS:
+        in_time = late = 0
+        for _ in range(number):
+            pulses = simulated.simulate_pulses(rng, 7 * WEEKS_BEFORE_STALL)
+            begin_s = int(rng.choice(pulses.times[-5 * 144 : -20]))
+            operation = str(rng.choice(list(simulated.BASE_MS)))
+            planted = simulated.plant_stall(pulses, [operation], begin_s, factor, 3 * 3600)
+            outcome = simulated.replay_from(planted, begin_s - DAY_S)
+            times = [time_s for (name, _), time_s in outcome.found.items() if name == operation and time_s >= begin_s]
+            delay_s = min(times, default=10 * DAY_S) - begin_s
+            in_time += delay_s <= 30 * 60
+            late += 30 * 60 < delay_s <= 3 * 3600
+        print(f"planted x{factor:g}: {in_time} of {number} within 30 minutes, {late} later", flush=True)
+
+
+def store_size(months: int) -> None:
+    """Size of a file after some months, and after ten years by extrapolation of its rows per hour."""
+    rng = np.random.default_rng(3)
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory) / "scratch.db"
+        sizes = [simulated.fill_store(path, rng, 30, start_day=30 * month) for month in range(months)]
+    for month, size in enumerate(sizes, 1):
+        print(f"store after {30 * month} days: {size / 1e6:.2f} MB")
+    if months >= 4:
+        growth = (sizes[-1] - sizes[2]) / (months - 3)
+        print(f"store after 10 years: {(sizes[-1] + growth * (121.7 - months)) / 1e6:.0f} MB (aim: below 100)")
+
+
+def cost_of_pulse(runs: int = 5) -> None:
+    """Wall and processor time of `iowatch pulse run` as a timer starts it, with eight weeks of pulses before."""
+    with tempfile.TemporaryDirectory() as directory:
+        environment = {**os.environ, "IOWATCH_VAR": directory, "PYTHONPATH": str(ROOT / "src")}
+        path = Path(directory) / "pulse" / "local" / "login" / "scratch.db"
+        days = 57
+        simulated.fill_store(path, np.random.default_rng(3), days)
+        now_s = simulated.START_S + days * DAY_S
+        command = [sys.executable, "-m", "iowatch", "pulse", "run", "--system", "local", "--quiet"]
+        for run in range(runs):
+            environment["IOWATCH_NOW"] = str(now_s + run * INTERVAL_S)
+            begin_s = time.perf_counter()
+            process = subprocess.Popen(command, env=environment, cwd=ROOT)
+            _, status, usage = os.wait4(process.pid, 0)
+            process.returncode = os.waitstatus_to_exitcode(status)
+            wall_s, processor_s = time.perf_counter() - begin_s, usage.ru_utime + usage.ru_stime
+            what = " (makes the fixed tree and the references of the day)" if run == 0 else ""
+            share = 100 * processor_s / INTERVAL_S
+            print(
+                f"pulse: {wall_s:.2f} s, {processor_s:.2f} s of processor time: {share:.3f} % of one processor,"
+                f" {share / 16:.4f} % of a node with 16{what}"
+            )
+
+
+def main() -> None:
+    """Print all figures."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--years", type=int, default=1)
+    parser.add_argument("--stalls", type=int, default=4)
+    parser.add_argument("--months", type=int, default=4)
+    arguments = parser.parse_args()
+    cost_of_pulse()
+    store_size(arguments.months)
+    if arguments.years:
+        false_messages(arguments.years)
+    if arguments.stalls:
+        planted_stalls(arguments.stalls)
+
+
+if __name__ == "__main__":
+    main()

@@ -105,18 +105,16 @@ class Replay:
     Attributes:
         stalls: all stalls, with their end.
         found: by stall (operation, begin) the time of the pulse that found it.
-        messages: begins and ends of events: what a person receives.
         references: the newest by operation.
     """
 
     stalls: dict[tuple[str, int], Stall] = field(default_factory=dict)
     found: dict[tuple[str, int], int] = field(default_factory=dict)
-    messages: int = 0
     references: dict[str, StallReference | None] = field(default_factory=dict)
 
     @property
     def events(self) -> set[int]:
-        """Begins of the events."""
+        """Begins of the events; a person receives a message when one begins, and one when it is over."""
         return {stall.event for stall in self.stalls.values()}
 
 
@@ -163,8 +161,8 @@ def _pulses_of(pulses: SimulatedPulses, operation: str, rows: slice) -> Pulses:
 def _assess(pulses: SimulatedPulses, index: int, outcome: Replay) -> None:
     """Assess one pulse of all operations."""
     now_s = int(pulses.times[index])
-    lasting = [stall for stall in outcome.stalls.values() if stall.ended is None]
-    stalled_operations = {stall.operation for stall in lasting}
+    stalls = list(outcome.stalls.values())
+    stalled_operations = {stall.operation for stall in stalls if stall.ended is None}
     verdicts, rows = {}, {}
     for operation in pulses.levels_ns:
         newest = _pulses_of(pulses, operation, slice(max(index - PULSES + 1, 0), index + 1))
@@ -174,14 +172,11 @@ def _assess(pulses: SimulatedPulses, index: int, outcome: Replay) -> None:
             Level(int(time_s), operation, round(ns), "completed", "", False)
             for time_s, ns in zip(newest.times, newest.levels_ns, strict=True)
         ]
-    changes = update_stalls(lasting, verdicts, rows, now_s)
-    new_events = {stall.event for stall in changes.begun} - outcome.events
-    outcome.messages += len(new_events) + (bool(changes.ended) and not changes.lasting)
+    changes = update_stalls(stalls, verdicts, rows, now_s)
     for stall in changes.begun:
         outcome.found[stall.operation, stall.began] = now_s
     for stall in (*changes.begun, *changes.ended):
         outcome.stalls[stall.operation, stall.began] = stall
-    outcome.messages += bool(changes.ended) and not changes.lasting
 
 
 def plant_stall(

@@ -8,6 +8,7 @@ from datetime import datetime, tzinfo
 from iowatch.core import DAY_S, format_local_time
 from iowatch.output.notice_channels import Notice, NotifySettings
 from iowatch.output.text.pulse import event_title, format_lasting, stall_line
+from iowatch.pulse.assess import EVENT_REST_S
 from iowatch.pulse.run import DEFAULT_CLIENT
 from iowatch.pulse.store import Stall, StoreFile, list_stores, open_store
 from iowatch.site import system_zone
@@ -20,9 +21,9 @@ PULSE_PAGE = "pulse.html"
 
 
 def stall_notices(system: str, settings: NotifySettings, now: datetime) -> list[Notice]:
-    """One notice for each event of the last days, and one for its end.
+    """One notice for each event of the last days, and one when it has been over for an hour.
 
-    Stalls of one file system that overlap are one event, however many operations it has.
+    Stalls of one file system that overlap or follow each other are one event, however many operations it has.
     """
     now_s = int(now.timestamp())
     zone = system_zone(system)
@@ -36,7 +37,8 @@ def stall_notices(system: str, settings: NotifySettings, now: datetime) -> list[
                 stalls_of_event.setdefault(stall.event, []).append(stall)
         for event, of_event in stalls_of_event.items():
             notices.append(_begin_notice(system, settings, file, event, of_event, zone, now_s))
-            if all(stall.ended is not None for stall in of_event):
+            ends = [stall.ended for stall in of_event if stall.ended is not None]
+            if len(ends) == len(of_event) and max(ends) <= now_s - EVENT_REST_S:
                 notices.append(_end_notice(system, settings, file, event, of_event, zone, now_s))
     return notices
 

@@ -27,6 +27,10 @@ from iowatch.statistics.stalls import (
 # A stall of two weeks is how the file system is now: it ends, and what is usual is learnt again from its begin.
 _NEW_USUAL_S = 14 * DAY_S
 _HOUR_S = 3600
+# Shorter stalls that are over stay in the reference.
+_SHORT_STALL_S = DAY_S
+# An event is over after an hour without a stall: a file system that stalls again and again is one event.
+EVENT_REST_S = _HOUR_S
 # Long enough for three pulses, of which none is more than an hour after the one before.
 _NEWEST_S = 3 * _HOUR_S
 # Fact of a store.
@@ -40,7 +44,7 @@ class StallChanges:
     """What changed with a pulse.
 
     Attributes:
-        begun: stalls that began; their `event` is the begin of the first stall that still lasts.
+        begun: stalls that began.
         ended: stalls that ended.
         lasting: all that last after it, those of `begun` included.
     """
@@ -124,7 +128,7 @@ def _reference_from_json(entry: dict[str, Any]) -> StallReference:
 
 
 def usual_pulses(pulses: Pulses, stalls: Sequence[Stall], now_s: int) -> Pulses:
-    """Return the pulses that a reference is made of: those outside of stalls.
+    """Return the pulses that a reference is made of: those outside of long stalls.
 
     Args:
         pulses: of one operation.
@@ -135,8 +139,11 @@ def usual_pulses(pulses: Pulses, stalls: Sequence[Stall], now_s: int) -> Pulses:
         if stall.how_ended == "new usual level":
             # The level before is no longer usual.
             is_usual &= pulses.times >= stall.began
-        else:
-            end_s = now_s + 1 if stall.ended is None else stall.ended
+            continue
+        end_s = now_s + 1 if stall.ended is None else stall.ended
+        # A short one does not move a median, and is part of what the threshold knows about this file system: left out,
+        # the same burst of users would be news every week.
+        if stall.ended is None or end_s - stall.began > _SHORT_STALL_S:
             is_usual &= (pulses.times < stall.began) | (pulses.times >= end_s)
     return select_pulses(pulses, is_usual)
 
@@ -166,7 +173,7 @@ def update_stalls(
     """Return the stalls that change by the verdicts about the newest pulse.
 
     Args:
-        stalls: at least those that last.
+        stalls: at least those that last, or ended in the last hour.
         verdicts: by operation; an operation without one does not change.
         newest_rows: the newest pulses of each operation.
     """
@@ -183,9 +190,12 @@ def update_stalls(
         if how_ended is not None:
             ended.append(replace(stall, ended=end_s, how_ended=how_ended))
             del lasting[operation]
-    # Stalls that overlap are one event.
+    # Stalls that overlap, or follow each other within an hour, are one event.
     begun_verdicts = {name: verdict for name, verdict in verdicts.items() if verdict.state == "begins"}
-    events = [stall.event for stall in lasting.values()] + [verdict.since for verdict in begun_verdicts.values()]
+    events = [verdict.since for verdict in begun_verdicts.values()]
+    for stall in (*stalls, *ended):
+        if stall.ended is None or stall.ended >= now_s - EVENT_REST_S:
+            events.append(stall.event)
     begun: list[Stall] = []
     for operation, verdict in begun_verdicts.items():
         worst = _worst_row(newest_rows[operation])

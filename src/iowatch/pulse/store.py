@@ -107,7 +107,7 @@ class Stall:
 
     Attributes:
         began: first pulse of the stall.
-        event: begin of the first of the stalls that overlap; they are reported together.
+        event: begin of the first of the stalls that overlap or follow each other; they are reported together.
         usual_ns: usual time at this hour; None before there is one.
         level_ns: median of the first pulses; of an unfinished operation at least this.
         outcome: of the first pulses: `completed` for a slow operation.

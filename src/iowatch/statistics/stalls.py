@@ -17,7 +17,7 @@ the same operation, in logarithms:
    and never below ln 3. A file system whose users cause an hour of slow operations each day has a high threshold, a
    calm one a low one.
 4. A stall begins when the excess of the newest three pulses is above the threshold, or when none of the three ended.
-   It ends when the median of the newest three is back below half of the threshold.
+   It ends when two of the newest three are back below half of the threshold.
 
 The reference is made of pulses before the day of the pulse that it is used for, so it is the same for all pulses of a
 day, and a stall does not enter it while it begins.
@@ -116,7 +116,7 @@ class StallVerdict:
     """What the newest pulses say about an operation.
 
     Attributes:
-        since: time of the first of them, epoch seconds; 0 if undecided.
+        since: time of the first of them, of the first usual one if a stall ends; epoch seconds; 0 if undecided.
         level_ns: their median.
         usual_ns: usual time at this hour; None without a reference.
     """
@@ -193,9 +193,10 @@ def judge_newest(newest: Pulses, reference: StallReference | None, is_stalled: b
     levels_ns = np.where(newest.ended | (newest.levels_ns > 0), newest.levels_ns, math.inf)
     residuals = np.log(levels_ns) - reference.usual[newest.hours_of_week]
     if is_stalled:
-        is_over = float(np.median(residuals)) < reference.threshold / 2 or level_ns < _SMALLEST_TIME_NS
-        is_over = is_over and bool(newest.ended.all())
-        return StallVerdict("ends" if is_over else "lasts", since, level_ns, usual_ns)
+        is_usual = newest.ended & ((residuals < reference.threshold / 2) | (newest.levels_ns < _SMALLEST_TIME_NS))
+        if 2 * np.count_nonzero(is_usual) < PULSES or not newest.ended.all():
+            return StallVerdict("lasts", since, level_ns, usual_ns)
+        return StallVerdict("ends", int(newest.times[is_usual][0]), level_ns, usual_ns)
     is_slow = float(residuals.min()) > reference.threshold and level_ns >= _SMALLEST_TIME_NS
     return StallVerdict("begins" if is_slow else "usual", since, level_ns, usual_ns)
 

@@ -6,8 +6,7 @@ What is simulated, in ln(time), for seven operations on one file system:
 - load that comes and goes: an AR(1) process that all operations share (standard deviation 0.25, correlated over three
   hours), and one of each operation (0.15, one hour);
 - scatter of each pulse: normal, 0.25; one pulse in fifty is slower by a factor with mean e^1 (a hiccup);
-- bursts of users: three a day, 20 minutes on the average, all operations slower by a factor whose ln is exponential
-  with mean 0.7;
+- bursts of users (`CALM` and `RESTLESS`), in which all operations are slower by a factor whose ln is exponential;
 - pauses: the node is down for six hours once a month.
 
 The sizes are not measured on a production system; they are of the order of published variability (Lockwood et al.,
@@ -36,6 +35,27 @@ PULSES_PER_DAY = DAY_S // INTERVAL_S
 START_S = 1_772_409_600
 BASE_MS = {"stat": 1.2, "open": 1.5, "list": 4.0, "create": 2.5, "write": 6.0, "unlink": 2.0, "read": 9.0}
 
+
+@dataclass(frozen=True)
+class Bursts:
+    """Bursts of users.
+
+    Attributes:
+        per_day: their number.
+        minutes: mean length; the number of pulses is geometric.
+        height: mean of ln(factor).
+    """
+
+    per_day: float
+    minutes: float
+    height: float
+
+
+CALM = Bursts(2, 15, 0.5)
+# A year has some 15 bursts that make everything seven times slower for half an hour and longer: what a pulse is for, so
+# that messages about them are not all false.
+RESTLESS = Bursts(3, 20, 0.7)
+
 Floats = NDArray[np.float64]
 
 
@@ -54,12 +74,12 @@ class SimulatedPulses:
     levels_ns: dict[str, Floats]
 
 
-def simulate_pulses(rng: np.random.Generator, days: int, zone: tzinfo = UTC) -> SimulatedPulses:
+def simulate_pulses(rng: np.random.Generator, days: int, bursts: Bursts = CALM, zone: tzinfo = UTC) -> SimulatedPulses:
     """Simulate the pulses of some days; see the module."""
     number = days * PULSES_PER_DAY
     times = START_S + INTERVAL_S * np.arange(number) + rng.integers(0, 20, number)
     hours = hours_of_week(times.tolist(), zone)
-    shared = _rhythm(hours) + _autoregression(rng, number, 0.945, 0.25) + _bursts(rng, number)
+    shared = _rhythm(hours) + _autoregression(rng, number, 0.945, 0.25) + _bursts(rng, number, bursts)
     levels: dict[str, Floats] = {}
     for operation, base_ms in BASE_MS.items():
         own = _autoregression(rng, number, 0.85, 0.15) + rng.normal(0.0, 0.25, number)
@@ -90,11 +110,11 @@ def _autoregression(rng: np.random.Generator, number: int, correlation: float, d
     return values
 
 
-def _bursts(rng: np.random.Generator, number: int) -> Floats:
+def _bursts(rng: np.random.Generator, number: int, bursts: Bursts) -> Floats:
     values = np.zeros(number)
-    for begin in rng.integers(0, number, 3 * number // PULSES_PER_DAY):
-        length = int(rng.geometric(0.5))
-        values[begin : begin + length] += rng.exponential(0.7)
+    for begin in rng.integers(0, number, round(bursts.per_day * number / PULSES_PER_DAY)):
+        length = int(rng.geometric(INTERVAL_S / 60 / bursts.minutes))
+        values[begin : begin + length] += rng.exponential(bursts.height)
     return values
 
 

@@ -10,7 +10,7 @@ the same operation, in logarithms:
    this. A single slow pulse, or two, have no excess.
 3. The *threshold* is the excess that the past of this operation would reach once in two years. Excesses above their
    97th percentile are taken as clusters (a busy hour is one cluster), whose peaks have an exponential tail with mean
-   b (in times: a Pareto tail). With c clusters in d days, the excess of once in D days is
+   b (in times: a Pareto tail), of which the upper 95 % limit is used. With c clusters in d days, the excess of once in D days is
 
        threshold = 97th percentile + b ln(D c / d)            (peaks over threshold, with shape 0)
 
@@ -51,6 +51,8 @@ _RETURN_DAYS = 730.0
 # Below it excesses belong to the body of the distribution, above it to the tail. In eight weeks 240 of 8064 pulses are
 # above it, in some 100 clusters: enough for the mean of their peaks to within 10 %.
 _TAIL_QUANTILE = 0.97
+# Standard errors above the mean of the peaks (an exponential mean of n values has the relative error 1 / sqrt(n)).
+_UPPER_LIMIT = 1.64
 # Excesses that are nearer to each other are one cluster.
 _CLUSTER_GAP_S = 2 * 3600
 # Mean of the peaks, in ln(time), where the past has almost no scatter: a threshold must not become arbitrarily sharp.
@@ -228,6 +230,9 @@ def _return_level(excess: Floats, times: Integers, days: float) -> float:
     tail_times, tail = times[is_tail], excess[is_tail]
     begins = np.flatnonzero(np.diff(tail_times, prepend=-_CLUSTER_GAP_S) >= _CLUSTER_GAP_S)
     peaks = np.maximum.reduceat(tail, begins)
-    mean_peak = max(float(np.mean(peaks)) - tail_begin, _SMALLEST_TAIL)
+    # The upper limit of the mean: an event is reported for the first of all operations whose threshold is exceeded, so
+    # thresholds that are too low by chance would decide.
+    mean_peak = (float(np.mean(peaks)) - tail_begin) * (1 + _UPPER_LIMIT / math.sqrt(len(peaks)))
+    mean_peak = max(mean_peak, _SMALLEST_TAIL)
     clusters_in_return_period = len(peaks) * _RETURN_DAYS / max(days, 1.0)
     return tail_begin + mean_peak * math.log(max(clusters_in_return_period, 1.0))

@@ -24,6 +24,7 @@ PACKAGES = (
     "checks",
     "store",
     "statistics",
+    "pulse",
     "findings",
     "comparison",
     "session",

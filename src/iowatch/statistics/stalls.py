@@ -10,7 +10,8 @@ the same operation, in logarithms:
    this. A single slow pulse, or two, have no excess.
 3. The *threshold* is the excess that the past of this operation would reach once in two years. Excesses above their
    97th percentile are taken as clusters (a busy hour is one cluster), whose peaks have an exponential tail with mean
-   b (in times: a Pareto tail), of which the upper 95 % limit is used. With c clusters in d days, the excess of once in D days is
+   b (in times: a Pareto tail), of which the upper 95 % limit is used. With c clusters in d days, the excess of once in
+   D days is
 
        threshold = 97th percentile + b ln(D c / d)            (peaks over threshold, with shape 0)
 

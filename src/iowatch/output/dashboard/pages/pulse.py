@@ -110,12 +110,15 @@ def operation_picture(
     medians = np.array([hour.p50_ns for hour in hours], dtype=np.float64) / _NS_PER_MS
     slowest = np.array([hour.p99_ns for hour in hours], dtype=np.float64) / _NS_PER_MS
     bottom, right = _HEIGHT - _BOTTOM, _WIDTH - _RIGHT
-    y = drawing.AxisScale(0.0, drawing.rounded_axis_end(float(slowest.max())), bottom, _TOP)
+    # A few very slow repetitions would hide the medians: they are drawn at the upper end.
+    highest = max(float(medians.max()), float(np.quantile(slowest, 0.95)))
+    y = drawing.AxisScale(0.0, drawing.rounded_axis_end(highest), bottom, _TOP)
+    dots = np.minimum(slowest, y.high)
     x = drawing.AxisScale(begin_s, end_s, _LEFT + 6, right, zone=system_zone(system))
     parts = [
         drawing.svg_value_axis(y, _LEFT, right, drawing.value_ticks(y.high), "ms"),
         drawing.svg_time_axis(x, bottom),
-        drawing.svg_repeat('<circle class="dot c5" cx="@" cy="@" r="1.6"/>', x.array(times), y.array(slowest)),
+        drawing.svg_repeat('<circle class="dot c5" cx="@" cy="@" r="1.6"/>', x.array(times), y.array(dots)),
         drawing.svg_line_with_gaps("headline", times, x.array(times), y.array(medians)),
     ]
     for stall in stalls:

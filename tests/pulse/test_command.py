@@ -186,6 +186,8 @@ def test_pulses_during_a_session_are_kept_and_not_assessed(
     (var / "lock").mkdir(parents=True)
     with (var / "lock" / "local.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
+        lock.write(str(os.getpid()))
+        lock.flush()
         for pulse in range(4):
             at(NOW_S + 600 * pulse)
             result = run(cli)

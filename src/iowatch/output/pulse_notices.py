@@ -10,11 +10,9 @@ from iowatch.output.notice_channels import Notice, NotifySettings
 from iowatch.output.text.pulse import event_title, format_lasting, stall_line
 from iowatch.pulse.assess import EVENT_REST_S
 from iowatch.pulse.run import DEFAULT_CLIENT
-from iowatch.pulse.store import Stall, StoreFile, list_stores, open_store
+from iowatch.pulse.store import NEWS_DAYS, Stall, StoreFile, list_stores, open_store
 from iowatch.site import system_zone
 
-# Events that ended earlier were reported, or are too old to be news.
-_NEWS_S = 2 * DAY_S
 # A timer that starts a pulse every ten minutes was stopped. What was not used for a month is not expected.
 _OVERDUE_S, _UNUSED_S = 6 * 3600, 30 * DAY_S
 PULSE_PAGE = "pulse.html"
@@ -30,7 +28,7 @@ def stall_notices(system: str, settings: NotifySettings, now: datetime) -> list[
     notices: list[Notice] = []
     for file in list_stores(system):
         with open_store(file.path) as store:
-            stalls = store.stalls(now_s - _NEWS_S)
+            stalls = store.stalls(now_s - NEWS_DAYS * DAY_S)
             # The stalls of an event may have ended at different times.
             stalls_of_event: dict[int, list[Stall]] = {}
             for stall in stalls:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -199,10 +200,12 @@ def is_session_running(system: str) -> bool:
 
     The lock is looked up in the table of the kernel; to try it would refuse a session that starts at this moment.
     """
+    lock = settings.var_directory() / "lock" / f"{system}.lock"
     try:
-        inode = (settings.var_directory() / "lock" / f"{system}.lock").stat().st_ino
+        inode, holder = lock.stat().st_ino, lock.read_text(encoding="ascii").strip()
         table = Path("/proc/locks").read_text(encoding="ascii")
     except OSError:
         return False
-    # `1: FLOCK  ADVISORY  WRITE 2133 08:01:1049082 0 EOF`; waiting ones have `->` behind the number.
-    return any(f":{inode} " in line and " FLOCK " in line for line in table.splitlines())
+    # `1: FLOCK  ADVISORY  WRITE 2133 08:01:1049082 0 EOF`: process, then device and inode. The device is left out: some
+    # file systems show another one than `stat` does.
+    return re.search(rf" FLOCK .* {re.escape(holder)} \S+:{inode} ", table) is not None

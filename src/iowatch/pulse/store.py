@@ -163,14 +163,14 @@ def list_stores(system: str) -> tuple[StoreFile, ...]:
 
 
 # Stalls that ended earlier were reported.
-_NEWS_DAYS = 2
+NEWS_DAYS = 2
 
 
 def has_stalls(system: str, now_s: int) -> bool:
     """Whether a stall of a system lasts, or ended in the last two days."""
     for file in list_stores(system):
         with open_store(file.path) as store:
-            if store.stalls(now_s - _NEWS_DAYS * DAY_S):
+            if store.stalls(now_s - NEWS_DAYS * DAY_S):
                 return True
     return False
 
@@ -205,7 +205,10 @@ def open_store(path: Path, *, create: bool = False) -> Iterator[PulseStore]:
     except sqlite3.OperationalError as error:
         if not create and not path.exists():
             raise InputError(f"no pulses in {path}", hint="`iowatch pulse run` takes one.") from error
-        raise MachineError(f"cannot use {path}: {error}", hint="Is its directory writable?") from error
+        hint = "Is its directory writable?"
+        if "locked" in str(error):
+            hint = "Another pulse of this client takes place; login nodes of one kind take turns (docs/pulse.md)."
+        raise MachineError(f"cannot use {path}: {error}", hint=hint) from error
     except sqlite3.DatabaseError as error:
         hint = "Move it elsewhere; the next pulse begins a new file."
         raise InputError(f"{path} is damaged: {error}", hint=hint) from error
@@ -306,8 +309,20 @@ class PulseStore:
         summaries = []
         for operation, unfinished, failed in self._connection.execute(query, (hour, hour + HOUR_S)):
             values = sorted(samples.get(operation, ()))
-            percentiles = [_percentile(values, percent) for percent in (10, 50, 90, 99, 100)]
-            summaries.append(HourOfOperation(hour, operation, len(values), *percentiles, unfinished, failed))
+            summaries.append(
+                HourOfOperation(
+                    hour=hour,
+                    operation=operation,
+                    samples=len(values),
+                    p10_ns=_percentile(values, 10),
+                    p50_ns=_percentile(values, 50),
+                    p90_ns=_percentile(values, 90),
+                    p99_ns=_percentile(values, 99),
+                    max_ns=_percentile(values, 100),
+                    unfinished=unfinished,
+                    failed=failed,
+                )
+            )
         return summaries
 
     def hours(self, begin_s: int, end_s: int) -> list[HourOfOperation]:

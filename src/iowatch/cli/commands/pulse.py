@@ -31,7 +31,9 @@ def command() -> None:
     """Time a few operations on each file system every ten minutes, and report stalls (docs/pulse.md)."""
 
 
-@command.command("run", epilog=examples("iowatch pulse run --system local"))
+@command.command(
+    "run", short_help="Take one pulse, in two seconds.", epilog=examples("iowatch pulse run --system local")
+)
 @system_option(required=True)
 @_file_systems_option
 @click.option(
@@ -85,7 +87,11 @@ def _notify(system: str) -> None:
             print_message(f"{outcome.channel}: {outcome.waiting} pending until the next call: {outcome.reason}")
 
 
-@command.command("show", epilog=examples("iowatch pulse show --system local --hours 48"))
+@command.command(
+    "show",
+    short_help="Show times per hour, and stalls.",
+    epilog=examples("iowatch pulse show --system local --hours 48"),
+)
 @system_option("local")
 @_file_systems_option
 @click.option("--hours", default=24, show_default=True, type=click.IntRange(1, 24 * 366), help="That many hours.")

@@ -6,6 +6,7 @@ import fcntl
 import json
 import os
 import re
+import shutil
 import subprocess
 import time
 from collections.abc import Callable, Sequence
@@ -236,3 +237,41 @@ def test_clients_have_their_own_series(cli: Cli, var: Path) -> None:
         ("scratch", "compute"),
         ("scratch", "login"),
     ]
+
+
+# Delays `fsync` of the program that it is loaded into, as a busy server does.
+_SLOW_FSYNC = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <unistd.h>
+int fsync(int file) {
+  usleep(150000);
+  return ((int (*)(int))dlsym(RTLD_NEXT, "fsync"))(file);
+}
+"""
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
+def test_delayed_writes_are_found_by_the_third_pulse_of_real_operations(
+    cli: Cli, at: Callable[[float], None], var: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All is real but the past, in which writes took 6 ms: they take 150."""
+    fill_past()
+    at(NOW_S - 3600)
+    run(cli)  # makes the tree
+    (tmp_path / "slow.c").write_text(_SLOW_FSYNC)
+    library = tmp_path / "slow.so"
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, tmp_path / "slow.c", "-ldl"], check=True)
+    monkeypatch.setenv("LD_PRELOAD", str(library))
+    codes, walls = [], []
+    for pulse in range(3):
+        at(NOW_S + 600 * pulse)
+        result = run(cli, "--json")
+        codes.append(result.exit_code)
+        report = json.loads(result.stdout)
+        walls.append(report["wall_s"])
+    assert codes == [0, 0, 1]
+    assert max(walls) < 2
+    (stall,) = report["file_systems"][0]["begun"]
+    assert (stall["operation"], stall["began"]) == ("write", NOW_S)
+    assert 150e6 < stall["level_ns"] < 400e6

@@ -8,9 +8,8 @@ from datetime import datetime, tzinfo
 from iowatch.core import DAY_S, format_local_time
 from iowatch.output.notice_channels import Notice, NotifySettings
 from iowatch.output.text.pulse import event_title, format_lasting, stall_line
-from iowatch.pulse.assess import EVENT_REST_S
 from iowatch.pulse.run import DEFAULT_CLIENT
-from iowatch.pulse.store import NEWS_DAYS, Stall, StoreFile, list_stores, open_store
+from iowatch.pulse.store import EVENT_REST_S, NEWS_DAYS, Stall, StoreFile, list_stores, open_store
 from iowatch.site import system_zone
 
 # A timer that starts a pulse every ten minutes was stopped. What was not used for a month is not expected.

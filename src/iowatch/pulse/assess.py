@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from iowatch.core import DAY_S, utc_offsets
-from iowatch.pulse.store import LEVEL_DAYS, HowEnded, Level, PulseStore, Stall
+from iowatch.pulse.store import EVENT_REST_S, LEVEL_DAYS, HowEnded, Level, PulseStore, Stall
 from iowatch.statistics.stalls import (
     HOURS_OF_WEEK,
     PULSES,
@@ -29,8 +29,6 @@ _NEW_USUAL_S = 14 * DAY_S
 _HOUR_S = 3600
 # Shorter stalls that are over stay in the reference.
 _SHORT_STALL_S = DAY_S
-# An event is over after an hour without a stall: a file system that stalls again and again is one event.
-EVENT_REST_S = _HOUR_S
 # Long enough for three pulses, of which none is more than an hour after the one before.
 _NEWEST_S = 3 * _HOUR_S
 # Fact of a store.

@@ -21,7 +21,7 @@ from iowatch.pulse import probe_program
 from iowatch.pulse.probe_program import OPERATIONS
 
 # Seconds from the start of the process. With the start of iowatch a pulse ends within two seconds.
-LIMIT_S = 1.4
+LIMIT_S = 1.2
 # To make the tree is done once.
 MAKE_LIMIT_S = 120.0
 # An operation that was cut off after less says nothing: the ones before it took the time.

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from iowatch.core import DAY_S, InputError, MachineError, settings
+from iowatch.core import DAY_S, InputError, MachineError, settings, write_atomically
 from iowatch.pulse.probe import LeftProcess, Outcome, Reading
 
 SCHEMA_VERSION = 1
@@ -166,13 +166,39 @@ def list_stores(system: str) -> tuple[StoreFile, ...]:
 NEWS_DAYS = 2
 
 
-def has_stalls(system: str, now_s: int) -> bool:
-    """Whether a stall of a system lasts, or ended in the last two days."""
+# An event is over after an hour without a stall: a file system that stalls again and again is one event.
+EVENT_REST_S = HOUR_S
+
+
+def state_of_stalls(system: str, now_s: int) -> str:
+    """Return a text that changes whenever there is something new to report about stalls; empty without a recent one.
+
+    To compose and send notices takes longer than a pulse: most pulses compare this text with `reported_state`.
+    """
+    state: list[tuple[object, ...]] = []
     for file in list_stores(system):
         with open_store(file.path) as store:
-            if store.stalls(now_s - NEWS_DAYS * DAY_S):
-                return True
-    return False
+            for stall in store.stalls(now_s - NEWS_DAYS * DAY_S):
+                is_over = stall.ended is not None and stall.ended <= now_s - EVENT_REST_S
+                state.append((file.file_system, file.client, stall.operation, stall.began, stall.ended, is_over))
+    return json.dumps(state) if state else ""
+
+
+def _reported_path(system: str) -> Path:
+    return pulse_directory(system) / "reported.json"
+
+
+def reported_state(system: str) -> str:
+    """Return the `state_of_stalls` of which every notice was delivered; empty before the first."""
+    try:
+        return _reported_path(system).read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return ""
+
+
+def set_reported_state(system: str, state: str) -> None:
+    """Remember that all about this state was delivered."""
+    write_atomically(_reported_path(system), state)
 
 
 @contextmanager

@@ -72,19 +72,21 @@ def run_pulse(system: str, file_systems: tuple[str, ...], client: str, as_json: 
 def _notify(system: str) -> None:
     """Send the notices of stalls of the last days, if the site has channels; sent ones are not sent again."""
     from iowatch.core import utc_now
-    from iowatch.pulse.store import has_stalls
+    from iowatch.pulse.store import reported_state, set_reported_state, state_of_stalls
 
     # Most pulses have nothing to report, and need none of the imports below.
-    if not has_stalls(system, int(utc_now().timestamp())):
+    state = state_of_stalls(system, int(utc_now().timestamp()))
+    if not state or state == reported_state(system):
         return
     from iowatch.output import notice_channels, notices
 
     settings = notice_channels.load_notify_settings(system)
-    if settings is None:
-        return
-    for outcome in notices.send_stall_notices(system, settings):
+    outcomes = [] if settings is None else notices.send_stall_notices(system, settings)
+    for outcome in outcomes:
         if outcome.reason:
             print_message(f"{outcome.channel}: {outcome.waiting} pending until the next call: {outcome.reason}")
+    if not any(outcome.waiting for outcome in outcomes):
+        set_reported_state(system, state)
 
 
 @command.command(

@@ -24,6 +24,7 @@ PACKAGES = (
     "reference",
     "checks",
     "store",
+    "pulse",
     "findings",
     "comparison",
     "session",

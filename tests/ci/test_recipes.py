@@ -27,15 +27,17 @@ def jobs(path: Path) -> list[str]:
     return [line for line in lines if "=" not in line.split()[0]]
 
 
-@pytest.mark.parametrize("name", ["iowatch.cron", "scrontab"])
-def test_cron_lines_are_valid(name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "words"), [("iowatch.cron", " nightly "), ("scrontab", " nightly "), ("iowatch-pulse.cron", " pulse run ")]
+)
+def test_cron_lines_are_valid(name: str, words: str) -> None:
     (line,) = jobs(RECIPES / name)
     fields = line.split()[:5]
     for field, (low, high) in zip(fields, LIMITS, strict=True):
         assert FIELD.fullmatch(field), field
         assert all(low <= int(number) <= high for number in re.findall(r"\d+", field.split("/")[0]))
     command = line.split("&&")[1]
-    assert " nightly " in command
+    assert words in command
     # Nothing between the night and the scheduler that hides its exit code or its output.
     assert not re.search(r">|\||;|/dev/null", command)
     # cron turns an unescaped % into a line break (crontab(5)).
@@ -49,22 +51,24 @@ def test_scrontab_directives_are_options_of_sbatch() -> None:
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="needs systemd-analyze")
-def test_systemd_accepts_service_and_timer(tmp_path: Path) -> None:
-    for name in ("iowatch.service", "iowatch.timer"):
+@pytest.mark.parametrize("unit", ["iowatch", "iowatch-pulse"])
+def test_systemd_accepts_service_and_timer(unit: str, tmp_path: Path) -> None:
+    for name in (f"{unit}.service", f"{unit}.timer"):
         shutil.copy(RECIPES / name, tmp_path / name)
     done = subprocess.run(
-        ["systemd-analyze", "verify", *sorted(map(str, tmp_path.glob("iowatch.*")))],
+        ["systemd-analyze", "verify", *sorted(map(str, tmp_path.glob("iowatch*")))],
         capture_output=True,
         text=True,
         check=False,
     )
-    assert not [line for line in done.stderr.splitlines() if "iowatch." in line], done.stderr
+    assert not [line for line in done.stderr.splitlines() if f"{unit}." in line], done.stderr
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="needs systemd-analyze")
-def test_systemd_service_is_restricted() -> None:
+@pytest.mark.parametrize("name", ["iowatch.service", "iowatch-pulse.service"])
+def test_systemd_service_is_restricted(name: str) -> None:
     """Exposure is 9.2 for a unit without restrictions, and 4.0 with all that MPI permits (systemd 252)."""
-    words = ["systemd-analyze", "security", "--offline=true", "--threshold=45", str(RECIPES / "iowatch.service")]
+    words = ["systemd-analyze", "security", "--offline=true", "--threshold=45", str(RECIPES / name)]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
 

@@ -40,6 +40,7 @@ _SUITE_COMMANDS = (
     ("system", _SITE, "List, show and describe machines."),
     ("stack", _SITE, "List, show, install and compare stacks of libraries."),
     ("run", _MEASURE, "Run a suite, store its results and assess them."),
+    ("pulse", _MEASURE, "Time a few operations every ten minutes; report stalls."),
     ("import", _MEASURE, "Import existing outputs and tables into the history."),
     ("parse", _MEASURE, "Parse one output of a benchmark and validate it."),
     ("darshan", _MEASURE, "Summarise a Darshan log, or show the differences of two."),

@@ -48,7 +48,7 @@ from iowatch.core import (
 from iowatch.output.report import escape_markdown
 from iowatch.site import system_file
 
-NoticeKind = Literal["finding", "session", "overdue", "digest"]
+NoticeKind = Literal["finding", "session", "overdue", "digest", "pulse"]
 
 
 @dataclass(frozen=True)

@@ -41,6 +41,7 @@ from iowatch.output.notice_channels import (
     UndeliveredError,
     deliver_notice,
 )
+from iowatch.output.pulse_notices import overdue_pulse_notices, stall_notices
 from iowatch.output.text.decisions import format_decision, format_updates
 from iowatch.output.text.findings import finding_line, finding_lines, remaining_change_lines
 from iowatch.session.faults import SessionFaults, assess_faults
@@ -88,6 +89,8 @@ def compose_notices(
     if sessions or not imports:
         notices += composer.overdue(sessions)
     notices += composer.digest(findings, sessions, imports)
+    notices += stall_notices(system, settings, now)
+    notices += overdue_pulse_notices(system, settings, now)
     return notices, reported_states
 
 
@@ -505,6 +508,28 @@ def send_notices(
         notices, states = compose_notices(history, system, settings, outbox.states, moment)
         outbox.take(notices, settings)
         outbox.states = states
+        outbox.expire(settings, moment)
+        outbox.save()
+        return [_send_waiting(outbox, channel, deliver) for channel in settings.channels]
+
+
+def send_stall_notices(
+    system: str, settings: NotifySettings, now: datetime | None = None, deliver: Deliver = deliver_notice
+) -> list[DeliveryReport]:
+    """Send the notices of stalls that are new, and all pending ones; the history is not opened.
+
+    Without a stall in the last days nothing is read or sent.
+
+    Raises:
+        InputError: the outbox is damaged.
+        MachineError: the outbox cannot be written.
+    """
+    moment = now or utc_now()
+    notices = stall_notices(system, settings, moment)
+    if not notices:
+        return []
+    with lock_outbox(system) as outbox:
+        outbox.take(notices, settings)
         outbox.expire(settings, moment)
         outbox.save()
         return [_send_waiting(outbox, channel, deliver) for channel in settings.channels]

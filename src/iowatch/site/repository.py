@@ -18,7 +18,7 @@ _ALLOWED = {".git", "README.md", "LICENSE"}
 # Lines of its template that have the title and the time zone.
 _TITLE, _ZONE = "title: iowatch\n", "timezone: UTC\n"
 # Words of ci/recipes for the directory of the site and the program.
-_SITE_DIRECTORY, _PROGRAM = "/srv/iowatch", "iowatch nightly"
+_SITE_DIRECTORY, _PROGRAM = "/srv/iowatch", re.compile(r"\biowatch (?=nightly |pulse )")
 
 
 def write_site(directory: Path, *, title: str | None = None, timezone: str | None = None) -> list[Path]:
@@ -121,6 +121,6 @@ def _with_program(recipe: str) -> str:
     lines = []
     for line in recipe.splitlines(keepends=True):
         if not line.startswith("#"):
-            line = line.replace(_PROGRAM, f"{program} nightly")
+            line = _PROGRAM.sub(lambda _: f"{program} ", line)
         lines.append(line)
     return "".join(lines)

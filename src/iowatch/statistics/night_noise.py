@@ -7,14 +7,15 @@ night averages the scatter within that night only; the night itself is drawn onc
 
 Residuals in units of the scatter of their series (the square root of a robust variance) are modelled as
 
-    z = B f + u,   f ~ N(0, 1) per common factor,   u ~ N(0, unique) per series,
+    z = B f + u,   u ~ N(0, unique) per series,
 
-where B are the leading eigenvectors of the robust correlation matrix, those whose eigenvalue exceeds what independent
+where f are the scores of common factors and B the leading eigenvectors of the robust correlation matrix, those whose eigenvalue exceeds what independent
 series would show (Marchenko and Pastur, Mathematics of the USSR-Sbornik 1, 1967). A swing that all series of a file
 system share in many nights is a common factor: it cancels where it looks like those of the past, and only so far.
-Distances from the factors are limited to 2.5 standard deviations (Huber, Annals of Mathematical Statistics 35, 1964),
-because single results of a shared file system are outliers in every tenth night, and the shift of a group must not be
-found in one of them.
+Swings are far larger in some nights than a normal distribution has them, so their prior is wide and they cancel nearly
+completely. Distances from the factors are limited to 1.5 standard deviations (Huber, Annals of Mathematical Statistics
+35, 1964), because single results of a shared file system are outliers in every tenth night, and the shift of a group
+must not be found in one of them. `bench/maintenance.py` measured both.
 """
 
 from __future__ import annotations
@@ -27,9 +28,12 @@ import numpy as np
 from iowatch.statistics.constants import Bools, Floats
 
 # Standard deviations to which distances from the common factors are limited.
-_LIMIT = 2.5
+_LIMIT = 1.5
 # Weight of "no correlation" in nights, for the correlation of two series.
 _PRIOR_NIGHTS = 20
+# Prior variance of the score of a common factor, whose usual variance is 1. With 4 a tenth fewer planted losses are
+# found, because larger swings look like losses.
+_SWING_VARIANCE = 100.0
 # An eigenvalue counts as a common factor if it exceeds the largest of independent series by this factor.
 _ABOVE_EDGE = 1.1
 # At most so many common factors, and one per so many series: more would follow single series.
@@ -65,6 +69,12 @@ class GroupScores:
         """Standard error of `loss`; infinite without information."""
         with np.errstate(divide="ignore"):
             return np.asarray(1 / np.sqrt(self.information))
+
+    @property
+    def strength(self) -> Floats:
+        """`loss` in standard errors; NaN without information."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.asarray(np.where(self.information > 0, self.score / np.sqrt(self.information), np.nan))
 
 
 @dataclass(frozen=True)
@@ -134,6 +144,11 @@ class NightNoise:
         z = residuals / self.scatter[:, None]
         return np.asarray(self._common_part(z, unique) * self.scatter[:, None])
 
+    def distances(self, residuals: Floats, unique: Floats) -> Floats:
+        """Distances from the common factors in standard deviations, not limited, shape (S, N)."""
+        z = residuals / self.scatter[:, None]
+        return np.asarray((z - self._common_part(z, unique)) / np.sqrt(unique)[:, None])
+
     def _common_part(self, z: Floats, unique: Floats) -> Floats:
         """Common factors times their scores, estimated with less weight of outliers; shape (S, N)."""
         is_measured = np.isfinite(z)
@@ -194,7 +209,7 @@ def _factor_precision(loadings: Floats, weights: Floats) -> Floats:
     """Inverse covariance of the factor scores of each night, shape (N, factors, factors)."""
     factors = loadings.shape[1]
     information = np.einsum("sk,sn,sl->nkl", loadings, weights, loadings, optimize=True)
-    return np.asarray(information + np.eye(factors))
+    return np.asarray(information + np.eye(factors) / _SWING_VARIANCE)
 
 
 def _factor_scores(loadings: Floats, weights: Floats, values: Floats) -> Floats:

@@ -191,8 +191,8 @@ def replay(tables: Sequence[Path], trials: int, losses: Sequence[float], setting
             rounds = float(np.mean([outcome.rounds for outcome in outcomes]))
             text = ""
             if loss == 1:
-                factors = [outcome.detectable or 0.0 for outcome in outcomes]
-                median = float(np.median(factors))
+                factors = sorted(outcome.detectable or 0.0 for outcome in outcomes)
+                median = factors[len(factors) // 2]
                 text = f"x{median:.2f}" if median else "nothing"
             print(
                 f"{of_system.name:8} {'x' + format(loss, 'g'):>6} {counts['not fit']:>8} {counts['fit']:>5} "

@@ -35,8 +35,8 @@ import scipy
 
 from iowatch.statistics.constants import Floats
 from iowatch.statistics.errors import StatisticsError
-from iowatch.statistics.night_noise import NightNoise, effective_nights
-from iowatch.statistics.panel_table import PanelSeries, PanelTable
+from iowatch.statistics.night_noise import GroupScores, NightNoise, effective_nights
+from iowatch.statistics.panel_table import PanelSeries, PanelTable, robust_scatter
 from iowatch.statistics.rules import Condition, format_conditions
 from iowatch.statistics.vocabulary import ParameterVocabulary
 
@@ -52,6 +52,9 @@ _MOST_GROUPS = 600
 # Quantile of the strength of a group that stands for its worst nights, and its least value: .95 and .99 find as much,
 # .99 with more false alarms (bench/maintenance.py).
 _WORST_NIGHTS, _LEAST_STRENGTH = 0.97, 1.0
+# Standard deviations to which the distance of a series from the common swing is limited: with 1.5 small losses of a
+# group are found in spite of outliers, with 8 large ones of few series.
+_LIMITS = (1.5, 8.0)
 # A series alone must fall so many times further than the furthest of all nights before, and so many scatters.
 _BEYOND, _LEAST_DEPTH = 1.25, 6.0
 # Nights with which that limit is twice as far.
@@ -231,18 +234,32 @@ class FitnessTest:
         """Learn noise, groups and their worst nights from the nights before."""
         self._residuals = table.logs - table.levels[:, :-1]
         self._levels = table.levels[:, -1]
-        self._noise = NightNoise.estimate(self._residuals, table.scatter)
+        self._noise = NightNoise.estimate(self._residuals, robust_scatter(self._residuals))
         self._fewest = min(self.settings.group, len(self.series))
         # The groups that are compared: those of enough series, the cheapest first.
         is_large = table.cover.sum(axis=1) >= self._fewest
         order = [int(i) for i in np.argsort(table.costs, kind="stable") if is_large[i]][:_MOST_GROUPS]
         self._cover = table.cover[order]
         self._rules: list[tuple[Condition, ...]] = [table.rules[i] for i in order]
-        limited = self._noise.limit_distances(self._residuals, self._noise.unique)
-        scores = self._noise.score_groups(limited, self._cover, self._noise.unique, self._fewest)
         # Of the nights in which at least one group was measured.
-        strength = scores.strength
+        strength = self._strength(self._residuals, self._noise.unique)
         self._past_strength = strength[:, np.isfinite(strength).any(axis=0)]
+
+    def _score(self, residuals: Floats, unique: Floats) -> list[GroupScores]:
+        """Scores of a loss of each group with each of the limits.
+
+        Args:
+            residuals: shape (S, N).
+        """
+        scores: list[GroupScores] = []
+        for limit in _LIMITS:
+            z = self._noise.limit_distances(residuals, unique, limit)
+            scores.append(self._noise.score_groups(z, self._cover, unique, self._fewest))
+        return scores
+
+    def _strength(self, residuals: Floats, unique: Floats) -> Floats:
+        """Strength of a loss of each group, with the first limit and then with the second, shape (2 * groups, N)."""
+        return np.vstack([scores.strength for scores in self._score(residuals, unique)])
 
     @property
     def nights(self) -> int:
@@ -340,7 +357,7 @@ class FitnessTest:
 
         Args:
             sign: -1 for losses, 1 for gains.
-            after: strength of a loss of each group after the event, shape (groups, columns).
+            after: from `_strength`, of the runs after the event, shape (2 * groups, columns).
         """
         strength = -sign * np.hstack([self._past_strength, after])
         is_scored = np.isfinite(strength)
@@ -358,11 +375,12 @@ class FitnessTest:
             sign: -1 for losses, 1 for gains.
             residuals: after the event, shape (S, 1).
         """
-        z = self._noise.limit_distances(residuals, unique)
-        scores = self._noise.score_groups(z, self._cover, unique, self._fewest)
-        ratios = self._ratios(sign, scores.strength)
+        scores_by_limit = self._score(residuals, unique)
+        strength = np.vstack([scores.strength for scores in scores_by_limit])
+        ratios = self._ratios(sign, strength)
         past = ratios[:-1]
-        best = self._strongest(sign, scores.strength[:, 0])
+        limit, best = divmod(self._strongest(sign, strength[:, 0]), len(self._cover))
+        scores = scores_by_limit[limit]
         distance = self._noise.distances(residuals, unique)[:, 0]
         is_inside = self._cover[best] > 0
         has_changed = sign * distance > np.where(is_inside, _INSIDE, _OUTSIDE)
@@ -377,35 +395,42 @@ class FitnessTest:
         )
 
     def _strongest(self, sign: int, strength: Floats) -> int:
-        """Position of the group with the largest ratio; of equal ones the cheapest, which is the first."""
+        """Row of the largest ratio among those of `_strength`; of equal groups the cheapest, which is the first."""
         with np.errstate(invalid="ignore"):
             worst = np.nanquantile(-sign * self._past_strength, _WORST_NIGHTS, axis=1)
         ratios = -sign * strength / np.maximum(worst, _LEAST_STRENGTH)
         return int(np.argmax(np.where(np.isfinite(ratios), ratios, -np.inf)))
 
     def _largest_losses(self, residuals: Floats, unique: Floats) -> Floats:
-        """Loss (natural logarithm) of each group that is not excluded; infinite where it was not measured.
+        """Loss (natural logarithm) of each group that is not excluded, infinite where it was not measured.
+
+        -inf for groups of which too few series can be compared.
 
         Args:
             residuals: after the event, shape (S, 1).
         """
         z = residuals / self._noise.scatter[:, None]
-        limited = self._noise.limit_distances(residuals, unique)
         # With and without the limit of distances: neither an outlier above nor the limit may hide a loss.
         whole = self._noise.score_groups(z, self._cover, unique, self._fewest)
-        robust = self._noise.score_groups(limited, self._cover, unique, self._fewest)
+        robust = self._score(residuals, unique)[0]
         losses = np.maximum(whole.loss, robust.loss)[:, 0]
         bounds = losses + self._error_quantiles() * robust.standard_error[:, 0]
-        return np.asarray(np.where(np.isfinite(bounds), bounds, np.inf))
+        bounds = np.where(np.isfinite(bounds), bounds, np.inf)
+        # New series, and those that were meant to become slower, need not be within the margin.
+        is_compared = np.isfinite(self._levels)
+        is_compared[list(self.expected_losses)] = False
+        is_needed = self._cover @ is_compared.astype(np.float64) >= self._fewest
+        return np.asarray(np.where(is_needed, bounds, -np.inf))
 
     def _error_quantiles(self) -> Floats:
         """Standard errors by which the loss of each group was estimated too low in some nights, shape (groups,).
 
         In a share of `missed` of the nights before, and not less than of normal noise with so many nights.
         """
-        quantiles = np.full(len(self._past_strength), np.inf)
-        has_nights = np.isfinite(self._past_strength).sum(axis=1) >= MIN_NIGHTS
-        quantiles[has_nights] = np.nanquantile(-self._past_strength[has_nights], 1 - self.settings.missed, axis=1)
+        past = self._past_strength[: len(self._cover)]
+        quantiles = np.full(len(past), np.inf)
+        has_nights = np.isfinite(past).sum(axis=1) >= MIN_NIGHTS
+        quantiles[has_nights] = np.nanquantile(-past[has_nights], 1 - self.settings.missed, axis=1)
         least = float(scipy.stats.t.ppf(1 - self.settings.missed, self.nights - 1))
         return np.maximum(quantiles, least)
 
@@ -504,9 +529,7 @@ class FitnessTest:
             shares_of_group: list[float] = []
             for loss in _POWER_LOSSES:
                 planted = nights - loss * self._cover[group][:, None]
-                z = self._noise.limit_distances(planted, unique)
-                scores = self._noise.score_groups(z, self._cover, unique, self._fewest)
-                shares_of_group.append(self._share_found(scores.strength, limit))
+                shares_of_group.append(self._share_found(self._strength(planted, unique), limit))
             shares.append(shares_of_group)
         medians = np.median(shares, axis=0)
         return PowerCurve(tuple(float(loss) for loss in _POWER_LOSSES), tuple(float(share) for share in medians))

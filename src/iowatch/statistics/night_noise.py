@@ -9,13 +9,12 @@ Residuals in units of the scatter of their series (the square root of a robust v
 
     z = B f + u,   u ~ N(0, unique) per series,
 
-where f are the scores of common factors and B the leading eigenvectors of the robust correlation matrix, those whose eigenvalue exceeds what independent
-series would show (Marchenko and Pastur, Mathematics of the USSR-Sbornik 1, 1967). A swing that all series of a file
-system share in many nights is a common factor: it cancels where it looks like those of the past, and only so far.
-Swings are far larger in some nights than a normal distribution has them, so their prior is wide and they cancel nearly
-completely. Distances from the factors are limited to 1.5 standard deviations (Huber, Annals of Mathematical Statistics
-35, 1964), because single results of a shared file system are outliers in every tenth night, and the shift of a group
-must not be found in one of them. `bench/maintenance.py` measured both.
+where f are the scores of common factors and B the leading eigenvectors of the robust correlation matrix: those whose
+eigenvalue exceeds what independent series would show (Marchenko and Pastur, Mathematics of the USSR-Sbornik 1, 1967).
+A swing that all series of a file system share in many nights is a common factor, and cancels as far as it looks like
+those of the past. Some nights swing far more than a normal distribution allows, so the prior of the scores is wide.
+Distances from the factors are limited (Huber, Annals of Mathematical Statistics 35, 1964), because single results of a
+shared file system are outliers in every tenth night, and the shift of a group must not be found in one of them.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ import numpy as np
 
 from iowatch.statistics.constants import Bools, Floats
 
-# Standard deviations to which distances from the common factors are limited.
+# Standard deviations from which on distances from the common factors have less weight in the scores of factors.
 _LIMIT = 1.5
 # Weight of "no correlation" in nights, for the correlation of two series.
 _PRIOR_NIGHTS = 20
@@ -127,17 +126,18 @@ class NightNoise:
         removable = np.minimum(within, _MOST_WITHIN * self.unique)
         return np.asarray(self.unique - removable * (1 - 1 / np.maximum(repetitions, 1)))
 
-    def limit_distances(self, residuals: Floats, unique: Floats) -> Floats:
+    def limit_distances(self, residuals: Floats, unique: Floats, limit: float) -> Floats:
         """Residuals whose distances from the common factors are limited, in units of the scatter, shape (S, N).
 
         Args:
             residuals: as in `estimate`, shape (S, N).
             unique: from `unique_after`, shape (S,).
+            limit: in standard deviations.
         """
         z = residuals / self.scatter[:, None]
         common = self._common_part(z, unique)
         deviation = np.sqrt(unique)[:, None]
-        return np.asarray(common + deviation * np.clip((z - common) / deviation, -_LIMIT, _LIMIT))
+        return np.asarray(common + deviation * np.clip((z - common) / deviation, -limit, limit))
 
     def common_swing(self, residuals: Floats, unique: Floats) -> Floats:
         """Part of the residuals (natural logarithm) that looks like shared swings of earlier nights, shape (S, N)."""

@@ -271,6 +271,10 @@ class FitnessTest:
         """Whether the nights before suffice for a decision."""
         return self.nights >= MIN_NIGHTS
 
+    def level(self, position: int) -> float:
+        """Natural logarithm of the performance of a series before the event; NaN with too few nights."""
+        return math.nan if self._table is None else float(self._levels[position])
+
     def record(self, position: int, log_value: float) -> None:
         """Add a run.
 
@@ -361,12 +365,19 @@ class FitnessTest:
         """
         strength = -sign * np.hstack([self._past_strength, after])
         is_scored = np.isfinite(strength)
-        # Groups that are measured in few nights have no worst nights; they compare with nothing.
-        has_nights = is_scored[:, : self._past_strength.shape[1]].sum(axis=1) >= MIN_NIGHTS
-        worst = np.full(len(strength), np.inf)
-        worst[has_nights] = np.nanquantile(strength[has_nights], _WORST_NIGHTS, axis=1)
-        ratios = np.where(is_scored, strength / np.maximum(worst, _LEAST_STRENGTH)[:, None], -np.inf)
+        ratios = np.where(is_scored, strength / self._worst_nights(strength)[:, None], -np.inf)
         return np.asarray(ratios.max(axis=0))
+
+    def _worst_nights(self, strength: Floats) -> Floats:
+        """Strength of each group in its worst nights, infinite for one that few nights measured.
+
+        Args:
+            strength: shape (2 * groups, nights).
+        """
+        worst = np.full(len(strength), np.inf)
+        has_nights = np.isfinite(strength).sum(axis=1) >= MIN_NIGHTS
+        worst[has_nights] = np.nanquantile(strength[has_nights], _WORST_NIGHTS, axis=1)
+        return np.maximum(worst, _LEAST_STRENGTH)
 
     def _assess_group(self, sign: int, residuals: Floats, unique: Floats) -> GroupFitness:
         """The group that changed most, compared with its worst nights.
@@ -396,9 +407,7 @@ class FitnessTest:
 
     def _strongest(self, sign: int, strength: Floats) -> int:
         """Row of the largest ratio among those of `_strength`; of equal groups the cheapest, which is the first."""
-        with np.errstate(invalid="ignore"):
-            worst = np.nanquantile(-sign * self._past_strength, _WORST_NIGHTS, axis=1)
-        ratios = -sign * strength / np.maximum(worst, _LEAST_STRENGTH)
+        ratios = -sign * strength / self._worst_nights(-sign * self._past_strength)
         return int(np.argmax(np.where(np.isfinite(ratios), ratios, -np.inf)))
 
     def _largest_losses(self, residuals: Floats, unique: Floats) -> Floats:
@@ -536,9 +545,7 @@ class FitnessTest:
 
     def _share_found(self, strength: Floats, limit: float) -> float:
         """Share of nights in which a group exceeds the limit; `strength` as in `_ratios`."""
-        with np.errstate(invalid="ignore"):
-            worst = np.nanquantile(self._past_strength, _WORST_NIGHTS, axis=1)
-        ratios = strength / np.maximum(worst, _LEAST_STRENGTH)[:, None]
+        ratios = strength / self._worst_nights(self._past_strength)[:, None]
         return float(np.mean(np.where(np.isfinite(ratios), ratios, -np.inf).max(axis=0) > limit))
 
     def detectable_loss(self) -> float | None:

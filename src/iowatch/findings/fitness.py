@@ -294,6 +294,18 @@ class FitnessComparison:
         self._after[position].append(value)
         self._test.record(position, METRICS[self.rows[position].metric].sign * math.log(value))
 
+    def record_night(self, history: History, started_s: int) -> None:
+        """Add the observations of a session of the suite itself; a run and its retest are one.
+
+        Args:
+            started_s: of the session, epoch seconds; nothing is newer than its results.
+        """
+        observations = load_observations(history, self.rows, since=started_s)
+        for position, row in enumerate(self.rows):
+            values = headline_values(row, observations[row.id])
+            if len(values):
+                self.record_value(position, float(values[0]))
+
     def information_by_run(self) -> dict[RunKey, float]:
         """How much a further run of each run that was compared adds to the precision of its series together."""
         information: dict[RunKey, float] = defaultdict(float)

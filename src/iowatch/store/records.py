@@ -111,7 +111,7 @@ class SessionRow:
 
     @property
     def is_interleaved(self) -> bool:
-        """Whether it repeats some cases and is no run of its suite: an A/B or interference run, or after a maintenance."""
+        """Whether it repeats some cases, and is no run of its suite: A/B, interference, or after a maintenance."""
         facts = self.facts
         return facts.ab_run is not None or facts.maintenance is not None or bool(facts.interference)
 

@@ -88,7 +88,7 @@ def evidence_lines(assessment: FitnessAssessment) -> Iterator[str]:
         factor = format_factor(assessment.common_swing)
         yield f"Taken out: a common swing of {factor}, as nights before have had it"
     if assessment.decision == "undecided" and not assessment.repeating_helps:
-        yield "More runs now would not decide, because the noise is that of nights: `iowatch nightly` adds another night"
+        yield "More runs now would not decide, because nights differ: `iowatch nightly` adds another one"
 
 
 def group_lines(group: ChangedGroup | None) -> Iterator[str]:

@@ -43,6 +43,8 @@ ExpectedDirection = Literal["improvement", "loss"]
 ExpectationState = Literal["received", "not received", "open", "no series"]
 # A slow node was slow in this share of its runs, and in this number.
 _SLOW_SHARE, _LEAST_SLOW_RUNS = 0.5, 2
+# Natural logarithm of the largest change that is stated.
+_MOST_LOG_GAIN = 50.0
 
 
 @dataclass(frozen=True)
@@ -269,7 +271,7 @@ class FitnessComparison:
             steps: list[tuple[float, float]] = []
             if row.id in detections:
                 for change in detections[row.id].changes:
-                    if change.time < period.end:
+                    if change.time < period.end and not change.suspected:
                         steps.append((change.time, metric.log_gain(change.ratio)))
             times, logs = points[row.id].time[is_positive], metric.sign * np.log(values[is_positive])
             series.append(PanelSeries(times, logs, series_parameters(row), tuple(steps)))
@@ -348,7 +350,7 @@ class FitnessComparison:
             largest_possible_loss=-math.expm1(-loss) if math.isfinite(loss) else None,
             least_certain=fitness.least_certain,
             detectable=None if detectable is None else -math.expm1(-detectable),
-            common_swing=math.exp(fitness.common_swing),
+            common_swing=_gain(fitness.common_swing),
             repeating_helps=fitness.repeating_helps,
             expectations=tuple(self._expectation_result(one, fitness) for one in self.expectations),
             slow_nodes=slow_nodes,
@@ -412,8 +414,8 @@ class FitnessComparison:
         return ChangedGroup(
             direction=direction,
             members=tuple(names[position] for position in sorted(members)),
-            gain=math.exp(group.log_gain),
-            interval=(math.exp(group.log_gain - error), math.exp(group.log_gain + error)),
+            gain=_gain(group.log_gain),
+            interval=(_gain(group.log_gain - error), _gain(group.log_gain + error)),
             explanation=explain_changes(responses, vocabulary=CASE_PARAMETERS),
             layer=find_moved_layer(layer_series),
             decides=group.decides,
@@ -454,7 +456,12 @@ class FitnessComparison:
 
 
 def _finite_gain(log_gain: float) -> float | None:
-    return math.exp(log_gain) if math.isfinite(log_gain) else None
+    return _gain(log_gain) if math.isfinite(log_gain) else None
+
+
+def _gain(log_gain: float) -> float:
+    """The factor of a change; that of one which was hardly measured is limited, so that it is a number."""
+    return math.exp(max(-_MOST_LOG_GAIN, min(log_gain, _MOST_LOG_GAIN)))
 
 
 def _slow_nodes(runs: Iterable[RunRow]) -> tuple[SlowNodeAfter, ...]:

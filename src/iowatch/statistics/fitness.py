@@ -336,7 +336,7 @@ class FitnessTest:
     ) -> tuple[FitnessDecision, FitnessReason]:
         """What all series show; nothing before the first look."""
         measured = [len(values) for values in self._values if values]
-        if min(measured) < self.settings.first_look:
+        if np.median(measured) < self.settings.first_look:
             return "undecided", "open"
         # A series alone is looked at first: a group may be within the margin although one of its series is not.
         if fell_alone:
@@ -533,20 +533,18 @@ class FitnessTest:
         nights = self._nights_of_power(unique)
         past = self._ratios(-1, self._past_strength[:, :0])
         limit = rank_limit(past, effective_nights(past), self.settings.false_alarm)
+        worst = self._worst_nights(self._past_strength)[:, None]
         shares: list[list[float]] = []
         for group in self._groups_of_power():
             shares_of_group: list[float] = []
             for loss in _POWER_LOSSES:
                 planted = nights - loss * self._cover[group][:, None]
-                shares_of_group.append(self._share_found(self._strength(planted, unique), limit))
+                ratios = self._strength(planted, unique) / worst
+                largest = np.where(np.isfinite(ratios), ratios, -np.inf).max(axis=0)
+                shares_of_group.append(float(np.mean(largest > limit)))
             shares.append(shares_of_group)
         medians = np.median(shares, axis=0)
         return PowerCurve(tuple(float(loss) for loss in _POWER_LOSSES), tuple(float(share) for share in medians))
-
-    def _share_found(self, strength: Floats, limit: float) -> float:
-        """Share of nights in which a group exceeds the limit; `strength` as in `_ratios`."""
-        ratios = strength / self._worst_nights(self._past_strength)[:, None]
-        return float(np.mean(np.where(np.isfinite(ratios), ratios, -np.inf).max(axis=0) > limit))
 
     def detectable_loss(self) -> float | None:
         """Loss (natural logarithm) of a small group that is found with a probability of 1 - `missed`.

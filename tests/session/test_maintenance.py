@@ -211,7 +211,6 @@ def test_expected_loss_is_no_fault(nights: History, fake: FakeReframe, cli: Cli)
 
 def test_run_that_fails_now_is_not_fit(nights: History, fake: FakeReframe, cli: Cli) -> None:
     begin(cli)
-    fake.failing = ("benchio:api=posix,file=per-process",)
     fake.failing = (load_suite("tiny")[0].run_name,)
     done = end(cli)
     assert done.exit_code == 1, done.output
@@ -256,6 +255,17 @@ def test_maintenance_of_two_days_has_both_in_the_calendar(
     maintenance.end_maintenance(record)
     (event,) = [event for event in events.load_events("local") if event.date == record.first_day]
     assert (event.kind, event.title, event.until) == ("maintenance", "maintenance", tomorrow.date())
+
+
+def test_event_that_a_person_removed_gets_no_end(var: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("IOWATCH_SITE", str(tmp_path / "site"))
+    first = dt.date(2026, 5, 12)
+    event = events.add_event("local", {"date": first, "kind": "maintenance", "title": "x"})
+    other = event.model_copy(update={"title": "y"})
+    assert events.set_event_end("local", other, first) is None
+    with pytest.raises(InputError, match="is before"):
+        events.set_event_end("local", event, first - dt.timedelta(days=1))
+    assert [found.until for found in events.load_events("local") if found.title == "x"] == [None]
 
 
 def test_end_needs_a_maintenance_or_a_baseline(nights: History, fake: FakeReframe, cli: Cli) -> None:

@@ -474,6 +474,9 @@ def _slow_nodes(runs: Iterable[RunRow]) -> tuple[SlowNodeAfter, ...]:
         for times in run.facts.node_times.values():
             names.update(times.names)
             for node in slow_nodes_of_run(times):
+                # Of two nodes it is not known which one is not as it should be.
+                if node.other is not None:
+                    continue
                 slow[node.node] = max(node.ratio, slow.get(node.node, 0.0))
         for name in names:
             used[name] += 1

@@ -110,12 +110,16 @@ def fake(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, var: Path) -> FakeRefr
     return made
 
 
-def store_night(history: History, started_s: int, seed: int, levels: dict[str, float] | None = None) -> str:
-    """One night of `tiny`; returns its session."""
+def store_night(
+    history: History, started_s: int, seed: int, levels: dict[str, float] | None = None, last_wall_s: float = 2.0
+) -> str:
+    """One night of `tiny`, whose last case takes so many seconds; returns its session."""
     runs: list[RunRecord] = []
-    for number, case in enumerate(load_suite("tiny")):
+    cases = load_suite("tiny")
+    for number, case in enumerate(cases):
         output = output_of(case, levels or {"write": 1000.0, "read": 2000.0}, 100 * seed + number)
-        runs.append(build_run(name=case.run_name, started_at=started_s + number, output=output, wall_s=2.0))
+        wall_s = last_wall_s if case is cases[-1] else 2.0
+        runs.append(build_run(name=case.run_name, started_at=started_s + number, output=output, wall_s=wall_s))
     uuid = f"night-{seed}"
     store_session(history, build_session(uuid, suite="tiny", started_at=started_s), runs, duration_s=60)
     return uuid
@@ -278,14 +282,15 @@ def test_end_needs_a_maintenance_or_a_baseline(nights: History, fake: FakeRefram
     assert json.loads(done.stdout)["assessment"]["nights"] in range(20, 27)
 
 
-def test_cheap_runs_come_first_and_others_are_named_when_time_is_short(
-    nights: History, fake: FakeReframe, cli: Cli
-) -> None:
+def test_runs_without_time_are_named(nights: History, fake: FakeReframe, cli: Cli) -> None:
+    store_night(nights, int(utc_now().timestamp()) - DAY_S // 2, 77, last_wall_s=500.0)
     begin(cli)
-    # Each run takes 2 s by the last nights: two of three fit into 5 s.
-    done = end(cli, "--minutes", 5 / 60)
+    # By the last nights two runs take 2 s each and one 500 s.
+    done = end(cli, "--minutes", 1)
+    last = load_suite("tiny")[-1].run_name
     assert len(fake.starts[0]) == 2
-    assert "Not measured, no time:" in done.stdout
+    assert not any(last in names for names in fake.starts)
+    assert f"Not measured, no time:\n  {last}\n" in done.stdout
 
 
 def test_damaged_record_is_reported(var: Path) -> None:
@@ -319,17 +324,19 @@ def test_first_night_after_a_maintenance_says_whether_the_system_is_fit(
     nights: History, fake: FakeReframe, level: float, decision: str
 ) -> None:
     now_s = int(utc_now().timestamp())
-    yesterday = utc_now().date() - dt.timedelta(days=1)
-    events.add_event("local", {"date": yesterday, "kind": "maintenance", "title": "new disks"})
+    # A maintenance is over at noon of its day: the last such noon is between the last night and this one.
+    day = (utc_now() - dt.timedelta(hours=12, minutes=2)).date()
+    event = events.add_event("local", {"date": day, "kind": "maintenance", "title": "new disks"})
     uuid = store_night(nights, now_s - 60, 99, {"write": level, "read": 2000.0})
     verdict = assess_session(nights, _summary(uuid))
     assert verdict.maintenance is not None
     assert verdict.maintenance.assessment.decision == decision
-    # The nights of the day itself are neither before nor after: 45 without the last one, and five without a level.
-    assert verdict.maintenance.assessment.nights == NIGHTS - 1 - 5
-    problem = f"not fit after the maintenance of {yesterday} (new disks)"
+    # A night of the day itself is neither before nor after; the first five nights have no level before them.
+    before = sum(now_s - night * DAY_S < event.start for night in range(1, NIGHTS + 1))
+    assert verdict.maintenance.assessment.nights == before - 5
+    problem = f"not fit after the maintenance of {day} (new disks)"
     assert (problem in verdict.problems) == (decision == "not fit")
-    assert f"after the maintenance of {yesterday} (new disks): local is {decision}" in change_lines(verdict)
+    assert f"after the maintenance of {day} (new disks): local is {decision}" in change_lines(verdict)
     assert verdict_document(verdict)["maintenance"]["decision"] == decision
     # The second night is no first one.
     later = store_night(nights, now_s, 100)

@@ -88,10 +88,11 @@ def test_loss_of_a_group_is_found_and_explained(loss: float) -> None:
     before, after = simulate(Noise(), 60, 4, seed=1)
     after[WRITES] += math.log(loss)
     fitness = assess(make_test(before), after)
-    assert (fitness.decision, fitness.reason) == ("not fit", "series" if fitness.fell_alone else "group")
+    assert (fitness.decision, fitness.reason) == ("not fit", "group")
     assert fitness.lower is not None
     assert fitness.lower.rule == "with operation = write"
     assert set(fitness.lower.members) == set(WRITES)
+    assert math.exp(fitness.lower.log_gain) == pytest.approx(loss, rel=0.05)
     assert [fitness.series[i].state for i in range(12)] == ["lower"] * 6 + [s.state for s in fitness.series[6:]]
 
 

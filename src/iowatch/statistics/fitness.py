@@ -340,7 +340,8 @@ class FitnessTest:
             return "undecided", "open"
         # A series alone is looked at first: a group may be within the margin although one of its series is not.
         if fell_alone:
-            return "not fit", "series"
+            is_group = lower.decides and len(lower.members) >= self._fewest
+            return "not fit", "group" if is_group else "series"
         # A difference within the margin is no reason against "fit".
         if bool((bounds < self.settings.log_margin).all()):
             return "fit", "margin"
@@ -391,15 +392,17 @@ class FitnessTest:
         ratios = self._ratios(sign, strength)
         past = ratios[:-1]
         limit, best = divmod(self._strongest(sign, strength[:, 0]), len(self._cover))
-        scores = scores_by_limit[limit]
+        error = scores_by_limit[limit].standard_error[best, 0]
+        # The limits are for the decision; the size is that of the whole change.
+        whole = self._noise.score_groups(residuals / self._noise.scatter[:, None], self._cover, unique, self._fewest)
         distance = self._noise.distances(residuals, unique)[:, 0]
         is_inside = self._cover[best] > 0
         has_changed = sign * distance > np.where(is_inside, _INSIDE, _OUTSIDE)
         return GroupFitness(
             rule=format_conditions(self._rules[best], self.vocabulary),
             members=tuple(int(i) for i in np.flatnonzero(has_changed)),
-            log_gain=-float(scores.loss[best, 0]),
-            standard_error=float(scores.standard_error[best, 0]),
+            log_gain=-float(whole.loss[best, 0]),
+            standard_error=float(error),
             ratio=float(ratios[-1]),
             limit=rank_limit(past, effective_nights(past), self.settings.false_alarm),
             nights_alike=int((past >= ratios[-1]).sum()),

@@ -26,6 +26,7 @@ BY_HAND = (
     "statistics/panels_fresh",
 )
 SHORT = {
+    "maintenance": ("replay", "--trials", "10"),
     "statistics/detect_added": ("--series", "10"),
     "systems": ("--systems", "2", "--series", "40", "--years", "1", "--settling", "2", "--sessions", "2"),
 }

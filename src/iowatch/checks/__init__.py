@@ -15,6 +15,8 @@ if TYPE_CHECKING:
         AB_RUN_PARAMETER,
         ORDER_VARIABLE,
         OVERHEAD_PAIRS,
+        REPEATED_PARAMETER,
+        REPEATED_SIDE,
         RETEST,
         UNMONITORED_PARAMETERS,
         CheckTurn,

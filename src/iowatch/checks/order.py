@@ -30,12 +30,17 @@ OVERHEAD_CASE_VARIABLE = "IOWATCH_OVERHEAD_CASE"
 # Pairs of a start without and a start with Darshan that measure its overhead.
 OVERHEAD_PAIRS = 5
 RETEST = "retest"
-# Sides of an A/B run in names of runs: the first stack named is A.
-_TURN_LETTERS = {"left": "A", "right": "B"}
-# Case parameters of turns, whose series are not monitored: that of A/B runs, and those of experiments.
-AB_RUN_PARAMETER = "ab_run"
+# Side of the runs that are repeated after a maintenance.
+REPEATED_SIDE = "repeated"
+# Sides in names of runs: the first stack named of an A/B run is A, repeated runs have the letter R.
+_TURN_LETTERS = {"left": "A", "right": "B", REPEATED_SIDE: "R"}
+# Case parameters of turns, whose series are not monitored: that of A/B runs, that of runs which a session repeats after
+# a maintenance, and those of experiments.
+AB_RUN_PARAMETER, REPEATED_PARAMETER = "ab_run", "repeated"
 UNMONITORED_PARAMETERS = plugins.Registry(
-    plugins.UnmonitoredParameter, (plugins.UnmonitoredParameter(AB_RUN_PARAMETER),), file=""
+    plugins.UnmonitoredParameter,
+    (plugins.UnmonitoredParameter(AB_RUN_PARAMETER), plugins.UnmonitoredParameter(REPEATED_PARAMETER)),
+    file="",
 )
 
 
@@ -45,7 +50,7 @@ class CheckTurn:
 
     Attributes:
         pair: from 1; 0 is a warm-up.
-        side: `left` or `right` of an A/B run, or the level of an interference run.
+        side: `left` or `right` of an A/B run, the level of an interference run, or `repeated` after a maintenance.
         stack: of this side.
         parameters: case parameters of its runs, which give them series of their own.
     """
@@ -251,7 +256,7 @@ def _read_order_once(path: str) -> RunOrder:
 
 
 def turn_run_name(name: str, facts: Mapping[str, Any]) -> str:
-    """Return the run name of a case that runs more than once in a session: `ior:write#7A`, `#7L2`, `#retest`."""
+    """Return the run name of a case that runs more than once in a session: `ior:write#7A`, `#7L2`, `#7R`, `#retest`."""
     if "pair" in facts:
         letter = _TURN_LETTERS.get(facts["side"]) or f"L{facts['side']}"
         return f"{name}#{facts['pair']}{letter}"

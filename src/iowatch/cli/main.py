@@ -32,6 +32,7 @@ _SUITE_COMMANDS = (
     ("findings", _NIGHT, "What changed, since when, and what the changed cases share."),
     ("review", _NIGHT, "Decide about findings and lost runs."),
     ("event", _NIGHT, "List or record events of a machine."),
+    ("maintenance", _NIGHT, "Decide after a maintenance whether the system is as fast as before."),
     ("dashboard", _NIGHT, "Build or serve the dashboard."),
     ("notify", _NIGHT, "Send notices about findings: chat, mail, issue."),
     ("init", _SITE, "Write the repository of a site."),

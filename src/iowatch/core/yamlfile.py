@@ -611,15 +611,11 @@ def append_entries(
         MachineError: the file cannot be written.
     """
     # Imported here: only commands that write such files need it.
-    from ruamel.yaml import YAML
     from ruamel.yaml.comments import CommentedMap, CommentedSeq
 
     stated = [_without_empty_fields(entry) for entry in entries]
     validated = [_validate_entry(entry, model, name) for entry in stated]
-    editor = YAML(typ="rt")
-    editor.preserve_quotes = True
-    editor.width = 110
-    editor.indent(mapping=2, sequence=4, offset=2)
+    editor = _comment_keeping_editor()
     with files.exclusive_file_lock(path):
         # Whether an entry may be added depends on the others, which are known from here on.
         added = [pair for pair in zip(stated, validated, strict=True) if may_add(pair[1])]
@@ -631,15 +627,66 @@ def append_entries(
         if document.get(key) is None:
             document[key] = CommentedSeq()
         document[key].extend(CommentedMap(fields) for fields, _ in added)
-        text = io.StringIO()
-        editor.dump(document, text)
-        # No command could read such a file again.
-        excess = _find_excess(text.getvalue())
-        if excess is not None:
-            mark, description = excess
-            raise InputError(f"{path}:{mark.line + 1}: {description}; expected at most {_LIMITS}")
-        files.write_atomically(path, text.getvalue())
+        _write_document(path, editor, document)
     return [entry for _, entry in added]
+
+
+def update_entry(
+    path: Path,
+    key: str,
+    is_meant: Callable[[Closed], bool],
+    fields: Mapping[str, Any],
+    model: type[Closed],
+    *,
+    name: str,
+) -> Closed | None:
+    """Set fields of the last entry of the list `key` of a file that is meant; comments are kept.
+
+    Args:
+        is_meant: called for each entry while the file is locked.
+        name: name of the entry in messages.
+
+    Returns:
+        The changed entry; None if no entry is meant.
+
+    Raises:
+        InputError: an entry violates the schema, also after the change; nothing is written.
+        MachineError: the file cannot be written.
+    """
+    editor = _comment_keeping_editor()
+    with files.exclusive_file_lock(path):
+        document = editor.load(path.read_text(encoding="utf-8-sig")) if path.exists() else None
+        entries = (document or {}).get(key) or []
+        for entry in reversed(entries):
+            if not is_meant(_validate_entry(dict(entry), model, name)):
+                continue
+            changed = _validate_entry({**entry, **fields}, model, name)
+            entry.update(fields)
+            _write_document(path, editor, document)
+            return changed
+    return None
+
+
+def _comment_keeping_editor() -> Any:
+    """A reader and writer of YAML that keeps comments and quotes."""
+    from ruamel.yaml import YAML
+
+    editor = YAML(typ="rt")
+    editor.preserve_quotes = True
+    editor.width = 110
+    editor.indent(mapping=2, sequence=4, offset=2)
+    return editor
+
+
+def _write_document(path: Path, editor: Any, document: Any) -> None:
+    """Write an edited document, unless no command could read it again."""
+    text = io.StringIO()
+    editor.dump(document, text)
+    excess = _find_excess(text.getvalue())
+    if excess is not None:
+        mark, description = excess
+        raise InputError(f"{path}:{mark.line + 1}: {description}; expected at most {_LIMITS}")
+    files.write_atomically(path, text.getvalue())
 
 
 def _without_empty_fields(entry: Mapping[str, Any]) -> dict[str, Any]:

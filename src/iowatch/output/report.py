@@ -27,6 +27,7 @@ from iowatch.core import (
     make_table,
 )
 from iowatch.output.text.findings import remaining_change_lines, verdict_finding_line, verdict_finding_text
+from iowatch.output.text.fitness import evidence_lines, group_lines
 from iowatch.output.text.problems import describe_run, lacking_run_sections
 from iowatch.output.text.sessions import format_extent, format_node_difference, format_saturation, format_slow_nodes
 from iowatch.output.text.verdict import (
@@ -36,6 +37,7 @@ from iowatch.output.text.verdict import (
     format_published,
     format_ratio_to_usual,
     format_retested_run,
+    maintenance_sentence,
     newest_session_line,
 )
 from iowatch.session.coverage import MissingRun
@@ -296,6 +298,11 @@ def change_lines(verdict: Verdict) -> str:
     newest = newest_session_line(verdict)
     if newest and verdict.extent.is_assessed:
         lines.append(f"  this session: {newest}")
+    if verdict.maintenance is not None:
+        lines.append(f"  {maintenance_sentence(verdict)}")
+        lines += [f"    {line}" for line in evidence_lines(verdict.maintenance.assessment)]
+        if verdict.maintenance.assessment.decision == "not fit":
+            lines += [f"    {line}" for line in group_lines(verdict.maintenance.assessment.lower)]
     if verdict.saturated:
         text = format_saturation([run.pressure_percent for run in verdict.saturated])
         lines.append(f"  {text}: {len(verdict.saturated)} of {format_count(verdict.run_count, 'run')}")

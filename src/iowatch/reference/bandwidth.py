@@ -384,8 +384,8 @@ KNOWN_PARAMETERS = (
     "directories", "distribution", "file", "file_system", "files", "files_per_directory", "fill", "filter",
     "filter_level",
     "global_size", "hints", "instances", "layout", "local_size", "memory", "mode", "nodes", "nonblocking",
-    "particles", "pattern", "ranks", "read_bytes", "reorder", "row_bytes", "rows", "scaling", "segments", "set",
-    "steps", "stonewall_s", "stripe_bytes", "stripe_count", "striping", "subfiling", "sync", "total_bytes",
+    "particles", "pattern", "ranks", "read_bytes", "reorder", "repeated", "row_bytes", "rows", "scaling", "segments",
+    "set", "steps", "stonewall_s", "stripe_bytes", "stripe_count", "striping", "subfiling", "sync", "total_bytes",
     "transfer_bytes", "unlimited", "verify", "vfd", "victim", "workflow", "workload", "write_bytes",
 )  # fmt: skip
 # In the form of performance variables: `_` for every blank and hyphen.

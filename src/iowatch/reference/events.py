@@ -19,6 +19,7 @@ from iowatch.core.yamlfile import (
     read_system_file,
     read_valid_entries,
     require_system_name,
+    update_entry,
 )
 from iowatch.reference.days import check_event_day
 from iowatch.site import system_names, system_zone
@@ -179,6 +180,23 @@ def add_event(system: str, entry: dict[str, Any]) -> Event:
     load_events(system)
     fields = {field: value for field, value in entry.items() if value}
     return append_entry(event_file_path(system), system, "events", fields, Event, name=f"event of '{system}'")
+
+
+def set_event_end(system: str, event: Event, until: dt.date) -> Event | None:
+    """Set the last day of an event in the file of the site; None if the file no longer has it.
+
+    Args:
+        event: as it was recorded.
+
+    Raises:
+        InputError: the day is before the first one, or the file is damaged.
+    """
+
+    def is_meant(entry: Event) -> bool:
+        return (entry.date, entry.kind, entry.title) == (event.date, event.kind, event.title)
+
+    name = f"event of '{system}'"
+    return update_entry(event_file_path(system), "events", is_meant, {"until": until}, Event, name=name)
 
 
 def require_known_system(system: str, systems_in_history: Callable[[], Iterable[str]]) -> None:

@@ -36,16 +36,19 @@ from iowatch.findings import (
     outside_results,
     update_findings,
 )
+from iowatch.findings.fitness import BaselinePeriod, FitnessAssessment, FitnessComparison
 from iowatch.reference import PublishedFigure, bandwidth, published_counts, skipped_entries
 from iowatch.session import conditions, fact_comparison
 from iowatch.session.continuity import lost_session_problems
 from iowatch.session.coverage import MissingRun, assess_coverage
 from iowatch.session.headlines import HeadlineResult, assess_headlines
+from iowatch.session.maintenance import maintenance_before
 from iowatch.session.missing_reasons import reasons_of_failures, recorded_losses
 from iowatch.session.plan import UnavailableCase
 from iowatch.session.run import SessionSummary
 from iowatch.session.schedule import suggest_schedule
 from iowatch.site import NightlySchedule, suite_on_system
+from iowatch.statistics.fitness import FitnessSettings
 from iowatch.store import History, NewestSessionReport, OutsideResult, RunRow, SeriesRow, SessionFacts, SessionRow
 
 # Exception of ReFrame for a value outside its reference.
@@ -121,6 +124,19 @@ class RetestedRun:
 
 
 @dataclass(frozen=True)
+class NightAfterMaintenance:
+    """The first night after a maintenance in the calendar.
+
+    Attributes:
+        title, day: of the event; the day is its first one (ISO).
+    """
+
+    title: str
+    day: str
+    assessment: FitnessAssessment
+
+
+@dataclass(frozen=True)
 class Verdict:
     """The verdict on a session; `iowatch.output.text.verdict` has its sentences and its JSON document.
 
@@ -147,6 +163,8 @@ class Verdict:
         problems: other reasons for exit code 1, one sentence each.
         published: what papers measured with like cases.
         next_step: in the first sessions what starts the next ones every night.
+        maintenance: whether the system is as fast as before a maintenance in the calendar; None without one since the
+            last session.
     """
 
     session: str
@@ -183,6 +201,7 @@ class Verdict:
     install_commands: tuple[str, ...] = ()
     published: tuple[PublishedFigure, ...] = ()
     next_step: NightlySchedule | None = None
+    maintenance: NightAfterMaintenance | None = None
     differing_nodes: tuple[DifferingNodes, ...] = ()
 
     @property
@@ -242,6 +261,9 @@ def assess_session(history: History, summary: SessionSummary) -> Verdict:
         *fact_comparison.fact_problems(session.system, fact_differences),
         *_damaged_file_problems(session.started_at // DAY_S),
     ]
+    maintenance = assess_night_after_maintenance(history, session, runs)
+    if maintenance is not None and maintenance.assessment.decision == "not fit":
+        problems.append(f"not fit after the maintenance of {maintenance.day} ({maintenance.title})")
     headlines = assess_headlines(history, session, runs, set(history.expected(session.uuid)))
     # The update of the findings has added its facts.
     updated_session = history.session(session.uuid)
@@ -280,8 +302,28 @@ def assess_session(history: History, summary: SessionSummary) -> Verdict:
         problems=_store_problems(history, session, problems),
         published=headlines.published,
         next_step=suggest_schedule(history, session),
+        maintenance=maintenance,
         differing_nodes=_differing_nodes(runs),
     )
+
+
+def assess_night_after_maintenance(
+    history: History, session: SessionRow, runs: Sequence[RunRow]
+) -> NightAfterMaintenance | None:
+    """Whether the results of a session are as good as those before a maintenance; None without one since the last.
+
+    Nothing is measured for it: each series has one value, a retested one the mean of both.
+    """
+    event = maintenance_before(history, session)
+    if event is None:
+        return None
+    planned = {run.key._replace(run=name_without_turn(run.name)) for run in runs}
+    # One value per series is all that there is to look at.
+    settings = FitnessSettings(first_look=1)
+    comparison = FitnessComparison.load(history, session.system, BaselinePeriod(None, event.start), planned, settings)
+    comparison.record_night(history, session.started_at)
+    assessment = comparison.assess(runs)
+    return NightAfterMaintenance(event.title, event.date.isoformat(), assessment)
 
 
 def _suspected_without_action(findings: Sequence[Finding]) -> tuple[Finding, ...]:

@@ -100,7 +100,8 @@ class PanelTable:
             self.times[i, column[is_recent][::-1]] = times[is_recent][::-1]
             self.logs[i, column[is_recent][::-1]] = logs[is_recent][::-1]
         self.levels = _levels_before(self.logs)
-        self.scatter = _scatter(self.logs - self.levels[:, :-1])
+        past = self.logs[:, : max(1, self.sessions - NEWEST_SESSIONS)]
+        self.scatter = robust_scatter(past - self.levels[:, : past.shape[1]])
         parameters = [observed.parameters for observed in series]
         self.rules, self.cover, self.costs = _candidate_rules(parameters, vocabulary)
         self._past: dict[int, Floats] = {}
@@ -207,9 +208,12 @@ def _levels_before(logs: Floats) -> Floats:
     return levels
 
 
-def _scatter(deviations: Floats) -> Floats:
-    """Robust scatter of each series before the newest sessions, shrunk towards the median of all; shape (S,)."""
-    past = deviations[:, : max(1, deviations.shape[1] - NEWEST_SESSIONS)]
+def robust_scatter(past: Floats) -> Floats:
+    """Robust scatter of each series in some sessions, shrunk towards the median of all; shape (S,).
+
+    Args:
+        past: observations less the level before, shape (S, sessions); NaN where nothing was measured.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # a series without past observations has none
         centre = np.nanmedian(past, axis=1, keepdims=True)

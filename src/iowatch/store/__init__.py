@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         DarshanFacts,
         ExperimentFacts,
         FactDifference,
+        MaintenanceFacts,
         NewestSessionReport,
         OutsideResult,
         RunFacts,

@@ -115,6 +115,25 @@ class ExperimentFacts(BaseModel):
     answer: tuple[str, ...] = ()
 
 
+class MaintenanceFacts(BaseModel):
+    """The assessment of a system after a maintenance.
+
+    Attributes:
+        title: of the maintenance.
+        begun_s, ended_s: epoch seconds.
+        decision: `fit`, `not fit` or `undecided`; None while runs go on.
+        summary: in one sentence.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    title: str
+    begun_s: int | None = None
+    ended_s: int | None = None
+    decision: str | None = None
+    summary: str | None = None
+
+
 @dataclass(frozen=True)
 class NewestSessionReport:
     """What a session showed when it was the newest one of its system, beside the findings of the same update.
@@ -188,6 +207,7 @@ class SessionFacts(_Facts):
         allocation: in which an A/B run executed.
         experiment: of which the session is a step, with a report of its own.
         interference: victim and aggressor of an interference run.
+        maintenance: after which the session repeats the cases of its suite, and what they show.
         label: origin of results that were not measured on this installation.
         scheduler: what started a nightly session: `cron`, `Slurm`, `systemd` or `CI`; None for a person.
     """
@@ -215,6 +235,7 @@ class SessionFacts(_Facts):
     allocation: AllocationFacts | None = None
     experiment: ExperimentFacts | None = None
     interference: dict[str, Any] | None = None
+    maintenance: MaintenanceFacts | None = None
     label: str | None = None
     scheduler: str | None = None
 

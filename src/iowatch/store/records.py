@@ -111,8 +111,9 @@ class SessionRow:
 
     @property
     def is_interleaved(self) -> bool:
-        """Whether it is an A/B or an interference run: it repeats some cases, and is no run of its suite."""
-        return self.facts.ab_run is not None or bool(self.facts.interference)
+        """Whether it repeats some cases, and is no run of its suite: A/B, interference, or after a maintenance."""
+        facts = self.facts
+        return facts.ab_run is not None or facts.maintenance is not None or bool(facts.interference)
 
     def to_json(self) -> dict[str, Any]:
         """Return it as plain JSON."""

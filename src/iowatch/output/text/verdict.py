@@ -8,6 +8,7 @@ from typing import Any
 from iowatch.core import RunProblem, format_number
 from iowatch.findings import format_parameter_value
 from iowatch.output.text.findings import remaining_change_lines, verdict_finding_line
+from iowatch.output.text.fitness import assessment_document, assessment_sentence
 from iowatch.output.text.sessions import describe_newest_session, format_retest
 from iowatch.reference import PublishedFigure
 from iowatch.session.verdict import RetestedRun, Verdict
@@ -20,7 +21,9 @@ PUBLISHED_TITLE = "Published maxima of like cases (one shared file)"
 def verdict_document(verdict: Verdict) -> dict[str, Any]:
     """The verdict as JSON: its attributes, with findings and retests as one line each."""
     # Findings are lines in this document: `iowatch findings list --json` has them with all fields.
-    document = asdict(replace(verdict, newest=None, changes=(), suspected=(), dismissed=(), current=(), retests=()))
+    document = asdict(
+        replace(verdict, newest=None, changes=(), suspected=(), dismissed=(), current=(), retests=(), maintenance=None)
+    )
     del document["current"]
     # Programs read the reason of a missing run, which states its fields in one sentence.
     document["missing"] = [_problem_document(missing) for missing in verdict.missing]
@@ -31,9 +34,27 @@ def verdict_document(verdict: Verdict) -> dict[str, Any]:
         "suspected": [verdict_finding_line(finding) for finding in verdict.suspected],
         "dismissed": list(remaining_change_lines(verdict.dismissed)),
         "retests": [format_retested_run(retested) for retested in verdict.retests],
+        "maintenance": _maintenance_document(verdict),
         "days": verdict.extent.days,
         "exit_code": verdict.exit_code,
     }
+
+
+def _maintenance_document(verdict: Verdict) -> dict[str, Any] | None:
+    if verdict.maintenance is None:
+        return None
+    night = verdict.maintenance
+    document = assessment_document(night.assessment)
+    return {"title": night.title, "day": night.day, "summary": maintenance_sentence(verdict), **document}
+
+
+def maintenance_sentence(verdict: Verdict) -> str:
+    """Whether the system is as fast as before a maintenance, in one sentence; empty without one."""
+    if verdict.maintenance is None:
+        return ""
+    night = verdict.maintenance
+    sentence = assessment_sentence(verdict.system, night.assessment, "from this night")
+    return f"after the maintenance of {night.day} ({night.title}): {sentence}"
 
 
 def _problem_document(problem: RunProblem) -> dict[str, str]:

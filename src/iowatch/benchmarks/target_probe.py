@@ -196,6 +196,10 @@ def _target_rates(rows: _TargetRows, measured: Sequence[int]) -> TargetRates:
         names.append(target.name if name_counts[target.name] == 1 else target.place)
     rates: dict[str, tuple[tuple[float, ...], ...]] = {}
     for operation in TARGET_OPERATIONS:
+        # Reads from the memory of the node say nothing about a target.
+        if operation == "read" and rows.head["cache"] == "keep":
+            rates[operation] = ()
+            continue
         of_targets: list[tuple[float, ...]] = []
         for number in measured:
             of_targets.append(tuple(rounded_rate(rate) for rate in rows.rates[operation, number]))

@@ -19,7 +19,8 @@ class TargetRates:
     Attributes:
         names: of the targets (`OST 14`), each once.
         places: what each is called elsewhere: its directory, or its name in the file system.
-        write, read: rates of each target in MiB/s, one for each repetition.
+        write, read: rates of each target in MiB/s, one for each repetition; `read` is empty if data that were just
+            written were still in the page cache.
         known: number of all targets; the others are measured by other sessions, or failed.
     """
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         load_detections,
     )
     from iowatch.findings.detectors import DETECTORS
+    from iowatch.findings.deviations import SessionDeviations, SessionMark
     from iowatch.findings.document import finding_document, finding_from_document
     from iowatch.findings.experiments import FindingExperiment, find_experiments
     from iowatch.findings.finding import (
@@ -34,16 +35,19 @@ if TYPE_CHECKING:
         FindingUpdate,
         LoadShare,
         MovedLayer,
+        NodeOverSessions,
         Outlook,
         ProbeResponse,
         Resolution,
         SlowNode,
+        SlowTarget,
         are_sure,
         strongest_first,
     )
     from iowatch.findings.layers import assess_newest_layer, layers_of
     from iowatch.findings.log_differences import LogDifferences, find_log_differences
     from iowatch.findings.losses import ChartYear, chart_past_year
+    from iowatch.findings.nodes_over_sessions import node_deviations, nodes_slow_over_sessions
     from iowatch.findings.review import (
         ReviewBasis,
         ReviewConflict,
@@ -64,6 +68,8 @@ if TYPE_CHECKING:
         retest_times,
     )
     from iowatch.findings.slow_nodes import NodeRatio, slow_nodes_of_run
+    from iowatch.findings.slow_parts import SlowParts, find_slow_parts
+    from iowatch.findings.slow_targets import TargetRatio, find_slow_targets, slow_targets_of_run, target_deviations
     from iowatch.findings.stack_exchange import find_stack_exchange
     from iowatch.findings.state import (
         OrphanedDecision,

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
         RunRecord,
         RunRow,
         RunSessions,
+        RunWithFact,
         SeriesExtent,
         SeriesFilter,
         SeriesPoints,

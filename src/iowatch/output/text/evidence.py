@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from datetime import tzinfo
 
-from iowatch.core import covariate_label, format_count, format_number, format_size
+from iowatch.core import covariate_label, format_count, format_day, format_number, format_size
 from iowatch.darshan import escape_control_characters
 from iowatch.findings import (
     CovariateDifference,
@@ -14,10 +15,14 @@ from iowatch.findings import (
     LoadShare,
     LogDifferences,
     MovedLayer,
+    NodeOverSessions,
     NodeRatio,
     ProbeResponse,
     SlowNode,
+    SlowTarget,
+    TargetRatio,
     slow_nodes_of_run,
+    slow_targets_of_run,
 )
 from iowatch.output.text.changes import format_percent, join_names
 from iowatch.statistics.explanation import RankedCause
@@ -171,6 +176,49 @@ def format_slow_node_evidence(slow: SlowNode) -> str:
     if slow.runs_before:
         before = f"in {slow.slow_before} of {slow.runs_before} before"
     return f"{format_slow_node(slow)} ({slow.series}); {after}, {before}"
+
+
+def format_slow_target(slow: SlowTarget | TargetRatio) -> str:
+    """`target OST 14 (work-OST000e) writes at 0.1 of the median of the other 23 in all 3 repetitions`.
+
+    The figure is that of the rate: 0.1 takes ten times as long.
+    """
+    place = f" ({slow.place})" if slow.place != slow.target else ""
+    rate = f"{slow.operation}s at {format_number(1 / slow.ratio)} of the median of the other {slow.others}"
+    return f"target {slow.target}{place} {rate} in all {slow.repetitions} repetitions"
+
+
+def format_slow_target_since(slow: SlowTarget, zone: tzinfo) -> str:
+    """The sentence of `format_slow_target`, with since when it is so.
+
+    `…; so in its newest 5 of 20 sessions, since 2026-11-03`.
+    """
+    text = format_slow_target(slow)
+    if slow.file_system is not None:
+        text = f"{slow.file_system}: {text}"
+    if slow.usual_ratio > 1:
+        text = f"{text} (usually at {format_number(1 / slow.usual_ratio)})"
+    if slow.sessions == 1:
+        return f"{text}; the first session that measured it"
+    since = format_day(slow.since, zone)
+    if slow.slow_sessions == slow.sessions:
+        return f"{text}; so in all {slow.sessions} sessions since {since}"
+    if slow.slow_sessions == 1:
+        return f"{text}; not so in the {format_count(slow.sessions - 1, 'session')} before"
+    return f"{text}; so in its newest {slow.slow_sessions} of {slow.sessions} sessions, since {since}"
+
+
+def slow_target_lines(facts: RunFacts) -> Iterator[str]:
+    """The slow targets of a run, `target OST 14 (…) writes at 0.1 …`; empty without."""
+    if facts.target_rates is not None:
+        yield from (format_slow_target(slow) for slow in slow_targets_of_run(facts.target_rates))
+
+
+def format_node_over_sessions(slow: NodeOverSessions, zone: tzinfo) -> str:
+    """`n5 has 0.4 of the speed of the other nodes, the slowest one in 6 of 7 sessions since 2026-11-09`."""
+    speed = f"{slow.node} has {format_number(1 / slow.ratio)} of the speed of the other nodes"
+    sessions = f"{slow.slowest} of {format_count(slow.sessions, 'session')}"
+    return f"{speed}, the slowest one in {sessions} since {format_day(slow.since, zone)}"
 
 
 def log_difference_lines(differences: LogDifferences | None) -> Iterator[str]:

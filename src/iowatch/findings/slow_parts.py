@@ -1,0 +1,39 @@
+"""Slow targets and nodes of a system as evidence of its findings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from iowatch.core import DAY_S
+from iowatch.findings.finding import Finding, NodeOverSessions, SlowTarget
+from iowatch.findings.nodes_over_sessions import nodes_slow_over_sessions
+from iowatch.findings.slow_targets import find_slow_targets
+from iowatch.store import History
+
+_MAX_NAMED = 5
+# What became slow later than this after a change is not its cause; all targets are measured within a week.
+_LATEST_S = 8 * DAY_S
+
+
+@dataclass(frozen=True)
+class SlowParts:
+    """The targets and nodes of a system that are slower than the others now, the slowest first."""
+
+    targets: tuple[SlowTarget, ...]
+    nodes: tuple[NodeOverSessions, ...]
+
+    def attach(self, finding: Finding) -> Finding:
+        """Return a finding with those on the file systems and partitions of its members, if it is a loss."""
+        if not finding.is_loss:
+            return finding
+        file_systems = {member.parameters.get("file_system") for member in finding.members}
+        partitions = {member.partition for member in finding.members}
+        latest = finding.first_after + _LATEST_S
+        targets = [target for target in self.targets if target.file_system in file_systems and target.since <= latest]
+        nodes = [node for node in self.nodes if node.partition in partitions and node.since <= latest]
+        return replace(finding, slow_targets=tuple(targets[:_MAX_NAMED]), nodes_over_sessions=tuple(nodes[:_MAX_NAMED]))
+
+
+def find_slow_parts(history: History, system: str) -> SlowParts:
+    """Return the targets and nodes of a system that are slower than the others now."""
+    return SlowParts(find_slow_targets(history, system), nodes_slow_over_sessions(history, system))

@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     from iowatch.findings.layers import assess_newest_layer, layers_of
     from iowatch.findings.log_differences import LogDifferences, find_log_differences
     from iowatch.findings.losses import ChartYear, chart_past_year
-    from iowatch.findings.nodes_over_sessions import node_deviations, nodes_slow_over_sessions
     from iowatch.findings.review import (
         ReviewBasis,
         ReviewConflict,
@@ -69,7 +68,7 @@ if TYPE_CHECKING:
     )
     from iowatch.findings.slow_nodes import NodeRatio, slow_nodes_of_run
     from iowatch.findings.slow_parts import SlowParts, find_slow_parts
-    from iowatch.findings.slow_targets import TargetRatio, find_slow_targets, slow_targets_of_run, target_deviations
+    from iowatch.findings.slow_targets import TargetRatio, slow_targets_of_run
     from iowatch.findings.stack_exchange import find_stack_exchange
     from iowatch.findings.state import (
         OrphanedDecision,

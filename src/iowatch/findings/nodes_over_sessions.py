@@ -8,7 +8,7 @@ is repeated, and runs with few repetitions are of use, too.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from statistics import fmean
 
 import numpy as np
@@ -64,10 +64,10 @@ def _deviations_of_run(times: NodeTimes) -> dict[str, float]:
     return dict(zip(times.names, map(float, typical), strict=True))
 
 
-def nodes_slow_over_sessions(history: History, system: str) -> tuple[NodeOverSessions, ...]:
-    """Return the nodes of a system that are the slowest ones of their sessions far too often, the slowest first."""
+def nodes_slow_over_sessions(tables: Sequence[SessionDeviations]) -> tuple[NodeOverSessions, ...]:
+    """Return the nodes that are the slowest ones of their sessions far too often, the slowest first."""
     slow: list[NodeOverSessions] = []
-    for table in node_deviations(history, system):
+    for table in tables:
         for row in slow_over_tables(table.deviations):
             known = np.flatnonzero(np.isfinite(table.deviations[row.row]))
             slow.append(

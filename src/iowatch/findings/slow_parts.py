@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from iowatch.core import DAY_S
+from iowatch.findings.deviations import SessionDeviations
 from iowatch.findings.finding import Finding, NodeOverSessions, SlowTarget
-from iowatch.findings.nodes_over_sessions import nodes_slow_over_sessions
-from iowatch.findings.slow_targets import find_slow_targets
+from iowatch.findings.nodes_over_sessions import node_deviations, nodes_slow_over_sessions
+from iowatch.findings.slow_targets import find_slow_targets, target_tables
 from iowatch.store import History
 
 _MAX_NAMED = 5
@@ -17,10 +18,17 @@ _LATEST_S = 8 * DAY_S
 
 @dataclass(frozen=True)
 class SlowParts:
-    """The targets and nodes of a system that are slower than the others now, the slowest first."""
+    """The targets and nodes of a system that are slower than the others now.
+
+    Attributes:
+        targets, nodes: the slowest first.
+        target_tables, node_tables: deviations of all of them, by file system and operation, and by partition.
+    """
 
     targets: tuple[SlowTarget, ...]
     nodes: tuple[NodeOverSessions, ...]
+    target_tables: tuple[SessionDeviations, ...]
+    node_tables: tuple[SessionDeviations, ...]
 
     def attach(self, finding: Finding) -> Finding:
         """Return a finding with those on the file systems and partitions of its members, if it is a loss."""
@@ -36,4 +44,11 @@ class SlowParts:
 
 def find_slow_parts(history: History, system: str) -> SlowParts:
     """Return the targets and nodes of a system that are slower than the others now."""
-    return SlowParts(find_slow_targets(history, system), nodes_slow_over_sessions(history, system))
+    of_targets = target_tables(history, system)
+    of_nodes = node_deviations(history, system)
+    return SlowParts(
+        targets=find_slow_targets(of_targets),
+        nodes=nodes_slow_over_sessions(of_nodes),
+        target_tables=tuple(table.deviations for table in of_targets),
+        node_tables=of_nodes,
+    )

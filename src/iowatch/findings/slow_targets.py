@@ -65,7 +65,7 @@ def _times(rates: TargetRates, operation: str) -> NDArray[np.float64] | None:
 
 
 @dataclass(frozen=True, eq=False)
-class _SessionTimes:
+class SessionTimes:
     """Times per MiB of the targets of a session; shape (names, repetitions of all its runs)."""
 
     names: tuple[str, ...]
@@ -80,49 +80,46 @@ class _SessionTimes:
 
 
 @dataclass(frozen=True, eq=False)
-class _TargetTable:
-    """Sessions of one operation on one file system.
+class TargetTable:
+    """Sessions of one operation on one file system: typical deviations of the targets, and their times.
 
     Attributes:
-        times: of each session that `table` has.
+        times: of each session of `deviations`.
     """
 
-    table: SessionDeviations
-    times: Sequence[_SessionTimes]
+    deviations: SessionDeviations
+    times: Sequence[SessionTimes]
 
 
-def target_deviations(history: History, system: str) -> tuple[SessionDeviations, ...]:
-    """Return the deviations of the targets of a system over two months, by file system and operation."""
-    return tuple(tables.table for tables in _target_tables(history, system))
+def target_tables(history: History, system: str) -> tuple[TargetTable, ...]:
+    """Return what the sessions of two months measured of the targets of a system, by file system and operation."""
+    newest = next(iter(history.sessions(system, limit=1)), None)
+    if newest is None:
+        return ()
+    by_file_system: dict[str, list[RunWithFact]] = {}
+    for run in history.runs_with_fact(system, TARGET_RATES_FACT, newest.started_at - PERIOD_S):
+        by_file_system.setdefault(run.facts.file_system or "", []).append(run)
+    tables: list[TargetTable] = []
+    for file_system, runs_on_it in sorted(by_file_system.items()):
+        for operation in TARGET_OPERATIONS:
+            table = _target_table(file_system, operation, runs_on_it)
+            if table is not None:
+                tables.append(table)
+    return tuple(tables)
 
 
-def find_slow_targets(history: History, system: str) -> tuple[SlowTarget, ...]:
-    """Return the targets of a system that are slow in the newest session that measured them, the slowest first.
+def find_slow_targets(tables: Sequence[TargetTable]) -> tuple[SlowTarget, ...]:
+    """Return the targets that are slow in the newest session that measured them, the slowest first.
 
     A target that no session has measured for a week is not among them.
     """
     slow: list[SlowTarget] = []
-    for target_table in _target_tables(history, system):
-        slow += _slow_targets(target_table)
+    for table in tables:
+        slow += _slow_targets(table)
     return tuple(sorted(slow, key=lambda target: -target.ratio))
 
 
-def _target_tables(history: History, system: str) -> Iterator[_TargetTable]:
-    newest = next(iter(history.sessions(system, limit=1)), None)
-    if newest is None:
-        return
-    runs = history.runs_with_fact(system, TARGET_RATES_FACT, newest.started_at - PERIOD_S)
-    by_file_system: dict[str, list[RunWithFact]] = {}
-    for run in runs:
-        by_file_system.setdefault(run.facts.file_system or "", []).append(run)
-    for file_system, runs_on_it in by_file_system.items():
-        for operation in TARGET_OPERATIONS:
-            target_table = _target_table(file_system, operation, runs_on_it)
-            if target_table is not None:
-                yield target_table
-
-
-def _target_table(file_system: str, operation: str, runs: Sequence[RunWithFact]) -> _TargetTable | None:
+def _target_table(file_system: str, operation: str, runs: Sequence[RunWithFact]) -> TargetTable | None:
     """The table of an operation; None if no run measured it.
 
     Args:
@@ -141,10 +138,10 @@ def _target_table(file_system: str, operation: str, runs: Sequence[RunWithFact])
     times = [_joined_times(of_session, operation) for of_session in runs_by_session.values()]
     rows = rows_by_name([of_session.typical() for of_session in times])
     table = SessionDeviations(file_system, operation, rows.names, places, tuple(runs_by_session), rows.values)
-    return _TargetTable(table, times)
+    return TargetTable(table, times)
 
 
-def _joined_times(runs: Sequence[TargetRates], operation: str) -> _SessionTimes:
+def _joined_times(runs: Sequence[TargetRates], operation: str) -> SessionTimes:
     """The times of the targets that all runs of a session measured: of several stacks, each repetition confirms."""
     common = set(runs[0].names).intersection(*(set(rates.names) for rates in runs[1:]))
     names = tuple(name for name in runs[0].names if name in common)
@@ -154,12 +151,12 @@ def _joined_times(runs: Sequence[TargetRates], operation: str) -> _SessionTimes:
         assert times is not None
         rows = [rates.names.index(name) for name in names]
         columns.append(times[rows])
-    return _SessionTimes(names, np.concatenate(columns, axis=1))
+    return SessionTimes(names, np.concatenate(columns, axis=1))
 
 
-def _slow_targets(target_table: _TargetTable) -> Iterator[SlowTarget]:
+def _slow_targets(target_table: TargetTable) -> Iterator[SlowTarget]:
     """The slow targets of one table, each in the newest session that measured it."""
-    table = target_table.table
+    table = target_table.deviations
     positions = {name: position for position, name in enumerate(table.names)}
     newest_of_target = _newest_sessions(table.deviations)
     for column, of_session in enumerate(target_table.times):

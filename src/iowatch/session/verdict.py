@@ -340,7 +340,8 @@ def _slow_messages(runs: Sequence[RunRow]) -> tuple[SlowMessages, ...]:
 def _slow_parts_of_session(history: History, session: SessionRow) -> SlowParts:
     """The slow targets and nodes that this session measured, not those of earlier ones."""
     slow_parts = find_slow_parts(history, session.system)
-    return SlowParts(
+    return replace(
+        slow_parts,
         targets=tuple(target for target in slow_parts.targets if target.session == session.uuid),
         nodes=tuple(node for node in slow_parts.nodes if node.session == session.uuid),
     )

@@ -8,7 +8,9 @@ at once (the load of a whole file system) has no effect. A row is slow if all of
   the rows that are not slow in every column, is how often one-off slow times occur in this table; in all c columns of
   one of n rows such times meet by chance with n q^c, which must not exceed `_CHANCE`;
 - its typical deviation (median over the columns) is beyond the usual differences between the other rows, and beyond its
-  own in earlier tables: normal quantile of `_SPREAD_FALSE_ALARMS` / n (Bonferroni) times the robust standard deviation.
+  own in earlier tables: Student's quantile of `_SPREAD_FALSE_ALARMS` / n (Bonferroni) times the robust standard
+  deviation Qn (P. J. Rousseeuw, C. Croux: Alternatives to the median absolute deviation, JASA 88(424), 1993), which
+  needs half as many values as the median absolute deviation for the same accuracy.
 
 A row that was a little slower than the others in earlier tables, too, is compared with that: with the median of its
 earlier typical deviations up to the last table in which it was not slow. What is slow and stays slow remains named.
@@ -22,12 +24,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from statistics import NormalDist
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 
-from iowatch.statistics.constants import MAD_TO_SD, Bools, Floats
+from iowatch.statistics.constants import Bools, Floats
 
 MIN_RATIO = 1.5
 """Smallest ratio of a slow row, as of slow nodes (`slow_rows.MIN_RATIO`): smaller differences are usual."""
@@ -41,9 +43,11 @@ MIN_COLUMNS = 2
 # Expected number of rows that are slow in all columns by one-off slow times. Of 24 rows in three columns it allows 7 %
 # of such times (the cube root of 0.01 / 24); with 0.1 it would allow 16 %.
 _CHANCE = 0.01
-# Probability that some row of a table without slow rows is beyond the spread: of 24 rows 3.9 standard deviations, with
-# 0.01 they would be 3.3. It is small, because the spread of 23 values is known to some 15 % only.
-_SPREAD_FALSE_ALARMS = 0.001
+# Probability that some row of a table without slow rows is beyond the spread: of 24 rows 4.6 standard deviations. With
+# 0.005 they would be 4.2, and tables of eight rows would name one in 2 % of the nights instead of 1.5 %.
+_SPREAD_FALSE_ALARMS = 0.002
+# Standard deviation of normal values / the quartile of their distances from each other.
+_QN_TO_SD = 2.2219
 # The spread of the other rows is known from so many rows, that of earlier tables from so many tables.
 _MIN_ROWS_WITH_SPREAD, _MIN_EARLIER = 6, 7
 # Standard deviation of a normal value / median of the difference of two of them.
@@ -105,18 +109,17 @@ def slow_siblings(times: Floats, earlier: Floats | None = None) -> tuple[SlowSib
     deviations = sibling_deviations(times)
     least = np.min(deviations, axis=1)
     typical = np.median(deviations, axis=1)
-    quantile = NormalDist().inv_cdf(1 - _SPREAD_FALSE_ALARMS / rows)
     is_slow_everywhere = least >= math.log(MIN_RATIO)
     slow: list[SlowSibling] = []
     for row in map(int, np.flatnonzero(is_slow_everywhere)):
         if _expected_by_chance(deviations, is_slow_everywhere, float(least[row])) > _CHANCE:
             continue
-        if typical[row] < quantile * _spread_of_others(typical, deviations, row):
+        if typical[row] < _limit_of_others(typical, deviations, row):
             continue
-        usual, own_spread = _own_past(None if earlier is None else earlier[row])
-        if typical[row] - usual < max(math.log(MIN_RATIO), quantile * own_spread):
+        past = _own_past(None if earlier is None else earlier[row], rows)
+        if typical[row] - past.usual < max(math.log(MIN_RATIO), past.limit):
             continue
-        slow.append(SlowSibling(row, math.exp(typical[row]), math.exp(usual)))
+        slow.append(SlowSibling(row, math.exp(typical[row]), math.exp(past.usual)))
     return tuple(sorted(slow, key=lambda slow_row: -slow_row.ratio))
 
 
@@ -130,33 +133,58 @@ def _expected_by_chance(deviations: Floats, is_slow_everywhere: Bools, level: fl
     return rows * share**columns
 
 
-def _spread_of_others(typical: Floats, deviations: Floats, row: int) -> float:
-    """Robust standard deviation of the typical deviations of the other rows.
+def _limit_of_others(typical: Floats, deviations: Floats, row: int) -> float:
+    """The deviation from which on a row is beyond the usual differences between the other rows.
 
-    Of few rows it is not known: then that of the columns of all rows stands for it, which is not smaller.
+    Of few rows these are not known: then the differences between the columns stand for them.
     """
-    others = np.delete(typical, row)
-    if len(others) < _MIN_ROWS_WITH_SPREAD:
+    rows = len(typical)
+    if rows - 1 < _MIN_ROWS_WITH_SPREAD:
         differences = np.abs(np.diff(deviations, axis=1))
-        return _DIFFERENCE_TO_SD * float(np.median(differences))
-    return MAD_TO_SD * float(np.median(np.abs(others - np.median(others))))
+        return _quantile(differences.size, rows) * _DIFFERENCE_TO_SD * float(np.median(differences))
+    others = np.delete(typical, row)
+    return _quantile(len(others), rows) * _robust_sd(others)
 
 
-def _own_past(earlier: Floats | None) -> tuple[float, float]:
-    """Usual deviation of a row, not below 0, and its robust standard deviation; 0 where too little is known.
+def _quantile(values: int, rows: int) -> float:
+    """Standard deviations that none of so many rows exceeds, of a standard deviation of so many values."""
+    return float(scipy.special.stdtrit(values - 1, 1 - _SPREAD_FALSE_ALARMS / rows))
+
+
+def _robust_sd(values: Floats) -> float:
+    """The estimate Qn of a standard deviation, of at least two values: half of them may be far away."""
+    count = len(values)
+    first, second = np.triu_indices(count, 1)
+    distances = np.abs(values[first] - values[second])
+    half = count // 2 + 1
+    quartile = half * (half - 1) // 2
+    return _QN_TO_SD * float(np.partition(distances, quartile - 1)[quartile - 1])
+
+
+@dataclass(frozen=True)
+class _OwnPast:
+    """Usual deviation of a row, not below 0, and by how much more it has to deviate; 0 where too little is known."""
+
+    usual: float
+    limit: float
+
+
+def _own_past(earlier: Floats | None, rows: int) -> _OwnPast:
+    """What is known of a row from earlier tables.
 
     Args:
         earlier: typical deviations in earlier tables, the oldest first; NaN where there is none.
+        rows: number of rows of the table.
     """
     if earlier is None:
-        return 0.0, 0.0
+        return _OwnPast(0.0, 0.0)
     known = earlier[np.isfinite(earlier)]
     # The newest tables in which it is slow are not its usual state.
     before = known[: len(known) - newest_slow_tables(known)]
     if len(before) < _MIN_EARLIER:
-        return 0.0, 0.0
+        return _OwnPast(0.0, 0.0)
     usual = float(np.median(before))
-    return max(0.0, usual), MAD_TO_SD * float(np.median(np.abs(before - usual)))
+    return _OwnPast(max(0.0, usual), _quantile(len(before), rows) * _robust_sd(before))
 
 
 def newest_slow_tables(typical: Floats) -> int:
@@ -185,7 +213,8 @@ class SlowOverTables:
     Attributes:
         row: its position.
         first: position of the table from which on it is so.
-        slowest: number of tables since then in which it is the slowest row, of the `tables` that have it.
+        slowest: number of tables since then in which it is the slowest row by `MIN_RATIO_OVER_TABLES`, of the `tables`
+            that have it.
         ratio: time / median of the other rows, median over these tables.
         probability: of so many or more by chance, corrected for the number of rows and of tables.
     """
@@ -202,7 +231,8 @@ def slow_over_tables(deviations: Floats) -> tuple[SlowOverTables, ...]:
     """Return the rows that are the slowest of their tables far too often up to the newest one, the slowest first.
 
     If all rows are alike, each of the k rows of a table is its slowest one with probability 1 / k. In how many of
-    several tables a row is so has a Poisson binomial distribution, which is computed exactly. The beginning is the one
+    several tables a row is so has a Poisson binomial distribution, which is computed exactly. Tables in which it is the
+    slowest, and by less than `MIN_RATIO_OVER_TABLES`, do not count for it. The beginning is the one
     with the smallest probability. Tables with other rows are no obstacle: a row may be in any of them.
 
     Args:
@@ -216,7 +246,8 @@ def slow_over_tables(deviations: Floats) -> tuple[SlowOverTables, ...]:
     used = deviations[:, comparable]
     has_row = np.isfinite(used)
     without_gaps = np.where(has_row, used, -np.inf)
-    is_slowest = has_row & (without_gaps == np.max(without_gaps, axis=0))
+    # By chance the slowest row is slow by this ratio at most as often as it is the slowest.
+    is_slowest = (without_gaps == np.max(without_gaps, axis=0)) & (without_gaps >= math.log(MIN_RATIO_OVER_TABLES))
     # All rows and all beginnings are tried.
     trials = int(np.sum(np.any(has_row, axis=1))) * len(comparable)
     slow: list[SlowOverTables] = []

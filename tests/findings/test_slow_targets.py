@@ -1,4 +1,4 @@
-"""Slow targets and nodes over sessions: named by the verdict on the first morning, by findings, and where runs are shown.
+"""Slow targets, and nodes over sessions: named by the verdict on the first morning, by findings, and beside runs.
 
 Rates and times have seeded noise, common load and a planted target or node.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, date, timedelta
@@ -18,7 +19,7 @@ from click.testing import Result as CliResult
 
 from iowatch.core import DAY_S, TargetRates, reduce_node_times
 from iowatch.demo.scenarios import Scenario
-from iowatch.findings import finding_document, finding_from_document, find_slow_parts
+from iowatch.findings import find_slow_parts, finding_document, finding_from_document
 from iowatch.findings.deviations import natural_order
 from iowatch.output.report import change_lines
 from iowatch.output.text.evidence import format_node_over_sessions, format_slow_target_since
@@ -73,7 +74,9 @@ def test_first_morning_names_the_slow_target(history: History, root: object, cli
     verdict = assess(history, uuid)
     assert {(slow.target, slow.operation) for slow in verdict.slow_targets} == {("OST 14", "write"), ("OST 14", "read")}
     lines = slow_part_lines(verdict)
-    assert any(line.startswith("target OST 14 (work-OST14) writes at 0.1") for line in lines)
+    # A tenth, with noise.
+    figures = [re.match(r"target OST 14 \(work-OST14\) (?:write|read)s at (\S+) of ", line) for line in lines]
+    assert [float(figure[1]) for figure in figures if figure] == pytest.approx([0.1, 0.1], rel=0.2)
     assert all(
         "of the median of the other 23 in all 3 repetitions; the first session that measured it" in line
         for line in lines
@@ -84,7 +87,7 @@ def test_first_morning_names_the_slow_target(history: History, root: object, cli
     # As for slow messages of nodes, the line is information; series decide about the exit code.
     assert verdict.exit_code == 0
     shown = cli("history", "show", uuid).stdout
-    assert "target_probe, gnu: target OST 14 (work-OST14) writes at 0.1" in shown
+    assert "target_probe, gnu: target OST 14 (work-OST14) writes at " in shown
 
 
 def test_session_with_common_load_names_none(history: History, root: object) -> None:
@@ -107,7 +110,7 @@ def test_since_when_a_target_is_slow(history: History, root: object) -> None:
     assert {slow_target.operation, other.operation} == {"write", "read"}
     assert (slow_target.slow_sessions, slow_target.sessions) == (5, 15)
     text = format_slow_target_since(slow_target, UTC)
-    assert text.endswith("; so in its newest 5 of 15 sessions, since 2025-01-11")
+    assert text.endswith("; so in its newest 5 of 15 sessions, since 11 Jan 2025")
 
 
 def test_repaired_target_is_no_longer_named(history: History, root: object) -> None:
@@ -187,7 +190,7 @@ def test_slow_target_is_evidence_of_a_finding(record_and_update: RecordAndUpdate
     assert {slow.target for slow in finding.slow_targets} == {"OST 14"}
     (line,) = [line for line in finding_lines(finding) if line.startswith("Slow targets")]
     assert "target OST 14 (work-OST14) " in line
-    assert line.endswith(f"sessions, since {STEP}")
+    assert line.endswith("so in its newest 15 of 55 sessions, since 10 Feb 2025")
     assert finding_from_document(json.loads(json.dumps(finding_document(finding)))) == finding
     older = finding_document(finding)
     del older["slow_targets"], older["nodes_over_sessions"]
@@ -228,7 +231,7 @@ def test_node_is_named_over_sessions_wherever_it_ran(history: History, root: obj
     assert slow.since >= START_S + 12 * DAY_S
     text = format_node_over_sessions(slow, UTC)
     assert text.startswith("n5 has 0.4")
-    assert f"the slowest one in {slow.slowest} of {slow.sessions} sessions since 2025-01-1" in text
+    assert f"the slowest one in {slow.slowest} of {slow.sessions} sessions since 13 Jan 2025" in text
     verdict = assess(history, uuid)
     # Only if this session used the node.
     assert [node.node for node in verdict.nodes_over_sessions] == (["n5"] if slow.session == uuid else [])
@@ -252,5 +255,5 @@ def test_node_over_sessions_is_evidence_of_a_finding(record_and_update: RecordAn
 
 
 def test_names_are_in_natural_order() -> None:
-    names = ["OST 10", "n2", "OST 9", "10", "n", "9", "t001", "t0010"]
-    assert sorted(names, key=natural_order) == ["9", "10", "OST 9", "OST 10", "n", "n2", "t001", "t0010"]
+    names = ["OST 10", "n2", "OST 9", "10", "n", "9", "t001", "t10"]
+    assert sorted(names, key=natural_order) == ["9", "10", "OST 9", "OST 10", "n", "n2", "t001", "t10"]

@@ -79,8 +79,7 @@ def rows_by_name(sessions: Sequence[Mapping[str, float]]) -> NamedRows:
 def natural_order(name: str) -> list[tuple[bool, int, str]]:
     """Sort key of a name whose numbers are compared as numbers: `OST 9` is before `OST 10`."""
     key: list[tuple[bool, int, str]] = []
-    # Longer numbers are compared as texts.
-    for word in re.findall(r"\d{1,15}|\D+|\d+", name, re.ASCII):
-        is_number = word.isdecimal()
-        key.append((is_number, int(word) if is_number else 0, word))
+    for word in re.findall(r"\d{1,15}|\D+", name, re.ASCII):
+        is_number = word.isdecimal() and word.isascii()
+        key.append((not is_number, int(word) if is_number else 0, word))
     return key

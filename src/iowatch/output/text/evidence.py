@@ -184,20 +184,20 @@ def format_slow_target(slow: SlowTarget | TargetRatio) -> str:
     The figure is that of the rate: 0.1 takes ten times as long.
     """
     place = f" ({slow.place})" if slow.place != slow.target else ""
-    rate = f"{slow.operation}s at {format_number(1 / slow.ratio)} of the median of the other {slow.others}"
+    rate = f"{slow.operation}s at {_format_speed(slow.ratio)} of the median of the other {slow.others}"
     return f"target {slow.target}{place} {rate} in all {slow.repetitions} repetitions"
 
 
 def format_slow_target_since(slow: SlowTarget, zone: tzinfo) -> str:
     """The sentence of `format_slow_target`, with since when it is so.
 
-    `…; so in its newest 5 of 20 sessions, since 2026-11-03`.
+    `…; so in its newest 5 of 20 sessions, since 3 Nov 2026`.
     """
     text = format_slow_target(slow)
     if slow.file_system is not None:
         text = f"{slow.file_system}: {text}"
-    if slow.usual_ratio > 1:
-        text = f"{text} (usually at {format_number(1 / slow.usual_ratio)})"
+    if slow.usual_ratio > _LEAST_STATED_RATIO:
+        text = f"{text} (usually at {_format_speed(slow.usual_ratio)})"
     if slow.sessions == 1:
         return f"{text}; the first session that measured it"
     since = format_day(slow.since, zone)
@@ -208,6 +208,15 @@ def format_slow_target_since(slow: SlowTarget, zone: tzinfo) -> str:
     return f"{text}; so in its newest {slow.slow_sessions} of {slow.sessions} sessions, since {since}"
 
 
+# What was usually slower than the others by less than this is not stated.
+_LEAST_STATED_RATIO = 1.1
+
+
+def _format_speed(ratio: float) -> str:
+    """The speed of what takes `ratio` times as long: `0.1`, `0.042`."""
+    return f"{1 / ratio:.2g}"
+
+
 def slow_target_lines(facts: RunFacts) -> Iterator[str]:
     """The slow targets of a run, `target OST 14 (…) writes at 0.1 …`; empty without."""
     if facts.target_rates is not None:
@@ -215,8 +224,8 @@ def slow_target_lines(facts: RunFacts) -> Iterator[str]:
 
 
 def format_node_over_sessions(slow: NodeOverSessions, zone: tzinfo) -> str:
-    """`n5 has 0.4 of the speed of the other nodes, the slowest one in 6 of 7 sessions since 2026-11-09`."""
-    speed = f"{slow.node} has {format_number(1 / slow.ratio)} of the speed of the other nodes"
+    """`n5 has 0.4 of the speed of the other nodes, the slowest one in 6 of 7 sessions since 9 Nov 2026`."""
+    speed = f"{slow.node} has {_format_speed(slow.ratio)} of the speed of the other nodes"
     sessions = f"{slow.slowest} of {format_count(slow.sessions, 'session')}"
     return f"{speed}, the slowest one in {sessions} since {format_day(slow.since, zone)}"
 

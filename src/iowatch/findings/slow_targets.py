@@ -13,14 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from iowatch.core import DAY_S, TARGET_OPERATIONS, TARGET_RATES_FACT, TargetRates
-from iowatch.findings.deviations import PERIOD_S, SessionDeviations, SessionMark, rows_by_name
+from iowatch.core import TARGET_OPERATIONS, TARGET_RATES_FACT, TargetRates
+from iowatch.findings.deviations import CURRENT_S, SessionDeviations, SessionMark, rows_by_name
 from iowatch.findings.finding import SlowTarget
 from iowatch.statistics.slow_siblings import newest_slow_tables, sibling_deviations, slow_siblings
 from iowatch.store import History, RunWithFact
-
-# Of more targets than a session measures, each is measured within a week.
-_ROTATION_S = 8 * DAY_S
 
 
 @dataclass(frozen=True)
@@ -66,15 +63,13 @@ def _times(rates: TargetRates, operation: str) -> NDArray[np.float64] | None:
 
 @dataclass(frozen=True, eq=False)
 class SessionTimes:
-    """Times per MiB of the targets of a session; shape (names, repetitions of all its runs)."""
+    """Times per MiB of the targets of a session, at least two; shape (names, repetitions of all its runs)."""
 
     names: tuple[str, ...]
     times: NDArray[np.float64]
 
     def typical(self) -> dict[str, float]:
-        """Typical deviation of each target from the others; empty for a single one."""
-        if len(self.names) < 2:
-            return {}
+        """Typical deviation of each target from the others."""
         medians = np.median(sibling_deviations(self.times), axis=1)
         return dict(zip(self.names, map(float, medians), strict=True))
 
@@ -91,13 +86,14 @@ class TargetTable:
     times: Sequence[SessionTimes]
 
 
-def target_tables(history: History, system: str) -> tuple[TargetTable, ...]:
-    """Return what the sessions of two months measured of the targets of a system, by file system and operation."""
-    newest = next(iter(history.sessions(system, limit=1)), None)
-    if newest is None:
-        return ()
+def target_tables(history: History, system: str, since: int) -> tuple[TargetTable, ...]:
+    """Return what sessions measured of the targets of a system, by file system and operation.
+
+    Args:
+        since: epoch seconds.
+    """
     by_file_system: dict[str, list[RunWithFact]] = {}
-    for run in history.runs_with_fact(system, TARGET_RATES_FACT, newest.started_at - PERIOD_S):
+    for run in history.runs_with_fact(system, TARGET_RATES_FACT, since):
         by_file_system.setdefault(run.facts.file_system or "", []).append(run)
     tables: list[TargetTable] = []
     for file_system, runs_on_it in sorted(by_file_system.items()):
@@ -108,14 +104,15 @@ def target_tables(history: History, system: str) -> tuple[TargetTable, ...]:
     return tuple(tables)
 
 
-def find_slow_targets(tables: Sequence[TargetTable]) -> tuple[SlowTarget, ...]:
+def find_slow_targets(tables: Sequence[TargetTable], now: int) -> tuple[SlowTarget, ...]:
     """Return the targets that are slow in the newest session that measured them, the slowest first.
 
-    A target that no session has measured for a week is not among them.
+    Args:
+        now: start of the newest session of the system, epoch seconds; earlier ones count for `CURRENT_S`.
     """
     slow: list[SlowTarget] = []
     for table in tables:
-        slow += _slow_targets(table)
+        slow += _slow_targets(table, now)
     return tuple(sorted(slow, key=lambda target: -target.ratio))
 
 
@@ -133,12 +130,17 @@ def _target_table(file_system: str, operation: str, runs: Sequence[RunWithFact])
             continue
         runs_by_session.setdefault(SessionMark.of_run(run), []).append(rates)
         places.update(zip(rates.names, rates.places, strict=True))
-    if not runs_by_session:
+    times: dict[SessionMark, SessionTimes] = {}
+    for mark, rates_of_session in runs_by_session.items():
+        of_session = _joined_times(rates_of_session, operation)
+        # A single target has no sibling.
+        if len(of_session.names) > 1:
+            times[mark] = of_session
+    if not times:
         return None
-    times = [_joined_times(of_session, operation) for of_session in runs_by_session.values()]
-    rows = rows_by_name([of_session.typical() for of_session in times])
-    table = SessionDeviations(file_system, operation, rows.names, places, tuple(runs_by_session), rows.values)
-    return TargetTable(table, times)
+    rows = rows_by_name([of_session.typical() for of_session in times.values()])
+    table = SessionDeviations(file_system, operation, rows.names, places, tuple(times), rows.values)
+    return TargetTable(table, tuple(times.values()))
 
 
 def _joined_times(runs: Sequence[TargetRates], operation: str) -> SessionTimes:
@@ -154,15 +156,15 @@ def _joined_times(runs: Sequence[TargetRates], operation: str) -> SessionTimes:
     return SessionTimes(names, np.concatenate(columns, axis=1))
 
 
-def _slow_targets(target_table: TargetTable) -> Iterator[SlowTarget]:
-    """The slow targets of one table, each in the newest session that measured it."""
+def _slow_targets(target_table: TargetTable, now: int) -> Iterator[SlowTarget]:
+    """The slow targets of one table, each in the newest session that measured it; `now` as for all tables."""
     table = target_table.deviations
     positions = {name: position for position, name in enumerate(table.names)}
     newest_of_target = _newest_sessions(table.deviations)
     for column, of_session in enumerate(target_table.times):
         rows = [positions[name] for name in of_session.names]
         is_newest_of_any = any(newest_of_target[row] == column for row in rows)
-        is_recent = table.sessions[-1].start - table.sessions[column].start <= _ROTATION_S
+        is_recent = now - table.sessions[column].start <= CURRENT_S
         if not (is_newest_of_any and is_recent):
             continue
         for slow_row in slow_siblings(of_session.times, table.deviations[rows, :column]):

@@ -251,6 +251,11 @@ static bool drop(int descriptor, long bytes) {
     unsigned char *in_memory = malloc((size_t)pages);
     posix_fadvise(descriptor, 0, 0, POSIX_FADV_DONTNEED);
     void *map = mmap(NULL, (size_t)bytes, PROT_READ, MAP_SHARED, descriptor, 0);
+    /* Files of some clients (FUSE with direct_io) cannot be mapped, because they are never in the page cache. */
+    if (map == MAP_FAILED && errno == ENODEV) {
+        free(in_memory);
+        return true;
+    }
     bool is_known = in_memory != NULL && map != MAP_FAILED && mincore(map, (size_t)bytes, in_memory) == 0;
     for (long i = 0; is_known && i < pages; i++)
         resident += in_memory[i] & 1;

@@ -83,7 +83,8 @@ class _TargetRows:
         targets: by their number.
         failures: by number, step and reason of the targets that failed.
         rates: by operation and number, in MiB/s, one for each repetition so far.
-        damaged: whether a line is there twice, at a wrong place, or has an impossible number.
+        repeated: whether a line of the head, or the name of a target, is there twice.
+        damaged: whether another line is there twice, at a wrong place, or has an impossible number.
         checksum: CRC-32 of these lines but for the last one.
     """
 
@@ -114,6 +115,11 @@ class _TargetRows:
             return
         self.checksum = zlib.crc32(line.encode("latin-1"), self.checksum)
 
+    @property
+    def is_too_long(self) -> bool:
+        """Whether there are more rows than a run has."""
+        return max(len(self.targets), len(self.rates), len(self.failures)) > parsing.MAX_ROWS
+
     def _read_row(self, repetition: int, number: int, operation: str, size: str, seconds: str) -> None:
         rates = self.rates.setdefault((operation, number), [])
         # The rows of a target are printed in the order of the repetitions.
@@ -137,7 +143,7 @@ def parse_target_probe(builder: parsing.OutputBuilder, lines: parsing.CleanLines
     rows = _TargetRows()
     for line in lines:
         rows.read(line)
-        lines.decided = rows.repeated
+        lines.decided = rows.repeated or rows.is_too_long
     builder.recognised = "target_probe" in rows.head
     if rows.repeated:
         builder.add_failure("output of more than one run of target_probe, or damaged: a line is there twice")

@@ -1,5 +1,5 @@
-/* Preloaded into target_probe, makes writes, reads and flushes of files below a directory take longer: a stand-in
- * for a slow target.
+/* Preloaded into target_probe, makes writes, reads and flushes of files below a directory take longer: a
+ * stand-in for a slow target.
  *
  *   SLOW_PATH: part of the paths of these files. SLOW_US: microseconds of each of these calls. */
 #define _GNU_SOURCE

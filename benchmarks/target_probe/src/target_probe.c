@@ -251,7 +251,8 @@ static bool drop(int descriptor, long bytes) {
     unsigned char *in_memory = malloc((size_t)pages);
     posix_fadvise(descriptor, 0, 0, POSIX_FADV_DONTNEED);
     void *map = mmap(NULL, (size_t)bytes, PROT_READ, MAP_SHARED, descriptor, 0);
-    /* Files of some clients (FUSE with direct_io) cannot be mapped, because they are never in the page cache. */
+    /* Files of some clients (FUSE with direct_io) cannot be mapped, because they are never in the page cache.
+     */
     if (map == MAP_FAILED && errno == ENODEV) {
         free(in_memory);
         return true;

@@ -28,6 +28,7 @@ BY_HAND = (
 SHORT = {
     "maintenance": ("replay", "--trials", "10"),
     "statistics/detect_added": ("--series", "10"),
+    "targets": ("--nights", "4", "--size", "1m"),
     "systems": ("--systems", "2", "--series", "40", "--years", "1", "--settling", "2", "--sessions", "2"),
 }
 # Modules that benchmarks share.

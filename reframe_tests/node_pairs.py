@@ -8,7 +8,7 @@ import reframe.utility.sanity as sn
 from reframe.core.builtins import fixture, parameter, run_after, run_before, sanity_function
 
 from iowatch.checks.base import BenchmarkCheck, entries
-from iowatch.checks.build import NodePairsBuild, build_failure
+from iowatch.checks.build import SourceFileBuild, build_failure
 
 
 class BuildNodePairs(rfm.RunOnlyRegressionTest):
@@ -22,7 +22,7 @@ class BuildNodePairs(rfm.RunOnlyRegressionTest):
     @run_before("run")
     def build(self) -> None:
         environment = self.current_environ
-        build = NodePairsBuild(self.current_system.name, environment.name, environment.cc)
+        build = SourceFileBuild("node_pairs", self.current_system.name, environment.name, environment.cc)
         self.program = str(build.program)
         self.executable = shlex.quote(self.program)
         self.prerun_cmds = build.commands()

@@ -43,9 +43,9 @@ def test_failure_signature_in_stderr_fails_the_output() -> None:
     assert str(output.reason).startswith("no space left on device")
 
 
-# Those of other numbers of ranks are in test_probes.py, test_node_pairs.py, test_pnetcdf_kernels.py and
-# test_node_times.py.
-OF_OTHERS = ("fio", "hpcc", "node_pairs", "s3d_io", "flash_io", "benchio-record-nodes")
+# Those of other numbers of ranks are in test_probes.py, test_node_pairs.py, test_target_probe.py,
+# test_pnetcdf_kernels.py and test_node_times.py.
+OF_OTHERS = ("fio", "hpcc", "node_pairs", "target_probe", "s3d_io", "flash_io", "benchio-record-nodes")
 OF_TWO_RANKS = [path for path in sorted(DATA.iterdir()) if not path.name.startswith(OF_OTHERS)]
 
 

@@ -158,6 +158,38 @@ def test_file_systems_that_cannot_be_measured_are_refused(
         read_system(write(tmp_path, MEASURED.replace(before, after)))
 
 
+def test_directories_of_targets_are_those_of_ranges(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DISKS", "/disks")
+    text = MEASURED.replace("name: work,", "name: work, targets: 6, target_directories: ['${DISKS}/[0-1]/t[08-10]'],")
+    text = text.replace(
+        "    directory: /project", "    target_directories: [/project/a, /project/b]\n    directory: /project"
+    )
+    default, project = read_system(write(tmp_path, text)).measured_file_systems
+    numbers = [(disk, target) for disk in (0, 1) for target in ("08", "09", "10")]
+    assert default.target_paths() == tuple(Path(f"/disks/{disk}/t{target}") for disk, target in numbers)
+    assert (default.targets, project.targets) == (6, None)
+    assert project.target_paths() == (Path("/project/a"), Path("/project/b"))
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ("target_directories: [/a, /b/../a]", "target_directories has /a twice"),
+        ("target_directories: ['/a/[5-3]']", "in target_directories is an empty range"),
+        ("targets: 3, target_directories: ['/a/[0-3]']", "targets is 3, target_directories has 4"),
+    ],
+)
+def test_contradicting_directories_of_targets_are_refused(tmp_path: Path, fields: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        read_system(write(tmp_path, MEASURED.replace("name: work,", f"name: work, {fields},")))
+
+
+def test_directories_of_targets_need_a_measured_file_system(tmp_path: Path) -> None:
+    other = "  - {name: other, technology: NFS, source: s, target_directories: [/a]}\n"
+    with pytest.raises(InputError, match="'other': target_directories, but no directory"):
+        read_system(write(tmp_path, MEASURED.replace("file_systems:\n", f"file_systems:\n{other}")))
+
+
 def test_cases_are_measured_on_the_file_systems_of_suite_or_command(tmp_path: Path) -> None:
     """The default one by default; hpcc, which writes no files, only there."""
     system = read_system(write(tmp_path, MEASURED))

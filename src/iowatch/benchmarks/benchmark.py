@@ -139,6 +139,7 @@ class Benchmark:
             benchmark of I/O. Darshan does not trace probes.
         layers: case parameters -> layers that it passes through, as `API_LAYERS`.
         writes_files: whether a file system matters; otherwise its cases are measured once, on none in particular.
+        probes_targets: whether it measures each target of a file system; the job then lists them in a file.
         rank_times: how the program writes the times of its ranks; None if it cannot, or its output has those of nodes.
         run_id: an identifier -> arguments that make the program repeat it in its result file; empty for none.
     """
@@ -176,6 +177,7 @@ class Benchmark:
     probes: Mapping[str, str] = field(default_factory=dict)
     layers: Callable[[Mapping[str, Scalar]], tuple[Layer, ...]] = layers_of_api
     writes_files: bool = True
+    probes_targets: bool = False
     rank_times: RankTimesOption | None = None
     run_id: Callable[[str], list[str]] = lambda _identifier: []
 

@@ -29,8 +29,9 @@ def _suite_benchmarks() -> tuple[Benchmark, ...]:
     from iowatch.benchmarks.mdtest import MDTEST
     from iowatch.benchmarks.node_pairs import NODE_PAIRS
     from iowatch.benchmarks.pnetcdf_kernels import FLASH_IO, S3D_IO
+    from iowatch.benchmarks.target_probe import TARGET_PROBE
 
-    return (BENCHIO, IOR, MDTEST, H5BENCH, HDF5_IOTEST, FIO, HPCC, NODE_PAIRS, S3D_IO, FLASH_IO)
+    return (BENCHIO, IOR, MDTEST, H5BENCH, HDF5_IOTEST, FIO, HPCC, NODE_PAIRS, TARGET_PROBE, S3D_IO, FLASH_IO)
 
 
 BENCHMARKS = plugins.Registry(Benchmark, _suite_benchmarks)

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
         spooled_output,
         write_json_atomically,
     )
+    from iowatch.checks.targets import no_targets_reason
     from iowatch.checks.validation import validate_output
 else:
     __getattr__ = lazy_names(__name__)

@@ -1,4 +1,4 @@
-"""The builds of benchio and node_pairs for a stack: lines of a job that build them where they are not up to date."""
+"""The builds of the project's programs for a stack: lines of a job that build them where they are not up to date."""
 
 from __future__ import annotations
 
@@ -73,24 +73,29 @@ def benchio_version() -> str | None:
 
 
 @dataclass(frozen=True)
-class NodePairsBuild:
-    """A build of node_pairs in `var/build/node_pairs/<system>/<stack>`."""
+class SourceFileBuild:
+    """A build of a program of one source file in `var/build/<name>/<system>/<stack>`.
 
+    Attributes:
+        name: of the program, of its source file, and of its directory in `benchmarks/`.
+    """
+
+    name: str
     system: str
     environment: str
     compiler: str
 
     @property
     def program(self) -> Path:
-        builds = settings.var_directory().absolute() / "build" / "node_pairs"
-        return builds / self.system / self.environment / "node_pairs"
+        builds = settings.var_directory().absolute() / "build" / self.name
+        return builds / self.system / self.environment / self.name
 
     def commands(self) -> list[str]:
         """The lines that compile it: always, because the stack may have another compiler since the last session."""
-        source = settings.product_root() / "benchmarks" / "node_pairs" / "src" / "node_pairs.c"
+        source = settings.product_root() / "benchmarks" / self.name / "src" / f"{self.name}.c"
         # A job of another session may be running the program.
         new_program = f"{self.program}.new"
-        compile_words = [self.compiler, "-std=c11", "-O2", "-o", new_program, str(source)]
+        compile_words = [self.compiler, "-std=c11", "-O2", "-pthread", "-o", new_program, str(source)]
         return [
             f"{shlex.join(['mkdir', '-p', str(self.program.parent)])} || exit 1",
             f"{shlex.join(compile_words)} || exit 1",

@@ -16,6 +16,7 @@ from iowatch.checks.extension import find_extension
 from iowatch.checks.order import CheckTurn, RunOrder, current_order, turn_run_name
 from iowatch.checks.run import CheckedRun
 from iowatch.checks.scratch import is_node_local, system_limits
+from iowatch.checks.targets import no_targets_reason
 from iowatch.core import UsageError
 from iowatch.site import exceeded_limits, exceeded_partition_limit, storage, system
 
@@ -119,6 +120,9 @@ def _impossible_reason(run: CheckedRun) -> str | None:
         return f"needs {', '.join(exceeded)}"
     if case.nodes > 1 and is_node_local(case, run.system):
         return f"{case.file_system} is local to each node"
+    without_targets = no_targets_reason(case, run.system, Path(run.scratch_base))
+    if without_targets is not None:
+        return without_targets
     same_file_system = []
     for entry in case_entries(case.benchmark, run.system).values():
         if entry.case.file_system == case.file_system:

@@ -19,6 +19,7 @@ from iowatch.checks.rank_times import ask_for_rank_times
 from iowatch.checks.run import CheckedRun, JobScript
 from iowatch.checks.scratch import in_scratch
 from iowatch.checks.starts import add_starts, remove_earlier_start
+from iowatch.checks.targets import list_targets
 from iowatch.checks.tracing import measures_overhead, trace_program
 from iowatch.site import (
     CovariateSettings,
@@ -43,6 +44,7 @@ def compose_job(run: CheckedRun, script: JobScript) -> JobScript:
     """
     tool, options = run.case.tool, run.case.options
     script = in_scratch(run, script)
+    script = list_targets(run, script)
 
     # Facts about the node and the program, before anything is measured.
     script = script.preparing(environment_commands(str(run.scratch), run.launcher))

@@ -37,6 +37,7 @@ from iowatch.checks.scratch import (
 )
 from iowatch.checks.spool import SpooledCase, spool_case
 from iowatch.checks.starts import options_of_verification
+from iowatch.checks.targets import missing_targets
 from iowatch.checks.tracing import missing_trace
 from iowatch.checks.validation import add_parameters, merge_outputs, missing_case_results, validate_output
 from iowatch.core import Output, Scalar, clock_offset_s
@@ -181,6 +182,7 @@ def _failures(run: CheckedRun, job: FinishedJob, outputs: Sequence[Output]) -> l
         reasons.append(missing_trace(run, len(outputs)))
     reasons.append(clock_failure(run.submitted_s, read_number(run.stage / STARTED_FILE)))
     reasons += differences_between_nodes(run)
+    reasons.append(missing_targets(run, outputs))
     reasons += other_run_reasons(run, job, outputs)
     reasons.append(_verification_failure(run, job))
     reasons += _hint_failures(run, outputs)

@@ -75,6 +75,7 @@ if TYPE_CHECKING:
         name_without_turn,
         session_of_day,
     )
+    from iowatch.core.target_rates import TARGET_OPERATIONS, TARGET_RATES_FACT, TargetRates, rounded_rate
     from iowatch.core.text import (
         clean_text,
         escape_controls,

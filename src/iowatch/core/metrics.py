@@ -94,6 +94,7 @@ _ROWS = (
     Metric("raw_bandwidth", "MiB/s", "higher", "Raw bandwidth", _BANDWIDTH_CEILING, headline=True),
     Metric("rank_bandwidth", "MiB/s", "higher", "Bandwidth of one rank", _BANDWIDTH_CEILING),
     Metric("memory_bandwidth", "MiB/s", "higher", "Memory bandwidth per rank", _BANDWIDTH_CEILING, headline=True),
+    Metric("target_bandwidth", "MiB/s", "higher", "Bandwidth of one target", _BANDWIDTH_CEILING, headline=True),
     Metric("network_bandwidth", "MiB/s", "higher", "Message bandwidth", _BANDWIDTH_CEILING, headline=True),
     Metric("latency", "s", "lower", "Message latency", headline=True),
     Metric("flop_rate", "GFLOP/s", "higher", "Floating-point rate of one rank", 1e9, headline=True),

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         load_detections,
     )
     from iowatch.findings.detectors import DETECTORS
+    from iowatch.findings.deviations import SessionDeviations, SessionMark
     from iowatch.findings.document import finding_document, finding_from_document
     from iowatch.findings.experiments import FindingExperiment, find_experiments
     from iowatch.findings.finding import (
@@ -34,10 +35,12 @@ if TYPE_CHECKING:
         FindingUpdate,
         LoadShare,
         MovedLayer,
+        NodeOverSessions,
         Outlook,
         ProbeResponse,
         Resolution,
         SlowNode,
+        SlowTarget,
         SlowTargetOfRuns,
         are_sure,
         strongest_first,
@@ -65,7 +68,8 @@ if TYPE_CHECKING:
         retest_times,
     )
     from iowatch.findings.slow_nodes import NodeRatio, slow_nodes_of_run
-    from iowatch.findings.slow_targets import targets_of_run
+    from iowatch.findings.slow_parts import SlowParts, find_slow_parts
+    from iowatch.findings.slow_targets import TargetRatio, slow_targets_of_run
     from iowatch.findings.stack_exchange import find_stack_exchange
     from iowatch.findings.state import (
         OrphanedDecision,
@@ -79,6 +83,7 @@ if TYPE_CHECKING:
         update_findings,
     )
     from iowatch.findings.statistics_errors import reported_as
+    from iowatch.findings.targets_in_logs import targets_of_run
     from iowatch.findings.trends import Trend, current_drifts, find_trends
 else:
     __getattr__ = lazy_names(__name__)

@@ -16,7 +16,7 @@ from iowatch.findings.evidence import covariate_differences, evidence_difference
 from iowatch.findings.finding import DirectionGroup, Finding, FindingMember, LoadShare, Outlook
 from iowatch.findings.layers import layer_of_group, probe_responses
 from iowatch.findings.slow_nodes import slow_node_evidence
-from iowatch.findings.slow_targets import slow_target_evidence
+from iowatch.findings.targets_in_logs import targets_in_logs
 from iowatch.reference import Event, events
 from iowatch.site import system_zone
 from iowatch.statistics import ChangePoint, Detection, PossibleCause, explain_changes, rank_causes
@@ -100,7 +100,7 @@ def build_finding(
         load=share_of_load(group.changes, load_detections(history, [member.series_id for member in members])),
         covariates=covariate_differences(history, members, points),
         slow_nodes=slow_node_evidence(history, members, points),
-        slow_targets=slow_target_evidence(history, members, points),
+        targets_in_logs=targets_in_logs(history, members, points),
     )
 
 

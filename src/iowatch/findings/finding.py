@@ -318,6 +318,59 @@ class CovariateDifference:
 
 
 @dataclass(frozen=True)
+class SlowTarget:
+    """A target of a file system that is slower than the others in the newest session that measured it.
+
+    Attributes:
+        target: its name (`OST 14`); `place` is its directory, or its name in the file system.
+        file_system: None for the default one.
+        operation: `write` or `read`.
+        ratio: its time per byte / median of the other targets of the session, median over the repetitions.
+        usual_ratio: the same in earlier sessions; 1 if it was not slower, or too little is known.
+        others: number of the other targets.
+        repetitions: of that session; it was slow in all of them.
+        session: UUID of that session.
+        since: start of the first of the sessions in a row in which it was slow, epoch seconds.
+        slow_sessions: number of these, of the `sessions` that measured it.
+    """
+
+    target: str
+    place: str
+    file_system: str | None
+    operation: str
+    ratio: float
+    usual_ratio: float
+    others: int
+    repetitions: int
+    session: str
+    since: int
+    slow_sessions: int
+    sessions: int
+
+
+@dataclass(frozen=True)
+class NodeOverSessions:
+    """A node that is the slowest one of its sessions far too often, wherever it ran.
+
+    Attributes:
+        ratio: its time / median of the other nodes of its runs, median over the sessions since then.
+        slowest: number of sessions since then in which it was the slowest node, of the `sessions` that used it.
+        since: start of the first of these, epoch seconds.
+        session: UUID of the newest session that used it.
+        probability: of so many or more by chance, corrected for the number of nodes and sessions.
+    """
+
+    node: str
+    partition: str
+    ratio: float
+    slowest: int
+    sessions: int
+    since: int
+    session: str
+    probability: float
+
+
+@dataclass(frozen=True)
 class SlowNode:
     """A node that was slower than the other nodes of its runs since the change of a member.
 
@@ -453,7 +506,10 @@ class Finding:
         causes: events near the date, best fit first; evidence, not proof.
         covariates: what went on around the runs and differs, largest difference first.
         slow_nodes: nodes that were slower than the others of their runs since the change, the slowest first.
-        slow_targets: targets whose files were slow beside those of the others since the change, the slowest first.
+        nodes_over_sessions: nodes that are the slowest ones of their sessions far too often, the slowest first.
+        slow_targets: targets of its file systems that are slower than the others now, the slowest first.
+        targets_in_logs: targets whose files were slow beside those of the others in Darshan logs since the change, the
+            slowest first.
         updates: changes of the finding since the last report.
         pending: updates that are not reported yet.
         reported_members: number of members at the last report.
@@ -518,7 +574,9 @@ class Finding:
     session_loss: SessionLoss | None = None
     covariates: tuple[CovariateDifference, ...] = ()
     slow_nodes: tuple[SlowNode, ...] = ()
-    slow_targets: tuple[SlowTargetOfRuns, ...] = ()
+    nodes_over_sessions: tuple[NodeOverSessions, ...] = ()
+    slow_targets: tuple[SlowTarget, ...] = ()
+    targets_in_logs: tuple[SlowTargetOfRuns, ...] = ()
 
     @property
     def needs_action(self) -> bool:

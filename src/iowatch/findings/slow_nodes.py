@@ -64,6 +64,11 @@ def slow_nodes_of_run(times: NodeTimes) -> tuple[NodeRatio, ...]:
     return tuple(_node_ratio(times, row) for row in rows)
 
 
+def are_comparable(times: NodeTimes) -> bool:
+    """Return whether the nodes of a run can be compared by their times alone: they moved about as many bytes."""
+    return _is_table(times) and max(times.sizes) <= _SIMILAR_SIZE * min(times.sizes)
+
+
 def _is_table(times: NodeTimes) -> bool:
     """Return whether there is a time above 0 for each node and repetition: facts may be of other programs."""
     columns = {len(seconds) for seconds in times.seconds}

@@ -1,137 +1,197 @@
-"""Slow targets: which OST of a file system was slow beside the others in the runs since a change, and before it.
+"""Slow targets: which target of a file system is slower than the others, and since when.
 
-    Darshan log of a run -> relative time of its files on each target (iowatch.darshan) -> fact `darshan.targets`
-      -> evidence of a finding
+    fact `target_rates` of runs ──> targets x sessions of two months ── statistics.slow_siblings ──> SlowTarget
 
-One run has few files per target. Therefore the runs since the change are compared together, too: the relative times of
-a run are one kind of `iowatch.statistics.slow_targets`.
+All targets of a session were measured within minutes by the same node, so that common load cancels.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
-from iowatch.darshan import FileSystemTargets
-from iowatch.findings.evidence import runs_around_change
-from iowatch.findings.finding import FindingMember, SlowTargetOfRuns, strongest_first
-from iowatch.statistics.slow_targets import MIN_RATIO, FilesOnTargets, compare_targets
-from iowatch.store import NO_RUN_FACTS, History, RunFacts, SeriesPoints
-
-# Members of one event use the same targets, so a few of them name all slow ones.
-_MAX_MEMBERS, _MAX_SLOW_TARGETS = 4, 5
+from iowatch.core import TARGET_OPERATIONS, TARGET_RATES_FACT, TargetRates
+from iowatch.findings.deviations import CURRENT_S, SessionDeviations, SessionMark, rows_by_name
+from iowatch.findings.finding import SlowTarget
+from iowatch.statistics.slow_siblings import newest_slow_tables, sibling_deviations, slow_siblings
+from iowatch.store import History, RunWithFact
 
 
-def slow_target_evidence(
-    history: History, members: Sequence[FindingMember], points: Mapping[int, SeriesPoints]
-) -> tuple[SlowTargetOfRuns, ...]:
-    """Targets that were slow in the runs since the change, of the members with the largest ones.
+@dataclass(frozen=True)
+class TargetRatio:
+    """A target that was slower than the other targets of one run, in all of its repetitions.
+
+    Attributes:
+        ratio: its time per byte / median of the other targets, median over the repetitions.
+        others: number of the other targets of the run.
+    """
+
+    target: str
+    place: str
+    operation: str
+    ratio: float
+    others: int
+    repetitions: int
+
+
+def slow_targets_of_run(rates: TargetRates) -> tuple[TargetRatio, ...]:
+    """Return the targets of a run that were slower than the others, the slowest first; its past is not looked at."""
+    slow: list[TargetRatio] = []
+    for operation in TARGET_OPERATIONS:
+        times = _times(rates, operation)
+        if times is None:
+            continue
+        for row in slow_siblings(times):
+            name, place = rates.names[row.row], rates.places[row.row]
+            slow.append(TargetRatio(name, place, operation, row.ratio, len(times) - 1, times.shape[1]))
+    return tuple(sorted(slow, key=lambda target: -target.ratio))
+
+
+def _times(rates: TargetRates, operation: str) -> NDArray[np.float64] | None:
+    """Times per MiB, shape (targets, repetitions); None without any: facts may be of other programs."""
+    of_targets = rates.rates_of(operation)
+    columns = {len(of_target) for of_target in of_targets}
+    is_complete = len(of_targets) == len(rates.names) == len(rates.places) and len(columns) == 1 and 0 not in columns
+    if not is_complete:
+        return None
+    table = np.array(of_targets, dtype=np.float64)
+    return 1 / table if np.all(table > 0) else None
+
+
+@dataclass(frozen=True, eq=False)
+class SessionTimes:
+    """Times per MiB of the targets of a session, at least two; shape (names, repetitions of all its runs)."""
+
+    names: tuple[str, ...]
+    times: NDArray[np.float64]
+
+    def typical(self) -> dict[str, float]:
+        """Typical deviation of each target from the others."""
+        medians = np.median(sibling_deviations(self.times), axis=1)
+        return dict(zip(self.names, map(float, medians), strict=True))
+
+
+@dataclass(frozen=True, eq=False)
+class TargetTable:
+    """Sessions of one operation on one file system: typical deviations of the targets, and their times.
+
+    Attributes:
+        times: of each session of `deviations`.
+    """
+
+    deviations: SessionDeviations
+    times: Sequence[SessionTimes]
+
+
+def target_tables(history: History, system: str, since: int) -> tuple[TargetTable, ...]:
+    """Return what sessions measured of the targets of a system, by file system and operation.
 
     Args:
-        points: by series id, observations of each member on both sides of the change.
+        since: epoch seconds.
     """
-    by_target: dict[int, SlowTargetOfRuns] = {}
-    for member in strongest_first(members)[:_MAX_MEMBERS]:
-        runs = runs_around_change(member, points[member.series_id])
-        facts = history.run_facts([*runs.before, *runs.after], ("darshan",))
-        before = list(_targets_of_runs(runs.before, facts))
-        after = list(_targets_of_runs(runs.after, facts))
-        for slow in _slow_since_change(member.name, before, after):
-            # Each target once, as the member with the largest change shows it.
-            by_target.setdefault(slow.target, slow)
-    slowest_first = sorted(by_target.values(), key=lambda slow: -slow.ratio)
-    return tuple(slowest_first[:_MAX_SLOW_TARGETS])
+    by_file_system: dict[str, list[RunWithFact]] = {}
+    for run in history.runs_with_fact(system, TARGET_RATES_FACT, since):
+        by_file_system.setdefault(run.facts.file_system or "", []).append(run)
+    tables: list[TargetTable] = []
+    for file_system, runs_on_it in sorted(by_file_system.items()):
+        for operation in TARGET_OPERATIONS:
+            table = _target_table(file_system, operation, runs_on_it)
+            if table is not None:
+                tables.append(table)
+    return tuple(tables)
 
 
-def _targets_of_runs(runs: Sequence[int], facts: Mapping[int, RunFacts]) -> Iterator[FileSystemTargets]:
-    """What the runs with a comparison of targets show, in order of time."""
-    for run in runs:
-        targets = targets_of_run(facts.get(run, NO_RUN_FACTS))
-        if targets is not None:
-            yield targets
-
-
-def targets_of_run(facts: RunFacts) -> FileSystemTargets | None:
-    """The comparison of targets of a run; None without one, or where the fact is of another program."""
-    if facts.darshan is None or facts.darshan.targets is None:
-        return None
-    try:
-        return FileSystemTargets.from_json(facts.darshan.targets)
-    except (KeyError, TypeError):
-        return None
-
-
-def _slow_since_change(
-    name: str, before: Sequence[FileSystemTargets], after: Sequence[FileSystemTargets]
-) -> Iterator[SlowTargetOfRuns]:
-    """The slow targets of the runs of one member.
+def find_slow_targets(tables: Sequence[TargetTable], now: int) -> tuple[SlowTarget, ...]:
+    """Return the targets that are slow in the newest session that measured them, the slowest first.
 
     Args:
-        name: of the member, for display.
-        before, after: of each run on both sides of the change.
+        now: start of the newest session of the system, epoch seconds; earlier ones count for `CURRENT_S`.
     """
-    ratios_after = _ratios_by_target(after)
-    ratios_before = _ratios_by_target(before)
-    ratio_of_slow = _slow_in_all_runs(after) | _slow_in_half_of_the_runs(after)
-    for target, ratio in ratio_of_slow.items():
-        in_runs_after = ratios_after.get(target, [])
-        in_runs_before = ratios_before.get(target, [])
-        yield SlowTargetOfRuns(
-            target=target,
-            series=name,
-            ratio=ratio,
-            other_targets=len(ratios_after) - 1,
-            slow_after=_count_slow(in_runs_after),
-            runs_after=len(in_runs_after),
-            slow_before=_count_slow(in_runs_before),
-            runs_before=len(in_runs_before),
-        )
+    slow: list[SlowTarget] = []
+    for table in tables:
+        slow += _slow_targets(table, now)
+    return tuple(sorted(slow, key=lambda target: -target.ratio))
 
 
-def _ratios_by_target(runs: Sequence[FileSystemTargets]) -> dict[int, list[float]]:
-    """Of each target its time / the median of the others, in each run that has files on it and on others."""
-    ratios: dict[int, list[float]] = {}
+def _target_table(file_system: str, operation: str, runs: Sequence[RunWithFact]) -> TargetTable | None:
+    """The table of an operation; None if no run measured it.
+
+    Args:
+        runs: of all sessions, in order of time.
+    """
+    runs_by_session: dict[SessionMark, list[TargetRates]] = {}
+    places: dict[str, str] = {}
     for run in runs:
-        times = {entry.target: entry.relative_time for entry in run.figures if entry.relative_time is not None}
-        for target, relative_time in times.items():
-            others = [other_time for other, other_time in times.items() if other != target]
-            if others:
-                ratios.setdefault(target, []).append(relative_time / float(np.median(others)))
-    return ratios
+        rates = run.facts.target_rates
+        if rates is None or _times(rates, operation) is None:
+            continue
+        runs_by_session.setdefault(SessionMark.of_run(run), []).append(rates)
+        places.update(zip(rates.names, rates.places, strict=True))
+    times: dict[SessionMark, SessionTimes] = {}
+    for mark, rates_of_session in runs_by_session.items():
+        of_session = _joined_times(rates_of_session, operation)
+        # A single target has no sibling.
+        if len(of_session.names) > 1:
+            times[mark] = of_session
+    if not times:
+        return None
+    rows = rows_by_name([of_session.typical() for of_session in times.values()])
+    table = SessionDeviations(file_system, operation, rows.names, places, tuple(times), rows.values)
+    return TargetTable(table, tuple(times.values()))
 
 
-def _count_slow(ratios: Sequence[float]) -> int:
-    return sum(ratio >= MIN_RATIO for ratio in ratios)
+def _joined_times(runs: Sequence[TargetRates], operation: str) -> SessionTimes:
+    """The times of the targets that all runs of a session measured: of several stacks, each repetition confirms."""
+    common = set(runs[0].names).intersection(*(set(rates.names) for rates in runs[1:]))
+    names = tuple(name for name in runs[0].names if name in common)
+    columns: list[NDArray[np.float64]] = []
+    for rates in runs:
+        times = _times(rates, operation)
+        assert times is not None
+        rows = [rates.names.index(name) for name in names]
+        columns.append(times[rows])
+    return SessionTimes(names, np.concatenate(columns, axis=1))
 
 
-def _slow_in_half_of_the_runs(runs: Sequence[FileSystemTargets]) -> dict[int, float]:
-    """Targets that the files of at least half of the runs on them name, with the ratio in the newest such run."""
-    used: dict[int, int] = {}
-    named: dict[int, list[float]] = {}
-    for run in runs:
-        for entry in run.figures:
-            used[entry.target] = used.get(entry.target, 0) + 1
-        for slow in run.slow:
-            named.setdefault(slow.target, []).append(slow.ratio)
-    return {target: ratios[-1] for target, ratios in named.items() if 2 * len(ratios) >= used.get(target, 0)}
+def _slow_targets(target_table: TargetTable, now: int) -> Iterator[SlowTarget]:
+    """The slow targets of one table, each in the newest session that measured it; `now` as for all tables."""
+    table = target_table.deviations
+    positions = {name: position for position, name in enumerate(table.names)}
+    newest_of_target = _newest_sessions(table.deviations)
+    for column, of_session in enumerate(target_table.times):
+        rows = [positions[name] for name in of_session.names]
+        is_newest_of_any = any(newest_of_target[row] == column for row in rows)
+        is_recent = now - table.sessions[column].start <= CURRENT_S
+        if not (is_newest_of_any and is_recent):
+            continue
+        for slow_row in slow_siblings(of_session.times, table.deviations[rows, :column]):
+            row = rows[slow_row.row]
+            if newest_of_target[row] != column:
+                continue
+            known = np.flatnonzero(np.isfinite(table.deviations[row]))
+            # The newest session is one of them, because all of its repetitions were slow.
+            slow_sessions = newest_slow_tables(table.deviations[row, known])
+            name = table.names[row]
+            yield SlowTarget(
+                target=name,
+                place=table.places[name],
+                file_system=table.owner or None,
+                operation=table.operation,
+                ratio=slow_row.ratio,
+                usual_ratio=slow_row.usual_ratio,
+                others=len(rows) - 1,
+                repetitions=of_session.times.shape[1],
+                session=table.sessions[column].uuid,
+                since=table.sessions[known[-slow_sessions]].start,
+                slow_sessions=slow_sessions,
+                sessions=len(known),
+            )
 
 
-def _slow_in_all_runs(runs: Sequence[FileSystemTargets]) -> dict[int, float]:
-    """Targets that the runs together show to be slow, with the ratio."""
-    times: list[float] = []
-    kinds: list[int] = []
-    targets: list[int] = []
-    for number, run in enumerate(runs):
-        for entry in run.figures:
-            if entry.relative_time is not None:
-                times.append(entry.relative_time)
-                kinds.append(number)
-                targets.append(entry.target)
-    placed = FilesOnTargets(
-        times=np.array(times, dtype=np.float64),
-        kinds=np.array(kinds, dtype=np.int64),
-        files=np.arange(len(times)),
-        targets=np.array(targets, dtype=np.int64),
-    )
-    return {slow.target: slow.ratio for slow in compare_targets(placed).slow}
+def _newest_sessions(deviations: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Position of the newest session of each target; shape (targets,)."""
+    is_known = np.isfinite(deviations)
+    return np.asarray(deviations.shape[1] - 1 - np.argmax(is_known[:, ::-1], axis=1), dtype=np.int64)

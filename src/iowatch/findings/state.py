@@ -20,6 +20,7 @@ from iowatch.findings.document import finding_document, finding_from_document
 from iowatch.findings.finding import AppliedDecision, DecisionSubject, Finding, FindingMember, FindingState
 from iowatch.findings.resolution import CONFIRMATION_PERIOD_S, resolve_findings
 from iowatch.findings.series import headline_series, load_observations
+from iowatch.findings.slow_parts import SlowParts, find_slow_parts
 from iowatch.findings.updates import with_updates
 from iowatch.reference import events, reviews
 from iowatch.site import load_system, system_today, system_zone
@@ -280,6 +281,8 @@ def _find_findings(update: _FindingsUpdate, groups: Sequence[grouping.ChangeGrou
     used_ids = {finding.id for finding in update.previous}
     kept: list[Finding] = []
     rebuilt: list[Finding] = []
+    # Looked for once, and only for a finding that is rebuilt.
+    slow_parts: SlowParts | None = None
     for position, new_group in enumerate(groups):
         before = matched.get(position)
         group, redated_since = _keep_date_and_direction(new_group, before, newest_s)
@@ -297,6 +300,9 @@ def _find_findings(update: _FindingsUpdate, groups: Sequence[grouping.ChangeGrou
         finding = build_finding(
             update.history, system, name, group, update.rows, update.changes, points, recorded_events
         )
+        if slow_parts is None:
+            slow_parts = find_slow_parts(update.history, system)
+        finding = slow_parts.attach(finding)
         finding = replace(finding, basis=basis, redated_since=redated_since)
         rebuilt.append(_continue_finding(finding, before, update))
     return kept + rebuilt

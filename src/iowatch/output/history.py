@@ -97,6 +97,7 @@ def print_session(
     console.print(_make_result_table(runs, with_partition))
     # What is to be known about the numbers.
     lines = [*_saturation_lines(runs), *_bandwidth_lines(runs), *_slow_node_lines(runs), *_slow_message_lines(runs)]
+    lines += _slow_target_lines(runs)
     lines += [*_retest_lines(runs), *_extension_lines(runs), *_node_lines(runs)]
     for line in lines:
         console.print(line, markup=False, soft_wrap=True)
@@ -173,6 +174,15 @@ def _slow_message_lines(runs: Iterable[PrintedRun]) -> Iterator[str]:
         pairs = printed.run.facts.node_pairs
         if pairs is not None and pairs.slow_nodes:
             yield f"{printed.run.name}, {printed.run.stack}: {format_slow_nodes(pairs)}"
+
+
+def _slow_target_lines(runs: Iterable[PrintedRun]) -> Iterator[str]:
+    """The runs that found slow targets."""
+    from iowatch.output.text.evidence import slow_target_lines
+
+    for printed in runs:
+        for line in slow_target_lines(printed.run.facts):
+            yield f"{printed.run.name}, {printed.run.stack}: {line}"
 
 
 def _retest_lines(runs: Iterable[PrintedRun]) -> Iterator[str]:

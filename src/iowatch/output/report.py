@@ -39,6 +39,7 @@ from iowatch.output.text.verdict import (
     format_retested_run,
     maintenance_sentence,
     newest_session_line,
+    slow_part_lines,
 )
 from iowatch.session.coverage import MissingRun
 from iowatch.session.headlines import HeadlineResult
@@ -310,6 +311,7 @@ def change_lines(verdict: Verdict) -> str:
         text = format_node_difference(nodes.difference)
         lines.append(f"  nodes differ: {text} (partition {nodes.partition}, {format_count(nodes.runs, 'run')})")
     lines += [f"  {format_slow_nodes(run.pairs)}" for run in verdict.slow_messages]
+    lines += [f"  {line}" for line in slow_part_lines(verdict)]
     lines += [f"  {verdict_finding_line(finding)}" for finding in verdict.changes]
     lines += [f"  suspected: {verdict_finding_line(finding)}" for finding in verdict.suspected]
     lines += [f"  dismissed: {line}" for line in remaining_change_lines(verdict.dismissed)]

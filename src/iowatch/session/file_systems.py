@@ -77,6 +77,8 @@ def exclude_runs(context: SessionContext, unusable: FileSystemReasons = MappingP
     not_allowed: dict[str, str] = {}
     for case in context.cases:
         reason = _not_allowed_reason(context, case)
+        if reason is None and case.file_system not in unusable:
+            reason = checks.no_targets_reason(case, context.system.name, context.directory_on(case.file_system))
         if reason is not None:
             not_allowed[case.run_name] = reason
     return ExcludedRuns(duplicates, not_allowed, unusable)

@@ -29,9 +29,13 @@ from iowatch.core import (
 from iowatch.findings import (
     Finding,
     HistoryExtent,
+    NodeOverSessions,
     Retest,
+    SlowParts,
+    SlowTarget,
     damaged_result_problems,
     find_retests,
+    find_slow_parts,
     history_extent,
     outside_results,
     update_findings,
@@ -157,6 +161,8 @@ class Verdict:
         saturated: runs on nodes whose processors others used; `run_count` is that of all runs of the session.
         differing_nodes: what differed between nodes without failing a run.
         slow_messages: runs that found nodes whose messages are slow.
+        slow_targets: targets that this session found to be slower than the others of their file system.
+        nodes_over_sessions: nodes of this session that are the slowest ones far too often.
         references: results outside the bounds of their references, and invalid references.
         outside_usual: results without a reference that are outside the usual range of their series; `changes` has those
             whose loss is unusual.
@@ -192,6 +198,8 @@ class Verdict:
     retests: tuple[RetestedRun, ...] = ()
     saturated: tuple[SaturatedRun, ...] = ()
     slow_messages: tuple[SlowMessages, ...] = ()
+    slow_targets: tuple[SlowTarget, ...] = ()
+    nodes_over_sessions: tuple[NodeOverSessions, ...] = ()
     run_count: int = 0
     references: tuple[RunProblem, ...] = ()
     outside_usual: tuple[RunProblem, ...] = ()
@@ -264,6 +272,7 @@ def assess_session(history: History, summary: SessionSummary) -> Verdict:
     maintenance = assess_night_after_maintenance(history, session, runs)
     if maintenance is not None and maintenance.assessment.decision == "not fit":
         problems.append(f"not fit after the maintenance of {maintenance.day} ({maintenance.title})")
+    slow_parts = _slow_parts_of_session(history, session)
     headlines = assess_headlines(history, session, runs, set(history.expected(session.uuid)))
     # The update of the findings has added its facts.
     updated_session = history.session(session.uuid)
@@ -296,6 +305,8 @@ def assess_session(history: History, summary: SessionSummary) -> Verdict:
         retests=_retested_runs(history, runs),
         saturated=_saturated_runs(runs),
         slow_messages=_slow_messages(runs),
+        slow_targets=slow_parts.targets,
+        nodes_over_sessions=slow_parts.nodes,
         run_count=len(runs),
         references=(*references.outside, *_reference_errors(summary)),
         outside_usual=_values_outside_usual(history, updated_session, runs),
@@ -366,6 +377,16 @@ def _slow_messages(runs: Sequence[RunRow]) -> tuple[SlowMessages, ...]:
         if pairs is not None and pairs.slow_nodes:
             slow_messages.append(SlowMessages(run.partition, run.stack, run.name, pairs))
     return tuple(slow_messages)
+
+
+def _slow_parts_of_session(history: History, session: SessionRow) -> SlowParts:
+    """The slow targets and nodes that this session measured, not those of earlier ones."""
+    slow_parts = find_slow_parts(history, session.system)
+    return replace(
+        slow_parts,
+        targets=tuple(target for target in slow_parts.targets if target.session == session.uuid),
+        nodes=tuple(node for node in slow_parts.nodes if node.session == session.uuid),
+    )
 
 
 def _quarantine_problems(history: History, system: str) -> list[str]:

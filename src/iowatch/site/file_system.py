@@ -177,6 +177,8 @@ class FileSystem(NamedModel):
         directory: of the benchmarks; in the file a path, or a block that also declares the mount. Suites can measure
             the file system.
         limits: required with a directory, and only then.
+        target_directories: one directory on each target, for the suite `targets`; not on Lustre, whose targets the
+            job asks `lfs` for. `[00-23]` in a path stands for the numbers of a range.
         node_local: whether each node has its own (a local disk, a burst buffer of the job): the host of the session
             does not look at it, and only cases on one node are measured.
     """
@@ -194,7 +196,25 @@ class FileSystem(NamedModel):
     peaks: tuple[PeakBandwidth, ...] = ()
     directory: Annotated[Directory | None, BeforeValidator(_parse_directory_field)] = None
     limits: FileSystemLimits | None = None
+    target_directories: tuple[NonEmptyText, ...] = ()
     node_local: bool = False
+
+
+# A range of numbers in a path; leading zeros are kept.
+_RANGE = re.compile(r"\[(\d{1,6})-(\d{1,6})\]")
+
+
+def expand_ranges(path: str) -> tuple[str, ...]:
+    """Return the paths that a path with ranges of numbers stands for: `/bb/t[08-10]` is three, `/bb/t08` is itself."""
+    match = _RANGE.search(path)
+    if match is None:
+        return (path,)
+    first, last = match[1], match[2]
+    paths: list[str] = []
+    for number in range(int(first), int(last) + 1):
+        text = str(number).zfill(len(first))
+        paths += expand_ranges(path[: match.start()] + text + path[match.end() :])
+    return tuple(paths)
 
 
 def expand_scratch(path: str, where: str) -> Path:
@@ -232,6 +252,8 @@ class MeasuredFileSystem:
         where: the field with the directory, for messages.
         is_default: whether its cases have no parameter `file_system`.
         node_local: whether each node has its own, which the host of the session does not have.
+        targets: number of its targets as its entry states it.
+        target_directories: as its entry names them, with ranges and variables.
     """
 
     name: str
@@ -241,6 +263,8 @@ class MeasuredFileSystem:
     where: str
     is_default: bool
     node_local: bool = False
+    targets: int | None = None
+    target_directories: tuple[str, ...] = ()
 
     @property
     def parameter(self) -> str | None:
@@ -260,6 +284,18 @@ class MeasuredFileSystem:
         """
         return expand_scratch(self.directory.path, self.where)
 
+    def target_paths(self) -> tuple[Path, ...]:
+        """Return the directories of its targets with ranges and variables replaced; empty without any.
+
+        Raises:
+            UsageError: see `expand_scratch`.
+        """
+        where = f"file system '{self.name}': field 'target_directories'"
+        paths: list[Path] = []
+        for directory in self.target_directories:
+            paths += [expand_scratch(path, where) for path in expand_ranges(directory)]
+        return tuple(paths)
+
 
 def measured_file_systems(
     file: str, scratch: Scratch | None, file_systems: Sequence[FileSystem]
@@ -274,8 +310,19 @@ def measured_file_systems(
     measured = []
     if scratch is not None:
         name = scratch.file_system or _UNNAMED
-        limits = next((entry.limits for entry in file_systems if entry.name == name), None)
-        measured.append(MeasuredFileSystem(name, scratch, None, limits, f"{file}: field 'scratch'", True))
+        entry_of_scratch = next((entry for entry in file_systems if entry.name == name), None)
+        measured.append(
+            MeasuredFileSystem(
+                name=name,
+                directory=scratch,
+                mount=None,
+                limits=entry_of_scratch.limits if entry_of_scratch else None,
+                where=f"{file}: field 'scratch'",
+                is_default=True,
+                targets=entry_of_scratch.targets if entry_of_scratch else None,
+                target_directories=entry_of_scratch.target_directories if entry_of_scratch else (),
+            )
+        )
     for number, entry in enumerate(file_systems):
         if entry.directory is None:
             continue
@@ -288,6 +335,8 @@ def measured_file_systems(
                 where=f"{file}: field 'file_systems.{number}.directory'",
                 is_default=not measured,
                 node_local=entry.node_local,
+                targets=entry.targets,
+                target_directories=entry.target_directories,
             )
         )
     return tuple(measured)
@@ -320,6 +369,24 @@ def file_system_faults(scratch: Scratch | None, file_systems: Sequence[FileSyste
             yield f"file system '{entry.name}': node_local, but no directory"
         if entry.directory is None and entry.limits is not None and entry.name != scratch_entry:
             yield f"file system '{entry.name}': limits, but no directory"
+        yield from _target_faults(entry, is_measured=entry.directory is not None or entry.name == scratch_entry)
+
+
+def _target_faults(entry: FileSystem, *, is_measured: bool) -> Iterator[str]:
+    """Yield what is wrong with the directories of targets of an entry."""
+    if entry.target_directories and not is_measured:
+        yield f"file system '{entry.name}': target_directories, but no directory"
+    paths: list[str] = []
+    for directory in entry.target_directories:
+        expanded = expand_ranges(directory)
+        if not expanded:
+            yield f"file system '{entry.name}': '{directory}' in target_directories is an empty range"
+        paths += [os.path.normpath(path) for path in expanded]
+    repeated = sorted({path for path in paths if paths.count(path) > 1})
+    if repeated:
+        yield f"file system '{entry.name}': target_directories has {repeated[0]} twice"
+    if paths and entry.targets is not None and entry.targets != len(paths):
+        yield f"file system '{entry.name}': targets is {entry.targets}, target_directories has {len(paths)}"
 
 
 def _measured_faults(measured: Sequence[MeasuredFileSystem]) -> Iterator[str]:

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
         RunRecord,
         RunRow,
         RunSessions,
+        RunWithFact,
         SeriesExtent,
         SeriesFilter,
         SeriesPoints,

@@ -16,12 +16,14 @@ from numpy.typing import NDArray
 from sqlalchemy import ColumnElement, Connection, Executable, Select, bindparam, func, literal_column, select
 
 from iowatch.store import read
+from iowatch.store.facts import RunFacts
 from iowatch.store.records import (
     Artefact,
     ResultFilter,
     ResultRow,
     RunRow,
     RunSessions,
+    RunWithFact,
     SeriesPoints,
     SeriesSamples,
     SessionRow,
@@ -359,6 +361,31 @@ def run_nodes(connection: Connection, run_ids: Sequence[int]) -> dict[int, tuple
         if facts.nodes:
             nodes_by_run[run_id] = facts.nodes
     return nodes_by_run
+
+
+def runs_with_fact(connection: Connection, system: str, fact: str, since: int) -> list[RunWithFact]:
+    """Return the runs of a system that recorded a fact, in order of the start of their sessions.
+
+    Args:
+        fact: a field of `RunFacts`.
+        since: epoch seconds; only runs that began then or later.
+    """
+    value, file_system = RunTable.facts[fact], RunTable.facts["file_system"].as_string()
+    columns = (RunTable.id, RunTable.partition, RunTable.status, SessionTable.uuid, SessionTable.started_at)
+    statement = (
+        select(*columns, value.label("value"), file_system.label("file_system"))
+        .join(SessionTable, SessionTable.id == RunTable.session_id)
+        .where(*_of_system(system), RunTable.started_at >= since, value.as_string().is_not(None))
+        .order_by(SessionTable.started_at, RunTable.id)
+    )
+    runs: list[RunWithFact] = []
+    for row in connection.execute(statement):
+        document = {fact: row.value}
+        if row.file_system is not None:
+            document["file_system"] = row.file_system
+        facts = RunFacts.from_document(document)
+        runs.append(RunWithFact(row.id, row.uuid, row.started_at, row.partition, row.status, facts))
+    return runs
 
 
 def run_covariates(connection: Connection, run_ids: Sequence[int]) -> dict[int, CovariateNumbers]:

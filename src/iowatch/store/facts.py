@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from iowatch.core import MissingReason, NodePairs, NodeTimes, RunKey, RunProblem, UnplannedRun
+from iowatch.core import MissingReason, NodePairs, NodeTimes, RunKey, RunProblem, TargetRates, UnplannedRun
 
 
 class _Facts(BaseModel):
@@ -276,6 +276,7 @@ class RunFacts(_Facts):
         each_node: scratch, software, settings, clock and load of each node, by name, if it ran on several.
         node_times: times of its nodes by operation, if they are known without waiting for others.
         node_pairs: messages between its nodes, if it measured them.
+        target_rates: rates of the targets of its file system, if it measured them.
         filesystem: what the benchmark reported of the file system.
         kernel: version that the benchmark reported.
         mpi: `description` or `version` of the MPI library that was loaded.
@@ -304,6 +305,7 @@ class RunFacts(_Facts):
     each_node: dict[str, dict[str, str]] = {}
     node_times: dict[str, NodeTimes] = {}
     node_pairs: NodePairs | None = None
+    target_rates: TargetRates | None = None
     filesystem: dict[str, Any] = {}
     kernel: str | None = None
     mpi: dict[str, Any] = {}

@@ -144,6 +144,7 @@ class History:
     run = _reads(read.find_run)
     run_results = _reads(read.run_results)
     run_facts = _reads(read.run_facts)
+    runs_with_fact = _reads(bulk.runs_with_fact)
     runs_near = _reads(read.runs_near)
     session_of_runs = _reads(read.session_of_runs)
     stack_of_runs = _reads(read.stack_of_runs)

@@ -161,6 +161,24 @@ class RunRow:
 
 
 @dataclass(frozen=True)
+class RunWithFact:
+    """A run that recorded a certain fact.
+
+    Attributes:
+        session_start: of its session, epoch seconds.
+        status: `ok`, `failed`, `incomplete`.
+        facts: that fact and the name of the file system, no others.
+    """
+
+    id: int
+    session: str
+    session_start: int
+    partition: str
+    status: str
+    facts: RunFacts
+
+
+@dataclass(frozen=True)
 class SeriesRow:
     """Identity and extent of a series: number of results, times of the first and last (None if empty)."""
 

@@ -232,12 +232,13 @@ def svg_picture(
 _CELL, _STRIP_HEIGHT = 7, 20
 
 
-def strip_picture(style_classes: Sequence[str], what: str = "days") -> Markup:
+def strip_picture(style_classes: Sequence[str], what: str = "days", usual: str = "the normal band") -> Markup:
     """Cells from the oldest to the newest observation (or of series).
 
     Args:
         style_classes: of `levels.BAND_CLASSES`, `none` (a dash) without data, `unassessed` (an outline).
         what: what a cell is, in the plural, for the description.
+        usual: what a cell is below or above of.
     """
     elements: list[str] = []
     first = 0
@@ -257,7 +258,7 @@ def strip_picture(style_classes: Sequence[str], what: str = "days") -> Markup:
     # Classes of `levels.BAND_CLASSES` below the band begin with w (worse), those above with b (better).
     below = sum(name.startswith("w") for name in style_classes)
     above = sum(name.startswith("b") for name in style_classes)
-    counts = f"{below} below, {above} above the normal band, {style_classes.count('none')} without data"
+    counts = f"{below} below, {above} above {usual}, {style_classes.count('none')} without data"
     label = f"{len(style_classes)} {what}: {counts}"
     return svg_picture(len(style_classes) * _CELL, _STRIP_HEIGHT, label, elements, "strip")
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from datetime import tzinfo
 
-from iowatch.core import covariate_label, format_count, format_number, format_size
+from iowatch.core import covariate_label, format_count, format_day, format_number, format_size
 from iowatch.darshan import escape_control_characters, format_targets
 from iowatch.findings import (
     CovariateDifference,
@@ -14,11 +15,15 @@ from iowatch.findings import (
     LoadShare,
     LogDifferences,
     MovedLayer,
+    NodeOverSessions,
     NodeRatio,
     ProbeResponse,
     SlowNode,
+    SlowTarget,
     SlowTargetOfRuns,
+    TargetRatio,
     slow_nodes_of_run,
+    slow_targets_of_run,
 )
 from iowatch.output.text.changes import format_percent, join_names
 from iowatch.statistics.explanation import RankedCause
@@ -174,7 +179,7 @@ def format_slow_node_evidence(slow: SlowNode) -> str:
     return f"{format_slow_node(slow)} ({slow.series}); {after}, {before}"
 
 
-def format_slow_target_evidence(slow: SlowTargetOfRuns) -> str:
+def format_target_in_logs(slow: SlowTargetOfRuns) -> str:
     """`OST 14: 45.8 times the median of the other 23 targets (IOR write); so in 5 of 5 runs …, in 0 of 7 before`."""
     others = format_count(slow.other_targets, "target")
     ratio = f"{format_targets([slow.target])}: {slow.ratio:.1f} times the median of the other {others}"
@@ -183,6 +188,58 @@ def format_slow_target_evidence(slow: SlowTargetOfRuns) -> str:
     if slow.runs_before:
         before = f"in {slow.slow_before} of {slow.runs_before} before"
     return f"{ratio} ({slow.series}); {after}, {before}"
+
+
+def format_slow_target(slow: SlowTarget | TargetRatio) -> str:
+    """`target OST 14 (work-OST000e) writes at 0.1 of the median of the other 23 in all 3 repetitions`.
+
+    The figure is that of the rate: 0.1 takes ten times as long.
+    """
+    place = f" ({slow.place})" if slow.place != slow.target else ""
+    rate = f"{slow.operation}s at {_format_speed(slow.ratio)} of the median of the other {slow.others}"
+    return f"target {slow.target}{place} {rate} in all {slow.repetitions} repetitions"
+
+
+def format_slow_target_since(slow: SlowTarget, zone: tzinfo) -> str:
+    """The sentence of `format_slow_target`, with since when it is so.
+
+    `…; so in its newest 5 of 20 sessions, since 3 Nov 2026`.
+    """
+    text = format_slow_target(slow)
+    if slow.file_system is not None:
+        text = f"{slow.file_system}: {text}"
+    if slow.usual_ratio > _LEAST_STATED_RATIO:
+        text = f"{text} (usually at {_format_speed(slow.usual_ratio)})"
+    if slow.sessions == 1:
+        return f"{text}; the first session that measured it"
+    since = format_day(slow.since, zone)
+    if slow.slow_sessions == slow.sessions:
+        return f"{text}; so in all {slow.sessions} sessions since {since}"
+    if slow.slow_sessions == 1:
+        return f"{text}; not so in the {format_count(slow.sessions - 1, 'session')} before"
+    return f"{text}; so in its newest {slow.slow_sessions} of {slow.sessions} sessions, since {since}"
+
+
+# What was usually slower than the others by less than this is not stated.
+_LEAST_STATED_RATIO = 1.1
+
+
+def _format_speed(ratio: float) -> str:
+    """The speed of what takes `ratio` times as long: `0.1`, `0.042`."""
+    return f"{1 / ratio:.2g}"
+
+
+def slow_target_lines(facts: RunFacts) -> Iterator[str]:
+    """The slow targets of a run, `target OST 14 (…) writes at 0.1 …`; empty without."""
+    if facts.target_rates is not None:
+        yield from (format_slow_target(slow) for slow in slow_targets_of_run(facts.target_rates))
+
+
+def format_node_over_sessions(slow: NodeOverSessions, zone: tzinfo) -> str:
+    """`n5 has 0.4 of the speed of the other nodes, the slowest one in 6 of 7 sessions since 9 Nov 2026`."""
+    speed = f"{slow.node} has {_format_speed(slow.ratio)} of the speed of the other nodes"
+    sessions = f"{slow.slowest} of {format_count(slow.sessions, 'session')}"
+    return f"{speed}, the slowest one in {sessions} since {format_day(slow.since, zone)}"
 
 
 def log_difference_lines(differences: LogDifferences | None) -> Iterator[str]:

@@ -17,9 +17,11 @@ from iowatch.output.text.evidence import (
     format_difference,
     format_load,
     format_moved_layer,
+    format_node_over_sessions,
     format_probe,
     format_slow_node_evidence,
-    format_slow_target_evidence,
+    format_slow_target_since,
+    format_target_in_logs,
     is_load_stated,
     load_lines,
 )
@@ -202,8 +204,9 @@ def _finding_sections(finding: Finding) -> Iterator[tuple[str, list[str]]]:
     if finding.changed_otherwise:
         yield "Not compared", [f"{finding.changed_otherwise} series changed otherwise or uncertainly"]
     yield "Differences", [format_difference(difference) for difference in finding.differences]
-    yield "Slow nodes", [format_slow_node_evidence(slow) for slow in finding.slow_nodes]
-    yield "Slow targets", [format_slow_target_evidence(slow) for slow in finding.slow_targets]
+    yield "Slow targets", slow_target_evidence_lines(finding)
+    yield "Slow targets in Darshan logs", [format_target_in_logs(slow) for slow in finding.targets_in_logs]
+    yield "Slow nodes", slow_node_evidence_lines(finding)
     yield "Around the runs", [format_covariate(covariate) for covariate in finding.covariates]
     # Whether it lasts, and what people decided.
     if finding.session_loss is not None:
@@ -218,6 +221,20 @@ def _finding_sections(finding: Finding) -> Iterator[tuple[str, list[str]]]:
     if finding.review is not None:
         decisions.insert(0, finding.review)
     yield "Decided", [format_decision(decision) for decision in decisions]
+
+
+def slow_target_evidence_lines(finding: Finding) -> list[str]:
+    """The targets of its file systems that are slower than the others."""
+    zone = system_zone(finding.system)
+    return [format_slow_target_since(slow, zone) for slow in finding.slow_targets]
+
+
+def slow_node_evidence_lines(finding: Finding) -> list[str]:
+    """The slow nodes of the runs since the change, then those that are slow over many sessions."""
+    zone = system_zone(finding.system)
+    lines = [format_slow_node_evidence(slow) for slow in finding.slow_nodes]
+    lines += [format_node_over_sessions(slow, zone) for slow in finding.nodes_over_sessions]
+    return lines
 
 
 def _what_changed_lines(finding: Finding) -> list[str]:

@@ -5,14 +5,15 @@ from __future__ import annotations
 from dataclasses import asdict, fields, replace
 from typing import Any
 
-from iowatch.core import RunProblem, format_number
+from iowatch.core import RunProblem, format_count, format_number
 from iowatch.findings import format_parameter_value
+from iowatch.output.text.evidence import format_node_over_sessions, format_slow_target_since
 from iowatch.output.text.findings import remaining_change_lines, verdict_finding_line
 from iowatch.output.text.fitness import assessment_document, assessment_sentence
 from iowatch.output.text.sessions import describe_newest_session, format_retest
 from iowatch.reference import PublishedFigure
 from iowatch.session.verdict import RetestedRun, Verdict
-from iowatch.site import NightlySchedule
+from iowatch.site import NightlySchedule, system_zone
 
 PUBLISHED_TITLE = "Published maxima of like cases (one shared file)"
 """Heading of the lines of `format_published`: all published cases that can be like others wrote one shared file."""
@@ -89,6 +90,25 @@ def format_next_step(schedule: NightlySchedule) -> str:
     if schedule.scheduler == "cron":
         return "Next: measure every night. Add this line with `crontab -e`"
     return f"Next: measure every night. Check {schedule.edited} below SITE, then run"
+
+
+# Of more slow targets or nodes the number is stated: the page Where has them all.
+_MAX_SLOW_PARTS = 5
+
+
+def slow_part_lines(verdict: Verdict) -> list[str]:
+    """One line per target that is slower than the others, and per node that is so over many sessions."""
+    zone = system_zone(verdict.system)
+    targets = [format_slow_target_since(slow, zone) for slow in verdict.slow_targets]
+    nodes = [format_node_over_sessions(slow, zone) for slow in verdict.nodes_over_sessions]
+    return [*_first_lines(targets, "slow target"), *_first_lines(nodes, "slow node")]
+
+
+def _first_lines(lines: list[str], noun: str) -> list[str]:
+    hidden = len(lines) - _MAX_SLOW_PARTS
+    if hidden <= 0:
+        return lines
+    return [*lines[:_MAX_SLOW_PARTS], f"{format_count(hidden, f'further {noun}')}"]
 
 
 def newest_session_line(verdict: Verdict) -> str:

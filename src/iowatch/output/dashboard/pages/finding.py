@@ -19,14 +19,15 @@ from iowatch.output.dashboard import cards, data, drawing, levels, safe_file_nam
 from iowatch.output.dashboard.traces import TraceDiffSummary, TracedRun, compare_run_traces
 from iowatch.output.history import artefact_location
 from iowatch.output.text.changes import format_factor
-from iowatch.output.text.evidence import (
-    covariate_cells,
-    experiment_lines,
-    format_slow_node_evidence,
-    format_slow_target_evidence,
-)
+from iowatch.output.text.evidence import covariate_cells, experiment_lines, format_target_in_logs
 from iowatch.output.text.explanations import format_equivalents
-from iowatch.output.text.findings import finding_day, finding_line, finding_lines
+from iowatch.output.text.findings import (
+    finding_day,
+    finding_line,
+    finding_lines,
+    slow_node_evidence_lines,
+    slow_target_evidence_lines,
+)
 from iowatch.reference import Event
 from iowatch.statistics import Explanation
 from iowatch.store import History, RunFacts, SeriesPoints, SessionRow
@@ -84,8 +85,9 @@ def _finding_values(site: data.SiteBuild, machine: data.SystemEntry, finding: Fi
         "repeat": repeat_commands(finding, machine, _facts_after_change(site.history, strongest)),
         "experiments": list(_experiment_texts(site.history, finding, machine)),
         "around": [covariate_cells(difference) for difference in finding.covariates],
-        "slow_nodes": [format_slow_node_evidence(slow) for slow in finding.slow_nodes],
-        "slow_targets": [format_slow_target_evidence(slow) for slow in finding.slow_targets],
+        "slow_targets": slow_target_evidence_lines(finding),
+        "targets_in_logs": [format_target_in_logs(slow) for slow in finding.targets_in_logs],
+        "slow_nodes": slow_node_evidence_lines(finding),
         "ticket": "\n".join(finding_lines(finding)),
         "runs": _run_links(site.history, finding, machine),
         "sessions": _sessions_around_change(finding, machine),

@@ -22,7 +22,7 @@ from iowatch.core import DAY_S, Summary, artefacts, format_number, processor_sat
 from iowatch.output.dashboard import data, drawing, levels, write_in_processes
 from iowatch.output.dashboard.traces import TracedRun, TraceSummary, summarise_trace
 from iowatch.output.history import artefact_location, compare_run_bandwidths
-from iowatch.output.text.evidence import slow_node_lines
+from iowatch.output.text.evidence import slow_node_lines, slow_target_lines
 from iowatch.output.text.sessions import format_saturation
 from iowatch.reference import published_counts
 from iowatch.session.headlines import usual_values
@@ -43,7 +43,17 @@ _MAX_OPERATION_CHARACTERS = 30
 _DRAWN_SESSIONS = 7
 _MAX_TIMELINES = 24
 # Facts shown in other sections of the page.
-_FACTS_SHOWN_ELSEWHERE = ("darshan", "profile", "partial_results", "nodes", "node_times", "command", "source", "label")
+_FACTS_SHOWN_ELSEWHERE = (
+    "darshan",
+    "profile",
+    "partial_results",
+    "nodes",
+    "node_times",
+    "target_rates",
+    "command",
+    "source",
+    "label",
+)
 _BAR_WIDTH, _MAX_BARS = 360, 30
 # Most urgent first.
 _BAR_OUTCOMES = ("below", "above", "as accepted", "not assessed")
@@ -444,6 +454,7 @@ def _run_values(
         "operations": _transfer_count_lines(results),
         "bandwidths": bandwidths,
         "saturation": _saturation_text(run),
+        "slow_targets": list(slow_target_lines(run.facts)),
         "slow_nodes": list(slow_node_lines(run.facts)),
         "of_extensions": _lines_of_extensions(run),
         "trace_fault": _format_fact(trace.reason) if trace else "",

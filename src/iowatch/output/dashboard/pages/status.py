@@ -12,7 +12,7 @@ from markupsafe import Markup
 from iowatch.core import RunProblem
 from iowatch.findings import Finding, HistoryExtent, history_extent
 from iowatch.output.dashboard import cards, data, first_session, levels
-from iowatch.output.dashboard.pages import coverage, overview
+from iowatch.output.dashboard.pages import coverage, overview, where
 from iowatch.output.dashboard.pages import finding as finding_page
 from iowatch.output.text.changes import format_percent
 from iowatch.output.text.findings import finding_day, remaining_change_lines
@@ -49,6 +49,7 @@ class SystemStatus:
         outcomes: number of series by their outcome in the newest session (`overview.SERIES_OUTCOMES`).
         worst: the undecided finding with the largest loss.
         trends: number of series that drift.
+        slow_parts: sentences about targets and nodes that are slower than the others.
         due: time (epoch s) from which the next session is overdue, or None.
     """
 
@@ -59,6 +60,7 @@ class SystemStatus:
     worst: Finding | None
     extent: HistoryExtent
     trends: int
+    slow_parts: Sequence[str]
     running: bool
     overdue: bool
     due: int | None
@@ -240,6 +242,7 @@ def _system_status(site: data.SiteBuild, machine: data.SystemEntry) -> SystemSta
         worst=max(undecided_losses, key=lambda finding: finding.lost_performance, default=None),
         extent=history_extent(site.history, [machine.name]),
         trends=len(levels.system_trends(machine)),
+        slow_parts=where.slow_part_sentences(where.slow_parts_of(site, machine), machine),
         running=data.is_session_running(machine, site.now),
         overdue=data.is_overdue(machine, site.now),
         due=data.overdue_after_s(machine),

@@ -142,12 +142,12 @@ class Effect:
     """What an event did to the series of a history.
 
     Attributes:
-        lowest: smallest ratio of performance, median of the mornings / median of the baseline.
+        lowest: smallest ratio of performance, median of the mornings / median of the baseline; None without a result.
         lost: number of series below `_LOSS`.
         missing: number of series without any result in the mornings.
     """
 
-    lowest: float
+    lowest: float | None
     lost: int
     missing: int
 
@@ -167,7 +167,7 @@ def _effect(history_file: Path, first_morning: datetime) -> Effect:
                 continue
             # Metrics of headlines are rates: the largest value is the best.
             ratios.append(float(np.median(points.max[is_after]) / np.median(points.max[~is_after])))
-    return Effect(min(ratios), sum(ratio < _LOSS for ratio in ratios), missing)
+    return Effect(min(ratios, default=None), sum(ratio < _LOSS for ratio in ratios), missing)
 
 
 def _print_table(directory: Path) -> None:

@@ -323,11 +323,12 @@ def _summary(uuid: str) -> SessionSummary:
 def test_first_night_after_a_maintenance_says_whether_the_system_is_fit(
     nights: History, fake: FakeReframe, level: float, decision: str
 ) -> None:
-    now_s = int(utc_now().timestamp())
-    # A maintenance is over at noon of its day: the last such noon is between the last night and this one.
-    day = (utc_now() - dt.timedelta(hours=12, minutes=2)).date()
+    now = utc_now()
+    # A maintenance is over at noon of its day: the last noon is between the last night and this one.
+    day = (now - dt.timedelta(hours=12)).date()
     event = events.add_event("local", {"date": day, "kind": "maintenance", "title": "new disks"})
-    uuid = store_night(nights, now_s - 60, 99, {"write": level, "read": 2000.0})
+    now_s = int(now.timestamp())
+    uuid = store_night(nights, now_s, 99, {"write": level, "read": 2000.0})
     verdict = assess_session(nights, _summary(uuid))
     assert verdict.maintenance is not None
     assert verdict.maintenance.assessment.decision == decision
@@ -339,7 +340,7 @@ def test_first_night_after_a_maintenance_says_whether_the_system_is_fit(
     assert f"after the maintenance of {day} (new disks): local is {decision}" in change_lines(verdict)
     assert verdict_document(verdict)["maintenance"]["decision"] == decision
     # The second night is no first one.
-    later = store_night(nights, now_s, 100)
+    later = store_night(nights, now_s + 60, 100)
     assert assess_session(nights, _summary(later)).maintenance is None
 
 

@@ -27,9 +27,9 @@ fi
 """
 
 
-def probe_run(stage: Path, **fields: object) -> CheckedRun:
+def probe_run(stage: Path) -> CheckedRun:
     case = build_suite_case(suite="targets", benchmark="target_probe")
-    return build_checked_run(stage, case=case, scratch_base=stage / "scratch", **fields)
+    return build_checked_run(stage, case=case, scratch_base=stage / "scratch")
 
 
 def measured(*directories: str, number: int | None = None) -> MeasuredFileSystem:

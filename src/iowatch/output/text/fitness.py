@@ -54,7 +54,7 @@ def _loss_text(assessment: FitnessAssessment) -> str:
         names = ", ".join(assessment.fell_alone)
         return f"{names} fell further than any series in {format_count(assessment.nights, 'night')} before"
     measured = sum(of_series.gain is not None for of_series in assessment.series)
-    return f"{len(group.members)} of {format_count(measured, 'series', 'series')} {format_change(group.gain)}, " + (
+    return f"{len(group.members)} of {format_count(measured, 'series')} {format_change(group.gain)}, " + (
         format_common_factor(_direction_group(group))
     )
 
@@ -107,7 +107,7 @@ def group_lines(group: ChangedGroup | None) -> Iterator[str]:
 def format_expectation(result: ExpectationResult) -> str:
     text = f"{result.text}: {_EXPECTATION_STATES[result.state]}"
     if result.gain is not None:
-        text += f" ({format_count(result.series, 'series', 'series')}, {format_change(result.gain)})"
+        text += f" ({format_count(result.series, 'series')}, {format_change(result.gain)})"
     return text
 
 

@@ -120,7 +120,7 @@ def series_rows(assessment: FitnessAssessment) -> Iterator[tuple[str, ...]]:
             "" if of_series.before is None else format_number(of_series.before),
             "" if of_series.after is None else format_number(of_series.after),
             of_series.unit,
-            "" if of_series.gain is None else format_factor(of_series.gain),
+            "" if of_series.gain is None else _format_gain(of_series.gain),
             _format_interval(of_series),
             str(of_series.repetitions),
             str(of_series.nights),
@@ -132,7 +132,12 @@ def _format_interval(of_series: AssessedSeries) -> str:
     low, high = of_series.interval
     if low is None or high is None:
         return ""
-    return f"{format_factor(low)} to {format_factor(high)}"
+    return f"{_format_gain(low)} to {_format_gain(high)}"
+
+
+def _format_gain(gain: float) -> str:
+    """`×0.98`: results of a calm machine differ by per cents."""
+    return f"×{gain:.2f}" if gain < 9.995 else format_factor(gain)
 
 
 def assessment_document(assessment: FitnessAssessment) -> dict[str, Any]:

@@ -101,6 +101,8 @@ def fake(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, var: Path) -> FakeRefr
     made = FakeReframe()
     partition = ReframePartition("default", "local", ("gnu",), None)
     site = ReframeSite("local", tmp_path / "reframe.py", (partition,), {"gnu": frozenset({"mpi", "hdf5"})})
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "site.yaml").touch()
     monkeypatch.setenv("IOWATCH_SITE", str(tmp_path / "site"))
     monkeypatch.setattr(reframe, "run_reframe", made.follow)
     monkeypatch.setattr(reframe, "load_site", lambda _: site)
@@ -252,6 +254,8 @@ def test_maintenance_is_over_only_once_and_can_be_assessed_again(nights: History
 def test_maintenance_of_two_days_has_both_in_the_calendar(
     var: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "site.yaml").touch()
     monkeypatch.setenv("IOWATCH_SITE", str(tmp_path / "site"))
     record = maintenance.begin_maintenance("local", None)
     tomorrow = utc_now() + dt.timedelta(days=1)
@@ -262,6 +266,8 @@ def test_maintenance_of_two_days_has_both_in_the_calendar(
 
 
 def test_event_that_a_person_removed_gets_no_end(var: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "site.yaml").touch()
     monkeypatch.setenv("IOWATCH_SITE", str(tmp_path / "site"))
     first = dt.date(2026, 5, 12)
     event = events.add_event("local", {"date": first, "kind": "maintenance", "title": "x"})

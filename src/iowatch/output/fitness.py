@@ -49,8 +49,8 @@ def summary(outcome: MaintenanceOutcome) -> str:
     if outcome.decision == "not fit" and outcome.assessment.decision != "not fit":
         runs = format_count(len(outcome.failed), "run")
         return f"{outcome.system} is not fit: {runs} that earlier sessions completed failed or are missing."
-    time = f"{math.ceil(outcome.wall_s / 60)} minutes"
-    return assessment_sentence(outcome.system, outcome.assessment, f"in {time}")
+    minutes = format_count(math.ceil(outcome.wall_s / 60), "minute")
+    return assessment_sentence(outcome.system, outcome.assessment, f"in {minutes}")
 
 
 def _sections(outcome: MaintenanceOutcome) -> list[_Section]:
@@ -110,7 +110,7 @@ def _facts(outcome: MaintenanceOutcome) -> list[str]:
         first, last = (format_local_time(moment, zone) for moment in outcome.assessment.baseline)
         facts.append(f"nights before: {first} to {last}")
     rounds = format_count(outcome.rounds, "round")
-    facts.append(f"suite {outcome.suite}, {rounds} in {outcome.wall_s / 60:.0f} minutes, session {outcome.session}")
+    facts.append(f"suite {outcome.suite}, {rounds} in {outcome.wall_s / 60:.1f} minutes, session {outcome.session}")
     return facts
 
 

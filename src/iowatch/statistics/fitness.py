@@ -61,6 +61,9 @@ _BEYOND, _LEAST_DEPTH = 1.25, 6.0
 _DEPTH_NIGHTS = 10
 # Weight of the scatter within a night as earlier runs show it, in repetitions.
 _PRIOR_REPETITIONS = 3
+# Share of the variance of nights that is scatter within one, as long as no repetition shows it: that of benchio's jobs
+# on ARCHER (bench/maintenance.py within).
+_USUAL_WITHIN = 0.2
 # Repeating cannot help if it would reduce no series' own variance by more than this share.
 _HARDLY = 0.1
 # Rounds before the first decision.
@@ -294,6 +297,8 @@ class FitnessTest:
         if not self.has_baseline:
             return np.ones(len(self.series))
         repetitions, within = self._repetitions(), self._within_shares()
+        # Before the second run of a series nothing is known of the scatter within this night.
+        within = np.where(repetitions < 2, np.maximum(within, _USUAL_WITHIN), within)
         variance = self._noise.scatter**2
         now = 1 / (variance * self._noise.unique_after(repetitions, within))
         now = np.where(repetitions > 0, now, 0.0)

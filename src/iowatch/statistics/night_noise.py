@@ -37,7 +37,8 @@ _SWING_VARIANCE = 100.0
 _ABOVE_EDGE = 1.1
 # At most so many common factors, and one per so many series: more would follow single series.
 _MOST_FACTORS, _SERIES_PER_FACTOR = 5, 4
-# Smallest share of the variance of a series that is its own.
+# Smallest share of the variance of a series that is its own. A robust variance around the factors instead finds a third
+# fewer planted losses (bench/maintenance.py): few series that follow the factors closely would have all the weight.
 _LEAST_UNIQUE = 0.15
 # Most of that share that scatter within a night can be: nights differ in other ways, too.
 _MOST_WITHIN = 0.8

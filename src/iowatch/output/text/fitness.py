@@ -54,7 +54,7 @@ def _loss_text(assessment: FitnessAssessment) -> str:
         names = ", ".join(assessment.fell_alone)
         return f"{names} fell further than any series in {format_count(assessment.nights, 'night')} before"
     measured = sum(of_series.gain is not None for of_series in assessment.series)
-    return f"{len(group.members)} of {format_count(measured, 'series', 'series')} {format_change(group.gain)}, " + (
+    return f"{len(group.members)} of {format_count(measured, 'series')} {format_change(group.gain)}, " + (
         format_common_factor(_direction_group(group))
     )
 
@@ -107,7 +107,7 @@ def group_lines(group: ChangedGroup | None) -> Iterator[str]:
 def format_expectation(result: ExpectationResult) -> str:
     text = f"{result.text}: {_EXPECTATION_STATES[result.state]}"
     if result.gain is not None:
-        text += f" ({format_count(result.series, 'series', 'series')}, {format_change(result.gain)})"
+        text += f" ({format_count(result.series, 'series')}, {format_change(result.gain)})"
     return text
 
 
@@ -120,7 +120,7 @@ def series_rows(assessment: FitnessAssessment) -> Iterator[tuple[str, ...]]:
             "" if of_series.before is None else format_number(of_series.before),
             "" if of_series.after is None else format_number(of_series.after),
             of_series.unit,
-            "" if of_series.gain is None else format_factor(of_series.gain),
+            "" if of_series.gain is None else _format_gain(of_series.gain),
             _format_interval(of_series),
             str(of_series.repetitions),
             str(of_series.nights),
@@ -132,7 +132,12 @@ def _format_interval(of_series: AssessedSeries) -> str:
     low, high = of_series.interval
     if low is None or high is None:
         return ""
-    return f"{format_factor(low)} to {format_factor(high)}"
+    return f"{_format_gain(low)} to {_format_gain(high)}"
+
+
+def _format_gain(gain: float) -> str:
+    """`×0.98`: results of a calm machine differ by per cents."""
+    return f"×{gain:.2f}" if gain < 9.995 else format_factor(gain)
 
 
 def assessment_document(assessment: FitnessAssessment) -> dict[str, Any]:

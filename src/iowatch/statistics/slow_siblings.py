@@ -87,12 +87,12 @@ def _medians_of_others(values: Floats) -> Floats:
     # The others in order are the whole column in order without the row itself.
     upper = (rows - 1) // 2
     lower = upper if rows % 2 == 0 else upper - 1
-    return (_other(ordered, ranks, lower) + _other(ordered, ranks, upper)) / 2
+    return np.asarray((_other(ordered, ranks, lower) + _other(ordered, ranks, upper)) / 2, dtype=np.float64)
 
 
 def _other(ordered: Floats, ranks: NDArray[np.int64], position: int) -> Floats:
     """The value at a position of the ordered other rows, for each row and column."""
-    return np.where(ranks > position, ordered[position], ordered[position + 1])
+    return np.asarray(np.where(ranks > position, ordered[position], ordered[position + 1]), dtype=np.float64)
 
 
 def slow_siblings(times: Floats, earlier: Floats | None = None) -> tuple[SlowSibling, ...]:
@@ -130,7 +130,7 @@ def _expected_by_chance(deviations: Floats, is_slow_everywhere: Bools, level: fl
     if not others.size:
         return 0.0
     share = float(np.mean(others >= level))
-    return rows * share**columns
+    return rows * math.pow(share, columns)
 
 
 def _limit_of_others(typical: Floats, deviations: Floats, row: int) -> float:

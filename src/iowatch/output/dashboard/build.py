@@ -246,6 +246,7 @@ def make_template_environment(zone: tzinfo, pages: Sequence[Page]) -> Environmen
         outlook=format_outlook,
         resolution=format_resolution,
         percent=format_share,
+        speed=format_relative_speed,
         ratio_to_usual=format_ratio_to_usual,
         signed_percent=format_percent,
         slug=safe_file_name,
@@ -292,6 +293,11 @@ def unbroken_dates(text: str) -> Markup:
 def format_share(share: float | None) -> str:
     """A share as per cent, `97 %` or `5,100 %`; a dash for None."""
     return "–" if share is None else f"{100 * share:,.0f} %"
+
+
+def format_relative_speed(speed: float) -> str:
+    """A speed relative to others, with two decimals in a column: `0.97`; small ones with two digits: `0.042`."""
+    return f"{speed:.2f}" if speed >= 0.095 else f"{speed:.2g}"
 
 
 def format_samples(values: Sequence[float], many: int = 20, most: int = 500) -> Markup:

@@ -196,7 +196,7 @@ def format_slow_target(slow: SlowTarget | TargetRatio) -> str:
     The figure is that of the rate: 0.1 takes ten times as long.
     """
     place = f" ({slow.place})" if slow.place != slow.target else ""
-    rate = f"{slow.operation}s at {_format_speed(slow.ratio)} of the median of the other {slow.others}"
+    rate = f"{slow.operation}s at {format_speed(1 / slow.ratio)} of the median of the other {slow.others}"
     return f"target {slow.target}{place} {rate} in all {slow.repetitions} repetitions"
 
 
@@ -209,7 +209,7 @@ def format_slow_target_since(slow: SlowTarget, zone: tzinfo) -> str:
     if slow.file_system is not None:
         text = f"{slow.file_system}: {text}"
     if slow.usual_ratio > _LEAST_STATED_RATIO:
-        text = f"{text} (usually at {_format_speed(slow.usual_ratio)})"
+        text = f"{text} (usually at {format_speed(1 / slow.usual_ratio)})"
     if slow.sessions == 1:
         return f"{text}; the first session that measured it"
     since = format_day(slow.since, zone)
@@ -224,9 +224,9 @@ def format_slow_target_since(slow: SlowTarget, zone: tzinfo) -> str:
 _LEAST_STATED_RATIO = 1.1
 
 
-def _format_speed(ratio: float) -> str:
-    """The speed of what takes `ratio` times as long: `0.1`, `0.042`."""
-    return f"{1 / ratio:.2g}"
+def format_speed(speed: float) -> str:
+    """A speed relative to others in two digits: `0.97`, `0.1`, `0.042`, `12`."""
+    return f"{speed:.2g}" if speed < 0.995 else f"{speed:.1f}"
 
 
 def slow_target_lines(facts: RunFacts) -> Iterator[str]:
@@ -237,7 +237,7 @@ def slow_target_lines(facts: RunFacts) -> Iterator[str]:
 
 def format_node_over_sessions(slow: NodeOverSessions, zone: tzinfo) -> str:
     """`n5 has 0.4 of the speed of the other nodes, the slowest one in 6 of 7 sessions since 9 Nov 2026`."""
-    speed = f"{slow.node} has {_format_speed(slow.ratio)} of the speed of the other nodes"
+    speed = f"{slow.node} has {format_speed(1 / slow.ratio)} of the speed of the other nodes"
     sessions = f"{slow.slowest} of {format_count(slow.sessions, 'session')}"
     return f"{speed}, the slowest one in {sessions} since {format_day(slow.since, zone)}"
 

@@ -10,10 +10,10 @@ import numpy as np
 from markupsafe import Markup
 from numpy.typing import NDArray
 
-from iowatch.core import format_count, format_number
+from iowatch.core import format_count
 from iowatch.findings import SessionDeviations, SessionMark, SlowParts, find_slow_parts
 from iowatch.output.dashboard import data, drawing, safe_file_name
-from iowatch.output.text.evidence import format_node_over_sessions, format_slow_target_since
+from iowatch.output.text.evidence import format_node_over_sessions, format_slow_target_since, format_speed
 from iowatch.site import system_zone
 
 # Rows of a heat map; a line states what the others are.
@@ -221,7 +221,7 @@ def _describe_hidden(rows: Sequence[SiblingRow], noun: str) -> str:
     """`460 more targets: 0.93 to 1.1 of the others in their newest sessions`; empty without any."""
     if not rows:
         return ""
-    lowest, highest = format_number(min(row.newest for row in rows)), format_number(max(row.newest for row in rows))
-    lowest_ever = format_number(min(row.lowest for row in rows))
+    lowest, highest = format_speed(min(row.newest for row in rows)), format_speed(max(row.newest for row in rows))
+    lowest_ever = format_speed(min(row.lowest for row in rows))
     count = format_count(len(rows), f"more {noun}")
     return f"{count}: {lowest} to {highest} of the others in their newest sessions, at least {lowest_ever} in any"

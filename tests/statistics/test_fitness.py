@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from iowatch.statistics.errors import StatisticsError
 from iowatch.statistics.fitness import Fitness, FitnessSettings, FitnessTest, PowerCurve, rank_limit
-from iowatch.statistics.night_noise import NightNoise, effective_nights
+from iowatch.statistics.night_noise import NightNoise, NoiseTails, effective_nights
 from iowatch.statistics.panel_table import PanelSeries
 from iowatch.statistics.vocabulary import ParameterVocabulary, Scalar
 
@@ -28,6 +28,7 @@ CASES: list[dict[str, Scalar]] = [
     for file_system in ("scratch1", "scratch2")
 ]
 WRITES = range(6)
+TAILS = NoiseTails(limit=1.5, swing_variance=100.0)
 
 
 @dataclass(frozen=True)
@@ -235,11 +236,11 @@ def test_swing_like_those_of_the_past_cancels() -> None:
     model = NightNoise.estimate(residuals, scatter)
     assert model.loadings.shape == (12, 2)
     swing = np.where(np.arange(12) % 2 == 0, -0.4, 0.0)[:, None]
-    assert model.common_swing(swing, model.unique)[::2] == pytest.approx(-0.4, rel=0.15)
+    assert model.common_swing(swing, model.unique, TAILS)[::2] == pytest.approx(-0.4, rel=0.15)
     # The same swing of half of the file system is none of the past.
     other = np.where(np.arange(12) < 6, swing[:, 0], 0.0)[:, None]
-    cancelled = np.abs(model.distances(swing, model.unique)).max()
-    assert np.abs(model.distances(other, model.unique)).max() > 4 * cancelled
+    cancelled = np.abs(model.distances(swing, model.unique, TAILS)).max()
+    assert np.abs(model.distances(other, model.unique, TAILS)).max() > 4 * cancelled
 
 
 def test_detectable_loss_is_the_smallest_of_which_all_larger_ones_are_found() -> None:

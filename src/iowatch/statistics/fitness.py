@@ -35,7 +35,7 @@ import scipy
 
 from iowatch.statistics.constants import Floats
 from iowatch.statistics.errors import StatisticsError
-from iowatch.statistics.night_noise import GroupScores, NightNoise, effective_nights
+from iowatch.statistics.night_noise import GroupScores, NightNoise, NoiseTails, effective_nights
 from iowatch.statistics.panel_table import PanelSeries, PanelTable, robust_scatter
 from iowatch.statistics.rules import Condition, format_conditions
 from iowatch.statistics.vocabulary import ParameterVocabulary
@@ -52,9 +52,9 @@ _MOST_GROUPS = 600
 # Quantile of the strength of a group that stands for its worst nights, and its least value: .95 and .99 find as much,
 # .99 with more false alarms (bench/maintenance.py).
 _WORST_NIGHTS, _LEAST_STRENGTH = 0.97, 1.0
-# Standard deviations to which the distance of a series from the common swing is limited: with 1.5 small losses of a
-# group are found in spite of outliers, with 8 large ones of few series.
-_LIMITS = (1.5, 8.0)
+# Two ways to look at the same nights: one finds small losses of a group in spite of outliers and of any common swing,
+# the other large losses, also of few series or of all series that usually swing together.
+_TAILS = (NoiseTails(limit=1.5, swing_variance=100.0), NoiseTails(limit=8.0, swing_variance=4.0))
 # A series alone must fall so many times further than the furthest of all nights before, and so many scatters.
 _BEYOND, _LEAST_DEPTH = 1.25, 6.0
 # Nights with which that limit is twice as far.
@@ -249,19 +249,19 @@ class FitnessTest:
         self._past_strength = strength[:, np.isfinite(strength).any(axis=0)]
 
     def _score(self, residuals: Floats, unique: Floats) -> list[GroupScores]:
-        """Scores of a loss of each group with each of the limits.
+        """Scores of a loss of each group, one per way to look at the nights (`_TAILS`).
 
         Args:
             residuals: shape (S, N).
         """
         scores: list[GroupScores] = []
-        for limit in _LIMITS:
-            z = self._noise.limit_distances(residuals, unique, limit)
-            scores.append(self._noise.score_groups(z, self._cover, unique, self._fewest))
+        for tails in _TAILS:
+            z = self._noise.limit_distances(residuals, unique, tails)
+            scores.append(self._noise.score_groups(z, self._cover, unique, self._fewest, tails))
         return scores
 
     def _strength(self, residuals: Floats, unique: Floats) -> Floats:
-        """Strength of a loss of each group, with the first limit and then with the second, shape (2 * groups, N)."""
+        """Strength of a loss of each group, in the first way and then in the second, shape (2 * groups, N)."""
         return np.vstack([scores.strength for scores in self._score(residuals, unique)])
 
     @property
@@ -320,7 +320,7 @@ class FitnessTest:
         worst = int(np.argmax(bounds))
         fell_alone = self._fell_alone(compared)
         decision, reason = self._decide(lower, bounds, fell_alone)
-        swing = self._noise.common_swing(residuals[:, None], unique)[np.isfinite(residuals)]
+        swing = self._noise.common_swing(residuals[:, None], unique, _TAILS[-1])[np.isfinite(residuals)]
         return Fitness(
             decision=decision,
             reason=reason,
@@ -392,15 +392,17 @@ class FitnessTest:
             sign: -1 for losses, 1 for gains.
             residuals: after the event, shape (S, 1).
         """
-        scores_by_limit = self._score(residuals, unique)
-        strength = np.vstack([scores.strength for scores in scores_by_limit])
+        scores_by_tails = self._score(residuals, unique)
+        strength = np.vstack([scores.strength for scores in scores_by_tails])
         ratios = self._ratios(sign, strength)
         past = ratios[:-1]
-        limit, best = divmod(self._strongest(sign, strength[:, 0]), len(self._cover))
-        error = scores_by_limit[limit].standard_error[best, 0]
+        way, best = divmod(self._strongest(sign, strength[:, 0]), len(self._cover))
+        error = scores_by_tails[way].standard_error[best, 0]
         # The limits are for the decision; the size is that of the whole change.
-        whole = self._noise.score_groups(residuals / self._noise.scatter[:, None], self._cover, unique, self._fewest)
-        distance = self._noise.distances(residuals, unique)[:, 0]
+        tails = _TAILS[way]
+        z = residuals / self._noise.scatter[:, None]
+        whole = self._noise.score_groups(z, self._cover, unique, self._fewest, tails)
+        distance = self._noise.distances(residuals, unique, tails)[:, 0]
         is_inside = self._cover[best] > 0
         has_changed = sign * distance > np.where(is_inside, _INSIDE, _OUTSIDE)
         return GroupFitness(
@@ -428,10 +430,14 @@ class FitnessTest:
         """
         z = residuals / self._noise.scatter[:, None]
         # With and without the limit of distances: neither an outlier above nor the limit may hide a loss.
-        whole = self._noise.score_groups(z, self._cover, unique, self._fewest)
-        robust = self._score(residuals, unique)[0]
-        losses = np.maximum(whole.loss, robust.loss)[:, 0]
-        bounds = losses + self._error_quantiles() * robust.standard_error[:, 0]
+        quantiles = self._error_quantiles().reshape(len(_TAILS), -1)
+        bounds_by_way: list[Floats] = []
+        for tails, robust, quantile in zip(_TAILS, self._score(residuals, unique), quantiles, strict=True):
+            whole = self._noise.score_groups(z, self._cover, unique, self._fewest, tails)
+            losses = np.maximum(whole.loss, robust.loss)[:, 0]
+            bounds_by_way.append(losses + quantile * robust.standard_error[:, 0])
+        # Either is an upper limit; the first one is useless for a group that usually swings together.
+        bounds = np.fmin.reduce(bounds_by_way)
         bounds = np.where(np.isfinite(bounds), bounds, np.inf)
         # New series, and those that were meant to become slower, need not be within the margin.
         is_compared = np.isfinite(self._levels)
@@ -440,11 +446,11 @@ class FitnessTest:
         return np.asarray(np.where(is_needed, bounds, -np.inf))
 
     def _error_quantiles(self) -> Floats:
-        """Standard errors by which the loss of each group was estimated too low in some nights, shape (groups,).
+        """Standard errors by which the loss of each group was estimated too low in some nights, rows as `_strength`.
 
         In a share of `missed` of the nights before, and not less than of normal noise with so many nights.
         """
-        past = self._past_strength[: len(self._cover)]
+        past = self._past_strength
         quantiles = np.full(len(past), np.inf)
         has_nights = np.isfinite(past).sum(axis=1) >= MIN_NIGHTS
         quantiles[has_nights] = np.nanquantile(-past[has_nights], 1 - self.settings.missed, axis=1)
@@ -566,7 +572,7 @@ class FitnessTest:
         """The newest nights before, with the scatter of the repetitions made, shape (S, nights)."""
         is_measured = np.isfinite(self._residuals).sum(axis=0) >= self._fewest
         nights = self._residuals[:, is_measured][:, -_POWER_NIGHTS:]
-        common = self._noise.common_swing(nights, self._noise.unique)
+        common = self._noise.common_swing(nights, self._noise.unique, _TAILS[-1])
         return np.asarray(common + (nights - common) * np.sqrt(unique / self._noise.unique)[:, None])
 
     def _groups_of_power(self) -> list[int]:

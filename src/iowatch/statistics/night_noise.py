@@ -12,7 +12,7 @@ Residuals in units of the scatter of their series (the square root of a robust v
 where f are the scores of common factors and B the leading eigenvectors of the robust correlation matrix: those whose
 eigenvalue exceeds what independent series would show (Marchenko and Pastur, Mathematics of the USSR-Sbornik 1, 1967).
 A swing that all series of a file system share in many nights is a common factor, and cancels as far as it looks like
-those of the past. Some nights swing far more than a normal distribution allows, so the prior of the scores is wide.
+those of the past. Some nights swing far more than a normal distribution allows, so the prior of the scores may be wide.
 Distances from the factors are limited (Huber, Annals of Mathematical Statistics 35, 1964), because single results of a
 shared file system are outliers in every tenth night, and the shift of a group must not be found in one of them.
 """
@@ -30,9 +30,6 @@ from iowatch.statistics.constants import Bools, Floats
 _LIMIT = 1.5
 # Weight of "no correlation" in nights, for the correlation of two series.
 _PRIOR_NIGHTS = 20
-# Prior variance of the score of a common factor, whose usual variance is 1. With 4 a tenth fewer planted losses are
-# found, because larger swings look like losses.
-_SWING_VARIANCE = 100.0
 # An eigenvalue counts as a common factor if it exceeds the largest of independent series by this factor.
 _ABOVE_EDGE = 1.1
 # At most so many common factors, and one per so many series: more would follow single series.
@@ -44,6 +41,20 @@ _LEAST_UNIQUE = 0.15
 _MOST_WITHIN = 0.8
 # Rounds of the robust estimate of factor scores; it changes by less than 1 % after four.
 _ROUNDS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class NoiseTails:
+    """How far from usual nights may be without being taken for a loss.
+
+    Attributes:
+        limit: standard deviations to which the distance of a series from the common factors is limited.
+        swing_variance: prior variance of the score of a common factor, whose usual variance is 1: with a large one also
+            swings that are far larger than usual cancel.
+    """
+
+    limit: float
+    swing_variance: float
 
 
 @dataclass(frozen=True)
@@ -127,30 +138,30 @@ class NightNoise:
         removable = np.minimum(within, _MOST_WITHIN * self.unique)
         return np.asarray(self.unique - removable * (1 - 1 / np.maximum(repetitions, 1)))
 
-    def limit_distances(self, residuals: Floats, unique: Floats, limit: float) -> Floats:
+    def limit_distances(self, residuals: Floats, unique: Floats, tails: NoiseTails) -> Floats:
         """Residuals whose distances from the common factors are limited, in units of the scatter, shape (S, N).
 
         Args:
             residuals: as in `estimate`, shape (S, N).
             unique: from `unique_after`, shape (S,).
-            limit: in standard deviations.
+            tails: with the limit.
         """
         z = residuals / self.scatter[:, None]
-        common = self._common_part(z, unique)
+        common = self._common_part(z, unique, tails)
         deviation = np.sqrt(unique)[:, None]
-        return np.asarray(common + deviation * np.clip((z - common) / deviation, -limit, limit))
+        return np.asarray(common + deviation * np.clip((z - common) / deviation, -tails.limit, tails.limit))
 
-    def common_swing(self, residuals: Floats, unique: Floats) -> Floats:
+    def common_swing(self, residuals: Floats, unique: Floats, tails: NoiseTails) -> Floats:
         """Part of the residuals (natural logarithm) that looks like shared swings of earlier nights, shape (S, N)."""
         z = residuals / self.scatter[:, None]
-        return np.asarray(self._common_part(z, unique) * self.scatter[:, None])
+        return np.asarray(self._common_part(z, unique, tails) * self.scatter[:, None])
 
-    def distances(self, residuals: Floats, unique: Floats) -> Floats:
+    def distances(self, residuals: Floats, unique: Floats, tails: NoiseTails) -> Floats:
         """Distances from the common factors in standard deviations, not limited, shape (S, N)."""
         z = residuals / self.scatter[:, None]
-        return np.asarray((z - self._common_part(z, unique)) / np.sqrt(unique)[:, None])
+        return np.asarray((z - self._common_part(z, unique, tails)) / np.sqrt(unique)[:, None])
 
-    def _common_part(self, z: Floats, unique: Floats) -> Floats:
+    def _common_part(self, z: Floats, unique: Floats, tails: NoiseTails) -> Floats:
         """Common factors times their scores, estimated with less weight of outliers; shape (S, N)."""
         is_measured = np.isfinite(z)
         filled = np.where(is_measured, z, 0.0)
@@ -159,10 +170,10 @@ class NightNoise:
         for _ in range(_ROUNDS):
             distance = np.abs(filled - common) / deviation
             weights = is_measured * np.minimum(1.0, _LIMIT / np.maximum(distance, _LIMIT)) / unique[:, None]
-            common = self.loadings @ _factor_scores(self.loadings, weights, filled)
+            common = self.loadings @ _factor_scores(self.loadings, weights, filled, tails.swing_variance)
         return common
 
-    def score_groups(self, z: Floats, cover: Floats, unique: Floats, fewest: int) -> GroupScores:
+    def score_groups(self, z: Floats, cover: Floats, unique: Floats, fewest: int, tails: NoiseTails) -> GroupScores:
         """Score a loss of each group in each night, with the common factors at their most probable values.
 
         Args:
@@ -174,20 +185,20 @@ class NightNoise:
         is_measured = np.isfinite(z)
         filled = np.where(is_measured, z, 0.0)
         weights = is_measured / unique[:, None]
-        scores = _factor_scores(self.loadings, weights, filled)
+        scores = _factor_scores(self.loadings, weights, filled, tails.swing_variance)
         # A loss by d moves each series of a group by -d / scatter.
         direction = cover / self.scatter
         score = -direction @ (weights * (filled - self.loadings @ scores))
-        information = direction**2 @ weights - self._explained_by_factors(direction, weights)
+        information = direction**2 @ weights - self._explained_by_factors(direction, weights, tails)
         is_scored = (cover @ is_measured.astype(np.float64) >= fewest) & (information > 0)
         return GroupScores(np.where(is_scored, score, 0.0), np.where(is_scored, information, 0.0))
 
-    def _explained_by_factors(self, direction: Floats, weights: Floats) -> Floats:
+    def _explained_by_factors(self, direction: Floats, weights: Floats, tails: NoiseTails) -> Floats:
         """Information that is lost because common factors may explain a shift of the group; shape (groups, N)."""
         factors = self.loadings.shape[1]
         if factors == 0:
             return np.zeros((len(direction), weights.shape[1]))
-        inverse = np.linalg.inv(_factor_precision(self.loadings, weights))
+        inverse = np.linalg.inv(_factor_precision(self.loadings, weights, tails.swing_variance))
         # How a shift of each group looks to each factor, shape (factors, groups, N).
         seen = np.asarray([direction @ (weights * self.loadings[:, [k]]) for k in range(factors)])
         return np.asarray(np.einsum("kgn,nkl,lgn->gn", seen, inverse, seen, optimize=True))
@@ -206,19 +217,19 @@ def _robust_correlation(z: Floats) -> Floats:
     return np.asarray(correlation)
 
 
-def _factor_precision(loadings: Floats, weights: Floats) -> Floats:
+def _factor_precision(loadings: Floats, weights: Floats, variance: float) -> Floats:
     """Inverse covariance of the factor scores of each night, shape (N, factors, factors)."""
     factors = loadings.shape[1]
     information = np.einsum("sk,sn,sl->nkl", loadings, weights, loadings, optimize=True)
-    return np.asarray(information + np.eye(factors) / _SWING_VARIANCE)
+    return np.asarray(information + np.eye(factors) / variance)
 
 
-def _factor_scores(loadings: Floats, weights: Floats, values: Floats) -> Floats:
+def _factor_scores(loadings: Floats, weights: Floats, values: Floats, variance: float) -> Floats:
     """Most probable scores of the common factors in each night, shape (factors, N)."""
     if loadings.shape[1] == 0:
         return np.zeros((0, values.shape[1]))
     weighted = np.einsum("sk,sn->nk", loadings, weights * values, optimize=True)
-    scores = np.linalg.solve(_factor_precision(loadings, weights), weighted[:, :, None])
+    scores = np.linalg.solve(_factor_precision(loadings, weights, variance), weighted[:, :, None])
     return np.asarray(scores[:, :, 0].T)
 
 

@@ -181,7 +181,7 @@ def run_program(program: Path, *words: object, **variables: str) -> subprocess.C
 def test_program_names_the_slow_target_and_leaves_no_file(program: Path, tmp_path: Path) -> None:
     names = [f"t{number}" for number in range(6)]
     targets = list_of(tmp_path, names)
-    slow = {"LD_PRELOAD": str(program.parent / "slow.so"), "SLOW_PATH": f"{tmp_path}/t2/", "SLOW_US": "20000"}
+    slow = {"LD_PRELOAD": str(program.parent / "slow.so"), "SLOW_PATH": f"{tmp_path}/t2/", "SLOW_US": "200000"}
     done = run_program(program, targets, 2**18, 3, 2, 100, **slow)
     assert done.returncode == 0, done.stderr
     output = parse(done.stdout)

@@ -80,7 +80,7 @@ def test_text_and_page_name_the_target(
     monkeypatch.setenv("IOWATCH_ROOT", str(ROOT))  # templates
     build_site(history, tmp_path / "site", pages=pages_named("finding"))
     page = (tmp_path / "site" / "finding" / f"{finding.id}.html").read_text()
-    assert "<h3>Slow targets</h3>" in page
+    assert "<h3>Slow targets in Darshan logs</h3>" in page
     assert "in 7 of 7 runs with files on it since the change" in page
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from iowatch.comparison.sides import parse_filter_value, parse_period
+from iowatch.comparison import parse_filter_value, parse_period
 from iowatch.core import (
     DAY_S,
     InputError,
@@ -25,7 +25,7 @@ from iowatch.core import (
     utc_now,
     write_atomically,
 )
-from iowatch.findings.fitness import BaselinePeriod, Expectation, ExpectedDirection
+from iowatch.findings import BaselinePeriod, Expectation, ExpectedDirection
 from iowatch.reference import Event, current_author, events
 from iowatch.session.last_sessions import own_sessions
 from iowatch.site import system_zone

@@ -130,7 +130,7 @@ def _expected_by_chance(deviations: Floats, is_slow_everywhere: Bools, level: fl
     if not others.size:
         return 0.0
     share = float(np.mean(others >= level))
-    return rows * math.pow(share, columns)
+    return float(rows * share**columns)
 
 
 def _limit_of_others(typical: Floats, deviations: Floats, row: int) -> float:

@@ -41,6 +41,16 @@ if TYPE_CHECKING:
         are_sure,
         strongest_first,
     )
+    from iowatch.findings.fitness import (
+        AssessedSeries,
+        BaselinePeriod,
+        ChangedGroup,
+        Expectation,
+        ExpectationResult,
+        ExpectedDirection,
+        FitnessAssessment,
+        FitnessComparison,
+    )
     from iowatch.findings.layers import assess_newest_layer, layers_of
     from iowatch.findings.log_differences import LogDifferences, find_log_differences
     from iowatch.findings.losses import ChartYear, chart_past_year

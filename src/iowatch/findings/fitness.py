@@ -436,7 +436,7 @@ class FitnessComparison:
 
     def _expectation_result(self, expectation: Expectation, fitness: Fitness) -> ExpectationResult:
         """What the series that were meant show."""
-        wanted = "higher" if expectation.direction == "improvement" else "lower"
+        wanted: SeriesState = "higher" if expectation.direction == "improvement" else "lower"
         states: list[SeriesState] = []
         log_gains: list[float] = []
         for position in self._expected_positions(expectation):

@@ -16,7 +16,7 @@ from junitparser.junitparser import FinalResult
 from rich.console import Console
 
 from iowatch.core import METRICS, escape_controls, format_count, format_local_time, format_number, make_table
-from iowatch.findings.fitness import AssessedSeries
+from iowatch.findings import AssessedSeries
 from iowatch.output.report import escape_markdown, junit_case, junit_suite, valid_xml
 from iowatch.output.text.changes import format_change
 from iowatch.output.text.fitness import (

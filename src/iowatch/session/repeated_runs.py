@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 from iowatch import checks
 from iowatch.core import MachineError, RunKey, RunProblem, name_without_turn
-from iowatch.findings.fitness import BaselinePeriod, Expectation, FitnessAssessment, FitnessComparison
+from iowatch.findings import BaselinePeriod, Expectation, FitnessAssessment, FitnessComparison
 from iowatch.reference import PublishedFigure
 from iowatch.session import reframe
 from iowatch.session.budget import RunHistory, load_run_history

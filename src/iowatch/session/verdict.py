@@ -27,7 +27,10 @@ from iowatch.core import (
     processor_saturation,
 )
 from iowatch.findings import (
+    BaselinePeriod,
     Finding,
+    FitnessAssessment,
+    FitnessComparison,
     HistoryExtent,
     Retest,
     damaged_result_problems,
@@ -36,7 +39,6 @@ from iowatch.findings import (
     outside_results,
     update_findings,
 )
-from iowatch.findings.fitness import BaselinePeriod, FitnessAssessment, FitnessComparison
 from iowatch.reference import PublishedFigure, bandwidth, published_counts, skipped_entries
 from iowatch.session import conditions, fact_comparison
 from iowatch.session.continuity import lost_session_problems

@@ -383,7 +383,7 @@ class FitnessTest:
         worst = np.full(len(strength), np.inf)
         has_nights = np.isfinite(strength).sum(axis=1) >= MIN_NIGHTS
         worst[has_nights] = np.nanquantile(strength[has_nights], _WORST_NIGHTS, axis=1)
-        return np.maximum(worst, _LEAST_STRENGTH)
+        return np.asarray(np.maximum(worst, _LEAST_STRENGTH))
 
     def _assess_group(self, sign: int, residuals: Floats, unique: Floats) -> GroupFitness:
         """The group that changed most, compared with its worst nights.
@@ -455,7 +455,7 @@ class FitnessTest:
         has_nights = np.isfinite(past).sum(axis=1) >= MIN_NIGHTS
         quantiles[has_nights] = np.nanquantile(-past[has_nights], 1 - self.settings.missed, axis=1)
         least = float(scipy.stats.t.ppf(1 - self.settings.missed, self.nights - 1))
-        return np.maximum(quantiles, least)
+        return np.asarray(np.maximum(quantiles, least))
 
     def _repetitions(self) -> Floats:
         return np.asarray([len(values) for values in self._values], dtype=np.float64)

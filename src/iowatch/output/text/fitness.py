@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from iowatch.core import format_count, format_number
-from iowatch.findings import DirectionGroup
-from iowatch.findings.fitness import AssessedSeries, ChangedGroup, ExpectationResult, FitnessAssessment
+from iowatch.findings import AssessedSeries, ChangedGroup, DirectionGroup, ExpectationResult, FitnessAssessment
 from iowatch.output.text.changes import format_change, format_factor
 from iowatch.output.text.evidence import format_moved_layer
 from iowatch.output.text.explanations import format_common_factor

@@ -135,7 +135,7 @@ def draw_trial(of_system: SystemYear, loss: float, seed: int) -> Trial:
 def draw_members(cases: Sequence[Mapping[str, Scalar]], rng: np.random.Generator) -> list[int]:
     """Three or more series, not all: of a rule of one or two conditions (80 %), or any; as for the panels."""
     conditions = sorted({item for case in cases for item in case.items()}, key=str)
-    rules = [(condition,) for condition in conditions]
+    rules: list[tuple[tuple[str, Scalar], ...]] = [(condition,) for condition in conditions]
     rules += [pair for pair in combinations(conditions, 2) if pair[0][0] != pair[1][0]]
     groups: list[list[int]] = []
     for rule in rules:

@@ -13,6 +13,6 @@ if TYPE_CHECKING:
         compare_sides,
         describe_entry,
     )
-    from iowatch.comparison.sides import SideEntry, SideSpec, parse_filter_value, parse_period, parse_side
+    from iowatch.comparison.sides import SideEntry, SideSpec, parse_side
 else:
     __getattr__ = lazy_names(__name__)

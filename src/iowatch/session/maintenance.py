@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from iowatch.comparison import parse_filter_value, parse_period
+from iowatch.comparison import sides
 from iowatch.core import (
     DAY_S,
     InputError,
@@ -149,7 +149,7 @@ def parse_baseline(text: str, system: str) -> BaselinePeriod:
     Raises:
         UsageError: not a period.
     """
-    period = parse_period(text, system_zone(system))
+    period = sides.parse_period(text, system_zone(system))
     end = int(utc_now().timestamp()) if period.end is None else period.end
     return BaselinePeriod(period.begin, end)
 
@@ -170,7 +170,7 @@ def parse_expectation(text: str) -> Expectation:
         parameter, sign, value = condition.partition("=")
         if not (parameter and sign and value):
             raise UsageError(f"'{text}': '{condition}' is not NAME=VALUE", hint=hint)
-        conditions[parameter] = parse_filter_value(parameter, value)
+        conditions[parameter] = sides.parse_filter_value(parameter, value)
     return Expectation(direction, conditions, text)
 
 

@@ -299,8 +299,9 @@ class PulseStore:
             reason: why it has no readings.
         """
         execute = self._connection.execute
-        for table in ("pulse", "level", "sample"):
-            execute(f"DELETE FROM {table} WHERE time = ?", (time_s,))  # noqa: S608  # names of tables
+        execute("DELETE FROM pulse WHERE time = ?", (time_s,))
+        execute("DELETE FROM level WHERE time = ?", (time_s,))
+        execute("DELETE FROM sample WHERE time = ?", (time_s,))
         execute("INSERT INTO pulse VALUES (?, ?, ?)", (time_s, in_session, reason))
         for reading in readings:
             row = (time_s, reading.operation, reading.level_ns, reading.outcome, reading.reason)
@@ -318,9 +319,10 @@ class PulseStore:
         for hour in hours:
             rows = [tuple(summary.__dict__.values()) for summary in self.summary_of(hour)]
             self._connection.executemany("INSERT OR REPLACE INTO hour VALUES (?,?,?,?,?,?,?,?,?,?)", rows)
-        for table, days in (("sample", _SAMPLE_DAYS), ("level", LEVEL_DAYS), ("pulse", LEVEL_DAYS)):
-            oldest = this_hour - days * DAY_S
-            self._connection.execute(f"DELETE FROM {table} WHERE time < ?", (oldest,))  # noqa: S608
+        oldest_sample, oldest_level = this_hour - _SAMPLE_DAYS * DAY_S, this_hour - LEVEL_DAYS * DAY_S
+        self._connection.execute("DELETE FROM sample WHERE time < ?", (oldest_sample,))
+        self._connection.execute("DELETE FROM level WHERE time < ?", (oldest_level,))
+        self._connection.execute("DELETE FROM pulse WHERE time < ?", (oldest_level,))
 
     def summary_of(self, hour: int) -> list[HourOfOperation]:
         """Percentiles of the operations in an hour, from its samples."""

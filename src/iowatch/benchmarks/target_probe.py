@@ -61,7 +61,9 @@ _OPTIONS = declare_options(
 # Of one target: no peak of a file system applies to it, and it is not compared with the bandwidth of several ranks.
 _METRIC = "target_bandwidth"
 _MEDIAN, _SLOWEST = "median-target", "slowest-target"
-_OPERATIONS = tuple(f"{operation}-{which}" for operation in TARGET_OPERATIONS for which in (_MEDIAN, _SLOWEST))
+_MEDIAN_OPERATIONS = tuple(f"{operation}-{_MEDIAN}" for operation in TARGET_OPERATIONS)
+_SLOWEST_OPERATIONS = tuple(f"{operation}-{_SLOWEST}" for operation in TARGET_OPERATIONS)
+_OPERATIONS = (*_MEDIAN_OPERATIONS, *_SLOWEST_OPERATIONS)
 _HEAD = re.compile(r"(target_probe|host|size|repetitions|known|group|targets|cache|end) (\S.*)")
 _TARGET = re.compile(r"target (\d{1,6}) (\S.{0,300}) @ (.{0,4200})")
 _FAILED = re.compile(r"failed (\d{1,6}) (\S.{0,400})")

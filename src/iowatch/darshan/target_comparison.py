@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -112,7 +113,7 @@ def _compare(file_system: str | None, compared: Compared, timed: _TimedFiles) ->
         times=timed.times,
         kinds=kinds,
         files=np.repeat(np.arange(len(counts)), counts),
-        targets=np.array([target for targets in timed.targets for target in targets], dtype=np.int64),
+        targets=np.array(list(chain.from_iterable(timed.targets)), dtype=np.int64),
     )
     comparison = compare_targets(placed)
     return FileSystemTargets(
@@ -200,7 +201,11 @@ def _timed_files(record_ids: Sequence[int], totals: Mapping[int, _FileTotals], l
     for record_id in record_ids:
         file = totals[record_id]
         components = layouts[record_id]["components"]
-        osts = sorted({ost for component in components for ost in component["osts"] if ost >= 0})
+        osts_of_file: set[int] = set()
+        for component in components:
+            # Darshan writes a negative number where a stripe has no OST yet.
+            osts_of_file.update(ost for ost in component["osts"] if ost >= 0)
+        osts = sorted(osts_of_file)
         moved_bytes = file.bytes_read + file.bytes_written
         if not osts or moved_bytes < _MIN_FILE_BYTES or file.seconds <= 0:
             continue

@@ -360,7 +360,9 @@ class FitnessComparison:
         times = [of_series.times for of_series in self.series if len(of_series.times)]
         if not times:
             return None
-        return int(min(of_series[0] for of_series in times)), int(max(of_series[-1] for of_series in times))
+        first_night = min(of_series[0] for of_series in times)
+        last_night = max(of_series[-1] for of_series in times)
+        return int(first_night), int(last_night)
 
     def _describe_series(self, fitness: Fitness, names: Sequence[str]) -> tuple[AssessedSeries, ...]:
         described: list[AssessedSeries] = []

@@ -70,16 +70,21 @@ def build_programs(directory: Path) -> Programs:
 
 
 def run_night(
-    programs: Programs, folder: Path, places: Sequence[Path], size: int, slow: int | None, variables: dict[str, str]
+    programs: Programs,
+    folder: Path,
+    directories: Sequence[Path],
+    size: int,
+    slow: int | None,
+    variables: dict[str, str],
 ) -> Night:
     """Start the probe once and name the slow targets.
 
     Args:
-        places: directory of each target.
+        directories: directory of each target.
         slow: number of the planted target; None without one.
         variables: of the environment of the probe.
     """
-    lines = [f"t{number:03}\t{place}\t{place}/.target\n" for number, place in enumerate(places)]
+    lines = [f"t{number:03}\t{directory}\t{directory}/.target\n" for number, directory in enumerate(directories)]
     listed = folder / "targets"
     listed.write_text("".join(lines))
     words = [programs.probe, listed, size, _REPETITIONS, _SECONDS]
@@ -128,23 +133,23 @@ def slow_disk(directory: Path, bytes_per_s: int) -> Iterator[Path]:
         slow_storage.unmount_paced_disk(directory)
 
 
-def planted_nights(arguments: argparse.Namespace, programs: Programs, folder: Path, places: list[Path]) -> None:
+def planted_nights(arguments: argparse.Namespace, programs: Programs, folder: Path, directories: list[Path]) -> None:
     """Print in how many nights the slow target, and no other, was named."""
     dice = np.random.default_rng(arguments.seed)
     rights: list[bool] = []
     ratios: list[float] = []
     seconds: list[float] = []
     for _ in range(arguments.nights):
-        slow = int(dice.integers(len(places)))
+        slow = int(dice.integers(len(directories)))
         if arguments.store == "disk":
             with slow_disk(folder / "paced", int(arguments.rate_mib * MIB)) as mount_point:
-                used = [*places[:slow], mount_point, *places[slow + 1 :]]
+                used = [*directories[:slow], mount_point, *directories[slow + 1 :]]
                 night = run_night(programs, folder, used, arguments.size, slow, {})
             shutil.rmtree(folder / "paced")
         else:
-            variables = {"LD_PRELOAD": str(programs.shim), "SLOW_PATH": f"{places[slow]}/"}
+            variables = {"LD_PRELOAD": str(programs.shim), "SLOW_PATH": f"{directories[slow]}/"}
             variables["SLOW_US"] = str(arguments.delay_us)
-            night = run_night(programs, folder, places, arguments.size, slow, variables)
+            night = run_night(programs, folder, directories, arguments.size, slow, variables)
         rights.append(night.named == {f"t{slow:03}"})
         if night.ratio is not None:
             ratios.append(night.ratio)
@@ -154,13 +159,13 @@ def planted_nights(arguments: argparse.Namespace, programs: Programs, folder: Pa
     print(f"  it took {span} times as long to write as the others; {median(seconds):.1f} s per night")
 
 
-def control_nights(arguments: argparse.Namespace, programs: Programs, folder: Path, places: list[Path]) -> None:
+def control_nights(arguments: argparse.Namespace, programs: Programs, folder: Path, directories: list[Path]) -> None:
     """Print in how many nights under common load no target was named."""
     rights: list[bool] = []
     seconds: list[float] = []
     with common_load(folder):
         for _ in range(arguments.nights):
-            night = run_night(programs, folder, places, arguments.size, None, {})
+            night = run_night(programs, folder, directories, arguments.size, None, {})
             rights.append(not night.named)
             seconds.append(night.seconds)
             if night.named:
@@ -185,11 +190,11 @@ def main() -> None:
     folder = Path(tempfile.mkdtemp(prefix="bench-targets-", dir=arguments.dir))
     try:
         programs = build_programs(folder)
-        places = [folder / f"t{number:03}" for number in range(arguments.targets)]
-        for place in places:
-            place.mkdir()
-        planted_nights(arguments, programs, folder, places)
-        control_nights(arguments, programs, folder, places)
+        directories = [folder / f"t{number:03}" for number in range(arguments.targets)]
+        for directory in directories:
+            directory.mkdir()
+        planted_nights(arguments, programs, folder, directories)
+        control_nights(arguments, programs, folder, directories)
     except slow_storage.SlowStorageError as error:
         sys.exit(f"no slow disk here: {error}")
     finally:

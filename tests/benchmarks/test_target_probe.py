@@ -60,8 +60,8 @@ def test_run_keeps_the_rates_of_all_targets() -> None:
     facts = RunFacts.from_document(parse(SLOW).facts)
     rates = facts.target_rates
     assert rates is not None
-    assert (rates.names, rates.known) == (tuple(f"t{number}" for number in range(8)), 8)
-    assert rates.places[5] == "/targets/t5"
+    assert (rates.names, rates.target_count) == (tuple(f"t{number}" for number in range(8)), 8)
+    assert rates.locations[5] == "/targets/t5"
     assert rates.write[5][2] == 36.77
     assert len(rates.read) == 8
 
@@ -87,7 +87,7 @@ def test_failed_target_fails_the_run_and_the_others_are_kept() -> None:
     rates = RunFacts.from_document(output.facts).target_rates
     assert rates is not None
     # Eight targets, of which a session measures every second one.
-    assert (rates.names, rates.known) == (("t0", "t2", "t4"), 8)
+    assert (rates.names, rates.target_count) == (("t0", "t2", "t4"), 8)
 
 
 def test_reads_from_the_page_cache_are_of_no_target() -> None:

@@ -108,13 +108,13 @@ def test_file_system_without_known_targets_is_not_available(tmp_path: Path, monk
 
 
 @pytest.mark.parametrize(
-    ("stated", "known", "reason"),
+    ("stated", "active", "reason"),
     [(24, 23, "23 targets are active; system.yaml states 24 of 'work'"), (24, 24, None), (None, 23, None)],
 )
 def test_number_of_targets_is_that_of_the_system(
-    stated: int | None, known: int, reason: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    stated: int | None, active: int, reason: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(targets, "measured_file_system", lambda _case, _system: measured(number=stated))
-    output = build_output(tool="target_probe", facts={"target_rates": {"known": known}})
+    output = build_output(tool="target_probe", facts={"target_rates": {"target_count": active}})
     assert missing_targets(probe_run(tmp_path), [output]) == reason
     assert missing_targets(build_checked_run(tmp_path), [replace(output, tool="ior")]) is None

@@ -36,7 +36,7 @@ NAMES = tuple(f"OST {number}" for number in range(24))
 
 
 def rates_of(
-    seed: int, slow: Mapping[str, float] | None = None, names: tuple[str, ...] = NAMES, known: int = 24
+    seed: int, slow: Mapping[str, float] | None = None, names: tuple[str, ...] = NAMES, target_count: int = 24
 ) -> TargetRates:
     """Three repetitions at 200 MiB/s with 10 % noise under common load of up to five times; `slow` has shares."""
     rng = np.random.default_rng(seed)
@@ -46,8 +46,8 @@ def rates_of(
         load = np.exp(rng.uniform(0, math.log(5), 3))
         rates = 200 * shares[:, np.newaxis] / load * rng.lognormal(0, 0.1, (len(names), 3))
         tables.append(tuple(tuple(row) for row in rates.tolist()))
-    places = tuple(f"work-{name.replace(' ', '')}" for name in names)
-    return TargetRates(names, places, tables[0], tables[1], known)
+    locations = tuple(f"work-{name.replace(' ', '')}" for name in names)
+    return TargetRates(names, locations, tables[0], tables[1], target_count)
 
 
 def store_targets(
@@ -218,9 +218,9 @@ def store_node_nights(history: History, nights: int, slow_from: int, factor: flo
     rng = np.random.default_rng(20)
     uuid = ""
     for day in range(nights):
-        chosen = [f"n{number}" for number in rng.choice(12, 8, replace=False)]
+        used_nodes = [f"n{number}" for number in rng.choice(12, 8, replace=False)]
         runs = []
-        for job, nodes in enumerate((chosen[:4], chosen[4:])):
+        for job, nodes in enumerate((used_nodes[:4], used_nodes[4:])):
             facts = times_of(100 * day + job, nodes, "n5", factor if day >= slow_from else 1.0)
             started = START_S + day * DAY_S + 60 * job
             runs.append(build_run(name=f"ior:case={job}", started_at=started, facts=facts))

@@ -186,7 +186,7 @@ def test_contradicting_directories_of_targets_are_refused(tmp_path: Path, fields
 
 def test_directories_of_targets_need_a_measured_file_system(tmp_path: Path) -> None:
     other = "  - {name: other, technology: NFS, source: s, target_directories: [/a]}\n"
-    with pytest.raises(InputError, match="'other': target_directories, but no directory"):
+    with pytest.raises(InputError, match="'other': target_directories, but it is not measured"):
         read_system(write(tmp_path, MEASURED.replace("file_systems:\n", f"file_systems:\n{other}")))
 
 

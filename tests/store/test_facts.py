@@ -91,19 +91,19 @@ def test_choice_includes_runs_that_meet_all_its_restrictions(choice: SessionChoi
 
 def test_runs_with_a_fact_are_those_of_the_system_since_then(history: History) -> None:
     """Of three runs on two days; one has another fact, one another system."""
-    rates = {"names": ["t0"], "places": ["/t0"], "write": [[1.0, 2.0]], "read": [], "known": 3}
+    rates = {"names": ["t0"], "locations": ["/t0"], "write": [[1.0, 2.0]], "read": [], "target_count": 3}
     for day, system in ((1, "here"), (2, "here"), (2, "there")):
         uuid, started = f"{system}-{day}", day * 86_400
         facts = {"target_rates": rates, "file_system": "work", "nodes": ["n1"]}
         runs = [build_run(name="a", fingerprint=f"{uuid}-a", started_at=started, facts=facts)]
         runs.append(build_run(name="b", fingerprint=f"{uuid}-b", started_at=started, facts={"nodes": ["n2"]}))
         store_session(history, build_session(uuid, system=system, started_at=started), runs)
-    found = history.runs_with_fact("here", "target_rates", 0)
-    assert [(run.session, run.session_start, run.status) for run in found] == [
+    runs = history.runs_with_fact("here", "target_rates", 0)
+    assert [(run.session, run.session_start, run.status) for run in runs] == [
         ("here-1", 86_400, "ok"),
         ("here-2", 172_800, "ok"),
     ]
-    assert found[0].facts.target_rates is not None
-    assert (found[0].facts.target_rates.known, found[0].facts.file_system, found[0].facts.nodes) == (3, "work", ())
+    assert runs[0].facts.target_rates is not None
+    assert (runs[0].facts.target_rates.target_count, runs[0].facts.file_system, runs[0].facts.nodes) == (3, "work", ())
     assert [run.session for run in history.runs_with_fact("here", "target_rates", 100_000)] == ["here-2"]
     assert history.runs_with_fact("here", "node_pairs", 0) == []

@@ -2,10 +2,10 @@
 
      target_probe LIST [BYTES [REPETITIONS [SECONDS [MOST [DAY]]]]]
 
-   LIST has one line per target: name, place and file, separated by tabs; an existing file (with a layout on
-   its target) is used, another one is made. The files are removed as soon as they are open. SECONDS are those
-   of one target in all repetitions: what takes longer moves fewer bytes. Of more than MOST targets each DAY
-   (since 1970) has a part, in turn. docs/benchmarks.md describes the output. */
+   LIST has one line per target: name, location and file, separated by tabs; an existing file (with a layout
+   on its target) is used, another one is made. The files are removed as soon as they are open. SECONDS are
+   those of one target in all repetitions: what takes longer moves fewer bytes. Of more than MOST targets each
+   DAY (since 1970) has a part, in turn. docs/benchmarks.md describes the output. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -32,7 +32,7 @@
 #define MOSTLY_DROPPED 0.01
 
 struct target {
-    char *name, *place, *file;
+    char *name, *location, *file;
     long bytes;     /* of the next write */
     int descriptor; /* -1: the target failed */
 };
@@ -121,7 +121,7 @@ static void *watch(void *unused) {
         pthread_mutex_lock(&current.lock);
         if (current.target != NULL && now() - current.begun > STUCK_S) {
             fprintf(stderr, "target_probe: error: target %s (%s) did not answer within %d s: %s\n",
-                    current.target->name, current.target->place, STUCK_S, current.step);
+                    current.target->name, current.target->location, STUCK_S, current.step);
             _exit(3);
         }
         pthread_mutex_unlock(&current.lock);
@@ -139,7 +139,7 @@ static void start_watch(void) {
 /* A target that failed is left out; the others are measured. */
 static void give_up(struct target *target, long number, const char *step, const char *reason) {
     print_line("failed %ld %s: %s", number, step, reason);
-    fprintf(stderr, "target_probe: error: target %s (%s): %s: %s\n", target->name, target->place, step,
+    fprintf(stderr, "target_probe: error: target %s (%s): %s: %s\n", target->name, target->location, step,
             reason);
     if (target->descriptor >= 0)
         close(target->descriptor);
@@ -172,7 +172,7 @@ static struct targets read_list(const char *path) {
             line[length - 1] = '\0';
         struct target target = {next_field(&rest), next_field(&rest), next_field(&rest), 0, -1};
         if (target.file == NULL || target.name[0] == '\0' || targets.count == MAX_TARGETS)
-            fail(path, "expected name, place and file of each target");
+            fail(path, "expected name, location and file of each target");
         targets.all = realloc(targets.all, (size_t)(targets.count + 1) * sizeof *targets.all);
         if (targets.all == NULL)
             fail("out of memory", path);
@@ -187,13 +187,13 @@ static struct targets read_list(const char *path) {
 
 /* The targets of this day; `groups` days have all of them. Neighbours in the list, which are often on one
  * server, are in different groups. */
-static struct targets choose_group(struct targets known, long groups, long group) {
-    struct targets chosen = {calloc((size_t)known.count, sizeof *known.all), 0};
-    if (chosen.all == NULL)
+static struct targets choose_group(struct targets all_targets, long groups, long group) {
+    struct targets members = {calloc((size_t)all_targets.count, sizeof *all_targets.all), 0};
+    if (members.all == NULL)
         fail("out of memory", "targets");
-    for (long i = group; i < known.count; i += groups)
-        chosen.all[chosen.count++] = known.all[i];
-    return chosen;
+    for (long i = group; i < all_targets.count; i += groups)
+        members.all[members.count++] = all_targets.all[i];
+    return members;
 }
 
 static void open_file(struct target *target, long number) {
@@ -339,18 +339,18 @@ int main(int argc, char **argv) {
     char host[256] = "";
     gethostname(host, sizeof host - 1);
 
-    struct targets known = read_list(argv[1]);
-    long groups = (known.count + settings.most - 1) / settings.most, group = settings.day % groups;
-    struct targets targets = choose_group(known, groups, group);
+    struct targets all_targets = read_list(argv[1]);
+    long groups = (all_targets.count + settings.most - 1) / settings.most, group = settings.day % groups;
+    struct targets targets = choose_group(all_targets, groups, group);
     print_line("target_probe %d", FORMAT);
     print_line("host %s", host[0] != '\0' ? host : "unknown");
     print_line("size %ld bytes", settings.bytes);
     print_line("repetitions %ld", settings.repetitions);
-    print_line("known %ld", known.count);
+    print_line("known %ld", all_targets.count);
     print_line("group %ld of %ld", group + 1, groups);
     print_line("targets %ld", targets.count);
     for (long i = 0; i < targets.count; i++)
-        print_line("target %ld %s @ %s", i, targets.all[i].name, targets.all[i].place);
+        print_line("target %ld %s @ %s", i, targets.all[i].name, targets.all[i].location);
 
     allow_many_files();
     start_watch();

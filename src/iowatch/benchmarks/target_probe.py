@@ -7,7 +7,7 @@
     known 24                            targets of the file system
     group 1 of 1                        the part of them that this day has
     targets 24
-    target 0 OST 0 @ work-OST0000       number, name, place
+    target 0 OST 0 @ work-OST0000       number, name, location
     …
     row 1 0 write 8388608 0.0512        repetition, target, operation, bytes, s
     row 1 0 read 8388608 0.0221
@@ -34,7 +34,7 @@ from iowatch.benchmarks.options import Option, Options, OptionType, declare_opti
 from iowatch.core import MIB, TARGET_OPERATIONS, TARGET_RATES_FACT, Scalar, TargetRates, rounded_rate
 
 TARGETS_FILE = "iowatch.targets"
-"""In the job's directory: name, place and file of each target, separated by tabs."""
+"""In the job's directory: name, location and file of each target, separated by tabs."""
 
 _FORMAT = "1"
 _OPTIONS = declare_options(
@@ -73,7 +73,7 @@ _ROW = re.compile(r"row (\d{1,3}) (\d{1,6}) (write|read) (\d{1,10}) (\d{1,6}(?:\
 @dataclass(frozen=True)
 class _Target:
     name: str
-    place: str
+    location: str
 
 
 @dataclass
@@ -161,7 +161,7 @@ def parse_target_probe(builder: parsing.OutputBuilder, lines: parsing.CleanLines
     builder.facts["hosts"] = [rows.head["host"]]
     for number, reason in rows.failures.items():
         target = rows.targets[number]
-        builder.add_failure(f"target {target.name} ({target.place}): {reason}")
+        builder.add_failure(f"target {target.name} ({target.location}): {reason}")
     measured = [number for number in rows.targets if number not in rows.failures]
     if not measured:
         return
@@ -203,7 +203,7 @@ def _target_rates(rows: _TargetRows, measured: Sequence[int]) -> TargetRates:
     names: list[str] = []
     for number in measured:
         target = rows.targets[number]
-        names.append(target.name if name_counts[target.name] == 1 else target.place)
+        names.append(target.name if name_counts[target.name] == 1 else target.location)
     rates: dict[str, tuple[tuple[float, ...], ...]] = {}
     for operation in TARGET_OPERATIONS:
         # Reads from the memory of the node say nothing about a target.
@@ -216,10 +216,10 @@ def _target_rates(rows: _TargetRows, measured: Sequence[int]) -> TargetRates:
         rates[operation] = tuple(of_targets)
     return TargetRates(
         names=tuple(names),
-        places=tuple(rows.targets[number].place for number in measured),
+        locations=tuple(rows.targets[number].location for number in measured),
         write=rates["write"],
         read=rates["read"],
-        known=rows.count("known"),
+        target_count=rows.count("known"),
     )
 
 

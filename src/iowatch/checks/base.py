@@ -30,6 +30,7 @@ from reframe.core.builtins import run_after, run_before, sanity_function, variab
 from reframe.core.exceptions import ReframeFatalError
 from reframe.core.runtime import runtime
 
+from iowatch.checks.build import SourceFileBuild, build_failure
 from iowatch.checks.cases import ReframeTasks, case_entries, changed_case, skip_reason
 from iowatch.checks.job import compose_job, job_time_limit_s, scheduler_options
 from iowatch.checks.order import current_order
@@ -40,7 +41,7 @@ from iowatch.core import METRICS, InputError, IowatchError, Output, RunKey, Scal
 from iowatch.reference import bandwidth, policy
 from iowatch.site import job_nodes, partition_limits, reframe_config
 
-__all__ = ["BenchmarkCheck", "entries"]
+__all__ = ["BenchmarkCheck", "SourceFileBuildTest", "entries"]
 
 
 def _system_name() -> str | None:
@@ -57,6 +58,33 @@ def entries(benchmark: str) -> list[str]:
     They are text, because ReFrame writes them into its reports. It executes the tests in this order.
     """
     return list(case_entries(benchmark, _system_name()))
+
+
+class SourceFileBuildTest(rfm.RunOnlyRegressionTest):  # type: ignore[misc]
+    """Compiles a program of the project for one stack: one file, in a second.
+
+    A subclass sets `source_program`. A check has it as a fixture of scope `environment`, and runs `program`.
+    """
+
+    source_program: str
+    """Name of the program, of its source file, and of its directory in `benchmarks/`."""
+    local = True
+    time_limit = "5m"  # compilers and their wrappers may hang, as on a stuck file system
+
+    @run_before("run")
+    def build(self) -> None:
+        environment = self.current_environ
+        build = SourceFileBuild(self.source_program, self.current_system.name, environment.name, environment.cc)
+        self.program = str(build.program)
+        self.executable, self.executable_opts = shlex.quote(self.program), ["--version"]
+        self.prerun_cmds = build.commands()
+
+    @sanity_function
+    def runs(self) -> Any:
+        """The program starts and prints its version."""
+        files_of_job = [Path(self.stagedir) / str(sn.evaluate(name)) for name in (self.stderr, self.stdout)]
+        message = build_failure(self.source_program, *files_of_job)
+        return sn.assert_found(rf"^{self.source_program} ", self.stdout, msg=message)
 
 
 class BenchmarkCheck(rfm.RunOnlyRegressionTest):  # type: ignore[misc]

@@ -1,7 +1,7 @@
 """The targets of a file system, for a benchmark that measures each of them: the job lists them in a file.
 
     system.yaml: target_directories ──> DIR/.iowatch-target-…  ─┐
-    Lustre: lfs osts, lfs setstripe -o N ──> SCRATCH/target-N  ─┴─> iowatch.targets (name, place, file) ──> program
+    Lustre: lfs osts, lfs setstripe -o N ──> SCRATCH/target-N  ─┴─> iowatch.targets (name, location, file) ──> program
 
 BeeGFS and Ceph let only an administrator choose the target of a file (`beegfs-ctl --createfile`, pools of Ceph): there
 the site has directories whose layout is one target or pool each, and names them.
@@ -95,7 +95,8 @@ def missing_targets(run: CheckedRun, outputs: Sequence[Output]) -> str | None:
     if not run.case.tool.probes_targets or file_system is None or file_system.targets is None:
         return None
     for output in outputs:
-        known = output.facts.get(TARGET_RATES_FACT, {}).get("known", file_system.targets)
-        if known != file_system.targets:
-            return f"{known} targets are active; system.yaml states {file_system.targets} of '{file_system.name}'"
+        target_count = output.facts.get(TARGET_RATES_FACT, {}).get("target_count", file_system.targets)
+        stated = file_system.targets
+        if target_count != stated:
+            return f"{target_count} targets are active; system.yaml states {stated} of '{file_system.name}'"
     return None

@@ -18,17 +18,17 @@ class TargetRates:
 
     Attributes:
         names: of the targets (`OST 14`), each once.
-        places: what each is called elsewhere: its directory, or its name in the file system.
+        locations: what each is called elsewhere: its directory, or its name in the file system.
         write, read: rates of each target in MiB/s, one for each repetition; `read` is empty if data that were just
             written were still in the page cache.
-        known: number of all targets; the others are measured by other sessions, or failed.
+        target_count: number of all targets; the others are measured by other sessions, or failed.
     """
 
     names: tuple[str, ...]
-    places: tuple[str, ...]
+    locations: tuple[str, ...]
     write: tuple[tuple[float, ...], ...]
     read: tuple[tuple[float, ...], ...]
-    known: int
+    target_count: int
 
     def rates_of(self, operation: str) -> tuple[tuple[float, ...], ...]:
         """Return the rates of `write` or `read`."""

@@ -41,7 +41,7 @@ class SessionDeviations:
         owner: the file system (empty for the default one) or the partition.
         operation: `write` or `read` of targets; empty for nodes, all of whose operations are together.
         names: of the targets or nodes, sorted.
-        places: by name, what a target is called elsewhere; empty for nodes.
+        locations: by name, what a target is called elsewhere; empty for nodes.
         sessions: the oldest first.
         deviations: ln(time / median of the others); shape (names, sessions), NaN where a session did not measure it.
     """
@@ -49,7 +49,7 @@ class SessionDeviations:
     owner: str
     operation: str
     names: tuple[str, ...]
-    places: Mapping[str, str]
+    locations: Mapping[str, str]
     sessions: tuple[SessionMark, ...]
     deviations: NDArray[np.float64]
 

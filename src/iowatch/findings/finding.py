@@ -322,7 +322,7 @@ class SlowTarget:
     """A target of a file system that is slower than the others in the newest session that measured it.
 
     Attributes:
-        target: its name (`OST 14`); `place` is its directory, or its name in the file system.
+        target: its name (`OST 14`); `location` is its directory, or its name in the file system.
         file_system: None for the default one.
         operation: `write` or `read`.
         ratio: its time per byte / median of the other targets of the session, median over the repetitions.
@@ -335,7 +335,7 @@ class SlowTarget:
     """
 
     target: str
-    place: str
+    location: str
     file_system: str | None
     operation: str
     ratio: float

@@ -352,7 +352,7 @@ class FitnessComparison:
             detectable=None if detectable is None else -math.expm1(-detectable),
             common_swing=_gain(fitness.common_swing),
             repeating_helps=fitness.repeating_helps,
-            expectations=tuple(self._expectation_result(one, fitness) for one in self.expectations),
+            expectations=tuple(self._expectation_result(expectation, fitness) for expectation in self.expectations),
             slow_nodes=slow_nodes,
         )
 
@@ -438,7 +438,7 @@ class FitnessComparison:
 
     def _expectation_result(self, expectation: Expectation, fitness: Fitness) -> ExpectationResult:
         """What the series that were meant show."""
-        wanted: SeriesState = "higher" if expectation.direction == "improvement" else "lower"
+        expected_state: SeriesState = "higher" if expectation.direction == "improvement" else "lower"
         states: list[SeriesState] = []
         log_gains: list[float] = []
         for position in self._expected_positions(expectation):
@@ -449,7 +449,7 @@ class FitnessComparison:
         state: ExpectationState = "open"
         if not states:
             state = "no series"
-        elif 2 * states.count(wanted) >= len(states):
+        elif 2 * states.count(expected_state) >= len(states):
             state = "received"
         elif "open" not in states:
             state = "not received"

@@ -30,7 +30,7 @@ class TargetRatio:
     """
 
     target: str
-    place: str
+    location: str
     operation: str
     ratio: float
     others: int
@@ -45,8 +45,8 @@ def slow_targets_of_run(rates: TargetRates) -> tuple[TargetRatio, ...]:
         if times is None:
             continue
         for row in slow_siblings(times):
-            name, place = rates.names[row.row], rates.places[row.row]
-            slow.append(TargetRatio(name, place, operation, row.ratio, len(times) - 1, times.shape[1]))
+            name, location = rates.names[row.row], rates.locations[row.row]
+            slow.append(TargetRatio(name, location, operation, row.ratio, len(times) - 1, times.shape[1]))
     return tuple(sorted(slow, key=lambda target: -target.ratio))
 
 
@@ -54,7 +54,7 @@ def _times(rates: TargetRates, operation: str) -> NDArray[np.float64] | None:
     """Times per MiB, shape (targets, repetitions); None without any: facts may be of other programs."""
     of_targets = rates.rates_of(operation)
     columns = {len(of_target) for of_target in of_targets}
-    is_complete = len(of_targets) == len(rates.names) == len(rates.places) and len(columns) == 1 and 0 not in columns
+    is_complete = len(of_targets) == len(rates.names) == len(rates.locations) and len(columns) == 1 and 0 not in columns
     if not is_complete:
         return None
     table = np.array(of_targets, dtype=np.float64)
@@ -123,13 +123,13 @@ def _target_table(file_system: str, operation: str, runs: Sequence[RunWithFact])
         runs: of all sessions, in order of time.
     """
     runs_by_session: dict[SessionMark, list[TargetRates]] = {}
-    places: dict[str, str] = {}
+    locations: dict[str, str] = {}
     for run in runs:
         rates = run.facts.target_rates
         if rates is None or _times(rates, operation) is None:
             continue
         runs_by_session.setdefault(SessionMark.of_run(run), []).append(rates)
-        places.update(zip(rates.names, rates.places, strict=True))
+        locations.update(zip(rates.names, rates.locations, strict=True))
     times: dict[SessionMark, SessionTimes] = {}
     for mark, rates_of_session in runs_by_session.items():
         of_session = _joined_times(rates_of_session, operation)
@@ -139,7 +139,7 @@ def _target_table(file_system: str, operation: str, runs: Sequence[RunWithFact])
     if not times:
         return None
     rows = rows_by_name([of_session.typical() for of_session in times.values()])
-    table = SessionDeviations(file_system, operation, rows.names, places, tuple(times), rows.values)
+    table = SessionDeviations(file_system, operation, rows.names, locations, tuple(times), rows.values)
     return TargetTable(table, tuple(times.values()))
 
 
@@ -171,13 +171,13 @@ def _slow_targets(target_table: TargetTable, now: int) -> Iterator[SlowTarget]:
             row = rows[slow_row.row]
             if newest_of_target[row] != column:
                 continue
-            known = np.flatnonzero(np.isfinite(table.deviations[row]))
+            measured = np.flatnonzero(np.isfinite(table.deviations[row]))
             # The newest session is one of them, because all of its repetitions were slow.
-            slow_sessions = newest_slow_tables(table.deviations[row, known])
+            slow_sessions = newest_slow_tables(table.deviations[row, measured])
             name = table.names[row]
             yield SlowTarget(
                 target=name,
-                place=table.places[name],
+                location=table.locations[name],
                 file_system=table.owner or None,
                 operation=table.operation,
                 ratio=slow_row.ratio,
@@ -185,9 +185,9 @@ def _slow_targets(target_table: TargetTable, now: int) -> Iterator[SlowTarget]:
                 others=len(rows) - 1,
                 repetitions=of_session.times.shape[1],
                 session=table.sessions[column].uuid,
-                since=table.sessions[known[-slow_sessions]].start,
+                since=table.sessions[measured[-slow_sessions]].start,
                 slow_sessions=slow_sessions,
-                sessions=len(known),
+                sessions=len(measured),
             )
 
 

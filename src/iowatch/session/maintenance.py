@@ -162,7 +162,10 @@ def parse_expectation(text: str) -> Expectation:
     """
     hint = "Expected for example improvement:api=MPIIO,operation=write or loss:file_system=scratch1."
     name, separator, condition_text = text.partition(":")
-    direction = next((known for known in _DIRECTIONS if known == name), None)
+    direction: ExpectedDirection | None = None
+    for known_direction in _DIRECTIONS:
+        if known_direction == name:
+            direction = known_direction
     if direction is None or not separator or not condition_text:
         raise UsageError(f"'{text}' is no expected change", hint=hint)
     conditions: dict[str, Scalar | None] = {}
@@ -187,12 +190,12 @@ def maintenance_before(history: History, session: SessionRow) -> Event | None:
             break
     if started_before is None:
         return None
-    found: Event | None = None
+    newest: Event | None = None
     for event in _maintenance_events(session.system):
         over_s = event.end - _AFTER_NOON_S
         if started_before < over_s <= session.started_at:
-            found = event
-    return found
+            newest = event
+    return newest
 
 
 def _maintenance_events(system: str) -> Iterator[Event]:

@@ -274,8 +274,10 @@ class RepeatedRunner(SessionRunner):
         reasons = reasons_of_failures(self._failures, None, missing_keys)
         for missing_key in missing_keys:
             key = missing_key._replace(run=name_without_turn(missing_key.run))
-            found = reasons.get(missing_key)
-            reason = found.reason if found is not None else "not received"
+            failure = reasons.get(missing_key)
+            reason = "not received"
+            if failure is not None:
+                reason = failure.reason
             problems.setdefault(key, RunProblem("missing", key.stack, key.run, reason, key.partition))
         return tuple(problems.values())
 

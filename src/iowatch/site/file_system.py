@@ -375,7 +375,10 @@ def file_system_faults(scratch: Scratch | None, file_systems: Sequence[FileSyste
 def _target_faults(entry: FileSystem, *, is_measured: bool) -> Iterator[str]:
     """Yield what is wrong with the directories of targets of an entry."""
     if entry.target_directories and not is_measured:
-        yield f"file system '{entry.name}': target_directories, but no directory"
+        yield (
+            f"file system '{entry.name}': target_directories, but it is not measured: it has no directory, and scratch "
+            "does not name it (scratch: {path: …, file_system: " + entry.name + "})"
+        )
     paths: list[str] = []
     for directory in entry.target_directories:
         expanded = expand_ranges(directory)

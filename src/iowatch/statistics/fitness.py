@@ -467,11 +467,11 @@ class FitnessTest:
 
     def _within_shares(self) -> Floats:
         """Variance of a run around the mean of its night, as a share of that of nights, shape (S,)."""
-        known = np.zeros(len(self.series))
+        earlier_variances = np.zeros(len(self.series))
         if len(self.within):
-            known = np.asarray(self.within, dtype=np.float64) ** 2
+            earlier_variances = np.asarray(self.within, dtype=np.float64) ** 2
         variances: list[float] = []
-        for values, earlier in zip(self._values, known, strict=True):
+        for values, earlier in zip(self._values, earlier_variances, strict=True):
             if len(values) < 2:
                 variances.append(float(earlier))
                 continue
@@ -579,8 +579,8 @@ class FitnessTest:
         """Positions of the smallest groups that are compared, at equal distances in the order of their costs."""
         sizes = self._cover.sum(axis=1)
         smallest = np.flatnonzero(sizes == sizes.min())
-        chosen = np.linspace(0, len(smallest) - 1, min(_POWER_GROUPS, len(smallest))).round()
-        return [int(smallest[int(i)]) for i in chosen]
+        positions = np.linspace(0, len(smallest) - 1, min(_POWER_GROUPS, len(smallest))).round()
+        return [int(smallest[int(i)]) for i in positions]
 
 
 def rank_limit(past: Floats, independent_nights: float, false_alarm: float) -> float:

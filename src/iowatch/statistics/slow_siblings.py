@@ -178,9 +178,9 @@ def _own_past(earlier: Floats | None, rows: int) -> _OwnPast:
     """
     if earlier is None:
         return _OwnPast(0.0, 0.0)
-    known = earlier[np.isfinite(earlier)]
+    measured = earlier[np.isfinite(earlier)]
     # The newest tables in which it is slow are not its usual state.
-    before = known[: len(known) - newest_slow_tables(known)]
+    before = measured[: len(measured) - newest_slow_tables(measured)]
     if len(before) < _MIN_EARLIER:
         return _OwnPast(0.0, 0.0)
     usual = float(np.median(before))

@@ -333,12 +333,12 @@ def _most_certain(evidence: _Evidence, targets: int) -> SlowTarget | None:
 def _slow_target(evidence: _Evidence, target: int, probability: float) -> SlowTarget | None:
     """The target with its ratio; None if it is not beyond the usual differences, or has no others to compare with."""
     own_files = evidence.files[evidence.targets == target]
-    own = float(np.median(evidence.residuals[own_files]))
+    target_median = float(np.median(evidence.residuals[own_files]))
     others = _medians_of_others(evidence, target)
     if len(others) == 0:
         return None
     usual = float(np.median(others))
-    log_ratio = own - usual
+    log_ratio = target_median - usual
     spread = 0.0
     if len(others) >= _MIN_TARGETS_WITH_SPREAD:
         spread = MAD_TO_SD * float(np.median(np.abs(others - usual)))

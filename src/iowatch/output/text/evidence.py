@@ -195,9 +195,11 @@ def format_slow_target(slow: SlowTarget | TargetRatio) -> str:
 
     The figure is that of the rate: 0.1 takes ten times as long.
     """
-    place = f" ({slow.place})" if slow.place != slow.target else ""
+    location = ""
+    if slow.location != slow.target:
+        location = f" ({slow.location})"
     rate = f"{slow.operation}s at {format_speed(1 / slow.ratio)} of the median of the other {slow.others}"
-    return f"target {slow.target}{place} {rate} in all {slow.repetitions} repetitions"
+    return f"target {slow.target}{location} {rate} in all {slow.repetitions} repetitions"
 
 
 def format_slow_target_since(slow: SlowTarget, zone: tzinfo) -> str:

@@ -45,7 +45,7 @@ class SiblingRow:
     """A target or node.
 
     Attributes:
-        place: what a target is called elsewhere; empty for a node.
+        location: what a target is called elsewhere; empty for a node.
         newest: speed relative to the median of the others in the newest session that measured it: 0.1 takes ten times
             as long. `lowest`: of all sessions.
         measured: number of sessions that measured it.
@@ -55,7 +55,7 @@ class SiblingRow:
     """
 
     name: str
-    place: str
+    location: str
     newest: float
     lowest: float
     measured: int
@@ -85,9 +85,9 @@ class SiblingMap:
     newest_page: str | None
 
     @property
-    def has_places(self) -> bool:
+    def has_locations(self) -> bool:
         """Whether a target is called otherwise in its file system."""
-        return any(row.place not in ("", row.name) for row in self.rows)
+        return any(row.location not in ("", row.name) for row in self.rows)
 
 
 @dataclass(frozen=True)
@@ -192,16 +192,16 @@ def _sibling_row(table: SessionDeviations, name: str, deviations: NDArray[np.flo
     Args:
         deviations: ln(time / median of the others), shape (sessions,), NaN where it was not measured.
     """
-    known = np.flatnonzero(np.isfinite(deviations))
+    measured = np.flatnonzero(np.isfinite(deviations))
     speeds = np.exp(-deviations)
     cells = [_cell_class(float(speed)) for speed in speeds]
     return SiblingRow(
         name=name,
-        place=table.places.get(name, ""),
-        newest=float(speeds[known[-1]]),
-        lowest=float(np.min(speeds[known])),
-        measured=len(known),
-        newest_start=table.sessions[known[-1]].start,
+        location=table.locations.get(name, ""),
+        newest=float(speeds[measured[-1]]),
+        lowest=float(np.min(speeds[measured])),
+        measured=len(measured),
+        newest_start=table.sessions[measured[-1]].start,
         strip=drawing.strip_picture(cells, "sessions", "what is usual for the others"),
         is_slow=is_slow,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime, tzinfo
 
 from iowatch.core import DAY_S, format_local_time
@@ -32,61 +33,89 @@ def stall_notices(system: str, settings: NotifySettings, now: datetime) -> list[
             stalls_of_event: dict[int, list[Stall]] = {}
             for stall in stalls:
                 stalls_of_event.setdefault(stall.event, []).append(stall)
-        for event, of_event in stalls_of_event.items():
-            notices.append(_begin_notice(system, settings, file, event, of_event, zone, now_s))
-            ends = [stall.ended for stall in of_event if stall.ended is not None]
-            if len(ends) == len(of_event) and max(ends) <= now_s - EVENT_REST_S:
-                notices.append(_end_notice(system, settings, file, event, of_event, zone, now_s))
+        for event_start, of_event in stalls_of_event.items():
+            event = _StallEvent(system, file, event_start, of_event, zone, now_s)
+            notices.append(_begin_notice(event, settings))
+            if event.is_over:
+                notices.append(_end_notice(event, settings))
     return notices
 
 
-def _begin_notice(
-    system: str,
-    settings: NotifySettings,
-    file: StoreFile,
-    event: int,
-    stalls: Sequence[Stall],
-    zone: tzinfo,
-    now_s: int,
-) -> Notice:
-    lines = [stall_line(stall, zone, now_s) for stall in stalls]
-    lines.append(f"iowatch pulse show --system {system} --file-system {file.file_system}")
+@dataclass(frozen=True)
+class _StallEvent:
+    """Stalls of one file system that overlap or follow each other.
+
+    Attributes:
+        file: of the pulses of the file system.
+        start: of its first stall, epoch seconds.
+        zone: of the system, in which times are written.
+        now_s: epoch seconds.
+    """
+
+    system: str
+    file: StoreFile
+    start: int
+    stalls: Sequence[Stall]
+    zone: tzinfo
+    now_s: int
+
+    @property
+    def is_over(self) -> bool:
+        """Whether all of its stalls have ended, long enough ago that none follows them."""
+        ends = [stall.ended for stall in self.stalls if stall.ended is not None]
+        return len(ends) == len(self.stalls) and max(ends) <= self.now_s - EVENT_REST_S
+
+    @property
+    def key(self) -> str:
+        return f"pulse {self.file.client} {self.file.file_system} {self.start}"
+
+    @property
+    def subject(self) -> str:
+        """What titles begin with."""
+        return f"{self.system}: {self.file.file_system} from {self.file.client}"
+
+    @property
+    def lines(self) -> list[str]:
+        """A line per stall."""
+        return [stall_line(stall, self.zone, self.now_s) for stall in self.stalls]
+
+    @property
+    def facts(self) -> dict[str, object]:
+        return {
+            "file_system": self.file.file_system,
+            "client": self.file.client,
+            "event": self.start,
+            "stalls": [dict(stall.__dict__) for stall in self.stalls],
+        }
+
+
+def _begin_notice(event: _StallEvent, settings: NotifySettings) -> Notice:
+    command = f"iowatch pulse show --system {event.system} --file-system {event.file.file_system}"
     return _notice(
-        system,
+        event.system,
         settings,
-        key=f"pulse {file.client} {file.file_system} {event}",
-        title=f"{system}: {file.file_system} from {file.client}: {event_title(stalls, zone, now_s)}",
-        lines=lines,
-        facts=_facts(file, event, stalls),
-        now_s=now_s,
+        key=event.key,
+        title=f"{event.subject}: {event_title(event.stalls, event.zone, event.now_s)}",
+        lines=[*event.lines, command],
+        facts=event.facts,
+        now_s=event.now_s,
     )
 
 
-def _end_notice(
-    system: str,
-    settings: NotifySettings,
-    file: StoreFile,
-    event: int,
-    stalls: Sequence[Stall],
-    zone: tzinfo,
-    now_s: int,
-) -> Notice:
-    end_s = max(stall.ended or 0 for stall in stalls)
+def _end_notice(event: _StallEvent, settings: NotifySettings) -> Notice:
+    end_s = max(stall.ended or 0 for stall in event.stalls)
     how = "as usual again"
-    if any(stall.how_ended == "new usual level" for stall in stalls):
+    if any(stall.how_ended == "new usual level" for stall in event.stalls):
         how = "the slower times are taken as usual from now on"
-    since = format_local_time(end_s, zone)
-    title = (
-        f"{system}: {file.file_system} from {file.client}: {how} since {since}, after {format_lasting(end_s - event)}"
-    )
+    since, lasting = format_local_time(end_s, event.zone), format_lasting(end_s - event.start)
     return _notice(
-        system,
+        event.system,
         settings,
-        key=f"pulse {file.client} {file.file_system} {event} ended",
-        title=title,
-        lines=[stall_line(stall, zone, now_s) for stall in stalls],
-        facts=_facts(file, event, stalls),
-        now_s=now_s,
+        key=f"{event.key} ended",
+        title=f"{event.subject}: {how} since {since}, after {lasting}",
+        lines=event.lines,
+        facts=event.facts,
+        now_s=event.now_s,
     )
 
 
@@ -117,15 +146,6 @@ def overdue_pulse_notices(system: str, settings: NotifySettings, now: datetime) 
             )
         )
     return notices
-
-
-def _facts(file: StoreFile, event: int, stalls: Sequence[Stall]) -> dict[str, object]:
-    return {
-        "file_system": file.file_system,
-        "client": file.client,
-        "event": event,
-        "stalls": [dict(stall.__dict__) for stall in stalls],
-    }
 
 
 def _notice(

@@ -103,7 +103,7 @@ def test_expectation_without_series_and_one_that_noise_hides(history: History) -
     assessment = compare(history, 1.05, absent, hidden, noise=0.3).assess()
     assert [result.state for result in assessment.expectations] == ["no series", "open"]
     assert "no measured series" in format_expectation(assessment.expectations[0])
-    assert "cannot be told from the noise of nights" in format_expectation(assessment.expectations[1])
+    assert "cannot be distinguished from the noise of nights" in format_expectation(assessment.expectations[1])
 
 
 def test_undecided_states_what_is_possible_and_what_could_be_found(history: History) -> None:

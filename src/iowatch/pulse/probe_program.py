@@ -14,7 +14,7 @@ Every line on stdout is an event, so that the parent knows what did not end when
 Layout of the fixed tree in `DIRECTORY` (about 6 MiB in 576 files):
 
     tree/d00 … d31/f00 … f15    4 KiB each: opened, listed, looked up
-    cold/c00 … c63              64 KiB each: read after the client was told to forget them
+    cold/c00 … c63              64 KiB each: read after the client dropped their pages
     new/                        files that a pulse creates and unlinks
     complete-1                  written last; the number changes with the layout
 """

@@ -23,7 +23,7 @@ Medians are those of logarithms: of an even number of files the geometric mean o
 **Striped files** count for each of their targets. The target with the smallest p value is named first, its files are
 removed, and the rest is compared again, so that a target that shared files with it is not slow because of them. The
 files that a target shares with the suspected one are left out of the medians of the others, too. Targets that have
-exactly the same files cannot be told apart and are named together.
+exactly the same files cannot be distinguished and are named together.
 
 **Not decidable** differs from "no slow target": see `Undecided`.
 

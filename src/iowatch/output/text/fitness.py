@@ -17,7 +17,7 @@ RIGHT_ALIGNED = ("before", "after", "change", "runs", "nights")
 _EXPECTATION_STATES = {
     "received": "received",
     "not received": "NOT received",
-    "open": "cannot be told from the noise of nights",
+    "open": "cannot be distinguished from the noise of nights",
     "no series": "no measured series meets the condition",
 }
 

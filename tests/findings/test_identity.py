@@ -96,4 +96,11 @@ def test_group_matches_the_finding_with_most_common_series() -> None:
 )
 def test_finding_id_is_the_day_of_its_first_run_with_a_number_from_two(taken: set[str], name: str) -> None:
     """Day 10 of 1970 (from 0) is 11 January."""
-    assert new_finding_id("franklin", changed(1, day=10), taken) == name
+    assert new_finding_id("franklin", changed(1, day=10), "down", taken) == name
+
+
+def test_id_of_a_pattern_fits_into_the_column_of_the_history() -> None:
+    """The column has 40 characters, and a number may follow."""
+    name = new_finding_id("a-system-with-a-very-long-name", changed(1, day=10), "repetitions", set())
+    assert name.endswith("-19700111-repetitions")
+    assert len(name) <= 36

@@ -1,30 +1,45 @@
-"""Slow trends: reported next to the findings, never as findings."""
+"""Slow trends: small ones are listed beside the findings, losses from the setting `slow_loss` on are findings."""
 
 from __future__ import annotations
 
 import json
 from datetime import date, timedelta
+from pathlib import Path
 
 import pytest
 
 from tests.findings.conftest import FIRST, RecordAndUpdate, level, scenario_of
 from tests.findings.test_commands import Cli
 
-# 0.6 % less per observation for 90 observations: x0.58.
-SLOPE = [(FIRST + timedelta(days=n), 0.994) for n in range(1, 90)]
+LARGE_LOSS = 0.994
+"""Factor of one observation to the next: ×0.58 in 90 observations."""
 
 
-@pytest.fixture
-def drifting(record_and_update: RecordAndUpdate) -> None:
-    record_and_update(scenario_of(level("MPIIO", "write", *SLOPE), level("POSIX", "write")), date(2025, 4, 1), None)
+def record_slope(record_and_update: RecordAndUpdate, factor: float) -> None:
+    """Record 90 sessions in which MPI-IO writes lose a little in each."""
+    slope = [(FIRST + timedelta(days=n), factor) for n in range(1, 90)]
+    record_and_update(scenario_of(level("MPIIO", "write", *slope), level("POSIX", "write")), date(2025, 4, 1), None)
 
 
-@pytest.mark.usefixtures("drifting")
-def test_ongoing_trend_is_reported_but_is_no_finding(cli: Cli) -> None:
+def test_large_slow_loss_is_a_finding_and_not_listed_again(record_and_update: RecordAndUpdate, cli: Cli) -> None:
+    record_slope(record_and_update, LARGE_LOSS)
+    found = cli("findings", "list", "--json")
+    document = json.loads(found.output)
+    (finding,) = document["findings"]
+    assert (found.exit_code, finding["pattern"], document["trends"]) == (1, "trend", [])
+    assert finding["size"] == pytest.approx(LARGE_LOSS**89, rel=0.15)
+    assert "Slow trends" not in cli("findings", "list").output
+
+
+def test_slow_loss_below_the_setting_is_listed_and_no_finding(
+    record_and_update: RecordAndUpdate, cli: Cli, root: Path
+) -> None:
+    (root / "site.yaml").write_text("thresholds: {slow_loss: 0.5}\n")
+    record_slope(record_and_update, LARGE_LOSS)
     found = cli("findings", "list", "--json")
     document = json.loads(found.output)
     assert (found.exit_code, document["findings"]) == (0, [])
     (trend,) = document["trends"]
     assert "MPI-IO" in trend["name"]
-    assert trend["gain"] == pytest.approx(0.994**89, rel=0.15)
+    assert trend["gain"] == pytest.approx(LARGE_LOSS**89, rel=0.15)
     assert "Slow trends" in cli("findings", "list").output

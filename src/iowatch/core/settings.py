@@ -34,10 +34,12 @@ class Thresholds(ClosedModel):
         suspected_probability: a suspected finding that lasts with at least this probability counts as a finding.
         smallest_loss: share of the performance from which on the loss of a calm series in one session is worth a
             message; a noisy series needs more, by its own past.
+        slow_loss: share of the performance from which on a slow loss without a step is a finding.
     """
 
     suspected_probability: Annotated[float, Field(gt=0, le=0.9)] = 0.5
     smallest_loss: Annotated[float, Field(ge=0.03, le=0.9)] = 0.2
+    slow_loss: Annotated[float, Field(ge=0.03, le=0.9)] = 0.1
 
 
 class SiteSettings(ClosedModel):

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
         MovedLayer,
         NodeOverSessions,
         Outlook,
+        PatternKind,
         ProbeResponse,
         Resolution,
         SlowNode,
@@ -94,6 +95,6 @@ if TYPE_CHECKING:
     )
     from iowatch.findings.statistics_errors import reported_as
     from iowatch.findings.targets_in_logs import targets_of_run
-    from iowatch.findings.trends import Trend, current_drifts, find_trends
+    from iowatch.findings.trends import Trend, current_drifts, find_trends, series_with_slow_losses
 else:
     __getattr__ = lazy_names(__name__)

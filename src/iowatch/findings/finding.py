@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from iowatch.core import Scalar
+from iowatch.core import METRICS, Scalar
 from iowatch.reference import DecisionKind
 from iowatch.statistics import Explanation
 from iowatch.statistics.explanation import RankedCause
@@ -27,6 +27,10 @@ _LEAST_SURE = 0.1
 
 FindingState = Literal["suspected", "open", "acknowledged", "accepted", "dismissed", "resolved"]
 PerformanceDirection = Literal["up", "down"]
+
+
+PatternKind = Literal["repetitions", "alternating", "noise", "trend", "latency", "operations"]
+"""Changes that are no step of the best repetition; `iowatch.findings.patterns` states what each is."""
 
 
 def are_sure(confirmed: Iterable[tuple[float, int]], independent: bool = True) -> bool:
@@ -54,8 +58,18 @@ def are_sure(confirmed: Iterable[tuple[float, int]], independent: bool = True) -
 
 
 @dataclass(frozen=True)
+class BadSessions:
+    """How many of the sessions since a date were bad, and of those before it."""
+
+    bad: int
+    sessions: int
+    bad_before: int
+    sessions_before: int
+
+
+@dataclass(frozen=True)
 class FindingMember:
-    """The change of one series; times in epoch seconds UTC, levels in the unit of the metric.
+    """The change of one series; times in epoch seconds UTC, levels in `unit`, that of the metric but for patterns.
 
     Attributes:
         name: short, unique among the series of the finding if possible.
@@ -64,6 +78,7 @@ class FindingMember:
         confidence: of the detector, 0 to 1.
         observations: number at the new level so far.
         run_before, run_after: runs on both sides of the change; their outputs, logs and stacks are the evidence.
+        bad_sessions: of a series that alternates.
     """
 
     series_id: int
@@ -85,11 +100,25 @@ class FindingMember:
     run_before: int | None
     run_after: int | None
     observations: int = 0
+    bad_sessions: BadSessions | None = None
 
     @property
     def direction(self) -> PerformanceDirection:
         """Of the performance."""
         return "up" if self.gain > 1 else "down"
+
+    @property
+    def states_levels(self) -> bool:
+        """Whether `before` and `after` are values of the metric; those of noise are not."""
+        return self.unit == METRICS[self.metric].unit
+
+    @property
+    def lost_share(self) -> float:
+        """Share of the performance before that is lost, 0 to 1, over all sessions since the change."""
+        lost = max(0.0, 1 - self.gain)
+        if self.bad_sessions is not None:
+            lost *= self.bad_sessions.bad / self.bad_sessions.sessions
+        return lost
 
     @property
     def change_size(self) -> float:
@@ -145,7 +174,7 @@ class Outlook:
     observed: int | None = None
 
 
-ResolutionKind = Literal["transient", "not confirmed", "returned", "part of another", "recovery", "superseded"]
+ResolutionKind = Literal["transient", "not confirmed", "returned", "part of another", "recovery", "superseded", "over"]
 """Why a finding is resolved:
 
 - transient: an event of the newest sessions, or a short change, is over.
@@ -154,6 +183,7 @@ ResolutionKind = Literal["transient", "not confirmed", "returned", "part of anot
 - part of another: its changes are those of another finding.
 - recovery: it is the end of an earlier loss.
 - superseded: a later level of its series is accepted.
+- over: of a pattern: the newest sessions show it no longer.
 """
 
 
@@ -164,7 +194,7 @@ class Resolution:
     Attributes:
         sessions: of a transient: the largest number of sessions that it lasted.
         finding: id of the other finding, where there is one.
-        since: epoch seconds of the return, or of the accepted level.
+        since: epoch seconds of the return, of the accepted level, or of the end of a pattern.
     """
 
     kind: ResolutionKind
@@ -531,6 +561,7 @@ class Finding:
         is_alarm: whether a suspected finding counts as a finding: the newest session shows an unusual loss, or it lasts
             with enough probability.
         session_loss: the loss of the newest session, if it is unusual for its series.
+        pattern: what its changes are if they are no steps; the size is then that of the pattern.
     """
 
     id: str
@@ -577,6 +608,7 @@ class Finding:
     nodes_over_sessions: tuple[NodeOverSessions, ...] = ()
     slow_targets: tuple[SlowTarget, ...] = ()
     targets_in_logs: tuple[SlowTargetOfRuns, ...] = ()
+    pattern: PatternKind | None = None
 
     @property
     def needs_action(self) -> bool:
@@ -635,8 +667,13 @@ class Finding:
 
     @property
     def lost_performance(self) -> float:
-        """Sum of the losses of its series, each as a share of the performance before (0 to 1); orders findings."""
-        return sum(1 - member.gain for member in self.members if member.gain < 1)
+        """Sum of the losses of its series, each as a share of the performance before (0 to 1); orders findings.
+
+        Noise, latencies and counts are no performance of the series.
+        """
+        if self.pattern in ("noise", "latency", "operations"):
+            return 0.0
+        return sum(member.lost_share for member in self.members)
 
     @property
     def changed(self) -> int:

@@ -396,7 +396,11 @@ def _median_ratio(
     observations = observations_around(row, points, changes, group.boundary)
     if not observations.are_on_both_sides:
         return None
-    return float(np.median(observations.after) / np.median(observations.before))
+    before, after = float(np.median(observations.before)), float(np.median(observations.after))
+    if before == after:
+        return 1.0
+    # Counts of operations can be 0.
+    return after / before if before else None
 
 
 def make_member(series_change: SeriesChange, points: SeriesPoints, name: str) -> FindingMember:
@@ -522,10 +526,20 @@ def gap_s(group: ChangeGroup, last_before: int, first_after: int) -> int:
     return max(0, group.last_before - first_after, last_before - group.first_after)
 
 
-def new_finding_id(system: str, group: ChangeGroup, taken: set[str]) -> str:
-    """Id from system, date and direction, `franklin-20090317-up`; a number is appended if the id is taken."""
+# Longest id in the history, and longest name of a system in it.
+_ID_CHARACTERS, _SYSTEM_CHARACTERS = 40, 22
+
+
+def new_finding_id(system: str, group: ChangeGroup, kind: str, taken: set[str]) -> str:
+    """Id from system, date and kind, `franklin-20090317-up`; a number is appended if the id is taken.
+
+    Args:
+        kind: direction of the group, or the kind of its pattern.
+    """
     day = local_day(group.first_after, system_zone(system))
-    stem = f"{system[:22]}-{day:%Y%m%d}-{group.direction}"
+    end = f"-{day:%Y%m%d}-{kind}"
+    # A number of three digits must have room, too.
+    stem = f"{system[: min(_SYSTEM_CHARACTERS, _ID_CHARACTERS - len(end) - 4)]}{end}"
     name = stem
     number = 1
     while name in taken:

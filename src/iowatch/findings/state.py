@@ -12,12 +12,12 @@ from datetime import date, datetime, timedelta
 from pathlib import Path
 
 from iowatch.core import DAY_S, IowatchError, UsageError, canonical_json, settings, start_of_day, suggest_name, utc_now
-from iowatch.findings import grouping, losses, newest
+from iowatch.findings import grouping, losses, newest, patterns
 from iowatch.findings.build import build_finding
 from iowatch.findings.decided_change import is_about
 from iowatch.findings.detections import detect_series, load_detections
 from iowatch.findings.document import finding_document, finding_from_document
-from iowatch.findings.finding import AppliedDecision, DecisionSubject, Finding, FindingMember, FindingState
+from iowatch.findings.finding import AppliedDecision, DecisionSubject, Finding, FindingMember, FindingState, PatternKind
 from iowatch.findings.resolution import CONFIRMATION_PERIOD_S, resolve_findings
 from iowatch.findings.series import headline_series, load_observations
 from iowatch.findings.slow_parts import SlowParts, find_slow_parts
@@ -40,8 +40,12 @@ def accepted_since_by_series(
         if review is None or review.decision != "accepted" or not review.is_in_force:
             continue
         for member in finding.members:
+            accepted_start = member.first_after
+            if finding.pattern == "trend":
+                # Of a slow loss the level of the day of the decision is accepted, not that of its beginning.
+                accepted_start = start_of_day(date.fromisoformat(review.date), system_zone(finding.system))
             earlier_start = level_starts.get(member.series_id, 0)
-            level_starts[member.series_id] = max(earlier_start, member.first_after)
+            level_starts[member.series_id] = max(earlier_start, accepted_start)
     return level_starts
 
 
@@ -179,25 +183,37 @@ def update_findings(
         InputError: a file of events or reviews is not YAML, or has another structure.
     """
     moment = now or utc_now()
-    previous = load_findings(history, system)
+    stored_findings = load_findings(history, system)
+    # Patterns are no steps: they are found, continued and resolved apart from them.
+    previous = [finding for finding in stored_findings if finding.pattern is None]
+    previous_patterns = [finding for finding in stored_findings if finding.pattern is not None]
     # An entry that is not valid is skipped: `reference.skipped_entries` reports it.
     decisions = reviews.read_decisions(system).decisions
     today = system_today(system, moment)
     limits = alarm_limits(system)
-    level_starts = accepted_since_by_series(previous, decisions, today)
-    in_force = _decisions_in_force(previous, decisions, today, system)
+    level_starts = accepted_since_by_series(stored_findings, decisions, today)
+    in_force = _decisions_in_force(stored_findings, decisions, today, system)
     # Single series first: their steps are established levels for the assessment of the newest sessions.
     rows = headline_series(history, system)
     # In the newest sessions the panel finds the events itself; detections tell it what was established before.
     most_new = NEWEST_SESSIONS if newest_only else 0
     detections = detect_series(history, rows, level_starts, method, most_new=most_new)
+    changes: Mapping[int, Sequence[ChangePoint]]
     changes = {series_id: detection.steps for series_id, detection in detections.items()}
+    pattern_groups: list[patterns.PatternGroup] = []
+    if not newest_only:
+        pattern_groups = patterns.find_patterns(
+            history, rows, detections, level_starts, previous_patterns, limits.slow_loss
+        )
+    alternating = patterns.alternating_series(pattern_groups)
+    changes = patterns.without_steps_between(changes, alternating)
     # The newest sessions of all series together: events, and losses against what is usual.
     observed = newest.load_newest_series(history, rows, detections, previous, level_starts)
     panel = newest.assess_newest_sessions(observed, previous)
     groups = newest.join_events(grouping.group_changes(rows, changes), panel, rows, previous)
     session_losses = losses.assess_losses(history, rows, observed, groups, previous, in_force, limits.smallest_loss)
     groups = losses.join_losses(groups, session_losses, rows, previous, in_force)
+    groups = patterns.without_newest_of_alternating(groups, alternating)
     update = _FindingsUpdate(
         history=history,
         system=system,
@@ -223,7 +239,8 @@ def update_findings(
         newest.undecided_findings(panel, rows, detections, previous),
         panel.since,
     )
-    before = {finding.id: finding for finding in previous}
+    resolved += _update_patterns(update, pattern_groups, previous_patterns)
+    before = {finding.id: finding for finding in stored_findings}
     findings: list[Finding] = []
     stored: list[FindingRow] = []
     for resolved_finding in resolved:
@@ -249,6 +266,7 @@ class _FindingsUpdate:
         now_s: time of the update, epoch seconds.
         newest_only: whether the levels of single series lack the newest observations.
         since: epoch seconds from which on the newest sessions show an event of several series.
+        pattern: kind of its changes; None for steps.
     """
 
     history: History
@@ -261,6 +279,7 @@ class _FindingsUpdate:
     now_s: int
     newest_only: bool
     since: int | None
+    pattern: PatternKind | None = None
 
     @property
     def newest_s(self) -> int:
@@ -291,7 +310,8 @@ def _find_findings(update: _FindingsUpdate, groups: Sequence[grouping.ChangeGrou
         if before is not None and not is_hidden and before.basis == basis:
             kept.append(before)
             continue
-        name = before.id if before is not None else grouping.new_finding_id(system, group, used_ids)
+        kind = update.pattern or group.direction
+        name = before.id if before is not None else grouping.new_finding_id(system, group, kind, used_ids)
         used_ids.add(name)
         # Of all series the observations around the date, also those of the unchanged ones.
         first = min(group.last_before, *(change.last_before for change in group.changes)) - _COMPARED_S
@@ -306,6 +326,36 @@ def _find_findings(update: _FindingsUpdate, groups: Sequence[grouping.ChangeGrou
         finding = replace(finding, basis=basis, redated_since=redated_since)
         rebuilt.append(_continue_finding(finding, before, update))
     return kept + rebuilt
+
+
+def _update_patterns(
+    update: _FindingsUpdate, groups: Sequence[patterns.PatternGroup], previous: Sequence[Finding]
+) -> list[Finding]:
+    """Findings of patterns, without their state; with `newest_only` those of the last update.
+
+    Args:
+        groups: patterns that the series show now.
+        previous: findings of patterns of the last update.
+    """
+    if update.newest_only:
+        return list(previous)
+    detected: list[Finding] = []
+    for pattern_group in groups:
+        # Only with its own kind: another pattern of these series is another finding.
+        steps: dict[int, list[ChangePoint]] = {}
+        for change in pattern_group.group.changes:
+            steps.setdefault(change.row.id, []).append(change.change)
+        update_of_kind = replace(
+            update,
+            rows=pattern_group.compared,
+            changes=steps,
+            previous=[finding for finding in previous if finding.pattern == pattern_group.kind],
+            pattern=pattern_group.kind,
+            since=None,
+        )
+        for finding in _find_findings(update_of_kind, [pattern_group.group]):
+            detected.append(patterns.as_pattern(finding, pattern_group))
+    return patterns.resolve_patterns(detected, previous, update.newest_s)
 
 
 def _keep_date_and_direction(

@@ -209,7 +209,8 @@ def _format_blackout(blackout: Blackout, zone: tzinfo) -> str:
 
 def _format_nightly_policy(night: NightlyPolicy, zone: tzinfo) -> str:
     """Return the policy of nightly sessions in one line."""
-    not_numbers = {"blackouts", "unmeasured_nights", "repeat_suspected", "suspected_probability", "smallest_loss"}
+    thresholds = {"suspected_probability", "smallest_loss", "slow_loss"}
+    not_numbers = {"blackouts", "unmeasured_nights", "repeat_suspected", *thresholds}
     texts: list[str] = []
     for name, value in night.model_dump(exclude=not_numbers, exclude_none=True).items():
         text = format_size(value) if name == "bytes" else value

@@ -127,6 +127,8 @@ class NightlyPolicy(ClosedModel):
             None: as in site.yaml (0.5). At most 0.9: no probability after few sessions is higher.
         smallest_loss: share of the performance from which on the loss of a calm series in one session counts as a
             finding; None: as in site.yaml (0.2).
+        slow_loss: share of the performance from which on a slow loss without a step is a finding; None: as in
+            site.yaml (0.1).
     """
 
     minutes: PositiveInt | None = None
@@ -139,6 +141,7 @@ class NightlyPolicy(ClosedModel):
     retest_delay_minutes: PositiveInt | None = None
     suspected_probability: Annotated[float, Field(gt=0, le=0.9)] | None = None
     smallest_loss: Annotated[float, Field(ge=0.03, le=0.9)] | None = None
+    slow_loss: Annotated[float, Field(ge=0.03, le=0.9)] | None = None
 
 
 class PrometheusSettings(ClosedModel):

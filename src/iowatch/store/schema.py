@@ -249,7 +249,8 @@ LEFT JOIN expected_set ON expected_set.id = session.expected_set_id""",
 SELECT finding.id AS finding_id, system.name AS system, finding.state,
     concat(
         finding.document ->> 'date', ': ', finding.document -> 'explanation' ->> 'changed', ' of ',
-        finding.document -> 'explanation' ->> 'total', ' series ', finding.document ->> 'direction',
+        finding.document -> 'explanation' ->> 'total', ' series ',
+        coalesce(finding.document ->> 'pattern', finding.document ->> 'direction'),
         ' ×' || trim_scale(round((finding.document ->> 'size')::numeric, 2)),
         '; ' || nullif(finding.document -> 'explanation' -> 'rule' ->> 'text', '')
     ) AS line,

@@ -82,7 +82,7 @@ def list_(system: str | None, everything: bool, db: str | None, as_json: bool) -
         problems: list[str] = []
         for name in systems:
             problems += [*damaged_result_problems(history, name), *skipped_entries(name)]
-        trends = find_trends(history, systems)
+        trends = find_trends(history, systems, findings)
         extent = history_extent(history, systems)
     for problem in problems:
         print_message(problem)

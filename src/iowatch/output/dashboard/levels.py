@@ -12,7 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iowatch.core import DAY_S, format_count, format_number
-from iowatch.findings import MIN_OBSERVATIONS, current_drifts, load_observations
+from iowatch.findings import (
+    MIN_OBSERVATIONS,
+    Finding,
+    FindingMember,
+    current_drifts,
+    load_observations,
+    series_with_slow_losses,
+)
 from iowatch.output.dashboard.data import SeriesEntry, SiteBuild, SystemEntry
 from iowatch.output.text.changes import format_factor
 from iowatch.statistics import ChangePoint, Detection, DetectorSettings
@@ -181,12 +188,16 @@ def accepted_level(series: SeriesEntry, values: Sequence[float], at: int | None 
     reference = series.limits.reference
     if reference is not None:
         return AcceptedLevel(reference.value, f"reference of {reference.provenance.date} by {reference.provenance.by}")
-    # A change that no person has accepted does not make its level normal.
-    undecided = [finding for finding in series.findings if finding.state in UNDECIDED_STATES]
-    first = min(undecided, key=lambda finding: finding.first_after, default=None)
-    if first is not None and (at is None or first.first_after <= at):
-        member = next(member for member in first.members if member.series_id == series.row.id)
-        return AcceptedLevel(member.before, f"level before {first.id}, which is {first.state}")
+    # A change that no person has accepted does not make its level normal; more noise is no level.
+    undecided: list[tuple[Finding, FindingMember]] = []
+    for finding in series.findings:
+        member = next(member for member in finding.members if member.series_id == series.row.id)
+        if finding.state in UNDECIDED_STATES and member.states_levels:
+            undecided.append((finding, member))
+    if undecided:
+        first, member = min(undecided, key=lambda pair: pair[0].first_after)
+        if at is None or first.first_after <= at:
+            return AcceptedLevel(member.before, f"level before {first.id}, which is {first.state}")
     detection = series.detection
     if detection is not None:
         # Before the first level, the detection has nothing to compare with.
@@ -381,10 +392,11 @@ class TrendRow:
 
 
 def system_trends(machine: SystemEntry) -> list[TrendRow]:
-    """Drifts of the monitored series that extend to their newest observations."""
+    """Drifts of the monitored series that extend to their newest observations, and are no findings."""
+    with_findings = series_with_slow_losses(machine.findings)
     trends: list[TrendRow] = []
     for series in machine.watched:
-        if series.detection is None:
+        if series.detection is None or series.row.id in with_findings:
             continue
         for drift in current_drifts(series.row, series.detection, series.stamp.last):
             trends.append(TrendRow(machine.name, series, drift.first, drift.gain))

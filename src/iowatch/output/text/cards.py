@@ -17,6 +17,7 @@ from iowatch.output.text.evidence import (
     is_load_stated,
 )
 from iowatch.output.text.explanations import name_group
+from iowatch.output.text.patterns import format_pattern
 from iowatch.site import system_zone
 from iowatch.statistics.rules import Magnitude
 
@@ -43,6 +44,8 @@ def card_facts(finding: Finding) -> Iterator[tuple[str, str]]:
 def _affected(finding: Finding, group: DirectionGroup) -> str:
     explanation = group.explanation
     count = f"{explanation.changed} of {finding.explanation.total} series"
+    if finding.pattern is not None:
+        return f"{count}: {format_pattern(finding)}"
     if explanation.rule is None:
         return f"{count}{_without_rule(group)}"
     sizes = [*explanation.magnitudes, *explanation.second_magnitudes]

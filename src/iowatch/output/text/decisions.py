@@ -70,6 +70,8 @@ def _format_reason(resolution: Resolution, system: str) -> str:
     if resolution.kind == "recovery":
         return f"recovery of {resolution.finding}"
     day = format_day(resolution.since or 0, system_zone(system))
+    if resolution.kind == "over":
+        return f"no longer seen since {day}"
     if resolution.kind == "returned":
         return f"back at the level before since {day} ({resolution.finding})"
     return f"superseded: the level since {day} is accepted"

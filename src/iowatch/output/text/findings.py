@@ -27,6 +27,7 @@ from iowatch.output.text.evidence import (
 )
 from iowatch.output.text.explanations import explanation_sections, format_common_factor, format_exceptions, name_group
 from iowatch.output.text.losses import format_outlook, format_session_loss
+from iowatch.output.text.patterns import format_pattern, name_pattern_group, pattern_headline
 from iowatch.site import system_zone
 
 # Differences that the line of a finding names.
@@ -42,6 +43,9 @@ def finding_day(finding: Finding) -> str:
 def finding_line(finding: Finding) -> str:
     """The finding in one line: date, changed series, common factor, size, events near the change."""
     parts = [f"{finding_day(finding)}: {_format_changed(finding)}", *_group_texts(finding)]
+    if finding.pattern is not None:
+        changed = f"{finding.changed} of {finding.explanation.total} series"
+        parts = [f"{finding_day(finding)}: {changed}: {format_pattern(finding)}", name_pattern_group(finding.main)]
     if finding.session_loss is not None:
         parts.append(f"last session {format_session_loss(finding)}")
     # What did not change, or does not fit to the common factor.
@@ -100,6 +104,8 @@ def _format_differing(names: Sequence[str]) -> str:
 
 def short_summary(finding: Finding) -> str:
     """Both groups with their sizes, for a line with other facts: `ior shared file reads ×0.1, 9 series up ×1.6`."""
+    if finding.pattern is not None:
+        return pattern_headline(finding)
     texts: list[str] = []
     for group in finding.groups_main_first:
         texts.append(f"{name_group(group) or _count_group(group)} {format_factor(group.size)}")
@@ -119,6 +125,8 @@ def finding_headline(finding: Finding, sessions: int | None = None) -> str:
     group = finding.groups[0]
     what = name_group(group) or format_count(group.explanation.changed, "series")
     count = "" if sessions is None else f" ({format_count(sessions, 'session')})"
+    if finding.pattern is not None:
+        return f"{pattern_headline(finding)} since {finding_day(finding)}{count}"
     return f"{what} {format_change(group.size)} since {finding_day(finding)}{count}"
 
 
@@ -153,6 +161,8 @@ def remaining_change_line(finding: Finding) -> str | None:
     decision = finding.review
     if not finding.dismissed_change_remains or decision is None:
         return None
+    if finding.pattern is not None:
+        return f"{pattern_headline(finding)} ({format_decision(decision)}; {finding.id})"
     number = len(finding.members)
     verb = "remains" if number == 1 else "remain"
     percent = 100 * abs(1 - finding.size)
@@ -239,6 +249,9 @@ def slow_node_evidence_lines(finding: Finding) -> list[str]:
 
 def _what_changed_lines(finding: Finding) -> list[str]:
     lines: list[str] = []
+    if finding.pattern is not None:
+        changed = f"{finding.changed} of {finding.explanation.total} series"
+        return [f"{changed}: {format_pattern(finding)}", f"since {finding_day(finding)}"]
     for group in finding.groups_main_first:
         changed = f"{group.explanation.changed} of {finding.explanation.total} series {group.direction}"
         lines.append(f"{changed}, typically {format_factor(group.size)}")

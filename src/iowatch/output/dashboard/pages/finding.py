@@ -369,10 +369,10 @@ def _relative_lines(finding: Finding, machine: data.SystemEntry, points: PointsO
             continue
         headlines = levels.sample_headlines(series, series_points)
         member = member_of_series.get(series.row.id)
-        if member is not None:
+        if member is not None and member.states_levels:
             level_before = member.before
         else:
-            # No change was detected in this series, so it has no level before: the median stands for it.
+            # No change of its level was detected in this series: the median before stands for it.
             headlines_before = headlines[series_points.time < finding.first_after]
             if not len(headlines_before):
                 continue
@@ -611,7 +611,9 @@ def member_picture(
         times, values: shape (n,), in epoch seconds and in the unit of the metric.
         zone: dates are shown at its midnights.
     """
-    highest = max(float(values.max(initial=0.0)), member.before, member.after)
+    highest = float(values.max(initial=0.0))
+    if member.states_levels:
+        highest = max(highest, member.before, member.after)
     top = drawing.rounded_axis_end(highest)
     bottom = _MEMBER_HEIGHT - _MEMBER_BOTTOM
     right = _MEMBER_WIDTH - _MEMBER_RIGHT
@@ -622,8 +624,11 @@ def member_picture(
         drawing.svg_time_axis(x, bottom, 3),
         drawing.svg_line_with_gaps("headline", times, x.array(times), y.array(values)),
         drawing.svg_line("moment", x(member.first_after), _MEMBER_TOP, x(member.first_after), bottom),
-        drawing.svg_line("level", x(first), y(member.before), x(member.last_before), y(member.before)),
-        drawing.svg_line("level", x(member.first_after), y(member.after), x(last), y(member.after)),
     ]
+    if member.states_levels:
+        parts += [
+            drawing.svg_line("level", x(first), y(member.before), x(member.last_before), y(member.before)),
+            drawing.svg_line("level", x(member.first_after), y(member.after), x(last), y(member.after)),
+        ]
     label = f"{format_number(member.before)} to {format_number(member.after)} {member.unit}"
     return drawing.svg_picture(_MEMBER_WIDTH, _MEMBER_HEIGHT, label, parts, "picture small")

@@ -346,7 +346,7 @@ class _SeriesPage:
     def _change_in(self, finding: Finding) -> str:
         """Change of this series in a finding: `×1.2 (17,701 to 21,980 MiB/s)`."""
         member = next(member for member in finding.members if member.series_id == self.series.row.id)
-        step = f"{format_number(member.before)} to {format_number(member.after)} {self.series.metric.unit}"
+        step = f"{format_number(member.before)} to {format_number(member.after)} {member.unit}"
         return f"{format_factor(member.ratio)} ({step})"
 
     def _covariates(self) -> list[_PlottedCovariate]:

@@ -223,9 +223,12 @@ def _newest_step(times: NDArray[np.int64], values: Floats, least_size: float) ->
 
     The detector is only asked where medians of consecutive observations differ so much.
     """
-    logs = np.log(values)
-    blocks = [np.median(block) for block in np.array_split(logs, max(1, len(logs) // _BLOCK))]
-    if max(blocks) - min(blocks) < least_size:
+    # The oldest observations that fill no block do not matter: a step in them is long over.
+    complete = len(values) - len(values) % _BLOCK
+    if not complete:
+        return None
+    blocks = np.median(np.log(values[-complete:]).reshape(-1, _BLOCK), axis=1)
+    if blocks.max() - blocks.min() < least_size:
         return None
     steps = detect_many([(times, values)])[0].changes
     if not steps or abs(math.log(steps[-1].ratio)) < least_size:

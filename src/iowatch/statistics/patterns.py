@@ -130,12 +130,15 @@ def find_alternation(logs: Floats) -> Alternation | None:
 
 def _possible_beginnings(logs: Floats) -> list[int]:
     """Observations that are far below those just before them, and have enough others before and after."""
-    dates: list[int] = []
-    for date in range(_LEAST_BEFORE, len(logs) - _LEAST_SINCE + 1):
-        is_below = logs[date] < np.median(logs[date - _LEAST_BEFORE : date]) + math.log(1 - _BAD_SHARE)
-        if is_below:
-            dates.append(date)
-    return dates
+    last = len(logs) - _LEAST_SINCE
+    if last < _LEAST_BEFORE:
+        return []
+    # Median of the observations just before each possible date: those of window i begin at i.
+    windows = np.lib.stride_tricks.sliding_window_view(logs[:last], _LEAST_BEFORE)
+    levels_before = np.median(windows, axis=1)
+    dates = np.arange(_LEAST_BEFORE, last + 1)
+    is_below = logs[dates] < levels_before + math.log(1 - _BAD_SHARE)
+    return [int(date) for date in dates[is_below]]
 
 
 def _assess_alternation(logs: Floats, date: int) -> Alternation | None:

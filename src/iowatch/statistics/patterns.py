@@ -35,7 +35,7 @@ _LEAST_SCATTER = 0.01
 # Bad observations since the date: least number, least number of times that they began again, and least and largest
 # share. Fewer beginnings are spells; a larger share is a new level with good outliers.
 _LEAST_BAD, _LEAST_BEGINNINGS, _LEAST_BAD_SHARE, _MOST_BAD_SHARE = 5, 4, 0.15, 0.85
-# Largest probability of so many bad observations by chance, and largest share of bad ones before / since the date.
+# Largest probability of so many beginnings by chance at one date, and largest share of bad ones before / since the date.
 _CHANCE, _MOST_SHARE_BEFORE = 1e-3, 0.25
 # The good observations since the date are within so many scatters, or this part of the level (of ln), of it.
 _GOOD_SCATTERS, _GOOD_DISTANCE = 2.0, 0.1
@@ -68,7 +68,7 @@ class Alternation:
         level, bad_level: ln of the level of before, and of the bad observations (their median).
         bad, observations: number of bad ones among those since the date.
         bad_before, observations_before: the same of those before the date.
-        chance: probability of so many bad ones without a change, for this one date.
+        chance: probability that bad ones begin so often without a change, for this one date.
     """
 
     index: int
@@ -163,7 +163,12 @@ def _assess_alternation(logs: Floats, date: int) -> Alternation | None:
     usual = max(_GOOD_SCATTERS * scatter, _GOOD_DISTANCE)
     if abs(float(np.median(good)) - level) > usual or _scatter(np.abs(good - level)) > usual:
         return None
-    chance = float(stats.hypergeom.sf(bad - 1, len(logs[max(0, date - _MOST_BEFORE) :]), bad + bad_before, len(since)))
+    # Bad observations come in spells, so what counts is how often a good one was followed by a bad one.
+    beginnings, beginnings_before = _count_beginnings(is_bad), _count_beginnings(was_bad)
+    trials = beginnings + int((~is_bad).sum())
+    trials_before = beginnings_before + int((~was_bad).sum())
+    both = beginnings + beginnings_before
+    chance = float(stats.hypergeom.sf(beginnings - 1, trials + trials_before, both, trials))
     if chance > _CHANCE:
         return None
     bad_level = float(np.median(since[is_bad]))

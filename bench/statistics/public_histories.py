@@ -70,6 +70,9 @@ def points_of_warpx(table: Path) -> Iterator[HistoryPoint]:
     """Seconds per step of each test and number of nodes; the repetitions of a session have the same time."""
     with table.open(newline="") as lines:
         for row in csv.DictReader(lines):
+            # Some rows have a test only.
+            if not row["start_date"]:
+                continue
             name = f"{row['input_file']} {row['n_node']} nodes"
             start = datetime.strptime(row["start_date"], "%Y_%m_%d_%H_%M_%S").replace(tzinfo=UTC)
             yield HistoryPoint(name, start.timestamp(), float(row["step_time"] or "nan"))

@@ -249,6 +249,50 @@ def test_departure_of_up_to_14_observations_is_a_transient(length: int, transien
     assert found.count((transients, changes)) >= 19
 
 
+@pytest.mark.parametrize("length", [5, 9, 13])
+@pytest.mark.parametrize(("middle", "last"), [(0.6, 0.36), (0.45, 0.68)])
+def test_short_level_between_two_clearly_different_ones_is_kept(length: int, middle: float, last: float) -> None:
+    """Levels 1, `middle` and `last`, each two at least 7.7 times the noise apart: both steps, each at its date."""
+    parts = (60, 60 + length, middle), (60 + length, 120, last)
+    series = [(times(120), stepped_twice(120, *parts, seed=i)) for i in range(20)]
+    found = [indices(detection) for detection in detect_many(series)]
+    near = [len(dates) == 2 and abs(dates[0] - 60) <= 1 and abs(dates[1] - 60 - length) <= 1 for dates in found]
+    assert sum(near) >= 18
+
+
+def test_four_observations_between_two_levels_are_no_level() -> None:
+    series = [(times(120), stepped_twice(120, (60, 64, 0.6), (64, 120, 0.36), seed=i)) for i in range(20)]
+    assert {len(detection.changes) for detection in detect_many(series)} == {1}
+
+
+@pytest.mark.parametrize("length", [7, 11])
+def test_gradual_change_has_no_level_within_it(length: int) -> None:
+    """A fall to 0.5 (14 times the noise) in equal parts: one change, as without the rule of short levels."""
+    logs = np.interp(np.arange(120), [59, 60 + length], [0.0, np.log(0.5)])
+    series = []
+    for seed in range(20):
+        noise = FAMILIES["gaussian"](np.random.default_rng([66, seed]), 120)
+        series.append((times(120), np.exp(logs + noise)))
+    assert [len(detection.changes) for detection in detect_many(series)].count(1) >= 17
+
+
+def test_outliers_of_different_depths_before_a_step_are_no_level() -> None:
+    series = []
+    for seed in range(20):
+        values = stepped_twice(120, (60, 120, 0.3), seed=seed)
+        values[52:60] *= np.exp(-np.random.default_rng(seed).uniform(0.2, 1.0, size=8))
+        series.append((times(120), values))
+    assert {len(detection.changes) for detection in detect_many(series)} == {1}
+
+
+@pytest.mark.parametrize(("observations", "found"), [(3, 0), (4, 20)])
+def test_first_level_needs_four_observations(observations: int, found: int) -> None:
+    """Like a newest level. The step is to the half, ten times the noise and more."""
+    series = [(times(40), stepped(40, observations, 0.5, seed=seed)) for seed in range(20)]
+    dated = [indices(detection) == [observations] for detection in detect_many(series)]
+    assert sum(dated) == found
+
+
 def test_loss_of_20_percent_is_reported_with_its_fourth_observation() -> None:
     """Found in 59 of 60 series, and in 51 if a short newest level had a penalty."""
     series = [(times(120), stepped_twice(120, (116, 120, 0.8), seed=i)) for i in range(60)]

@@ -221,11 +221,14 @@ def test_departure_that_returns_is_a_transient() -> None:
     assert burst.ratio == pytest.approx(0.6, rel=0.1)
 
 
-@pytest.mark.parametrize(("ratio", "after", "expected"), [(0.5, 1.3, 0.5), (2.0, 0.75, 2.0), (0.5, 0.8, 0.625)])
+@pytest.mark.parametrize(("ratio", "after", "expected"), [(0.5, 1.3, 0.5), (2.0, 0.8, 2.0), (0.5, 0.8, 0.625)])
 def test_transient_between_two_levels_is_relative_to_the_nearer_one(
     ratio: float, after: float, expected: float
 ) -> None:
-    """Eight observations at `ratio` between the levels 1 and `after`: the ratio to the nearer one, by hand."""
+    """Eight observations at `ratio` between the levels 1 and `after`: the ratio to the nearer one, by hand.
+
+    The levels 1 and `after` differ by 4.5 and 5.2 times the noise: too little for a level between them.
+    """
     logs = FAMILIES["gaussian"](np.random.default_rng(24), 120)
     logs[50:58] += np.log(ratio)
     logs[58:] += np.log(after)
@@ -262,26 +265,6 @@ def test_short_level_between_two_clearly_different_ones_is_kept(length: int, mid
 
 def test_four_observations_between_two_levels_are_no_level() -> None:
     series = [(times(120), stepped_twice(120, (60, 64, 0.6), (64, 120, 0.36), seed=i)) for i in range(20)]
-    assert {len(detection.changes) for detection in detect_many(series)} == {1}
-
-
-@pytest.mark.parametrize("length", [7, 11])
-def test_gradual_change_has_no_level_within_it(length: int) -> None:
-    """A fall to 0.5 (14 times the noise) in equal parts: one change, as without the rule of short levels."""
-    logs = np.interp(np.arange(120), [59, 60 + length], [0.0, np.log(0.5)])
-    series = []
-    for seed in range(20):
-        noise = FAMILIES["gaussian"](np.random.default_rng([66, seed]), 120)
-        series.append((times(120), np.exp(logs + noise)))
-    assert [len(detection.changes) for detection in detect_many(series)].count(1) >= 17
-
-
-def test_outliers_of_different_depths_before_a_step_are_no_level() -> None:
-    series = []
-    for seed in range(20):
-        values = stepped_twice(120, (60, 120, 0.3), seed=seed)
-        values[52:60] *= np.exp(-np.random.default_rng(seed).uniform(0.2, 1.0, size=8))
-        series.append((times(120), values))
     assert {len(detection.changes) for detection in detect_many(series)} == {1}
 
 

@@ -32,6 +32,12 @@ from iowatch.statistics.segments import Segment, SeriesFit, inlier_probability, 
 # Confidence of a suspicion by the newest observations alone, which no model rates.
 _SUSPICION_CONFIDENCE = 0.25
 
+# Most distance between the means of the halves of a level, in standard errors: as usual for a mean. Without a limit a
+# level is found within every fifth gradual change (bench/statistics/staircases.py); the limit is for white noise.
+_MOST_RISE = 3.0
+# Residuals (in spreads) beyond this count as this, so that one outlier does not tilt the level of few observations.
+_MOST_RESIDUAL = 3.0
+
 
 @dataclass(frozen=True, slots=True)
 class StepFeatures:
@@ -287,11 +293,12 @@ def is_level_of_staircase(series: SeriesFit, segments: list[Segment], i: int) ->
     residuals = middle.logs - middle.level
     if inlier_probability(residuals, series.noise, settings).mean() < settings.level_inliers:
         return False
-    # The halves of a gradual change differ by more than three standard errors.
-    limited = np.clip(residuals / float(series.noise.spread), -3, 3)
+    # The halves of a gradual change are at different levels.
+    limited = np.clip(residuals / float(series.noise.spread), -_MOST_RESIDUAL, _MOST_RESIDUAL)
     half = len(limited) // 2
     rise = abs(float(limited[-half:].mean() - limited[:half].mean()))
-    return rise <= 3 * math.sqrt(2 / half)
+    standard_error = math.sqrt(2 / half)
+    return rise <= _MOST_RISE * standard_error
 
 
 def _merge_with_next(series: SeriesFit, segments: list[Segment], i: int) -> list[Segment]:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import math
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterator
@@ -313,7 +314,7 @@ class Level:
 
 def usual_noise(logs: Floats) -> float:
     """Robust standard deviation of the noise (ln) from consecutive differences."""
-    return max(1.4826 * float(np.median(np.abs(np.diff(logs)))) / np.sqrt(2), FLOOR)
+    return max(1.4826 * float(np.median(np.abs(np.diff(logs)))) / math.sqrt(2), FLOOR)
 
 
 def exact_levels(logs: Floats, noise: float) -> list[Level]:
